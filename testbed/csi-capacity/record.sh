@@ -1,5 +1,5 @@
 #!/bin/sh
-# Records which CSIStorageCapacity objects external-provisioner publishes, for the tests of csi-provisioner. Run it when the version changes.
+# Records the CSIStorageCapacity objects that external-provisioner publishes, for csi-provisioner's tests. Run it when the version changes.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../external-provisioner.sh"

@@ -1,4 +1,4 @@
-// Records the CSIStorageCapacity objects of external-provisioner: record.sh puts this file among upstream's tests, whose fixtures it uses.
+// Records the CSIStorageCapacity objects of external-provisioner. record.sh adds this file to upstream's tests, whose fixtures it uses.
 package capacity
 
 import (
@@ -30,7 +30,7 @@ type recordedClass struct {
 }
 
 type recordedObject struct {
-	// Empty for one that was created by the controller.
+	// Empty for an object that the controller created.
 	Name      string `json:"name,omitempty"`
 	Class     string `json:"class"`
 	Segment   place  `json:"segment"`
@@ -40,13 +40,13 @@ type recordedObject struct {
 	Owned     bool   `json:"owned,omitempty"`
 }
 
-// One of the fields is set.
+// Exactly one of the fields is set.
 type step struct {
 	AddSegment    place          `json:"addSegment,omitempty"`
 	RemoveSegment place          `json:"removeSegment,omitempty"`
 	AddClass      *recordedClass `json:"addClass,omitempty"`
 	RemoveClass   string         `json:"removeClass,omitempty"`
-	// Deletes, or takes the label off, the objects of this zone.
+	// Delete and Relabel name a zone: they delete its objects, or remove their label.
 	Delete  string           `json:"delete,omitempty"`
 	Relabel string           `json:"relabel,omitempty"`
 	Sizes   map[string]int64 `json:"sizes,omitempty"`
@@ -60,11 +60,11 @@ type recordedCase struct {
 	Classes   []recordedClass  `json:"classes"`
 	Objects   []recordedObject `json:"objects"`
 	Steps     []step           `json:"steps"`
-	// At the start, and after each step.
+	// The objects at the start, and after each step.
 	Results [][]recordedObject `json:"results"`
 }
 
-// The driver has these bytes in each zone.
+// The driver's free bytes in each zone.
 type zones map[string]int64
 
 func (z zones) GetCapacity(_ context.Context, in *csi.GetCapacityRequest, _ ...grpc.CallOption) (*csi.GetCapacityResponse, error) {

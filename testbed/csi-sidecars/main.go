@@ -1,5 +1,5 @@
-// The command registrar tells the kubelet of a CSI driver, as node-driver-registrar does. A program in Rust cannot: the kubelet puts the
-// socket's path into the header :authority, which h2 refuses (https://github.com/hyperium/h2/issues/442).
+// The command registrar registers a CSI driver with the kubelet, like node-driver-registrar. It is not written in Rust because the
+// kubelet sends the socket's path in the header :authority, which h2 refuses (https://github.com/hyperium/h2/issues/442).
 //
 //	registrar DRIVER SOCKET PLUGINS_REGISTRY
 package main

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Records which requirements of topology external-provisioner sends, for the tests of csi-provisioner. Run it when the version changes.
+# Records the topology requirements that external-provisioner sends, for csi-provisioner's tests. Run it when the version changes.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../external-provisioner.sh"

@@ -1,5 +1,5 @@
-// Records what GenerateAccessibilityRequirements of external-provisioner returns: record.sh puts this file among upstream's tests, whose
-// calls of that function it takes over. Each situation is recorded once, with and without a selected node, strict and immediate topology.
+// Records the results of GenerateAccessibilityRequirements of external-provisioner. record.sh adds this file to upstream's tests, and
+// replaces their calls of that function. Each situation is recorded once, with and without a selected node, strict and immediate topology.
 package controller
 
 import (
@@ -22,7 +22,7 @@ import (
 
 type recordedNode struct {
 	Name string `json:"name"`
-	// Without an object of the API there is none of these.
+	// Nil if the API object does not exist.
 	Labels *map[string]string `json:"labels,omitempty"`
 	Keys   *[]string          `json:"keys,omitempty"`
 }
@@ -34,13 +34,13 @@ type situation struct {
 }
 
 type result struct {
-	// Each is SELECTED NODE,strict,immediate.
+	// The calls with this result, each as SELECTED NODE,strict,immediate.
 	When      []string            `json:"when"`
 	Requisite []map[string]string `json:"requisite,omitempty"`
-	// Preferred is requisite from here on, and then its beginning.
+	// Preferred equals requisite, rotated to begin at this index.
 	First int    `json:"first"`
 	Error string `json:"error,omitempty"`
-	// No requirement at all.
+	// True if there is no requirement.
 	None bool `json:"none,omitempty"`
 }
 
@@ -51,7 +51,7 @@ type recordedCase struct {
 
 var recorded = map[string]bool{}
 
-// Takes the place of GenerateAccessibilityRequirements in upstream's tests.
+// Replaces GenerateAccessibilityRequirements in upstream's tests.
 func recordRequirements(client kubernetes.Interface, driver string, uid types.UID, claim string, allowed []v1.TopologySelectorTerm,
 	selected string, strict, immediate bool, csiNodes storagelistersv1.CSINodeLister, nodes corelisters.NodeLister, store TopologyProvider) (*csi.TopologyRequirement, error) {
 	if csiNodes == nil {
@@ -147,7 +147,7 @@ func text(value any) string {
 	return string(written)
 }
 
-// What upstream's tests leave out.
+// Cases that upstream's tests do not cover.
 func TestFurtherSituations(t *testing.T) {
 	const zone, rack, host = "com.example.csi/zone", "com.example.csi/rack", "com.example.csi/host"
 	requirement := func(key string, values ...string) v1.TopologySelectorLabelRequirement {

@@ -1,5 +1,5 @@
-//! The provisioner written with the Go library (`bench/go`): the peer in measurements, and a client that a simulated API
-//! server must please.
+//! The provisioner written with the Go library (`bench/go`): the baseline of measurements, and a client that a
+//! simulated API server must satisfy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::go_module::COMPILER_FLAGS;
 use crate::guard::{Guard, Lifetime, Running};
 use crate::progress::{self, SharedProgress, seconds};
 
-/// The program's path. It is built once per state of its sources, from Go modules, into the user's cache.
+/// The program's path. It is built into the user's cache from Go modules, once for each state of its sources.
 pub async fn go_provisioner(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
     let module = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/go"));
     let sources = ["go.mod", "go.sum", "main.go"].map(|name| {
@@ -26,7 +26,7 @@ pub async fn go_provisioner(guard: &Guard, progress: &SharedProgress) -> anyhow:
     if program.is_file() {
         return Ok(program);
     }
-    // Tests of several programs may ask at the same time.
+    // Tests of several programs may build it at the same time.
     let _lock = wait_for_lock(&program.with_extension("lock"), "waiting for another build", progress).await?;
     if !program.is_file() {
         build(module, &program, guard, progress).await?;

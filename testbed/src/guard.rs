@@ -1,8 +1,8 @@
-//! Children that end with their owner, whatever ends it.
+//! Child processes that end with their owner, however the owner ends.
 //!
-//! A program is started as `<guard> guard --parent <pid> -- <program> <arguments>`. The guard asks the kernel to be
-//! killed when its parent ends, and then becomes the program. So nothing outlives a run that was interrupted, crashed or
-//! killed. The guard is the `xtask` binary; a library cannot do this to a child without unsafe code.
+//! A program is started as `<guard> guard --parent <pid> -- <program> <arguments>`. The guard asks the kernel for a
+//! kill signal when its parent ends, and then becomes the program. Therefore no child outlives a run that was
+//! interrupted, crashed or killed. The guard is the `xtask` binary because a library would need unsafe code for this.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal, setsid};
 
-/// How long a program may run.
+/// The lifetime of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
-    /// Killed as soon as the process that started it ends.
+    /// The program is killed as soon as the process that started it ends.
     WithOwner,
-    /// Runs on, in a session of its own, until somebody stops it.
+    /// The program runs in a separate session until it is stopped.
     Detached,
 }
 
@@ -35,21 +35,22 @@ impl Guard {
         Self { exe: exe.into() }
     }
 
-    /// The guard's own program.
+    /// The guard's binary.
     pub fn exe(&self) -> &Path {
         &self.exe
     }
 
     /// A command that runs `program`; add its arguments, environment and output, then [`spawn`] it.
     ///
-    /// It reads nothing, and it has its own process group: a Ctrl-C on the terminal is its owner's to handle.
+    /// Its standard input is empty, and it has a separate process group, so that Ctrl-C in the terminal reaches only
+    /// its owner.
     pub fn command(&self, lifetime: Lifetime, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(&self.exe);
         command.arg("guard");
         command.arg("--parent").arg(std::process::id().to_string());
         match lifetime {
             Lifetime::WithOwner => command.process_group(0),
-            // The guard starts a session, which the leader of a process group cannot.
+            // The guard starts a session, which the leader of a process group cannot do.
             Lifetime::Detached => command.arg("--detach"),
         };
         command.arg("--").arg(program).stdin(Stdio::null());
@@ -80,7 +81,7 @@ pub fn spawn(command: Command) -> io::Result<Child> {
     child.recv().map_err(|_| gone())?
 }
 
-/// A child that is killed when this is dropped, together with the children in its process group.
+/// A child that is killed on drop, together with the processes in its process group.
 pub struct Running(Child);
 
 impl Running {
@@ -89,22 +90,22 @@ impl Running {
         spawn(command).map(Self)
     }
 
-    /// Its process number.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.0.id()
     }
 
-    /// Its output, if the command asked for a pipe and nobody has taken it yet.
+    /// The output, if the command requested a pipe and the output has not been taken yet.
     pub fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.0.stdout.take()
     }
 
-    /// How it ended, if it has.
+    /// The exit status, if the child has ended.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.0.try_wait()
     }
 
-    /// Waits for its end.
+    /// Waits for the child's end.
     pub async fn ended(&mut self) -> io::Result<ExitStatus> {
         loop {
             if let Some(status) = self.0.try_wait()? {
@@ -117,7 +118,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The group first: its number is free for others once its leader is gone.
+        // Kill the group before reaping its leader: afterwards its number may be reused.
         if let (Ok(None), Some(pid)) = (self.0.try_wait(), i32::try_from(self.0.id()).ok().and_then(Pid::from_raw)) {
             let _ = kill_process_group(pid, Signal::KILL);
         }
@@ -126,7 +127,7 @@ impl Drop for Running {
     }
 }
 
-/// The guard's part: becomes `program`. Returns only if that failed.
+/// Becomes `program`, on behalf of the guard. Returns only on failure.
 pub fn become_program(parent: u32, lifetime: Lifetime, program: &OsStr, arguments: &[OsString]) -> io::Error {
     if let Err(error) = prepare(parent, lifetime) {
         return error;
@@ -140,7 +141,7 @@ fn prepare(parent: u32, lifetime: Lifetime) -> io::Result<()> {
         return Ok(());
     }
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // The owner may have ended before the signal was asked for.
+    // The owner may have ended before the signal was requested.
     let actual = getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
     if actual != parent {
         return Err(io::Error::other("the process that started this one is gone"));

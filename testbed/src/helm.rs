@@ -1,4 +1,4 @@
-//! helm, for the commands that write and check charts; no ordinary test needs it.
+//! helm, for the commands that write and check charts. Ordinary tests do not need it.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ const HELM: GoProgram = GoProgram {
     source: Source::Package,
 };
 
-/// helm; `HELM` names another one than that of the user's cache.
+/// The path of helm. `HELM` overrides the one in the user's cache.
 pub async fn helm(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
     match std::env::var_os("HELM") {
         Some(named) => Ok(named.into()),

@@ -1,16 +1,16 @@
-//! One plain request over HTTP.
+//! Single, plain HTTP requests.
 
 use std::net::Ipv4Addr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// What a server on loopback answers, with status line and headers.
+/// Sends a request to a server on loopback, and returns its response with status line and headers.
 pub async fn ask(port: u16, request: &str, body: &str) -> anyhow::Result<String> {
     ask_with(port, request, "Content-Type: text/plain", body).await
 }
 
-/// The same with other headers.
+/// Like [`ask`], with other headers.
 pub async fn ask_with(port: u16, request: &str, headers: &str, body: &str) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
     let length = body.len();

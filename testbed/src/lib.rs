@@ -1,42 +1,43 @@
-//! A real Kubernetes control plane for tests, and what tests need around it.
+//! A real Kubernetes control plane for tests, and further fixtures.
 //!
 //! [`control_plane`] finds or builds etcd, kube-apiserver, kube-controller-manager and kube-scheduler, and runs them on
-//! loopback ports. `cargo xtask test` and `cargo xtask control-plane up` are built on it.
+//! loopback ports. `cargo xtask test` and `cargo xtask control-plane up` use it.
 //!
-//! [`cluster`] is the fixture that a test uses: a client, a namespace and a provisioner name of its own, waiting with
-//! failure messages that say what was seen last, and programs that never outlive the test.
+//! [`cluster`] is the fixture of a test: a client, a namespace and a provisioner name, waits whose failures show the
+//! last state that was seen, and programs that never outlive the test.
 //!
-//! [`control_plane::Simulated`] is kube-sim on a port in its place, for what needs no real one.
+//! [`control_plane::Simulated`] runs kube-sim on a port, for tests that need no real control plane.
 //!
-//! [`ceph`] is a Ceph cluster with an object store that speaks S3, where its packages are installed.
+//! [`ceph`] runs a Ceph cluster with an S3 object store, if its packages are installed.
 //!
-//! [`csi_driver`] has drivers of CSI, one of them on a node, where pods use its volumes. [`csi_sanity`] is upstream's test of drivers.
+//! [`csi_driver`] contains CSI drivers, one of them on a node, where pods use its volumes. [`csi_sanity`] is upstream's
+//! test suite for drivers.
 //!
-//! [`dependency`] lists what tests need that a machine may lack, and installs it.
+//! [`dependency`] lists and installs the requirements of tests that a machine may lack.
 //!
-//! [`external_provisioner`] is the sidecar that provisions for drivers of CSI.
+//! [`external_provisioner`] is the sidecar that provisions for CSI drivers.
 //!
-//! [`go_module`] downloads modules of Go.
+//! [`go_module`] downloads Go modules.
 //!
-//! [`nfs`] is what tests of NFS need of the machine.
+//! [`nfs`] contains the requirements of NFS tests.
 //!
-//! [`manifests`] is what `deploy/` is made of; [`helm`] and [`prometheus`] check it.
+//! [`manifests`] generates `deploy/`; [`helm`] and [`prometheus`] check it.
 //!
 //! [`oci`] writes container images without a container engine.
 //!
-//! [`s3`] is S3 and IAM as AWS has them.
+//! [`s3`] emulates S3 and IAM of AWS.
 //!
-//! [`scenario`] runs the files under `scenarios/`: requests and what the real servers answered to them; and those under
-//! `csi-scenarios/`: what external-provisioner asks of a driver.
+//! [`scenario`] runs the files in `scenarios/`, which contain requests and the recorded responses of the real servers,
+//! and those in `csi-scenarios/`, with the recorded calls of external-provisioner to a driver.
 //!
-//! [`storage_suite`] has the programs of Kubernetes' own storage tests.
+//! [`storage_suite`] contains the programs of Kubernetes' own storage tests.
 //!
-//! [`uml`] runs a program under a kernel of its own, for file systems and quotas that this machine's kernel lacks.
+//! [`uml`] runs programs under a separate kernel, for file systems and quotas that this machine's kernel lacks.
 //!
-//! [`versity`] is a second store with the API of S3 and IAM, which checks every right, and [`seaweedfs`] a third one. [`garage`] is S3 with an
-//! API of its own for keys.
+//! [`versity`] and [`seaweedfs`] are further stores with S3 and IAM, which check all permissions. [`garage`] is an S3
+//! store with its own API for keys.
 //!
-//! A test never skips. Where something is missing that it needs, it fails with one line that says how to install it.
+//! Tests are never skipped. A test that lacks a requirement fails with one line that explains how to install it.
 
 #![warn(missing_docs)]
 

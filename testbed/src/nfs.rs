@@ -1,4 +1,4 @@
-//! What tests of NFS need of this machine: NFS-Ganesha, which the provisioner runs itself, and clients that need no kernel.
+//! Requirements of NFS tests: NFS-Ganesha, which the provisioner runs itself, and user-space clients.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -16,16 +16,16 @@ use crate::packages::{self, package};
 use crate::ports::free_port;
 use crate::process::{self, ProcessId};
 
-/// For the start and the end of a server.
+/// The limit for the start and the end of a server.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What a server and its clients need.
+/// The requirements of a server and its clients.
 pub static GANESHA: Dependency = Dependency {
     name: "an NFS server",
     packages: &[
         package("nfs-ganesha", "/usr/bin/ganesha.nfsd", &["nfs-ganesha.service", "nfs-ganesha-lock.service"]),
         package("nfs-ganesha-vfs", "/usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so", &[]),
-        // Ganesha's package wants nfs-common, and that rpcbind; neither has to run.
+        // Ganesha's package depends on nfs-common, which depends on rpcbind. Neither has to run.
         package("rpcbind", "/usr/sbin/rpcbind", &["rpcbind.service", "rpcbind.socket", "nfs-client.target"]),
         package("libnfs-utils", "/usr/bin/nfs-cp", &[]),
     ],
@@ -37,10 +37,10 @@ pub static GANESHA: Dependency = Dependency {
     ..Dependency::NOTHING
 };
 
-/// The Debian packages that the image of the provisioner's mode `server` has, and those that it does without.
+/// The Debian packages in the image of the provisioner's mode `server`, and their dependencies that it leaves out.
 pub const IMAGE_PACKAGES: (&[&str], &[&str]) = (
     &["nfs-ganesha", "nfs-ganesha-vfs", "dbus-daemon"],
-    // Of what Ganesha depends on, version 3 alone needs rpcbind. The others set services up, or are the scripts' tools.
+    // Of Ganesha's dependencies, only NFSv3 needs rpcbind. The others configure services, or provide tools for scripts.
     &[
         "adduser",
         "dbus",
@@ -57,10 +57,10 @@ pub const IMAGE_PACKAGES: (&[&str], &[&str]) = (
     ],
 );
 
-/// A client of libnfs, of a server on this machine.
+/// A libnfs client of a server on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
-    /// Port of the server.
+    /// The server's port.
     pub port: u16,
 }
 
@@ -70,17 +70,17 @@ impl Client {
         self.run("nfs-cp", &[&file.to_string_lossy(), &self.url(path)]).await.map(drop)
     }
 
-    /// The content of a file.
+    /// Returns the content of a file.
     pub async fn get(&self, path: &str) -> anyhow::Result<String> {
         self.run("nfs-cat", &[&self.url(path)]).await
     }
 
-    /// The listing of a directory.
+    /// Lists a directory.
     pub async fn list(&self, path: &str) -> anyhow::Result<String> {
         self.run("nfs-ls", &[&self.url(path)]).await
     }
 
-    /// The same for a user who can have no privileged port.
+    /// Like [`Self::list`], as a user who cannot use privileged ports.
     pub async fn list_from_unprivileged_port(&self, path: &str) -> anyhow::Result<String> {
         self.run("setpriv", &["--reuid=65534", "--clear-groups", "nfs-ls", &self.url(path)]).await
     }
@@ -93,14 +93,14 @@ impl Client {
         GANESHA.check_use()?;
         let output = Command::new(program).args(arguments).kill_on_drop(true).output().await?;
         let (said, text) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
-        // Some of them end well when they could not mount.
+        // Some of the programs exit with 0 although they could not mount.
         ensure!(output.status.success() && said.trim().is_empty(), "{program} {}: {said}{text}", arguments.join(" "));
         Ok(text.into_owned())
     }
 }
 
-/// The configuration of NFS-Ganesha at an address of this machine, with directories under their own paths, and what is said
-/// of each.
+/// The configuration of NFS-Ganesha at an address of this machine, which exports directories under their own paths,
+/// with further settings for each.
 pub fn configuration(address: SocketAddrV4, recovery: &Path, exports: &[(&Path, &str)]) -> String {
     let (port, address) = (address.port(), address.ip());
     let mut text = format!(
@@ -120,7 +120,7 @@ pub fn configuration(address: SocketAddrV4, recovery: &Path, exports: &[(&Path, 
     text
 }
 
-/// The arguments with which NFS-Ganesha exports one directory and squashes nobody; its own files go into `dir`.
+/// The arguments with which NFS-Ganesha exports one directory without squashing users. Its own files are in `dir`.
 pub fn serving(dir: &Path, address: SocketAddrV4, share: &Path) -> anyhow::Result<Vec<String>> {
     create_private_dir(&dir.join("recovery"))?;
     let config = configuration(address, &dir.join("recovery"), &[(share, "Squash = No_Root_Squash")]);
@@ -130,17 +130,17 @@ pub fn serving(dir: &Path, address: SocketAddrV4, share: &Path) -> anyhow::Resul
     Ok(arguments.map(str::to_owned).to_vec())
 }
 
-/// An NFS server that exports one directory, kept by [`up`] until [`down`].
+/// An NFS server that exports one directory, from [`up`] until [`down`].
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Standing {
     /// Its port on 127.0.0.1.
     pub port: u16,
-    /// The directory that it exports, under the same path.
+    /// The exported directory, with the same path in the export.
     pub share: PathBuf,
     id: ProcessId,
 }
 
-/// Starts a server that outlives this process, or finds the one that is up; `true` if it is new.
+/// Starts a server that outlives this process, or finds the running one; returns `true` if it is new.
 pub async fn up(port: Option<u16>, guard: &Guard) -> anyhow::Result<(Standing, bool)> {
     GANESHA.check(dependency::INSTALL)?;
     let (dir, program) = (standing_dir()?, packages::program("ganesha.nfsd")?);
@@ -179,7 +179,7 @@ async fn stand_up(port: Option<u16>, guard: &Guard) -> anyhow::Result<dependency
     Ok(dependency::Up { is_new, usage })
 }
 
-/// Ends the server of [`up`] and removes what it stored; `false` if there was none.
+/// Stops the server that [`up`] started, and removes its data; returns `false` if there was none.
 pub async fn down() -> anyhow::Result<bool> {
     let dir = standing_dir()?;
     let id = standing(&dir).map(|standing| standing.id);

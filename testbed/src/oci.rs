@@ -1,7 +1,7 @@
 //! Container images as files: an OCI image layout in a tar archive, with one uncompressed layer.
 //!
-//! `ctr images import`, `docker load`, `podman load` and `skopeo copy oci-archive:FILE` take it. Equal input gives equal
-//! bytes: what is in it is sorted, and nothing has a time.
+//! `ctr images import`, `docker load`, `podman load` and `skopeo copy oci-archive:FILE` accept it. Equal input results
+//! in equal bytes: all entries are sorted, and contain no times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +15,7 @@ use tar::{Builder, EntryType, Header};
 
 mod debian;
 
-/// What an image is made of.
+/// The content of an image.
 ///
 /// ```
 /// use testbed::oci::Image;
@@ -29,7 +29,7 @@ mod debian;
 #[derive(Clone, Debug)]
 pub struct Image {
     name: String,
-    /// Sorted by their path, which has no `/` at its start.
+    /// Entries by their path, without a leading `/`.
     entries: BTreeMap<PathBuf, Entry>,
     entrypoint: Vec<String>,
     user: String,
@@ -37,17 +37,18 @@ pub struct Image {
     labels: BTreeMap<String, String>,
 }
 
-/// What [`Image::write`] wrote.
+/// The result of [`Image::write`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// The digest of the image's manifest, such as `sha256:…`: what registries and container engines call the image's.
+    /// The digest of the image's manifest, such as `sha256:…`, which registries and container engines use for the
+    /// image.
     pub digest: String,
-    /// Size of the archive in bytes.
+    /// The size of the archive in bytes.
     pub size: u64,
 }
 
 impl Image {
-    /// An empty image with a whole name, such as `localhost/pause:1`.
+    /// An empty image with a complete name, such as `localhost/pause:1`.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -59,18 +60,18 @@ impl Image {
         }
     }
 
-    /// Adds a file of these bytes. Directories above are made, with the mode 0755.
+    /// Adds a file with this content. Creates missing parent directories with the mode 0755.
     pub fn file(self, path: impl AsRef<Path>, mode: u32, bytes: impl Into<Vec<u8>>) -> Self {
         self.entry(path, mode, Content::Bytes(bytes.into()))
     }
 
-    /// Adds a file with the bytes of another, which is read when the image is written.
+    /// Adds a copy of a file, which is read when the image is written.
     pub fn copy(self, path: impl AsRef<Path>, mode: u32, source: impl Into<PathBuf>) -> Self {
         self.entry(path, mode, Content::Source(source.into()))
     }
 
-    /// Adds a program of this machine, with the shared libraries that it needs. Only for tests: on another machine it is
-    /// another image.
+    /// Adds a program of this machine, with the shared libraries that it needs. Use it only for tests, because the
+    /// result depends on the machine.
     pub fn host_program(mut self, path: impl AsRef<Path>, program: &Path) -> anyhow::Result<Self> {
         let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
         for library in libraries(&String::from_utf8_lossy(&output.stdout)) {
@@ -95,7 +96,7 @@ impl Image {
         self
     }
 
-    /// Who the program runs as, such as `65532:65532`. Without it, root.
+    /// The user that runs the program, such as `65532:65532`. The default is root.
     pub fn user(mut self, user: impl Into<String>) -> Self {
         self.user = user.into();
         self
@@ -107,13 +108,13 @@ impl Image {
         self
     }
 
-    /// Adds a label, such as `org.opencontainers.image.licenses`. It is an annotation of the image as well.
+    /// Adds a label, such as `org.opencontainers.image.licenses`, which becomes an annotation of the image as well.
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(name.into(), value.into());
         self
     }
 
-    /// Writes the archive for this machine's architecture, in place of a file that is there.
+    /// Writes the archive for this machine's architecture, and replaces an existing file.
     pub fn write(&self, output: &Path) -> anyhow::Result<Written> {
         let archive = self.archive().with_context(|| format!("cannot make the image {}", self.name))?;
         fs::write(output, &archive.bytes).with_context(|| format!("cannot write {}", output.display()))?;
@@ -139,13 +140,13 @@ impl Image {
         let mut manifest = blob(&mut blobs, MANIFEST, json_bytes(&manifest)?);
         let digest = text(&manifest["digest"]);
         manifest["platform"] = json!({"architecture": architecture(), "os": "linux"});
-        // The first is containerd's and Docker's, the second everybody else's.
+        // containerd and Docker use the first annotation, all other tools the second.
         manifest["annotations"] =
             json!({"io.containerd.image.name": self.name, "org.opencontainers.image.ref.name": self.name});
         let index = json!({
             "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [manifest],
         });
-        // Docker before version 25 knows nothing but this.
+        // Docker before version 25 supports only this format.
         let docker = json!([{
             "Config": blob_path(&text(&config["digest"])),
             "Layers": [blob_path(&text(&layer["digest"]))],
@@ -170,7 +171,7 @@ impl Image {
                 "Entrypoint": self.entrypoint, "User": self.user, "Env": self.env, "Labels": self.labels,
                 "WorkingDir": "/",
             },
-            // A layer that is not compressed is what its own digest says.
+            // The diff id of an uncompressed layer is its digest.
             "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
         })
     }
@@ -219,12 +220,12 @@ struct Archive {
     digest: String,
 }
 
-/// The files that ldd names. Of a static program there are none.
+/// The files that ldd lists. There are none for a static program.
 fn libraries(ldd: &str) -> impl Iterator<Item = &str> {
     ldd.split_whitespace().filter(|word| word.starts_with('/'))
 }
 
-/// Keeps a blob under its path; the answer is the descriptor that names it.
+/// Stores a blob under its path, and returns its descriptor.
 fn blob(blobs: &mut BTreeMap<String, Vec<u8>>, media_type: &str, bytes: Vec<u8>) -> Value {
     let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     let digest = format!("sha256:{digest}");
@@ -241,7 +242,7 @@ fn append(builder: &mut Builder<Vec<u8>>, path: impl AsRef<Path>, mode: u32, byt
     builder.append_data(&mut header(EntryType::Regular, mode, bytes.len() as u64), path, bytes)
 }
 
-/// Of root, and of no time.
+/// A header with root as owner, and without a time.
 fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
@@ -261,7 +262,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// As Go calls it.
+/// The architecture's name in Go.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -287,10 +288,10 @@ mod tests {
             .label("org.opencontainers.image.title", "hello")
     }
 
-    /// Path, type, mode, link and bytes.
+    /// The path, type, mode, link target and content of an entry.
     type Listed = (String, EntryType, u32, Option<String>, Vec<u8>);
 
-    /// What is in a tar archive.
+    /// The entries of a tar archive.
     fn listed(archive: &[u8]) -> Vec<Listed> {
         let mut archive = tar::Archive::new(archive);
         let entries = archive.entries().unwrap().map(|entry| {
@@ -356,7 +357,7 @@ mod tests {
             (path.to_owned(), kind, mode, link.map(str::to_owned), bytes.as_bytes().to_vec())
         });
         assert_eq!(layer, expected);
-        // What Docker before version 25 reads.
+        // Docker before version 25 reads this file.
         let docker = json_of(&archive.bytes, "manifest.json");
         assert_eq!(docker[0]["Config"], blob_path(manifest["config"]["digest"].as_str().unwrap()));
     }

@@ -1,4 +1,4 @@
-//! Debian packages that parts of the tests need, and how they are installed.
+//! Debian packages that some tests need, and their installation.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,28 +7,28 @@ use anyhow::{Context, ensure};
 
 use crate::progress::SharedProgress;
 
-/// One package.
+/// A package.
 #[derive(Clone, Copy, Debug)]
 pub struct Package {
-    /// Its name.
+    /// The name of the package.
     pub name: &'static str,
-    /// A file of it.
+    /// A file that the package contains.
     pub file: &'static str,
-    /// What of it runs as services of the machine, which the tests do not need.
+    /// The services that the package would start, which the tests do not need.
     pub services: &'static [&'static str],
 }
 
-/// A package in a table.
+/// An entry of a table of packages.
 pub(crate) const fn package(name: &'static str, file: &'static str, services: &'static [&'static str]) -> Package {
     Package { name, file, services }
 }
 
-/// The names of those that are not installed.
+/// The names of the packages that are not installed.
 pub fn missing(packages: &[Package]) -> Vec<&'static str> {
     lacking(packages).map(|package| package.name).collect()
 }
 
-/// Installs the packages that are missing. Services that come with them are not started, now or later.
+/// Installs missing packages. Does not start or enable their services.
 pub fn install(packages: &[Package], progress: &SharedProgress) -> anyhow::Result<()> {
     let services: Vec<_> = lacking(packages).flat_map(|package| package.services).collect();
     let missing = missing(packages);
@@ -48,7 +48,7 @@ pub fn install(packages: &[Package], progress: &SharedProgress) -> anyhow::Resul
     Ok(())
 }
 
-/// The file of a program.
+/// The path of a program.
 pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     let dirs = path.split(':').chain(["/usr/sbin", "/usr/bin", "/sbin", "/bin"]);
@@ -69,8 +69,8 @@ fn apt_get(arguments: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// While this lives, installing a package starts no service. The file is Debian's way to say so; one of the machine's
-/// own stays in force.
+/// Keeps package installations from starting services while it exists, with Debian's policy file. A policy of the
+/// machine itself stays in force.
 struct NoServices(bool);
 
 const POLICY: &str = "/usr/sbin/policy-rc.d";

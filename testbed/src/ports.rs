@@ -6,14 +6,14 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 
-/// Below the ports that Linux gives to outgoing connections, which would take a port before its server starts.
+/// Below the range that Linux uses for outgoing connections, which could take a port before its server starts.
 const PORTS: Range<u16> = 20_000..32_000;
 
-/// The last port that this process was given. Processes begin at different ports.
+/// The last port that this process received. Each process begins at a different port.
 static LAST: Mutex<Option<u16>> = Mutex::new(None);
 
-/// A free port, which this process does not get again soon: if two servers had the same port, the second would not start, and
-/// the first would answer for it.
+/// A free port, which this process does not receive again soon: if two servers had the same port, the second would fail
+/// to start, and the first would answer its requests.
 pub fn free_port() -> anyhow::Result<u16> {
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     let count = PORTS.len();
@@ -27,12 +27,12 @@ pub fn free_port() -> anyhow::Result<u16> {
     Ok(port)
 }
 
-/// Free ports, each of them once.
+/// Distinct free ports.
 pub(crate) fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     (0..count).map(|_| free_port()).collect()
 }
 
-/// Fails if somebody listens on a port that was asked for.
+/// Fails if another program already listens on a requested port.
 pub(crate) fn check_port(port: Option<u16>, user: &str) -> anyhow::Result<()> {
     let Some(port) = port else { return Ok(()) };
     match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {

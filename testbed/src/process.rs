@@ -1,4 +1,4 @@
-//! Processes by number, distinguished from others that get the same number later.
+//! Processes by number, distinguished from later processes with the same number.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
-/// Ends a process that outlives others and removes what it stored; `false` if there is none.
+/// Ends a long-running process and removes its data; returns `false` if there is none.
 pub(crate) async fn end_standing(id: Option<ProcessId>, limit: Duration, dir: &Path) -> anyhow::Result<bool> {
     if let Some(id) = &id {
         id.stop(limit).await;
@@ -19,43 +19,44 @@ pub(crate) async fn end_standing(id: Option<ProcessId>, limit: Duration, dir: &P
     }
 }
 
-/// One process: its number and when it started, so that a reused number is not taken for it.
+/// The number of a process, and its start time, which distinguishes it from another process that reuses the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
-    /// The process number.
+    /// The process id.
     pub pid: u32,
     /// Start time in clock ticks since boot, from `/proc/<pid>/stat`.
     pub started: u64,
 }
 
 impl ProcessId {
-    /// The process that has this number now.
+    /// The process that currently has this number.
     pub fn of(pid: u32) -> io::Result<Self> {
         let stat = Stat::read(pid)?;
         Ok(Self { pid, started: stat.started })
     }
 
-    /// Whether it still runs. A zombie does not run, unless some of its threads still end: until then it has its ports.
+    /// True if the process still runs. A zombie counts as ended only when all of its threads have ended: until then it
+    /// keeps its ports.
     pub fn is_running(&self) -> bool {
         let ends = |stat: &Stat| stat.state == 'Z' && stat.threads <= 1;
         Stat::read(self.pid).is_ok_and(|stat| stat.started == self.started && !ends(&stat))
     }
 
-    /// The program it runs, if that can be read.
+    /// The process's program, if it can be read.
     pub fn program(&self) -> Option<PathBuf> {
         let exe = fs::read_link(format!("/proc/{}/exe", self.pid)).ok()?;
-        // Linux marks a program whose file was replaced since.
+        // Linux marks a program whose file has been replaced.
         let text = exe.to_str()?;
         Some(PathBuf::from(text.strip_suffix(" (deleted)").unwrap_or(text)))
     }
 
-    /// Whether it still runs, and runs `program`.
+    /// True if the process still runs `program`.
     pub fn runs(&self, program: &Path) -> bool {
         let wanted = fs::canonicalize(program).unwrap_or_else(|_| program.to_owned());
         self.is_running() && self.program().is_some_and(|exe| exe == wanted || exe == program)
     }
 
-    /// Sends a signal if it still runs; `false` if it does not.
+    /// Sends a signal; returns `false` if the process no longer runs.
     pub fn signal(&self, signal: Signal) -> bool {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
             return false;
@@ -63,7 +64,7 @@ impl ProcessId {
         self.is_running() && kill_process(pid, signal).is_ok()
     }
 
-    /// Waits until it has ended; `false` if it still runs after `limit`.
+    /// Waits for the end; returns `false` if the process still runs after `limit`.
     pub async fn ended_within(&self, limit: Duration) -> bool {
         let start = Instant::now();
         while self.is_running() {
@@ -75,8 +76,7 @@ impl ProcessId {
         true
     }
 
-    /// Asks it to end with SIGTERM, and ends it with SIGKILL if it has not after `limit`.
-    /// `false` if it had to be killed.
+    /// Sends SIGTERM, and SIGKILL if the process still runs after `limit`. Returns `false` if it had to be killed.
     pub async fn stop(&self, limit: Duration) -> bool {
         self.signal(Signal::TERM);
         if self.ended_within(limit).await {
@@ -87,7 +87,7 @@ impl ProcessId {
         false
     }
 
-    /// The processes that it started and that run.
+    /// The running children of the process.
     pub fn children(&self) -> Vec<Self> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten();
         let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -95,10 +95,10 @@ impl ProcessId {
         pids.filter_map(|pid| Self::of(pid.parse().ok()?).ok()).collect()
     }
 
-    /// Whether a signal has stopped all of its threads. They stop one after the other, some time after the signal.
+    /// True if a signal has stopped all threads. They stop one after the other, some time after the signal.
     pub fn is_stopped(&self) -> io::Result<bool> {
         for task in fs::read_dir(format!("/proc/{}/task", self.pid))? {
-            // A thread may have ended since.
+            // A thread may have ended in the meantime.
             let stat = fs::read_to_string(task?.path().join("stat")).ok().and_then(|text| Stat::parse(&text));
             if stat.is_some_and(|stat| stat.state != 'T') {
                 return Ok(false);
@@ -130,7 +130,7 @@ impl Stat {
         Self::parse(&text).ok_or_else(|| io::Error::other(format!("cannot read /proc/{pid}/stat")))
     }
 
-    /// The command in parentheses may contain anything, so the fields are counted from its end. See proc_pid_stat(5).
+    /// The command in parentheses may contain any text, so count the fields from its end. See proc_pid_stat(5).
     fn parse(text: &str) -> Option<Self> {
         let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;

@@ -1,33 +1,33 @@
-//! Progress messages, independent of where they are shown.
+//! Progress messages, independent of their display.
 
 use std::io::{IsTerminal, Write};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Receives progress. Implement it to send the text somewhere else.
+/// Receives progress. Implement it to send the text elsewhere.
 pub trait Progress: Send + Sync {
-    /// Something happened that is worth a line of its own.
+    /// Reports an event on a separate line.
     fn line(&self, text: &str);
 
-    /// Something is still going on; the newest text replaces the one before, an empty one ends it. Called several times
-    /// a second.
+    /// Reports ongoing work; each text replaces the previous one, and an empty text ends it. Called several times a
+    /// second.
     fn status(&self, text: &str);
 
-    /// A line of what the command is asked for, in contrast to what it tells about its work.
+    /// Prints a line of the command's result, as opposed to a report about its progress.
     fn output(&self, line: &str);
 }
 
 /// A shared [`Progress`].
 pub type SharedProgress = Arc<dyn Progress>;
 
-/// Progress that nobody wants to see.
+/// Discards all progress.
 pub fn silent() -> SharedProgress {
     Arc::new(Silent)
 }
 
-/// Progress on standard error: a line that is rewritten on a terminal; elsewhere a line whenever nothing was said for a
-/// while. Output goes to standard output.
+/// Writes progress to standard error: on a terminal as a line that is rewritten, elsewhere as a line after a silent
+/// interval. Results are printed to standard output.
 pub fn terminal() -> SharedProgress {
     Arc::new(Terminal {
         rewrites: std::io::stderr().is_terminal(),
@@ -35,12 +35,12 @@ pub fn terminal() -> SharedProgress {
     })
 }
 
-/// Progress of work beside other work: its lines are kept, and shown as one block when the last clone is dropped.
+/// Progress of concurrent work: its lines are collected, and shown as one block when the last clone is dropped.
 pub fn buffered(shown: &SharedProgress) -> SharedProgress {
     Arc::new(Buffered { shown: shown.clone(), lines: Mutex::default() })
 }
 
-/// Does the work, and says meanwhile what it is and how long it has taken.
+/// Runs the work, and meanwhile shows its name and duration.
 pub async fn during<T>(progress: &SharedProgress, what: &str, work: impl Future<Output = T>) -> T {
     let start = Instant::now();
     let mut work = pin!(work);
@@ -56,7 +56,7 @@ pub async fn during<T>(progress: &SharedProgress, what: &str, work: impl Future<
     }
 }
 
-/// A duration as people read it: `0.8 s`, `42 s`, `3 min 05 s`.
+/// A duration in readable form: `0.8 s`, `42 s`, `3 min 05 s`.
 pub fn seconds(duration: Duration) -> String {
     let whole = duration.as_secs();
     match whole {
@@ -108,17 +108,17 @@ struct Terminal {
 }
 
 struct Shown {
-    /// A status is on the terminal's current line.
+    /// True if the terminal's current line contains a status.
     open: bool,
     last: Instant,
 }
 
 impl Terminal {
-    /// Makes room for a line.
+    /// Clears the status to write a line.
     fn end_status(&self) -> MutexGuard<'_, Shown> {
         let mut shown = self.shown.lock().unwrap_or_else(|e| e.into_inner());
         if shown.open {
-            // A closed standard error is no reason to stop the work.
+            // A closed standard error must not stop the work.
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
         shown.open = false;
@@ -155,7 +155,7 @@ impl Progress for Terminal {
 }
 
 const TICK: Duration = Duration::from_millis(250);
-/// Nobody waits for a sign of life longer than ten seconds.
+/// At most ten seconds pass without a report.
 const STATUS_INTERVAL: Duration = Duration::from_secs(9);
 
 #[cfg(test)]

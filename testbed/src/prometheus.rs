@@ -1,4 +1,4 @@
-//! Prometheus of Debian's package: promtool, and a server on loopback that reads programs of this machine.
+//! Prometheus from its Debian package: promtool, and a server on loopback that scrapes local programs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,23 +17,23 @@ use crate::progress::SharedProgress;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// promtool; `PROMTOOL` names another one.
+/// The path of promtool. `PROMTOOL` overrides it.
 pub fn promtool(progress: &SharedProgress) -> anyhow::Result<PathBuf> {
     program("promtool", progress)
 }
 
-/// A running server. It ends with this value.
+/// A running server, which ends with this value.
 pub struct Prometheus {
-    /// Its address.
+    /// The server's URL.
     pub url: String,
     promtool: PathBuf,
     _program: Program,
 }
 
-/// A program that is read, with the labels that a PodMonitor would give it.
+/// A program to scrape, with the labels that a PodMonitor would add.
 #[derive(Clone)]
 pub struct Target {
-    /// Its port on loopback.
+    /// The port on loopback.
     pub port: u16,
     /// The namespace of the pod.
     pub namespace: String,
@@ -43,10 +43,10 @@ pub struct Target {
     pub pod: String,
 }
 
-/// One series at one time.
+/// A sample of a series.
 #[derive(Debug, Deserialize)]
 pub struct Sample {
-    /// Its labels, the metric's name among them.
+    /// The labels, including the metric's name.
     #[serde(rename = "metric")]
     pub labels: BTreeMap<String, String>,
     #[serde(rename = "value")]
@@ -54,15 +54,15 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// What was measured.
+    /// The sample's value.
     pub fn value(&self) -> f64 {
         self.at.1.parse().unwrap_or(f64::NAN)
     }
 }
 
 impl Prometheus {
-    /// Starts one that reads the targets and evaluates the rules each second; `PROMETHEUS` names another program. Its files
-    /// are in the control plane's directory.
+    /// Starts a server that scrapes the targets and evaluates the rules every second. `PROMETHEUS` overrides the
+    /// program. Its files are in the control plane's directory.
     pub async fn start(
         state: &State,
         targets: &[Target],
@@ -72,7 +72,7 @@ impl Prometheus {
         let folder = state.dir.join("prometheus");
         fs::create_dir_all(&folder)?;
         let config = folder.join("prometheus.yml");
-        // JSON is YAML.
+        // JSON is valid YAML.
         fs::write(&config, configuration(targets, rules).to_string())?;
         let address = format!("127.0.0.1:{}", free_port()?);
         let arguments = [
@@ -85,14 +85,14 @@ impl Prometheus {
         Ok(Self { url: format!("http://{address}"), promtool: promtool(progress)?, _program: server })
     }
 
-    /// What an expression comes to now. What is no number is left out, as panels show nothing of it.
+    /// Evaluates an expression. Leaves out values that are not a number, which panels do not show either.
     pub async fn query(&self, expression: &str) -> anyhow::Result<Vec<Sample>> {
         let text = self.ask(&["instant", &self.url, expression]).await?;
         let samples: Vec<Sample> = serde_json::from_str(&text).with_context(|| format!("{expression} gives {text}"))?;
         Ok(samples.into_iter().filter(|sample| !sample.value().is_nan()).collect())
     }
 
-    /// The values of a label, in the series that a selector names.
+    /// The values of a label in the series that match a selector.
     pub async fn label_values(&self, selector: &str, label: &str) -> anyhow::Result<Vec<String>> {
         let text = self.ask(&["labels", "--match", selector, &self.url, label]).await?;
         serde_json::from_str(&text).with_context(|| format!("the values of {label} are {text}"))
@@ -122,7 +122,8 @@ fn configuration(targets: &[Target], rules: &Path) -> Value {
     })
 }
 
-/// A program of the package, which is unpacked into the user's cache and not installed; a variable names another one.
+/// A program of the package, which is unpacked into the user's cache instead of being installed. A variable overrides
+/// it.
 fn program(name: &str, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
     let variable = name.to_uppercase();
     if let Some(named) = std::env::var_os(&variable) {

@@ -1,4 +1,4 @@
-//! What an account may do and what it did, in the same words: `create persistentvolumes`.
+//! Granted and used permissions of an account, both as texts such as `create persistentvolumes`.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::cluster::AuditEntry;
 
-/// The rights that the roles among some manifests give.
+/// The permissions that the roles among these manifests grant.
 pub fn granted(manifests: &[Value]) -> BTreeSet<String> {
     let texts = |value: &Value| {
         value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
@@ -24,7 +24,7 @@ pub fn granted(manifests: &[Value]) -> BTreeSet<String> {
         .collect()
 }
 
-/// The right that a request needed.
+/// The permission that a request needed.
 pub fn used(entry: &AuditEntry) -> String {
     let resource = match entry.subresource.as_str() {
         "" => entry.resource.clone(),
@@ -33,7 +33,7 @@ pub fn used(entry: &AuditEntry) -> String {
     format!("{} {}", entry.verb, in_group(&resource, &entry.group))
 }
 
-/// The groups of what everybody knows go without saying.
+/// Leaves out the groups of well-known resources.
 fn in_group(resource: &str, group: &str) -> String {
     match group {
         "" | "events.k8s.io" | "storage.k8s.io" => resource.to_owned(),

@@ -1,5 +1,5 @@
-//! S3 and IAM on loopback: [moto](https://docs.getmoto.org/en/latest/docs/iam.html), in its mode that checks every signature and
-//! every right.
+//! S3 and IAM on loopback: [moto](https://docs.getmoto.org/en/latest/docs/iam.html), in its mode that checks all
+//! signatures and permissions.
 
 #[cfg(feature = "s3")]
 mod account;
@@ -32,17 +32,17 @@ use crate::packages::{self, Package, package};
 use crate::ports::free_port;
 use crate::process::{self, ProcessId};
 
-/// The user who may do everything.
+/// The user with all permissions.
 const ADMIN: &str = "admin";
 const EVERYTHING: &str = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}"#;
-/// For the start and the end of a server. Python takes its time on a loaded machine.
+/// The limit for the start and the end of a server. Python is slow on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
-/// More requests than anybody sends before rights are checked.
+/// More requests than clients ever send before permissions are checked.
 const UNCHECKED: &str = "INITIAL_NO_AUTH_ACTION_COUNT=1000000";
 
 const MOTO: Python = Python { dir: "moto", packages: &["moto[server]==5.2.5"] };
 
-/// What a server needs.
+/// The requirements of a server.
 pub static S3_SERVER: Dependency = Dependency {
     name: "S3 and IAM",
     packages: &[VENV],
@@ -55,22 +55,22 @@ pub static S3_SERVER: Dependency = Dependency {
     ..Dependency::NOTHING
 };
 
-/// It makes environments of Python.
+/// The package that creates Python environments.
 const VENV: Package = package("python3-venv", "/usr/share/doc/python3-venv", &[]);
 
-/// The Python that has Amazon's own client, boto3.
+/// The Python interpreter with boto3, Amazon's own client.
 pub fn python() -> anyhow::Result<PathBuf> {
     MOTO.program("python")
 }
 
-/// A server, and the key of its administrator.
+/// A server's address, and its administrator's key.
 #[derive(Clone, serde::Serialize, serde::Deserialize)]
 pub struct Server {
-    /// S3, IAM and STS.
+    /// The address of S3, IAM and STS.
     pub endpoint: String,
-    /// The administrator's key.
+    /// The id of the administrator's key.
     pub access_key: String,
-    /// Its secret.
+    /// The secret of the administrator's key.
     pub secret_key: String,
     id: ProcessId,
 }
@@ -89,7 +89,7 @@ impl S3 {
         Ok(Self { server, _dir: dir })
     }
 
-    /// Where it is.
+    /// The server's address and key.
     pub fn server(&self) -> &Server {
         &self.server
     }
@@ -102,12 +102,12 @@ impl Drop for S3 {
 }
 
 impl Server {
-    /// The server stands still, until [`Self::resume`].
+    /// Suspends the server, until [`Self::resume`].
     pub fn pause(&self) {
         self.id.signal(crate::control_plane::Signal::STOP);
     }
 
-    /// The server continues.
+    /// Resumes the server.
     pub fn resume(&self) {
         self.id.signal(crate::control_plane::Signal::CONT);
     }
@@ -129,7 +129,7 @@ async fn start(dir: &Path, port: Option<u16>, lifetime: Lifetime, guard: &Guard)
     };
     let (_, id) = spawn(&process, lifetime, guard)?;
     let endpoint = format!("http://127.0.0.1:{port}");
-    // Nobody checks who asks yet.
+    // moto does not check credentials yet.
     let answers = eventually(LIMIT, async || Ok(unchecked(port, "CreateUser", &[("UserName", ADMIN)]).await.ok()));
     answers.await?.with_context(|| format!("moto does not answer; its log: {}", process.log.display()))?;
     let policy = [("UserName", ADMIN), ("PolicyName", "everything"), ("PolicyDocument", EVERYTHING)];
@@ -143,7 +143,7 @@ async fn start(dir: &Path, port: Option<u16>, lifetime: Lifetime, guard: &Guard)
     Ok(Server { endpoint, access_key: part("AccessKeyId")?, secret_key: part("SecretAccessKey")?, id })
 }
 
-/// Asks IAM without a signature.
+/// Calls IAM without a signature.
 async fn unchecked(port: u16, action: &str, parameters: &[(&str, &str)]) -> anyhow::Result<String> {
     let scope =
         "AWS4-HMAC-SHA256 Credential=anybody/20260101/us-east-1/iam/aws4_request, SignedHeaders=host, Signature=0";
@@ -156,14 +156,14 @@ async fn unchecked(port: u16, action: &str, parameters: &[(&str, &str)]) -> anyh
     Ok(answer)
 }
 
-/// Lets moto check signatures and rights.
+/// Makes moto check signatures and permissions.
 async fn check_from_now_on(port: u16) -> anyhow::Result<()> {
     let answer = crate::http::ask(port, "POST /moto-api/reset-auth", "0").await?;
     ensure!(answer.contains(" 200 "), "moto does not check rights: {answer}");
     Ok(())
 }
 
-/// Starts a server that outlives this process, or finds the one that is up; `true` if it is new.
+/// Starts a server that outlives this process, or finds the running one; returns `true` if it is new.
 pub async fn up(port: Option<u16>, guard: &Guard) -> anyhow::Result<(Server, bool)> {
     let dir = standing_dir()?;
     if let Some(standing) = standing(&dir).filter(|standing| standing.id.is_running()) {
@@ -186,7 +186,7 @@ async fn stand_up(port: Option<u16>, guard: &Guard) -> anyhow::Result<dependency
     Ok(dependency::Up { is_new, usage })
 }
 
-/// Ends the server of [`up`]; `false` if there was none.
+/// Stops the server that [`up`] started; returns `false` if there was none.
 pub async fn down() -> anyhow::Result<bool> {
     let dir = standing_dir()?;
     let id = standing(&dir).map(|standing| standing.id);

@@ -1,11 +1,11 @@
-//! Scenarios: requests to a Kubernetes API, and what the real servers answered to them.
+//! Scenarios: requests to a Kubernetes API, and the real servers' responses.
 //!
-//! A scenario is a file `scenarios/<topic>/<name>.yaml`; what the real servers answered is beside it in
-//! `<name>.expected.yaml`, recorded and never written by hand. The format is described in `scenarios/README.md`.
+//! A scenario is a file `scenarios/<topic>/<name>.yaml`. The file `<name>.expected.yaml` next to it contains the
+//! responses of the real servers, which are always recorded, never edited. `scenarios/README.md` describes the format.
 //!
-//! [`run`] needs nothing but a client, so the same files can be held against any server of the API.
+//! [`run`] needs only a client, so the same files can test any server of the API.
 //!
-//! The scenarios in `csi-scenarios` have a CSI driver and its sidecar beside them; see the `README.md` there.
+//! The scenarios in `csi-scenarios` include a CSI driver and its sidecar; see the `README.md` there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,25 +26,25 @@ pub use file::{Needs, Scenario};
 pub use record::{Disagreement, Verdict, judge};
 pub use run::{Run, run, run_csi};
 
-/// The scenarios and the objects that they share.
+/// The scenarios and their shared objects.
 pub struct Library {
     /// The scenarios, by topic and name.
     pub scenarios: Vec<Scenario>,
-    /// Objects that a step's object may be `like`.
+    /// Objects that an object of a step can refer to with `like`.
     pub objects: BTreeMap<String, Value>,
-    /// What each scenario of CSI makes first: the account of its sidecar.
+    /// The objects that each CSI scenario creates first: its sidecar's account.
     rights: Vec<Value>,
-    /// Definitions of kinds that all scenarios use.
+    /// The CRDs that all scenarios use.
     pub definitions: Vec<Value>,
 }
 
 impl Library {
-    /// Reads all scenarios of this project. With a `filter`, only those whose `<topic>/<name>` contains it.
+    /// Reads all scenarios of this project. With a `filter`, reads only those whose `<topic>/<name>` contains it.
     pub fn load(filter: Option<&str>) -> anyhow::Result<Self> {
         Self::load_from(&folder("scenarios"), filter)
     }
 
-    /// Reads all scenarios of CSI.
+    /// Reads all CSI scenarios.
     pub fn load_csi(filter: Option<&str>) -> anyhow::Result<Self> {
         let dir = folder("csi-scenarios");
         let rights = file::read_yaml(&dir.join("rights.yaml"))?;
@@ -65,7 +65,7 @@ impl Library {
     }
 }
 
-/// The objects of the sidecar's account in a namespace, with upstream's rights and no others.
+/// The objects of the sidecar's account in a namespace, with exactly upstream's permissions.
 pub fn csi_rights(namespace: &str) -> anyhow::Result<Vec<Value>> {
     let rights: Value = file::read_yaml(&folder("csi-scenarios").join("rights.yaml"))?;
     let mut rights: Vec<Value> = serde_json::from_str(&rights.to_string().replace("$(run)", namespace))?;

@@ -1,5 +1,5 @@
-//! [SeaweedFS](https://github.com/seaweedfs/seaweedfs) on loopback: a whole cluster in one process, whose server of S3 answers the
-//! requests of AWS IAM, too, and decides by its users, keys and policies.
+//! [SeaweedFS](https://github.com/seaweedfs/seaweedfs) on loopback: a whole cluster in one process, whose S3 server
+//! also implements AWS IAM and enforces its users, keys and policies.
 
 #[cfg(feature = "s3")]
 mod server;
@@ -17,7 +17,7 @@ const WEED: GoProgram = GoProgram {
     source: Source::Module("github.com/seaweedfs/seaweedfs"),
 };
 
-/// What it needs.
+/// The requirements of SeaweedFS.
 pub static SEAWEEDFS: Dependency = Dependency {
     name: "SeaweedFS",
     suits: || WEED.check(),

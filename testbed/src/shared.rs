@@ -7,10 +7,11 @@ use anyhow::anyhow;
 use crate::cargo;
 use crate::guard::Guard;
 
-/// A server, or why it did not start.
+/// A server, or the reason why it did not start.
 pub(crate) type Shared<T> = OnceLock<Result<T, String>>;
 
-/// Returns the server of this process, which the first caller starts. It ends with the process, whatever ends that.
+/// Returns the server of this process, which the first caller starts. It ends with the process, however the process
+/// ends.
 pub(crate) fn shared<T: Send + Sync>(
     server: &'static Shared<T>,
     start: impl AsyncFnOnce(&Guard) -> anyhow::Result<T> + Send,
@@ -20,7 +21,7 @@ pub(crate) fn shared<T: Send + Sync>(
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(start(&guard))
     };
-    // A test blocks a thread of its own, but that thread has a runtime already.
+    // Blocks another thread, because the test's thread already has a runtime.
     let start = || std::thread::scope(|scope| scope.spawn(start).join());
     let start = || start().map_err(|_| anyhow!("the start panicked")).flatten().map_err(|error| format!("{error:#}"));
     server.get_or_init(start).as_ref().map_err(|error| anyhow!("{error}"))

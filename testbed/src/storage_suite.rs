@@ -1,4 +1,5 @@
-//! Kubernetes' own storage tests, the specs `External Storage` of its end-to-end suite, and the sidecars that they need beside a provisioner.
+//! Kubernetes' own storage tests, the specs `External Storage` of its end-to-end suite, and the sidecars that they need
+//! in addition to a provisioner.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::go_module::{GoProgram, Source, download};
 use crate::guard::Guard;
 use crate::progress::SharedProgress;
 
-/// As `testbed/control-plane/go.mod` has it.
+/// The same version as in `testbed/control-plane/go.mod`.
 const KUBERNETES: &str = "1.37.1";
 const SNAPSHOTTER: &str = "8.6.0";
 
@@ -38,24 +39,24 @@ const SIDECAR: GoProgram =
 const RESIZER: GoProgram =
     sidecar("csi-resizer", "github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer", "2.3.0");
 
-/// Where everything is.
+/// The paths of the suite's programs.
 pub struct StorageSuite {
-    /// The suite itself, `e2e.test`.
+    /// The suite, `e2e.test`.
     pub suite: PathBuf,
-    /// What runs its specs several at a time.
+    /// The program that runs specs in parallel.
     pub ginkgo: PathBuf,
-    /// The controller of snapshots, one per cluster.
+    /// The snapshot controller, one per cluster.
     pub snapshot_controller: PathBuf,
-    /// The sidecar of a driver for snapshots.
+    /// A driver's sidecar for snapshots.
     pub csi_snapshotter: PathBuf,
-    /// The sidecar of a driver for sizes and attributes.
+    /// A driver's sidecar for expansion and attributes.
     pub csi_resizer: PathBuf,
     agnhost: PathBuf,
     definitions: PathBuf,
 }
 
 impl StorageSuite {
-    /// Builds it once, into the user's cache.
+    /// Builds the suite once, into the user's cache.
     pub async fn build(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Self> {
         let version = Versions::of_this_project()?.kubernetes;
         ensure!(version == KUBERNETES, "the suite is of Kubernetes {KUBERNETES}, and the control plane of {version}");
@@ -72,7 +73,7 @@ impl StorageSuite {
         })
     }
 
-    /// Gives the node the images of the suite, and the cluster the kinds of snapshots.
+    /// Imports the suite's images into the node, and installs the snapshot CRDs.
     pub fn prepare(&self, state: &State) -> anyhow::Result<()> {
         let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../provisioners/hostpath/e2e/images.sh");
         run(Command::new(images).arg(&self.agnhost).arg(&state.kubeconfig))?;

@@ -1,4 +1,4 @@
-//! A thread that watches child processes while they are up.
+//! A thread that watches running child processes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use crate::control_plane::Children;
 
-/// Watches the children until it is dropped. `S` is what is known of them.
+/// Watches the children until it is dropped. `S` is their state.
 pub(crate) struct Supervisor<S> {
     state: Arc<Mutex<S>>,
     stopping: Arc<AtomicBool>,
@@ -14,7 +14,7 @@ pub(crate) struct Supervisor<S> {
 }
 
 impl<S: Clone + Send + 'static> Supervisor<S> {
-    /// Runs `watch` in a thread, until that sees that it is to stop and returns the children.
+    /// Runs `watch` in a thread. It must return the children once the flag is set.
     pub(crate) fn new(
         state: S,
         children: Children,
@@ -34,7 +34,7 @@ impl<S: Clone + Send + 'static> Supervisor<S> {
 }
 
 impl<S> Supervisor<S> {
-    /// Stops watching and hands over the children, which still run.
+    /// Stops watching and returns the children, which still run.
     pub(crate) fn end(&mut self) -> Children {
         self.stopping.store(true, Ordering::Relaxed);
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A provisioner that keeps its assets in memory, says what a test wants, and remembers what it was asked.
+//! A provisioner with assets in memory, whose answers a test controls, and which records its calls.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::cluster::TestSpace;
 
-/// What the author's code was asked, in order.
+/// A call of the provisioner's methods. The calls are recorded in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     /// `provision` of the volume with this name, for the claim with that name.
@@ -46,23 +46,23 @@ type OnProvision = dyn Fn(&str, usize) -> Answer<ProvisionError> + Send + Sync;
 type OnExpand = dyn Fn(u64, usize) -> Result<(), ExpandError> + Send + Sync;
 type OnDelete = dyn Fn(&str, usize) -> Answer<DeleteError> + Send + Sync;
 
-/// What a call comes to.
+/// The outcome of a call.
 pub enum Answer<E> {
-    /// It succeeds.
+    /// The call succeeds.
     Done,
-    /// It succeeds, with a volume of the test's own.
+    /// The call succeeds with a volume that the test provides.
     Made(Box<Volume>),
-    /// It fails.
+    /// The call fails.
     Failed(E),
-    /// It succeeds after a time.
+    /// The call succeeds after this time.
     After(Duration),
-    /// It succeeds when the flag is set.
+    /// The call succeeds when the flag is set.
     Once(Arc<AtomicBool>),
-    /// It panics.
+    /// The call panics.
     Panics,
 }
 
-/// The provisioner; clones share everything.
+/// The provisioner. Clones share their state.
 #[derive(Clone)]
 pub struct Toy {
     shared: Arc<Shared>,
@@ -78,7 +78,7 @@ struct Shared {
 }
 
 impl Toy {
-    /// One that does all that it is asked.
+    /// A provisioner whose calls all succeed.
     pub fn new() -> Self {
         Self {
             shared: Arc::default(),
@@ -112,24 +112,24 @@ impl Toy {
         self
     }
 
-    /// What was asked up to now.
+    /// The calls so far.
     pub fn calls(&self) -> Vec<Call> {
         lock(&self.shared.calls).clone()
     }
 
-    /// How often `provision` was called for a claim.
+    /// The number of `provision` calls for a claim.
     pub fn provisions(&self, of: &str) -> usize {
         let calls = lock(&self.shared.calls);
         calls.iter().filter(|call| matches!(call, Call::Provision { claim, .. } if claim == of)).count()
     }
 
-    /// How often `delete` was called for a volume.
+    /// The number of `delete` calls for a volume.
     pub fn deletes(&self, of: &str) -> usize {
         let calls = lock(&self.shared.calls);
         calls.iter().filter(|call| matches!(call, Call::Delete { volume } if volume == of)).count()
     }
 
-    /// The sizes with which `expand` was called for a volume.
+    /// The sizes that `expand` received for a volume.
     pub fn expansions(&self, of: &str) -> Vec<u64> {
         let calls = lock(&self.shared.calls);
         let size = |call: &Call| match call {
@@ -139,12 +139,12 @@ impl Toy {
         calls.iter().filter_map(size).collect()
     }
 
-    /// The names of the assets that exist.
+    /// The names of the existing assets.
     pub fn assets(&self) -> BTreeSet<String> {
         lock(&self.shared.assets).clone()
     }
 
-    /// Runs a controller for it in this process, with the options of [`options`].
+    /// Runs a controller in this process, with the options of [`options`].
     pub fn run(&self, space: &TestSpace) -> RunningController {
         self.run_with(options(space), space.client())
     }
@@ -167,7 +167,7 @@ impl Default for Toy {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Parameters {
-    /// What the volumes' paths begin with.
+    /// The prefix of the volumes' paths.
     pub export: String,
 }
 
@@ -233,25 +233,25 @@ impl Hooks for Toy {
     }
 }
 
-/// Options for a test's provisioner: as by default, with short pauses.
+/// The default options for a test's provisioner, with short delays.
 pub fn options(space: &TestSpace) -> Options {
     let mut options = Options::new(space.provisioner());
     options.retry_interval_start = Duration::from_millis(100);
     options.retry_interval_max = Duration::from_secs(1);
     options.namespace = Some(space.namespace().to_owned());
-    // The next one takes over at once from one that was dropped.
+    // A controller takes over at once from one that was dropped.
     options.coordination = Coordination::None;
     options
 }
 
-/// A controller in this process. Dropping it stops it at once.
+/// A controller in this process, which is stopped on drop.
 pub struct RunningController {
     stop: CancellationToken,
     task: JoinHandle<Result<(), RunError>>,
 }
 
 impl RunningController {
-    /// Asks it to stop and waits until it has.
+    /// Requests a stop and waits for it.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         self.stop.cancel();
         (&mut self.task).await??;

@@ -1,10 +1,12 @@
-//! Programs inside user-mode Linux: a kernel that runs as an ordinary process, for what this machine's kernel lacks.
+//! Programs inside user-mode Linux, a kernel that runs as an ordinary process, for features that this machine's kernel
+//! lacks.
 //!
-//! The guest's root is this machine's, read-only, so a program runs there with its libraries as it does here. It is root
-//! there, whoever starts it. What it writes is lost: it has file systems in memory, `/mnt` and `/run`, and a [`Disk`].
+//! The guest's root is this machine's, read-only, so programs find the same libraries. They run as root, whichever user
+//! starts the guest. Writes are lost: the guest has file systems in memory, `/mnt` and `/run`, and a [`Disk`].
 //!
-//! A guest needs no rights, no network and nothing of another guest, so any number can run at a time. One boots in about
-//! two seconds. A [`Guest`] with a [`Link`] talks to programs of this machine, too; that needs root.
+//! A guest needs no privileges and no network, and shares nothing with other guests, so any number can run at a time.
+//! It boots in about two seconds. A [`Guest`] with a [`Link`], which requires root, can also reach programs of this
+//! machine.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -23,23 +25,23 @@ use crate::dependency::{self, Dependency};
 use crate::guard::Running;
 use crate::packages::{self, package};
 
-/// Where the guest mounts its [`Disk`], as `/etc/fstab` would have it.
+/// The guest's mount point of its [`Disk`].
 pub const MOUNT_POINT: &str = "/mnt/disk";
 
 /// The device of the [`Disk`], which a program may mount again.
 pub const DEVICE: &str = "/dev/loop0";
 
-/// The last bytes of the addresses of pods begin here; those of guests and of this machine are below.
+/// The last byte of pod addresses is at least this; guests and this machine have lower ones.
 const PODS: u8 = 64;
 
-/// A machine that hangs is killed after this time.
+/// The time after which a hanging guest is killed.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// The guest prints these before the program, and after it together with its exit status.
+/// Printed by the guest before the program, and after it together with the exit status.
 const BEGIN: &str = "=== the program begins";
 const END: &str = "=== the program ended with ";
 
-/// What a guest needs, with what its programs need there.
+/// The requirements of a guest and its programs.
 pub static KERNEL: Dependency = Dependency {
     name: "user-mode Linux",
     packages: &[
@@ -48,12 +50,12 @@ pub static KERNEL: Dependency = Dependency {
         package("iproute2", "/usr/sbin/ip", &[]),
         package("xfsprogs", "/usr/sbin/mkfs.xfs", &[]),
         package("e2fsprogs", "/usr/sbin/mkfs.ext4", &[]),
-        // For a policy of SELinux.
+        // For an SELinux policy.
         package("checkpolicy", "/usr/bin/checkpolicy", &[]),
         package("dmsetup", "/usr/sbin/dmsetup", &[]),
         package("nfs-common", "/usr/sbin/mount.nfs", &[]),
         package("nfs-kernel-server", "/usr/sbin/rpc.nfsd", &["nfs-server.service", "nfsdcld.service"]),
-        // For kube-proxy on a node of that kernel.
+        // For kube-proxy on a node with this kernel.
         package("iptables", "/usr/sbin/xtables-legacy-multi", &[]),
     ],
     needed_by: |path| {
@@ -67,22 +69,22 @@ pub static KERNEL: Dependency = Dependency {
 /// A file system with project quotas, mounted at [`MOUNT_POINT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disk {
-    /// XFS, of the smallest size that its mkfs makes.
+    /// XFS of the smallest size that mkfs.xfs supports.
     Xfs,
     /// ext4
     Ext4,
 }
 
-/// What a program did inside the guest.
+/// The result of a program inside the guest.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Everything that it printed, with what the guest's kernel printed meanwhile.
+    /// The output of the program, and of the guest's kernel in the meantime.
     pub output: String,
-    /// Its exit status. A shell's number for one that a signal ended.
+    /// The exit status. For a program that a signal ended, it is the shell's number.
     pub status: i32,
 }
 
-/// An example of a package, as a program for a guest: cargo puts examples beside the folder with the tests.
+/// The path of a package's example, to run in a guest. cargo places examples next to the tests' folder.
 pub fn example(name: &str) -> anyhow::Result<PathBuf> {
     let test = std::env::current_exe()?;
     let target = test.ancestors().nth(2).context("the test has no target folder")?;
@@ -100,14 +102,14 @@ pub async fn run(disk: Disk, program: &Path, arguments: &[&str]) -> anyhow::Resu
     Guest::start(Machine { disk: Some(disk), ..Machine::default() }, &script).await?.ended().await
 }
 
-/// What a guest has.
+/// The configuration of a guest.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine<'a> {
-    /// A disk of its own.
+    /// The guest's own disk.
     pub disk: Option<Disk>,
-    /// The way to this machine's programs.
+    /// The network link to this machine.
     pub link: Option<&'a Link>,
-    /// Its memory in MiB, of which this machine lends what is used.
+    /// The memory in MiB. Only used memory is allocated.
     pub memory: u32,
 }
 
@@ -118,13 +120,13 @@ impl Default for Machine<'_> {
 }
 
 impl<'a> Machine<'a> {
-    /// One that this machine's programs reach.
+    /// A guest that this machine's programs can reach.
     pub fn with(link: &'a Link) -> Self {
         Self { link: Some(link), ..Self::default() }
     }
 }
 
-/// A guest that runs a script of the shell, while its owner does other things. It ends with this value.
+/// A guest that runs a shell script in the background. It ends with this value.
 pub struct Guest {
     machine: Running,
     directory: Directory,
@@ -132,7 +134,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Boots a guest. The script finds what [`Guest::tell`] tells it in the directory `$TOLD`.
+    /// Boots a guest. The script finds the files that [`Guest::tell`] sends in the directory `$TOLD`.
     pub async fn start(machine: Machine<'_>, script: &str) -> anyhow::Result<Self> {
         KERNEL.check_use()?;
         KERNEL.check(dependency::INSTALL)?;
@@ -142,28 +144,28 @@ impl Guest {
         let _watchdog = Running::start(watchdog(running.pid())).context("cannot start a shell")?;
         let guest = Self { machine: running, directory, _watchdog };
         if let Some(link) = machine.link {
-            // The guest makes the device.
+            // The guest creates the device.
             let up = eventually(Duration::from_secs(30), async || Ok(link.up().then_some(()))).await?;
             up.with_context(|| format!("the guest has no network; it printed:\n{}", guest.text()))?;
         }
         Ok(guest)
     }
 
-    /// Gives the script a file.
+    /// Sends a file to the script.
     pub fn tell(&self, name: &str, text: &str) -> anyhow::Result<()> {
         let half = self.directory.0.join("half");
         std::fs::write(&half, text)?;
         Ok(std::fs::rename(half, self.directory.0.join(name))?)
     }
 
-    /// What was printed until now, by the guest's kernel, too.
+    /// The output so far, including the output of the guest's kernel.
     pub fn text(&self) -> String {
         let printed = std::fs::read(self.directory.0.join("output")).unwrap_or_default();
-        // Terminals end lines with a carriage return, too.
+        // Terminals end lines with an additional carriage return.
         String::from_utf8_lossy(&printed).replace('\r', "")
     }
 
-    /// Whether the script has ended.
+    /// True if the script has ended.
     pub fn has_ended(&self) -> bool {
         parse(&self.text()).is_some()
     }
@@ -181,7 +183,7 @@ impl Guest {
     }
 }
 
-/// A network of this machine and one guest. Its device goes with the guest.
+/// A network between this machine and one guest. Its device is removed with the guest.
 #[derive(Debug)]
 pub struct Link {
     device: String,
@@ -190,7 +192,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Chooses addresses that no other test of this machine has.
+    /// Chooses addresses that no other test on this machine uses.
     pub fn new() -> anyhow::Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         ensure!(rustix::process::geteuid().is_root(), "only root can give a guest a network");
@@ -211,13 +213,13 @@ impl Link {
         self.address(2)
     }
 
-    /// Addresses for pods inside, which this machine reaches once [`Link::route`] was called.
+    /// The pod addresses inside the guest, which this machine can reach after [`Link::route`].
     pub fn pods(&self) -> String {
         let [a, b, c] = self.subnet;
         format!("{a}.{b}.{c}.{}/28", PODS + 4 * self.host)
     }
 
-    /// Leads what is for the pods inside to the guest.
+    /// Routes the pod addresses to the guest.
     pub(crate) fn route(&self) -> anyhow::Result<()> {
         let (pods, guest) = (self.pods(), self.there().to_string());
         ensure!(ip(&["route", "replace", &pods, "via", &guest, "dev", &self.device]), "no way leads to {pods}");
@@ -229,7 +231,7 @@ impl Link {
         Ipv4Addr::new(a, b, c, self.host + number)
     }
 
-    /// `false` until the guest has made the device.
+    /// Configures the device; returns `false` until the guest has created it.
     fn up(&self) -> bool {
         ip(&["address", "replace", &format!("{}/30", self.here()), "dev", &self.device])
             && ip(&["link", "set", &self.device, "up"])
@@ -242,7 +244,7 @@ fn ip(arguments: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The first process of the guest.
+/// The script of the guest's first process.
 fn init(machine: Machine<'_>, directory: &Path, script: &str) -> String {
     let disk = machine.disk.map_or_else(
         || ":".to_owned(),
@@ -283,7 +285,7 @@ sleep 60
     )
 }
 
-/// The command that runs a guest until it switches itself off.
+/// The command that runs a guest until it powers off.
 fn command(directory: &Path, machine: Machine<'_>, init: &str) -> anyhow::Result<Command> {
     let script = directory.join("init");
     std::fs::write(&script, init)?;
@@ -297,7 +299,7 @@ fn command(directory: &Path, machine: Machine<'_>, init: &str) -> anyhow::Result
     command.args(machine.link.map(|link| format!("vec0:transport=tap,ifname={},depth=64,gro=1", link.device)));
     let output = File::create(directory.join("output"))?;
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-    // It writes to its home, which not everybody has.
+    // User-mode Linux writes to the home directory, which not every user has.
     command.env("HOME", directory).process_group(0);
     if std::fs::read_to_string("/proc/cpuinfo")?.contains(" amx_tile") {
         command.env("LD_PRELOAD", whole_xstate(directory)?);
@@ -305,7 +307,7 @@ fn command(directory: &Path, machine: Machine<'_>, init: &str) -> anyhow::Result
     Ok(command)
 }
 
-/// The library that user-mode Linux needs on processors with AMX.
+/// The library that user-mode Linux needs on CPUs with AMX.
 fn whole_xstate(directory: &Path) -> anyhow::Result<PathBuf> {
     let (source, library) = (directory.join("xstate.c"), directory.join("xstate.so"));
     std::fs::write(&source, include_str!("uml/xstate.c"))?;
@@ -314,7 +316,8 @@ fn whole_xstate(directory: &Path) -> anyhow::Result<PathBuf> {
     Ok(library)
 }
 
-/// Ends a guest whose owner was killed: the owner's end of the pipe is closed then. The guest's processes do not notice.
+/// Kills a guest whose owner was killed, which closes the owner's end of the pipe. The guest's processes do not notice
+/// the owner's end.
 fn watchdog(machine: u32) -> Command {
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("read -r _; kill -s KILL -- -{machine}"));
@@ -322,7 +325,7 @@ fn watchdog(machine: u32) -> Command {
     command
 }
 
-/// What the program printed, and its exit status. `None` if it did not get to its end.
+/// The program's output and its exit status. `None` if the program did not finish.
 fn parse(text: &str) -> Option<(String, i32)> {
     let (_, text) = text.split_once(BEGIN)?;
     let (output, end) = text.rsplit_once(END)?;
@@ -330,8 +333,7 @@ fn parse(text: &str) -> Option<(String, i32)> {
     Some((output.trim_start().to_owned(), status))
 }
 
-/// Programs for administrators are not in everybody's path.
-/// A directory of one guest, removed with it.
+/// The directory of a guest, removed with it.
 struct Directory(PathBuf);
 
 impl Directory {

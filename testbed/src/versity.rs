@@ -1,5 +1,5 @@
-//! The [Versity S3 Gateway](https://github.com/versity/versitygw) on loopback: S3 on a folder, and beside it the API of AWS IAM,
-//! by whose users, keys and policies it decides.
+//! The [Versity S3 Gateway](https://github.com/versity/versitygw) on loopback: S3 on a folder, and AWS IAM, whose
+//! users, keys and policies it enforces.
 
 #[cfg(feature = "s3")]
 mod server;
@@ -17,7 +17,7 @@ const GATEWAY: GoProgram = GoProgram {
     source: Source::Package,
 };
 
-/// What it needs.
+/// The requirements of the gateway.
 pub static VERSITY: Dependency = Dependency {
     name: "the Versity S3 Gateway",
     suits: || GATEWAY.check(),

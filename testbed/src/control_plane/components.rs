@@ -204,8 +204,8 @@ fn api_server(
     Ok(flags)
 }
 
-/// Logs each request of a service account, except those of the control plane: watches at their start, all others at
-/// their response.
+/// Logs each request of a service account outside of the control plane: watches at their start, all others at their
+/// response.
 fn audit_policy() -> serde_json::Value {
     json!({
         "apiVersion": "audit.k8s.io/v1",

@@ -86,7 +86,7 @@ impl Pki {
     }
 }
 
-/// The certificates of an additional node. The control plane's directory contains only those of its own node.
+/// The certificates of an additional node. The control plane's directory contains only its own node's certificates.
 pub(super) struct NodePki {
     pub(super) serving_cert: PathBuf,
     pub(super) serving_key: PathBuf,

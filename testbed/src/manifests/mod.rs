@@ -1,7 +1,8 @@
-//! What `deploy/` holds, made of what the programs say and of the charts' templates.
+//! Generates `deploy/` from the output of the programs and from the charts' templates.
 //!
-//! A chart's `files/rights.yaml` is what the program's `rbac` prints, and its values are those of `schema.yaml`. The folders for `kubectl apply -k` are what the chart renders. `cargo xtask manifests` writes
-//! all of it; a test compares all but the rendering, for which it compares what the rendering was made of.
+//! A chart's `files/rights.yaml` is the output of the program's `rbac`, and its values come from `schema.yaml`. The
+//! folders for `kubectl apply -k` are rendered from the chart. `cargo xtask manifests` writes all of it. A test
+//! compares everything except the rendered files, for which it compares a fingerprint of their sources.
 
 mod program;
 mod rendered;
@@ -16,40 +17,41 @@ use anyhow::{Context, ensure};
 pub use program::rules;
 pub use rendered::{is_up_to_date, render};
 
-/// A provisioner with manifests. Another one is another entry, and a chart with its pod, its classes and its values.
+/// A provisioner with manifests. To add one, add an entry here, and a chart with its pod, classes and values.
 pub struct Provisioner {
-    /// The chart, and the image.
+    /// The name of the chart and the image.
     pub name: &'static str,
-    /// The package and its program.
+    /// The name of the package and its program.
     pub package: &'static str,
-    /// The program's mode, where it has several.
+    /// The program's mode, if it has several.
     pub mode: &'static [&'static str],
-    /// The folder in `deploy/` with the variants.
+    /// The folder in `deploy/` that contains the variants.
     pub folder: &'static str,
-    /// The files in `deploy/charts` with the values, later ones before earlier ones. The chart's own comes last.
+    /// The files in `deploy/charts` with the values. Later files precede earlier ones, and the chart's own file comes
+    /// last.
     values: &'static [&'static str],
-    /// The rights that the chart chooses from, with the options of `rbac` that give them.
+    /// The permission sets that the chart selects from, with the options of `rbac` that print them.
     rights: &'static [(&'static str, &'static [&'static str])],
-    /// What is rendered for `kubectl apply -k`.
+    /// The variants that are rendered for `kubectl apply -k`.
     pub variants: &'static [Variant],
 }
 
-/// One rendering of a chart.
+/// A rendering of a chart.
 pub struct Variant {
-    /// Its folder.
+    /// The variant's folder.
     pub folder: &'static str,
     about: &'static str,
-    /// The values, as for `helm --set-json`.
+    /// The values, in the format of `helm --set-json`.
     pub values: &'static [&'static str],
-    /// The one template that it has, where it is not all of them.
+    /// The only template to render; `None` renders all of them.
     only: Option<&'static str>,
 }
 
 const LEASE: (&str, &[&str]) = ("lease", &["--coordination", "lease"]);
-/// The chart puts the names for its own number of shards there.
+/// The chart replaces the two names with the names for its own number of shards.
 const LEASE_SHARDED: (&str, &[&str]) = ("lease-sharded", &["--coordination", "lease", "--shards", "2"]);
 
-/// What OpenShift wants to have before pods that need more than `restricted-v2`.
+/// The objects that OpenShift requires before it admits pods that need more than `restricted-v2`.
 const fn openshift(folder: &'static str, about: &'static str) -> Variant {
     Variant { folder, about, values: &["openshift.enabled=true"], only: Some("securitycontextconstraints.yaml") }
 }
@@ -76,7 +78,7 @@ const OF_BUCKETS: &[Variant] = &[
 const RIGHTS_OF_BUCKETS: &[(&str, &[&str])] =
     &[LEASE, LEASE_SHARDED, ("cosi-controller", &["--cosi-controller"]), ("cosi-sidecar", &["--cosi"])];
 
-/// All of them.
+/// All provisioners.
 pub const PROVISIONERS: [Provisioner; 7] = [
     Provisioner {
         name: "hostpath-provisioner",
@@ -188,26 +190,26 @@ pub const PROVISIONERS: [Provisioner; 7] = [
 /// Files by their path in the project.
 pub type Files = BTreeMap<PathBuf, String>;
 
-/// Where a provisioner's program is.
+/// Returns the path of a package's program.
 pub type Programs<'a> = &'a dyn Fn(&str) -> anyhow::Result<PathBuf>;
 
 impl Provisioner {
-    /// The folder of its chart, in the project.
+    /// The folder of the chart, relative to the project.
     pub fn chart(&self) -> PathBuf {
         Path::new("deploy/charts").join(self.name)
     }
 
-    /// Whether its pods can share the work.
+    /// True if several pods can share the work.
     pub fn has_shards(&self) -> bool {
         self.values.contains(&REPLICAS)
     }
 
-    /// Whether its pods can serve COSI.
+    /// True if the pods can provide a COSI driver.
     pub fn has_cosi(&self) -> bool {
         self.values.contains(&BUCKETS)
     }
 
-    /// The files of its chart that come from the program and from `schema.yaml`.
+    /// The files of its chart that are generated from the program and from `schema.yaml`.
     pub fn chart_files(&self, programs: Programs<'_>) -> anyhow::Result<Files> {
         let program = programs(self.package)?;
         let chart = self.chart();
@@ -227,7 +229,7 @@ impl Provisioner {
     }
 }
 
-/// Fails, and says which differ, unless the files are there with this content.
+/// Fails with the names of files that do not exist or have another content.
 pub fn compare(files: &Files) -> anyhow::Result<()> {
     let differs = |(path, text): &(&PathBuf, &String)| read(path).ok().as_ref() != Some(*text);
     let stale: Vec<_> = files.iter().filter(differs).map(|(path, _)| path.display().to_string()).collect();
@@ -235,7 +237,7 @@ pub fn compare(files: &Files) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes them.
+/// Writes the files.
 pub fn write(files: &Files) -> anyhow::Result<()> {
     for (path, text) in files {
         let path = project().join(path);

@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, ensure};
 use serde_json::{Map, Value, json};
 
-/// The file with the rights for each way to share the work. The chart puts its own names in place of those of `example.com/name`.
+/// The file with the permissions for each way to share the work. The chart replaces the names for `example.com/name`
+/// with its own.
 pub(super) fn rights(program: &Path, mode: &[&str], variants: &[(&str, &[&str])]) -> anyhow::Result<String> {
     let mut rights = Map::new();
     for (variant, options) in variants {
@@ -19,7 +20,7 @@ pub(super) fn rights(program: &Path, mode: &[&str], variants: &[(&str, &[&str])]
     ))
 }
 
-/// The rules of the ClusterRole and of the Role that `rbac` prints.
+/// The rules of the ClusterRole and the Role that `rbac` prints.
 pub fn rules(program: &Path, mode: &[&str], name: &str, options: &[&str]) -> anyhow::Result<[Value; 2]> {
     let account = ["--namespace", "provisioner", "--service-account", "provisioner", "--provisioner-name", name];
     let printed = output(program, &[mode, &["rbac"], &account[..], options].concat())?;

@@ -1,4 +1,4 @@
-//! The folders for `kubectl apply -k`: what helm renders, one file for each template.
+//! The folders for `kubectl apply -k`, rendered by helm with one file for each template.
 
 use std::fs;
 use std::path::Path;
@@ -9,12 +9,12 @@ use anyhow::{Context, ensure};
 use super::{Files, Provisioner, Variant, project, read};
 use crate::control_plane::fnv1a;
 
-/// The name that nobody else can offer an image of, with the version as the tag.
+/// The image tag: the version.
 const TAG: &str = env!("CARGO_PKG_VERSION");
 
 const HELM_LABELS: [&str; 2] = ["helm.sh/chart: ", "app.kubernetes.io/managed-by: "];
 
-/// Renders a variant with this helm.
+/// Renders a variant with the given helm.
 pub fn render(helm: &Path, provisioner: &Provisioner, variant: &Variant) -> anyhow::Result<Files> {
     let mut command = Command::new(helm);
     command.args(["template", provisioner.name]).arg(provisioner.chart()).args(["--namespace", provisioner.name]);
@@ -44,7 +44,7 @@ pub fn render(helm: &Path, provisioner: &Provisioner, variant: &Variant) -> anyh
     Ok(files)
 }
 
-/// Whether what is rendered is of this chart, and nobody has changed it. It needs no helm.
+/// True if the rendered files come from the current chart and have not been edited. It needs no helm.
 pub fn is_up_to_date(provisioner: &Provisioner, variant: &Variant) -> anyhow::Result<bool> {
     let folder = folder(provisioner, variant);
     let mut files = Files::new();
@@ -60,7 +60,7 @@ fn folder(provisioner: &Provisioner, variant: &Variant) -> std::path::PathBuf {
     Path::new("deploy").join(provisioner.folder).join(variant.folder)
 }
 
-/// Its fingerprint is that of the files, and of what they were made of.
+/// The kustomization. It contains a fingerprint of the files and of their sources.
 fn kustomization(provisioner: &Provisioner, variant: &Variant, files: &Files) -> anyhow::Result<String> {
     let mut sources = templates(&provisioner.chart())?;
     for part in ["Chart.yaml", "values.yaml", "files"] {
@@ -81,7 +81,7 @@ fn kustomization(provisioner: &Provisioner, variant: &Variant, files: &Files) ->
     ))
 }
 
-/// The templates of a chart, and those of all charts.
+/// The chart's own templates, and the templates that all charts share.
 fn templates(chart: &Path) -> anyhow::Result<Files> {
     let mut files = Files::new();
     for folder in [chart, Path::new("deploy/charts/common")] {

@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// One value, or a group of them.
+/// A value, or a group of values.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Entry {
@@ -20,7 +20,7 @@ pub(super) struct Entry {
     schema: Option<Value>,
     #[serde(default)]
     values: Vec<Entry>,
-    /// For a value that the chart does not have, but an earlier version or another chart does: what to set instead.
+    /// The replacement of a value that only an earlier version or another chart has.
     #[serde(default)]
     renamed: Option<String>,
 }
@@ -28,7 +28,7 @@ pub(super) struct Entry {
 const BEGIN: &str = "<!-- values: written by `cargo xtask manifests` -->\n";
 const END: &str = "<!-- end of values -->";
 
-/// A later text adds to the values of the earlier ones, or replaces parts of a value with the same name. `image.repository` names a
+/// Merges the texts: later texts add values, or replace parts of a value with the same name. `image.repository` names a
 /// value in a group.
 fn merged(texts: &[String]) -> anyhow::Result<Vec<Entry>> {
     let mut entries: Vec<Entry> = Vec::new();
@@ -53,7 +53,7 @@ fn merge(entries: &mut Vec<Entry>, entry: Entry) -> anyhow::Result<()> {
     entry.values.into_iter().try_for_each(|value| merge(&mut known.values, value))
 }
 
-/// The values in these files of `deploy/charts` and in the chart's own.
+/// The values in these files of `deploy/charts` and in the chart's own file.
 pub(super) fn read(shared: &[&str], chart: &Path) -> anyhow::Result<Vec<Entry>> {
     let own = chart.join("schema.yaml");
     let files = shared.iter().map(|file| Path::new("deploy/charts").join(file)).chain([own.clone()]);
@@ -61,7 +61,7 @@ pub(super) fn read(shared: &[&str], chart: &Path) -> anyhow::Result<Vec<Entry>> 
     merged(&texts).with_context(|| own.display().to_string())
 }
 
-/// `values.yaml`
+/// The content of `values.yaml`.
 pub(super) fn defaults(entries: &[Entry]) -> String {
     let mut text = "# Written by `cargo xtask manifests` from schema.yaml, which is the file to change.\n".to_owned();
     for entry in current(entries) {
@@ -76,12 +76,12 @@ pub(super) fn defaults(entries: &[Entry]) -> String {
     text
 }
 
-/// `values.schema.json`
+/// The content of `values.schema.json`.
 ///
 /// It accepts renamed values, because the template `common.checks` refuses them with a better message.
 pub(super) fn schema(chart: &str, entries: &[Entry]) -> Value {
     let mut all = properties(entries);
-    // Helm passes these to every chart.
+    // Helm passes these values to every chart.
     all.insert("global".into(), json!({"type": "object"}));
     all.insert("common".into(), json!({"type": "object"}));
     let mut schema = object(all);
@@ -90,7 +90,7 @@ pub(super) fn schema(chart: &str, entries: &[Entry]) -> Value {
     schema
 }
 
-/// `files/renamed.yaml`: values that the chart does not have, with what to set instead.
+/// The content of `files/renamed.yaml`: values that the chart does not have, with their replacements.
 pub(super) fn renamed(entries: &[Entry]) -> anyhow::Result<String> {
     let mut texts = BTreeMap::new();
     for entry in entries {
@@ -143,7 +143,7 @@ fn row(entry: &Entry, group: &str) -> String {
     format!("| `{group}{}` | `{}` | {about} |\n", entry.name, default_of(entry))
 }
 
-/// JSON is YAML.
+/// Returns the default as JSON, which is valid YAML.
 fn default_of(entry: &Entry) -> &Value {
     entry.default.as_ref().unwrap_or(&Value::Null)
 }

@@ -1,4 +1,5 @@
-//! Debian's packages in an image, without Debian's programs: their files are there, none of their scripts has run.
+//! Debian packages in an image, without Debian's tools: the image contains their files, but none of their scripts has
+//! run.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,17 +12,17 @@ use tar::{Archive, EntryType};
 
 use super::{Content, Entry, Image};
 
-/// Below `usr/share`, for people, who read them elsewhere.
+/// Documentation below `usr/share`, which users of an image read elsewhere.
 const LEFT_OUT: [&str; 7] = ["doc", "man", "info", "locale", "lintian", "bug", "doc-base"];
 
-/// Directories that are links to those of the same name below `usr`.
+/// Directories that are symlinks to the directories of the same name below `usr`.
 const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
 
 impl Image {
-    /// Adds packages with all that they depend on, of the release that this machine has and of the versions that its
-    /// package lists have (`apt-get update`). Those in `without`, and what they alone depend on, stay out: most are there for
-    /// the scripts. What people read is left out, too, but for the licences. Each package is told of in
-    /// `/var/lib/dpkg/status.d`, where scanners look for it.
+    /// Adds packages with all their dependencies, for this machine's release and with the versions in its package lists
+    /// (`apt-get update`). Leaves out the packages in `without` and their exclusive dependencies, most of which only
+    /// serve scripts, and all documentation except licenses. `/var/lib/dpkg/status.d`, where scanners look, lists each
+    /// package.
     pub fn debian(mut self, packages: &[&str], without: &[&str]) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         for archive in download(packages, without, folder.path())? {
@@ -33,9 +34,9 @@ impl Image {
                 self = self.link(name, usr);
             }
         }
-        // Of which release the packages are.
+        // The release of the packages.
         self = self.copy("etc/os-release", 0o644, "/etc/os-release");
-        // A system that boots has it, and programs look there for what is mounted.
+        // A booted system has this symlink, and programs read the mounts from it.
         self = self.link("etc/mtab", "/proc/self/mounts");
         let accounts = "root:x:0:0:root:/:/sbin/nologin\nnobody:x:65534:65534:nobody:/:/sbin/nologin\n";
         Ok(self.file("etc/passwd", 0o644, accounts).file("etc/group", 0o644, "root:x:0:\nnogroup:x:65534:\n"))
@@ -73,7 +74,7 @@ impl Image {
     }
 }
 
-/// Downloads packages as for a machine that has no others than those in `without`; their archives, sorted.
+/// Downloads packages as for a machine that contains only the packages in `without`; returns their archives, sorted.
 fn download(packages: &[&str], without: &[&str], folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let (status, archives) = (folder.join("status"), folder.join("archives"));
     let installed = without.iter().map(|name| {
@@ -88,9 +89,9 @@ fn download(packages: &[&str], without: &[&str], folder: &Path) -> anyhow::Resul
     for (name, path) in [("State::status", &status), ("Cache::archives", &archives)] {
         apt.arg("-o").arg(format!("Dir::{name}={}", path.display()));
     }
-    // Nothing of this machine's own is changed, so that nobody has to wait for anybody.
+    // apt changes none of this machine's own files, so it needs no lock.
     apt.args(["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "-o", "Debug::NoLocking=true"]);
-    // It would hand over to a user who cannot write here.
+    // apt would switch to a user that cannot write here.
     apt.args(["-o", "APT::Sandbox::User=root", "--yes", "--download-only", "--no-install-recommends", "install"]);
     output(apt.args(packages)).context("the packages cannot be had; `apt-get update` reads anew which there are")?;
     let files = fs::read_dir(&archives)?.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<Vec<_>>>()?;
@@ -107,7 +108,7 @@ fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// The path in the image, where what is merged with `usr` is in there.
+/// The path in the image, below `usr` if its directory is merged.
 fn merged(path: &Path) -> anyhow::Result<PathBuf> {
     let mut merged = PathBuf::new();
     for part in path.components() {
@@ -126,7 +127,7 @@ fn is_wanted(path: &Path) -> bool {
     !for_people || path.file_name() == Some(OsStr::new("copyright"))
 }
 
-/// A field that has one line.
+/// The value of a single-line field.
 fn field<'a>(control: &'a [u8], name: &str) -> Option<&'a str> {
     let lines = std::str::from_utf8(control).ok()?.lines();
     lines.filter_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).next()

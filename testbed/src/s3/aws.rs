@@ -1,6 +1,6 @@
-//! What AWS does and moto does not, in front of moto: the rights of one key are checked with their resources and conditions, also
-//! for users that do not exist; the boundary of a user is shown; tags are taken with a new bucket, whose public access is blocked; and
-//! IAM does not show new users at once.
+//! Features of AWS that moto lacks, as a proxy for moto: it checks the permissions of one key with resources and
+//! conditions, even for users that do not exist; returns users' permissions boundaries; accepts tags for a new bucket,
+//! and blocks its public access; and hides new IAM users for a while.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -21,25 +21,25 @@ use super::proxy::{Asked, forward, refusal, request, response};
 /// moto's account.
 const ACCOUNT: &str = "arn:aws:iam::123456789012";
 
-/// What is checked and how long IAM is behind.
+/// The checked policy, and the delay of IAM.
 #[derive(Clone)]
 pub struct Rules {
     /// The id of the key.
     pub key: String,
-    /// What it may do. It needs no less in moto.
+    /// The key's policy. moto must allow at least as much.
     pub policy: Value,
-    /// For so long a new user is not shown.
+    /// The time for which a new user is hidden.
     pub behind: Duration,
 }
 
 struct Aws {
     moto: Server,
     rules: Rules,
-    /// Users and roles, by their names.
+    /// Users and roles by name.
     made: Mutex<BTreeMap<Named, New>>,
 }
 
-/// `user` or `role`, and the name.
+/// The kind, `user` or `role`, and the name.
 type Named = (&'static str, String);
 
 struct New {
@@ -47,7 +47,7 @@ struct New {
     boundary: String,
 }
 
-/// Starts it; returns its address. It ends with its runtime.
+/// Starts the proxy and returns its address. It ends with its runtime.
 pub async fn start(server: &Server, rules: Rules) -> anyhow::Result<String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let endpoint = format!("http://{}", listener.local_addr()?);
@@ -117,7 +117,7 @@ impl Aws {
             "CreateUser" | "CreateRole" => {
                 (of_path(decoded(asked.parameter("Path"))), decoded(asked.parameter("PermissionsBoundary")))
             }
-            // The path of what does not exist is not known.
+            // The path of a user or role that does not exist is unknown.
             _ => match if kind == "role" { iam.role(name).await? } else { iam.user(name).await? } {
                 Some(known) => (known.arn, boundary().unwrap_or_default()),
                 None => (of_path("/".to_owned()), String::new()),
@@ -149,7 +149,7 @@ impl Aws {
         made.get(named).is_some_and(|new| new.at.elapsed() < self.rules.behind)
     }
 
-    /// moto leaves the boundary out.
+    /// Adds the boundary, which moto leaves out.
     fn with_boundary(&self, answer: Vec<u8>, named: &Named) -> Vec<u8> {
         let made = self.made.lock().expect("no panics");
         let boundary = made.get(named).map(|new| &new.boundary).filter(|boundary| !boundary.is_empty());
@@ -159,7 +159,7 @@ impl Aws {
                 let shown = format!("<PermissionsBoundaryArn>{boundary}</PermissionsBoundaryArn>");
                 let tag = if named.0 == "role" { "</Role>" } else { "</User>" };
                 let end = format!("<PermissionsBoundary>{shown}</PermissionsBoundary>{tag}");
-                // moto shows that of a role.
+                // moto includes the boundary of a role.
                 let is_shown = body.contains("<PermissionsBoundary>");
                 response(200, &if is_shown { body.to_owned() } else { body.replace(tag, &end) }).into_bytes()
             }
@@ -194,7 +194,8 @@ impl Asked {
         format!("arn:aws:s3:::{}", decoded(name))
     }
 
-    /// What S3 is asked to do: <https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazons3.html>.
+    /// The actions of an S3 request:
+    /// <https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazons3.html>.
     fn s3_actions(&self) -> Vec<&'static str> {
         let (path, query) = self.target().split_once('?').unwrap_or((self.target(), ""));
         let is_object = path.trim_start_matches('/').split_once('/').is_some_and(|(_, key)| !key.is_empty());
@@ -230,7 +231,7 @@ impl Asked {
     }
 }
 
-/// Whether one of the patterns is the text's.
+/// True if one of the patterns matches the text.
 fn matches(patterns: &Value, text: &str) -> bool {
     let one = |pattern: &Value| {
         let pattern = regex::escape(pattern.as_str().unwrap_or_default()).replace(r"\*", ".*");
@@ -239,7 +240,7 @@ fn matches(patterns: &Value, text: &str) -> bool {
     patterns.as_array().map_or_else(|| one(patterns), |patterns| patterns.iter().any(one))
 }
 
-/// The tags of a bucket that is to be made.
+/// The tags for a new bucket.
 fn tags(body: &str) -> anyhow::Result<BTreeMap<String, String>> {
     let tag = Regex::new("<Tag><Key>([^<]*)</Key><Value>([^<]*)</Value></Tag>")?;
     Ok(tag.captures_iter(body).map(|tag| (tag[1].to_owned(), tag[2].to_owned())).collect())
@@ -249,7 +250,7 @@ fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// Whom a request of IAM is about.
+/// The user or role that an IAM request refers to.
 fn named(asked: &Asked) -> Named {
     match decoded(asked.parameter("RoleName")) {
         role if !role.is_empty() => ("role", role),

@@ -1,4 +1,4 @@
-//! A server with faults in front of S3 and IAM: every Nth request fails, and never two in a row.
+//! A proxy for S3 and IAM that fails every Nth request, but never two in a row.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::Account;
 use super::Server;
 
-/// Where S3 and IAM are: host and port.
+/// The host and port of S3 and IAM.
 #[derive(Clone)]
 pub struct Behind {
     s3: Arc<str>,
@@ -45,28 +45,28 @@ impl From<&Account> for Behind {
     }
 }
 
-/// The faults, each at every Nth request; 0 is never.
+/// The faults. Each affects every Nth request; 0 disables it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// 503, as a service that is overloaded.
+    /// Respond with 503, like an overloaded service.
     pub unavailable: u64,
-    /// 429.
+    /// Respond with 429.
     pub too_many: u64,
-    /// The connection breaks before anything is done.
+    /// Close the connection before the request is processed.
     pub cut_before: u64,
-    /// The connection breaks after all is done.
+    /// Close the connection after the request is processed.
     pub cut_after: u64,
-    /// Of every answer.
+    /// The delay of every response.
     pub latency: Duration,
 }
 
 impl Faults {
-    /// Those with which the contract is checked.
+    /// The faults for tests of the contract.
     pub const USUAL: Self =
         Self { unavailable: 7, too_many: 11, cut_before: 13, cut_after: 17, latency: Duration::from_millis(5) };
 }
 
-/// Starts it; returns its address. It ends with its runtime.
+/// Starts the proxy and returns its address. It ends with its runtime.
 pub async fn start(server: impl Into<Behind>, faults: Faults) -> anyhow::Result<String> {
     let every = [faults.unavailable, faults.too_many, faults.cut_before, faults.cut_after];
     let fails = move |number: u64| every.iter().any(|every| *every > 0 && number.is_multiple_of(*every));
@@ -74,7 +74,7 @@ pub async fn start(server: impl Into<Behind>, faults: Faults) -> anyhow::Result<
         let at = |every: u64| every > 0 && asked.number.is_multiple_of(every) && !fails(asked.number - 1);
         match () {
             () if at(faults.cut_before) => Fate::Lost,
-            // IAM says it in other words than S3.
+            // IAM and S3 use different error codes.
             () if at(faults.unavailable) && asked.is_iam() => Fate::Refused(503, "ServiceUnavailable"),
             () if at(faults.unavailable) => Fate::Refused(503, "SlowDown"),
             () if at(faults.too_many) && asked.is_iam() => Fate::Refused(429, "Throttling"),
@@ -86,54 +86,54 @@ pub async fn start(server: impl Into<Behind>, faults: Faults) -> anyhow::Result<
     .await
 }
 
-/// A request on its way.
+/// A request that passes the proxy.
 #[derive(Debug)]
 pub struct Asked {
-    /// Which one it is, from 1.
+    /// The number of the request, from 1.
     pub number: u64,
-    /// Its first line and its headers.
+    /// The request line and the headers.
     pub head: String,
-    /// Its body.
+    /// The body.
     pub body: String,
 }
 
 impl Asked {
-    /// Whether IAM is asked.
+    /// True for a request to IAM.
     pub fn is_iam(&self) -> bool {
         self.head.starts_with("POST / ")
     }
 
-    /// What IAM is asked to do. Empty for S3.
+    /// The action of an IAM request; empty for S3.
     pub fn action(&self) -> &str {
         self.parameter("Action")
     }
 
-    /// A parameter of a request to IAM, as it is sent; empty where there is none.
+    /// A parameter of an IAM request, still encoded; empty if it does not exist.
     pub fn parameter(&self, name: &str) -> &str {
         let pairs = self.is_iam().then(|| self.body.split('&').filter_map(|pair| pair.split_once('=')));
         pairs.into_iter().flatten().find(|(key, _)| *key == name).map(|(_, value)| value).unwrap_or_default()
     }
 
-    /// Whether this bucket is to be made.
+    /// True if the request creates this bucket.
     pub fn makes_bucket(&self, name: &str) -> bool {
         self.head.starts_with(&format!("PUT /{name}/ "))
     }
 }
 
-/// How the proxy treats a request.
+/// The treatment of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Fate {
     /// The service answers.
     Answered,
-    /// The connection breaks before anything is done.
+    /// The connection is closed before the request is processed.
     Lost,
-    /// The connection breaks after all is done.
+    /// The connection is closed after the request is processed.
     Unanswered,
-    /// The service refuses it, with this status and code.
+    /// The proxy refuses the request with this status and code.
     Refused(u16, &'static str),
 }
 
-/// Starts a server that decides for each request; returns its address. It ends with its runtime.
+/// Starts a proxy that calls `decide` for each request; returns its address. It ends with its runtime.
 pub async fn start_with(
     server: impl Into<Behind>,
     latency: Duration,
@@ -151,7 +151,7 @@ pub async fn start_with(
     Ok(endpoint)
 }
 
-/// One request to a connection: it is closed after the answer.
+/// Handles a connection with one request, which is closed after the response.
 async fn answer(
     mut stream: TcpStream,
     behind: &Behind,
@@ -178,9 +178,9 @@ async fn answer(
     Ok(())
 }
 
-/// The service's answer.
+/// Forwards a request and returns the service's response.
 pub(super) async fn forward(service: &str, head: &str, body: &[u8]) -> anyhow::Result<Vec<u8>> {
-    // As a proxy it is asked for a whole address.
+    // Clients send an absolute URL to a proxy.
     let head = head.replacen(&format!(" http://{service}/"), " /", 1);
     let mut service = TcpStream::connect(service).await?;
     service.write_all(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes()).await?;

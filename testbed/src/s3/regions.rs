@@ -1,5 +1,5 @@
-//! Regions in front of moto, which finds each bucket in all of them: here a bucket is in the region that it was made in, and S3
-//! redirects what is signed for another one.
+//! Regions as a proxy for moto, which finds every bucket in all regions: here a bucket exists only in the region where
+//! it was created, and S3 redirects requests that are signed for another region.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Server;
 use super::proxy::{Asked, Fate, start_with};
 
-/// Starts it; returns its address. It ends with its runtime.
+/// Starts the proxy and returns its address. It ends with its runtime.
 pub async fn start(moto: &Server) -> anyhow::Result<String> {
     let regions = Mutex::new(BTreeMap::new());
     start_with(moto, Duration::ZERO, move |asked| {

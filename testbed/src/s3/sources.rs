@@ -1,5 +1,5 @@
-//! Where processes on AWS find credentials: the node's metadata (IMDSv2), and the agent of EKS Pod Identity. Both give keys of a
-//! role in moto for a short time.
+//! Credential sources of processes on AWS: the node's metadata (IMDSv2), and the agent of EKS Pod Identity. Both return
+//! short-lived keys of a role in moto.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ pub const POD_TOKEN: &str = "the-token-of-a-pod";
 const NODE_TOKEN: &str = "the-token-of-a-session";
 const KEYS: &str = "/latest/meta-data/iam/security-credentials/";
 
-/// Gives keys. It ends with its runtime.
+/// A source of keys, which ends with its runtime.
 pub struct Source {
-    /// Where it is.
+    /// The source's address.
     pub endpoint: String,
     given: Arc<AtomicU64>,
 }
 
 impl Source {
-    /// One that gives keys of this role for so long.
+    /// Starts a source of keys of this role with this lifetime.
     pub async fn start(server: &Server, role: &str, lifetime: Duration) -> anyhow::Result<Self> {
         let (sts, given) = (server.sts()?, Arc::<AtomicU64>::default());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
@@ -43,7 +43,7 @@ impl Source {
         Ok(Self { endpoint, given })
     }
 
-    /// How many keys it has given.
+    /// The number of keys that it has returned.
     pub fn given(&self) -> u64 {
         self.given.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! STS as AWS has it, in front of moto: a request with a token needs no signature, and the token is checked. moto fails without
-//! the one and does not do the other.
+//! STS with the behavior of AWS, as a proxy for moto: a request with a web identity token needs no signature, and the
+//! token is verified. moto requires the signature, and does not verify tokens.
 
 use std::net::Ipv4Addr;
 
@@ -17,24 +17,24 @@ use super::Server;
 use super::account::TRUSTS_ANYBODY;
 use super::proxy::{request, response};
 
-/// For whom tokens of service accounts are.
+/// The audience of service account tokens.
 pub const AUDIENCE: &str = "sts.amazonaws.com";
 
-/// Which tokens are good for which roles.
+/// The accepted tokens.
 #[derive(Clone)]
 pub enum Tokens {
-    /// One, for every role.
+    /// One token, for every role.
     One(&'static str),
-    /// Those of a cluster's service accounts, for the roles that trust them.
+    /// Tokens of a cluster's service accounts, for the roles that trust them.
     Cluster {
-        /// Who has issued them.
+        /// A client of the cluster that issues the tokens.
         client: kube::Client,
-        /// What the trust of a role calls the cluster: the ARN of an OIDC provider.
+        /// The ARN of the OIDC provider that represents the cluster in trust policies.
         provider: String,
     },
 }
 
-/// Starts it; returns its address. It ends with its runtime.
+/// Starts the proxy and returns its address. It ends with its runtime.
 pub async fn start(server: &Server, tokens: Tokens) -> anyhow::Result<String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let (moto, endpoint) = (server.clone(), format!("http://{}", listener.local_addr()?));
@@ -88,7 +88,7 @@ async fn answer(mut stream: TcpStream, moto: Server, tokens: Tokens) -> anyhow::
     Ok(stream.write_all(response(status, &body).as_bytes()).await?)
 }
 
-/// The user whose token this is, if it is for STS.
+/// The user of a token; `None` if the token is invalid or has another audience.
 async fn user(client: &kube::Client, token: &str) -> anyhow::Result<Option<String>> {
     let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences: Some(vec![AUDIENCE.to_owned()]) };
     let review = TokenReview { spec, ..TokenReview::default() };
@@ -97,7 +97,7 @@ async fn user(client: &kube::Client, token: &str) -> anyhow::Result<Option<Strin
     Ok(status.user.and_then(|user| user.username).filter(|_| status.authenticated == Some(true)))
 }
 
-/// Whether the trust of a role allows its assumption, with conditions on subject and audience and no others.
+/// True if the role's trust policy allows the user to assume it. Supports only conditions on subject and audience.
 async fn trusts(moto: &Server, role: &str, provider: &str, user: &str) -> anyhow::Result<bool> {
     let found = moto.iam()?.sdk().get_role().role_name(name(role)).send().await?.role;
     let document = found.and_then(|role| role.assume_role_policy_document).context("the role has no trust")?;
@@ -116,7 +116,8 @@ async fn trusts(moto: &Server, role: &str, provider: &str, user: &str) -> anyhow
     }))
 }
 
-/// A role with the same policies that moto lets us assume: it knows no trust in tokens. Returns its ARN.
+/// Creates a role with the same policies that moto lets this proxy assume, because moto does not support trust in
+/// tokens. Returns its ARN.
 async fn stand_in(moto: &Server, role: &str) -> anyhow::Result<String> {
     let (iam, role) = (moto.iam()?, name(role));
     let twin = format!("stand-in.{role}");

@@ -1,4 +1,4 @@
-//! The driver and the sidecar of a scenario of CSI.
+//! The driver and the sidecar of a CSI scenario.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
@@ -22,45 +22,45 @@ mod driver;
 mod messages;
 mod outcome;
 
-/// The account that the sidecar uses, of `csi-scenarios/rights.yaml`.
+/// The sidecar's account in `csi-scenarios/rights.yaml`.
 const ACCOUNT: &str = "csi-provisioner";
 const LIMIT: Duration = Duration::from_secs(30);
-/// What every sidecar asks when it starts.
+/// The calls that every sidecar makes at its start.
 const AT_START: [&str; 5] =
     ["Probe", "GetPluginInfo", "GetPluginCapabilities", "ControllerGetCapabilities", "NodeGetInfo"];
 
-/// Where the sidecar of a scenario runs.
+/// The environment of a scenario's sidecar.
 pub struct Host {
     /// The control plane.
     pub state: State,
-    /// The sidecar.
+    /// The sidecar's binary.
     pub program: PathBuf,
 }
 
-/// The driver and the sidecar while a scenario runs.
+/// The driver and the sidecar of a running scenario.
 pub(super) struct Stage<'a> {
     host: &'a Host,
     name: String,
     driver_name: String,
     driver: Driver,
     server: Option<JoinHandle<io::Result<Infallible>>>,
-    /// `env`, if the sidecar gets a variable, and its arguments.
+    /// The sidecar's command line, which begins with `env` if it needs a variable.
     program: Vec<String>,
     sidecar: Option<Program>,
     seen: BTreeMap<String, Seen>,
     folder: tempfile::TempDir,
 }
 
-/// What is known of a claim or a volume from an earlier look.
+/// The known data of a claim or a volume.
 #[derive(Default)]
 struct Seen {
     uid: String,
-    /// The events that were shown.
+    /// The events that an outcome has already shown.
     events: BTreeSet<String>,
 }
 
 impl<'a> Stage<'a> {
-    /// `csi` has its variables filled in; `name` is that of the run.
+    /// Starts the driver and the sidecar. In `csi`, all variables are already replaced; `name` is the name of the run.
     pub(super) async fn set(host: &'a Host, csi: &Csi, client: &Client, name: &str) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let kubeconfig = kubeconfig_for_service_account(client, &host.state, name, ACCOUNT).await?;
@@ -71,7 +71,7 @@ impl<'a> Stage<'a> {
         program.extend([
             format!("--csi-address={}", folder.path().join("csi.sock").display()),
             format!("--kubeconfig={}", kubeconfig.display()),
-            // Else most of a scenario's time would be waiting.
+            // With the default limits, a scenario would spend most of its time waiting.
             "--kube-api-qps=100".to_owned(),
             "--kube-api-burst=200".to_owned(),
         ]);
@@ -94,7 +94,7 @@ impl<'a> Stage<'a> {
         Ok(stage)
     }
 
-    /// What the driver answers about volumes that it has not heard of.
+    /// Sets the driver's answers for volumes that it does not know yet.
     pub(super) fn script(&self, answers: &Value) -> anyhow::Result<()> {
         let of_call = |(call, answers): (&String, &Value)| {
             let answers = answers.as_array().context("the answers to a call are a list")?;
@@ -118,7 +118,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// What there is to show about it.
+    /// Runs a step of the sidecar, and returns the value to show, if any.
     pub(super) async fn sidecar(&mut self, step: SidecarStep) -> anyhow::Result<Option<Value>> {
         match step {
             SidecarStep::Start => {
@@ -137,7 +137,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Calls that no outcome has shown, as soon as there are so many.
+    /// Waits for this number of calls that no outcome has shown, and returns them.
     pub(super) async fn calls(&self, count: usize) -> anyhow::Result<Value> {
         let deadline = Instant::now() + LIMIT;
         let mut calls = Vec::new();
@@ -151,16 +151,16 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The calls that no step has shown. None of them must be lost.
+    /// The calls that no step has shown, so that none are lost.
     pub(super) fn rest(&self) -> Vec<Value> {
         let calls = self.driver.rest().into_iter().map(|call| call.shown);
         let mut calls: Vec<_> = calls.filter(|call| !AT_START.iter().any(|name| call["call"] == *name)).collect();
-        // How often one is repeated depends on time.
+        // The number of repetitions depends on time.
         calls.dedup();
         calls
     }
 
-    /// The last lines of the sidecar, for a person who looks for the reason of a failure.
+    /// The last lines of the sidecar's log, to explain a failure.
     pub(super) fn log(&self) -> String {
         self.sidecar.as_ref().map(|sidecar| last_lines(sidecar.log(), 15)).unwrap_or_default()
     }

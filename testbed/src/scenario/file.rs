@@ -14,26 +14,26 @@ use super::kinds::Kind;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Scenario {
-    /// `<topic>/<name>`, from the file's place.
+    /// `<topic>/<name>`, from the file's path.
     #[serde(skip)]
     pub name: String,
-    /// Where the recorded answers are.
+    /// The path of the recorded answers.
     #[serde(skip)]
     pub expected: PathBuf,
-    /// What the scenario shows, as a sentence.
+    /// The behavior that the scenario shows, as a sentence.
     pub title: String,
-    /// The least that must run.
+    /// The components that must run.
     pub needs: Needs,
-    /// Whether other scenarios would be disturbed, such as by a default class.
+    /// True if the scenario would disturb others, for instance with a default class.
     #[serde(default)]
     pub alone: bool,
-    /// Whether answers are compared with their managed fields.
+    /// True if managed fields of answers are compared.
     #[serde(default)]
     pub managed_fields: bool,
     /// Kinds that the scenario defines itself.
     #[serde(default)]
     pub(super) kinds: BTreeMap<String, Kind>,
-    /// The driver and the sidecar of a scenario of CSI.
+    /// The driver and the sidecar of a CSI scenario.
     #[serde(default)]
     pub(super) csi: Option<Csi>,
     /// Variables.
@@ -42,15 +42,15 @@ pub struct Scenario {
     pub(super) steps: Vec<Step>,
 }
 
-/// The least that must run beside the API server's storage.
+/// The components that must run in addition to the API server's storage.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Needs {
-    /// kube-apiserver alone.
+    /// Only kube-apiserver.
     Apiserver,
-    /// kube-controller-manager too.
+    /// Additionally kube-controller-manager.
     ControllerManager,
-    /// kube-scheduler too.
+    /// Additionally kube-scheduler.
     Scheduler,
 }
 
@@ -68,7 +68,7 @@ impl Scenario {
 
 pub(super) fn read_yaml<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    // Not YAML 1.1: `n` and `yes` are texts.
+    // Unlike in YAML 1.1, `n` and `yes` are strings.
     let options = serde_saphyr::options! { strict_booleans: true };
     serde_saphyr::from_str_with_options(&text, options).with_context(|| format!("cannot understand {}", path.display()))
 }
@@ -81,13 +81,13 @@ pub(super) struct Csi {
     pub(super) plugin: Vec<String>,
     /// The capabilities of the controller service.
     pub(super) controller: Vec<String>,
-    /// The driver's name; `$(run).example.com` without it.
+    /// The driver's name; the default is `$(run).example.com`.
     pub(super) name: String,
-    /// The sidecar's further flags.
+    /// Additional flags of the sidecar.
     pub(super) flags: Vec<String>,
-    /// The steps start driver and sidecar.
+    /// True if steps start the driver and the sidecar.
     pub(super) manual: bool,
-    /// The driver's node, where each node has a sidecar.
+    /// The driver's node, for sidecars that run on each node.
     pub(super) node: Option<CsiNode>,
 }
 
@@ -97,7 +97,7 @@ pub(super) struct Csi {
 pub(super) struct CsiNode {
     /// The sidecar's `$NODE_NAME`.
     pub(super) name: Option<String>,
-    /// Where the driver says that the node is.
+    /// The topology that the driver reports for the node.
     #[serde(default)]
     pub(super) segments: BTreeMap<String, String>,
 }
@@ -115,28 +115,28 @@ impl Default for Csi {
     }
 }
 
-/// What a step does with the sidecar.
+/// The action of a step on the sidecar.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum SidecarStep {
     Start,
-    /// As a crash does.
+    /// Kills it to simulate a crash.
     Kill,
-    /// Waits until it has ended by itself.
+    /// Waits until it exits.
     Ended,
 }
 
-/// What a step does with the driver.
+/// The action of a step on the driver.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) enum DriverStep {
-    /// With these capabilities of the controller service.
+    /// Starts it with these capabilities of the controller service.
     Start(Vec<String>),
-    /// Its socket is gone.
+    /// Stops it and removes its socket.
     Stop,
 }
 
-/// One step: exactly one action, and what goes with it.
+/// A step: exactly one action and its settings.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Step {
@@ -163,23 +163,23 @@ pub(super) struct Step {
     merge: Option<Value>,
     strategic: Option<Value>,
 
-    /// The request's body; a text is sent as it is.
+    /// The request's body; a string is sent unchanged.
     pub(super) body: Option<Value>,
     pub(super) query: BTreeMap<String, Value>,
     pub(super) headers: BTreeMap<String, String>,
-    /// Instead of the scenario's namespace; empty for all.
+    /// Overrides the scenario's namespace; empty for all namespaces.
     pub(super) namespace: Option<String>,
     pub(super) subresource: Option<String>,
-    /// The variable that the answer's body, or the watch, becomes.
+    /// The variable that receives the answer's body, or the watch.
     #[serde(rename = "as")]
     pub(super) name: Option<String>,
-    /// The parts of the answer that are compared; all without it.
+    /// The parts of the answer that are compared; the default is all of it.
     pub(super) show: Option<Vec<String>>,
-    /// The step is repeated until its answer has this, or is `gone`; `expect` ends with such an event.
+    /// Repeats the step until its answer contains this, or is `gone`; `expect` ends with such an event.
     pub(super) until: Option<Value>,
-    /// How many events `expect` reads.
+    /// The number of events that `expect` reads.
     pub(super) events: Option<usize>,
-    /// The step is done once for each, which is `$(item)`, with its number from 1 as `$(index)`.
+    /// Repeats the step for each item, as `$(item)`, with its number from 1 as `$(index)`.
     pub(super) each: Value,
 }
 
@@ -213,7 +213,7 @@ pub(super) enum PatchType {
 }
 
 impl Action<'_> {
-    /// Whether it concerns the driver or the sidecar.
+    /// True if the action concerns the driver or the sidecar.
     fn is_of_csi(self) -> bool {
         matches!(self, Self::Answers(_) | Self::Outcome(_) | Self::Calls(_) | Self::Sidecar(_) | Self::Driver(_))
     }

@@ -1,4 +1,4 @@
-//! Where objects of a kind are found.
+//! API paths of kinds.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// The path of all objects in a namespace, or of all objects if it is empty.
+    /// The path of all objects in a namespace; an empty namespace is the path of all objects.
     pub(super) fn path(&self, namespace: &str) -> String {
         let prefix = if self.api_version.contains('/') { "apis" } else { "api" };
         let Self { api_version, plural, cluster_scoped } = self;

@@ -1,7 +1,7 @@
-//! Replaces what differs from run to run, so that two runs can be compared.
+//! Replaces values that differ between runs, so that two runs can be compared.
 //!
-//! Identity and order stay visible: the same uid becomes the same token, and the tokens of resource versions are
-//! numbered in their order.
+//! Identity and order stay visible: equal uids become equal tokens, and the tokens of resource versions are numbered in
+//! their order.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -9,20 +9,21 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 use serde_json::{Map, Value, json};
 
-/// Longer texts are compared by their beginning and their length.
+/// Longer strings are compared by their beginning and their length.
 const LONG: usize = 1000;
 
-/// Where an answer says what its request wanted a name to be made of.
+/// The field of an answer that contains the `generateName` of its request.
 pub(super) const GENERATE_NAME: &str = "generateName";
 
-/// Normalises the answers of one run. `versions` are those of objects; the first is that of the run's namespace.
+/// Normalizes the answers of one run. `versions` are the versions of its objects, and begin with the run's namespace.
 pub(super) fn normalise(answers: &[Value], versions: &BTreeSet<u64>, run: &str, managed_fields: bool) -> Vec<Value> {
     let generated = answers.iter().filter_map(generated_name).collect();
     let mut normal = Normaliser { versions, generated, run, managed_fields, uids: Vec::new() };
     answers.iter().map(|answer| normal.value(answer, "")).collect()
 }
 
-/// The resource versions of all objects in an answer. Those of lists do not count: they depend on what others write.
+/// The resource versions of all objects in an answer. Excludes the versions of lists, which depend on other clients'
+/// writes.
 pub(super) fn versions(value: &Value) -> Vec<u64> {
     match value {
         Value::Array(items) => items.iter().flat_map(versions).collect(),
@@ -35,7 +36,7 @@ pub(super) fn versions(value: &Value) -> Vec<u64> {
     }
 }
 
-/// A name that the server made, and what it was made of.
+/// A name that the server generated, and its prefix.
 fn generated_name(answer: &Value) -> Option<(String, String)> {
     answer[GENERATE_NAME].as_str()?;
     let body = &answer["body"];
@@ -45,13 +46,13 @@ fn generated_name(answer: &Value) -> Option<(String, String)> {
     Some((name.to_owned(), base.to_owned()))
 }
 
-/// Whether these are the fields of a list or a bookmark.
+/// True for the fields of a list or a bookmark.
 fn of_no_object(fields: &Map<String, Value>) -> bool {
     let metadata = fields.get("metadata");
     fields.contains_key("items") || metadata.is_some_and(|metadata| metadata.get("name").is_none())
 }
 
-/// Marks the resource version of a list or a bookmark, which is not to be compared exactly.
+/// Marks the resource version of a list or a bookmark, which must not be compared exactly.
 pub(super) fn mark(body: &mut Value) {
     if body.as_object().is_some_and(of_no_object)
         && let Some(Value::String(version)) = body["metadata"].get_mut("resourceVersion")
@@ -73,15 +74,15 @@ struct Normaliser<'a> {
 static UID: LazyLock<Regex> = LazyLock::new(|| pattern("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
 static TIME: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"\b(20[0-9]{2})-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{6})?Z"));
-/// With it a sidecar of CSI marks the volumes that it has made since it was started.
+/// The attribute with which a CSI sidecar marks the volumes that it has created since its start.
 const PROVISIONER_IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
 static IDENTITY: LazyLock<Regex> = LazyLock::new(|| pattern("^[0-9]{13}-[0-9]{1,4}-"));
 static EVENT_NAME: LazyLock<Regex> = LazyLock::new(|| pattern(r"\.[0-9a-f]{16}$"));
-/// A patched object that cannot be read, which has all its managed fields.
+/// An error text that contains a patched object with all its managed fields.
 static WHOLE_OBJECT: LazyLock<Regex> = LazyLock::new(|| pattern(r#"Invalid value: "\{.*\}": "#));
-/// The oldest version that the server knows.
+/// The oldest version that the server still has.
 static OLDEST: LazyLock<Regex> = LazyLock::new(|| pattern(r"(too old resource version: [0-9]+) \([0-9]+\)"));
-/// Where the texts of refusals have a resource version.
+/// The resource versions in texts of refusals.
 static VERSION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(resource version: |ResourceVersion in precondition: |ResourceVersion in object meta: |current: |\()([0-9]+)\b",
@@ -108,7 +109,7 @@ impl Normaliser<'_> {
         }
         let managed_fields = self.managed_fields;
         let normal = fields.iter().filter(|(name, _)| {
-            // Of an answer, not of an object.
+            // Only the answer has this field, not an object.
             let own = *name == GENERATE_NAME && key.is_empty();
             !own && (managed_fields || *name != "managedFields")
         });
@@ -129,7 +130,7 @@ impl Normaliser<'_> {
     fn version(&self, text: &str, inexact: bool) -> String {
         let Ok(version) = text.parse::<u64>() else { return text.to_owned() };
         match self.versions.range(..=version).count().checked_sub(1) {
-            // A number of the scenario's own.
+            // A number that the scenario itself contains.
             None => text.to_owned(),
             Some(rank) if !inexact && self.versions.contains(&version) => format!("<rv {rank}>"),
             Some(rank) => format!("<rv {rank} or later>"),
@@ -153,7 +154,7 @@ impl Normaliser<'_> {
         if key == "message" || key == "reason" {
             text = WHOLE_OBJECT.replace(&text, "Invalid value: \"<object>\": ").into_owned();
             text = OLDEST.replace(&text, "$1 (<oldest>)").into_owned();
-            // The newest version there is depends on what others write.
+            // The newest version depends on other clients' writes.
             let replace =
                 |found: &Captures<'_>| format!("{}{}", &found[1], self.version(&found[2], &found[1] == "current: "));
             text = VERSION.replace_all(&text, replace).into_owned();
@@ -165,7 +166,7 @@ impl Normaliser<'_> {
     }
 
     fn uid(&mut self, uid: &str) -> String {
-        // A scenario's own.
+        // A uid that the scenario itself contains.
         if uid.starts_with("00000000-") {
             return uid.to_owned();
         }
@@ -178,13 +179,13 @@ impl Normaliser<'_> {
     }
 }
 
-/// Times before 2020 are a scenario's own.
+/// Times before 2020 come from the scenario itself.
 fn time(found: &Captures<'_>) -> String {
     let token = if found.get(2).is_some() { "<time with microseconds>" } else { "<time>" };
     if &found[1] < "2020" { found[0].to_owned() } else { token.to_owned() }
 }
 
-/// An answer that refuses, without what is the same in all of them.
+/// A refusal, without the fields that are equal in all refusals.
 fn refusal(fields: &Map<String, Value>) -> Option<Value> {
     let status = fields.get("status")?.as_u64()?;
     let mut body = fields.get("body")?.as_object()?.clone();

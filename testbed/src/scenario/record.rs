@@ -1,4 +1,4 @@
-//! What a run is held against: the recorded answers.
+//! Compares runs with the recorded answers.
 
 use std::fs;
 
@@ -11,23 +11,23 @@ use super::file::read_yaml;
 use super::normal::normalise;
 use super::{Run, Scenario};
 
-/// What to do with a run.
+/// The treatment of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Compare it with what is recorded.
+    /// Compare the run with the recording.
     Compare,
-    /// Compare what another program than the recorded one has done. Texts of events are each program's own, and so are annotations of
-    /// our own and the announcement of an attempt.
+    /// Compare the run of a program other than the recorded one. Ignores event texts, our own annotations, and the
+    /// event that announces an attempt, which differ between programs.
     CompareOther,
-    /// Record it.
+    /// Record the run.
     Record,
 }
 
-/// A scenario whose answers are not the recorded ones, with the difference for a person.
+/// A scenario whose answers differ from the recorded ones, with a readable difference.
 #[derive(Debug)]
 pub struct Disagreement(pub String);
 
-/// Compares or records what came of a scenario. `run` is the name of the run.
+/// Compares or records the outcome of a scenario. `run` is the name of the run.
 pub fn judge(scenario: &Scenario, outcome: &Run, run: &str, verdict: Verdict) -> Result<(), Disagreement> {
     let is_other = verdict == Verdict::CompareOther;
     let mut answers = outcome.answers.clone();
@@ -39,7 +39,7 @@ pub fn judge(scenario: &Scenario, outcome: &Run, run: &str, verdict: Verdict) ->
     problems.extend(outcome.failure.as_ref().map(|error| format!("it could not be done to its end: {error:#}")));
     let result = match verdict {
         Verdict::Record if outcome.failure.is_none() => write(scenario, &actual),
-        // The rest tells what had happened until then.
+        // The differences show what happened before the failure.
         _ => compare(scenario, &actual, is_other),
     };
     problems.extend(result.err().map(|error| format!("{error:#}")));
@@ -71,7 +71,7 @@ fn compare(scenario: &Scenario, actual: &[Value], is_other: bool) -> anyhow::Res
     anyhow::bail!("{}", diff.unified_diff().context_radius(6).header("recorded", "answered"))
 }
 
-/// Leaves out what is each program's own.
+/// Removes the parts that differ between programs.
 fn leave_out_texts(answer: &mut Value) {
     match answer {
         Value::Object(fields) => {
@@ -90,7 +90,7 @@ fn leave_out_texts(answer: &mut Value) {
     }
 }
 
-/// Numbers uids by their order in what is left.
+/// Renumbers uids by their order in the remaining text.
 fn renumbered(text: &str) -> String {
     const TOKEN: &str = "<uid ";
     let (mut known, mut parts) = (Vec::new(), text.split(TOKEN));
@@ -128,7 +128,7 @@ fn yaml(answers: &[Value]) -> anyhow::Result<String> {
     Ok(serde_saphyr::to_string(&entries)?)
 }
 
-/// The parts of an answer in the order in which a person reads them.
+/// The parts of an answer in a readable order.
 #[derive(Serialize)]
 struct Entry<'a> {
     step: &'a Value,

@@ -1,4 +1,4 @@
-//! Does the steps of a scenario, one after the other, and keeps what was answered.
+//! Runs the steps of a scenario in order, and collects the answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,28 +16,28 @@ use super::send::{Answer, Request, Watch, send, watch};
 use super::value::{Variables, holds, pick};
 use super::{Library, Scenario, normal};
 
-/// How long a step is repeated `until` something holds. The controllers look at everything again every 15 seconds, and machines can be busy.
+/// The limit for a step with `until`. Controllers resync every 15 seconds, and machines can be busy.
 const LIMIT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
 
-/// What came of a scenario.
+/// The outcome of a scenario.
 pub struct Run {
-    /// One entry for each step that was done, as it was answered.
+    /// The answer of each step that ran.
     pub answers: Vec<Value>,
-    /// The paths of the cluster-scoped objects that were made.
+    /// The paths of the cluster-scoped objects that were created.
     pub made: Vec<String>,
-    /// The resource versions of all objects that were seen, also where a step shows other parts only.
+    /// The resource versions of all objects in the answers, even if a step shows only other parts.
     pub versions: BTreeSet<u64>,
-    /// Why it could not be done to its end.
+    /// The reason why the scenario could not be completed.
     pub failure: Option<anyhow::Error>,
 }
 
-/// Does a scenario in a namespace of its own. `name` is the namespace's name and what `$(run)` stands for.
+/// Runs a scenario in a separate namespace. `name` is the name of the namespace and the value of `$(run)`.
 pub async fn run(library: &Library, scenario: &Scenario, client: &Client, name: &str) -> Run {
     run_on(library, scenario, client, name, None).await
 }
 
-/// As [`run`], for a scenario of CSI, whose sidecar runs on this host.
+/// Like [`run`], for a CSI scenario, whose sidecar runs on this host.
 pub async fn run_csi(library: &Library, scenario: &Scenario, client: &Client, name: &str, host: &Host) -> Run {
     run_on(library, scenario, client, name, Some(host)).await
 }
@@ -78,7 +78,7 @@ impl<'a> Runner<'a> {
     async fn all(&mut self, library: &Library, namespace: &str, host: Option<&'a Host>) -> anyhow::Result<()> {
         self.make("/api/v1/namespaces", json!({"metadata": {"name": namespace}})).await?;
         if self.scenario.needs == Needs::Scheduler {
-            // Pods need one, and the controller that makes it may be slower than the scenario.
+            // Pods need the account, and its controller may be slower than the scenario.
             let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
             self.make(&path, json!({"metadata": {"name": "default"}})).await?;
         }
@@ -101,7 +101,7 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Gives the sidecar its rights, and starts it and the driver.
+    /// Grants the sidecar its permissions, and starts it and the driver.
     async fn set_stage(&mut self, library: &Library, csi: &Csi, host: &'a Host) -> anyhow::Result<()> {
         for object in &library.rights {
             let (kind, object) = self.object(object)?;
@@ -148,7 +148,7 @@ impl<'a> Runner<'a> {
 
     async fn make(&mut self, path: &str, object: Value) -> anyhow::Result<()> {
         let answer = send(self.client, &post(path, object)).await?;
-        // What somebody else made meanwhile is there too.
+        // An object that another client created in the meantime suffices.
         anyhow::ensure!([201, 409].contains(&answer.status), "{path} cannot be made: {}", answer.body);
         self.versions.extend(normal::versions(&answer.body));
         Ok(())
@@ -203,7 +203,7 @@ impl<'a> Runner<'a> {
                 let is_refusal = answer.status >= 400 && step.until.is_none();
                 let mut entry = self.answer(step, answer)?;
                 if self.stage.is_some() && step.show.is_none() && !is_refusal {
-                    // Only a preparation for what the sidecar does.
+                    // This only prepares the sidecar's work.
                     return Ok(());
                 }
                 entry[normal::GENERATE_NAME] = generate_name(&request);
@@ -220,7 +220,7 @@ impl<'a> Runner<'a> {
         self.stage.as_mut().context("only a scenario with `csi` has a driver")
     }
 
-    /// What is kept of an answer, which becomes a variable if the step says so.
+    /// The recorded part of an answer, which becomes a variable if the step names one.
     fn answer(&mut self, step: &Step, answer: Answer) -> anyhow::Result<Value> {
         self.versions.extend(normal::versions(&answer.body));
         if let Some(name) = &step.name {
@@ -241,7 +241,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Sends a request, again and again if the step says until when.
+    /// Sends a request, and repeats it if the step has `until`.
     async fn send(&self, step: &Step, request: &Request) -> anyhow::Result<Answer> {
         let Some(until) = &step.until else { return send(self.client, request).await };
         let wanted = self.variables.fill(until)?;
@@ -268,7 +268,7 @@ impl<'a> Runner<'a> {
                 break;
             };
             let is_bookmark = event["type"] == "BOOKMARK";
-            // They come when the server likes.
+            // The server sends bookmarks at arbitrary times.
             if is_bookmark && !bookmarks {
                 continue;
             }
@@ -336,7 +336,7 @@ impl<'a> Runner<'a> {
         Ok(Request { method, path, query, headers, body })
     }
 
-    /// An object with the `apiVersion` of its kind, unless it has one.
+    /// An object with the `apiVersion` of its kind, unless it already has one.
     fn object(&self, object: &Value) -> anyhow::Result<(Kind, Value)> {
         let mut object = self.variables.fill(object)?;
         let kind = self.kind(object["kind"].as_str().context("an object has a kind")?)?;
@@ -403,14 +403,14 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// What the server makes a name of.
+/// The `generateName` of a request.
 fn generate_name(request: &Request) -> Value {
     let body = request.body.as_deref().unwrap_or_default();
     let metadata = serde_json::from_slice::<Value>(body).map(|object| object["metadata"].clone()).unwrap_or_default();
     if metadata["name"].is_null() { metadata["generateName"].clone() } else { Value::Null }
 }
 
-/// The parts that are compared. A refusal is always compared as a whole.
+/// The parts that are compared. A refusal is always compared completely.
 fn shown(step: &Step, mut body: Value) -> Value {
     normal::mark(&mut body);
     match &step.show {

@@ -1,4 +1,4 @@
-//! Requests with everything that HTTP can say, and watches as they come in.
+//! Requests with full control over HTTP, and watches that return events as they arrive.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::time::timeout;
 
-/// Far more than any answer takes.
+/// The limit for a response, far longer than any takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A request.
@@ -26,27 +26,27 @@ pub(super) struct Request {
     pub(super) body: Option<Vec<u8>>,
 }
 
-/// An answer that is complete.
+/// A complete response.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
-    /// A text if it is not JSON.
+    /// The body, as a string if it is not JSON.
     pub(super) body: Value,
 }
 
-/// A watch: what came with the headers, and the lines that follow.
+/// An open watch, as a stream of lines.
 pub(super) struct Watch {
     lines: futures::stream::BoxStream<'static, std::io::Result<String>>,
 }
 
-/// Sends a request and waits for the whole answer.
+/// Sends a request and waits for the complete response.
 pub(super) async fn send(client: &Client, request: &Request) -> anyhow::Result<Answer> {
     let (status, body) = start(client, request).await?;
     let bytes = timeout(LIMIT, body.collect()).await.context("an answer does not end")??.to_bytes();
     Ok(Answer { status, body: parse(&bytes) })
 }
 
-/// Opens a watch; an answer that is no watch is returned as such.
+/// Opens a watch; a response that is not a watch is returned as such.
 pub(super) async fn watch(client: &Client, request: &Request) -> anyhow::Result<Result<Watch, Answer>> {
     let (status, body) = start(client, request).await?;
     if status != 200 {

@@ -1,4 +1,4 @@
-//! Variables, templates and long texts in the values of a scenario.
+//! Variables, templates and long strings in the values of a scenario.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use anyhow::{Context, bail};
 use kube_sim::merge_patch;
 use serde_json::{Map, Value};
 
-/// What `$(…)` and `like:` stand for.
+/// The values of `$(…)` and `like:`.
 pub(super) struct Variables<'a> {
     pub(super) values: BTreeMap<String, Value>,
     pub(super) objects: &'a BTreeMap<String, Value>,
 }
 
 impl Variables<'_> {
-    /// The value with everything filled in.
+    /// Returns the value with all variables replaced.
     pub(super) fn fill(&self, value: &Value) -> anyhow::Result<Value> {
         Ok(match value {
             Value::String(text) => self.fill_text(text)?,
@@ -42,13 +42,13 @@ impl Variables<'_> {
         Ok(Value::Object(filled.collect::<anyhow::Result<_>>()?))
     }
 
-    /// Whether a field is one variable that may be missing, `$(item.spec?)`, and is.
+    /// True if a field consists of one optional variable, such as `$(item.spec?)`, that is not set.
     fn is_left_out(&self, value: &Value) -> bool {
         let path = value.as_str().and_then(|text| text.strip_prefix("$(")?.strip_suffix("?)"));
         path.is_some_and(|path| self.find(path).is_none())
     }
 
-    /// A shared object or an earlier answer, with changes in the form of a merge patch.
+    /// A shared object or an earlier answer, changed by a merge patch.
     fn fill_like(&self, like: &Value, fields: &Map<String, Value>) -> anyhow::Result<Value> {
         let name = like.as_str().context("`like` is a name")?;
         let mut object = match self.objects.get(name) {
@@ -61,7 +61,7 @@ impl Variables<'_> {
         Ok(object)
     }
 
-    /// A text that is one variable has its type; otherwise variables become part of the text.
+    /// Replaces variables. A string that consists of one variable takes the variable's type.
     fn fill_text(&self, text: &str) -> anyhow::Result<Value> {
         let mut filled = String::new();
         let mut rest = text;
@@ -104,8 +104,8 @@ impl Variables<'_> {
     }
 }
 
-/// Whether `actual` has everything of `wanted`: the fields of an object, some item for each item of a list, and nothing
-/// where null is wanted.
+/// True if `actual` contains everything in `wanted`: all fields of an object, a match for each item of a list, and no
+/// value where `wanted` has null.
 pub(super) fn holds(actual: &Value, wanted: &Value) -> bool {
     match (actual, wanted) {
         (_, Value::Object(fields)) => {
@@ -118,7 +118,7 @@ pub(super) fn holds(actual: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// Only the parts of a value at some paths, such as `spec.capacity`. A path goes through all items of a list.
+/// The parts of a value at some paths, such as `spec.capacity`. A path applies to all items of a list.
 pub(super) fn pick(value: &Value, paths: &[&str]) -> Value {
     match value {
         Value::Array(items) => items.iter().map(|item| pick(item, paths)).collect(),
@@ -134,7 +134,7 @@ pub(super) fn pick(value: &Value, paths: &[&str]) -> Value {
                 match below {
                     Some(paths) if paths.is_empty() => {}
                     Some(paths) => drop(picked.insert(key.clone(), pick(value, &paths))),
-                    // One path ends here.
+                    // A path ends here.
                     None => drop(picked.insert(key.clone(), value.clone())),
                 }
             }

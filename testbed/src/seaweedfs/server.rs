@@ -1,4 +1,4 @@
-//! A cluster that runs.
+//! A running cluster.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -16,23 +16,23 @@ use crate::ports::free_ports;
 use crate::progress;
 use crate::s3::Account;
 
-/// For its start on a loaded machine.
+/// The limit for a start on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A cluster that ends with this process.
 pub struct SeaweedFs {
     server: Account,
-    // It ends before its folder does.
+    // The process ends before its folder is removed.
     _process: Running,
     _sockets: Sockets,
     _dir: tempfile::TempDir,
 }
 
-/// The sockets that each of its servers makes beside its port, in a folder that cannot be chosen.
+/// The sockets that each of its servers creates next to its port, in a fixed folder.
 struct Sockets(Vec<u16>);
 
 impl SeaweedFs {
-    /// Starts one with an administrator.
+    /// Starts a cluster with an administrator.
     pub async fn start(guard: &Guard) -> anyhow::Result<Self> {
         SEAWEEDFS.check_use()?;
         SEAWEEDFS.check(dependency::INSTALL)?;
@@ -45,7 +45,7 @@ impl SeaweedFs {
         let ports: Vec<(String, u16)> = options.zip(free_ports(8)?).collect();
         let s3 = ports.iter().find(|(option, _)| option == "s3.port").context("S3 has a port")?.1;
         let s3 = format!("127.0.0.1:{s3}");
-        // IAM ignores paths there.
+        // SeaweedFS' IAM ignores paths.
         let server = Account::new(&s3, &s3, None, "/");
         let key = json!({"accessKey": server.access_key, "secretKey": server.secret_key});
         let root = json!({"name": "root", "credentials": [key], "actions": ["Admin"]});
@@ -67,13 +67,13 @@ impl SeaweedFs {
         Ok(Self { server, _process: process, _sockets: sockets, _dir: dir })
     }
 
-    /// Where it is.
+    /// The cluster's addresses and key.
     pub fn server(&self) -> &Account {
         &self.server
     }
 }
 
-/// S3 answers before there is a volume to write to.
+/// Waits until an object can be written: S3 answers before a writable volume exists.
 async fn answers(server: &Account, log: &Path) -> anyhow::Result<()> {
     const PROBE: &str = "probe-of-the-start";
     let (admin, iam) = (server.admin()?, server.iam()?);

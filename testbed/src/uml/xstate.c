@@ -1,5 +1,5 @@
-/* User-mode Linux 6.1 saves and restores 2696 bytes of a process's floating-point state. Processors with AMX have 11008, and the kernel
- * takes the whole state or none, so no process of a guest starts there. Preloaded, this adds the rest of the state, which no guest uses. */
+/* User-mode Linux 6.1 saves and restores 2696 bytes of a process's floating-point state. CPUs with AMX have 11008, and the kernel
+ * accepts only the whole state, so no guest process would start there. When preloaded, this library adds the rest, which no guest uses. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-//! A gateway that runs.
+//! A running gateway.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -15,19 +15,19 @@ use crate::ports::free_port;
 use crate::progress;
 use crate::s3::Account;
 
-/// For its start on a loaded machine.
+/// The limit for a start on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A gateway that ends with this process.
 pub struct Versity {
     server: Account,
-    // They end before their folder does.
+    // The processes end before their folder is removed.
     _processes: [Running; 2],
     _dir: tempfile::TempDir,
 }
 
 impl Versity {
-    /// Starts one that says to be in this region.
+    /// Starts a gateway that reports this region.
     pub async fn start(region: &str, guard: &Guard) -> anyhow::Result<Self> {
         VERSITY.check_use()?;
         VERSITY.check(dependency::INSTALL)?;
@@ -39,7 +39,7 @@ impl Versity {
             Ok(path.display().to_string())
         };
         let (users, buckets, versions) = (folder("users")?, folder("buckets")?, folder("versions")?);
-        // S3 asks IAM there. It is no longer than a socket's path may be.
+        // The socket between S3 and IAM. Its path is short enough for a socket.
         let socket = dir.path().join("iam").display().to_string();
         let [s3, iam] = [free_port()?, free_port()?].map(|port| format!("127.0.0.1:{port}"));
         let server = Account::new(&s3, &iam, Some(region), "/kube-provisioner/");
@@ -56,7 +56,7 @@ impl Versity {
         Ok(Self { server, _processes: [s3, iam], _dir: dir })
     }
 
-    /// Where it is.
+    /// The gateway's addresses and key.
     pub fn server(&self) -> &Account {
         &self.server
     }

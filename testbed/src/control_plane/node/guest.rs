@@ -37,8 +37,8 @@ pub struct GuestNode {
 }
 
 impl GuestNode {
-    /// Boots a machine that joins a control plane with a node. It has these images in addition to those of every node,
-    /// and an XFS [`Disk`]. The Node object remains after the machine has ended.
+    /// Boots a machine that joins a control plane with a node. It has these images in addition to the images of every
+    /// node, and an XFS [`Disk`]. The Node object remains after the machine has ended.
     pub async fn join(state: &State, images: &[PathBuf]) -> anyhow::Result<Self> {
         let node = state.node.as_ref().context(NO_NODE)?;
         let link = Link::new()?;
@@ -73,7 +73,7 @@ impl GuestNode {
     }
 }
 
-/// The script of its first process: mounts like those of an init system, the modules of user-mode Linux, and the three
+/// The script of its first process: the mounts of an init system, the modules of user-mode Linux, and the three
 /// programs. The kubelet requires the CPU frequency, which user-mode Linux does not report. For service addresses, the
 /// kernel supports only legacy iptables.
 fn script(

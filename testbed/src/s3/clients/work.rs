@@ -1,10 +1,10 @@
-//! What each client does with a bucket.
+//! The operations of each client on a bucket.
 
 use anyhow::ensure;
 
 use super::Pod;
 
-/// Of three parts, for clients that take 8 MiB, and 5 MiB, for one.
+/// Three parts for clients that use 8 MiB, and four for rclone, which uses 5 MiB.
 const LARGE: usize = 17 << 20;
 
 const BOTO3: &str = r#"
@@ -28,7 +28,7 @@ for key in keys:
 assert s3.list_objects(Bucket=bucket).get("Contents") is None
 "#;
 
-/// The AWS CLI's work.
+/// The script for the AWS CLI.
 pub const AWS: &str = r#"
 echo hello > small
 aws s3 cp --no-progress small "s3://$BUCKET_NAME/aws/small"
@@ -41,7 +41,8 @@ aws s3 rm "s3://$BUCKET_NAME/aws/large"
 test "$(aws s3api list-objects-v2 --bucket "$BUCKET_NAME" --query 'length(Contents || `[]`)')" = 0
 "#;
 
-/// rclone's work. The remote is as docs/book/pages/use/ceph-rgw.md and docs/book/pages/use/gcs.md have it. Without `no_check_bucket` rclone makes the bucket before it writes.
+/// The script for rclone, with the remote of docs/book/pages/use/ceph-rgw.md and docs/book/pages/use/gcs.md. Without
+/// `no_check_bucket`, rclone creates the bucket before it writes.
 pub const RCLONE: &str = r#"
 REMOTE=":s3,provider=Other,env_auth,no_check_bucket,endpoint='$AWS_ENDPOINT_URL_S3',region=$AWS_REGION:$BUCKET_NAME"
 echo hello > small
@@ -56,7 +57,7 @@ rclone delete "$REMOTE/rclone"
 test -z "$(rclone lsf "$REMOTE")"
 "#;
 
-/// Writes, reads, lists and deletes with each client; what is large goes in parts and comes back whole.
+/// Writes, reads, lists and deletes objects with each client, and transfers a large object in parts.
 pub async fn works(pod: &Pod, clients: &[(&str, &str)]) -> anyhow::Result<()> {
     let large: Vec<u8> = (0..LARGE).map(|at| (at / 7 + at / 1000) as u8).collect();
     pod.write("large", &large)?;
@@ -67,7 +68,7 @@ pub async fn works(pod: &Pod, clients: &[(&str, &str)]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// boto3's name and work.
+/// The name and the script of boto3.
 pub fn boto3() -> (&'static str, String) {
     ("boto3", format!("cat > use.py <<'END'\n{BOTO3}\nEND\npython3 use.py"))
 }

@@ -1,4 +1,4 @@
-//! A driver that answers as a scenario says, and keeps what it was asked.
+//! A driver that answers according to the scenario, and records its calls.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 
 use super::messages;
 
-/// The answers that are left, by call. The last one of a call is given for ever; without any the call succeeds.
+/// The remaining answers by call. The last answer of a call is repeated; a call without answers succeeds.
 pub(super) type Script = BTreeMap<String, VecDeque<Value>>;
 
-/// What the driver was asked.
+/// A recorded call of the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Call {
-    /// The volume's name, or the id of one that this driver has not made; empty if the call concerns none.
+    /// The volume's name, or the id of a volume that this driver did not create; empty if the call concerns no volume.
     pub(super) subject: String,
-    /// As scenarios show it.
+    /// The request in the form that scenarios show.
     pub(super) shown: Value,
 }
 
@@ -33,14 +33,14 @@ struct State {
     name: String,
     plugin: Vec<PluginCapability>,
     controller: Vec<ControllerServiceCapability>,
-    /// Where its node is.
+    /// The topology of its node.
     segments: BTreeMap<String, String>,
-    /// For volumes that it has not heard of.
+    /// The script for volumes that the driver does not know yet.
     script: Script,
     scripts: BTreeMap<String, Script>,
     names_by_id: BTreeMap<String, String>,
     calls: Vec<Call>,
-    /// The last of the calls that were shown, by the volume that they concern.
+    /// The last call that a step has shown, for each volume.
     last_shown: BTreeMap<String, Value>,
 }
 
@@ -69,12 +69,12 @@ impl Driver {
         Ok(())
     }
 
-    /// What is answered about volumes that the driver has not heard of yet. Others keep the answers that they have.
+    /// Sets the answers for volumes that the driver does not know yet. Other volumes keep their answers.
     pub(super) fn set_script(&self, script: Script) {
         self.state().script = script;
     }
 
-    /// The volumes that it has heard of.
+    /// The volumes that the driver knows.
     pub(super) fn subjects(&self) -> Vec<String> {
         self.state().scripts.keys().cloned().collect()
     }
@@ -84,7 +84,7 @@ impl Driver {
         self.state().calls.iter().filter(|call| subjects.contains(&call.subject)).cloned().collect()
     }
 
-    /// Forgets these calls, which are the oldest that concern one of these volumes: they were shown.
+    /// Forgets the oldest `count` calls that concern one of these volumes, because a step has shown them.
     pub(super) fn forget(&self, subjects: &[String], mut count: usize) {
         let mut state = self.state();
         let State { calls, last_shown, .. } = &mut *state;
@@ -98,12 +98,12 @@ impl Driver {
         });
     }
 
-    /// All calls that nobody has taken.
+    /// Removes and returns all remaining calls.
     pub(super) fn take_all(&self) -> Vec<Call> {
         std::mem::take(&mut self.state().calls)
     }
 
-    /// The calls that nobody has taken, without those that repeat the last one that was shown.
+    /// The remaining calls, without those that repeat the last call that was shown.
     pub(super) fn rest(&self) -> Vec<Call> {
         let calls = self.take_all();
         let state = self.state();
@@ -114,7 +114,7 @@ impl Driver {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a call and gives its answer.
+    /// Records a call and returns its answer.
     fn asked(&self, subject: &str, call: &str, request: Value) -> Value {
         let mut state = self.state();
         let answer = state.answer(subject, call);
@@ -129,7 +129,7 @@ impl Driver {
 
 impl State {
     fn answer(&mut self, subject: &str, call: &str) -> Value {
-        // What concerns no volume is answered from the present script, too.
+        // Calls that concern no volume are answered from the current script, too.
         let script = if subject.is_empty() {
             &mut self.script
         } else {
@@ -143,7 +143,7 @@ impl State {
     }
 }
 
-/// Waits and fails as an answer says.
+/// Waits and fails as the answer specifies.
 async fn follow(answer: &Value) -> Result<(), Error> {
     if let Some(seconds) = answer["after"].as_f64() {
         tokio::time::sleep(Duration::from_secs_f64(seconds)).await;

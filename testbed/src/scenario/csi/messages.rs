@@ -1,4 +1,4 @@
-//! Messages of CSI as scenarios show them.
+//! CSI messages in the form that scenarios show.
 
 use anyhow::Context;
 use driver_rpc::csi::volume_capability::access_mode::Mode;
@@ -6,7 +6,7 @@ use driver_rpc::csi::{CreateVolumeRequest, Volume};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Capabilities by their names.
+/// Parses the names of capabilities.
 pub(super) fn capabilities<K, C: From<K>>(names: &[String], kind: fn(&str) -> Option<K>) -> anyhow::Result<Vec<C>> {
     let capability = |name: &String| Ok(kind(name).with_context(|| format!("no capability is called {name}"))?.into());
     names.iter().map(capability).collect()
@@ -22,13 +22,13 @@ pub(super) fn shown(request: &impl Serialize) -> Value {
         }
     }
     if let Some(fields) = shown.as_object_mut() {
-        // Looking for it may have made it.
+        // Indexing a field that does not exist adds it as null.
         fields.retain(|_, value| !value.is_null());
     }
     shown
 }
 
-/// The volume that an obedient driver makes, with the changes of an answer; none if there is to be none in it.
+/// The volume that a compliant driver would create, with the changes of an answer; `None` if the answer removes it.
 pub(super) fn volume(request: &CreateVolumeRequest, changes: Option<&Value>) -> anyhow::Result<Option<Volume>> {
     let mut volume = json!(Volume {
         capacity_bytes: request.capacity_range.as_ref().map_or(0, |range| range.required_bytes),

@@ -15,20 +15,21 @@ use crate::scenario::value::{holds, pick};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(60);
-/// Stands for an object that is not there.
+/// Represents an object that does not exist.
 const ABSENT: &str = "absent";
 
-/// One look.
+/// One observation.
 struct Look {
     outcome: Value,
-    /// The volumes that belong to it.
+    /// The volumes that belong to the object.
     subjects: Vec<String>,
     calls: usize,
     events: BTreeSet<String>,
 }
 
 impl Stage<'_> {
-    /// Looks at `KIND/NAME`, for a claim in this namespace, until it is as wanted. Each call and each event is in one outcome that shows them.
+    /// Observes `KIND/NAME`, with claims in this namespace, until it has the wanted state. Every call and event appears
+    /// in exactly one outcome.
     pub(in crate::scenario) async fn outcome(
         &mut self,
         client: &Client,
@@ -37,7 +38,7 @@ impl Stage<'_> {
         shows: impl Fn(&str) -> bool,
     ) -> anyhow::Result<Value> {
         let mut wanted = wanted(until)?;
-        // A number is how many calls there must be.
+        // A number is the required number of calls.
         let mut count = 0;
         for wanted in &mut wanted {
             if let Some(calls) = wanted["calls"].as_u64() {
@@ -69,7 +70,7 @@ impl Stage<'_> {
             "PersistentVolume" => false,
             _ => bail!("an outcome is one of a claim or of a volume"),
         };
-        // What causes something is read after it, or it might be missing beside that.
+        // Read effects before their causes; otherwise an outcome could show an effect without its cause.
         let mut events = self.events(client, namespace, kind, name).await?;
         let (subjects, claim, volume) = if is_claim {
             let claim = get(client, &claim_path(namespace, name)).await?;
@@ -88,7 +89,7 @@ impl Stage<'_> {
         };
         let mut calls: Vec<_> = self.driver.calls(&subjects).into_iter().map(|call| call.shown).collect();
         let count = calls.len();
-        // How often one is repeated depends on time.
+        // The number of repetitions depends on time.
         calls.dedup();
         let shown = &self.seen[target].events;
         let events: Vec<_> = events.into_iter().filter(|event| !shown.contains(&event.to_string())).collect();
@@ -104,7 +105,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Notes the uid, which cannot be read once the object is gone, and returns it.
+    /// Returns the uid and remembers it, because it can no longer be read after the object's deletion.
     fn remember(&mut self, target: &str, object: &Value) -> String {
         let seen = self.seen.entry(target.to_owned()).or_default();
         if let Some(uid) = object["metadata"]["uid"].as_str()
@@ -122,7 +123,7 @@ impl Stage<'_> {
         let namespace = if kind == "PersistentVolume" { "default" } else { namespace };
         let list = read(client, &format!("/api/v1/namespaces/{namespace}/events"), query).await?;
         let items = list["items"].as_array().cloned().unwrap_or_default();
-        // Of the cluster's controllers, one has events about these.
+        // Of the cluster's controllers, only this one emits events about claims and volumes.
         let mut events: Vec<_> =
             items.iter().filter(|event| event["source"]["component"] != "persistentvolume-controller").collect();
         // Their names end with the time in nanoseconds.
@@ -146,7 +147,7 @@ impl Stage<'_> {
     }
 }
 
-/// Conditions of which one is enough. Most have a name.
+/// Alternative conditions, of which one is sufficient. Most have a name.
 fn wanted(until: &Value) -> anyhow::Result<Vec<Value>> {
     let provisioned = json!({"claim": {"phase": "Bound"}, "events": [{"reason": "ProvisioningSucceeded"}]});
     let failed = json!({"events": [{"reason": "ProvisioningFailed"}]});
@@ -201,13 +202,13 @@ fn without_null(mut shown: Value) -> Value {
     shown
 }
 
-/// Whether a volume's name has a claim's uid at its end, or the first characters of that without its dashes.
+/// True if a volume's name ends with a claim's uid, or with the first characters of the uid without dashes.
 fn is_of(subject: &str, uid: &str) -> bool {
     let end = subject.rsplit('-').next().unwrap_or_default();
     !uid.is_empty() && (subject.ends_with(uid) || (end.len() >= 5 && uid.replace('-', "").starts_with(end)))
 }
 
-/// A part of a uid is as random as the whole, which is replaced later.
+/// Replaces parts of a uid, which are as random as the uid itself. The complete uid is replaced later.
 fn without_part_of_uid(outcome: Value, subjects: &[String], uid: &str) -> anyhow::Result<Value> {
     let parts = subjects.iter().filter(|subject| !uid.is_empty() && !subject.ends_with(uid) && is_of(subject, uid));
     let mut text = outcome.to_string();
@@ -225,7 +226,7 @@ fn volume_path(name: &str) -> String {
     format!("/api/v1/persistentvolumes/{name}")
 }
 
-/// Null if it is not there.
+/// Returns null if the object does not exist.
 async fn get(client: &Client, path: &str) -> anyhow::Result<Value> {
     read(client, path, BTreeMap::new()).await
 }

@@ -1,6 +1,6 @@
 //! Attempts that fail, hang, crash or are cut off, on a real control plane.
 //!
-//! The name of each test begins with the id of its row in `docs/book/pages/reference/behaviour.md`.
+//! Each test's name begins with the id of its row in `docs/book/pages/reference/behaviour.md`.
 
 use std::time::Duration;
 
@@ -171,7 +171,7 @@ async fn g3_an_unrelated_update_does_not_cut_a_pause_short() -> anyhow::Result<(
         let label = json!({"metadata": {"labels": {"round": round.to_string()}}});
         claims.patch("claim", &PatchParams::default(), &Patch::Merge(label)).await?;
     }
-    // The order of the watch: this claim is seen after all those updates.
+    // Watch events arrive in order: the controller sees this claim after all those updates.
     space.create_claim(space.claim("after", &class)).await?;
     until("the later claim was seen", || toy.provisions("after") == 1).await?;
     assert_eq!(toy.provisions("claim"), 1);

@@ -1,4 +1,4 @@
-//! `aws-s3-provisioner` on stores with S3 and IAM that check every right: what `seaweedfs` and `versity` share.
+//! `aws-s3-provisioner` on stores whose S3 and IAM check all permissions: shared parts of `seaweedfs` and `versity`.
 
 pub(crate) mod contract;
 mod fixture;

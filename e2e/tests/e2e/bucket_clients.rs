@@ -1,4 +1,4 @@
-//! Real clients of S3 with what a pod has of its claim: the entries of Secret and ConfigMap as its environment.
+//! Real S3 clients in the environment of a pod: only the entries of the claim's Secret and ConfigMap.
 
 use anyhow::{Context, ensure};
 use gcs_sim::Server;
@@ -11,10 +11,10 @@ use testbed::s3::S3;
 use testbed::s3::clients::{AWS, Pod, RCLONE, boto3, works};
 use testbed::versity::Versity;
 
-/// What keeps a client from adding checksums of its own.
+/// The variables that keep clients from adding checksums by default.
 const CHECKSUMS: [&str; 2] = ["AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION"];
 
-/// A claim that is bound, for pods.
+/// A bound claim for pods.
 struct Bound {
     buckets: BucketSpace,
     _program: Program,
@@ -22,7 +22,7 @@ struct Bound {
 }
 
 impl Bound {
-    /// One that this program has served with these options more, and the files that they name.
+    /// Provisions a claim with this program, additional options, and the files that they name.
     async fn new(
         buckets: BucketSpace,
         package: &str,
@@ -37,7 +37,7 @@ impl Bound {
         Ok(Self { buckets, _program: program, _files: files })
     }
 
-    /// A pod that takes the claim's Secret and ConfigMap by `envFrom`, and `more` of its own.
+    /// A pod that uses the claim's Secret and ConfigMap with `envFrom`, and `more` variables of its own.
     async fn pod(&self, more: &[(&str, &str)]) -> anyhow::Result<Pod> {
         self.buckets.pod("photos", more).await
     }
@@ -48,7 +48,7 @@ impl Bound {
     }
 }
 
-/// Both clients of AWS's kind fail to write without the entries about checksums.
+/// Checks that boto3 and the AWS CLI fail to write without the entries about checksums.
 async fn needs_the_entries(pod: &Pod, refusal: &str) -> anyhow::Result<()> {
     for name in CHECKSUMS {
         ensure!(pod.entry(name) == Some("when_required"), "the ConfigMap's {name} is {:?}", pod.entry(name));
@@ -84,7 +84,7 @@ async fn ceph_clients_use_a_bucket() -> anyhow::Result<()> {
     works(&plain.pod(&[]).await?, &[(boto3, &script), ("aws", AWS), ("rclone", RCLONE)]).await?;
     plain.done().await?;
 
-    // Over TLS, clients send checksums behind the body. The authority of the test's gateway is nobody's but the test's.
+    // Over TLS, clients send checksums after the body. Only this test trusts its gateway's authority.
     let secured = Bound::new(
         BucketSpace::new("clients-rgw-tls").await?,
         "ceph-rgw-provisioner",
@@ -117,7 +117,7 @@ async fn aws_clients_use_a_bucket() -> anyhow::Result<()> {
     let (boto3, script) = boto3();
     let pod = bound.pod(&[]).await?;
     works(&pod, &[(boto3, &script), ("aws", AWS), ("rclone", RCLONE)]).await?;
-    // What is not AWS itself may refuse what clients add.
+    // Stores other than AWS may refuse the checksums that clients add.
     ensure!(CHECKSUMS.iter().all(|name| pod.entry(name).is_some()), "clients add checksums to what is not AWS");
     bound.done().await
 }
@@ -139,7 +139,7 @@ async fn versity_clients_use_a_bucket() -> anyhow::Result<()> {
     let (boto3, script) = boto3();
     let pod = bound.pod(&[]).await?;
     works(&pod, &[(boto3, &script), ("aws", AWS), ("rclone", RCLONE)]).await?;
-    // It takes the checksums that clients add of their own accord, too.
+    // This store also accepts the checksums that clients add by default.
     works(&pod.without(&CHECKSUMS)?, &[(boto3, &script), ("aws", AWS)]).await?;
     bound.done().await
 }

@@ -1,4 +1,4 @@
-//! Buckets on the real API server and a real radosgw, made by `ceph-rgw-provisioner`.
+//! Buckets of `ceph-rgw-provisioner` on the real API server and a real radosgw.
 
 mod claims;
 mod faults;

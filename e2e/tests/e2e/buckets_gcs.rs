@@ -1,4 +1,4 @@
-//! Buckets on the real API server and a fake of Google's services, made by `gcs-provisioner`.
+//! Buckets of `gcs-provisioner` on the real API server and a fake of Google's services.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use testbed::cluster::{BucketSpace, Program, eventually};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// One provisioner with its own class and its own Google.
+/// A provisioner with its own class and a separate fake of Google's services.
 struct Fixture {
     buckets: BucketSpace,
     google: Server,
@@ -31,14 +31,14 @@ impl Fixture {
         Ok(fixture)
     }
 
-    /// A case of every provisioner's.
+    /// Runs a case that applies to every provisioner.
     async fn case(test: &str, case: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let fixture = Self::new(test).await?;
         case(&fixture).await?;
         fixture.done().await
     }
 
-    /// Ends the test once nothing of it is left in the store.
+    /// Ends the test after the store contains none of its assets.
     async fn done(self) -> anyhow::Result<()> {
         self.nothing_left().await?;
         self.buckets.space.done().await
@@ -52,7 +52,7 @@ impl BucketFixture for Fixture {
         let key = self.files.path().join("key.json").display().to_string();
         let google = &self.google.endpoint;
         let arguments = ["--endpoint", google, "--iam-endpoint", google, "--credentials-file", &key];
-        // Whatever is logged must hold no secrets.
+        // Log everything, to check that the log contains no secrets.
         self.buckets.spawn("gcs-provisioner", &["RUST_LOG=trace"], &arguments)
     }
 
@@ -92,12 +92,12 @@ async fn gcs_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rot
     ensure!(after.works().await && photos.works().await, "both keys work for some time");
     let retired = eventually(SOON, async || Ok((!photos.works().await).then_some(()))).await?;
     ensure!(retired.is_some() && after.works().await, "the old key works for ever");
-    // A lost Secret comes back with a key that works.
+    // A lost Secret is recreated with a key that works.
     fixture.space.api::<Secret>().delete("photos", &DeleteParams::default()).await?;
     fixture.space.wait_for_within(SOON, &fixture.space.api::<Secret>(), "photos", "back", |_| true).await?;
     let back = fixture.user("photos").await?;
     ensure!(back.works().await, "the new Secret's key does not work");
-    // Running pods use the lost one for the overlap.
+    // The lost key stays valid during the overlap, for running pods.
     let retired = eventually(SOON, async || Ok((fixture.google.model().keys.len() == 2).then_some(()))).await?;
     ensure!(retired.is_some() && back.works().await, "the lost key works for ever");
 
@@ -125,7 +125,7 @@ async fn gcs_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()>
     assert_eq!(reader.put("y", "no").await.unwrap_err().code(), "AccessDenied");
     fixture.delete("reader").await?;
     assert_eq!(fixture.google.assets(), before);
-    // A bucket of somebody else is refused and stays.
+    // A claim for a foreign bucket is refused, and the bucket stays.
     fixture.claim("thief", "class", json!({"bucketName": "shared-bucket"})).await?;
     fixture.told("thief", "shared-bucket").await?;
     fixture.delete("thief").await?;
@@ -154,7 +154,7 @@ async fn gcs_z13_what_is_missing_is_told_and_waited_for() -> anyhow::Result<()> 
     fixture.done().await
 }
 
-/// Claims come, rotate and go while the provisioner is killed at any moment.
+/// Claims are created, rotated and deleted while the provisioner is killed at random moments.
 #[tokio::test]
 async fn gcs_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
     let fixture = Fixture::new("gcs-kill").await?;
@@ -165,7 +165,7 @@ async fn gcs_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyho
     fixture.class_with("granted", &[("bucketName", "shared-bucket")]).await?;
     program.kill().await?;
     let _program = fixture.survive_kills(("class", |_| json!({}), json!({})), || fixture.spawn()).await?;
-    // Four claims are left, and the owner's: as many accounts, and after the overlap one key each.
+    // Four claims and the owner's remain: five accounts, each with one key after the overlap.
     let settled = eventually(SOON, async || {
         let model = fixture.google.model();
         let counts = (model.accounts.len(), model.keys.len(), model.buckets.len());

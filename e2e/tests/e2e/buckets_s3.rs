@@ -1,4 +1,4 @@
-//! Buckets on the real API server and on moto, which checks every signature and every right, made by `aws-s3-provisioner`.
+//! Buckets of `aws-s3-provisioner` on the real API server and on moto, which checks all signatures and permissions.
 
 mod credentials;
 mod keyless;
@@ -22,10 +22,10 @@ use testbed::control_plane;
 use testbed::s3::{S3, Server, python};
 
 const SOON: Duration = Duration::from_secs(60);
-/// There making one's own bucket again succeeds.
+/// In this region, creating a bucket that one already owns succeeds.
 const EAST: &str = "us-east-1";
 
-/// One provisioner with its own class and an account of its own.
+/// A provisioner with its own class and a separate account.
 struct Fixture {
     buckets: BucketSpace,
     aws: Arc<S3>,
@@ -37,14 +37,14 @@ impl Fixture {
         Self::with(test, Arc::new(aws)).await
     }
 
-    /// On an account that another fixture has, too.
+    /// A fixture whose account another fixture uses, too.
     async fn with(test: &str, aws: Arc<S3>) -> anyhow::Result<Self> {
         let fixture = Self { buckets: BucketSpace::new(test).await?, aws };
         fixture.class_with("class", &[]).await?;
         Ok(fixture)
     }
 
-    /// A case of every provisioner's.
+    /// Runs a case that applies to every provisioner.
     async fn case(test: &str, case: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let fixture = Self::new(test).await?;
         case(&fixture).await?;
@@ -55,11 +55,11 @@ impl Fixture {
         self.aws.server()
     }
 
-    /// Starts the provisioner with these variables, which hold the administrator's credentials.
+    /// Starts the provisioner with these variables, which contain the administrator's credentials.
     fn spawn_with(&self, variables: &[&str], more: &[&str]) -> anyhow::Result<Program> {
         let endpoint = &self.server().endpoint;
         let arguments = [["--endpoint", endpoint], ["--iam-endpoint", endpoint], ["--region", "eu-west-1"]];
-        // Whatever is logged must hold no secrets.
+        // Log everything, to check that the log contains no secrets.
         let variables = [variables, &["RUST_LOG=trace"]].concat();
         self.buckets.spawn("aws-s3-provisioner", &variables, &[&arguments.concat(), more].concat())
     }
@@ -74,7 +74,7 @@ impl Fixture {
     }
 }
 
-/// How many there are of something, for longer runs.
+/// A count that a variable increases for longer runs.
 fn count(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).ok().and_then(|count| count.parse().ok()).unwrap_or(usual)
 }
@@ -123,7 +123,7 @@ async fn aws_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rot
     ensure!(photos.client.get_object(&photos.bucket, "cat").await?.is_some(), "the object is not there");
     let error = videos.client.get_object(&photos.bucket, "cat").await.unwrap_err();
     assert_eq!(error.code(), "AccessDenied");
-    // No rights beyond objects.
+    // The key has no permissions beyond objects.
     assert_eq!(photos.client.create_bucket("another-one", None).await.unwrap_err().code(), "AccessDenied");
     assert_eq!(photos.client.delete_bucket_policy(&photos.bucket).await.unwrap_err().code(), "AccessDenied");
 
@@ -132,12 +132,12 @@ async fn aws_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rot
     ensure!(after.works().await && photos.works().await, "both keys work for some time");
     let retired = eventually(SOON, async || Ok((!photos.works().await).then_some(()))).await?;
     ensure!(retired.is_some() && after.works().await, "the old key works for ever");
-    // A lost Secret comes back with a key that works: AWS tells a key only once.
+    // A lost Secret is recreated with another key, because AWS shows a key only once.
     fixture.space.api::<Secret>().delete("photos", &DeleteParams::default()).await?;
     fixture.space.wait_for_within(SOON, &fixture.space.api::<Secret>(), "photos", "back", |_| true).await?;
     let back = fixture.user("photos").await?;
     ensure!(back.works().await, "the new Secret's key does not work");
-    // Running pods use the lost one for the overlap.
+    // The lost key stays valid during the overlap, for running pods.
     let retired = eventually(SOON, async || Ok((!after.works().await).then_some(()))).await?;
     ensure!(retired.is_some() && back.works().await, "the lost key works for ever");
 
@@ -167,7 +167,7 @@ async fn aws_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()>
     assert_eq!(reader.put("y", "no").await.unwrap_err().code(), "AccessDenied");
     writer.put("y", "yes").await?;
     assert_eq!(writer.client.get_object("shared-bucket", "x").await.unwrap_err().code(), "AccessDenied");
-    // A bucket of somebody else is refused and stays.
+    // A claim for a foreign bucket is refused, and the bucket stays.
     fixture.claim("thief", "class", json!({"bucketName": "shared-bucket"})).await?;
     fixture.told("thief", "was not made for this claim").await?;
     for claim in ["read-only", "write-only", "thief"] {
@@ -201,12 +201,12 @@ async fn aws_z14_settings_of_the_class_are_applied_and_versions_go_with_the_buck
         user.put("cat", text).await?;
     }
     user.client.delete_object("my-photos", "cat").await?;
-    // Three versions, and the mark of the deletion.
+    // Three versions and a delete marker.
     assert_eq!(admin.list_object_versions("my-photos").await?.len(), 4);
     fixture.delete("photos").await?;
     fixture.nothing_left().await?;
 
-    // What cannot be is told, and changes nothing.
+    // Unsupported settings are reported, and change nothing.
     fixture.class("admin-keys", &[("createBucketUser", "no")]).await?;
     fixture.claim("nobody", "admin-keys", json!({})).await?;
     fixture.told("nobody", "every claim has a user of its own").await?;
@@ -224,13 +224,13 @@ async fn aws_z13_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() ->
     };
     let Server { access_key, secret_key, .. } = fixture.server();
     fixture.space.create(&admin(&Credentials::new(access_key, "wrong"))?).await?;
-    // Named as by the provisioner of 2019.
+    // The parameters have the names of the provisioner of 2019.
     let secret = [("secretName", "admin"), ("secretNamespace", fixture.space.namespace()), ("region", "eu-central-1")];
     fixture.class("secret", &secret).await?;
     fixture.claim("photos", "secret", json!({})).await?;
     fixture.told("photos", "AWS does not accept the administrator's key").await?;
 
-    // One who may do nothing: the right that is missing is named.
+    // A user without permissions: the message names the missing one.
     let iam = fixture.server().iam()?;
     let tags = Default::default();
     iam.create_user(s3_client::iam::NewIdentity { name: "weak", path: "/", tags: &tags, permissions_boundary: None })
@@ -257,7 +257,7 @@ async fn aws_z13_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() ->
     fixture.done().await
 }
 
-/// A bucket that the administrator may not look at can be anybody's, also one of the same account.
+/// A bucket that the administrator cannot read may belong to anyone, even in the same account.
 #[tokio::test]
 async fn aws_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-hidden").await?;
@@ -277,7 +277,7 @@ async fn aws_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Resul
     let data = json!({"AWS_ACCESS_KEY_ID": key.access_key_id, "AWS_SECRET_ACCESS_KEY": key.secret_access_key});
     let secret: Secret = serde_json::from_value(json!({"metadata": {"name": "blind"}, "stringData": data}))?;
     fixture.space.create(&secret).await?;
-    // There a bucket of the own account can be made again without an error.
+    // In this region, creating a bucket of one's own account again succeeds.
     let parameters =
         [("adminSecretName", "blind"), ("adminSecretNamespace", fixture.space.namespace()), ("region", "us-east-1")];
     fixture.class("blind", &parameters).await?;
@@ -303,7 +303,7 @@ async fn aws_z1_z2_killed_at_any_moment_in_us_east_1() -> anyhow::Result<()> {
     killed("s3-kill-east", EAST).await
 }
 
-/// Claims come, rotate and go while the provisioner is killed at any moment.
+/// Creates, rotates and deletes claims while the provisioner is killed at random moments.
 async fn killed(test: &str, region: &str) -> anyhow::Result<()> {
     let fixture = Fixture::new(test).await?;
     let mut program = fixture.start().await?;
@@ -315,7 +315,7 @@ async fn killed(test: &str, region: &str) -> anyhow::Result<()> {
     let _program = fixture
         .survive_kills(("region", |kill| json!({"bucketName": format!("named-{kill}")}), json!({})), || fixture.spawn())
         .await?;
-    // Four claims are left, and the owner's: as many users, and after the overlap one key each.
+    // Four claims and the owner's remain: five users, each with one key after the overlap.
     let iam = fixture.server().iam()?;
     let settled = eventually(SOON, async || {
         let users = iam.users("/kube-provisioner/").await?;
@@ -332,7 +332,7 @@ async fn killed(test: &str, region: &str) -> anyhow::Result<()> {
     fixture.done().await
 }
 
-/// All that a pod has: the entries of the Secret and of the ConfigMap as variables.
+/// The pod's environment contains only the entries of the Secret and the ConfigMap.
 #[tokio::test]
 async fn aws_a_client_of_amazons_needs_nothing_but_secret_and_config_map() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-boto3").await?;
@@ -342,7 +342,7 @@ async fn aws_a_client_of_amazons_needs_nothing_but_secret_and_config_map() -> an
         fixture.claim(region, region, json!({})).await?;
         fixture.bound(region).await?;
         let map = fixture.space.api::<ConfigMap>().get(region).await?.data.unwrap_or_default();
-        // It would be the address of every other service of Amazon's, too.
+        // It would override the address of all other AWS services, too.
         ensure!(!map.contains_key("AWS_ENDPOINT_URL"), "{map:?}");
         assert_eq!(map["AWS_ENDPOINT_URL_S3"], fixture.server().endpoint);
         assert_eq!(map["AWS_REQUEST_CHECKSUM_CALCULATION"], "when_required");
@@ -375,8 +375,8 @@ for key in ["big", "cat"]:
 assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
 "#;
 
-/// Two clusters on one account. Their claims ask for the same names at the same time, while both provisioners are killed again
-/// and again. One cluster gets each bucket, and what the other does then changes nothing in it.
+/// Claims of two clusters on one account ask for the same names at the same time, while both provisioners are killed
+/// repeatedly. Each bucket belongs to one cluster, and the other cluster never changes it.
 #[tokio::test]
 async fn aws_two_clusters_want_the_same_names() -> anyhow::Result<()> {
     let east = Fixture::new("s3-cluster-a").await?;
@@ -405,7 +405,7 @@ async fn aws_two_clusters_want_the_same_names() -> anyhow::Result<()> {
     }
     let mut owners = Vec::new();
     for name in &names {
-        // Whoever was killed waits for its Lease first.
+        // A restarted provisioner first waits for the Lease of the killed one.
         let owner = eventually(2 * SOON, async || {
             let [a, b] = [east.is_bound(name).await?, west.is_bound(name).await?];
             ensure!(!(a && b), "both clusters have {name}");

@@ -1,4 +1,4 @@
-//! A Ceph cluster with radosgw: that it is there, and that nothing of it is left.
+//! A Ceph cluster with radosgw: it works, and leaves nothing behind.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -47,7 +47,7 @@ async fn ceph_stops_and_goes_on() -> anyhow::Result<()> {
     gone(&state).await
 }
 
-/// This test starts itself: as its own child, it is the owner that is killed.
+/// The test starts itself as a child process, which owns the cluster and is killed.
 #[tokio::test]
 async fn ceph_ends_with_its_owner() -> anyhow::Result<()> {
     const OUTPUT: &str = "E2E_CEPH_OWNER";
@@ -71,7 +71,7 @@ async fn ceph_ends_with_its_owner() -> anyhow::Result<()> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let state = State::read(&PathBuf::from(std::fs::read_to_string(&output)?))?;
-    // With SIGKILL.
+    // This sends SIGKILL.
     drop(owner);
     gone(&state).await?;
     std::fs::remove_dir_all(&state.dir).context("the directory of the owner is gone")

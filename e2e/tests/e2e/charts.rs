@@ -1,4 +1,5 @@
-//! The charts, with helm on a real control plane: installed as their READMEs say, upgraded, rolled back, and uninstalled.
+//! The charts on a real control plane: helm installs them as their READMEs describe, upgrades, rolls back, and
+//! uninstalls them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -56,7 +57,7 @@ metadata: {name: critical, namespace: default}
 spec: {priorityClassName: system-node-critical, containers: [{name: main, image: localhost/none}]}
 ";
 
-/// For the pods of a DaemonSet. It has no room, so that no pod is bound to it, and pods are deleted at once.
+/// A node for DaemonSet pods. It has no capacity, so pods are never bound to it, and are deleted at once.
 const NODE: &str = "
 apiVersion: v1
 kind: Node
@@ -89,7 +90,7 @@ fn changes(chart: &str) -> Vec<&'static str> {
 
 struct Helm {
     program: PathBuf,
-    /// The current directory of the commands, with `deploy` and the files that the READMEs name.
+    /// The commands' working directory, with `deploy` and the files that the READMEs name.
     folder: TempDir,
     kubeconfig: PathBuf,
     kubectl: PathBuf,
@@ -146,7 +147,7 @@ impl Helm {
         self.run(&[&["upgrade", name, chart, "--namespace", namespace, "--reuse-values"], values.as_slice()].concat())
     }
 
-    /// The objects that the release has.
+    /// The objects of the release.
     fn objects(&self, name: &str) -> anyhow::Result<Vec<Value>> {
         parse(&self.run(&["get", "manifest", name, "--namespace", name])?)
     }
@@ -155,12 +156,12 @@ impl Helm {
 fn said(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output()?;
     let (said, complained) = (String::from_utf8(output.stdout)?, String::from_utf8_lossy(&output.stderr).into_owned());
-    // Pods that Pod Security would refuse are a warning.
+    // Warnings about pods that Pod Security would refuse are failures.
     ensure!(output.status.success() && !complained.contains("would violate"), "{command:?}\n{said}{complained}");
     Ok(said)
 }
 
-/// All objects of the cluster except those that come and go by themselves, and those whose API is deprecated.
+/// All objects of the cluster except short-lived ones and those with a deprecated API.
 fn everything(kubectl: &Kubectl<'_>) -> anyhow::Result<BTreeSet<String>> {
     const IGNORED: [&str; 5] = ["events", "leases.", "endpoints", "componentstatuses", "controllerrevisions."];
     let types = kubectl.run(&["api-resources", "--verbs=list", "--output=name"])?;
@@ -179,7 +180,8 @@ fn listed(kubectl: &Kubectl<'_>, release: &str) -> anyhow::Result<BTreeSet<Strin
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// Waits for pods of the release's workload, which the admission rules have let in, and compares the list by label with the release.
+/// Waits for pods of the release's workload, which the admission rules must accept, and compares the list by label with
+/// the release.
 async fn check_objects(helm: &Helm, kubectl: &Kubectl<'_>, name: &str, step: &str) -> anyhow::Result<()> {
     let objects = helm.objects(name)?;
     for object in &objects {
@@ -204,7 +206,7 @@ async fn check_objects(helm: &Helm, kubectl: &Kubectl<'_>, name: &str, step: &st
         anyhow::bail!("{step}: not {count} pods {prefix}\n{events}");
     }
     let found = listed(kubectl, name)?;
-    // The label finds all kinds, but the NOTES list those that most users know.
+    // The label finds all kinds, but the NOTES list only the well-known ones.
     let known = |object: &&Value| {
         !["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"].map(Value::from).contains(&object["kind"])
     };
@@ -216,7 +218,7 @@ async fn check_objects(helm: &Helm, kubectl: &Kubectl<'_>, name: &str, step: &st
     Ok(())
 }
 
-/// Applies objects; the answer of the API server to a dry run counts as well.
+/// Applies objects, or only checks them with a dry run on the API server.
 fn apply(kubectl: &Kubectl<'_>, folder: &Path, text: &str, options: &[&str]) -> anyhow::Result<String> {
     let file = folder.join("objects.yaml");
     fs::write(&file, text)?;
@@ -239,7 +241,7 @@ async fn live(helm: &Helm, kubectl: &Kubectl<'_>, provisioner: &Provisioner) -> 
     helm.run(&["rollback", name, "1", "--namespace", name])?;
     check_objects(helm, kubectl, name, "rollback").await?;
 
-    // Kubernetes permits no change of a class's parameters.
+    // Kubernetes does not allow changes to a class's parameters.
     let refused = helm.upgrade(name, &chart_path, &["storageClass.reclaimPolicy=Retain"]).unwrap_err().to_string();
     let class = helm.objects(name)?.into_iter().find(|object| object["kind"] == "StorageClass").context("no class")?;
     let remedy = format!("kubectl delete storageclass {}`", class["metadata"]["name"].as_str().unwrap_or_default());
@@ -355,12 +357,13 @@ fn answers(page: &str) -> anyhow::Result<Vec<(String, String)>> {
     rows.map(|line| row(line).with_context(|| line.to_owned())).collect()
 }
 
-/// A value's place in a file of values.
+/// Nests a value at its path in a values file.
 fn nested(name: &str, value: Value) -> Value {
     name.rsplit('.').fold(value, |value, part| json!({ part: value }))
 }
 
-/// Each value of local-path's and nfs-subdir's charts is one of ours, or is refused with what the page says.
+/// Each value of the charts of local-path and nfs-subdir either exists in ours, or is refused with the text of the
+/// page.
 #[tokio::test]
 async fn name_the_new_value_for_each_value_of_other_charts() -> anyhow::Result<()> {
     let helm = Helm::without_cluster().await?;

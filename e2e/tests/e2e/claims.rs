@@ -1,4 +1,5 @@
-//! Claims on a real control plane. The name of each test begins with the id of its row in `docs/book/pages/reference/behaviour.md`.
+//! Claims on a real control plane. Each test's name begins with the id of its row in
+//! `docs/book/pages/reference/behaviour.md`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ async fn uid(space: &TestSpace, claim: &str) -> anyhow::Result<String> {
     Ok(space.api::<PersistentVolumeClaim>().get(claim).await?.uid().unwrap_or_default())
 }
 
-/// Waits until the claim's user is told why there is no volume, with these words.
+/// Waits for an event that contains these words and explains why the claim has no volume.
 async fn told(space: &TestSpace, claim: &str, words: &str) -> anyhow::Result<()> {
     let found = eventually(SOON, async || {
         let events = space.events_about("PersistentVolumeClaim", claim).await?;
@@ -49,7 +50,7 @@ async fn c1_c17_only_our_class_is_served() -> anyhow::Result<()> {
     assert_eq!(volume.name_any(), format!("pvc-{}", claim.uid().unwrap()));
     assert_eq!(space.volumes().await?.len(), 1);
     assert_eq!(toy.calls().len(), 1, "one call and nothing about the other claim");
-    // Kubernetes' own controller may not have seen the class yet, and says so.
+    // Kubernetes' own controller may report that it has not seen the class yet.
     let events = space.events_about("PersistentVolumeClaim", "theirs").await?;
     assert!(events.iter().all(|event| event.reporting_component.as_deref() != Some(space.provisioner())));
     space.done().await
@@ -141,7 +142,7 @@ async fn c7_g4_a_class_that_comes_later_continues_at_once() -> anyhow::Result<()
     class.parameters = Some(BTreeMap::from([("onDelte".to_owned(), "keep".to_owned())]));
     space.create_class(class.clone()).await?;
     told(&space, "claim", "onDelte").await?;
-    // Parameters cannot be changed, so a person deletes the class and creates it again.
+    // Parameters cannot be changed, so an administrator deletes and recreates the class.
     space.cluster_api::<StorageClass>().delete(&class.name_any(), &DeleteParams::default()).await?;
     class.parameters = None;
     space.create_class(class).await?;
@@ -149,7 +150,7 @@ async fn c7_g4_a_class_that_comes_later_continues_at_once() -> anyhow::Result<()
     space.done().await
 }
 
-/// Parameters cannot be changed, so a class is deleted and created again; claims that wait get the new ones.
+/// Parameters cannot be changed, so a class is deleted and recreated; waiting claims use the new parameters.
 #[tokio::test]
 async fn g34_claims_that_wait_get_what_the_class_says_when_it_is_back() -> anyhow::Result<()> {
     let space = TestSpace::new("g34").await?;
@@ -181,7 +182,7 @@ async fn g34_claims_that_wait_get_what_the_class_says_when_it_is_back() -> anyho
         told(&space, claim, "not found").await?;
     }
     ready.store(true, Ordering::Relaxed);
-    // The first new class is a mistake, which everybody is told, and nobody gets a volume of.
+    // The first new class contains a mistake: every claim reports it, and none is provisioned.
     let mut wrong = of("/wrong", "Delete");
     wrong.parameters.get_or_insert_default().insert("exprot".to_owned(), "/typo".to_owned());
     space.create_class(wrong).await?;
@@ -199,7 +200,7 @@ async fn g34_claims_that_wait_get_what_the_class_says_when_it_is_back() -> anyho
     space.done().await
 }
 
-/// The default class counts for the whole cluster.
+/// The test has its own cluster because a default class affects the whole cluster.
 #[tokio::test]
 async fn g33_a_claim_without_a_class_gets_the_newest_default_class() -> anyhow::Result<()> {
     let space = TestSpace::with_own_cluster("g33").await?;
@@ -222,13 +223,13 @@ async fn g33_a_claim_without_a_class_gets_the_newest_default_class() -> anyhow::
     space.create_claim(space.claim("named", &normal)).await?;
     space.wait_bound("named").await?;
     assert_eq!(toy.provisions("early"), 0);
-    // The names are so that the newer wins also within the same second.
+    // The names make the newer class win even within the same second.
     let older = default("z-older").await?.name_any();
     let bound = space.wait_for_within(3 * SOON, &claims, "early", "bound", is_bound).await?;
     assert_eq!(class_of(&bound), Some(older), "the controller-manager gives the default to claims that wait");
     let newer = default("a-newer").await?.name_any();
     let given = eventually(SOON, async || {
-        // The API server's own view of the classes may be behind.
+        // The API server's own cache of classes may be stale.
         let name = format!("later-{}", testbed::cluster::random_suffix());
         let claim = classless(&name).await?;
         Ok((class_of(&claim) == Some(newer.clone())).then_some(name))
@@ -305,7 +306,7 @@ async fn g7_a_foreign_volume_of_our_name_is_not_touched() -> anyhow::Result<()> 
     assert_eq!(toy.calls(), []);
     let after = space.cluster_api::<PersistentVolume>().get(&name).await?;
     assert_eq!(after.spec.unwrap().nfs.unwrap().path, "/theirs");
-    // When it is gone, the claim gets its volume.
+    // After its deletion, the claim is provisioned.
     space.cluster_api::<PersistentVolume>().delete(&name, &DeleteParams::default()).await?;
     space.wait_bound("claim").await?;
     space.done().await

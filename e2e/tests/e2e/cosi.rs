@@ -1,4 +1,5 @@
-//! Our bucket provisioners as drivers of COSI, and in the place of its sidecar, on real stores and the real API server.
+//! Our bucket provisioners as COSI drivers, and as replacements of COSI's sidecar, on real stores and the real API
+//! server.
 
 mod aws;
 mod central;

@@ -16,7 +16,7 @@ use testbed::scenario::csi_rights;
 const LIMIT: Duration = Duration::from_secs(60);
 const KEY: &str = "csi-sim.example.com/zone";
 
-/// Two nodes in zones, and a driver that has 1 GiB in `a` and 10 GiB in `b`.
+/// Two nodes in different zones, and a driver with 1 GiB in `a` and 10 GiB in `b`.
 struct Zones {
     class: StorageClass,
     _programs: [Program; 2],
@@ -120,7 +120,7 @@ async fn pods_go_where_their_volumes_have_room() -> anyhow::Result<()> {
     zones.ask(&space, "large", "6Gi").await?;
     zones.is_in(&space, "large", "b").await?;
     zones.publishes(&space, ["1Gi", "4Gi"]).await?;
-    // No node has room for this one, and the scheduler knows.
+    // No node has enough capacity for this one, and the scheduler knows it.
     zones.ask(&space, "waiting", "5Gi").await?;
     zones.ask(&space, "small", "2Gi").await?;
     zones.is_in(&space, "small", "b").await?;
@@ -128,7 +128,7 @@ async fn pods_go_where_their_volumes_have_room() -> anyhow::Result<()> {
     let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
     let said: Vec<_> = conditions.into_iter().filter_map(|condition| condition.message).collect();
     ensure!(said.iter().any(|text| text.contains("enough free storage")), "{said:?}");
-    // The deletion of a volume is news for the scheduler.
+    // The scheduler retries after the deletion of a volume.
     space.api::<Pod>().delete("large", &DeleteParams::default().grace_period(0)).await?;
     space.api::<PersistentVolumeClaim>().delete("large", &DeleteParams::default()).await?;
     zones.is_in(&space, "waiting", "b").await?;

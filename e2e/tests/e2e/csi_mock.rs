@@ -1,4 +1,4 @@
-//! csi-provisioner with a driver that others wrote: the mock driver of Kubernetes' own end-to-end tests.
+//! csi-provisioner with a third-party driver: the mock driver of Kubernetes' own end-to-end tests.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ struct Mock {
     name: String,
     socket: PathBuf,
     client: Client,
-    /// What it holds from the start.
+    /// The volumes that the driver contains from the start.
     own: BTreeSet<String>,
     _driver: Program,
     _folder: tempfile::TempDir,
@@ -43,14 +43,14 @@ impl Mock {
         start_csi_provisioner(space, &self.socket)
     }
 
-    /// The ids of the volumes that it was asked for and holds.
+    /// The ids of the volumes that the driver created for requests.
     async fn holds(&self) -> anyhow::Result<BTreeSet<String>> {
         let answer = self.client.list_volumes(ListVolumesRequest::default()).await?;
         let all = answer.entries.into_iter().filter_map(|entry| Some(entry.volume?.volume_id));
         Ok(all.filter(|id| !self.own.contains(id)).collect())
     }
 
-    /// The ids of the volumes that the cluster knows.
+    /// The ids of the volumes that have a PersistentVolume.
     async fn known(&self, space: &TestSpace) -> anyhow::Result<BTreeSet<String>> {
         let volumes = space.cluster_api::<PersistentVolume>().list(&ListParams::default()).await?;
         let sources = volumes.items.into_iter().filter_map(|volume| volume.spec?.csi);

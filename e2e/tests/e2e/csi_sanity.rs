@@ -1,4 +1,4 @@
-//! The driver `csi-sim`, as a program on a socket, against upstream's tests of the contract of drivers.
+//! The driver `csi-sim`, as a program on a socket, against upstream's conformance tests for drivers.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,16 +10,16 @@ use testbed::control_plane::State;
 use testbed::guard::{Guard, Lifetime, Running};
 use testbed::{csi_sanity, progress};
 
-/// It takes a few seconds.
+/// The usual duration is a few seconds.
 const LIMIT: Duration = Duration::from_secs(120);
 
 #[tokio::test]
 async fn csi_sanity_passes_with_all_capabilities() -> anyhow::Result<()> {
-    // csi-sanity compares the topology of a snapshot with the one that it has sent as values of Go, and one that was sent has a cached
-    // size: no driver passes that reports a topology.
+    // csi-sanity compares the topology of a snapshot as Go values, but a message that was sent has a cached size, so
+    // drivers that report a topology cannot pass.
     let arguments =
         ["--topology", "zone=a", "--max-volumes-per-node", "4", "--without", "Plugin.SnapshotAccessibilityConstraints"];
-    // Left out are groups of snapshots (6), health (6), and the topology of snapshots; upstream has disabled one.
+    // Leaves out group snapshots (6), health (6), and the topology of snapshots; upstream has disabled one spec.
     is_sane(&arguments, "Ran 89 of 103 Specs", "89 Passed | 0 Failed | 1 Pending | 13 Skipped").await
 }
 
@@ -28,7 +28,7 @@ async fn csi_sanity_passes_with_few_capabilities() -> anyhow::Result<()> {
     let without = "Controller.PublishUnpublishVolume,Controller.ListVolumes,Controller.GetCapacity,Controller.CloneVolume,\
                    Controller.ListSnapshots,Controller.GetSnapshot,Controller.ExpandVolume,Controller.ModifyVolume,Node.StageUnstageVolume,\
                    Node.GetVolumeStats,Node.ExpandVolume,Node.SingleNodeMultiWriter";
-    // The driver does without the calls that it does not offer.
+    // csi-sim works without the optional calls.
     is_sane(
         &["--without", without, "--latency", "5"],
         "Ran 38 of 103 Specs",
@@ -54,7 +54,7 @@ async fn is_sane(arguments: &[&str], ran: &str, counts: &str) -> anyhow::Result<
         command.arg(format!("--csi.{flag}")).arg(dir.path().join(path));
     }
     command.stdout(output.try_clone()?).stderr(output);
-    // It waits for a driver for ever, also for one that has crashed.
+    // csi-sanity waits forever for a driver, even for one that has crashed.
     let ended = tokio::time::timeout(LIMIT, Running::start(command)?.ended()).await;
     let text = std::fs::read_to_string(&log)?;
     let status = ended.with_context(|| format!("csi-sanity has not ended:\n{text}"))??;

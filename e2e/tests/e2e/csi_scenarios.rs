@@ -1,7 +1,7 @@
-//! What the sidecar external-provisioner asks of a CSI driver and writes for its claims, and whether others do the same.
+//! Compares the calls, objects and events of external-provisioner, or of another program, with the recordings.
 //!
-//! `CSI_PROVISIONER` is the path of the program that is held to the recordings, instead of external-provisioner.
-//! `CSI_SCENARIOS=secrets/` chooses those whose name contains a text; `RECORD_CSI_SCENARIOS=1` records.
+//! `CSI_PROVISIONER` is the path of a program to compare with the recordings, instead of external-provisioner.
+//! `CSI_SCENARIOS=secrets/` selects the scenarios whose name contains a text; `RECORD_CSI_SCENARIOS=1` records.
 
 use std::env;
 use std::future::ready;
@@ -16,14 +16,14 @@ use testbed::control_plane::config_from;
 use testbed::scenario::{Disagreement, Host, Library, Run, Scenario, Verdict, judge, run_csi};
 use testbed::{external_provisioner, progress};
 
-/// Scenarios at a time on one control plane, each with a sidecar.
+/// The number of concurrent scenarios on one control plane, each with a sidecar.
 const CONCURRENCY: usize = 5;
 
-/// What finalizers may keep in a namespace.
+/// The objects that finalizers may keep in a namespace.
 const KEPT: [(&str, &str); 2] =
     [("api/v1", "persistentvolumeclaims"), ("apis/snapshot.storage.k8s.io/v1", "volumesnapshots")];
 
-/// Fewer would mean that some are not found.
+/// Fewer scenarios would mean that some were not found.
 const AT_LEAST: usize = 95;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,7 +49,7 @@ async fn the_sidecar_agrees() -> anyhow::Result<()> {
         None => external_provisioner::program(&state.guard(), &progress::silent()).await?,
     };
     let mut config = config_from(&state.kubeconfig).await?;
-    // A scenario wants to see each refusal.
+    // A scenario must see each refusal.
     config.default_retry = false;
     let client = Client::try_from(config)?;
     apply(&client, &library.definitions).await?;
@@ -78,7 +78,8 @@ async fn with_a_sidecar(
     judge(scenario, &outcome, &name, verdict)
 }
 
-/// Deletes what a scenario and its sidecar made, whatever protects it. Nothing here is worth failing for.
+/// Deletes the objects of a scenario and its sidecar, including protected ones. Errors are ignored because they must
+/// not fail the test.
 async fn clean(client: &Client, namespace: &str, outcome: &Run) {
     let others = outcome.made.iter().filter_map(|path| path.strip_prefix("/api/v1/namespaces/"));
     let namespaces: Vec<_> = others.chain([namespace]).collect();
@@ -99,7 +100,7 @@ async fn clean(client: &Client, namespace: &str, outcome: &Run) {
     }
 }
 
-/// The paths of those of all objects at a path that are wanted.
+/// The paths of the wanted objects among all objects at a path.
 async fn objects(client: &Client, all: &str, is_wanted: impl Fn(&Value) -> bool) -> anyhow::Result<Vec<String>> {
     let list: Value = serde_json::from_str(&send(client, "GET", all, "").await?)?;
     let wanted = list["items"].as_array().into_iter().flatten().filter(|object| is_wanted(object));

@@ -1,4 +1,4 @@
-//! `cargo xtask demo --context`, run as a reader runs it: by a kubeconfig whose current context is another one.
+//! `cargo xtask demo --context`, run like a reader does: with a kubeconfig whose current context is a different one.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,16 +15,16 @@ use testbed::cluster::{Cluster, Program, class, provisioner_program};
 use testbed::control_plane::{Settings, Signal, Simulated, State, client_from};
 use testbed::guard::Guard;
 
-/// The context that is meant; the current one leads nowhere.
+/// The selected context; the current one does not work.
 const CONTEXT: &str = "mine";
-/// What the demo calls its namespace and its class.
+/// The name of the demo's namespace and its class.
 const NAME: &str = "hostpath-demo";
-/// It may have to compile the provisioner.
+/// Long, because the demo may have to compile the provisioner.
 const LIMIT: Duration = Duration::from_secs(300);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn binds_and_deletes_and_leaves_nothing_on_a_real_control_plane() -> anyhow::Result<()> {
-    // In a cluster of its own, or objects of other tests would come and go.
+    // Uses a separate cluster, in which other tests do not create or delete objects.
     let cluster = Cluster::start(&Settings::for_tests()).await?;
     let reader = Reader::of(cluster.state())?;
     let before = everything(&cluster.client()).await?;
@@ -89,7 +89,7 @@ async fn an_interrupted_demo_removes_what_it_made() -> anyhow::Result<()> {
     cluster.server.stop()
 }
 
-/// A cluster for one test alone.
+/// A cluster for a single test.
 struct Mine {
     server: Simulated,
     client: Client,
@@ -104,7 +104,7 @@ impl Mine {
         Ok(Self { server, client, reader })
     }
 
-    /// What it says; fails unless it fails, and has made and removed nothing.
+    /// The output of a demo, which must fail and leave the cluster unchanged.
     async fn unchanged_by_a_refused_demo(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let before = everything(&self.client).await?;
         let mut demo = self.reader.demo(arguments)?;
@@ -116,7 +116,7 @@ impl Mine {
     }
 }
 
-/// Somebody with a kubeconfig, and a cache that has nothing yet.
+/// A user with a kubeconfig and an empty cache.
 struct Reader {
     state: State,
     home: TempDir,
@@ -130,7 +130,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Starts it, with nobody at a terminal.
+    /// Starts the demo without a terminal.
     fn demo(&self, arguments: &[&str]) -> anyhow::Result<Program> {
         let variables = [("KUBECONFIG", self.kubeconfig()), ("XDG_CACHE_HOME", self.cache())];
         let variables = variables.map(|(name, path)| format!("{name}={}", path.display()));
@@ -140,7 +140,7 @@ impl Reader {
         Program::spawn(&self.state, "demo", "env", variables.into_iter().chain(program).chain(arguments))
     }
 
-    /// Its volumes, logs and tokens lie in directories of the demo's own.
+    /// Fails if the demo's own directories, which contain its volumes, logs and tokens, still exist.
     fn has_no_files_left(&self) -> anyhow::Result<()> {
         let entries = std::fs::read_dir(self.cache().join("kube-provisioner/control-plane/instances"))?;
         let left: Vec<_> = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
@@ -157,7 +157,7 @@ impl Reader {
     }
 }
 
-/// The kubeconfig's context becomes [`CONTEXT`], beside one whose cluster does not answer.
+/// Renames the kubeconfig's context to [`CONTEXT`], and adds a current one whose cluster does not answer.
 fn with_another_current_context(mut kubeconfig: Value) -> Value {
     let context = kubeconfig["contexts"][0]["context"].take();
     let mut nowhere = context.clone();
@@ -170,7 +170,7 @@ fn with_another_current_context(mut kubeconfig: Value) -> Value {
     kubeconfig
 }
 
-/// Every object of the cluster by kind, name and uid, but for what its own components write whenever they like.
+/// All objects of the cluster by kind, name and uid, except those that its own components write at any time.
 async fn everything(client: &Client) -> anyhow::Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     for group in Discovery::new(client.clone()).run().await?.groups() {

@@ -1,4 +1,4 @@
-//! `kubectl apply -k deploy/…` on a real control plane: installed, upgraded, and removed with nothing left.
+//! `kubectl apply -k deploy/…` on a real control plane: installed, upgraded, and removed completely.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,23 +8,24 @@ use testbed::cluster::{Kubectl, TestSpace, eventually};
 use testbed::manifests::{PROVISIONERS, project};
 use testbed::{go_module, progress};
 
-/// A namespace goes with all that is in it.
+/// Deleting a namespace includes deleting its objects.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// What kubectl says has changed. It says so of every PodDisruptionBudget, whose selector it replaces each time.
+/// The objects that kubectl reports as changed, without PodDisruptionBudgets: kubectl replaces their selector each
+/// time.
 fn changed(said: &str) -> Vec<&str> {
     let budget = |line: &str| line.starts_with("poddisruptionbudget");
     said.lines().filter(|line| !line.ends_with("unchanged") && !budget(line)).collect()
 }
 
-/// The same of templates of claims, which the API server completes.
+/// True for StatefulSets, which always change because the API server completes their claim templates.
 fn has_templates_of_claims(line: &str) -> bool {
     line.starts_with("statefulset")
 }
 
-/// OpenShift's own definition of its SecurityContextConstraints.
+/// OpenShift's own CRD of SecurityContextConstraints.
 async fn openshift_crd(space: &TestSpace) -> anyhow::Result<String> {
-    // Of February 2026.
+    // The version of February 2026.
     const MODULE: &str = "github.com/openshift/api@v0.0.0-20260213204242-d34f11c515b3";
     const SUM: &str = "h1:SZ8+jxtkMvpb4HDTjSAbaOyhFsw5PiWhjBog+XLY7jc=";
     const FILE: &str =
@@ -49,7 +50,7 @@ async fn manifests_are_installed_upgraded_and_removed_with_nothing_left() -> any
     for provisioner in &PROVISIONERS {
         for variant in provisioner.variants {
             let folder = format!("deploy/{}/{}", provisioner.folder, variant.folder);
-            // What comes on top of another variant has no namespace of its own.
+            // A variant on top of another one does not contain a namespace.
             let alone = project().join(&folder).join("namespace.yaml").is_file();
             if !alone {
                 kubectl.apply("deploy/hostpath/per-node")?;
@@ -71,7 +72,7 @@ async fn manifests_are_installed_upgraded_and_removed_with_nothing_left() -> any
     space.done().await
 }
 
-/// The next version is another image.
+/// Upgrades to the next version, which uses another image.
 fn upgrade(kubectl: &Kubectl<'_>, folder: &str, scratch: &Path) -> anyhow::Result<String> {
     let file: PathBuf = scratch.join("next.yaml");
     std::fs::write(&file, next_version(&kubectl.run(&["kustomize", folder])?))?;
@@ -82,7 +83,7 @@ fn upgrade(kubectl: &Kubectl<'_>, folder: &str, scratch: &Path) -> anyhow::Resul
 async fn pod_security_lets_the_pods_in() -> anyhow::Result<()> {
     let space = TestSpace::with_own_cluster("deploy-pods").await?;
     let kubectl = space.kubectl();
-    // Restricted namespaces, a baseline one, and privileged ones.
+    // These include restricted, baseline and privileged namespaces.
     for (folder, namespace, count) in [
         ("deploy/ceph-rgw/default", "ceph-rgw-provisioner", 2),
         ("deploy/aws-s3/default", "aws-s3-provisioner", 2),

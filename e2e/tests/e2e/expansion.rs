@@ -1,4 +1,5 @@
-//! Expansion on a real control plane. The name of each test begins with the id of its row in `docs/book/pages/reference/behaviour.md`.
+//! Expansion on a real control plane. Each test's name begins with the id of its row in
+//! `docs/book/pages/reference/behaviour.md`.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt;
@@ -8,7 +9,7 @@ use serde_json::json;
 use testbed::cluster::TestSpace;
 use testbed::toy::Toy;
 
-/// A claim for 1Mi of a class whose volumes can grow, and its volume's name.
+/// Creates a claim for 1Mi in an expandable class, and returns its volume's name.
 async fn bound(space: &TestSpace) -> anyhow::Result<String> {
     let mut class = space.class("class");
     class.allow_volume_expansion = Some(true);
@@ -34,11 +35,11 @@ fn resize_status(claim: &PersistentVolumeClaim) -> Option<&str> {
     statuses.get("storage").map(String::as_str)
 }
 
-/// Waits until claim and volume say this size, and nothing is left of the way there.
+/// Waits until the claim and the volume report this size, and no resize condition remains.
 async fn wait_for_size(space: &TestSpace, volume: &str, size: &str) -> anyhow::Result<()> {
     let claim = space.wait_for(&space.api(), "claim", "expanded", |claim| has(claim, size)).await?;
     assert_eq!(resize_status(&claim), None);
-    // Others have conditions of their own.
+    // Other components add their own conditions.
     let conditions = claim.status.and_then(|status| status.conditions).unwrap_or_default();
     assert!(!conditions.iter().any(|condition| condition.type_.contains("Resiz")), "{conditions:?}");
     let volume = space.cluster_api::<PersistentVolume>().get(volume).await?;
@@ -60,7 +61,7 @@ async fn x8_a_claim_grows() -> anyhow::Result<()> {
     ask_for(&space, "3Mi").await?;
     wait_for_size(&space, &volume, "3Mi").await?;
     let mut sizes = toy.expansions(&volume);
-    // When somebody else writes the claim between call and status, the call is repeated.
+    // If another client writes the claim between the call and the status, the call is repeated.
     sizes.dedup();
     assert_eq!(sizes, [1536 << 10, 3 << 20]);
     space.done().await
@@ -100,7 +101,7 @@ async fn x10_a_failure_is_told_and_tried_again() -> anyhow::Result<()> {
     assert_eq!(event.message.as_deref(), Some("the pool does not answer"));
     wait_for_size(&space, &volume, "2Mi").await?;
     let sizes = toy.expansions(&volume);
-    // As in X8, there may be one more: Kubernetes itself writes conditions of unused claims.
+    // As in X8, one more call is possible because Kubernetes itself writes conditions of unused claims.
     assert!([3, 4].contains(&sizes.len()) && sizes.iter().all(|&size| size == 2 << 20), "{sizes:?}");
     space.done().await
 }

@@ -1,4 +1,4 @@
-//! A class whose backend hangs stops nobody else, on a real control plane and with default limits.
+//! A class whose backend hangs does not block other classes, on a real control plane with the default limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ async fn g52_a_thousand_claims_of_a_class_that_hangs_stop_no_other_class() -> an
     space.create_claim(space.claim("healthy", &healthy)).await?;
     space.wait_bound("healthy").await?;
     assert!(start.elapsed() < LIMIT, "bound after {:?}", start.elapsed());
-    // Deletions go on too.
+    // Deletions continue, too.
     space.api::<PersistentVolumeClaim>().delete("old", &DeleteParams::default()).await?;
     let name = old.metadata.name.unwrap_or_default();
     space.wait_gone(&space.cluster_api::<PersistentVolume>(), &name).await?;

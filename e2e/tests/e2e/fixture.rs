@@ -1,4 +1,4 @@
-//! The fixture keeps what it promises to the other tests.
+//! Tests of the fixture that all other tests rely on.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ async fn a_test_leaves_nothing_behind() -> anyhow::Result<()> {
     space.create_claim(space.claim("data", &class)).await?;
     space.create(&space.pod("user", "data")).await?;
     let (namespace, node) = (space.namespace().to_owned(), space.cluster_wide_name("one"));
-    // Without `done`, as in a failed test.
+    // Drop it without `done`, like a failed test.
     drop(space);
     observer.wait_gone(&observer.cluster_api::<k8s_openapi::api::core::v1::Namespace>(), &namespace).await?;
     observer
@@ -122,7 +122,7 @@ async fn the_api_server_can_be_restarted_and_killed() -> anyhow::Result<()> {
         assert_eq!(space.cluster().state().server, server);
         space.create_claim(space.claim(&format!("after-{}", signal.as_raw()), &class)).await?;
     }
-    // The claim is handed over by the controller manager, which has survived both.
+    // The controller manager, which has survived both, hands over the claim.
     space.wait_for_event("PersistentVolumeClaim", "after-9", "ExternalProvisioning").await?;
     space.done().await
 }

@@ -1,4 +1,4 @@
-//! Buckets on Garage, made by `garage-provisioner`.
+//! Buckets of `garage-provisioner` on Garage.
 
 mod cases;
 mod contract;

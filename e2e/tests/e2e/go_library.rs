@@ -1,4 +1,4 @@
-//! A provisioner written with the Go library on the simulated API server: what the one writes, the other must take.
+//! A provisioner written with the Go library on the simulated API server, to test that each accepts the other's writes.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use testbed::progress;
 const CLAIMS: usize = 100;
 const LIMIT: Duration = Duration::from_secs(60);
 const PROVISIONER: &str = "example.com/go";
-/// The Go library's complaint when a claim is woken by its last change and gone before its turn: nothing went wrong.
+/// The Go library's message for a claim that its last change has queued and that no longer exists. It is not an error.
 const WENT_BEFORE_ITS_TURN: &str = "in work queue no longer exists";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,7 +26,7 @@ async fn a_hundred_claims_come_and_go_without_an_error() -> anyhow::Result<()> {
     let state = simulated.state();
     let client = client_from(&state.kubeconfig).await?;
 
-    // With the rights that every cluster has ready for provisioners, and no others.
+    // Uses exactly the permissions that every cluster predefines for provisioners.
     let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
     let account = serde_json::from_value(json!({"metadata": {"name": "go"}}))?;
     accounts.create(&PostParams::default(), &account).await?;

@@ -1,6 +1,6 @@
-//! Hostile objects and lost answers, as far as a real API server lets them through.
+//! Hostile objects and lost responses, as far as a real API server permits them.
 //!
-//! The letters in front are the rows of `docs/book/pages/reference/behaviour.md`.
+//! The prefixes refer to rows of `docs/book/pages/reference/behaviour.md`.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use testbed::toy::{Toy, options};
 
 const VOLUMES: &str = "/api/v1/persistentvolumes";
 
-/// All annotations of an object together take at most 256 KiB; labels, finalizers and so on have no such limit.
+/// All annotations of an object together can have at most 256 KiB; labels, finalizers and others have no such limit.
 /// See <https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/>.
 #[tokio::test]
 async fn g29_the_largest_objects_that_the_server_takes_are_served() -> anyhow::Result<()> {
@@ -30,11 +30,11 @@ async fn g29_the_largest_objects_that_the_server_takes_are_served() -> anyhow::R
     let large = |size: usize| {
         let mut claim = space.claim("large", &class);
         claim.annotations_mut().insert("note".to_owned(), "x".repeat(size));
-        // The text of the volume's name, and what the control plane adds when it binds, come on top.
+        // The volume's name and the control plane's additions during binding add to this size.
         claim.labels_mut().extend(labels(100));
         claim
     };
-    // What an attempt records of a claim has a limit.
+    // The record of a claim in an attempt has a size limit.
     let mut labelled = space.claim("labelled", &class);
     labelled.labels_mut().extend(labels(5000));
     space.create_claim(labelled).await?;
@@ -85,7 +85,7 @@ async fn g30_sizes_as_users_write_them() -> anyhow::Result<()> {
     space.done().await
 }
 
-/// What the server did is done, whatever became of its answer.
+/// Requests that the server has executed are not repeated, even if their responses are lost.
 #[tokio::test]
 async fn g28_lost_answers_do_not_double_what_was_done() -> anyhow::Result<()> {
     for (method, path) in [(Method::POST, VOLUMES), (Method::DELETE, VOLUMES), (Method::PATCH, VOLUMES)] {
@@ -116,7 +116,7 @@ async fn g28_an_event_whose_answer_was_lost_is_not_written_twice() -> anyhow::Re
     let controller = toy.run_with(options(&space), client);
     space.create_class_and_claim("claim").await?;
     let told = space.wait_for_event("PersistentVolumeClaim", "claim", "ProvisioningSucceeded").await?;
-    // Stopping sends what waits: an event that is to be repeated would be there afterwards.
+    // Stopping sends all queued events, so an event to be repeated would exist afterwards.
     controller.stop().await?;
     let events = space.api::<k8s_openapi::api::events::v1::Event>().list(&ListParams::default()).await?;
     let ours = events.items.iter().filter(|event| event.reason.as_deref() == Some("ProvisioningSucceeded"));
@@ -124,7 +124,7 @@ async fn g28_an_event_whose_answer_was_lost_is_not_written_twice() -> anyhow::Re
     space.done().await
 }
 
-/// Inside the process every write is tried so, and its time is checked; here real answers are mixed in.
+/// The tests within the process cover every write and its delays; here, they are mixed with real responses.
 #[tokio::test]
 async fn g26_g27_a_server_with_bad_moments_is_waited_for() -> anyhow::Result<()> {
     let faults = [Fault::Busy(1), Fault::Refuse(409), Fault::Refuse(500)];

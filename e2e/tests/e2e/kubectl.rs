@@ -1,4 +1,4 @@
-//! kubectl on the simulated API server says what it says on a real one.
+//! kubectl prints the same on the simulated API server as on a real one.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -9,11 +9,11 @@ use tempfile::TempDir;
 use testbed::cluster::TestSpace;
 use testbed::control_plane::{Simulated, State};
 
-/// One kubectl for one server.
+/// A kubectl for one server.
 struct Kubectl {
     state: State,
     namespace: String,
-    /// Discovery is cached in the home directory.
+    /// kubectl caches discovery in its home directory.
     home: TempDir,
 }
 
@@ -30,7 +30,7 @@ impl Kubectl {
         command
     }
 
-    /// What it prints, first its output and then its errors, without what differs from run to run.
+    /// Runs kubectl and returns its output followed by its errors, without the parts that differ between runs.
     fn run(&self, arguments: &[&str], input: &str) -> anyhow::Result<String> {
         let mut child = self.command(arguments).stdin(Stdio::piped()).spawn()?;
         child.stdin.take().expect("it is piped").write_all(input.as_bytes())?;
@@ -40,7 +40,7 @@ impl Kubectl {
     }
 }
 
-/// Replaces times, ages, uids and resourceVersions; columns are as wide as what is in them.
+/// Replaces times, ages, uids and resourceVersions, and adjusts the columns to their contents.
 fn masked(text: &str) -> String {
     let masks = [
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
@@ -77,7 +77,7 @@ impl Both {
         Ok(Self { space, real, simulated, server })
     }
 
-    /// What both say; fails where they differ.
+    /// The output, which must be equal on both servers.
     fn say(&self, arguments: &[&str], input: &str) -> anyhow::Result<String> {
         let real = self.real.run(arguments, input)?;
         let simulated = self.simulated.run(arguments, input)?;
@@ -85,7 +85,7 @@ impl Both {
         Ok(real)
     }
 
-    /// Runs a line of words on both, which must succeed.
+    /// Runs a command line on both servers, which must succeed.
     fn done(&self, line: &str, input: &str) -> anyhow::Result<String> {
         let words: Vec<&str> = line.split(' ').collect();
         let said = self.say(&words, input)?;
@@ -93,7 +93,7 @@ impl Both {
         Ok(said)
     }
 
-    /// Runs a line of words on both, which must fail.
+    /// Runs a command line on both servers, which must fail.
     fn refused(&self, line: &str, input: &str) -> anyhow::Result<String> {
         let words: Vec<&str> = line.split(' ').collect();
         let said = self.say(&words, input)?;
@@ -271,7 +271,7 @@ async fn custom_resources() -> anyhow::Result<()> {
     both.done("apply -f -", &thing("blue"))?;
     both.refused("apply -f -", &thing("green"))?;
     both.done(&format!("api-resources --api-group={group}"), "")?;
-    // The real server takes a while to publish new schemas.
+    // The real server publishes new schemas with a delay.
     let said = both.simulated.run(&["explain", &format!("{name}.spec")], "")?;
     for expected in
         ["FIELD: spec <Object>", "What it is", "color <string>", "enum: red, blue", "Its colour", "size <integer>"]
@@ -292,7 +292,7 @@ async fn looking_around() -> anyhow::Result<()> {
     both.refused("auth can-i create persistentvolumeclaims --as=joe", "")?;
     both.refused("get pvc --as=joe", "")?;
     both.done("get namespace default", "")?;
-    // The real one may have a node.
+    // The real server may have a node.
     both.done("get nodes --selector=is=none", "")?;
     both.end().await
 }

@@ -1,4 +1,4 @@
-//! Tests on a real control plane, a real node and real backends, each started by the first test that needs it.
+//! Tests on a real control plane, a real node and real backends. The first test that needs one of them starts it.
 
 mod attempts;
 mod aws_compatible;

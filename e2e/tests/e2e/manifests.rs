@@ -1,4 +1,4 @@
-//! What `deploy/` says is what the code says. Nothing here needs a control plane.
+//! Compares `deploy/` with the code. These tests need no control plane.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -68,7 +68,7 @@ fn what_is_applied_without_helm_is_of_these_charts() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The names in the rights, and the variables of the pods, are the charts' own work.
+/// The charts themselves set the names in the permissions and the variables of the pods.
 #[test]
 fn what_serves_cosi_has_the_rights_and_options_of_its_program() -> anyhow::Result<()> {
     let mut count = 0;
@@ -123,7 +123,7 @@ fn the_programs_take_the_classes() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Resources with verbs, as in the table of docs/book/pages/operate/rights.md.
+/// Resources with verbs, like in the table of docs/book/pages/operate/rights.md.
 fn granted(rights: &Value) -> BTreeSet<String> {
     let words = |value: &Value| {
         let words: Vec<_> = value.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -160,7 +160,7 @@ fn every_right_is_explained() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The metrics of the code, by the calls that make them, with what is told of them.
+/// The metrics in the code, with their descriptions, by the calls that register them.
 fn metrics() -> anyhow::Result<BTreeMap<String, &'static str>> {
     let files = [
         ("crates/provisioner-runtime/src/metrics.rs", "page", "provisioner_"),
@@ -223,7 +223,7 @@ fn rules_and_dashboard_use_metrics_that_exist() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `cargo xtask rules` reads the data; this is what needs no Prometheus.
+/// `cargo xtask rules` evaluates the panels' expressions; these checks need no Prometheus.
 #[test]
 fn panels_say_what_they_show_and_lie_beside_each_other() -> anyhow::Result<()> {
     let dashboard: Value = serde_json::from_str(&read("deploy/monitoring/dashboard.json"))?;
@@ -247,7 +247,7 @@ fn panels_say_what_they_show_and_lie_beside_each_other() -> anyhow::Result<()> {
         let field = &panel["fieldConfig"]["defaults"];
         assert!(!panel["description"].as_str().unwrap_or_default().is_empty(), "{title} has no description");
         assert!(field["unit"].is_string(), "{title} has no unit");
-        // Grafana's own make everything red from 80.
+        // Grafana's default thresholds color every value from 80 red.
         assert!(panel["type"] != "stat" || field["thresholds"].is_object(), "{title} has no thresholds");
         assert_eq!(panel["datasource"]["uid"], "${datasource}", "{title}");
         let targets = panel["targets"].as_array().with_context(|| format!("{title} asks nothing"))?;
@@ -289,7 +289,7 @@ fn every_alert_has_a_test_and_a_page() {
     assert_eq!(told, alerts.len(), "docs/book/pages/operate/monitoring.md explains alerts that do not exist");
 }
 
-/// What the objects of a folder ask for: capabilities that are added, and kinds of volumes.
+/// The added capabilities and the kinds of volumes of a folder's pods.
 fn asked_for(folder: &str) -> anyhow::Result<[BTreeSet<String>; 2]> {
     let (mut capabilities, mut volumes) = (BTreeSet::new(), BTreeSet::new());
     for entry in fs::read_dir(project().join("deploy").join(folder))? {
@@ -323,7 +323,7 @@ fn openshift_lets_pods_do_what_they_ask_for_and_no_more() -> anyhow::Result<()> 
         let [capabilities, volumes] = asked_for(pods)?;
         assert!(!capabilities.is_empty() && !volumes.is_empty(), "{pods}");
         assert_eq!(listed("allowedCapabilities"), capabilities, "{folder}");
-        // The token of every pod is in a volume that OpenShift adds; a share may be named in the pod or by a claim.
+        // OpenShift adds a `projected` volume with a token to every pod. A share may be named in the pod or by a claim.
         let allowed = listed("volumes");
         assert!(volumes.is_subset(&allowed) && allowed.contains("projected"), "{folder}: {volumes:?}, not {allowed:?}");
         assert_eq!(listed("users"), BTreeSet::from([format!("system:serviceaccount:{account}:{account}")]), "{folder}");

@@ -1,4 +1,4 @@
-//! The provisioner of NFS volumes on a real control plane. What begins with `ganesha_` needs the packages of an NFS server.
+//! The NFS provisioner on a real control plane. Tests with the prefix `ganesha_` need the packages of an NFS server.
 
 mod fixture;
 mod kernel;

@@ -1,4 +1,4 @@
-//! A real node, with pods that run on it.
+//! A real node with running pods.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -14,7 +14,7 @@ use testbed::cluster::{DEFAULT_LIMIT, TestSpace, Variant, eventually, provisione
 use testbed::control_plane::{BUSYBOX, ControlPlane, Settings, Signal, Versions, client_from};
 use testbed::progress;
 
-/// Not even a claim is needed.
+/// A pod without a claim.
 fn plain(space: &TestSpace, name: &str, script: &str) -> anyhow::Result<serde_json::Value> {
     let mut pod = space.script(name, "none", script)?;
     pod["spec"]["volumes"] = json!([]);
@@ -56,7 +56,7 @@ async fn a_pod_writes_into_a_volume_of_a_provisioner_on_this_machine() -> anyhow
     let (_, volume) = space.wait_bound("data").await?;
     let path = volume.spec.and_then(|spec| spec.host_path).map(|source| source.path).unwrap_or_default();
     assert_eq!(std::fs::read_to_string(Path::new(&path).join("file"))?, "hello\n");
-    // Who comes later sees what is there.
+    // A later pod sees the existing data.
     assert_eq!(space.run(&space.script("reader", "data", "cat /data/file")?).await?, "hello");
     space.delete_pod("writer").await?;
     space.delete_pod("reader").await?;
@@ -69,7 +69,8 @@ async fn a_pod_writes_into_a_volume_of_a_provisioner_on_this_machine() -> anyhow
 #[tokio::test]
 async fn a_pod_reaches_the_api_server_as_its_service_account() -> anyhow::Result<()> {
     let space = TestSpace::new("token").await?;
-    // This provisioner finds the API server by what every pod is given: a token, a certificate and two variables.
+    // This provisioner finds the API server with the data that every pod receives: a token, a certificate and two
+    // variables.
     let installed = space.install(Variant::PerNode).await?;
     installed.processes(1).await?;
     space.create_claim(testbed::cluster::claim("data", &installed.class("hostpath-local"))).await?;
@@ -84,7 +85,7 @@ async fn logs_and_commands_reach_a_running_pod() -> anyhow::Result<()> {
     let mut pod = plain(&space, "pod", "")?;
     pod["spec"]["containers"][0]["command"] = json!(["/bin/sh", "-c", "echo said; exec sleep 600"]);
     space.start_pod(&pod).await?;
-    // A container runs before it says anything.
+    // A container runs before it prints its output.
     let said = eventually(DEFAULT_LIMIT, async || Ok((space.logs("pod").await? == "said\n").then_some(())));
     anyhow::ensure!(said.await?.is_some(), "the log is {:?}", space.logs("pod").await?);
     assert_eq!(space.exec("pod", "echo $((6 * 7)); hostname")?, "42\npod\n");
@@ -130,7 +131,7 @@ async fn a_second_node_lives_beside_the_first_and_leaves_nothing_when_its_owner_
     until("the pod runs", || sleeper().is_some()).await?;
     let interface = || has_route(node.address);
     assert!(interface());
-    // As when its owner is killed: nothing is stopped in good order.
+    // Drops it without an orderly stop, as if its owner were killed.
     drop(second);
     until("the container is gone", || sleeper().is_none()).await?;
     until("the first process is gone", || !node.init.is_running()).await?;
@@ -149,7 +150,7 @@ fn command(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ")
 }
 
-/// Whether this machine knows the way to a node.
+/// True if this machine has a route to a node.
 fn has_route(address: Ipv4Addr) -> bool {
     let routes = std::fs::read_to_string("/proc/net/route").unwrap_or_default();
     // As in proc_net(5): hexadecimal, in the machine's byte order.

@@ -1,4 +1,4 @@
-//! A pod of a real node takes the Secret that COSI's controller has written.
+//! A pod on a real node uses the Secret that the COSI controller wrote.
 
 use anyhow::ensure;
 use gcs_sim::Server;
@@ -14,7 +14,7 @@ async fn node_j14_a_pod_has_the_entries_in_its_environment() -> anyhow::Result<(
     native.claim("photos", "delete").await?;
     native.access("web", &["photos"]).await?;
     let script = "echo $AWS_ENDPOINT_URL $BUCKET_NAME $AWS_DEFAULT_REGION $AWS_ACCESS_KEY_ID $AWS_SECRET_ACCESS_KEY";
-    // It waits until there is the Secret.
+    // The pod waits until the Secret exists.
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "pod", "namespace": native.space.namespace()},

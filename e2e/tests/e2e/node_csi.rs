@@ -9,7 +9,7 @@ use serde_json::json;
 use testbed::cluster::{self, Program, TestSpace};
 use testbed::csi_driver::{CsiDriver, start_csi_provisioner};
 
-/// The driver of one test with its sidecar and its class.
+/// The driver of a test, with its sidecar and its class.
 struct Driver {
     driver: CsiDriver,
     class: StorageClass,
@@ -29,7 +29,7 @@ impl Driver {
         Ok(Self { driver, class, _sidecar: sidecar })
     }
 
-    /// Deletes a claim, and waits until its volume is gone.
+    /// Deletes a claim, and waits until its volume no longer exists.
     async fn delete(&self, space: &TestSpace, claim: &str) -> anyhow::Result<()> {
         let (_, volume) = space.wait_bound(claim).await?;
         space.api::<PersistentVolumeClaim>().delete(claim, &DeleteParams::default()).await?;

@@ -1,4 +1,4 @@
-//! The provisioner dies, is doubled or has much to do, as a pod of a real node.
+//! The provisioner as a pod of a real node is killed, runs twice, or has many claims.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use testbed::control_plane::Signal;
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// Claims as the scheduler leaves them once their pods have a node. There are no pods.
+/// Claims in the state in which the scheduler leaves them after it has selected a node. There are no pods.
 async fn scheduled_claims(space: &TestSpace, installed: &Installed<'_>, count: usize) -> anyhow::Result<()> {
     let linux = ListParams::default().labels("kubernetes.io/os=linux");
     let node = space.cluster_api::<Node>().list(&linux).await?.items.remove(0).name_any();
@@ -44,7 +44,7 @@ async fn node_m2_a_provisioner_that_was_started_again_deletes_what_it_made_befor
     let (_, volume) = space.wait_bound("data").await?;
     installed.kill().await?;
     claims.delete("data", &DeleteParams::default()).await?;
-    // The successor waits until the Lease of the one that was killed is over.
+    // The successor waits until the killed provisioner's Lease expires.
     let gone = eventually(LONG, async || Ok(space.volumes().await?.is_empty().then_some(()))).await?;
     assert!(gone.is_some(), "the volume is still there");
     installed.wait_deleted(&volume).await?;
@@ -58,7 +58,7 @@ async fn node_k4_killed_again_and_again_it_leaves_nothing_and_doubles_nothing() 
     let installed = space.install(Variant::PerNode).await?;
     installed.processes(1).await?;
     let kills = async {
-        // Each time a little later in its work.
+        // Each kill happens a little later during its work.
         for pause in [20, 60, 120, 250] {
             installed.processes(1).await?;
             tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -100,12 +100,12 @@ async fn node_k5_a_thousand_claims_at_once() -> anyhow::Result<()> {
     let deleted = start.elapsed();
     let user = format!("system:serviceaccount:{}:hostpath-provisioner", space.namespace());
     let calls = audit.entries_of(&user)?.len();
-    // Seen with `-- --nocapture`.
+    // Run with `-- --nocapture` to see it.
     testbed::progress::terminal().line(&format!(
         "{COUNT} claims: created in {created:.1?}, bound in {bound:.1?}, deleted in {deleted:.1?}, {calls} requests"
     ));
-    // A volume costs two requests to make and two to delete. A write of the journal serves many together, but
-    // fewer where the machine is busy and the claims take minutes.
+    // Provisioning and deleting a volume take two requests each. A journal write covers many volumes, but fewer if the
+    // machine is busy and the claims take minutes.
     assert!(calls < 7 * COUNT, "{calls} requests for {COUNT} claims");
     space.done().await
 }
@@ -122,7 +122,7 @@ async fn node_k13_of_two_replicas_one_works_and_the_other_takes_over() -> anyhow
     }
     space.wait_all_bound(2, LONG).await?;
     assert_eq!(installed.directories().len(), 2);
-    // One of the two is killed twice, so whoever it is that works, the other one has to once.
+    // One of the two is killed twice, so each of them has to take over once, whichever begins.
     for (number, replica) in replicas.into_iter().enumerate() {
         replica.signal(Signal::KILL);
         space.create_claim(testbed::cluster::claim(&format!("later-{number}"), &installed.class("hostpath"))).await?;

@@ -1,4 +1,4 @@
-//! What the provisioner may do on its node, as its manifests have it, and with less.
+//! The provisioner on its node with the privileges of its manifests, and with fewer.
 
 use std::fs;
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn node_k11_it_has_four_capabilities_and_nothing_to_write_to_but_its_root(
         let installed = space.install(variant).await?;
         let process = installed.processes(1).await?.remove(0);
         let value = |key: &str| status(process, key);
-        // CHOWN, DAC_OVERRIDE, FOWNER and FSETID have the bits 0, 1, 3 and 4.
+        // CHOWN, DAC_OVERRIDE, FOWNER and FSETID are the bits 0, 1, 3 and 4.
         let four = Some(format!("{:016x}", 0b11011));
         assert_eq!((value("CapPrm"), value("CapEff"), value("CapBnd")), (four.clone(), four.clone(), four));
         assert_eq!(value("NoNewPrivs").as_deref(), Some("1"));
@@ -48,13 +48,13 @@ async fn node_k11_it_has_four_capabilities_and_nothing_to_write_to_but_its_root(
     Ok(())
 }
 
-/// As `deploy/README.md` has it.
+/// The settings come from `deploy/README.md`.
 #[tokio::test]
 async fn node_k11_it_needs_no_capability_where_all_pods_are_of_its_own_user() -> anyhow::Result<()> {
     let space = TestSpace::new("nonroot").await?;
     let installed = space.install(Variant::PerNode).await?;
     installed.processes(1).await?;
-    // With what the first provisioner notes there at its start, the node last.
+    // Wait for the first provisioner's notes at its start; the node is the last one.
     let noted = installed.root().join(".kube-provisioner/notes/node");
     let has_noted = eventually(LIMIT, async || Ok(noted.exists().then_some(())));
     assert!(has_noted.await?.is_some());

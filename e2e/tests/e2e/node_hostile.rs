@@ -1,4 +1,4 @@
-//! Tenants and classes that want more than their volume, on a real node.
+//! Tenants and classes that try to access more than their volume, on a real node.
 
 use std::fs;
 

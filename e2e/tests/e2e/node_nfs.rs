@@ -1,4 +1,4 @@
-//! The NFS provisioner in pods of a node whose kernel mounts NFS, installed as its README says.
+//! The NFS provisioner in pods of a node whose kernel mounts NFS, installed as its README describes.
 
 use std::fs;
 use std::net::SocketAddrV4;
@@ -14,24 +14,24 @@ use testbed::control_plane::GuestNode;
 use testbed::manifests::project;
 use testbed::uml::MOUNT_POINT;
 
-/// A node in user-mode Linux is slow.
+/// Long, because nodes in user-mode Linux are slow.
 const LIMIT: &str = "--timeout=240s";
 
-/// The name of the server's manifests, in their namespace of the same name.
+/// The name of the server's manifests and of their namespace.
 const SERVER: &str = "nfs-server-provisioner";
 
-/// How long a client may stand still when the server's pod is another one.
+/// The longest interruption of a client when another pod becomes the server.
 const PATIENCE: Duration = Duration::from_secs(400);
 
-/// A kustomization of the test's own on top of one in `deploy`, as its users write one.
+/// The test's own kustomization on top of one in `deploy`, like users write it.
 struct Kustomization {
     folder: PathBuf,
 }
 
 impl Kustomization {
-    /// `change` is added to it.
+    /// Writes the kustomization, with `change` added to it.
     fn new(folder: &Path, base: &str, image: &str, tag: &str, change: &str) -> anyhow::Result<Self> {
-        // Kustomize takes relative paths alone.
+        // Kustomize accepts only relative paths.
         let up = "../".repeat(folder.canonicalize()?.components().count() - 1);
         let base = format!("{up}{}/{base}", project().canonicalize()?.display().to_string().trim_start_matches('/'));
         let text = format!(
@@ -47,7 +47,7 @@ impl Kustomization {
     }
 }
 
-/// The example of a YAML block in deploy/nfs/README.md, from this line on.
+/// The example in a YAML block of deploy/nfs/README.md, from this line on.
 fn example(begin: &str) -> anyhow::Result<String> {
     let readme = fs::read_to_string(project().join("deploy/nfs/README.md"))?;
     let (_, block) = readme.split_once(begin).context("the README has no example")?;
@@ -55,7 +55,7 @@ fn example(begin: &str) -> anyhow::Result<String> {
     Ok(example.to_owned())
 }
 
-/// The patch for a share at another place, and for pods of one node.
+/// The patch for a share on another server, and for pods of one node.
 fn share_patch(server: &str, share: &Path, node: &str) -> anyhow::Result<String> {
     let patch = example("resources: [deploy/nfs/subdir]\n")?;
     let patch = patch.replace("nas.example.org", server).replace("/data", &share.display().to_string());
@@ -79,7 +79,7 @@ async fn delete_claim(space: &TestSpace, volume: &PersistentVolume) -> anyhow::R
 
 #[tokio::test]
 async fn ganesha_a_share_serves_the_pods_of_a_node() -> anyhow::Result<()> {
-    // In a cluster of its own, or pods of other tests would be scheduled onto the second node, which lacks their images.
+    // Uses a separate cluster: pods of other tests could be scheduled onto the second node, which lacks their images.
     let space = TestSpace::with_own_node("node-share").await?;
     let (server, share) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let state = space.cluster().state();
@@ -114,7 +114,7 @@ async fn ganesha_a_share_serves_the_pods_of_a_node() -> anyhow::Result<()> {
     space.done().await
 }
 
-/// The disk of the server: the node's own, which its claim finds by name.
+/// The server's disk: the node's own, which its claim selects by name.
 fn disk(node: &GuestNode) -> Value {
     let on_node = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node.name()]});
     json!({
@@ -136,7 +136,7 @@ async fn ganesha_a_server_in_a_pod_serves_the_pods_of_a_node() -> anyhow::Result
     let node = space.guest_node(&[ImageOf::NfsServer.archive(space.cluster().state())?]).await?;
     space.apply(&[disk(&node)]).await?;
     let (kubectl, folder) = (space.kubectl(), tempfile::tempdir()?);
-    // Debian's containerd is one of those that forbid it.
+    // Debian's containerd is among the runtimes whose default seccomp profile forbids it.
     let seccomp = example("or without helm:\n\n```yaml\n")?;
     let installed = Kustomization::new(folder.path(), "deploy/nfs/server", SERVER, "e2e", &seccomp)?;
     kubectl.apply(&installed.path())?;
@@ -149,7 +149,7 @@ async fn ganesha_a_server_in_a_pod_serves_the_pods_of_a_node() -> anyhow::Result
     let (_, volume) = bound.with_context(|| in_server(&["logs", &format!("{SERVER}-0")]).unwrap_or_default())?;
     let service = in_server(&["get", "service", SERVER, "-o", "jsonpath={.spec.clusterIP}"])?;
     assert_eq!(volume.spec.as_ref().and_then(|spec| Some(spec.nfs.as_ref()?.server.as_str())), Some(service.as_str()));
-    // The file stays open.
+    // The client keeps the file open.
     let write = "exec 3>>/data/file; while :; do echo line >&3; echo; sleep 0.2; done";
     let mut writer = script(&space, &node, "writer", "data", "")?;
     writer["spec"]["containers"][0]["command"] = json!(["/bin/sh", "-ec", write]);

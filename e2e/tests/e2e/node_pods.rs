@@ -1,5 +1,4 @@
-//! What pods of a real node see of their volumes. The letters in the names are those of the cases that other
-//! provisioners are tested with.
+//! Volumes as pods on a real node see them. The prefixes of the names refer to test cases of other provisioners.
 
 use std::fs;
 use std::path::Path;
@@ -10,13 +9,13 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use testbed::cluster::{Installed, TestSpace, Variant};
 
-/// A claim of a class of the manifests.
+/// Creates a claim in a class of the manifests.
 async fn claim(space: &TestSpace, installed: &Installed<'_>, name: &str, class: &str) -> anyhow::Result<()> {
     space.create_claim(testbed::cluster::claim(name, &installed.class(class))).await?;
     Ok(())
 }
 
-/// A claim of a class that waits for its pod and has these parameters.
+/// Creates a claim in a class with delayed binding and these parameters.
 async fn claim_with(space: &TestSpace, parameters: &[(&str, &str)]) -> anyhow::Result<()> {
     let mut class = space.class("class");
     class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
@@ -111,7 +110,7 @@ async fn node_p5_a_claim_of_one_pod_is_used_by_one_pod() -> anyhow::Result<()> {
 async fn node_p6_k9_a_restricted_pod_of_no_privileges_writes() -> anyhow::Result<()> {
     let space = TestSpace::new("p6").await?;
     let installed = space.install(Variant::PerNode).await?;
-    // Later it would not be let in.
+    // A restricted namespace would refuse the provisioner's pod, so wait for it first.
     installed.processes(1).await?;
     let level = Patch::Merge(json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}));
     space.cluster_api::<Namespace>().patch(space.namespace(), &PatchParams::default(), &level).await?;
@@ -125,7 +124,7 @@ async fn node_p6_k9_a_restricted_pod_of_no_privileges_writes() -> anyhow::Result
         json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
     assert_eq!(space.run(&pod).await?, "1234");
     space.delete_pod("pod").await?;
-    // What another user has left goes as well.
+    // Files of another user are deleted as well.
     let (_, volume) = space.wait_bound("data").await?;
     space.api::<PersistentVolumeClaim>().delete("data", &DeleteParams::default()).await?;
     installed.wait_deleted(&volume).await?;

@@ -1,6 +1,6 @@
 //! Nodes and topology, on a real control plane.
 //!
-//! The name of each test begins with the id of its row in `docs/book/pages/reference/behaviour.md`.
+//! Each test's name begins with the id of its row in `docs/book/pages/reference/behaviour.md`.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
@@ -11,7 +11,7 @@ use testbed::toy::{Answer, Call, Toy};
 
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// A claim `claim` with a selected node, of a class that waits for one.
+/// Creates a claim `claim` with a selected node, in a class with delayed binding.
 async fn select_node(space: &TestSpace) -> anyhow::Result<()> {
     let mut class = space.class("class");
     class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
@@ -24,12 +24,12 @@ async fn select_node(space: &TestSpace) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A toy that fails for `claim` alone.
+/// A toy that fails only for `claim`.
 fn failing(error: fn() -> ProvisionError) -> Toy {
     Toy::new().on_provision(move |claim, _| if claim == "claim" { Answer::Failed(error()) } else { Answer::Done })
 }
 
-/// A later claim gets its volume: the controller has seen and done all that came before.
+/// Waits until a later claim is provisioned: then the controller has handled all earlier events.
 async fn later(space: &TestSpace) -> anyhow::Result<PersistentVolumeClaim> {
     let class = space.create_class(space.class("later")).await?;
     space.create_claim(space.claim("later", &class)).await?;
@@ -60,7 +60,7 @@ async fn c28_c29_c30_other_failures_keep_the_node() -> anyhow::Result<()> {
         let toy = failing(error);
         let _controller = toy.run(&space);
         select_node(&space).await?;
-        // All that the first attempt leads to happens before the second.
+        // All effects of the first attempt precede the second one.
         until("the second attempt", || toy.provisions("claim") >= 2).await?;
         let claim = later(&space).await?;
         assert_eq!(claim.annotations()[SELECTED_NODE], "node-1", "{}", error());

@@ -1,4 +1,4 @@
-//! What a real API server makes of claims and buckets, under our CRDs and under those of the field.
+//! Claims and buckets on a real API server, with our CRDs and with the CRDs of other projects.
 
 use anyhow::Context;
 use kube::api::ListParams;
@@ -59,7 +59,7 @@ async fn keeps_what_was_set(served: &Served) -> anyhow::Result<()> {
     }
     served.change("settings", spec.clone(), json!({"additionalConfig": {"maxSize": "2"}})).await?;
 
-    // A provisioner writes what the user left out, as nothing, "" or `null`.
+    // Provisioners write a field that the user omitted as absent, "" or `null`.
     let written = json!({"bucketName": "photos", "objectBucketName": "obc-a-b"});
     for (name, value) in [("absent", None), ("empty", Some(json!(""))), ("null", Some(Value::Null))] {
         let mut spec = json!({"storageClassName": "fast"});
@@ -110,7 +110,7 @@ fn own_group(space: &TestSpace, variant: &str) -> Served {
     served(space, format!("{variant}.{}.test", space.namespace()))
 }
 
-/// The definitions go with the test, and their objects with them.
+/// Installs CRDs, which the end of the test deletes together with their objects.
 async fn install(space: &TestSpace, served: &Served, definitions: &[Value]) -> anyhow::Result<()> {
     space.apply(definitions).await?;
     for kind in ["ObjectBucketClaim", "ObjectBucket"] {

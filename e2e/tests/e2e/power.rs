@@ -1,4 +1,4 @@
-//! Volumes on a disk that loses its power at every write and flush, inside user-mode Linux:
+//! Volumes on a disk that loses power at every write and flush, inside user-mode Linux:
 //! `crates/directory-volumes/examples/power_cut.rs` on dm-log-writes.
 
 use anyhow::ensure;
@@ -17,7 +17,7 @@ async fn volumes_survive_a_power_cut_on_ext4() -> anyhow::Result<()> {
 async fn survive(kind: &str, mkfs: &str) -> anyhow::Result<()> {
     let program = example("power_cut")?;
     let program = program.display();
-    // Without udev, dmsetup makes the device's node.
+    // Without udev, dmsetup creates the device node.
     let script = format!(
         "set -e
 modprobe -a -d /run loop quota_v2 dm-mod dm-log-writes

@@ -1,5 +1,6 @@
-//! Sizes on real file systems, inside user-mode Linux: `crates/project-quota/examples/exercise` for the quotas, and
-//! `crates/directory-volumes/examples/sizes.rs` for the volumes. Labels on a kernel that enforces SELinux: `labels`, beside it.
+//! Sizes on real file systems, inside user-mode Linux: `crates/project-quota/examples/exercise` tests the quotas, and
+//! `crates/directory-volumes/examples/sizes.rs` the volumes. `labels` in the same folder tests labels on a kernel that
+//! enforces SELinux.
 
 use anyhow::ensure;
 use testbed::uml::{self, DEVICE, Disk, MOUNT_POINT};

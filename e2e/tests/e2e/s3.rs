@@ -1,4 +1,5 @@
-//! What the provisioner does on moto, in us-east-1, where making one's own bucket again succeeds, and elsewhere.
+//! The provisioner on moto, in us-east-1, where creating a bucket that one already owns succeeds, and in another
+//! region.
 
 mod fixture;
 mod names;

@@ -1,4 +1,4 @@
-//! `aws-s3-provisioner` keeps the contract of provisioners of buckets, on moto.
+//! `aws-s3-provisioner` keeps the contract of bucket provisioners, on moto.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn aws_the_contract_is_kept_when_calls_fail() -> anyhow::Result<()> {
     contract("eu-central-1", Some(Faults::USUAL)).await
 }
 
-/// There making one's own bucket again succeeds.
+/// In this region, creating a bucket that one already owns succeeds.
 #[tokio::test]
 async fn aws_the_contract_is_kept_in_us_east_1() -> anyhow::Result<()> {
     contract("us-east-1", None).await
@@ -33,14 +33,14 @@ async fn aws_the_contract_is_kept_in_us_east_1_when_calls_fail() -> anyhow::Resu
 }
 
 async fn contract(region: &str, faults: Option<Faults>) -> anyhow::Result<()> {
-    // Not one for each rule: moto's start takes a second of processor time.
+    // Not a server for each rule, because moto's start takes a second of CPU time.
     const PARTS: usize = 4;
     let rules: Vec<_> = BucketConformance::rules().collect();
     let parts = (0..PARTS).map(|part| kept(rules.iter().skip(part).step_by(PARTS), region, faults));
     try_join_all(parts).await.map(drop)
 }
 
-/// Checks some rules on a server of their own: most of the time is waited.
+/// Checks some rules on a separate server, because most of a rule's time is spent waiting.
 async fn kept(rules: impl Iterator<Item = &&'static str>, region: &str, faults: Option<Faults>) -> anyhow::Result<()> {
     let s3 = S3::start(&State::for_tests()?.guard()).await?;
     let account = s3.server().account(region);
@@ -49,7 +49,7 @@ async fn kept(rules: impl Iterator<Item = &&'static str>, region: &str, faults: 
     let make = move |admin: Client, name: String| {
         let location = location.clone();
         async move {
-            // In us-east-1 it would be made again without an error, also beside a request that is still on its way.
+            // In us-east-1, creating it again would succeed, even concurrently with a request in flight.
             if location.is_none() {
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }

@@ -1,7 +1,7 @@
-//! What the real servers answer to the scenarios, and whether others answer the same.
+//! Compares the answers of the real servers and of the simulator with the recorded scenarios.
 //!
-//! `SCENARIOS=claims/` chooses those whose name contains a text; `RECORD_SCENARIOS=1` records what the real servers
-//! answer instead of comparing it.
+//! `SCENARIOS=claims/` selects the scenarios whose name contains a text; `RECORD_SCENARIOS=1` records the real servers'
+//! answers instead of comparing them.
 
 use std::env;
 use std::future::ready;
@@ -14,10 +14,10 @@ use testbed::cluster::{Cluster, random_suffix};
 use testbed::control_plane::{Settings, config_from};
 use testbed::scenario::{Disagreement, Library, Scenario, Verdict, judge, run};
 
-/// Scenarios at a time on one control plane.
+/// The number of concurrent scenarios on one control plane.
 const CONCURRENCY: usize = 12;
 
-/// Fewer would mean that some are not found.
+/// Fewer scenarios would mean that some were not found.
 const AT_LEAST: usize = 120;
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn the_real_server_agrees() -> anyhow::Result<()> {
     let runs = stream::iter(runs).buffer_unordered(CONCURRENCY);
     disagreements.extend(runs.filter_map(|outcome| ready(outcome.err())).collect::<Vec<_>>().await);
 
-    // A scenario that changes the whole cluster disturbs other tests.
+    // A scenario that changes the whole cluster would disturb other tests.
     let own = Cluster::start(&Settings::for_tests()).await?;
     let client = client_of(&own).await?;
     for scenario in library.scenarios.iter().filter(|scenario| scenario.alone) {
@@ -48,7 +48,7 @@ async fn the_simulator_agrees() -> anyhow::Result<()> {
     for scenario in &library.scenarios {
         let simulator = Simulator::builder().cross_namespace_data_sources().build();
         let _actors = simulator.run(Actors::all());
-        // A real cluster is older than what it remembers.
+        // A real cluster is older than its history.
         simulator.forget_history();
         let name = "run-aaaaa";
         let outcome = run(&library, scenario, &simulator.client("admin"), name).await;
@@ -59,7 +59,7 @@ async fn the_simulator_agrees() -> anyhow::Result<()> {
 
 async fn client_of(cluster: &Cluster) -> anyhow::Result<Client> {
     let mut config = config_from(&cluster.state().kubeconfig).await?;
-    // A scenario wants to see each refusal.
+    // A scenario must see each refusal.
     config.default_retry = false;
     Ok(Client::try_from(config)?)
 }
@@ -95,7 +95,7 @@ fn report(library: &Library, mut disagreements: Vec<Disagreement>) -> anyhow::Re
     anyhow::bail!("{count} of {all} scenarios disagree\n\n{}", texts.join("\n\n"))
 }
 
-/// Deletes what a scenario made. Nothing here is worth failing for.
+/// Deletes the objects of a scenario. Errors are ignored because they must not fail the test.
 async fn clean(client: &Client, namespace: &str, made: &[String]) {
     let namespace = format!("/api/v1/namespaces/{namespace}");
     // No kubelet confirms the end of a pod.

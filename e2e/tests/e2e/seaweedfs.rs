@@ -1,4 +1,5 @@
-//! Buckets on SeaweedFS, made by `aws-s3-provisioner`. It keeps no tags of new users and new buckets, and checks every right.
+//! Buckets of `aws-s3-provisioner` on SeaweedFS, which stores no tags of new users and new buckets, and checks all
+//! permissions.
 
 use anyhow::{Context, anyhow, ensure};
 use aws_s3_provisioner::Parameters;
@@ -55,14 +56,14 @@ async fn seaweedfs_the_documented_policy_is_enough() -> anyhow::Result<()> {
     let fixture = Fixture::new("weed-least").await?;
     let (iam, tags) = (fixture.account().iam()?, Default::default());
     iam.create_user(NewIdentity { name: "provisioner", path: "/", tags: &tags, permissions_boundary: None }).await?;
-    // A policy of a user alone has no right to make buckets.
+    // An inline policy cannot grant the permission to create buckets.
     let created = iam.sdk().create_policy().policy_name("kube-provisioner");
     let created = created.policy_document(documented_policy("seaweedfs.md")?).send().await?.policy;
     let arn = created.and_then(|policy| policy.arn).context("the policy has an ARN")?;
     iam.sdk().attach_user_policy().user_name("provisioner").policy_arn(arn).send().await?;
     let key = iam.create_access_key("provisioner").await?;
     fixture.serves_all_classes(&key, &VERSIONS).await?;
-    // It is no administrator of its own.
+    // Only the provisioner's own user remains.
     assert_eq!(fixture.account().users().await?, ["provisioner"]);
     iam.sdk().delete_access_key().user_name("provisioner").access_key_id(key.access_key_id).send().await?;
     iam.delete_user("provisioner").await?;
@@ -86,7 +87,7 @@ async fn seaweedfs_parameters_that_it_cannot_keep_are_refused_by_name() -> anyho
 async fn seaweedfs_z14_versions_and_locks_are_kept_and_go_with_the_bucket() -> anyhow::Result<()> {
     let check = async |admin: &Client| {
         ensure!(!admin.bucket_lifecycle("my-photos").await?.is_empty(), "the bucket has no lifecycle");
-        // Four of one object, and the others.
+        // Four versions of one object, and the other objects.
         assert_eq!(admin.list_object_versions("my-photos").await?.len(), 8);
         Ok(())
     };
@@ -114,7 +115,7 @@ async fn seaweedfs_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> a
     One::<SeaweedFs>::new().await?.never_takes_what_is_made_by_hand_meanwhile().await
 }
 
-/// The provisioner dies between the bucket and its tags.
+/// The provisioner dies between creating the bucket and tagging it.
 #[tokio::test]
 async fn seaweedfs_a_bucket_without_tags_is_of_the_claim_that_has_made_it() -> anyhow::Result<()> {
     let mut one = One::<SeaweedFs>::new().await?;
@@ -128,7 +129,7 @@ async fn seaweedfs_a_bucket_without_tags_is_of_the_claim_that_has_made_it() -> a
     };
     one.broken(no_tags).await?;
     ensure!(admin.bucket_tagging("photos").await?.is_empty(), "the bucket has tags");
-    // The same claim in a cluster that was restored from a backup is another one.
+    // In a cluster that was restored from a backup, the claim is a different one.
     one.cluster_id = "cluster-b";
     let refused = one.provision().await.err().context("another cluster has taken the bucket")?;
     ensure!(refused.to_string().contains("was not made for this claim"), "{refused}");
@@ -138,14 +139,15 @@ async fn seaweedfs_a_bucket_without_tags_is_of_the_claim_that_has_made_it() -> a
     ensure!(!admin.bucket_tagging("photos").await?.is_empty(), "the bucket has no tags");
     one.delete().await?;
     assert_eq!(one.account().assets().await?, [""; 0]);
-    // And once more, if the claim goes without another attempt.
+    // The same must work if the claim is deleted without another attempt.
     one.broken(no_tags).await?;
     one.delete().await?;
     assert_eq!(one.account().assets().await?, [""; 0]);
     Ok(())
 }
 
-/// Whichever request is the last one that arrives, the claim's deletion finds all that was made, and another attempt goes on from there.
+/// After any request that was the last to arrive, deleting the claim removes all leftovers, and another attempt
+/// continues.
 #[tokio::test]
 async fn seaweedfs_an_attempt_that_ends_after_any_request_leaves_nothing() -> anyhow::Result<()> {
     let one = One::<SeaweedFs>::new().await?;
@@ -158,12 +160,12 @@ async fn seaweedfs_an_attempt_that_ends_after_any_request_leaves_nothing() -> an
         async || one.account().assets().await,
     )
     .await?;
-    // The user, the bucket, its tags, the policy and the key, and what is looked at before.
+    // Requests for the user, the bucket, its tags, the policy and the key, and the reads before them.
     ensure!(last > 8, "an attempt has only {last} requests");
     Ok(())
 }
 
-/// Behind something that hides which store it is, the provisioner refuses to begin.
+/// Behind a proxy that hides the store's name, the provisioner refuses to start.
 #[tokio::test]
 async fn seaweedfs_that_does_not_say_its_name_is_refused() -> anyhow::Result<()> {
     let one = One::<SeaweedFs>::new().await?;

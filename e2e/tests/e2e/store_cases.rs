@@ -1,8 +1,8 @@
-//! What all provisioners of buckets do, as tests of one object store. The rows of `docs/book/pages/reference/behaviour.md` stand
-//! in their names, and the store stands in the name of the module that has them.
+//! Tests that apply to all bucket provisioners, instantiated for an object store. Their names contain the rows of
+//! `docs/book/pages/reference/behaviour.md`, and their module has the store's name.
 
-/// The tests, for a fixture with a function `case`. The second argument begins the names of their namespaces. With a third one,
-/// the parameters of a class whose buckets are full, Z14 is among them.
+/// Defines the tests for a fixture with a function `case`. The second argument is the prefix of their namespaces. A
+/// third argument, the parameters of a class for full buckets, adds Z14.
 macro_rules! store_cases {
     ($fixture:ty, $prefix:literal, $full:expr) => {
         crate::store_cases::store_cases!($fixture, $prefix);

@@ -1,6 +1,6 @@
-//! What people and dashboards are told, on a real control plane.
+//! Events and metrics on a real control plane.
 //!
-//! The letters in front are the rows of `docs/book/pages/reference/behaviour.md`.
+//! The prefixes refer to rows of `docs/book/pages/reference/behaviour.md`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use testbed::toy::{Answer, Toy, options};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// With default settings; `docs/book/pages/operate/performance.md` has larger numbers.
+/// Uses the default settings; `docs/book/pages/operate/performance.md` contains larger numbers.
 #[tokio::test]
 async fn g5_in_a_burst_every_claim_is_told_of_its_volume_once() -> anyhow::Result<()> {
     const COUNT: usize = 300;

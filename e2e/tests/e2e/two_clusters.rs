@@ -1,6 +1,6 @@
-//! Two clusters whose namespaces, claims, classes and provisioners have equal names, on one gateway, one account of AWS, and one
-//! directory. Provisioners are killed at any moment, and one cluster is lost and restored from a backup of the other one.
-//! Nothing of either may be touched by the other, which is counted on the backend.
+//! Two clusters with equal names of namespaces, claims, classes and provisioners, on one gateway, one AWS account, and
+//! one directory. Provisioners are killed at random moments, and one cluster is lost and restored from a backup of the
+//! other one. Neither may change assets of the other, which the tests check on the backend.
 
 mod aws;
 mod backend;

@@ -1,4 +1,5 @@
-//! Buckets on the Versity S3 Gateway, made by `aws-s3-provisioner`. It checks every right, and shows at once what was written.
+//! Buckets of `aws-s3-provisioner` on the Versity S3 Gateway, which checks all permissions, and shows writes
+//! immediately.
 
 use s3_client::iam::NewIdentity;
 use testbed::bucket_cases::BucketFixture as _;
@@ -53,7 +54,7 @@ async fn versity_the_documented_policy_is_enough() -> anyhow::Result<()> {
     iam.create_user(NewIdentity { name: "provisioner", path: "/", tags: &tags, permissions_boundary: None }).await?;
     iam.put_user_policy("provisioner", "policy", &documented_policy("versity.md")?).await?;
     fixture.serves_all_classes(&iam.create_access_key("provisioner").await?, &VERSIONS).await?;
-    // It is no administrator of its own.
+    // Only the provisioner's own user remains.
     assert_eq!(iam.users("/").await?, ["provisioner"]);
     fixture.done().await
 }

@@ -1,4 +1,5 @@
-//! Volumes on a real control plane. The name of each test begins with the id of its row in `docs/book/pages/reference/behaviour.md`.
+//! Volumes on a real control plane. Each test's name begins with the id of its row in
+//! `docs/book/pages/reference/behaviour.md`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +19,7 @@ use testbed::toy::{Answer, Toy, options};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// A volume as somebody made it by hand; its claim has never existed, so the controller-manager releases it.
+/// A volume that was created manually. Its claim has never existed, so the controller-manager releases it.
 async fn by_hand(space: &TestSpace, suffix: &str, change: Value) -> anyhow::Result<PersistentVolume> {
     let mut volume = json!({
         "metadata": {"name": space.cluster_wide_name(suffix), "annotations": {"pv.kubernetes.io/provisioned-by": space.provisioner()}},
@@ -30,7 +31,7 @@ async fn by_hand(space: &TestSpace, suffix: &str, change: Value) -> anyhow::Resu
     space.create_cluster_wide(&serde_json::from_value::<PersistentVolume>(volume)?).await
 }
 
-/// Adds fields, `null` among them.
+/// Merges fields, and keeps `null` values.
 fn merge_all(base: &mut Value, more: Value) {
     if let (Value::Object(base), Value::Object(more)) = (base, more) {
         base.extend(more);
@@ -57,7 +58,7 @@ async fn release(space: &TestSpace) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Something that the controller does after all it was told before.
+/// Waits until the controller has handled all earlier events.
 async fn another_round(space: &TestSpace, name: &str) -> anyhow::Result<()> {
     let class = space.create_class(space.class(&format!("round-{name}"))).await?;
     let claim = format!("round-{name}");
@@ -271,7 +272,7 @@ async fn g9_stopping_ends_what_runs() -> anyhow::Result<()> {
     space.done().await
 }
 
-/// A volume object that is another one of the same name is not deleted on the word about the first.
+/// A decision about one volume object never deletes another object with the same name.
 #[tokio::test]
 async fn g2_the_uid_counts_and_not_the_name() -> anyhow::Result<()> {
     let space = TestSpace::new("g2").await?;
@@ -283,7 +284,7 @@ async fn g2_the_uid_counts_and_not_the_name() -> anyhow::Result<()> {
     let toy = Toy::new().on_delete(move |_, _| Answer::Once(gate.clone()));
     let _controller = toy.run(&space);
     until("the deletion began", || toy.deletes(&name) == 1).await?;
-    // While the backend works, an administrator replaces the object by one that is to be kept.
+    // While the backend works, an administrator replaces the object by one that must be retained.
     let mut volume = volumes.get(&name).await?;
     volumes.delete(&name, &DeleteParams::default()).await?;
     space.wait_gone(&volumes, &name).await?;

@@ -1,4 +1,4 @@
-//! The contract of provisioners of buckets.
+//! The contract of bucket provisioners.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(crate) async fn contract<S: Store>(faults: Option<Faults>) -> anyhow::Result
     try_join_all(BucketConformance::rules().map(|rule| kept::<S>(rule, faults))).await.map(drop)
 }
 
-/// Checks one rule on a server of its own: most of the time is waited.
+/// Checks one rule on a separate server, because most of a rule's time is spent waiting.
 async fn kept<S: Store>(rule: &'static str, faults: Option<Faults>) -> anyhow::Result<()> {
     let store = S::start(&State::for_tests()?.guard()).await?;
     store.account().admin()?.create_bucket("existing", Some(REGION)).await?;
@@ -28,7 +28,8 @@ async fn kept<S: Store>(rule: &'static str, faults: Option<Faults>) -> anyhow::R
     keeps(store.account(), REGION, [rule], faults, make).await
 }
 
-/// Checks these rules on a store with the bucket `existing`. `make` makes a bucket by hand, unless its name is taken.
+/// Checks these rules on a store with the bucket `existing`. `make` creates a bucket manually, and returns false if its
+/// name is taken.
 pub(crate) async fn keeps<M: Future<Output = bool> + Send + 'static>(
     account: &Account,
     region: &str,
@@ -74,14 +75,14 @@ pub(crate) async fn keeps<M: Future<Output = bool> + Send + 'static>(
     Ok(())
 }
 
-/// The options that name the store, or what stands before it.
+/// The options that name the store, or the proxy in front of it.
 fn args(account: &Account, region: &str, proxy: Option<&str>) -> Args {
     let (endpoint, iam_endpoint) = (proxy.unwrap_or(&account.endpoint), proxy.unwrap_or(&account.iam_endpoint));
     let given = ["aws-s3-provisioner", "--provisioner-name", "aws", "--region", region];
     Args::parse_from(given.into_iter().chain(["--endpoint", endpoint, "--iam-endpoint", iam_endpoint]))
 }
 
-/// One claim's provisioner, on a store of its own.
+/// The provisioner of one claim, on a separate store.
 pub(crate) struct One<S> {
     store: S,
     secrets: Secrets,
@@ -114,28 +115,29 @@ impl<S: Store> One<S> {
         self.provision_of(Parameters::default(), None).await
     }
 
-    /// With a class, and behind a proxy.
+    /// Provisions with a class, through a proxy.
     pub(crate) async fn provision_of(&self, class: Parameters, proxy: Option<&str>) -> Result<(), ProvisionError> {
         self.claim(class).provision(&Aws::new(args(self.account(), REGION, proxy).defaults)).await.map(drop)
     }
 
-    /// Of a claim whose attempt has not come to its end.
+    /// Deletes the assets of a claim whose attempt has not finished.
     pub(crate) async fn delete(&self) -> anyhow::Result<()> {
         let aws = Aws::new(args(self.account(), REGION, None).defaults);
         self.claim(Parameters::default()).delete(&aws).await.map_err(|error| anyhow!("{error}"))
     }
 
-    /// An attempt in which this request has this fate.
+    /// Runs an attempt in which `decide` chooses the fate of requests.
     pub(crate) async fn broken(&self, decide: impl Fn(&Asked) -> Fate + Send + Sync + 'static) -> anyhow::Result<()> {
         let broken = proxy::start_with(self.account(), Duration::ZERO, decide).await?;
         self.provision_of(Parameters::default(), Some(&broken)).await.err().context("the attempt does not fail")?;
         Ok(())
     }
 
-    /// While a claim waits for a bucket that cannot be made, somebody makes an empty one of its name. It says not who has made it.
+    /// While a claim waits for a bucket that cannot be created, a user creates an empty bucket of its name, which has
+    /// no owner mark. The provisioner must not take it.
     pub(crate) async fn never_takes_what_is_made_by_hand_meanwhile(&self) -> anyhow::Result<()> {
         let admin = self.account().admin()?;
-        // After the last two the attempt is not over.
+        // After the last two, the attempt is not over.
         for fate in [Fate::Refused(503, "SlowDown"), Fate::Refused(500, "InternalError"), Fate::Lost] {
             self.broken(move |asked| if asked.makes_bucket("photos") { fate } else { Fate::Answered }).await?;
             admin.create_bucket("photos", Some(REGION)).await?;

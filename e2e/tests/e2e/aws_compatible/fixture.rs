@@ -1,4 +1,4 @@
-//! One provisioner with its own class, on a store of its own.
+//! A provisioner with its own class, on a separate store.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use testbed::s3::Account;
 use testbed::s3::proxy::{self, Faults};
 
 pub(crate) const SOON: Duration = Duration::from_secs(60);
-/// That of every class.
+/// The region of every class.
 pub(crate) const REGION: &str = "eu-central-1";
 
 /// A store that ends with this value.
@@ -28,7 +28,7 @@ pub(crate) trait Store: Sized {
 pub(crate) struct Fixture<S> {
     buckets: BucketSpace,
     store: S,
-    /// Where the provisioner asks IAM, if something stands before it.
+    /// The address of the proxy in front of IAM, if there is one.
     iam_endpoint: Option<String>,
 }
 
@@ -40,14 +40,14 @@ impl<S: Store> Fixture<S> {
         Ok(fixture)
     }
 
-    /// A case of every provisioner's.
+    /// Runs a case that applies to every provisioner.
     pub(crate) async fn case(test: &str, case: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let fixture = Self::new(test).await?;
         case(&fixture).await?;
         fixture.done().await
     }
 
-    /// From now on, requests of the provisioner to IAM fail every so often.
+    /// Makes some of the provisioner's requests to IAM fail.
     pub(crate) async fn disturb(&mut self, faults: Faults) -> anyhow::Result<()> {
         self.iam_endpoint = Some(proxy::start(self.account(), faults).await?);
         Ok(())
@@ -64,11 +64,11 @@ impl<S: Store> Fixture<S> {
         let id = format!("AWS_ACCESS_KEY_ID={}", key.access_key_id);
         let secret = format!("AWS_SECRET_ACCESS_KEY={}", key.secret_access_key);
         let arguments = [["--endpoint", endpoint], ["--iam-endpoint", iam_endpoint], ["--region", REGION]];
-        // Whatever is logged must hold no secrets.
+        // Log everything, to check that the log contains no secrets.
         self.buckets.spawn("aws-s3-provisioner", &[&id, &secret, "RUST_LOG=trace"], &arguments.concat())
     }
 
-    /// Claims come, rotate and go while the provisioner is killed at any moment.
+    /// Creates, rotates and deletes claims while the provisioner is killed at random moments.
     pub(crate) async fn survives_kills(self) -> anyhow::Result<()> {
         let mut program = self.start().await?;
         self.claim("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
@@ -78,7 +78,7 @@ impl<S: Store> Fixture<S> {
         let _program = self
             .survive_kills(("class", |kill| json!({"bucketName": format!("named-{kill}")}), json!({})), || self.spawn())
             .await?;
-        // Four claims are left, and the owner's: as many users, and after the overlap one key each.
+        // Four claims and the owner's remain: five users, each with one key after the overlap.
         let iam = self.account().iam()?;
         let settled = eventually(SOON, async || {
             let users = self.account().users().await?;
@@ -95,7 +95,8 @@ impl<S: Store> Fixture<S> {
         self.done().await
     }
 
-    /// The claim says which parameter it is. It gets no key of a bucket that would lack what the class says, and leaves nothing.
+    /// Checks that the claim's message names the wrong parameter, and that the claim receives no key and leaves no
+    /// assets: its bucket would lack a setting of the class.
     pub(crate) async fn refuses_by_name(&self, parameters: &[(&str, &str)]) -> anyhow::Result<()> {
         let mut wrong = Vec::new();
         for (name, value) in parameters {
@@ -113,7 +114,7 @@ impl<S: Store> Fixture<S> {
         Ok(())
     }
 
-    /// Versions and locks are kept and go with the bucket. `check` looks at the bucket while it is full.
+    /// Checks that versions and locks are kept until the bucket is deleted. `check` examines the full bucket.
     pub(crate) async fn keeps_versions_and_locks(
         &self,
         versions: &[(&str, &str)],
@@ -130,12 +131,12 @@ impl<S: Store> Fixture<S> {
         for text in ["one", "two", "three"] {
             user.put("cat", text).await?;
         }
-        // Names that have a meaning in addresses, in XML and for file systems.
+        // Names with a special meaning in URLs, in XML and for file systems.
         for (name, text) in [("a b+c%41&<ü>", "x"), ("dir/", ""), ("dir/cat", "x"), ("dir/sub/cat", "x")] {
             user.put(name, text).await?;
         }
         user.client.delete_object("my-photos", "cat").await?;
-        // Three versions, and the mark of the deletion.
+        // Three versions and a delete marker.
         let versions = admin.list_object_versions("my-photos").await?;
         assert_eq!(versions.iter().filter(|version| version.key == "cat").count(), 4);
         check(&admin).await?;
@@ -148,7 +149,7 @@ impl<S: Store> Fixture<S> {
         self.delete("locked").await
     }
 
-    /// Every bucket there has a rule for the ownership of objects.
+    /// Every bucket in this store has a rule for object ownership.
     pub(crate) async fn never_takes_what_is_made_by_hand(&self) -> anyhow::Result<()> {
         let _program = self.start().await?;
         let admin = self.account().admin()?;
@@ -167,7 +168,7 @@ impl<S: Store> Fixture<S> {
         Ok(())
     }
 
-    /// This key is enough for all that a class can say.
+    /// Checks that this key has enough permissions for all parameters of a class.
     pub(crate) async fn serves_all_classes(&self, key: &Credentials, versions: &[(&str, &str)]) -> anyhow::Result<()> {
         let _program = self.spawn_with(key)?;
         self.class_with("versions", versions).await?;
@@ -232,7 +233,7 @@ impl<S> std::ops::Deref for Fixture<S> {
     }
 }
 
-/// The policy that a page of the guide's `use` gives to the provisioner's key, word for word.
+/// The policy for the provisioner's key, verbatim from a page of the guide's folder `use`.
 pub(crate) fn documented_policy(page: &str) -> anyhow::Result<String> {
     let page = std::fs::read_to_string(format!("{}/../docs/book/pages/use/{page}", env!("CARGO_MANIFEST_DIR")))?;
     let policy = page.split("```json").nth(1).and_then(|text| text.split("```").next());

@@ -1,4 +1,4 @@
-//! From a claim to objects in its bucket, and to its end.
+//! The life of a claim, from its creation to objects in its bucket and its deletion.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn ceph_w1_w2_z16_a_pod_uses_its_bucket_and_nobody_elses() -> anyhow::Resu
     assert_eq!(photos.get("cat").await?.as_deref(), Some("miaow"));
     let error = videos.client.get_object(&photos.bucket, "cat").await.unwrap_err();
     assert_eq!(error.code(), "AccessDenied");
-    // One bucket for each claim.
+    // A claim's user can have only one bucket.
     assert!(photos.client.create_bucket("another-one-of-mine", None).await.is_err());
     photos.client.delete_object(&photos.bucket, "cat").await?;
 
@@ -56,11 +56,11 @@ async fn ceph_w5_w6_y10_quotas_hold_and_change() -> anyhow::Result<()> {
     let user = fixture.user("photos").await?;
     user.put("a", "x").await?;
     assert_eq!(user.put("b", "x").await.unwrap_err().code(), "QuotaExceeded");
-    // Raised, the quota lets more in.
+    // A higher quota allows more objects.
     fixture.patch("photos", json!({"spec": {"additionalConfig": {"bucketMaxObjects": "2"}}})).await?;
     let raised = eventually(SOON, async || Ok(user.put("b", "x").await.ok()));
     ensure!(raised.await?.is_some(), "the quota is not raised");
-    // By size. The gateway counts in multiples of 4Ki, and keeps its count for minutes.
+    // A quota by size. The gateway counts in multiples of 4Ki, and caches its count for minutes.
     fixture.claim("small", "class", json!({"additionalConfig": {"bucketMaxSize": "4Ki"}})).await?;
     fixture.bound("small").await?;
     let small = fixture.user("small").await?;
@@ -149,7 +149,7 @@ async fn ceph_z9_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
     let retired = eventually(SOON, async || Ok(before.get("a").await.is_err().then_some(())));
     ensure!(retired.await?.is_some(), "the old key works for ever");
     assert_eq!(after.get("a").await?.as_deref(), Some("x"));
-    // A lost Secret comes back with the key that works.
+    // A lost Secret is recreated with the same key.
     fixture.space.api::<Secret>().delete("photos", &DeleteParams::default()).await?;
     fixture.space.wait_for_within(SOON, &fixture.space.api::<Secret>(), "photos", "back", |_| true).await?;
     assert_eq!(fixture.user("photos").await?.id, after.id);

@@ -1,4 +1,4 @@
-//! A gateway that is down, slow, or changed behind our back, and a provisioner that is killed.
+//! A gateway that is down, slow, or modified externally, and a provisioner that is killed.
 
 use anyhow::ensure;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -29,7 +29,7 @@ async fn ceph_z13_a_gateway_that_is_down_or_hangs_is_told_and_waited_for() -> an
     ensure!(message.contains("has not answered"), "{message}");
     fixture.ceph.resume()?;
     fixture.bound("videos").await?;
-    // Somebody removes a bucket behind our back.
+    // An administrator removes a bucket directly on the gateway.
     let bucket = fixture.user("photos").await?.bucket;
     fixture.ceph.radosgw_admin(&["bucket", "rm", "--bucket", &bucket, "--purge-objects"]).await?;
     fixture.delete("photos").await?;
@@ -53,7 +53,7 @@ async fn ceph_wrong_admin_keys_are_told_and_new_ones_taken() -> anyhow::Result<(
     fixture.done().await
 }
 
-/// Claims come, change, rotate and go while the provisioner is killed at any moment.
+/// Claims are created, changed, rotated and deleted while the provisioner is killed at random moments.
 #[tokio::test]
 async fn ceph_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-kill").await?;
@@ -67,7 +67,7 @@ async fn ceph_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyh
     let quota = |limit: &str| json!({"additionalConfig": {"bucketMaxObjects": limit}});
     let claims = ("short", |_| quota("5"), json!({"spec": quota("6")}));
     let _program = fixture.survive_kills(claims, || fixture.spawn()).await?;
-    // Four claims are left, and the owner's: as many users, and after the overlap one key each.
+    // Four claims and the owner's remain: five users, each with one key after the overlap.
     let settled = eventually(SOON, async || {
         let users = fixture.users().await?;
         let mut keys = 0;

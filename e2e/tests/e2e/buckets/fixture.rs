@@ -11,7 +11,7 @@ use testbed::cluster::{BucketSpace, Program};
 
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
-/// One provisioner with its own class, on the gateway that all tests share or on one of its own.
+/// A provisioner with its own class, on the shared gateway or on a separate one.
 pub(crate) struct Fixture {
     buckets: BucketSpace,
     pub(crate) ceph: State,
@@ -31,14 +31,14 @@ impl Fixture {
         Ok(fixture)
     }
 
-    /// A case of every provisioner's.
+    /// Runs a case that applies to every provisioner.
     pub(crate) async fn case(test: &str, case: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let fixture = Self::new(test).await?;
         case(&fixture).await?;
         fixture.done().await
     }
 
-    /// Gives the provisioner other admin keys.
+    /// Gives the provisioner different admin keys.
     pub(crate) fn set_admin(&self, access_key: &str, secret_key: &str) -> anyhow::Result<()> {
         std::fs::write(self.files.path().join("access"), access_key)?;
         Ok(std::fs::write(self.files.path().join("secret"), secret_key)?)

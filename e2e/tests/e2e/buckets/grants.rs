@@ -1,4 +1,4 @@
-//! Several claims on one bucket.
+//! Several claims that share one bucket.
 
 use anyhow::ensure;
 use serde_json::json;
@@ -36,7 +36,7 @@ async fn ceph_grants_come_and_go_one_by_one() -> anyhow::Result<()> {
     assert_eq!(reader.get("b").await?.as_deref(), Some("x"));
     fixture.delete("two").await?;
     fixture.delete("reader").await?;
-    // What others have written is theirs, as S3 has it; the bucket and what the owner wrote stay.
+    // As in S3, objects of other users belong to them; the bucket and the owner's objects stay.
     assert_eq!(owner.get("a").await?.as_deref(), Some("x"));
     fixture.delete("owner").await?;
     fixture.done().await

@@ -1,4 +1,4 @@
-//! What Rook has made on a gateway and left in the cluster is taken over.
+//! Adoption of the buckets and objects that Rook created on a gateway and in the cluster.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use testbed::cluster::eventually;
 
 use super::fixture::{Fixture, SOON};
 
-/// The field's own objects, with the names of this test and its gateway.
+/// Recorded objects of a real cluster, with the names of this test and its gateway.
 struct Left {
     claim: Value,
     bucket: Value,
@@ -34,7 +34,7 @@ impl Left {
         let bucket =
             serde_json::from_str::<Value>(claim)?["spec"]["bucketName"].as_str().context("no bucket")?.to_owned();
         let read = |text: &str| -> anyhow::Result<Value> {
-            // Tests run at the same time.
+            // Rename the objects, because tests run concurrently.
             let text = text.replace(&bucket, &format!("photos-{}", fixture.space.namespace()));
             let text = text.replace("rook-ceph.ceph.rook.io-bucket", &provisioner_label(fixture.space.provisioner()));
             let text = text.replace("rook-ceph-bucket", &fixture.space.cluster_wide_name("class"));
@@ -56,7 +56,7 @@ impl Left {
         })
     }
 
-    /// Makes the user and the bucket as Rook does, and creates the objects. Returns the user's connection.
+    /// Creates the user and the bucket like Rook, and the objects. Returns a client for the user.
     async fn make(mut self, fixture: &Fixture) -> anyhow::Result<Client> {
         let user = self.bucket["spec"]["additionalState"]["cephUser"].as_str().context("no user")?.to_owned();
         let made = fixture.ceph.radosgw_admin(&["user", "create", "--uid", &user, "--display-name", &user]).await?;
@@ -91,7 +91,7 @@ impl Left {
     }
 }
 
-/// The resource versions of what the user's pods use, and what the gateway has.
+/// The resource versions of the objects that pods use, and the state of the gateway.
 async fn seen(fixture: &Fixture) -> anyhow::Result<BTreeMap<&'static str, String>> {
     let version = |object: Option<String>| object.unwrap_or_default();
     let user = fixture.users().await?.pop().unwrap_or_default();
@@ -154,13 +154,13 @@ async fn ceph_z15_y8_what_rook_left_is_taken_over_and_later_deleted() -> anyhow:
     let object = claims.get("photos").await?.spec.object_bucket_name.context("no ObjectBucket")?;
     let taken = |object: &ObjectBucket| object.annotations().contains_key("kube-provisioner/bucket");
     fixture.space.wait_for_within(SOON, &objects, &object, "taken over", taken).await?;
-    // What would be changed would be changed by then.
+    // Long enough for unwanted changes to happen.
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(seen(&fixture).await?, before);
     let bucket = objects.get(&object).await?.spec.endpoint.context("no endpoint")?.bucket_name;
     assert!(client.get_object(&bucket, "cat").await?.is_some());
 
-    // The class may go: what deletion needs is written down.
+    // The class may be deleted: the ObjectBucket records all data that deletion needs.
     let classes = fixture.space.cluster_api::<k8s_openapi::api::storage::v1::StorageClass>();
     classes.delete(&fixture.space.cluster_wide_name("class"), &DeleteParams::default()).await?;
     fixture.delete("photos").await?;

@@ -1,4 +1,4 @@
-//! Tags, versions and placements that claims ask for.
+//! Tags, versioning and placements that claims request.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The administrator's credentials, from each place where processes on AWS find them.
+//! The administrator's credentials, from each source that processes on AWS use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use testbed::s3::sts::{self, Tokens};
 
 use super::Fixture;
 
-/// The provisioner asks for other keys 30 to 60 seconds before these end.
+/// The provisioner requests the next keys 30 to 60 seconds before these expire.
 const LIFETIME: Duration = Duration::from_secs(65);
 const RENEWED: Duration = Duration::from_secs(37);
 
@@ -28,7 +28,7 @@ fn spawn(fixture: &Fixture, variables: &[String]) -> anyhow::Result<Program> {
     fixture.spawn_with(&variables.iter().map(String::as_str).collect::<Vec<_>>(), &[])
 }
 
-/// A claim with these credentials, and one with the next ones.
+/// Provisions one claim with these credentials, and one with the next ones.
 async fn claims_before_and_after_renewal(fixture: &Fixture, program: &Program, source: &Source) -> anyhow::Result<()> {
     fixture.claim("photos", "class", json!({})).await?;
     fixture.bound("photos").await?;
@@ -37,7 +37,7 @@ async fn claims_before_and_after_renewal(fixture: &Fixture, program: &Program, s
     fixture.claim("videos", "class", json!({})).await?;
     fixture.bound("videos").await?;
     ensure!(first > 0 && source.given() > first, "{first} keys and later {}", source.given());
-    // A key is used for all requests until then.
+    // One key is used for all requests until its renewal.
     ensure!(source.given() < 20, "{} keys were asked for", source.given());
     let user = fixture.user("videos").await?;
     fixture.is_discreet(program, &[&user.secret, POD_TOKEN]).await?;
@@ -61,7 +61,7 @@ async fn aws_the_administrator_may_be_a_role_of_the_provisioners_service_account
     let program = spawn(&fixture, &variables)?;
     fixture.claim("photos", "class", json!({})).await?;
     fixture.told("photos", "InvalidIdentityToken").await?;
-    // Tokens are written again while the provisioner runs.
+    // Tokens are rewritten while the provisioner runs.
     std::fs::write(&file, token)?;
     fixture.told("photos", "the administrator needs the right iam:GetUser").await?;
     fixture.server().allow_everything("provisioner").await?;
@@ -115,7 +115,7 @@ async fn aws_the_administrator_may_be_a_profile_with_a_process() -> anyhow::Resu
     fixture.done().await
 }
 
-/// Each class may have an account of its own.
+/// Each class may use a separate account.
 #[tokio::test]
 async fn aws_a_class_has_a_role_that_the_administrator_assumes() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-assume").await?;
@@ -152,7 +152,7 @@ async fn aws_without_credentials_the_event_says_where_they_may_come_from() -> an
     fixture.done().await
 }
 
-/// The node's metadata is never asked through a proxy.
+/// The node's metadata is never requested through a proxy.
 #[tokio::test]
 async fn aws_requests_take_the_proxy_of_the_environment() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-proxy").await?;

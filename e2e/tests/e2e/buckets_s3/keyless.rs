@@ -1,4 +1,4 @@
-//! Claims without keys. Their pods assume a role with the token of a service account.
+//! Claims without keys, whose pods assume a role with a service account token.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ python3 use.py
 
 struct Keyless {
     fixture: Fixture,
-    /// STS, which knows the cluster's tokens.
+    /// The address of an STS that verifies the cluster's tokens.
     sts: String,
 }
 
@@ -40,7 +40,7 @@ impl Keyless {
         Ok(Self { fixture, sts })
     }
 
-    /// A token as the kubelet gets it for a pod.
+    /// A token like the one that the kubelet requests for a pod.
     async fn token(&self, account: &str, audience: &str) -> anyhow::Result<String> {
         let accounts: Api<ServiceAccount> = self.fixture.space.api();
         if accounts.get_opt(account).await?.is_none() {
@@ -53,7 +53,7 @@ impl Keyless {
         Ok(given.status.context("there is no token")?.token)
     }
 
-    /// What a pod with the claim's entries and this token can do with boto3.
+    /// Uses boto3 like a pod with the claim's entries and this token, and returns the output.
     async fn uses(&self, claim: &str, token: &str) -> anyhow::Result<String> {
         let more = [("AWS_ENDPOINT_URL_STS", self.sts.as_str()), ("AWS_WEB_IDENTITY_TOKEN_FILE", "token")];
         let pod = self.fixture.pod(claim, &more).await?;
@@ -94,11 +94,11 @@ async fn aws_clients_use_a_bucket_by_the_token_of_one_service_account() -> anyho
     keyless.uses("photos", &keyless.token("web", AUDIENCE).await?).await?;
     keyless.refuses("photos", &keyless.token("web", "somebody-else").await?, "InvalidIdentityToken").await?;
     keyless.refuses("photos", &keyless.token("another", AUDIENCE).await?, "AccessDenied").await?;
-    // Of another namespace.
+    // A service account in another namespace.
     let twin = Keyless { fixture: Fixture::with("s3-keyless-twin", fixture.aws.clone()).await?, sts: String::new() };
     keyless.refuses("photos", &twin.token("web", AUDIENCE).await?, "AccessDenied").await?;
 
-    // Another service account, and what the first one has had ends.
+    // With another service account, the first one loses its access.
     keyless.ask("photos", json!({"serviceAccount": "another"})).await?;
     let token = keyless.token("another", AUDIENCE).await?;
     let moved = eventually(SOON, async || Ok(keyless.uses("photos", &token).await.ok())).await?;
@@ -158,7 +158,8 @@ async fn aws_a_claim_asks_for_access_without_a_key_where_that_is_possible_and_al
     keyless.fixture.done().await
 }
 
-/// A role is made, trusted and given its policy in steps, and the process ends between any two.
+/// A role is created, trusted and given its policy in separate steps, and the process is killed between any two of
+/// them.
 #[tokio::test]
 async fn aws_z1_z2_killed_at_any_moment_no_role_is_left() -> anyhow::Result<()> {
     let keyless = Keyless::new("s3-keyless-kill").await?;
@@ -168,7 +169,7 @@ async fn aws_z1_z2_killed_at_any_moment_no_role_is_left() -> anyhow::Result<()> 
         let mut program = fixture.start().await?;
         fixture.claim(&format!("claim-{kill}"), "keyless", json!({"additionalConfig": config})).await?;
         tokio::time::sleep(Duration::from_millis(25 * kill)).await;
-        // Every other claim goes while nobody is there.
+        // Every other claim is deleted while no provisioner runs.
         program.kill().await?;
         if kill % 2 == 0 {
             let claims = fixture.space.api::<objectbucket_api::ObjectBucketClaim>();

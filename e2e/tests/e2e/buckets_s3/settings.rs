@@ -1,4 +1,4 @@
-//! What a claim's `additionalConfig` says of its bucket.
+//! Bucket settings in a claim's `additionalConfig`.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ async fn aws_w7_w8_w15_policy_tags_and_versioning_follow_the_claim() -> anyhow::
         ensure!(found.await?.is_some(), "{:?} is not {wanted:?}", live().await?);
         anyhow::Ok(())
     };
-    // moto's answer about versioning is not S3's, so the objects show it.
+    // moto's response about versioning differs from S3's, so check it with objects.
     let user = fixture.user("photos").await?;
     let versions = async |key: &str| {
         for text in ["one", "two"] {
@@ -58,13 +58,13 @@ async fn aws_w7_w8_w15_policy_tags_and_versioning_follow_the_claim() -> anyhow::
     let fewer = json!({"bucketPolicy": null, "bucketTags": "stage=live", "bucketVersioning": "Suspended"});
     becomes(fewer, (false, tags(&[("stage", "live")]), 3)).await?;
     assert_eq!(versions("replaced").await?, 1);
-    // What proves whose the bucket is cannot be overwritten.
+    // A claim cannot overwrite the tags that prove the bucket's owner.
     fixture
         .patch("photos", json!({"spec": {"additionalConfig": {"bucketTags": "kube-provisioner/claim-uid=x"}}}))
         .await?;
     ensure!(fixture.message("photos", "InvalidConfig").await?.contains("is not free"), "it is not told");
     becomes(json!({"bucketTags": null, "bucketVersioning": null}), (false, tags(&[]), 3)).await?;
-    // A policy that lets nobody delete does not keep the bucket.
+    // A policy that denies deletions to everyone does not keep the bucket.
     let locked = json!({"Version": "2012-10-17", "Statement": [{
         "Sid": "reader", "Effect": "Deny", "Principal": "*", "Action": "s3:DeleteObject",
         "Resource": "arn:aws:s3:::photos-of-ours/*",

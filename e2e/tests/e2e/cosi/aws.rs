@@ -1,4 +1,4 @@
-//! On moto, which shows a key once, and checks every right.
+//! The driver on moto, which shows a key only once and checks all permissions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use testbed::s3::{S3, regions};
 
 use super::fixture::Bed;
 
-/// How often a driver is killed.
+/// The number of kills of the driver.
 const KILLS: u64 = 8;
 
 const USUAL: &str = "RUST_LOG=info";
-/// Whatever is logged must hold no secrets.
+/// Log everything, to check that the log contains no secrets.
 const ALL: &str = "RUST_LOG=trace";
 
 struct Fixture {
     bed: Bed,
     aws: S3,
-    /// Where buckets are in one region.
+    /// The address of a proxy that keeps buckets in their region.
     endpoint: String,
 }
 
@@ -81,7 +81,7 @@ async fn aws_a_driver_that_is_killed_gives_the_same_key_and_leaves_nothing() -> 
     let key = bed.grant("ba-photos", "bc-photos", &[]).await?;
     key.client()?.put_object("bc-photos", "cat", "miaow").await?;
     for kill in 0..KILLS {
-        // Another account comes up at the moment of the death.
+        // Grant access to another account while the driver is killed.
         let account = format!("ba-{kill}");
         let _ = bed.grant_once(&account, "bc-photos", Duration::from_millis(20 * kill)).await?;
         program.kill().await?;
@@ -117,7 +117,7 @@ async fn aws_a_bucket_of_somebody_else_is_refused_and_stays() -> anyhow::Result<
     let refused = bed.grant_once("ba-1", "bc-foreign", Duration::from_secs(20)).await?;
     ensure!(refused == Some(Code::InvalidArgument), "{refused:?}");
     ensure!(fixture.users().await?.is_empty());
-    // A class says that it may be used.
+    // A class allows the use of existing buckets.
     let reader = [("existingBuckets", "true"), ("accessMode", "read-only")];
     let key = bed.grant("ba-2", "bc-foreign", &reader).await?;
     ensure!(key.client()?.get_object("bc-foreign", "report").await?.is_some());

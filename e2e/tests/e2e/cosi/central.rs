@@ -1,5 +1,5 @@
-//! A player of COSI's central controller: binds claims to Buckets, hands accesses over, and ends both. It keeps to the flows that
-//! COSI's proposal documents.
+//! A fake of COSI's central controller: it binds claims to Buckets, hands over accesses, and deletes both, following
+//! the flows in COSI's proposal.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ const CLAIM_ENDS: &str = "objectstorage.k8s.io/bucketclaim-being-deleted";
 const HAS_ACCESSES: &str = "objectstorage.k8s.io/has-bucketaccess-references";
 const FINISHED: &str = "objectstorage.k8s.io/sidecar-cleanup-finished";
 
-/// The objects of one namespace, and their cluster-wide ones.
+/// The objects of one namespace, and their cluster-scoped objects.
 #[derive(Clone)]
 pub(crate) struct Cosi {
     client: Client,
     namespace: String,
 }
 
-/// The running player; it ends with this.
+/// The running controller, which ends with this value.
 pub(crate) struct Central(JoinHandle<()>);
 
 impl Drop for Central {
@@ -62,7 +62,7 @@ impl Cosi {
         let cosi = self.clone();
         Central(tokio::spawn(async move {
             loop {
-                // A conflict is tried again.
+                // Retry after a conflict.
                 let _ = cosi.claims().await;
                 let _ = cosi.accesses().await;
                 sleep(Duration::from_millis(50)).await;
@@ -196,7 +196,7 @@ impl Cosi {
             Ok(())
         } else {
             self.patch(kind, object, None, json!({"metadata": {"finalizers": [FINALIZER]}})).await?;
-            // It has another version now, and is listed again.
+            // Its version has changed, and the next round lists it again.
             anyhow::bail!("protected")
         }
     }

@@ -1,4 +1,4 @@
-//! On a real RADOS gateway.
+//! The driver on a real RADOS gateway.
 
 use anyhow::ensure;
 use cosi_sanity::Version;
@@ -34,7 +34,7 @@ async fn ceph_the_driver_is_sane() -> anyhow::Result<()> {
     for kind in ["user", "bucket"] {
         let all = ceph.radosgw_admin(&[kind, "list"]).await?;
         let mut names = all.as_array().into_iter().flatten().filter_map(Value::as_str);
-        // Only this test makes such names on the gateway.
+        // Only this test creates such names on the gateway.
         let left =
             names.find(|name| ["obc-bucket.", "obc-access.", "cosi-"].iter().any(|start| name.starts_with(start)));
         ensure!(left.is_none(), "left: {left:?}");

@@ -1,4 +1,4 @@
-//! A driver with the rights of a driver and no others, and calls as a sidecar makes them.
+//! A driver with exactly the permissions of a driver, and calls like a sidecar's.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) struct Bed {
     folder: TempDir,
 }
 
-/// What an account gets: the endpoint, the region, and its key.
+/// The result of a grant: the endpoint, the region, and a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) endpoint: String,
@@ -55,7 +55,7 @@ impl Bed {
         Ok(Self { space, access, folder: tempfile::tempdir()? })
     }
 
-    /// Starts the program of a package, and waits until it serves. `variables` are `NAME=value`.
+    /// Starts a package's program, and waits until it accepts calls. `variables` have the form `NAME=value`.
     pub(crate) async fn start(&self, package: &str, variables: &[&str], more: &[&str]) -> anyhow::Result<Program> {
         let program = provisioner_program(package)?.display().to_string();
         let (kubeconfig, endpoint) = (self.access.kubeconfig.display().to_string(), self.endpoint());
@@ -67,7 +67,7 @@ impl Bed {
             ["--call-timeout", "5s"],
         ];
         let command = variables.iter().copied().chain([program.as_str()]);
-        // A driver that was killed has left it.
+        // Remove the socket of a driver that was killed.
         let _ = std::fs::remove_file(self.folder.path().join("cosi.sock"));
         let program =
             self.space.spawn(package, "env", command.chain(arguments.concat()).chain(more.iter().copied()))?;
@@ -87,8 +87,8 @@ impl Bed {
         Ok(Client::new(self.endpoint().parse()?).with_timeout(Duration::from_secs(20)))
     }
 
-    /// Fails unless the driver, which `start` starts, keeps the contract of a version. `other_bucket` are parameters that contradict
-    /// the usual ones.
+    /// Fails unless the driver that `start` starts keeps the contract of a version. `other_bucket` contains parameters
+    /// that contradict the usual ones.
     pub(crate) async fn is_sane(
         &self,
         version: Version,
@@ -133,14 +133,14 @@ impl Bed {
         self.create_with(name, &[]).await
     }
 
-    /// With the parameters of a BucketClass.
+    /// Creates a bucket with the parameters of a BucketClass.
     pub(crate) async fn create_with(&self, name: &str, parameters: &[(&str, &str)]) -> anyhow::Result<()> {
         let request =
             || DriverCreateBucketRequest { name: name.to_owned(), parameters: texts(parameters), ..Default::default() };
         self.repeat(async |client| client.driver_create_bucket(request()).await).await.map(drop)
     }
 
-    /// The code of a call that is refused.
+    /// Creates a bucket with one call, and returns the code if the call is refused.
     pub(crate) async fn create_once(&self, name: &str) -> anyhow::Result<Option<Code>> {
         let request = DriverCreateBucketRequest { name: name.to_owned(), ..Default::default() };
         Ok(self.client()?.driver_create_bucket(request).await.err().map(|error| error.code()))
@@ -159,7 +159,7 @@ impl Bed {
         Ok(Key { endpoint: info.endpoint, region: info.region, id: key.access_key_id, secret: key.access_secret_key })
     }
 
-    /// The code of a call that is refused, or given up.
+    /// Grants access with one call, and returns the code if the call is refused or times out.
     pub(crate) async fn grant_once(
         &self,
         account: &str,
@@ -179,7 +179,7 @@ impl Bed {
         self.repeat(async |client| client.driver_revoke_bucket_access(request()).await).await.map(drop)
     }
 
-    /// As a sidecar does.
+    /// Repeats a call like a sidecar.
     async fn repeat<T>(&self, call: impl AsyncFn(Client) -> Result<T, Error>) -> anyhow::Result<T> {
         let mut last = None;
         let answer = eventually(SOON, async || {
@@ -204,7 +204,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Fails if one of these is in the log or in the arguments.
+    /// Fails if the log or the arguments contain one of these secrets.
     pub(crate) fn is_discreet(program: &Program, secrets: &[&str]) -> anyhow::Result<()> {
         let told = [program.output(), program.arguments()?.join(" ")].concat();
         let found = secrets.iter().find(|secret| told.contains(**secret));

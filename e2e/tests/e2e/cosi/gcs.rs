@@ -1,4 +1,4 @@
-//! On a fake of Google's services.
+//! The driver on a fake of Google's services.
 
 use std::collections::BTreeSet;
 

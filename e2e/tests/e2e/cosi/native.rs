@@ -1,5 +1,5 @@
-//! The controller in the place of the sidecar, with its rights and no others, on definitions of v1alpha2 with all their validation
-//! rules. A player of the central controller works beside it.
+//! The controller as a replacement of the sidecar, with exactly its permissions, on CRDs of v1alpha2 with all their
+//! validation rules. A fake of the central controller runs next to it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ use testbed::cluster::{Access, Program, TestSpace, apply, eventually, provisione
 use super::central::{Central, Cosi};
 
 pub(crate) const SOON: Duration = Duration::from_secs(90);
-/// Whatever is logged must hold no secrets.
+/// Log everything, to check that the log contains no secrets.
 pub(crate) const ALL: &str = "RUST_LOG=trace";
 
 pub(crate) struct Native {
@@ -30,7 +30,7 @@ pub(crate) struct Native {
     _central: Central,
 }
 
-/// What a pod gets.
+/// The entries that a pod receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entries(pub(crate) BTreeMap<String, String>);
 
@@ -39,7 +39,7 @@ impl Entries {
         self.0.get(name).map_or("", String::as_str)
     }
 
-    /// As Amazon's clients read them.
+    /// An S3 client configured like Amazon's clients.
     pub(crate) fn client(&self) -> anyhow::Result<s3_client::Client> {
         let key = Credentials::new(self.get("AWS_ACCESS_KEY_ID"), self.get("AWS_SECRET_ACCESS_KEY"));
         testbed::s3::client(self.get("AWS_ENDPOINT_URL"), Some(self.get("AWS_DEFAULT_REGION")), key)
@@ -66,7 +66,7 @@ impl Native {
         Self::with(space, driver, ("driver", &account)).await
     }
 
-    /// With a driver's account of this name.
+    /// Uses a driver account with this name.
     pub(crate) async fn with(
         space: TestSpace,
         driver: String,
@@ -98,7 +98,7 @@ impl Native {
         self.space.cluster_wide_name(suffix)
     }
 
-    /// Starts the program of a package. `variables` are `NAME=value`.
+    /// Starts a package's program. `variables` have the form `NAME=value`.
     pub(crate) fn start(&self, package: &str, variables: &[&str], more: &[&str]) -> anyhow::Result<Program> {
         let program = provisioner_program(package)?.display().to_string();
         let kubeconfig = self.access.kubeconfig.display().to_string();
@@ -108,7 +108,7 @@ impl Native {
             ["--kubeconfig", &kubeconfig],
             ["--namespace", self.space.namespace()],
             ["--call-timeout", "5s"],
-            // A process that was killed is followed soon.
+            // A short lease, so that another process soon takes over from a killed one.
             ["--lease-duration", "3s"],
             ["--lease-renew-deadline", "2s"],
             ["--lease-retry-period", "500ms"],
@@ -117,7 +117,7 @@ impl Native {
         self.space.spawn(package, "env", command.chain(arguments.concat()).chain(more.iter().copied()))
     }
 
-    /// On a fake of Google's services.
+    /// Starts the controller with a fake of Google's services.
     pub(crate) fn start_on_google(&self, google: &Server, files: &Path) -> anyhow::Result<Program> {
         let file = files.join("key.json").display().to_string();
         std::fs::write(&file, google.admin_key())?;
@@ -167,7 +167,7 @@ impl Native {
         told.await?.with_context(|| format!("no event of {name} has {part:?}"))
     }
 
-    /// No Secret is left, and the log has none of these.
+    /// Ends the test after checking that no Secret remains and that the log contains none of these secrets.
     pub(crate) async fn done(self, program: &Program, secrets: &[&str]) -> anyhow::Result<()> {
         let left = self.space.api::<Secret>().list(&ListParams::default()).await?;
         let names: Vec<_> =
@@ -179,7 +179,8 @@ impl Native {
     }
 }
 
-/// Installs the definitions of v1alpha2, if they are not, and waits until they are served. They stay, as other tests use them, too.
+/// Installs the CRDs of v1alpha2 if necessary, and waits until the API server serves them. They are never removed
+/// because other tests use them.
 async fn install_definitions(space: &TestSpace) -> anyhow::Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testbed/cosi/v1alpha2");
     let mut definitions = Vec::new();

@@ -1,5 +1,5 @@
-//! The controller in the place of the sidecar, on moto, which shows a key once, and checks every right. Test names begin with the
-//! ids of `docs/book/pages/reference/behaviour.md`.
+//! The controller as a replacement of the sidecar, on moto, which shows a key only once and checks all permissions.
+//! Test names begin with the ids of `docs/book/pages/reference/behaviour.md`.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use super::native::{ALL, Native, SOON};
 
 const REGION: &str = "eu-west-1";
-/// How often the controller is killed.
+/// The number of kills of the controller.
 const KILLS: u64 = 5;
 
 struct Aws {
@@ -61,7 +61,7 @@ async fn aws_j3_j6_j14_j16_j17_a_claim_and_its_access() -> anyhow::Result<()> {
     ensure!(claim["status"]["boundBucketName"] == entries.bucket(), "{claim}");
     ensure!(entries.works().await?, "the key does not work");
 
-    // Lost, and edited.
+    // One Secret is lost, and one is edited.
     let secrets = native.space.api::<Secret>();
     secrets.delete("web-photos", &DeleteParams::default()).await?;
     let back = async || Ok((native.entries("web-photos").await.ok() == Some(entries.clone())).then_some(()));
@@ -91,7 +91,7 @@ async fn aws_j7_j13_what_is_not_ours_stays() -> anyhow::Result<()> {
         .as_str()
         .unwrap_or_default()
         .to_owned();
-    // The name of a Secret is taken.
+    // The name of the Secret is taken.
     let secret =
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "web-films"}, "stringData": {"mine": "x"}});
     let secret: Secret = native.space.create(&serde_json::from_value(secret)?).await?;
@@ -110,7 +110,7 @@ async fn aws_j7_j13_what_is_not_ours_stays() -> anyhow::Result<()> {
     let admin = aws.s3.server().admin_in(REGION)?;
     sleep(Duration::from_secs(2)).await;
     ensure!(admin.list_buckets().await?.len() == 1, "the bucket is gone");
-    // An administrator wants it gone after all.
+    // An administrator decides to delete the bucket after all.
     let policy = Patch::Merge(json!({"spec": {"deletionPolicy": "Delete"}}));
     native.cosi.api("Bucket").patch(&bound, &PatchParams::default(), &policy).await?;
     native.cosi.delete("Bucket", &bound).await?;

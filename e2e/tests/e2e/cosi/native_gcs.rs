@@ -1,4 +1,4 @@
-//! The controller in the place of the sidecar, on a fake of Google's services, with the rights that its chart gives.
+//! The controller as a replacement of the sidecar, on a fake of Google's services, with the permissions of its chart.
 
 use anyhow::ensure;
 use gcs_sim::Server;
@@ -11,7 +11,7 @@ use super::native::Native;
 async fn gcs_j14_j17_one_account_of_two_buckets() -> anyhow::Result<()> {
     let space = TestSpace::new("cosi-n-gcs").await?;
     let name = space.namespace().to_owned();
-    // The test's namespace has no account of the chart's name.
+    // The test's namespace does not contain an account of the chart's name.
     let account = std::fs::read_to_string(project().join("deploy/gcs/cosi/rbac.yaml"))?;
     let account = parse(&account.replace("gcs-provisioner", &name))?;
     let native = Native::with(space, "gcs.kube-provisioner".to_owned(), (&name, &account)).await?;

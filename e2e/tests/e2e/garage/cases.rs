@@ -1,4 +1,4 @@
-//! What all provisioners of buckets do.
+//! Tests that apply to all bucket provisioners.
 
 use anyhow::ensure;
 use serde_json::json;
@@ -33,7 +33,8 @@ async fn garage_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> an
     let _program = fixture
         .survive_kills(("class", |kill| json!({"bucketName": format!("named-{kill}")}), change), || fixture.spawn())
         .await?;
-    // Four claims are left, and the owner's: after the overlap one key each for its bucket, and three buckets.
+    // Four claims and the owner's remain: after the overlap, each has one key for its bucket, and there are three
+    // buckets.
     let settled = eventually(SOON, async || {
         let all = fixture.assets().await?;
         let keys = all.iter().filter(|asset| asset.starts_with("key ")).count();

@@ -1,4 +1,4 @@
-//! The contract of provisioners of buckets, and whose a bucket is.
+//! The contract of bucket provisioners, and the ownership of buckets.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ async fn garage_the_contract_is_kept() -> anyhow::Result<()> {
     contract(1, None).await
 }
 
-/// The provisioner asks one node, pods and their keys are served by another one, and others administer a third one.
+/// The provisioner, the pods with their keys, and other administrators each use a different node.
 #[tokio::test]
 async fn garage_the_contract_is_kept_on_several_nodes() -> anyhow::Result<()> {
     contract(3, None).await
@@ -86,11 +86,11 @@ fn args(endpoint: &str, admin_endpoint: &str) -> Args {
     Args::parse_from(given.into_iter().chain(["--endpoint", endpoint, "--admin-endpoint", admin_endpoint]))
 }
 
-/// One claim's provisioner, on a cluster of its own.
+/// The provisioner of one claim, on a separate cluster.
 struct One {
     garage: Garage,
     cluster_id: &'static str,
-    /// What its ObjectBucket records.
+    /// The state that its ObjectBucket records.
     state: Vec<(String, String)>,
 }
 
@@ -127,7 +127,7 @@ impl One {
         self.provision_through(&self.server().admin_endpoint).await.map_err(|error| anyhow!("{error}"))
     }
 
-    /// From now on the ObjectBucket knows the bucket.
+    /// Records the bucket in the ObjectBucket.
     fn record(&mut self, granted: &Granted) {
         self.state = granted.state.clone().into_iter().collect();
     }
@@ -153,7 +153,7 @@ impl One {
     }
 }
 
-/// The bucket, its two names, the key and the rights are written one after the other.
+/// The bucket, its two names, the key and the permissions are written by separate requests.
 #[tokio::test]
 async fn garage_an_attempt_that_ends_after_any_request_leaves_nothing() -> anyhow::Result<()> {
     let one = One::new().await?;
@@ -168,7 +168,7 @@ async fn garage_an_attempt_that_ends_after_any_request_leaves_nothing() -> anyho
     Ok(())
 }
 
-/// Whichever request is the last one that arrives, the next call goes on from there.
+/// The next call continues after any request that was the last to arrive.
 #[tokio::test]
 async fn garage_a_deletion_that_ends_after_any_request_goes_on() -> anyhow::Result<()> {
     let mut one = One::new().await?;
@@ -197,8 +197,8 @@ async fn garage_a_deletion_that_ends_after_any_request_goes_on() -> anyhow::Resu
     Ok(())
 }
 
-/// Claims of several clusters ask several nodes for one name at the same time. Whatever Garage answers, the name is of one of them
-/// afterwards, and a key opens no bucket but its own.
+/// Claims of several clusters ask several nodes for one name at the same time. Whatever Garage answers, the name
+/// finally belongs to one of them, and a key can access only its own bucket.
 #[tokio::test]
 async fn garage_claims_that_race_for_a_name_on_several_nodes_never_share_a_bucket() -> anyhow::Result<()> {
     let mut one = One { garage: Garage::of_nodes(3, &State::for_tests()?.guard()).await?, ..One::new().await? };
@@ -238,7 +238,8 @@ async fn garage_claims_that_race_for_a_name_on_several_nodes_never_share_a_bucke
     Ok(())
 }
 
-/// The same claim in a cluster that was restored from a backup is another one, also where the ObjectBucket came with it.
+/// In a cluster that was restored from a backup, the claim is a different one, even if the ObjectBucket was restored,
+/// too.
 #[tokio::test]
 async fn garage_a_bucket_of_the_same_claim_in_another_cluster_stays() -> anyhow::Result<()> {
     let mut one = One::new().await?;
@@ -253,7 +254,7 @@ async fn garage_a_bucket_of_the_same_claim_in_another_cluster_stays() -> anyhow:
         one.delete().await?;
         assert_eq!(one.server().assets().await?, before, "{recorded}");
     }
-    // That cluster is gone, and an administrator does what the event says.
+    // That cluster no longer exists, and an administrator follows the event's advice.
     let key = bucket.credentials.clone().context("no key")?.access_key_id;
     one.server().ask(&format!("DeleteKey?id={key}"), Some(json!({}))).await?;
     assert_eq!(one.provision().await?.state, bucket.state);
@@ -262,7 +263,7 @@ async fn garage_a_bucket_of_the_same_claim_in_another_cluster_stays() -> anyhow:
     Ok(())
 }
 
-/// A key whose id is of the claim's, and which has a name that we do not give.
+/// A key whose id matches the claim's, with a name that the provisioner never assigns.
 #[tokio::test]
 async fn garage_a_key_of_somebody_else_is_neither_used_nor_deleted() -> anyhow::Result<()> {
     let one = One::new().await?;
@@ -282,7 +283,7 @@ async fn garage_a_key_of_somebody_else_is_neither_used_nor_deleted() -> anyhow::
     Ok(())
 }
 
-/// What an administrator does by hand with a claim's bucket.
+/// Manual changes of an administrator to a claim's bucket.
 #[tokio::test]
 async fn garage_what_is_changed_by_hand_is_put_right_or_shown() -> anyhow::Result<()> {
     let mut one = One::new().await?;
@@ -291,12 +292,12 @@ async fn garage_what_is_changed_by_hand_is_put_right_or_shown() -> anyhow::Resul
     let (id, key) = (first.state["bucketId"].clone(), first.credentials.clone().context("no key")?);
     let ask = async |operation: &str, body| one.server().ask(operation, Some(body)).await;
 
-    // The key is gone: the ObjectBucket still knows the bucket.
+    // The key no longer exists, but the ObjectBucket still records the bucket.
     ask(&format!("DeleteKey?id={}", key.access_key_id), json!({})).await?;
     let again = one.provision().await?;
     ensure!(again.state["bucketId"] == id && again.credentials != first.credentials, "{again:?}");
 
-    // Another bucket has the name: that one stays, and so does the claim's.
+    // Another bucket has the name: both that bucket and the claim's bucket stay.
     ask("AddBucketAlias", json!({"bucketId": id, "globalAlias": "put-aside"})).await?;
     ask("RemoveBucketAlias", json!({"bucketId": id, "globalAlias": "photos"})).await?;
     ensure!(one.server().make_bucket("photos").await?, "the name is taken");
@@ -305,7 +306,7 @@ async fn garage_what_is_changed_by_hand_is_put_right_or_shown() -> anyhow::Resul
     let back = one.provision().await?;
     ensure!(back.state["bucketId"] == id && back.credentials == again.credentials, "{back:?}");
 
-    // The bucket is gone.
+    // The bucket no longer exists.
     one.server().remove_bucket("photos").await?;
     let new = one.provision().await?;
     ensure!(new.state["bucketId"] != id, "{new:?}");
@@ -316,12 +317,12 @@ async fn garage_what_is_changed_by_hand_is_put_right_or_shown() -> anyhow::Resul
     Ok(())
 }
 
-/// What the command `orphans` gets.
+/// The input of the command `orphans`.
 #[tokio::test]
 async fn garage_z34_buckets_and_keys_are_listed_with_what_their_marks_say() -> anyhow::Result<()> {
     let mut one = One::new().await?;
     ensure!(one.server().make_bucket("of-somebody").await?, "there is a bucket");
-    // More than a page of them.
+    // More keys than fit on a page.
     for at in 0..1001 {
         one.server().ask("CreateKey", Some(json!({"name": format!("owner of {at}")}))).await?;
     }
@@ -340,7 +341,7 @@ async fn garage_z34_buckets_and_keys_are_listed_with_what_their_marks_say() -> a
         }
     }
 
-    // An administrator gives the key a name for a bucket that was not made for the claim.
+    // An administrator gives the key an alias for a bucket that was not created for the claim.
     let bucket = one.server().bucket("of-somebody").await?.context("the bucket is gone")?["id"].clone();
     let alias = json!({"bucketId": bucket, "accessKeyId": key, "localAlias": "mine"});
     one.server().ask("AddBucketAlias", Some(alias.clone())).await?;
@@ -353,7 +354,7 @@ async fn garage_z34_buckets_and_keys_are_listed_with_what_their_marks_say() -> a
     Ok(())
 }
 
-/// A bucket that is to stay while it has objects keeps its name, also where nothing records it.
+/// A bucket that stays while it contains objects keeps its name, even if nothing records it.
 #[tokio::test]
 async fn garage_z34_a_bucket_that_stays_keeps_its_name() -> anyhow::Result<()> {
     let one = One::new().await?;

@@ -1,4 +1,4 @@
-//! One provisioner with its own class, on a cluster of its own.
+//! A provisioner with its own class, on a separate cluster.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) struct Fixture {
     buckets: BucketSpace,
     garage: Garage,
     files: tempfile::TempDir,
-    /// Where the provisioner asks the admin API, if something stands before it.
+    /// The address of the proxy in front of the admin API, if there is one.
     admin_endpoint: Option<String>,
 }
 
@@ -30,7 +30,7 @@ impl Fixture {
         Ok(fixture)
     }
 
-    /// A case of every provisioner's.
+    /// Runs a case that applies to every provisioner.
     pub(crate) async fn case(test: &str, case: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let fixture = Self::new(test).await?;
         case(&fixture).await?;
@@ -41,28 +41,28 @@ impl Fixture {
         self.garage.server()
     }
 
-    /// From now on, requests of the provisioner to the admin API fail every so often.
+    /// Makes some of the provisioner's requests to the admin API fail.
     pub(crate) async fn disturb(&mut self, faults: Faults) -> anyhow::Result<()> {
         self.admin_endpoint = Some(proxy::start(self.server().admin_endpoint.as_str(), faults).await?);
         Ok(())
     }
 
-    /// Starts the provisioner with this token and these options more.
+    /// Starts the provisioner with this token and additional options.
     pub(crate) fn spawn_with(&self, token: &str, more: &[&str]) -> anyhow::Result<Program> {
         let arguments = self.arguments(token)?;
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        // Whatever is logged must hold no secrets.
+        // Log everything, to check that the log contains no secrets.
         self.buckets.spawn("garage-provisioner", &["RUST_LOG=trace"], &[&arguments, more].concat())
     }
 
-    /// Runs the command with these options more.
+    /// Runs the command with additional options.
     pub(crate) async fn orphans(&self, more: &[&str]) -> anyhow::Result<(bool, String)> {
         let arguments = self.arguments(&self.server().token)?;
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         self.buckets.command("garage-provisioner", &[], &[&["orphans"], &*arguments, more].concat()).await
     }
 
-    /// Those that name the cluster, with this token.
+    /// The options that name the cluster, with this token.
     fn arguments(&self, token: &str) -> anyhow::Result<[String; 6]> {
         let Server { endpoint, admin_endpoint, .. } = self.server();
         let admin_endpoint = self.admin_endpoint.as_ref().unwrap_or(admin_endpoint);

@@ -1,4 +1,4 @@
-//! What the key of a claim may do, and for how long; and what the provisioner's token must be allowed.
+//! The permissions of a claim's key and their duration, and the permissions that the provisioner's token needs.
 
 use anyhow::{Context, ensure};
 use serde_json::json;
@@ -18,7 +18,7 @@ async fn garage_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<
     Fixture::case("garage-grant", rights::claims_are_let_into_a_bucket_that_exists).await
 }
 
-/// A claim owns its bucket no more than others do, so its own rights can be less than all.
+/// A claim's access to its own bucket can be restricted, too, because the claim does not own it in Garage.
 #[tokio::test]
 async fn garage_a_claim_asks_for_less_in_its_own_bucket() -> anyhow::Result<()> {
     let fixture = Fixture::new("garage-less").await?;
@@ -31,7 +31,7 @@ async fn garage_a_claim_asks_for_less_in_its_own_bucket() -> anyhow::Result<()> 
         fixture.server().owner_of(&name).await?.put_object(&name, "x", "hello").await?;
         rights::has_access(access, &fixture.user(access).await?, "x").await.context(access)?;
     }
-    // Another access is that of the same key.
+    // A changed access mode applies to the same key.
     let before = fixture.user("read-only").await?;
     fixture.patch("read-only", json!({"spec": {"additionalConfig": {"accessMode": "write-only"}}})).await?;
     let changed = testbed::cluster::eventually(super::fixture::SOON, async || {
@@ -44,7 +44,7 @@ async fn garage_a_claim_asks_for_less_in_its_own_bucket() -> anyhow::Result<()> 
     fixture.done().await
 }
 
-/// boto3, the AWS CLI and rclone, with nothing but the entries of Secret and ConfigMap.
+/// boto3, the AWS CLI and rclone, with only the entries of Secret and ConfigMap.
 #[tokio::test]
 async fn garage_clients_use_a_bucket() -> anyhow::Result<()> {
     let fixture = Fixture::new("garage-clients").await?;
@@ -58,7 +58,7 @@ async fn garage_clients_use_a_bucket() -> anyhow::Result<()> {
     fixture.done().await
 }
 
-/// The scope that `docs/book/pages/use/garage.md` gives to the provisioner's token, word for word.
+/// Uses the scope of the provisioner's token verbatim from `docs/book/pages/use/garage.md`.
 #[tokio::test]
 async fn garage_the_documented_scope_is_enough() -> anyhow::Result<()> {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/book/pages/use/garage.md"))?;

@@ -1,4 +1,4 @@
-//! What a claim's `additionalConfig` says, and what a bucket holds.
+//! Settings in a claim's `additionalConfig`, and the contents of buckets.
 
 use anyhow::{Context, ensure};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -15,7 +15,7 @@ const LIFECYCLE: &str =
     r#"{"Rules":[{"ID":"old","Status":"Enabled","Filter":{"Prefix":"tmp/"},"Expiration":{"Days":30}}]}"#;
 const TRANSITION: &str = r#"{"Rules":[{"ID":"cold","Status":"Enabled","Filter":{"Prefix":""},"Transitions":[{"Days":30,"StorageClass":"GLACIER"}]}]}"#;
 
-/// The bucket as the admin API shows it, once it is so.
+/// Waits until the admin API shows the bucket in this state.
 async fn becomes(fixture: &Fixture, bucket: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> anyhow::Result<()> {
     let mut last = Value::Null;
     let so = eventually(SOON, async || {
@@ -51,7 +51,7 @@ async fn garage_quotas_and_lifecycle_are_kept_and_go() -> anyhow::Result<()> {
     let is_bare = |live: &Value| live["quotas"] == none && live["lifecycleRules"].as_array().is_none_or(Vec::is_empty);
     becomes(&fixture, "my-photos", "nothing more", is_bare).await?;
 
-    // Garage would ignore this without a word.
+    // Garage would ignore this setting silently.
     fixture.claim("cold", "class", json!({"additionalConfig": {"bucketLifecycle": TRANSITION}})).await?;
     fixture.told("cold", "not a lifecycle that Garage has").await?;
     fixture.delete("cold").await?;
@@ -59,7 +59,7 @@ async fn garage_quotas_and_lifecycle_are_kept_and_go() -> anyhow::Result<()> {
     fixture.done().await
 }
 
-/// Names that have a meaning in addresses, in XML and for file systems, and an upload that nobody has ended.
+/// Names with a special meaning in URLs, in XML and for file systems, and an unfinished upload.
 #[tokio::test]
 async fn garage_whatever_a_bucket_holds_goes_with_it() -> anyhow::Result<()> {
     let fixture = Fixture::new("garage-names").await?;
@@ -102,7 +102,7 @@ async fn garage_a_bucket_that_is_made_by_hand_is_never_taken() -> anyhow::Result
     fixture.done().await
 }
 
-/// A bucket of a class that keeps it stays findable, without any key.
+/// A retained bucket can still be found, but has no keys.
 #[tokio::test]
 async fn garage_a_bucket_that_is_kept_keeps_its_name_and_loses_its_keys() -> anyhow::Result<()> {
     let fixture = Fixture::new("garage-retain").await?;

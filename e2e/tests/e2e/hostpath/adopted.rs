@@ -1,4 +1,4 @@
-//! Directories and volumes that others made.
+//! Directories and volumes that other provisioners or administrators created.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -47,7 +47,7 @@ async fn a_directory_becomes_a_volume() -> anyhow::Result<()> {
     space.done().await
 }
 
-/// As rancher's local path provisioner and the tutorial's demo write them.
+/// The volumes have the form that rancher's local path provisioner and the tutorial's demo write.
 #[tokio::test]
 async fn hostpath_k14_volumes_of_other_provisioners_are_taken_over() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("k14").await?, tempfile::tempdir()?);

@@ -1,4 +1,4 @@
-//! Claims and volumes, also when somebody dies.
+//! Claims and volumes, including kills of the provisioner.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,7 +26,7 @@ async fn a_claim_becomes_a_directory_and_goes_with_it() -> anyhow::Result<()> {
     assert_eq!(mode, 0o777);
     std::fs::write(Path::new(&path).join("data"), "x")?;
     space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
-    // The directory goes first: while the volume is there, so may be the directory, but never the other way round.
+    // The directory is removed first: it may exist while the volume exists, but never afterwards.
     let volumes = space.cluster_api::<PersistentVolume>();
     let gone = eventually(SOON, async || {
         let object_is_gone = volumes.get_opt(&volume.name_any()).await?.is_none();
@@ -67,7 +67,7 @@ async fn g14_killed_and_started_again_the_rest_is_finished() -> anyhow::Result<(
     space.wait_all_bound(100, 4 * SOON).await?;
     let volumes: BTreeSet<_> = space.volumes().await?.iter().map(ResourceExt::name_any).collect();
     assert_eq!(directories(&root), volumes);
-    // The same in the middle of deletions.
+    // Kill it in the middle of deletions, too.
     space.delete_claims().await?;
     let gone = eventually(SOON, async || Ok((directories(&root).len() < 80).then_some(()))).await?;
     anyhow::ensure!(gone.is_some(), "no directories were removed");
@@ -93,7 +93,7 @@ async fn g8_the_api_server_goes_and_comes_back() -> anyhow::Result<()> {
     for (name, signal) in [("after-kill", Signal::KILL), ("after-term", Signal::TERM)] {
         space.cluster_mut().restart("kube-apiserver", signal).await?;
         let mut claim = space.claim(name, &class);
-        // The controller-manager takes its time after a restart; this is about us.
+        // The controller-manager is slow after a restart, and this test is only about the provisioner.
         claim.annotations_mut().insert(STORAGE_PROVISIONER.to_owned(), space.provisioner().to_owned());
         let claim = space.create_claim(claim).await?;
         let volume = format!("pvc-{}", claim.uid().unwrap_or_default());

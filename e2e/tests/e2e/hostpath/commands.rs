@@ -1,4 +1,4 @@
-//! The commands that look at a root: the trash, and what belongs to nobody.
+//! The commands that inspect a root: trash and orphans.
 
 use std::fs;
 
@@ -37,7 +37,7 @@ async fn a_deleted_volume_comes_back_from_the_trash() -> anyhow::Result<()> {
         (restored.name_any(), fs::read_to_string(path_of(&restored).join("data"))?),
         (volume.name_any(), "x".into())
     );
-    // It is a volume like any other again.
+    // It is a normal volume again.
     space.delete_claim("claim").await?;
     let (ok, text) = command(&space, root.path(), &["trash", "purge", &volume.name_any()])?;
     assert!(ok && text.contains("is removed"), "{text}");
@@ -64,7 +64,7 @@ async fn what_belongs_to_nobody_is_found_and_removed_on_request() -> anyhow::Res
     space.create_claim(space.claim("kept", &kept)).await?;
     let (_, kept) = space.wait_bound("kept").await?;
     space.delete_claim("kept").await?;
-    // Somebody forces a volume away while nobody is there to see it.
+    // A user force-deletes a volume while no provisioner runs.
     drop(program);
     let api = space.cluster_api::<PersistentVolume>();
     let claims = space.api::<k8s_openapi::api::core::v1::PersistentVolumeClaim>();
@@ -81,7 +81,7 @@ async fn what_belongs_to_nobody_is_found_and_removed_on_request() -> anyhow::Res
         Ok(Some(()))
     });
     assert!(gone.await?.is_some());
-    // The claim's finalizer may have come back in between.
+    // The claim's finalizer may have been restored in between.
     space.wait_gone(&claims, "forgotten").await?;
     fs::remove_dir(path_of(&volumes[2]))?;
     fs::create_dir(root.path().join("stranger"))?;
@@ -94,7 +94,7 @@ async fn what_belongs_to_nobody_is_found_and_removed_on_request() -> anyhow::Res
     assert!(line("stranger").contains("no ownership mark"), "{text}");
     assert!(text.contains("1 in use, 1 orphans, 0 in the trash"), "{text}");
     assert!(path_of(&volumes[1]).exists(), "looking removes nothing");
-    // Nobody answers.
+    // The confirmation is not answered.
     let (ok, text) = command(&space, root.path(), &["orphans", "--delete"])?;
     assert!(ok && text.contains(&format!("the volume {forgotten}")) && path_of(&volumes[1]).exists(), "{text}");
     let (ok, text) = command(&space, root.path(), &["orphans", "--delete", "--yes"])?;

@@ -1,4 +1,4 @@
-//! Starting the provisioner, and many claims.
+//! Helpers to start the provisioner and to create many claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use testbed::cluster::{Access, Program, TestSpace, provisioner_program};
 
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
-/// The account that the project's own manifests make.
+/// The account that the project's own manifests create.
 pub(crate) async fn account(space: &TestSpace) -> anyhow::Result<Access> {
     space.apply(&account_manifests(space)).await?;
     space.access_of("provisioner").await
 }
 
-/// For one shard or two, and for a provisioner of another name.
+/// The manifests for one shard or two, and for a provisioner with another name.
 pub(crate) fn account_manifests(space: &TestSpace) -> Vec<Value> {
     let of = |name: String| {
         let mut options = Options::new(name);
@@ -30,7 +30,7 @@ pub(crate) fn account_manifests(space: &TestSpace) -> Vec<Value> {
     manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)
 }
 
-/// Those of the provisioner.
+/// The provisioner's capabilities.
 pub(crate) fn capabilities() -> Capabilities {
     Capabilities::default().expansion()
 }
@@ -50,7 +50,7 @@ pub(crate) fn start(space: &TestSpace, access: &Access, root: &Path, more: &[&st
         "--namespace".to_owned(),
         space.namespace().to_owned(),
     ];
-    // Who was killed is not waited for as long as usual.
+    // A short lease, so that another process soon takes over from a killed one.
     let times = ["--lease-duration", "3s", "--lease-renew-deadline", "2s", "--lease-retry-period", "500ms"];
     arguments.extend(times.map(str::to_owned));
     arguments.extend(more.iter().map(ToString::to_string));
@@ -69,7 +69,7 @@ pub(crate) fn directories(root: &TempDir) -> BTreeSet<String> {
     names.filter(|name| name != ".kube-provisioner").collect()
 }
 
-/// Carries out one of the provisioner's own commands as an administrator; its output, and whether it succeeded.
+/// Runs one of the provisioner's commands as an administrator; returns true if it succeeded, and its output.
 pub(crate) fn command(space: &TestSpace, root: &Path, arguments: &[&str]) -> anyhow::Result<(bool, String)> {
     let output = std::process::Command::new(provisioner_program("hostpath-provisioner")?)
         .args(arguments)

@@ -1,4 +1,4 @@
-//! Nodes that go, come back, or leave their name to another one.
+//! Nodes that are deleted, return, or are replaced by another node of the same name.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ use testbed::cluster::{Access, Program, TestSpace, eventually};
 
 use super::fixture::*;
 
-/// A bound volume on a node, whose pod is gone.
+/// A bound volume on a node, whose pod no longer exists.
 struct Fixture {
     space: TestSpace,
     access: Access,
@@ -77,7 +77,7 @@ impl Fixture {
 async fn hostpath_l4_volumes_of_a_node_that_is_gone_are_given_up_after_some_time() -> anyhow::Result<()> {
     let (fixture, program) = Fixture::new("l4").await?;
     assert_eq!(fixture.look("0s")?, "", "the node is there");
-    // The entry of an attempt that has ended is removed with the next write.
+    // The next write removes the entry of an attempt that has ended.
     let is_empty = |journal: &ConfigMap| journal.data.as_ref().is_none_or(|data| !data.contains_key("entries"));
     let emptied = eventually(SOON, async || Ok(fixture.journal().await?.filter(is_empty))).await?;
     assert!(emptied.is_some());
@@ -98,7 +98,7 @@ async fn hostpath_l4_volumes_of_a_node_that_is_gone_are_given_up_after_some_time
     fixture.space.done().await
 }
 
-/// A node that was deleted and registers again has another uid, and the same disk.
+/// A node that was deleted and registers again has another uid, but the same disk.
 #[tokio::test]
 async fn hostpath_l5_a_node_that_comes_back_in_time_keeps_its_volumes() -> anyhow::Result<()> {
     let (fixture, program) = Fixture::new("l5").await?;
@@ -118,7 +118,7 @@ async fn hostpath_l5_a_node_that_comes_back_in_time_keeps_its_volumes() -> anyho
     fixture.space.done().await
 }
 
-/// A node of the same name may have the same disk or a new one. Nobody but a person gives its volumes up.
+/// A node of the same name may have the same disk or a new one. Only an administrator can abandon its volumes.
 #[tokio::test]
 async fn hostpath_k3_a_node_with_another_disk_begins_when_a_person_says_so() -> anyhow::Result<()> {
     let (fixture, program) = Fixture::new("k3").await?;
@@ -132,7 +132,7 @@ async fn hostpath_k3_a_node_with_another_disk_begins_when_a_person_says_so() -> 
     fs::create_dir(disk)?;
     fs::set_permissions(disk, fs::Permissions::from_mode(0o700))?;
     let program = start(&fixture.space, &fixture.access, disk, &["--node-name", &fixture.node])?;
-    // To the provisioner it looks as if its disk were not mounted, and it makes nothing on the other one.
+    // To the provisioner, this looks like a disk that is not mounted, so it creates nothing on the new one.
     program.wait_for_output("has no marker", SOON).await?;
     assert_eq!(fs::read_dir(disk)?.count(), 0);
     assert!(fixture.look("0s")?.contains("is back"));
@@ -143,14 +143,14 @@ async fn hostpath_k3_a_node_with_another_disk_begins_when_a_person_says_so() -> 
     assert!(ok && text.contains(&format!("{} is given up", fixture.volume)), "{text}");
     fixture.space.wait_gone(&fixture.space.cluster_api::<PersistentVolume>(), &fixture.volume).await?;
     fixture.wait_for_phase("Lost").await?;
-    // With the last volume of the former disk the new one is free to begin.
+    // After the deletion of the former disk's last volume, the new disk can be used.
     let marker = disk.join(".kube-provisioner/root");
     assert!(eventually(SOON, async || Ok(marker.exists().then_some(()))).await?.is_some());
     assert!(former.join(&fixture.volume).exists(), "nobody has touched the former disk");
     fixture.space.done().await
 }
 
-/// The volumes' node affinity cannot be changed, so they are made again.
+/// The node affinity of volumes cannot be changed, so they are recreated.
 #[tokio::test]
 async fn hostpath_l6_a_node_of_another_name_gets_the_volumes_of_its_disk() -> anyhow::Result<()> {
     let (fixture, program) = Fixture::new("l6").await?;

@@ -1,4 +1,4 @@
-//! The pod of a node writes only what is of that node: the ValidatingAdmissionPolicy of the manifests.
+//! The ValidatingAdmissionPolicy of the manifests restricts the writes of a node's pod to objects of that node.
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod};
@@ -14,7 +14,7 @@ use super::fixture::*;
 
 const ACCOUNT: &str = "provisioner";
 
-/// That of the manifests, for this test's account.
+/// Applies the policy of the manifests for this test's account.
 async fn apply_policy(space: &TestSpace) -> anyhow::Result<()> {
     let path = project().join("deploy/hostpath/per-node/admissionpolicy.yaml");
     let mut text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -31,7 +31,7 @@ async fn apply_policy(space: &TestSpace) -> anyhow::Result<()> {
     space.apply(&parse(&text)?).await
 }
 
-/// What the provisioner's pod on this node can do.
+/// The access of the provisioner's pod on this node.
 async fn access_on(space: &TestSpace, node: &Node) -> anyhow::Result<Access> {
     let name = node.name_any();
     let pod: Pod = serde_json::from_value(json!({
@@ -59,7 +59,7 @@ fn journal(space: &TestSpace, node: &str) -> String {
     format!("{}-journal-node-{node}", space.provisioner().replace('/', "-"))
 }
 
-/// Whether the policy is why the API server refuses, and which rule.
+/// Fails unless the API server refuses the request because of this rule of the policy.
 fn refused<T: std::fmt::Debug>(done: kube::Result<T>, rule: &str) -> anyhow::Result<()> {
     match done {
         Err(Error::Api(status)) if status.code == 403 && status.message.contains(rule) => Ok(()),
@@ -86,7 +86,7 @@ async fn the_pod_of_a_node_writes_only_what_is_of_that_node() -> anyhow::Result<
     let from_nowhere = volumes_as(&space.access_of(ACCOUNT).await?).await?;
     let hostname = |node: &str| json!([term("kubernetes.io/hostname", &[node])]);
     let own = volume(&space, &hostname(&name), &json!({"hostpath-provisioner/node": name}))?;
-    // The API server learns of a new policy within seconds.
+    // The API server enforces a new policy within seconds.
     let enforced = async || Ok(refused(from_there.create(&dry_run, &own).await, VOLUMES).ok());
     eventually(SOON, enforced).await?.context("the policy is not enforced")?;
 
@@ -109,7 +109,7 @@ async fn the_pod_of_a_node_writes_only_what_is_of_that_node() -> anyhow::Result<
         refused(from_here.create(&dry_run, &volume).await, "may write no volume of another node")?;
     }
 
-    // A volume is made, grows and goes, and only its own node may write it meanwhile.
+    // A volume is created, expanded and deleted, and only its own node may write it in between.
     let program = started(&space, &here, root.path(), &["--node-name", &name]).await?;
     let mut class = space.class("class");
     class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
@@ -136,7 +136,7 @@ async fn the_pod_of_a_node_writes_only_what_is_of_that_node() -> anyhow::Result<
     refused(from_nowhere.delete(&made, &DeleteParams::default()).await, "The token names no node")?;
     from_here.patch(&made, &PatchParams::default(), &mark).await?;
 
-    // Journals.
+    // The same applies to journals.
     let journals = Api::<ConfigMap>::namespaced(there.client().await?, space.namespace());
     let map = |name: String| -> anyhow::Result<ConfigMap> {
         Ok(serde_json::from_value(json!({"metadata": {"name": name}}))?)

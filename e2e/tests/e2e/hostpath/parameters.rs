@@ -1,4 +1,4 @@
-//! What a class says of its volumes.
+//! The parameters of a class.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ async fn a_class_that_waits_gets_its_volume_on_the_chosen_node() -> anyhow::Resu
     let rules = rules(&options, &capabilities(), &[]);
     space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
     let access = space.access_of("provisioner").await?;
-    // Some clouds give a node another name in its label, which is what volumes are bound to.
+    // On some clouds, the hostname label that volumes are bound to differs from the node's name.
     let hostname = format!("{}.internal", space.namespace());
     let node = space.create_node("node", &[("kubernetes.io/hostname", &hostname)]).await?.name_any();
     let _program = started(&space, &access, root.path(), &["--node-name", &node]).await?;
@@ -40,7 +40,7 @@ async fn a_class_that_waits_gets_its_volume_on_the_chosen_node() -> anyhow::Resu
     assert!(affinity.contains(&hostname), "{affinity}");
     let mode = std::fs::metadata(&spec.local.unwrap().path)?.permissions().mode();
     assert_eq!(mode & 0o7777, 0o2750);
-    // Deleting it needs the node's name, which is not in the label.
+    // Deletion needs the node's name, which differs from the label.
     space.api::<Pod>().delete("pod", &DeleteParams::default().grace_period(0)).await?;
     space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
     space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
@@ -58,7 +58,7 @@ async fn a_class_can_keep_the_data_of_deleted_volumes() -> anyhow::Result<()> {
     let class = space.create_class(class).await?;
     space.create_claim(space.claim("claim", &class)).await?;
     let (_, volume) = space.wait_bound("claim").await?;
-    // Without the class as well.
+    // The same must work without the class.
     space.cluster_api::<StorageClass>().delete(&class.name_any(), &DeleteParams::default()).await?;
     space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
     space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
@@ -98,7 +98,7 @@ async fn retain_keeps_volume_and_directory() -> anyhow::Result<()> {
         volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Released")
     };
     space.wait_for(&space.cluster_api(), &volume.name_any(), "released", released).await?;
-    // A later claim shows that the release was seen.
+    // A later claim proves that the controller has seen the release.
     space.create_claim(space.claim("later", &class)).await?;
     let (_, later) = space.wait_bound("later").await?;
     assert_eq!(directories(&root), BTreeSet::from([volume.name_any(), later.name_any()]));

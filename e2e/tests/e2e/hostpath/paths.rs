@@ -1,4 +1,4 @@
-//! Where directories are, and what never becomes one.
+//! Allowed and refused paths of directories.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -30,7 +30,7 @@ async fn hostpath_p9_a_class_says_where_directories_are() -> anyhow::Result<()> 
     space.done().await
 }
 
-/// Of these rows of the local path provisioner's suite the paths are refused, and there is no way to allow them.
+/// The paths of these rows of the local path provisioner's suite are refused, and cannot be allowed.
 #[tokio::test]
 async fn hostpath_p11_p12_p13_a_pattern_that_may_lead_out_is_refused_with_an_event() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("p13").await?, tempfile::tempdir()?);
@@ -53,7 +53,7 @@ async fn hostpath_p11_p12_p13_a_pattern_that_may_lead_out_is_refused_with_an_eve
         let annotations = [("nfs.io/storage-path", "../../etc"), ("path", ".."), ("allowUnsafePathPattern", "true")];
         claim.annotations_mut().extend(annotations.map(|(key, value)| (key.to_owned(), value.to_owned())));
         space.create_claim(claim).await?;
-        // The controller-manager may tell before that it does not know the class yet.
+        // Before, the controller-manager may report that it does not know the class yet.
         space.wait_for_message("PersistentVolumeClaim", &name, says).await?;
     }
     let class = space.class_with("unsafe", [("allowUnsafePathPattern", "true")]).await?;
@@ -76,7 +76,7 @@ async fn hostpath_s4_two_claims_never_share_a_directory() -> anyhow::Result<()> 
     space.create_claim(space.claim("claim", &kept)).await?;
     space.wait_for_message("PersistentVolumeClaim", "claim", &first.name_any()).await?;
     assert_eq!(fs::read_to_string(path_of(&first).join("data"))?, "x");
-    // What stands in the way without a mark stays as well.
+    // A directory without a mark at the volume's path stays as well.
     fs::create_dir(root.path().join(space.namespace()).join("other"))?;
     space.create_claim(space.claim("other", &kept)).await?;
     space.wait_for_message("PersistentVolumeClaim", "other", "no ownership mark").await?;
@@ -85,7 +85,7 @@ async fn hostpath_s4_two_claims_never_share_a_directory() -> anyhow::Result<()> 
     space.done().await
 }
 
-/// The label that volumes name is not what their deletion goes by.
+/// Deletion does not depend on the label that volumes name.
 #[tokio::test]
 async fn hostpath_p8_p15_k2_volumes_name_the_label_that_the_class_says() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("p8").await?, tempfile::tempdir()?);
@@ -110,7 +110,7 @@ async fn hostpath_p8_p15_k2_volumes_name_the_label_that_the_class_says() -> anyh
     space.api::<k8s_openapi::api::core::v1::Pod>().delete("pod", &DeleteParams::default().grace_period(0)).await?;
     space.delete_claim("claim").await?;
     assert!(directories(&root).is_empty(), "the data goes with the volume");
-    // A label that the node does not have.
+    // The class names a label that the node does not have.
     let mut class = space.class("missing");
     class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
     class.parameters = Some(parameters([("nodeAffinityKey", "example.com/none")]));
@@ -142,7 +142,7 @@ async fn hostpath_p2_p3_a_claim_may_choose_the_source_of_its_volume() -> anyhow:
     space.done().await
 }
 
-/// Who may create volumes writes into them whatever they like.
+/// Users who may create volumes can write any path into them.
 #[tokio::test]
 async fn hostpath_k7_k8_a_hand_made_volume_costs_nobody_a_file() -> anyhow::Result<()> {
     let (space, outer) = (TestSpace::new("k8").await?, tempfile::tempdir()?);
@@ -193,14 +193,14 @@ async fn hostpath_k7_k8_a_hand_made_volume_costs_nobody_a_file() -> anyhow::Resu
     }
     assert_eq!(fs::read_to_string(path_of(&victim).join("data"))?, "x");
     assert_eq!(fs::read_to_string(outer.path().join("outside/precious"))?, "x");
-    // With the links in it, the victim's own volume goes as it should.
+    // The victim's own volume is deleted as usual, although it contains symlinks.
     space.delete_claim("victim").await?;
     assert!(!path_of(&victim).exists());
     assert_eq!(fs::read_to_string(outer.path().join("outside/precious"))?, "x");
     for (name, path) in made.iter().zip(&paths) {
         let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         match volumes.patch(name, &PatchParams::default(), &none).await {
-            // Nothing is in the victim's place any more, so the provisioner may have deleted the object.
+            // The victim's path no longer exists, so the provisioner may have deleted the object.
             Err(kube::Error::Api(status)) if status.code == 404 && path.starts_with(path_of(&victim)) => {}
             other => drop(other?),
         }

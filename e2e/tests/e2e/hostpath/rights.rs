@@ -1,4 +1,4 @@
-//! What the provisioner asks of the API server, and what it may.
+//! The provisioner's requests to the API server, and its permissions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use testbed::toy::{Answer, Toy};
 
 use super::fixture::*;
 
-/// Calls are counted by the API server itself, in its audit log.
+/// The API server itself counts the calls, in its audit log.
 #[tokio::test]
 async fn a_volume_costs_two_calls_to_make_and_two_to_delete() -> anyhow::Result<()> {
     const COUNT: usize = 20;
@@ -24,26 +24,27 @@ async fn a_volume_costs_two_calls_to_make_and_two_to_delete() -> anyhow::Result<
     let access = account(&space).await?;
     let audit = space.cluster().audit_log()?;
     let _program = started(&space, &access, root.path(), &[]).await?;
-    // Whose size is not enforced, and says so, has no event about it.
+    // A class that explicitly does not enforce sizes causes no event about it.
     let class = space.class_with("class", [("enforceSize", "false")]).await?;
     let delete_all = async || -> anyhow::Result<()> {
         space.delete_claims().await?;
         let empty = eventually(2 * SOON, async || Ok(space.volumes().await?.is_empty().then_some(()))).await?;
         empty.ok_or_else(|| anyhow::anyhow!("volumes are left"))
     };
-    // Until a volume was deleted it is not known that the provisioner has no `should_delete`, which would be shown the volume.
+    // Before the first deletion, the controller does not know that the provisioner has no `should_delete`, and reads
+    // the volume for it.
     space.create_claims(&class, 1).await?;
     space.wait_all_bound(1, 4 * SOON).await?;
     delete_all().await?;
     space.create_claims(&class, COUNT).await?;
     space.wait_all_bound(COUNT, 4 * SOON).await?;
-    // The journal's calls serve many volumes each.
+    // Each call for the journal covers many volumes.
     let calls = async |what: &str, expected: &[(&str, usize)], most_shared: usize| -> anyhow::Result<()> {
         let (mut seen, mut shared) = (BTreeMap::new(), 0);
         let as_expected = eventually(SOON, async || {
             seen.clear();
             let entries = audit.entries_of(&access.user)?;
-            // Where somebody else's write came in between, the call is made again, after a look.
+            // If another client writes in between, the call is repeated after a read.
             let contested: BTreeSet<&str> =
                 entries.iter().filter(|entry| entry.code == 409).map(|entry| entry.name.as_str()).collect();
             let repeated = |entry: &&AuditEntry| {
@@ -53,7 +54,7 @@ async fn a_volume_costs_two_calls_to_make_and_two_to_delete() -> anyhow::Result<
                 *seen.entry(testbed::rights::used(entry)).or_insert(0) += 1;
             }
             seen.retain(|call: &String, _| {
-                // Which cluster it is, a program asks once.
+                // The provisioner reads the cluster's id only once.
                 let of_the_fleet = ["authorization", "leases", "namespaces"].iter().any(|part| call.contains(part));
                 !call.starts_with("list") && !call.starts_with("watch") && !of_the_fleet
             });
@@ -78,7 +79,7 @@ async fn a_volume_costs_two_calls_to_make_and_two_to_delete() -> anyhow::Result<
     space.done().await
 }
 
-/// What is granted is what is used: the roles are compared with what the API server was asked.
+/// Compares the permissions in the roles with the requests in the API server's audit log, which must be equal.
 #[tokio::test]
 async fn the_rights_are_the_smallest_set() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("rights").await?, tempfile::tempdir()?);
@@ -88,7 +89,7 @@ async fn the_rights_are_the_smallest_set() -> anyhow::Result<()> {
     let class = space.create_class(space.class("class")).await?;
     space.create_claim(space.claim("claim", &class)).await?;
     let (_, volume) = space.wait_bound("claim").await?;
-    // A volume that somebody deletes first needs a look at the live object.
+    // A volume that a user deletes first requires a read of the live object.
     let volumes = space.cluster_api::<PersistentVolume>();
     volumes.delete(&volume.name_any(), &DeleteParams::default()).await?;
     space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
@@ -100,7 +101,8 @@ async fn the_rights_are_the_smallest_set() -> anyhow::Result<()> {
     repeated_failure(&space, &root).await?;
     grown(&space).await?;
     taken_back(&space, &access).await?;
-    // Another number of shards: the journal of before is emptied, and the fleet's own Lease is removed at the end.
+    // After a change of the number of shards, the previous journal is emptied, and the fleet's own Lease is removed at
+    // the end.
     assert!(program.terminate(SOON).await?.success());
     let mut sharded = started(&space, &access, root.path(), &["--shards", "2"]).await?;
     space.create_claim(space.claim("third", &class)).await?;
@@ -128,10 +130,10 @@ async fn the_rights_are_the_smallest_set() -> anyhow::Result<()> {
     space.done().await
 }
 
-/// Only a claim that looks unbound after its volume went needs this; `worlds.rs` in the library shows when.
+/// Needed only for a claim that looks unbound after its volume was deleted; see `worlds.rs` in the library.
 const NEEDED_IN_RARE_CASES: [&str; 1] = ["get persistentvolumeclaims"];
 
-/// A claim that asks for more.
+/// Expands a claim.
 async fn grown(space: &TestSpace) -> anyhow::Result<()> {
     let mut class = space.class("growing");
     class.allow_volume_expansion = Some(true);
@@ -149,7 +151,7 @@ async fn grown(space: &TestSpace) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same event twice is one event with a count.
+/// Repeated events become one event with a count.
 async fn repeated_failure(space: &TestSpace, root: &TempDir) -> anyhow::Result<()> {
     let mut class = space.class("waits");
     class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
@@ -171,7 +173,7 @@ async fn repeated_failure(space: &TestSpace, root: &TempDir) -> anyhow::Result<(
     Ok(())
 }
 
-/// A provisioner that wants another node, with the same account.
+/// A provisioner with the same account that requests another node.
 async fn taken_back(space: &TestSpace, access: &Access) -> anyhow::Result<()> {
     let toy = Toy::new().on_provision(|_, _| Answer::Failed(ProvisionError::reschedule("no room")));
     let mut options = testbed::toy::options(space);

@@ -1,4 +1,4 @@
-//! The root directory, and what is there when it is not.
+//! The root directory, and its state while its disk is not mounted.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +19,7 @@ fn private(path: &Path) -> anyhow::Result<()> {
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o700))?)
 }
 
-/// A directory that takes the place of another one is what a program sees of a file system that is not mounted.
+/// Replaces the directory by an empty one, which is how an unmounted file system looks to a program.
 #[tokio::test]
 async fn hostpath_k1_nothing_is_made_or_removed_while_the_disk_is_away() -> anyhow::Result<()> {
     let (space, outer) = (TestSpace::new("k1").await?, tempfile::tempdir()?);
@@ -39,13 +39,13 @@ async fn hostpath_k1_nothing_is_made_or_removed_while_the_disk_is_away() -> anyh
     let event = space.wait_for_event("PersistentVolume", &volume.name_any(), "VolumeFailedDelete").await?;
     assert!(event.message.is_some_and(|text| text.contains("has no marker")));
     assert_eq!(fs::read_dir(&disk)?.count(), 0);
-    // A restart makes no new root of it, for there are volumes.
+    // A restart does not turn it into a new root because volumes exist.
     drop(program);
     let program = start(&space, &access, &disk, &[])?;
     program.wait_for_output("has no marker", SOON).await?;
     assert_eq!(fs::read_dir(&disk)?.count(), 0);
     assert!(away.join(volume.name_any()).exists());
-    // It is mounted again.
+    // The disk is mounted again.
     fs::remove_dir(&disk)?;
     fs::rename(&away, &disk)?;
     space.wait_bound("second").await?;
@@ -62,7 +62,7 @@ async fn a_root_where_others_may_write_is_refused() -> anyhow::Result<()> {
     let mut program = start(&space, &access, root.path(), &[])?;
     assert!(!program.ended(SOON).await?.success());
     assert!(program.output().contains("chmod 0700"), "{}", program.output());
-    // One that others may list is named.
+    // A root that other users can list causes a warning.
     fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755))?;
     let program = start(&space, &access, root.path(), &[])?;
     program.wait_for_output("can look for volumes", SOON).await?;
@@ -94,7 +94,7 @@ async fn a_size_that_is_a_mere_number_is_told() -> anyhow::Result<()> {
     space.done().await
 }
 
-/// Two disks of a node, and a provisioner that finds the volumes of each after a restart.
+/// A node with two disks, whose volumes the provisioner finds after a restart.
 #[tokio::test]
 async fn a_class_chooses_one_of_several_roots() -> anyhow::Result<()> {
     let (space, outer) = (TestSpace::new("roots").await?, tempfile::tempdir()?);
@@ -104,7 +104,7 @@ async fn a_class_chooses_one_of_several_roots() -> anyhow::Result<()> {
     let (access, fast) = (account(&space).await?, format!("fast={}", ssd.display()));
     let program = started(&space, &access, &disk, &["--root", &fast]).await?;
     let (plain, quick) = (space.class_with("plain", []).await?, space.class_with("quick", [("root", "fast")]).await?);
-    // The second disk is not there yet.
+    // The second disk does not exist yet.
     for (name, class) in [("plain", &plain), ("quick", &quick)] {
         space.create_claim(space.claim(name, class)).await?;
     }
@@ -116,7 +116,7 @@ async fn a_class_chooses_one_of_several_roots() -> anyhow::Result<()> {
     let id = |volume: &PersistentVolume| volume.annotations()["hostpath-provisioner/root"].clone();
     assert_ne!(id(&on_disk), id(&on_ssd));
     for (more, volume) in [(&[][..], &on_disk), (&["--root-name", "fast"], &on_ssd)] {
-        // A directory of nobody, beside the volume.
+        // A directory without an owner, next to the volume.
         let stray = path_of(volume).with_file_name("stray");
         fs::create_dir(&stray)?;
         let roots = format!("{},{fast}", disk.display());
@@ -136,7 +136,7 @@ async fn a_class_chooses_one_of_several_roots() -> anyhow::Result<()> {
     space.done().await
 }
 
-/// A cluster file system is a root that each replica has. Pods of all nodes reach its volumes.
+/// A cluster file system is a root that all replicas share, and pods on all nodes can reach its volumes.
 #[tokio::test]
 async fn a_root_of_all_nodes_needs_no_node() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("shared").await?, tempfile::tempdir()?);
@@ -172,7 +172,7 @@ async fn a_claim_that_has_no_room_says_so() -> anyhow::Result<()> {
     space.wait_for_message("PersistentVolumeClaim", "huge", "has no room for a volume of 4Ei").await?;
     space.create_claim(space.claim("small", &checked)).await?;
     space.wait_bound("small").await?;
-    // A size that is a mere number may be any.
+    // Without `reserve`, the size is not checked.
     let any = space.class_with("any", []).await?;
     space.create_claim(huge("any", &any)).await?;
     space.wait_bound("any").await?;

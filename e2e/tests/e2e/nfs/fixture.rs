@@ -1,4 +1,4 @@
-//! Starting the provisioner in both of its modes.
+//! Helpers to start the provisioner in both of its modes.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(crate) async fn account(space: &TestSpace) -> anyhow::Result<Access> {
     space.access_of("provisioner").await
 }
 
-/// The name of the provisioner that was there before.
+/// The name of the previous provisioner.
 pub(crate) fn former(space: &TestSpace) -> String {
     format!("former-{}", space.provisioner())
 }
@@ -44,7 +44,7 @@ fn common(space: &TestSpace, kubeconfig: &str, more: &[&str]) -> Vec<String> {
         space.namespace().to_owned(),
     ];
     if !more.contains(&"--lease-duration") {
-        // Who was killed is not waited for as long as usual.
+        // A short lease, so that another process soon takes over from a killed one.
         let times = ["--lease-duration", "6s", "--lease-renew-deadline", "4s", "--lease-retry-period", "500ms"];
         arguments.extend(times.map(str::to_owned));
     }
@@ -52,7 +52,7 @@ fn common(space: &TestSpace, kubeconfig: &str, more: &[&str]) -> Vec<String> {
     arguments
 }
 
-/// `nfs-provisioner subdir`, with directories of this machine for shares.
+/// Starts `nfs-provisioner subdir`, with local directories as shares.
 pub(crate) fn subdir(space: &TestSpace, access: &Access, shares: &[String], more: &[&str]) -> anyhow::Result<Program> {
     let mut arguments = vec!["subdir".to_owned(), "--allow-local-directory".to_owned()];
     arguments.extend(shares.iter().map(|share| format!("--share={share}")));
@@ -64,20 +64,20 @@ pub(crate) fn share(root: &Path) -> String {
     format!("{SERVER}:{SHARE}={}", root.display())
 }
 
-/// The command of the shell that runs the provisioner inside a guest, once [`grant_access`] was called.
+/// The shell command that runs the provisioner inside a guest, after a call of [`grant_access`].
 pub(crate) fn inside(space: &TestSpace, arguments: &[String]) -> anyhow::Result<String> {
     let program = provisioner_program("nfs-provisioner")?;
     let arguments = [arguments.to_vec(), common(space, "$TOLD/kubeconfig", &[])].concat().join(" ");
     Ok(format!("until [ -e $TOLD/kubeconfig ]; do sleep 0.1; done\n{} {arguments} &", program.display()))
 }
 
-/// Lets a guest reach the API server, which may listen on this machine's loopback alone.
+/// Lets a guest reach the API server, which may listen only on this machine's loopback.
 pub(crate) async fn grant_access(guest: &Guest, link: &Link, space: &TestSpace, access: &Access) -> anyhow::Result<()> {
     let gate = Gate::at(link.here(), space, access).await?;
     guest.tell("kubeconfig", &std::fs::read_to_string(&gate.access.kubeconfig)?)
 }
 
-/// A way to the API server, which can be closed.
+/// A proxy for the API server that can be closed.
 pub(crate) struct Gate {
     pub(crate) access: Access,
     open: watch::Sender<bool>,
@@ -113,7 +113,7 @@ impl Gate {
         Ok(Self { access: Access { kubeconfig, ..access.clone() }, open, _dir: dir })
     }
 
-    /// Opens or closes it; closing ends all connections.
+    /// Opens or closes the proxy; closing ends all connections.
     pub(crate) fn set_open(&self, open: bool) {
         self.open.send_replace(open);
     }
@@ -125,7 +125,7 @@ pub(crate) async fn says(guest: &Guest, text: &str) -> anyhow::Result<()> {
     said.with_context(|| format!("the guest does not say {text:?}:\n{}", guest.text()))
 }
 
-/// `nfs-provisioner server`, and where its data and its sockets are.
+/// `nfs-provisioner server`, with the folders of its data and its sockets.
 pub(crate) struct Server {
     pub(crate) root: Arc<TempDir>,
     pub(crate) runtime: TempDir,
@@ -145,7 +145,7 @@ impl Server {
         Ok(Self { root, runtime: tempfile::tempdir()?, client, address: address.into() })
     }
 
-    /// Another replica, which has the same disk and the same address.
+    /// Another replica with the same disk and the same address.
     pub(crate) fn standby(&self) -> anyhow::Result<Self> {
         Ok(Self { root: self.root.clone(), runtime: tempfile::tempdir()?, ..*self })
     }
@@ -164,7 +164,7 @@ impl Server {
         space.spawn("nfs-server", provisioner_program("nfs-provisioner")?, arguments)
     }
 
-    /// Started, and the server answers.
+    /// Starts the provisioner and waits until the server answers.
     pub(crate) async fn started(&self, space: &TestSpace, access: &Access) -> anyhow::Result<Program> {
         let before = self.ganesha().ok();
         let program = self.start(space, access, &[])?;
@@ -172,7 +172,7 @@ impl Server {
         Ok(program)
     }
 
-    /// Waits until another server than that one answers.
+    /// Waits until a server other than `before` answers.
     pub(crate) async fn ready(&self, before: Option<ProcessId>) -> anyhow::Result<()> {
         let answers = || std::net::TcpStream::connect((self.address, self.client.port)).is_ok();
         let is_new = || self.ganesha().is_ok_and(|id| Some(id) != before && id.is_running());
@@ -181,7 +181,7 @@ impl Server {
         Ok(())
     }
 
-    /// The content of a file, once the server gives it.
+    /// Waits until the server returns the content of a file.
     pub(crate) async fn gets(&self, path: &str) -> anyhow::Result<String> {
         let mut last = Ok(String::new());
         let got = eventually(SOON, async || {
@@ -192,7 +192,7 @@ impl Server {
         last
     }
 
-    /// Ids and paths of what is exported, as it is written down.
+    /// The ids and paths of the recorded exports.
     pub(crate) fn exports(&self) -> Vec<(u16, String)> {
         let listed = std::fs::read_dir(self.root.path().join(".kube-provisioner/exports")).into_iter().flatten();
         let names = listed.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
@@ -211,7 +211,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A provisioner that was killed leaves its server.
+        // A provisioner that was killed leaves its server running.
         if let Ok(id) = self.ganesha() {
             id.signal(testbed::control_plane::Signal::KILL);
         }
@@ -230,7 +230,7 @@ pub(crate) fn names(root: &Path) -> Vec<String> {
     names
 }
 
-/// What a client mounts.
+/// The source that a client mounts.
 pub(crate) fn place(volume: &PersistentVolume) -> String {
     let source = source(volume);
     format!("{}:{}", source.server, source.path)
@@ -240,7 +240,7 @@ pub(crate) fn source(volume: &PersistentVolume) -> NFSVolumeSource {
     volume.spec.as_ref().unwrap().nfs.clone().unwrap()
 }
 
-/// One of the provisioner's own commands as an administrator; its output, and whether it succeeded.
+/// Runs one of the provisioner's commands as an administrator; returns true if it succeeded, and its output.
 pub(crate) fn command(space: &TestSpace, arguments: &[&str]) -> anyhow::Result<(bool, String)> {
     let output = std::process::Command::new(provisioner_program("nfs-provisioner")?)
         .args(arguments)

@@ -1,4 +1,4 @@
-//! The kernel's client of NFS, inside user-mode Linux: what nodes have.
+//! The kernel's NFS client, which nodes use, inside user-mode Linux.
 
 mod data;
 
@@ -11,10 +11,10 @@ use testbed::uml::{Guest, Link, Machine};
 
 use super::fixture::*;
 
-/// As long as a client may need that was told that nobody listens: it asks less and less often.
+/// Long enough for a client whose connection was refused, which retries with increasing delays.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Writes numbers through a file that stays open and locked, each at once to the server. In the end all must be there.
+/// Writes numbers to a file that stays open and locked, each synchronously. At the end, all of them must exist.
 fn writer(port: u16) -> String {
     format!(
         "modprobe -d /run nfsv4
@@ -50,8 +50,8 @@ async fn goes_on(guest: &Guest, what: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The file is never closed: the server restarts, is killed, and the provisioner is, alone and with it; in the end another
-/// replica takes over.
+/// The file stays open while the server restarts, while the server and the provisioner are killed, separately and
+/// together, and while another replica takes over at the end.
 #[tokio::test]
 async fn ganesha_g5_the_kernels_client_goes_on_with_an_open_file() -> anyhow::Result<()> {
     let (space, link) = (TestSpace::new("ganesha-kernel").await?, Link::new()?);
@@ -99,7 +99,7 @@ async fn ganesha_g5_the_kernels_client_goes_on_with_an_open_file() -> anyhow::Re
     space.done().await
 }
 
-/// Version 3 needs rpcbind beside the server, so server and client are inside.
+/// NFSv3 needs rpcbind next to the server, so both the server and the client run inside the guest.
 #[tokio::test]
 async fn ganesha_g3_g4_the_kernels_client_of_version_3() -> anyhow::Result<()> {
     let (space, link) = (TestSpace::new("ganesha-v3").await?, Link::new()?);
@@ -130,8 +130,8 @@ done"
     space.done().await
 }
 
-/// A server that somebody else runs, here the guest's kernel. It has the exports of one directory, and the client mounts what
-/// the volume says.
+/// An external server, here the guest's kernel. It exports one directory, and the client mounts the source of the
+/// volume.
 #[tokio::test]
 async fn nfs_s8_a_share_of_the_kernels_server() -> anyhow::Result<()> {
     let (space, link) = (TestSpace::new("nfs-s8").await?, Link::new()?);

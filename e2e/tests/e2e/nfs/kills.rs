@@ -1,4 +1,4 @@
-//! SIGKILL at random moments.
+//! The provisioner is killed with SIGKILL at random moments.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use testbed::cluster::{Program, TestSpace, eventually};
 
 use super::fixture::*;
 
-/// So often without the variable `E2E_KILLS`.
+/// The default of the variable `E2E_KILLS`.
 const KILLS: u64 = 5;
 
 #[tokio::test]
@@ -39,8 +39,8 @@ async fn nfs_k4_killed_at_random_moments() -> anyhow::Result<()> {
     space.done().await
 }
 
-/// After each kill no export is without a directory, and no directory without a volume or an entry of the journal. In the end
-/// there is a directory, and an export, for each volume, and nothing else.
+/// Checks after each kill that every export has a directory, and every directory a volume or a journal entry. At the
+/// end, there are exactly one directory and one export for each volume.
 #[expect(clippy::print_stdout, reason = "figures")]
 async fn survives(
     space: &TestSpace,

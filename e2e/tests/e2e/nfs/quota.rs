@@ -1,4 +1,5 @@
-//! Sizes of exports, on disks with project quotas: server, disk and the kernel's client are inside user-mode Linux.
+//! Sizes of exports on disks with project quotas. The server, the disk and the kernel's client are inside user-mode
+//! Linux.
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -10,7 +11,7 @@ use testbed::uml::{Disk, Guest, Link, MOUNT_POINT, Machine};
 
 use super::fixture::*;
 
-/// A client that fills a volume, again after that has grown, and another one meanwhile.
+/// A client that fills a volume before and after its expansion, and another volume in the meantime.
 fn script(provisioner: &str) -> String {
     format!(
         "modprobe -d /run nfsv4

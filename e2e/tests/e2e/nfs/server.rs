@@ -1,4 +1,4 @@
-//! Exports of a server of the provisioner's own.
+//! Exports of the provisioner's own server.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -37,7 +37,7 @@ async fn ganesha_g1_g2_g3_g4_g6_two_clients_see_each_others_file() -> anyhow::Re
     server.client.put(&file, &format!("{path}/hello")).await?;
     assert_eq!(server.client.get(&format!("{path}/hello")).await?, "hello");
     assert!(server.client.list(&path).await?.contains("hello"));
-    // What the old provisioner's own tests refuse beside parameters and limits.
+    // The old provisioner's own tests refuse these, in addition to parameters and limits.
     let mut selects = space.claim("selects", &class);
     selects.spec.get_or_insert_default().selector = Some(LabelSelector::default());
     space.create_claim(selects).await?;
@@ -61,7 +61,7 @@ async fn ganesha_g1_g2_g3_g4_g6_two_clients_see_each_others_file() -> anyhow::Re
     space.done().await
 }
 
-/// The server is gone and there again, stopped and killed, with the provisioner and without it: ids and data are the same.
+/// The server is stopped and killed, with and without the provisioner. After each restart, ids and data are unchanged.
 #[tokio::test]
 async fn ganesha_g5_restarts_keep_ids_and_data() -> anyhow::Result<()> {
     let (space, server) = (TestSpace::new("ganesha-g5").await?, Server::new()?);
@@ -76,23 +76,23 @@ async fn ganesha_g5_restarts_keep_ids_and_data() -> anyhow::Result<()> {
     let file = server.runtime.path().join("hello");
     std::fs::write(&file, "hello")?;
     server.client.put(&file, &format!("{path}/hello")).await?;
-    // The server alone is killed; it is started again.
+    // Only the server is killed; the provisioner restarts it.
     let killed = server.ganesha()?;
     killed.signal(Signal::KILL);
     server.ready(Some(killed)).await?;
     assert_eq!(server.gets(&format!("{path}/hello")).await?, "hello");
-    // The provisioner is told to end, and the server with it.
+    // The provisioner is terminated, and ends its server.
     program.terminate(SOON).await?;
     drop(program);
     let mut program = server.started(&space, &access).await?;
     assert_eq!(server.gets(&format!("{path}/hello")).await?, "hello");
-    // Both are killed; what the provisioner left running is in nobody's way.
+    // Both are killed; processes that the provisioner left running do not block its successor.
     program.kill().await?;
     drop(program);
     let _program = server.started(&space, &access).await?;
     assert_eq!(server.gets(&format!("{path}/hello")).await?, "hello");
     assert_eq!(server.exports(), exports);
-    // What is deleted gives no id to what is made afterwards.
+    // New exports never reuse the ids of deleted ones.
     space.delete_claim("claim-2").await?;
     space.create_claim(space.claim("later", &class)).await?;
     space.wait_bound("later").await?;
@@ -130,7 +130,7 @@ async fn ganesha_limits_and_parameters_are_told() -> anyhow::Result<()> {
 #[tokio::test]
 #[expect(clippy::print_stdout, reason = "figures")]
 async fn ganesha_many_exports_are_served_again() -> anyhow::Result<()> {
-    // `E2E_CLAIMS` is for longer runs.
+    // Set `E2E_CLAIMS` for longer runs.
     let count = std::env::var("E2E_CLAIMS").ok().and_then(|count| count.parse().ok()).unwrap_or(60);
     let (space, server) = (TestSpace::new("ganesha-500").await?, Server::new()?);
     let access = account(&space).await?;
@@ -160,7 +160,8 @@ async fn ganesha_many_exports_are_served_again() -> anyhow::Result<()> {
     space.done().await
 }
 
-/// The disk is one replica's at a time, and its server's for as long as that runs, wherever the provisioner has gone.
+/// Only one replica uses the disk at a time. Its server keeps the disk while it runs, even if the provisioner has
+/// ended.
 #[tokio::test]
 async fn ganesha_k13_a_replica_that_stands_by_takes_the_disk() -> anyhow::Result<()> {
     let (space, server) = (TestSpace::new("ganesha-k13").await?, Server::new()?);
@@ -226,7 +227,7 @@ async fn ganesha_d4_a_client_has_a_privileged_port_and_an_allowed_network() -> a
     let path = source(&space.wait_bound("claim").await?.1).path;
     server.client.list(&path).await?;
     assert!(server.client.list_from_unprivileged_port(&path).await.is_err(), "any user may mount it");
-    // What is recorded follows the flags of the next start.
+    // At the next start, recorded exports follow the new flags.
     for (flag, root, anybody) in
         [("--export-privileged-port=false", true, true), ("--export-clients=192.0.2.0/24,::1", false, false)]
     {
@@ -240,7 +241,8 @@ async fn ganesha_d4_a_client_has_a_privileged_port_and_an_allowed_network() -> a
     space.done().await
 }
 
-/// Ids are in the file handles of clients, so nobody else gets one, and what the old provisioner said of an export counts.
+/// Clients' file handles contain ids, so they are never reused, and the old provisioner's records of an export remain
+/// valid.
 #[tokio::test]
 async fn ganesha_k14_volumes_of_the_old_provisioner_keep_their_exports() -> anyhow::Result<()> {
     let (space, server) = (TestSpace::new("ganesha-k14").await?, Server::new()?);
@@ -293,7 +295,7 @@ async fn ganesha_k14_volumes_of_the_old_provisioner_keep_their_exports() -> anyh
         let owner = std::fs::metadata(server.root.path().join(directory).join("hello"))?.uid();
         assert_eq!(owner == 0, is_root, "{directory}: {owner}");
     }
-    // The record of an adopted volume is lost: the volume says all of it.
+    // The record of an adopted volume is lost, but the volume contains all of it.
     program.terminate(SOON).await?;
     std::fs::remove_file(server.root.path().join(".kube-provisioner/exports/1@pvc-a"))?;
     drop(program);

@@ -1,4 +1,4 @@
-//! Directories of a share.
+//! Directories on a share.
 
 use std::fs;
 use std::time::Instant;
@@ -34,7 +34,7 @@ async fn nfs_s1_s2_a_claim_becomes_a_directory_of_the_share() -> anyhow::Result<
     fs::write(directory.join("SUCCESS"), "x")?;
     space.delete_claim("claim").await?;
     assert!(!directory.exists());
-    // Archived with its path, so nothing collides.
+    // The directory is archived with its path, so names cannot collide.
     space.create_claim(space.claim("kept", &archive)).await?;
     let (_, volume) = space.wait_bound("kept").await?;
     let directory = root.path().join(space.namespace()).join("kept");
@@ -111,7 +111,7 @@ async fn nfs_s6_the_class_goes_before_the_volume() -> anyhow::Result<()> {
     space.done().await
 }
 
-/// A directory that takes the place of another one is what a program sees of a share that is not mounted.
+/// Replaces the directory by an empty one, which is how an unmounted share looks to a program.
 #[tokio::test]
 async fn nfs_k1_a_share_that_is_away_stops_no_other() -> anyhow::Result<()> {
     let (space, outer) = (TestSpace::new("nfs-k1").await?, tempfile::tempdir()?);
@@ -132,7 +132,7 @@ async fn nfs_k1_a_share_that_is_away_stops_no_other() -> anyhow::Result<()> {
     fs::create_dir(&two)?;
     let (_, volume) = space.wait_bound("second").await?;
     assert_eq!(source(&volume).path, format!("/two/{}", volume.name_any()));
-    // It goes away while the provisioner runs.
+    // The share disappears while the provisioner runs.
     fs::rename(&one, &away)?;
     fs::create_dir(&one)?;
     space.create_claim(space.claim("third", &of_one)).await?;
@@ -145,7 +145,7 @@ async fn nfs_k1_a_share_that_is_away_stops_no_other() -> anyhow::Result<()> {
     space.done().await
 }
 
-/// Volumes as nfs-subdir-external-provisioner and csi-driver-nfs leave them.
+/// The volumes have the form that nfs-subdir-external-provisioner and csi-driver-nfs write.
 #[tokio::test]
 async fn nfs_k14_volumes_of_other_provisioners_are_taken_over() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("nfs-k14").await?, tempfile::tempdir()?);
@@ -153,7 +153,7 @@ async fn nfs_k14_volumes_of_other_provisioners_are_taken_over() -> anyhow::Resul
     let former = former(&space);
     let _program = subdir(&space, &access, &[share(root.path())], &["--additional-provisioner-names", &former])?;
     let class = space.class_with("class", []).await?;
-    // The share gets its marker before volumes are there.
+    // The share receives its marker before it contains volumes.
     space.create_claim(space.claim("ours", &class)).await?;
     space.wait_bound("ours").await?;
     let attributes = json!({"server": SERVER, "share": SHARE, "subdir": "csi/data"});
@@ -195,11 +195,11 @@ async fn nfs_k14_volumes_of_other_provisioners_are_taken_over() -> anyhow::Resul
     space.done().await
 }
 
-/// A thousand claims at once, beside hostPath in the same run. The figures are printed.
+/// Creates many claims at once, for NFS and hostPath in the same run, and prints the figures.
 #[tokio::test]
 #[expect(clippy::print_stdout, reason = "figures")]
 async fn nfs_k5_many_claims_at_once() -> anyhow::Result<()> {
-    // A thousand would keep the control plane from all other tests.
+    // A thousand claims would block the control plane for all other tests.
     let count = std::env::var("E2E_CLAIMS").ok().and_then(|count| count.parse().ok()).unwrap_or(100);
     for mode in ["hostpath", "subdir"] {
         let (space, root) = (TestSpace::new("nfs-k5").await?, tempfile::tempdir()?);

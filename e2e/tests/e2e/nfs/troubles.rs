@@ -1,4 +1,5 @@
-//! Shares with trouble, as the kernel's client of NFS has it: provisioner, client and servers are inside user-mode Linux.
+//! Shares with faults, as the kernel's NFS client sees them: the provisioner, the client and the servers are inside
+//! user-mode Linux.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use super::fixture::*;
 
 const SHARES: [&str; 6] = ["good", "readonly", "full", "squashed", "stale", "hung"];
 
-/// Three servers: one that is well, one that is restarted with other ids, one that is stopped.
+/// Three servers: a healthy one, one that restarts with other ids, and one that is stopped.
 fn script(provisioner: &str) -> String {
     let path = |share: &str| PathBuf::from("/mnt/exported").join(share);
     let config = |port: u16, shares: &[(&str, &str)]| {
@@ -86,7 +87,8 @@ find /mnt/exported -name 'pvc-*' -printf 'left: %p\n'"#,
     )
 }
 
-/// An event reports each trouble with its remedy, no share waits for another, and waiting claims continue when the trouble ends.
+/// An event reports each fault with its remedy, faults of one share do not block others, and waiting claims continue
+/// when the fault ends.
 #[tokio::test]
 async fn ganesha_k1_k6_s7_shares_with_trouble_are_told_and_stop_no_other() -> anyhow::Result<()> {
     let (space, link) = (TestSpace::new("ganesha-troubles").await?, Link::new()?);
@@ -125,11 +127,11 @@ async fn troubles(space: &TestSpace, guest: &Guest) -> anyhow::Result<()> {
         let text = event.message.unwrap_or_default();
         ensure!(!text.contains("/mnt") && !text.contains("os error"), "{share}: {text}");
     }
-    // What is full can be emptied.
+    // A volume on a full share can still be deleted.
     let (_, volume) = space.wait_bound("before-full").await?;
     space.api::<PersistentVolumeClaim>().delete("before-full", &DeleteParams::default()).await?;
     space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
-    // The server maps root to nobody, who may give nothing away.
+    // The server maps root to an unprivileged user, who cannot change owners.
     let owned = [("share", "/mnt/exported/squashed"), ("uid", "1000")];
     let owned = space.class_with("owned", owned).await?;
     space.create_claim(space.claim("owned", &owned)).await?;

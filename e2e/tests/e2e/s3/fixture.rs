@@ -1,4 +1,4 @@
-//! A provisioner without a cluster, called as the controller calls it.
+//! A provisioner without a cluster, called like the controller calls it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use testbed::s3::{S3, Server};
 pub(crate) const REGIONS: [&str; 2] = ["us-east-1", "eu-central-1"];
 pub(crate) const NO_LATENCY: Duration = Duration::ZERO;
 
-/// What an ObjectBucket keeps.
+/// The state that an ObjectBucket records.
 pub(crate) type Kept = BTreeMap<String, String>;
 
 /// A region of an account.
@@ -25,7 +25,7 @@ pub(crate) struct Fixture {
     pub(crate) region: &'static str,
 }
 
-/// A claim for a bucket of this name.
+/// A claim for a bucket with this name.
 #[derive(Clone, Copy)]
 pub(crate) struct Claim {
     pub(crate) bucket: &'static str,
@@ -47,32 +47,32 @@ impl Fixture {
         self.s3.server()
     }
 
-    /// The account's administrator, in the region.
+    /// An S3 client of the account's administrator, in the region.
     pub(crate) fn admin(&self) -> anyhow::Result<Client> {
         self.server().admin_in(self.region)
     }
 
-    /// The administrator makes a bucket by hand, with an object in it.
+    /// Creates a bucket as the administrator, with an object in it.
     pub(crate) async fn make_by_hand(&self, bucket: &str) -> anyhow::Result<()> {
         let location = (self.region != "us-east-1").then_some(self.region);
         self.admin()?.create_bucket(bucket, location).await?;
         Ok(self.admin()?.put_object(bucket, "report", "figures").await?)
     }
 
-    /// Fails unless the administrator's bucket is as it was made.
+    /// Fails unless the administrator's bucket is unchanged.
     pub(crate) async fn is_untouched(&self, bucket: &str) -> anyhow::Result<()> {
         ensure!(self.admin()?.get_object(bucket, "report").await?.is_some(), "{bucket} has lost its object");
         ensure!(self.admin()?.bucket_tagging(bucket).await?.is_empty(), "{bucket} has tags");
         Ok(())
     }
 
-    /// The buckets, and the users that provisioners have made.
+    /// The buckets, and the users that provisioners created.
     pub(crate) async fn assets(&self) -> anyhow::Result<Vec<String>> {
         let buckets = self.admin()?.list_buckets().await?.into_iter();
         Ok(buckets.chain(self.server().iam()?.users("/kube-provisioner/").await?).collect())
     }
 
-    /// A provisioner as a process that starts has it.
+    /// A newly started provisioner process.
     pub(crate) fn process(&self) -> Process {
         self.process_at(&self.server().endpoint)
     }
@@ -82,7 +82,7 @@ impl Fixture {
         self.process_of(&Credentials::new(access_key, secret_key), endpoint)
     }
 
-    /// With another administrator's key.
+    /// A process with another administrator's key.
     pub(crate) fn process_of(&self, key: &Credentials, endpoint: &str) -> Process {
         let given = ["aws-s3-provisioner", "--provisioner-name", "aws", "--region", self.region];
         let given = given.into_iter().chain(["--endpoint", endpoint, "--iam-endpoint", endpoint]);
@@ -101,7 +101,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// What the ObjectBucket keeps is the answer.
+    /// Provisions once, and returns the state that the ObjectBucket records.
     pub(crate) async fn provision(&self, claim: Claim) -> Result<Kept, ProvisionError> {
         Ok(self.made(claim, |_| {}).await?.state.clone())
     }
@@ -123,7 +123,7 @@ impl Process {
         claim
     }
 
-    /// Deletes what was made for the claim, whose ObjectBucket keeps this. As the controller does: again, if it fails.
+    /// Deletes the assets of a claim whose ObjectBucket records this state. Retries failures like the controller.
     pub(crate) async fn delete(&self, claim: Claim, state: Kept) -> anyhow::Result<()> {
         let mut tries = 0;
         loop {
@@ -141,7 +141,7 @@ impl Process {
         parameters::from_map(&self.class).expect("a good class")
     }
 
-    /// Asks as the controller does: again, until there is a bucket or it is refused.
+    /// Provisions and retries like the controller, until there is a bucket or the claim is refused.
     pub(crate) async fn settle(&self, claim: Claim) -> Result<Kept, ProvisionError> {
         let mut tries = 0;
         loop {

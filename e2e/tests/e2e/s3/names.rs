@@ -1,10 +1,10 @@
-//! Names that are odd or long.
+//! Odd and long names.
 
 use anyhow::{anyhow, ensure};
 
 use super::fixture::{Fixture, PHOTOS, REGIONS};
 
-/// XML has no way to write the first of them, and a batch with it is refused.
+/// XML cannot represent the first name, and S3 refuses a batch that contains it.
 #[tokio::test]
 async fn aws_objects_with_odd_names_go_with_all_their_versions() -> anyhow::Result<()> {
     for region in REGIONS {
@@ -27,7 +27,7 @@ async fn aws_objects_with_odd_names_go_with_all_their_versions() -> anyhow::Resu
     Ok(())
 }
 
-/// The longest names that Kubernetes has make a text that is longer than a tag may be.
+/// Combined, the longest names that Kubernetes allows exceed the length of a tag.
 #[tokio::test]
 async fn aws_the_longest_names_of_claims_are_no_error() -> anyhow::Result<()> {
     let fixture = Fixture::new(REGIONS[0]).await?;

@@ -1,5 +1,5 @@
-//! Whose a bucket is: claims that want one name at once, administrators who make buckets by hand, other clusters, and processes that
-//! end in the middle of an attempt.
+//! The ownership of buckets: claims that request one name at once, administrators who create buckets manually, other
+//! clusters, and processes that end during an attempt.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use testbed::s3::regions;
 
 use super::fixture::{Claim, Fixture, Kept, NO_LATENCY, PHOTOS, REGIONS, RIVAL};
 
-/// Two processes, of two clusters or of one whose Lease has just changed hands.
+/// Two processes, either of two clusters or of one whose Lease has just changed hands.
 #[tokio::test]
 async fn aws_of_two_claims_with_one_name_one_gets_the_bucket() -> anyhow::Result<()> {
     for region in REGIONS {
@@ -42,7 +42,7 @@ async fn aws_of_two_claims_with_one_name_one_gets_the_bucket() -> anyhow::Result
     Ok(())
 }
 
-/// A claim waits since its bucket cannot be made, and somebody makes one of that name by hand.
+/// While a claim waits for its bucket, which cannot be created, a user creates a bucket of that name manually.
 #[tokio::test]
 async fn aws_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> anyhow::Result<()> {
     for region in REGIONS {
@@ -89,7 +89,7 @@ async fn aws_a_bucket_of_another_region_stays_and_holds_up_no_deletion() -> anyh
     Ok(())
 }
 
-/// A process is killed at its first request, its second, and so on, before and after the request is carried out.
+/// A process is killed at its first request, its second, and so on, before or after the request is executed.
 #[tokio::test]
 async fn aws_killed_at_any_request_the_claim_gets_its_bucket_or_leaves_nothing() -> anyhow::Result<()> {
     let cases = REGIONS.into_iter().flat_map(|region| [Fate::Lost, Fate::Unanswered].map(|last| (region, last)));
@@ -99,7 +99,7 @@ async fn aws_killed_at_any_request_the_claim_gets_its_bucket_or_leaves_nothing()
 async fn killed_at_each_request(region: &'static str, last: Fate) -> anyhow::Result<()> {
     let fixture = Fixture::new(region).await?;
     for kill in 1..=17 {
-        // moto shows the tags of the bucket before.
+        // moto returns the tags of the previous bucket.
         for (deleted, claim) in [(false, PHOTOS), (true, RIVAL)] {
             let decide = move |asked: &proxy::Asked| match asked.number {
                 number if number < kill => Fate::Answered,
@@ -125,7 +125,7 @@ async fn killed_at_each_request(region: &'static str, last: Fate) -> anyhow::Res
     Ok(())
 }
 
-/// The same claim as a backup has brought it to another cluster.
+/// A backup has restored the same claim in another cluster.
 #[tokio::test]
 async fn aws_what_carries_another_clusters_id_is_anothers() -> anyhow::Result<()> {
     for region in REGIONS {
@@ -142,7 +142,7 @@ async fn aws_what_carries_another_clusters_id_is_anothers() -> anyhow::Result<()
         }
         assert_eq!(fixture.assets().await?, before, "{region}");
         ensure!(fixture.admin()?.get_object("photos", "cat").await?.is_some(), "{region}: the object is gone");
-        // Tags from before clusters had ids.
+        // Tags from versions in which clusters had no ids.
         let mut tags = fixture.admin()?.bucket_tagging("photos").await?;
         tags.remove("kube-provisioner/cluster-id").context("the bucket does not name its cluster")?;
         fixture.admin()?.put_bucket_tagging("photos", &tags).await?;

@@ -1,4 +1,5 @@
-//! What AWS does and moto does not: the documented rights suffice and are no more than is needed, and reads are behind.
+//! Features that moto lacks and a proxy adds: the documented permissions are sufficient and minimal, and reads are
+//! delayed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::fixture::{Fixture, Kept, PHOTOS, REGIONS};
 const BOUNDARY: &str = "arn:aws:iam::111122223333:policy/kube-provisioner-boundary";
 const EVERYTHING: &str = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}"#;
 
-/// The policy that `docs/book/pages/use/aws-s3.md` gives to the administrator's key.
+/// The policy for the administrator's key in `docs/book/pages/use/aws-s3.md`.
 fn documented() -> anyhow::Result<Value> {
     policy_of_page(1)
 }
@@ -26,7 +27,7 @@ fn policy_of_page(number: usize) -> anyhow::Result<Value> {
     Ok(serde_json::from_str(json.context("the page has no policy")?)?)
 }
 
-/// A key, and an AWS where it may do what the policy says.
+/// A key, and the address of an AWS in which the policy limits the key.
 async fn limited(fixture: &Fixture, policy: Value, behind: Duration) -> anyhow::Result<(Credentials, String)> {
     let (iam, tags) = (fixture.server().iam()?, Default::default());
     let limited = NewIdentity { name: "provisioner", path: "/", tags: &tags, permissions_boundary: None };
@@ -37,7 +38,7 @@ async fn limited(fixture: &Fixture, policy: Value, behind: Duration) -> anyhow::
     Ok((key, aws::start(fixture.server(), rules).await?))
 }
 
-/// A class of AWS, whose address is that of the tests.
+/// A class for AWS, with the tests' address.
 fn class(parameters: &[(&str, &str)]) -> BTreeMap<String, String> {
     [&[("store", "aws")], parameters]
         .concat()
@@ -69,7 +70,7 @@ async fn aws_the_documented_policy_is_enough_for_all_that_a_class_can_say() -> a
                 "{region}, {more:?}: {blocks:?}"
             );
             fixture.admin()?.put_object("photos", "a\u{1}b", "miaow").await.or_else(|error| match more {
-                // moto wants to see a sum.
+                // moto requires a checksum for this request.
                 [("objectLock", _)] => Ok(()),
                 _ => Err(error),
             })?;
@@ -105,7 +106,7 @@ async fn aws_the_documented_policy_for_roles_is_enough() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Until releases of before the boundary are gone, their policy must do for the first claim.
+/// While releases without the boundary are in use, their policy must suffice for the first claim.
 #[tokio::test]
 async fn aws_a_missing_user_that_may_not_be_looked_at_stops_no_claim() -> anyhow::Result<()> {
     let fixture = Fixture::new(REGIONS[1]).await?;
@@ -120,7 +121,7 @@ async fn aws_a_missing_user_that_may_not_be_looked_at_stops_no_claim() -> anyhow
     let state = process.provision(PHOTOS).await.map_err(|error| anyhow!("the first claim: {error}"))?;
     process.delete(PHOTOS, state).await?;
     ensure!(fixture.assets().await?.is_empty(), "something is left");
-    // That nothing is there cannot be known to another process, and the text says what to do.
+    // Another process cannot know that the user does not exist, and its message explains how to continue.
     let mut process = fixture.process_of(&key, &endpoint);
     process.class = class(&[("permissionsBoundary", BOUNDARY)]);
     let unknown =
@@ -129,7 +130,7 @@ async fn aws_a_missing_user_that_may_not_be_looked_at_stops_no_claim() -> anyhow
     Ok(())
 }
 
-/// Its key can make keys, but only for users who are in the boundary.
+/// The provisioner's key can create keys, but only for users within the boundary.
 #[tokio::test]
 async fn aws_the_provisioners_key_makes_no_administrators() -> anyhow::Result<()> {
     let fixture = Fixture::new(REGIONS[1]).await?;
@@ -146,7 +147,7 @@ async fn aws_the_provisioners_key_makes_no_administrators() -> anyhow::Result<()
     for user in [user, NewIdentity { permissions_boundary: others, ..user }, NewIdentity { path: "/", ..within }] {
         assert_eq!(iam.create_user(user).await.unwrap_err().code(), "AccessDenied", "{user:?}");
     }
-    // Made by hand, without a boundary.
+    // A user that was created manually, without a boundary.
     fixture.server().iam()?.create_user(user).await?;
     assert_eq!(iam.put_user_policy("admin2", "all", EVERYTHING).await.unwrap_err().code(), "AccessDenied");
     assert_eq!(iam.create_access_key("admin").await.unwrap_err().code(), "AccessDenied");
@@ -154,7 +155,7 @@ async fn aws_the_provisioners_key_makes_no_administrators() -> anyhow::Result<()
     Ok(())
 }
 
-/// IAM does not show a user who was made a moment ago. The claim is deleted at once, with and without a bucket.
+/// IAM does not show new users immediately. The claim is deleted at once, with and without a bucket.
 #[tokio::test]
 async fn aws_a_user_who_is_not_shown_yet_is_not_left_behind() -> anyhow::Result<()> {
     for may_create in [true, false] {

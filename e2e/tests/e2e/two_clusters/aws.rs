@@ -1,4 +1,4 @@
-//! S3 and IAM of one account, in a region where a bucket can be made twice by its owner, and in one where it cannot.
+//! S3 and IAM of one account, in a region where an owner can create a bucket twice, and in one where this fails.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::inventory::Inventory;
 use super::persons;
 
 const REGIONS: [&str; 2] = ["us-east-1", "eu-central-1"];
-/// Where the provisioner puts the users of claims.
+/// The IAM path of the claims' users.
 const USERS: &str = "/kube-provisioner/";
 
 pub(crate) struct Aws {
@@ -65,7 +65,7 @@ impl Backend for Aws {
     }
 
     fn claim(&self, name: &str, number: usize, wanted: bool) -> Value {
-        // Those that ask for names are in both regions, too.
+        // Claims that request names are in both regions, too.
         let region = REGIONS[(number + number / 10) % 2];
         self.pair.claim(name, region, wanted)
     }

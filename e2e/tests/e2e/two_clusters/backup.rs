@@ -1,4 +1,4 @@
-//! Backups of a cluster's objects, as Velero takes and restores them.
+//! Backups of a cluster's objects, as Velero creates and restores them.
 
 use std::time::Duration;
 
@@ -13,24 +13,25 @@ use serde_json::{Value, json};
 use testbed::cluster::{TestSpace, eventually};
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// Every namespace has it from the controller manager.
+/// The controller manager creates it in every namespace.
 const CERTIFICATES: &str = "kube-root-ca.crt";
 
-/// The objects of one test's namespace, and the cluster-wide ones of its classes.
+/// The objects of a test's namespace, and the cluster-scoped objects of its classes.
 #[derive(Clone)]
 pub(crate) struct Backup(Vec<Value>);
 
-/// How volumes come back.
+/// The state of restored volumes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Volumes {
-    /// Bound again to the claims of their names, as Velero does it.
+    /// Bound again to the claims of their names, like Velero does.
     Bindable,
-    /// Every second one with the uid of its former claim, as of `kubectl apply`: Kubernetes takes it as released.
+    /// Every second one contains the uid of its former claim, like after `kubectl apply`: Kubernetes considers it
+    /// released.
     EverySecondReleased,
 }
 
 impl Backup {
-    /// What `kubectl get --output json` has of the cluster now.
+    /// The objects that `kubectl get --output json` currently returns.
     pub(crate) async fn of(space: &TestSpace) -> anyhow::Result<Self> {
         let mut objects = Vec::new();
         for kind in kinds() {
@@ -39,7 +40,8 @@ impl Backup {
         Ok(Self(objects))
     }
 
-    /// A backup reads kind after kind, so a journal may be older than the claims and volumes.
+    /// Replaces the journals: a backup reads one kind after the other, so a journal may be older than the claims and
+    /// volumes.
     pub(crate) fn with_journals(mut self, journals: Vec<Value>) -> Self {
         let named = |object: &Value| (object["kind"].clone(), object["metadata"]["name"].clone());
         self.0.retain(|object| journals.iter().all(|journal| named(journal) != named(object)));
@@ -47,7 +49,8 @@ impl Backup {
         self
     }
 
-    /// Creates the objects with new uids and without status. Returns how many there were already, and were left as they are.
+    /// Creates the objects with new uids and without status. Returns the number of objects that already existed and
+    /// were left unchanged.
     pub(crate) async fn restore(&self, space: &TestSpace, volumes: Volumes) -> anyhow::Result<usize> {
         let mut there = 0;
         let mut number = 0;
@@ -68,7 +71,7 @@ impl Backup {
     }
 }
 
-/// Takes all objects of the test's namespace and classes away as if the cluster had been lost, while nobody looks.
+/// Removes all objects of the test's namespace and classes while no provisioner runs, as if the cluster had been lost.
 pub(crate) async fn wipe(space: &TestSpace) -> anyhow::Result<()> {
     let kinds: Vec<_> = kinds().into_iter().chain([ApiResource::erase::<Lease>(&())]).collect();
     let mut left = Vec::new();
@@ -96,7 +99,7 @@ pub(crate) async fn wipe(space: &TestSpace) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// In the order in which Velero restores them.
+/// The kinds in the order in which Velero restores them.
 fn kinds() -> [ApiResource; 6] {
     [
         ApiResource::erase::<PersistentVolume>(&()),
@@ -120,11 +123,11 @@ fn api(space: &TestSpace, kind: &ApiResource, namespaced: bool) -> Api<DynamicOb
     }
 }
 
-/// The objects of a kind that are of this test.
+/// The objects of a kind that belong to this test.
 pub(crate) async fn list(space: &TestSpace, kind: &ApiResource) -> anyhow::Result<Vec<DynamicObject>> {
     let listed = api(space, kind, !is_cluster_wide(kind)).list(&ListParams::default()).await;
     let mut objects = match listed {
-        // Without the definitions of buckets there are none.
+        // Without the CRDs of buckets, there are no objects.
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
         listed => listed.with_context(|| format!("cannot list {}", kind.plural))?.items,
     };
@@ -139,7 +142,7 @@ pub(crate) async fn list(space: &TestSpace, kind: &ApiResource) -> anyhow::Resul
     Ok(objects)
 }
 
-/// Velero takes these fields away, and those by which claims and volumes were bound:
+/// Removes the fields that Velero removes, including those that bind claims and volumes:
 /// <https://github.com/vmware-tanzu/velero/blob/main/pkg/restore/restore.go>.
 fn as_restored(object: &Value, keeps_claim: bool) -> anyhow::Result<Value> {
     const OF_SERVER: [&str; 8] = [

@@ -1,4 +1,4 @@
-//! What claims of buckets have in common, whatever store makes them.
+//! Shared parts of the plays with bucket claims, for all stores.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::second::Second;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A provisioner of buckets in each cluster.
+/// A bucket provisioner in each cluster.
 pub(crate) struct Pair {
     pub(crate) sides: [BucketSpace; 2],
     second: Second,
@@ -36,7 +36,7 @@ impl Pair {
         Ok(())
     }
 
-    /// The names of both, which are the same.
+    /// The namespace, whose name is equal in both clusters.
     pub(crate) fn namespace(&self) -> &str {
         self.sides[EAST].space.namespace()
     }
@@ -52,7 +52,7 @@ impl Pair {
         json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec})
     }
 
-    /// Writes with what is in the claim's Secret and ConfigMap, once the key is known everywhere.
+    /// Writes with the claim's Secret and ConfigMap, and retries until the store knows the key.
     pub(crate) async fn write(&self, side: usize, claim: &str, object: &str, text: String) -> anyhow::Result<()> {
         let mut last = None;
         let written = eventually(LIMIT, async || {
@@ -93,14 +93,14 @@ pub(crate) fn is_bound(claim: &Value) -> bool {
     claim["status"]["phase"] == "Bound"
 }
 
-/// The bucket of an ObjectBucket, and its user.
+/// The paths of an ObjectBucket's bucket and its user.
 pub(crate) fn assets(record: &Value, user: &str) -> BTreeSet<String> {
     let bucket = record["spec"]["endpoint"]["bucketName"].as_str().map(|bucket| format!("bucket/{bucket}"));
     let user = record["spec"]["additionalState"][user].as_str().map(|user| format!("user/{user}"));
     bucket.into_iter().chain(user).collect()
 }
 
-/// Puts all objects of a bucket into the inventory.
+/// Adds all objects of a bucket to the inventory.
 pub(crate) async fn count_objects(client: &Client, bucket: &str, inventory: &mut Inventory) -> anyhow::Result<()> {
     let mut pages = client.sdk().list_objects_v2().bucket(bucket).into_paginator().send();
     while let Some(page) = pages.try_next().await? {

@@ -1,4 +1,4 @@
-//! One directory, as the root of hostPath provisioners or as a share of NFS that is mounted.
+//! One directory, as the root of hostPath provisioners or as a mounted NFS share.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +24,7 @@ use super::second::Second;
 const SERVER: &str = "nfs.example.com";
 const SHARE: &str = "/exports/data";
 const PATTERN: &str = "${pvc.metadata.namespace}/${pvc.metadata.name}";
-/// What the provisioner keeps beside the volumes.
+/// The provisioner's own files, next to the volumes.
 const OWN: &str = ".kube-provisioner";
 const MARKS: &str = ".kube-provisioner/volumes";
 
@@ -71,7 +71,7 @@ impl Directories {
         })
     }
 
-    /// Carries out a command as a cluster's administrator; its output, and whether it succeeded.
+    /// Runs a command as a cluster's administrator; returns true if it succeeded, and its output.
     fn command(&self, side: usize, arguments: &[&str]) -> anyhow::Result<(bool, String)> {
         let space = &self.spaces[side];
         let output = std::process::Command::new(self.program()?)
@@ -128,7 +128,7 @@ impl Backend for Directories {
             ["--namespace", space.namespace()],
             ["--retry-interval-start", "300ms"],
             ["--retry-interval-max", "3s"],
-            // Who was killed is not waited for as long as usual.
+            // A short lease, so that another process soon takes over from a killed one.
             ["--lease-duration", "3s"],
             ["--lease-renew-deadline", "2s"],
             ["--lease-retry-period", "500ms"],
@@ -206,8 +206,8 @@ fn without_volume_uid(mark: &str) -> String {
     uid.map_or_else(|| mark.to_owned(), |(before, after)| format!("{before}{after}"))
 }
 
-/// Puts what is in a directory into the inventory: modes, owners and contents. Of the provisioner's own only what is made for
-/// volumes.
+/// Adds the contents of a directory to the inventory: modes, owners and contents. Of the provisioner's own files,
+/// includes only those that belong to volumes.
 fn count(root: &Path, above: &str, inventory: &mut Inventory) -> anyhow::Result<()> {
     const FOR_ALL: [&str; 4] = ["locks", "tmp", "notes", "root"];
     for entry in fs::read_dir(root.join(above))? {
@@ -219,7 +219,7 @@ fn count(root: &Path, above: &str, inventory: &mut Inventory) -> anyhow::Result<
         }
         let what = match metadata.is_dir() {
             true => format!("directory {:o} of {}", metadata.permissions().mode() & 0o7777, metadata.uid()),
-            // A mark gets the UID of its volume some time after the volume is saved.
+            // The volume's UID is added to a mark some time after the volume is saved.
             false if Path::new(above).starts_with(MARKS) => without_volume_uid(&fs::read_to_string(full)?),
             false => fs::read_to_string(full)?,
         };

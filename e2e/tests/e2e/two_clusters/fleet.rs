@@ -1,4 +1,4 @@
-//! The provisioners of both clusters, and who kills them.
+//! The provisioners of both clusters, which are killed at random moments.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use testbed::cluster::Program;
 
 use super::backend::{BOTH, Backend};
 
-/// A killed provisioner's Lease runs for three seconds: some kills come before the next one works.
+/// In milliseconds. A killed provisioner's Lease lasts for three seconds, so some kills precede its successor's work.
 const LONGEST_PAUSE: u64 = 4096;
-/// How long most of what was just asked for takes.
+/// The duration of most of the requested work.
 const LONGEST_WORK: u64 = 512;
 
 pub(crate) struct Fleet<'a, B> {
@@ -28,7 +28,7 @@ impl<'a, B: Backend> Fleet<'a, B> {
         Ok(fleet)
     }
 
-    /// Kills the provisioner of either cluster so often, each time at another moment.
+    /// Kills and restarts the provisioner of a random cluster this number of times, at random moments.
     pub(crate) async fn kill(&mut self, kills: usize) -> anyhow::Result<()> {
         for _ in 0..kills {
             self.pause().await;
@@ -38,12 +38,13 @@ impl<'a, B: Backend> Fleet<'a, B> {
         Ok(())
     }
 
-    /// Waits for some time, in which a provisioner that was started may begin to work.
+    /// Waits for some time, in which a started provisioner may begin to work.
     pub(crate) async fn pause(&mut self) {
         self.wait(LONGEST_PAUSE).await;
     }
 
-    /// Kills one at a moment soon, amid what was just asked for. It stays down until [`Self::resume`]. Returns whose it was.
+    /// Soon kills one provisioner, during the requested work. It stays down until [`Self::resume`]. Returns its
+    /// cluster.
     pub(crate) async fn kill_one(&mut self) -> anyhow::Result<usize> {
         self.wait(LONGEST_WORK).await;
         let side = usize::try_from(self.next() % 2)?;
@@ -52,7 +53,7 @@ impl<'a, B: Backend> Fleet<'a, B> {
         Ok(side)
     }
 
-    /// Ends a provisioner as a crash does.
+    /// Kills a provisioner to simulate a crash.
     pub(crate) async fn stop(&mut self, side: usize) -> anyhow::Result<()> {
         self.programs[side].take().context("it does not run")?.kill().await.map(drop)
     }

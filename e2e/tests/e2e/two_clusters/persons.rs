@@ -1,4 +1,4 @@
-//! What administrators do with buckets after a restore, as events and conditions say.
+//! The steps of administrators with buckets after a restore, as events and conditions request them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,8 +16,8 @@ use super::backup::list;
 
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Gives each claim what was its own before the loss: with the commands of the guide, and then by what conditions ask for, until
-/// all are bound.
+/// Gives each claim the assets back that it had before the loss: with the guide's commands, and then with the steps
+/// that conditions request, until all claims are bound.
 pub(crate) async fn give_back(space: &TestSpace) -> anyhow::Result<String> {
     run_guide(space).await?;
     let claims = space.api::<ObjectBucketClaim>();
@@ -35,7 +35,7 @@ pub(crate) async fn give_back(space: &TestSpace) -> anyhow::Result<String> {
             let reason = ready.map(|ready| ready.reason.clone()).unwrap_or_default();
             let text = ready.map(|ready| ready.message.clone()).unwrap_or_default();
             waiting.push(format!("{name}: {reason}: {text}"));
-            // A condition stays until what was done is seen.
+            // A condition remains until the controller sees the step.
             if !done.get(&reason).is_some_and(|done| done.contains(&name))
                 && follow(space, &name, &reason, &text).await?
             {
@@ -49,7 +49,7 @@ pub(crate) async fn give_back(space: &TestSpace) -> anyhow::Result<String> {
     Ok(["the guide's commands".to_owned()].into_iter().chain(followed).collect::<Vec<_>>().join(", "))
 }
 
-/// The commands of the page about restores, as it has them.
+/// Runs the commands in the page about restores verbatim.
 async fn run_guide(space: &TestSpace) -> anyhow::Result<()> {
     let page = include_str!("../../../../docs/book/pages/operate/backup.md");
     let mut blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
@@ -58,12 +58,12 @@ async fn run_guide(space: &TestSpace) -> anyhow::Result<()> {
     let kubectl = state.kubectl.as_ref().and_then(|program| program.parent()).context("there is a kubectl")?;
     let path = format!("{}:{}", kubectl.display(), std::env::var("PATH")?);
     let mut shell = Command::new("sh");
-    // Objects of other tests are among them, and may be gone when it is their turn. The claims show whether it worked.
+    // They also process objects of other tests, which may no longer exist. The claims show the success.
     shell.args(["-uc", commands]).env("PATH", path).env("KUBECONFIG", &state.kubeconfig).output().await?;
     Ok(())
 }
 
-/// Whether the condition said what to do.
+/// Follows a condition; returns true if it requested a step.
 async fn follow(space: &TestSpace, claim: &str, reason: &str, text: &str) -> anyhow::Result<bool> {
     match reason {
         "ObjectBucketNotProven" => {
@@ -89,8 +89,8 @@ async fn annotate(space: &TestSpace, object: &str, annotation: &str, value: &str
     Ok(())
 }
 
-/// Asks, for objects that were restored into the wrong cluster, for everything that can be asked for: the claims adopt them, get
-/// other keys and are deleted, and so are the objects.
+/// Requests every possible operation on objects that were restored into the wrong cluster: the claims adopt them,
+/// rotate keys and are deleted, and so are the objects.
 pub(crate) async fn take_what_is_anothers(space: &TestSpace) -> anyhow::Result<()> {
     let claims = space.api::<ObjectBucketClaim>();
     let kind = super::buckets::records();
@@ -104,7 +104,7 @@ pub(crate) async fn take_what_is_anothers(space: &TestSpace) -> anyhow::Result<(
     for claim in claims.list(&ListParams::default()).await? {
         claims.patch(&claim.name_any(), &PatchParams::default(), &Patch::Merge(&rotate)).await?;
     }
-    // What would happen by itself happens before somebody deletes anything.
+    // Wait for automatic changes before the deletion.
     tokio::time::sleep(Duration::from_secs(5)).await;
     claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
     for record in records().await? {

@@ -1,4 +1,4 @@
-//! The play, act by act.
+//! The acts of the play.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -18,12 +18,12 @@ use super::backup::{Backup, Volumes, list, wipe};
 use super::fleet::Fleet;
 use super::inventory::Inventory;
 
-/// Every fifth claim asks for a name in the backend, which the claim of the other cluster asks for, too.
+/// Every fifth claim requests a name in the backend that the claim in the other cluster requests, too.
 const WANTED: usize = 5;
-/// Every claim that waits has a reason within this time.
+/// Every waiting claim must report a reason within this time.
 const TOLD: Duration = Duration::from_secs(120);
 
-/// Plays it with `E2E_CLAIMS` claims in each cluster and `E2E_KILLS` kills.
+/// Runs the play with `E2E_CLAIMS` claims in each cluster and `E2E_KILLS` kills.
 #[expect(clippy::print_stdout, reason = "figures")]
 pub(crate) async fn play<B: Backend>(backend: B) -> anyhow::Result<()> {
     let number = |name: &str, or: usize| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(or);
@@ -46,13 +46,13 @@ struct Play<'a, B> {
     claims: usize,
     kills: usize,
     limit: Duration,
-    /// The west's id.
+    /// The id of the cluster west.
     west: String,
-    /// Figures.
+    /// The figures to print.
     said: Vec<String>,
 }
 
-/// What both clusters have in the backend.
+/// The assets of both clusters in the backend.
 struct Whole {
     assets: [BTreeSet<String>; 2],
     of: [Inventory; 2],
@@ -91,8 +91,9 @@ impl<'a, B: Backend> Play<'a, B> {
         Ok(())
     }
 
-    /// Makes all claims in both clusters at the same time, and some that are deleted in one of them soon, while provisioners are
-    /// killed. Returns east's journals of a moment when its provisioner had just died with the most attempts under way.
+    /// Creates all claims in both clusters at the same time, and some that one cluster soon deletes, while provisioners
+    /// are killed. Returns east's journals from the moment at which its killed provisioner had the most attempts in
+    /// progress.
     async fn make(&mut self) -> anyhow::Result<Vec<Value>> {
         let steps = self.steps();
         let mut journals = Vec::new();
@@ -117,15 +118,15 @@ impl<'a, B: Backend> Play<'a, B> {
             let gone = format!("gone-{step}");
             self.claims_of(step % 2).delete(&gone, &DeleteParams::default()).await?;
         }
-        // Those of buckets are empty: ObjectBuckets are the record.
+        // The journals of buckets are empty because ObjectBuckets contain the record.
         if entries(&journals) > 0 {
             self.said.push(format!("east's journal in its backup has {} attempts under way", entries(&journals)));
         }
         Ok(journals)
     }
 
-    /// Waits until all claims are bound, and those that ask for one name in one cluster, with a reason in the other one, where
-    /// they are deleted.
+    /// Waits until all claims are bound. Of two claims with one name, one is bound, and the other reports a reason and
+    /// is deleted.
     async fn settle(&self) -> anyhow::Result<()> {
         let is_wanted = |number: &usize| number % WANTED == WANTED - 1;
         let own: BTreeSet<_> =
@@ -149,7 +150,7 @@ impl<'a, B: Backend> Play<'a, B> {
         let names = async |side| -> anyhow::Result<BTreeSet<String>> {
             Ok(list(self.space(side), &B::claims()).await?.iter().map(ResourceExt::name_any).collect())
         };
-        // One of each pair that wants a name, and of each that was deleted in one cluster.
+        // One of each pair that requests a name, and of each pair that was deleted in one cluster.
         let expected = self.claims + own.len() + self.steps();
         let settled = eventually(self.limit, async || {
             let mut records = 0;
@@ -164,7 +165,7 @@ impl<'a, B: Backend> Play<'a, B> {
         Ok(())
     }
 
-    /// Writes something into each asset. Returns what is in the backend then.
+    /// Writes to each asset. Returns the resulting contents of the backend.
     async fn fill(&mut self) -> anyhow::Result<Whole> {
         let mut texts = Vec::new();
         for side in BOTH {
@@ -197,7 +198,7 @@ impl<'a, B: Backend> Play<'a, B> {
         Ok(whole)
     }
 
-    /// All objects of the west go while no provisioner runs, and it comes back.
+    /// Deletes all objects of the west while no provisioner runs, and restarts its provisioner.
     async fn lose_west(&mut self, before: &Whole) -> anyhow::Result<()> {
         self.fleet.stop(WEST).await?;
         wipe(self.space(WEST)).await?;
@@ -206,7 +207,7 @@ impl<'a, B: Backend> Play<'a, B> {
         self.is_untouched(before, &BOTH, "the west was lost").await.map(drop)
     }
 
-    /// What is restored, misused and deleted in the wrong cluster changes nothing.
+    /// Restores east's objects into west, misuses and deletes them there, and checks that this changes nothing.
     async fn restore_east_into_west(&mut self, backup: &Backup, before: &Whole) -> anyhow::Result<()> {
         let space = self.space(WEST);
         backup.restore(space, Volumes::EverySecondReleased).await?;
@@ -239,7 +240,7 @@ impl<'a, B: Backend> Play<'a, B> {
         Ok(())
     }
 
-    /// The west's own backup is restored into it, and its claims have their data again.
+    /// Restores the west's own backup into it, and checks that its claims have their data again.
     async fn restore_west(&mut self, backup: &Backup, before: &Whole) -> anyhow::Result<()> {
         self.fleet.stop(WEST).await?;
         wipe(self.space(WEST)).await?;
@@ -258,7 +259,7 @@ impl<'a, B: Backend> Play<'a, B> {
         Ok(())
     }
 
-    /// Deletes all claims of a cluster properly, some at a time, while both provisioners are killed.
+    /// Deletes all claims of a cluster regularly, in batches, while both provisioners are killed.
     async fn end(&mut self, side: usize) -> anyhow::Result<()> {
         let claims = list(self.space(side), &B::claims()).await?;
         let rest = self.kills.saturating_sub(self.fleet.kills());
@@ -285,7 +286,7 @@ impl<'a, B: Backend> Play<'a, B> {
         Ok(())
     }
 
-    /// Fails if something of these clusters has changed in the backend. Returns what is there.
+    /// Fails if assets of these clusters have changed in the backend. Returns its contents.
     async fn is_untouched(&self, before: &Whole, sides: &[usize], when: &str) -> anyhow::Result<Inventory> {
         let now = self.backend.inventory().await?;
         for side in sides {
@@ -308,7 +309,7 @@ impl<'a, B: Backend> Play<'a, B> {
         Ok(())
     }
 
-    /// Waits for an event whose reason or text has this part.
+    /// Waits for an event whose reason or message contains this text.
     async fn told(&self, side: usize, kind: &str, name: &str, part: &str) -> anyhow::Result<()> {
         let has_part = |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains(part));
         let told = eventually(TOLD, async || {
@@ -319,10 +320,10 @@ impl<'a, B: Backend> Play<'a, B> {
         Ok(())
     }
 
-    /// Whether somebody waits for an object that was made elsewhere.
+    /// True if another cluster created the object and events must report that it waits.
     fn is_told_of(&self, record: &DynamicObject) -> bool {
         let made_here = record.annotations().get(CLUSTER_ID).is_none_or(|cluster| *cluster == self.west);
-        // A volume that is bound to a restored claim is used, and nobody waits for it.
+        // A volume that is bound to a restored claim is in use, and no claim waits for it.
         let waits = B::records().kind == "ObjectBucket" || record.data["status"]["phase"] == "Released";
         !made_here && waits
     }
@@ -332,7 +333,7 @@ impl<'a, B: Backend> Play<'a, B> {
         Ok(records.iter().flat_map(|record| self.backend.assets(&json!(record))).collect())
     }
 
-    /// East's ConfigMaps of journals.
+    /// The ConfigMaps of east's journals.
     async fn journals(&self) -> anyhow::Result<Vec<Value>> {
         let mut maps = list(self.space(EAST), &ApiResource::erase::<ConfigMap>(&())).await?;
         maps.retain(|map| {
@@ -341,7 +342,7 @@ impl<'a, B: Backend> Play<'a, B> {
         Ok(maps.iter().map(|map| json!(map)).collect())
     }
 
-    /// How often provisioners are killed while claims are made.
+    /// The number of kills while claims are created.
     fn steps(&self) -> usize {
         (self.kills * 3 / 5).max(1)
     }
@@ -359,7 +360,7 @@ impl<'a, B: Backend> Play<'a, B> {
     }
 }
 
-/// How many attempts are under way.
+/// The number of attempts in progress.
 fn entries(journals: &[Value]) -> usize {
     journals.iter().filter_map(|journal| journal["data"]["entries"].as_str()).map(|text| text.lines().count()).sum()
 }

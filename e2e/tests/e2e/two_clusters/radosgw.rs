@@ -1,4 +1,4 @@
-//! A Ceph object gateway.
+//! The play on a Ceph object gateway.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use super::persons;
 pub(crate) struct Radosgw {
     pair: Pair,
     ceph: State,
-    /// With the admin keys, as the provisioner reads them.
+    /// The folder of the admin keys, which the provisioner reads.
     files: TempDir,
 }
 
@@ -31,7 +31,7 @@ impl Radosgw {
         Ok(Self { pair, ceph, files })
     }
 
-    /// S3 with a key.
+    /// An S3 client with a key.
     fn client(&self, access_key: &str, secret_key: &str) -> anyhow::Result<Client> {
         testbed::s3::client(&self.ceph.endpoint, None, Credentials::new(access_key, secret_key))
     }

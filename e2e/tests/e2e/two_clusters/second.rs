@@ -7,7 +7,7 @@ use testbed::control_plane::{ControlPlane, Settings, State};
 use testbed::progress;
 use tokio::sync::Mutex;
 
-/// A control plane beside that of all tests. It ends with the last test that has it.
+/// A control plane in addition to the shared one. It ends with the last test that uses it.
 pub(crate) struct Second(Arc<ControlPlane>);
 
 impl Second {

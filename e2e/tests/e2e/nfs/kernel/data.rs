@@ -1,4 +1,4 @@
-//! Data before control: clients go on without the API server and without the controller.
+//! Data access does not depend on control: clients work without the API server and without the controller.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -13,14 +13,14 @@ use testbed::uml::{Guest, Link, Machine};
 use super::super::fixture::*;
 use super::{goes_on, writer, written};
 
-/// From the restart of the provisioner until a client writes again.
+/// The time from the provisioner's restart until a client can write.
 const BACK: Duration = Duration::from_secs(3);
-/// Between the end of the processes and their restart.
+/// The time between the end of the processes and their restart.
 const SETTLE: Duration = Duration::from_millis(500);
-/// How long the controller is unready.
+/// The time during which the controller is unready.
 const UNREADY: Duration = Duration::from_secs(150);
 
-/// A provisioner, its way to the API server, and a client that writes.
+/// A provisioner, its connection to the API server, and a client that writes.
 struct Fixture {
     space: TestSpace,
     server: Server,
@@ -46,14 +46,14 @@ impl Fixture {
         Ok((fixture, program, class))
     }
 
-    /// With Leases that outlive the test of a restart.
+    /// Starts it with a Lease that outlives the test of a restart.
     fn start(&self) -> anyhow::Result<Program> {
         let admin = format!("--http-endpoint=127.0.0.1:{}", self.admin);
         let times = ["--lease-duration", "20s", "--lease-renew-deadline", "10s", "--lease-retry-period", "2s"];
         self.server.start(&self.space, &self.gate.access, &[&[admin.as_str()][..], &times].concat())
     }
 
-    /// The server and its provisioner are killed at the same moment. What the client has said until then arrives.
+    /// Kills the server and its provisioner at the same moment. The client's previous writes arrive.
     async fn kill(&self, mut program: Program) -> anyhow::Result<()> {
         self.server.ganesha()?.signal(Signal::KILL);
         program.kill().await?;
@@ -61,7 +61,8 @@ impl Fixture {
         Ok(())
     }
 
-    /// A client that was refused asks again after three seconds, so its write says less than the server's port.
+    /// Waits until the server's port answers and the client writes. The client's time is less precise because it
+    /// retries a refused connection after three seconds.
     #[expect(clippy::print_stdout, reason = "figures")]
     async fn is_back(&self, what: &str) -> anyhow::Result<()> {
         let (start, before) = (Instant::now(), written(&self.guest));
@@ -77,7 +78,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// The status that a probe gets.
+    /// The HTTP status of a probe.
     async fn probe(&self, path: &str) -> anyhow::Result<String> {
         let answer = ask(self.admin, &format!("GET {path}"), "").await?;
         Ok(answer.split_whitespace().nth(1).unwrap_or_default().to_owned())
@@ -91,7 +92,7 @@ impl Fixture {
     }
 }
 
-/// A Lease of a replica that is dead keeps no export away, and neither does an API server that is away.
+/// Neither the Lease of a dead replica nor an unreachable API server delays an export.
 #[tokio::test]
 async fn ganesha_d1_exports_are_served_without_lease_and_api_server() -> anyhow::Result<()> {
     let (fixture, program, class) = Fixture::new("ganesha-d1").await?;
@@ -114,7 +115,7 @@ async fn ganesha_d1_exports_are_served_without_lease_and_api_server() -> anyhow:
     fixture.done().await
 }
 
-/// What the readiness of the Service's endpoints hangs on is the server's port.
+/// The readiness of the Service's endpoints depends on the server's port.
 #[tokio::test]
 #[expect(clippy::print_stdout, reason = "figures")]
 async fn ganesha_d2_no_client_notices_an_unready_controller() -> anyhow::Result<()> {

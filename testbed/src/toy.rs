@@ -239,7 +239,7 @@ pub fn options(space: &TestSpace) -> Options {
     options.retry_interval_start = Duration::from_millis(100);
     options.retry_interval_max = Duration::from_secs(1);
     options.namespace = Some(space.namespace().to_owned());
-    // A controller takes over at once from one that was dropped.
+    // Without a Lease, a controller takes over at once from one that was dropped.
     options.coordination = Coordination::None;
     options
 }

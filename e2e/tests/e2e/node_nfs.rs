@@ -136,7 +136,7 @@ async fn ganesha_a_server_in_a_pod_serves_the_pods_of_a_node() -> anyhow::Result
     let node = space.guest_node(&[ImageOf::NfsServer.archive(space.cluster().state())?]).await?;
     space.apply(&[disk(&node)]).await?;
     let (kubectl, folder) = (space.kubectl(), tempfile::tempdir()?);
-    // Debian's containerd is among the runtimes whose default seccomp profile forbids it.
+    // The default seccomp profile of Debian's containerd forbids `name_to_handle_at`.
     let seccomp = example("or without helm:\n\n```yaml\n")?;
     let installed = Kustomization::new(folder.path(), "deploy/nfs/server", SERVER, "e2e", &seccomp)?;
     kubectl.apply(&installed.path())?;

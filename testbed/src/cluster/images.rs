@@ -41,7 +41,7 @@ impl ImageOf {
     }
 }
 
-/// The name of an image with the provisioner of these tests, which is not a release build.
+/// Imports an image with the provisioner of these tests, which is not a release build, and returns its name.
 pub(super) fn provisioner(state: &State) -> anyhow::Result<String> {
     const NAME: &str = "localhost/hostpath-provisioner:e2e";
     // The control planes whose nodes already have the image.

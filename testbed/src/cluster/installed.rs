@@ -31,7 +31,7 @@ pub struct Installed<'a> {
 }
 
 impl TestSpace {
-    /// The name of an image with the hostPath provisioner of these tests, which it imports into the node.
+    /// Imports an image with the hostPath provisioner of these tests into the node, and returns its name.
     pub fn hostpath_image(&self) -> anyhow::Result<String> {
         images::provisioner(self.cluster().state())
     }

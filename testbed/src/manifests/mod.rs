@@ -27,8 +27,8 @@ pub struct Provisioner {
     pub mode: &'static [&'static str],
     /// The folder in `deploy/` that contains the variants.
     pub folder: &'static str,
-    /// The files in `deploy/charts` with the values. Later files precede earlier ones, and the chart's own file comes
-    /// last.
+    /// The files in `deploy/charts` with the values. Later files override earlier ones, and the chart's own file
+    /// overrides all of them.
     values: &'static [&'static str],
     /// The permission sets that the chart selects from, with the options of `rbac` that print them.
     rights: &'static [(&'static str, &'static [&'static str])],
@@ -48,7 +48,7 @@ pub struct Variant {
 }
 
 const LEASE: (&str, &[&str]) = ("lease", &["--coordination", "lease"]);
-/// The chart replaces the two names with the names for its own number of shards.
+/// The chart replaces the names of the two shards with names for its own number of shards.
 const LEASE_SHARDED: (&str, &[&str]) = ("lease-sharded", &["--coordination", "lease", "--shards", "2"]);
 
 /// The objects that OpenShift requires before it admits pods that need more than `restricted-v2`.

@@ -1,5 +1,5 @@
-//! `cargo xtask bench NAME`: measurements on a real control plane. Figures are printed as a table; the last ones stand in
-//! `docs/book/pages/operate/performance.md`.
+//! `cargo xtask bench NAME`: measurements on a real control plane. Each prints a table of figures;
+//! `docs/book/pages/operate/performance.md` contains the latest ones.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it prints its results, and how far it is")]
 
 mod buckets;
@@ -30,7 +30,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Claims created at once, until all are bound and told of it
+    /// Time to bind N claims created at once, including their events
     Burst {
         #[arg(long, default_value_t = 1000)]
         claims: usize,
@@ -38,53 +38,53 @@ enum Command {
         #[arg(long, value_name = "PROGRAM")]
         program: Option<std::path::PathBuf>,
     },
-    /// Claims of buckets on a backend that costs nothing: time and API requests, at work, at rest and at the start
+    /// Bucket claims on a backend that does no work: time and API requests under load, at rest and at startup
     Buckets(buckets::Settings),
-    /// Claims that wait when the provisioner starts, beside a bare client that posts the same volumes
+    /// Claims that are pending when the provisioner starts, compared with a bare client that posts the same volumes
     Waiting(waiting::Settings),
-    /// Claims that wait, with a directory for each: hostPath beside a Go provisioner that makes nothing but directories
+    /// Pending claims with a directory each: hostPath compared with a Go provisioner that only creates directories
     Directories(directories::Settings),
-    /// Memory and start with claims and volumes of another provisioner in the cluster, or of the same one
+    /// Memory and startup time with claims and volumes of another provisioner in the cluster, or of the same one
     Foreign {
         #[arg(long, default_value_t = 50_000)]
         pairs: usize,
-        /// The same provisioner has made them
+        /// The volumes belong to the same provisioner
         #[arg(long)]
         own: bool,
     },
-    /// What the journal costs: writes and bytes per claim, and throughput beside a provisioner without it
+    /// Cost of the journal: writes and bytes per claim, and throughput compared with a provisioner without a journal
     Journal {
-        /// Rounds of each; the table has all of them and the medians
+        /// Number of rounds for each; the table lists all rounds and the medians
         #[arg(long, default_value_t = 5)]
         rounds: usize,
-        /// Claims of a round that measures throughput
+        /// Number of claims in a round that measures throughput
         #[arg(long, default_value_t = 1000)]
         claims: usize,
     },
-    /// How long claims wait when the replica that serves them is told to stop, or is killed
+    /// How long claims stay pending when the replica that provisions them is stopped or killed
     Handover {
-        /// Rounds of each
+        /// Number of rounds for each
         #[arg(long, default_value_t = 5)]
         rounds: usize,
     },
-    /// Four replicas with four shards beside one, with a backend of 200 ms that takes ten calls of each at a time
+    /// Four replicas with four shards compared with one replica; each backend takes 200 ms and ten calls at a time
     Shards {
-        /// Claims of a round; with few of them one shard gets many more than its share
+        /// Number of claims in a round; with few claims, one shard receives far more than its share
         #[arg(long, default_value_t = 4000)]
         claims: usize,
-        /// Rounds of each; the table has all of them and the medians
+        /// Number of rounds for each; the table lists all rounds and the medians
         #[arg(long, default_value_t = 1)]
         rounds: usize,
     },
-    /// A volume with very many files that is deleted while other claims are served, beside `rm -rf`
+    /// Deletion of a volume with very many files while other claims are provisioned, compared with `rm -rf`
     Removal {
         #[arg(long, default_value_t = 1_000_000)]
         files: usize,
     },
-    /// csi-provisioner beside external-provisioner, with a CSI driver in memory
+    /// csi-provisioner compared with external-provisioner, with an in-memory CSI driver
     #[command(subcommand)]
     Csi(csi::Command),
-    /// Two replicas of the hostPath provisioner under faults, and whether every promise was kept
+    /// Two replicas of the hostPath provisioner under fault injection, with a check of every guarantee
     Soak(soak::Settings),
 }
 

@@ -1,4 +1,4 @@
-//! Runs simulations: many, or one with its trace. `cargo xtask sim` builds and starts it.
+//! Runs simulations: a campaign of many seeds, or one seed with its trace. `cargo xtask sim` builds and starts it.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program talks to its user")]
 
 use std::num::NonZeroUsize;
@@ -15,7 +15,7 @@ use simulation::{
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Prove by simulation that the controllers survive crashes.
+/// Test by simulation that the controllers survive crashes
 #[derive(Parser)]
 #[command(name = "sim", bin_name = "cargo xtask sim", max_term_width = 100)]
 struct Arguments {
@@ -23,48 +23,48 @@ struct Arguments {
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
 
-    /// The first seed
+    /// Number of seeds to run
     #[arg(long, default_value_t = 0)]
     from: u64,
 
-    /// How many at a time [default: as many as there are cores]
+    /// First seed
     #[arg(long)]
     threads: Option<usize>,
 
-    /// Begin no run after so many minutes
+    /// Number of seeds to run in parallel [default: number of cores]
     #[arg(long)]
     minutes: Option<u64>,
 
-    /// Go on after a failure
+    /// Start no more runs after this many minutes
     #[arg(long)]
     keep_going: bool,
 
-    /// Run this one and print its trace
+    /// Keep going after a failure
     #[arg(long, conflicts_with_all = ["seeds", "from", "threads", "minutes", "keep_going", "digest"])]
     seed: Option<u64>,
 
-    /// Print a number that stands for all requests of all seeds: the same as long as the same happens
+    /// Run only this seed and print its trace
     #[arg(long)]
     digest: bool,
 
-    /// Do not look at these invariants
+    /// Print a digest of all requests of all seeds; it changes only if a request changes
     #[arg(long, value_delimiter = ',', value_parser = invariant)]
     ignore: Vec<Invariant>,
 
-    /// Leave this out of the controller: journal, fencing, read-back, ownership, uid-precondition, failed-attempts, identity,
+    /// Skip these invariants
     /// cluster, copies, journals, unreadable, fresh-volumes or expand-first
     #[arg(long, value_name = "SAFEGUARD", value_parser = safeguard)]
     without: Option<Safeguard>,
 
-    /// Simulate the controller of volumes with a CSI driver whose volumes only some nodes can use
+    /// failed-attempts, identity, cluster, copies, journals, unreadable, fresh-volumes or expand-first
     #[arg(long, conflicts_with = "buckets")]
     topology: bool,
 
-    /// Simulate the controller of buckets instead of that of volumes
+    /// Simulate the volume controller with a CSI driver whose volumes are accessible only from some nodes
     #[arg(long)]
     buckets: bool,
 
-    /// Leave this out of the controller of buckets: failed-attempts, order, ownership, fencing, key-record, fresh, absence,
+    /// Simulate the bucket controller instead of the volume controller
     /// cluster, unreadable, pointer, shared, version or finalizer
     #[arg(long, value_name = "SAFEGUARD", value_parser = bucket_safeguard, requires = "buckets", conflicts_with = "without")]
     without_bucket: Option<BucketSafeguard>,

@@ -28,7 +28,7 @@ mod signals;
 mod sim;
 mod test;
 
-/// Commands for working on this project.
+/// Commands for working on this project
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
 struct Arguments {
@@ -42,19 +42,19 @@ enum Command {
     #[command(subcommand)]
     ControlPlane(control_plane::Command),
 
-    /// Run a Ceph cluster on loopback, in memory: monitor, manager, OSD and radosgw, an object store that speaks S3
+    /// Run an in-memory Ceph cluster on loopback: monitor, manager, OSD and radosgw, an S3-compatible object store
     #[command(subcommand)]
     Ceph(server::Command),
 
-    /// Run an NFS server on loopback, NFS-Ganesha, that exports one directory
+    /// Run an NFS server (NFS-Ganesha) on loopback that exports one directory
     #[command(subcommand)]
     Nfs(server::Command),
 
-    /// Run S3 and IAM on loopback, which check every signature and every right: moto
+    /// Run moto on loopback, an S3 and IAM server that checks signatures and permissions
     #[command(subcommand)]
     S3(server::Command),
 
-    /// Run all tests: the workspace's, and those on real servers, which are built the first time
+    /// Run all tests, including those on real servers, which are built on first use
     Test {
         #[command(flatten)]
         install: install::Install,
@@ -63,49 +63,49 @@ enum Command {
         selection: test::Selection,
     },
 
-    /// Show a provisioner at work, on a simulated API server: a claim is bound, and deleted with its volume
+    /// Run a demo on a simulated API server: a claim is bound, then deleted together with its volume
     Demo(demo::Arguments),
 
-    /// Build the container image of a provisioner, an OCI archive; needs no container engine
+    /// Build the container image of a provisioner as an OCI archive, without a container engine
     Image(image::Arguments),
 
-    /// Make the folder of a new provisioner, with its tests and manifests
+    /// Scaffold a new provisioner, with its tests and manifests
     New(new::Arguments),
 
-    /// Check whether each crate can be published, and make the archives
+    /// Check that each crate can be published, and create the archives
     Package,
 
-    /// Install mdbook into the cache if need be, and build the guide of docs/book
+    /// Build the guide in docs/book, installing mdbook into the cache if needed
     Book,
 
-    /// Write what is generated in `deploy/`: rights, values and schemas of the charts, and what the charts render
+    /// Generate the files in `deploy/`: RBAC rules, values and schemas of the charts, and the rendered charts
     Manifests,
 
-    /// Lint and render the charts, and compare them with `deploy/`; the first time this builds helm
+    /// Lint and render the charts, and compare them with `deploy/`; builds helm on first use
     Charts,
 
-    /// Check the rules of Prometheus by promtool, with their unit tests, and the dashboard with provisioners at work
+    /// Check the Prometheus rules with promtool and their unit tests, and the dashboard with running provisioners
     Rules {
-        /// Leave Prometheus and the provisioners running until Ctrl-C, to look at the dashboard with data
+        /// Keep Prometheus and the provisioners running until Ctrl-C, to view the dashboard with data
         #[arg(long)]
         stay: bool,
     },
 
-    /// Measure on a real control plane, for instance `bench burst`; `bench -- --help` lists what
+    /// Measure on a real control plane, for instance `bench burst`; `bench -- --help` lists the measurements
     Bench {
         /// The measurement and its options
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         arguments: Vec<String>,
     },
 
-    /// Simulate crashes, faults and users' whims by the thousand, for instance `sim --seeds 10000`; `sim -- --help`
+    /// Run randomized fault-injection simulations, for instance `sim --seeds 10000`; `sim -- --help` lists the options
     Sim {
         /// The simulation's options
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
 
-    /// Become another program that ends with its parent
+    /// Run another program that ends with its parent
     #[command(hide = true)]
     Guard {
         #[arg(long)]
@@ -134,14 +134,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// One thread is enough for what waits nearly all the time.
+/// One thread is enough, because commands wait nearly all the time.
 #[tokio::main(flavor = "current_thread")]
 async fn run(command: Command) -> anyhow::Result<ExitCode> {
     let guard = Guard::new(std::env::current_exe()?);
     if let Command::Demo(demo::Arguments { kind: None, volumes }) = &command
         && let Some(context) = &volumes.context
     {
-        // A signal ends it in its own way, which leaves nothing in the cluster.
+        // The demo handles signals itself, so that it leaves nothing in the cluster.
         return demo::context::run(context, volumes.yes, &guard).await;
     }
     let work = async {

@@ -1,8 +1,8 @@
 //! The backend that all replicas share, and the author's code that calls it.
 //!
-//! The author keeps the contract of [`kube_provisioner::Provisioner`]: calls are idempotent by the volume's name; what says
-//! that nothing is left has removed it; what another failure left half-made is completed by the next call, or removed by
-//! `clean_up` or `delete`.
+//! The author keeps the contract of [`kube_provisioner::Provisioner`]: calls are idempotent by the volume's name; a call that
+//! reports that nothing is left has removed everything; the next call completes what another failure left half-made, or
+//! `clean_up` or `delete` removes it.
 
 mod author;
 mod sidecar;
@@ -20,12 +20,12 @@ use crate::plan::{Backend as Chances, Edge};
 use crate::process::Process;
 use crate::stage::Stage;
 
-/// What the backend holds for one name.
+/// The asset that the backend holds for one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asset {
-    /// Told apart from others that had the name before.
+    /// Distinguishes the asset from earlier ones with the same name.
     pub(crate) number: u64,
-    /// The uid of the claim that it was made for; empty for what is somebody else's.
+    /// The uid of the claim that the asset was created for; empty for an asset of another owner.
     pub(crate) claim: String,
     pub(crate) stage: AssetStage,
     /// In bytes.
@@ -38,16 +38,16 @@ impl Asset {
     }
 }
 
-/// How far an asset is.
+/// The progress of an asset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum AssetStage {
-    /// The backend will make it by itself.
+    /// The backend will create it in the background.
     Ordered,
     Allocated,
     Filled,
-    /// Whole.
+    /// Complete.
     Exported,
-    /// Half-removed.
+    /// Partly removed.
     Fading,
 }
 
@@ -69,14 +69,14 @@ pub(crate) struct Author {
     started: AtomicBool,
 }
 
-/// What is drawn for one call.
+/// The random choices for one call.
 struct Script {
     random: fastrand::Rng,
     chances: Chances,
     calm: bool,
     /// Calls about this class hang.
     hangs: bool,
-    /// At which step it ends otherwise, and how.
+    /// The step at which the call ends differently, and the way in which it ends.
     turn: Option<(u32, Turn)>,
     passed: u32,
 }
@@ -127,7 +127,7 @@ impl Author {
         Self { process, stage, started: AtomicBool::new(false) }
     }
 
-    /// Waits as long as a step takes. What happens to the process on the way happens here.
+    /// Waits as long as a step takes. Faults of the process take effect during this wait.
     async fn wait(&self, script: &mut Script) -> Option<Turn> {
         if script.hangs {
             self.stage.calmed().await;
@@ -208,7 +208,7 @@ impl Author {
         }
     }
 
-    /// As [`Self::remove`], but what is half-removed can be completed again.
+    /// Same as [`Self::remove`], but a partly removed asset can be completed again.
     async fn undo(&self, name: &str, class: &str) -> Result<(), DeleteError> {
         let mut script = Script::draw(&self.stage, class);
         loop {
@@ -242,7 +242,7 @@ impl Author {
         Ok(())
     }
 
-    /// What is somebody else's is left alone.
+    /// Refuses to touch an asset of another owner.
     fn own_asset(&self, name: &str) -> Option<AssetStage> {
         self.stage.asset(name).filter(|asset| !asset.is_foreign()).map(|asset| asset.stage)
     }
@@ -253,7 +253,7 @@ impl Author {
     }
 }
 
-/// How a call of what removes something fails.
+/// The error of a removing call that fails.
 fn refused(turn: Option<Turn>) -> Result<(), DeleteError> {
     match turn {
         None => Ok(()),
@@ -263,7 +263,7 @@ fn refused(turn: Option<Turn>) -> Result<(), DeleteError> {
     }
 }
 
-/// Not `panic!`, so that no hook is told of it.
+/// Does not use `panic!`, so that the panic hook does not run.
 fn panics() -> ! {
     std::panic::resume_unwind(Box::new("the author's code panics"))
 }

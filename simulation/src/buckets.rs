@@ -1,8 +1,8 @@
-//! The same for buckets: replicas of [`kube_provisioner::BucketController`] on a simulated cluster, with a store in memory.
+//! The bucket simulation: replicas of [`kube_provisioner::BucketController`] on a simulated cluster, with an in-memory store.
 //!
-//! One seed draws what users do, how the API server and the store fail, and when each process dies or stands still: at a
-//! request, at its answer, or between two steps of the store. What must always hold is checked with every step of the
-//! store, and in the end.
+//! One seed draws what users do, how the API server and the store fail, and when each process dies or pauses: at a
+//! request, at its answer, or between two steps of the store. Invariants are checked at every step of the store, and
+//! at the end.
 
 mod backup;
 mod end;
@@ -38,15 +38,15 @@ use crate::run::{Manner, Outcome, Trace, in_runtime};
 
 /// The name of the provisioner in all runs.
 pub(crate) const PROVISIONER: &str = "example.com/bucket";
-/// Where claims are.
+/// The namespace of the claims.
 pub(crate) const NAMESPACE: &str = "shop";
-/// The annotation of an ObjectBucket: the cluster that it was made in.
+/// The annotation of an ObjectBucket with the cluster that it was created in.
 pub(crate) const CLUSTER_ID: &str = "kube-provisioner/cluster-id";
-/// The annotation of an ObjectBucket: the claim that takes it over.
+/// The annotation of an ObjectBucket with the claim that takes it over.
 pub(crate) const ADOPT_FOR: &str = "kube-provisioner/adopt-for";
-/// How long after the storm everything may take to come to its end.
+/// The time limit after the storm for everything to settle.
 const PATIENCE: Duration = Duration::from_secs(3600);
-/// Replicas at a time.
+/// Number of replicas at a time.
 const SLOTS: u64 = 2;
 
 /// Runs one seed.
@@ -103,11 +103,11 @@ async fn perform(seed: u64, manner: &Manner) -> Outcome {
 
 /// Waits for all of them.
 async fn all<F: Future<Output = ()>>(of: impl Iterator<Item = F>) {
-    // In the order of waking, and so the same each time.
+    // The futures complete in the order of waking, so the order is reproducible.
     let _: Vec<()> = of.collect::<FuturesUnordered<F>>().collect().await;
 }
 
-/// Lives one life after another in one place.
+/// Runs one process after another in one slot.
 async fn replica(slot: u64, world: Arc<World>, home: Home, mut random: fastrand::Rng, manner: Manner) {
     for life in 0_u64.. {
         sleep(Duration::from_millis(random.u64(0..3000))).await;
@@ -132,7 +132,7 @@ async fn replica(slot: u64, world: Arc<World>, home: Home, mut random: fastrand:
         let ended = tokio::select! {
             biased;
             fate = process.end() => {
-                // It may die on the way.
+                // The process may die before it has stopped.
                 if fate == Fate::Stop {
                     stop.cancel();
                 }
@@ -149,7 +149,7 @@ async fn replica(slot: u64, world: Arc<World>, home: Home, mut random: fastrand:
         };
         if !ended {
             task.abort();
-            // It was aborted.
+            // The task was aborted.
             let _ = task.await;
         }
         home.wires.dismiss(&name);
@@ -158,7 +158,7 @@ async fn replica(slot: u64, world: Arc<World>, home: Home, mut random: fastrand:
     }
 }
 
-/// Where a process lives.
+/// The place of a process.
 struct Home {
     number: usize,
     cluster: Cluster,
@@ -184,32 +184,32 @@ fn options(seed: u64) -> BucketOptions {
     options
 }
 
-/// A text at this pointer.
+/// The string at this pointer.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What our annotation of an ObjectBucket says.
+/// The content of our annotation of an ObjectBucket.
 pub(crate) fn record_of(object: &Value) -> Value {
     let record = object["metadata"]["annotations"]["kube-provisioner/bucket"].as_str();
     record.and_then(|record| serde_json::from_str(record).ok()).unwrap_or_default()
 }
 
-/// The claim that an ObjectBucket's bucket was made for, by its uid; "" where nothing tells it.
+/// The uid of the claim that an ObjectBucket's bucket was created for; "" if it is not recorded.
 pub(crate) fn claimed_uid(object: &Value) -> String {
     let record = record_of(object);
     let uids = [text(&record, "/madeForUid"), text(&record, "/claim/uid"), text(object, "/spec/claimRef/uid")];
     uids.into_iter().find(|uid| !uid.is_empty()).unwrap_or_default().to_owned()
 }
 
-/// The claim that an ObjectBucket stands for, as `namespace/name`.
+/// The claim that an ObjectBucket represents, as `namespace/name`.
 pub(crate) fn claimed_path(object: &Value) -> String {
     let record = record_of(object);
     let of = if text(&record, "/claim/uid").is_empty() { &object["spec"]["claimRef"] } else { &record["claim"] };
     format!("{}/{}", text(of, "/namespace"), text(of, "/name"))
 }
 
-/// As data of a Secret.
+/// Encodes a text as Secret data.
 pub(crate) fn encoded(text: &str) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut encoded = String::new();

@@ -15,57 +15,57 @@ use simulation::{
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Test by simulation that the controllers survive crashes
+/// Test by simulation that the controllers survive crashes.
 #[derive(Parser)]
 #[command(name = "sim", bin_name = "cargo xtask sim", max_term_width = 100)]
 struct Arguments {
-    /// How many seeds to run
+    /// Number of seeds to run
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
 
-    /// Number of seeds to run
+    /// First seed
     #[arg(long, default_value_t = 0)]
     from: u64,
 
-    /// First seed
+    /// Number of seeds to run in parallel [default: number of cores]
     #[arg(long)]
     threads: Option<usize>,
 
-    /// Number of seeds to run in parallel [default: number of cores]
+    /// Start no more runs after this many minutes
     #[arg(long)]
     minutes: Option<u64>,
 
-    /// Start no more runs after this many minutes
+    /// Keep going after a failure
     #[arg(long)]
     keep_going: bool,
 
-    /// Keep going after a failure
+    /// Run only this seed and print its trace
     #[arg(long, conflicts_with_all = ["seeds", "from", "threads", "minutes", "keep_going", "digest"])]
     seed: Option<u64>,
 
-    /// Run only this seed and print its trace
+    /// Print a digest of all requests of all seeds; it changes only if a request changes
     #[arg(long)]
     digest: bool,
 
-    /// Print a digest of all requests of all seeds; it changes only if a request changes
+    /// Skip these invariants
     #[arg(long, value_delimiter = ',', value_parser = invariant)]
     ignore: Vec<Invariant>,
 
-    /// Skip these invariants
-    /// cluster, copies, journals, unreadable, fresh-volumes or expand-first
+    /// Disable one safeguard of the volume controller: journal, fencing, read-back, ownership, uid-precondition,
+    /// failed-attempts, identity, cluster, copies, journals, unreadable, fresh-volumes or expand-first
     #[arg(long, value_name = "SAFEGUARD", value_parser = safeguard)]
     without: Option<Safeguard>,
 
-    /// failed-attempts, identity, cluster, copies, journals, unreadable, fresh-volumes or expand-first
+    /// Simulate the volume controller with a CSI driver whose volumes are accessible only from some nodes
     #[arg(long, conflicts_with = "buckets")]
     topology: bool,
 
-    /// Simulate the volume controller with a CSI driver whose volumes are accessible only from some nodes
+    /// Simulate the bucket controller instead of the volume controller
     #[arg(long)]
     buckets: bool,
 
-    /// Simulate the bucket controller instead of the volume controller
-    /// cluster, unreadable, pointer, shared, version or finalizer
+    /// Disable one safeguard of the bucket controller: failed-attempts, order, ownership, fencing, key-record, fresh,
+    /// absence, cluster, unreadable, pointer, shared, version or finalizer
     #[arg(long, value_name = "SAFEGUARD", value_parser = bucket_safeguard, requires = "buckets", conflicts_with = "without")]
     without_bucket: Option<BucketSafeguard>,
 }
@@ -145,7 +145,7 @@ fn many(arguments: &Arguments, manner: Manner) -> ExitCode {
     if tally.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What a replay needs beside the seed.
+/// The options that a replay needs in addition to the seed.
 fn again(arguments: &Arguments) -> String {
     let names: Vec<&str> = arguments.ignore.iter().map(|invariant| invariant.name()).collect();
     let ignore = if names.is_empty() { String::new() } else { format!(" --ignore {}", names.join(",")) };
@@ -192,7 +192,7 @@ fn bucket_safeguard(name: &str) -> Result<BucketSafeguard, String> {
     found.map(|(_, safeguard)| safeguard).ok_or_else(|| format!("expected one of {}", names()))
 }
 
-/// What can be left out of the controller of buckets.
+/// The safeguards of the bucket controller that can be disabled, with their names on the command line.
 const BUCKET_SAFEGUARDS: [(&str, BucketSafeguard); 13] = [
     ("failed-attempts", BucketSafeguard::FailedAttempts),
     ("order", BucketSafeguard::Order),
@@ -209,7 +209,7 @@ const BUCKET_SAFEGUARDS: [(&str, BucketSafeguard); 13] = [
     ("finalizer", BucketSafeguard::Finalizer),
 ];
 
-/// What can be left out, and its name on the command line.
+/// The safeguards of the volume controller that can be disabled, with their names on the command line.
 const SAFEGUARDS: [(&str, Safeguard); 13] = [
     ("journal", Safeguard::Journal),
     ("fencing", Safeguard::Fencing),

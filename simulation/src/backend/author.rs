@@ -25,15 +25,15 @@ pub(crate) struct Plain(pub(crate) Author);
 /// An author with all methods.
 pub(crate) struct Whole(pub(crate) Author);
 
-/// A class's parameters. To read them may panic.
+/// A class's parameters. Reading them may panic.
 pub(crate) struct Parameters;
 
 thread_local! {
-    /// Whose parameters are read: to read them is all that the author's code does without knowing for whom.
+    /// The run whose parameters are read: reading them is the only code of the author that does not know its process.
     static STAGE: RefCell<Weak<Stage>> = const { RefCell::new(Weak::new()) };
 }
 
-/// From now on this thread reads parameters for this run.
+/// Makes this thread read parameters for this run.
 pub(crate) fn on_stage(stage: &Arc<Stage>) {
     STAGE.set(Arc::downgrade(stage));
 }
@@ -64,7 +64,7 @@ impl Author {
         }
     }
 
-    /// Releases what the attempt has held.
+    /// Releases the resources held for the attempt.
     async fn end_attempt(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
         let name = &attempt.name;
         let call = self.stage.begin(&self.process, Kind::EndAttempt, name);
@@ -134,7 +134,7 @@ impl Author {
 
     async fn start(&self, start: Start) -> Result<(), StartError> {
         let (mut random, chances, calm) = self.stage.script();
-        // It has no time limit, so it neither hangs nor fails more often than it should.
+        // `start` has no time limit, so it neither hangs nor fails more often than planned.
         self.wait(&mut Script { turn: None, ..Script::draw(&self.stage, "") }).await;
         if !calm && random.f64() < chances.start_fails {
             if random.bool() {
@@ -158,7 +158,7 @@ impl Author {
         true
     }
 
-    /// Nothing is asked of an author before `start` has succeeded.
+    /// The controller must not call the author before `start` has succeeded.
     fn expect_started(&self) {
         if !self.started.load(Ordering::Relaxed) {
             self.stage.accuse(Invariant::Asked, format!("{} calls before `start` succeeds", self.process.name));

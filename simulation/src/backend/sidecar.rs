@@ -1,7 +1,7 @@
 //! A CSI driver on the same backend, and the provisioner of CSI drivers as the author's code.
 //!
-//! The driver keeps to the specification: calls are idempotent, and its codes say what they say there. Its answers get lost,
-//! it refuses calls that it has not looked at, and it works on after it has answered.
+//! The driver conforms to the specification: calls are idempotent, and its codes have their specified meaning. Its answers get
+//! lost, it rejects calls before it has checked its volumes, and it continues to work after it has answered.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,14 +32,14 @@ use crate::users::ZONE;
 
 /// The name in volumes, which has no slash.
 pub(crate) const DRIVER: &str = "simulated.csi.example.com";
-/// Codes after which nobody knows whether there is a volume.
+/// Codes after which it is unknown whether the volume exists.
 const LOST: [Code; 5] = [Code::Unavailable, Code::Internal, Code::Unknown, Code::Cancelled, Code::DataLoss];
-/// Codes of a driver that has not looked at its volumes.
+/// Codes of a driver that has not checked its volumes.
 const REFUSED: [Code; 4] = [Code::InvalidArgument, Code::NotFound, Code::PermissionDenied, Code::Unauthenticated];
-/// Codes of a driver that has no volume of this name.
+/// Codes of a driver that has no volume with this name.
 const WITHOUT: [Code; 2] = [Code::ResourceExhausted, Code::OutOfRange];
 
-/// A place without labels.
+/// A topology without labels.
 const EVERYWHERE: Topology = Topology { segments: BTreeMap::new() };
 
 type Texts = BTreeMap<String, String>;
@@ -52,13 +52,13 @@ pub(crate) struct Sidecar {
     calls: Calls,
 }
 
-/// What the driver is not told: by name, the last calls about attempts.
+/// The last calls about attempts, by volume name. The driver does not see them.
 type Calls = Arc<Mutex<BTreeMap<String, Call>>>;
 
 struct Call {
     /// The claim's uid.
     claim: String,
-    /// The attempt has come to nothing, and its volume is being removed.
+    /// The attempt has failed, and its volume is being removed.
     cleans_up: bool,
 }
 
@@ -149,7 +149,7 @@ impl Driver {
         let name = &*request.name;
         let mut script = Script::draw(stage, "");
         match nature {
-            // After a code that says nothing of earlier calls an attempt stays recorded until a person drops it.
+            // After a code that reveals nothing about earlier calls, an attempt stays recorded until an administrator drops it.
             Nature::Invalid | Nature::Ignored => return Err(status(Code::OutOfRange)),
             Nature::Fickle if !stage.is_calm() => return Err(status(Code::OutOfRange)),
             Nature::Good | Nature::Fickle => {}
@@ -203,7 +203,7 @@ impl Driver {
                 }
                 status(WITHOUT[script.random.usize(0..WITHOUT.len())])
             }
-            // It has not looked yet.
+            // The driver has not checked its volumes yet.
             Turn::Leave if script.passed == 1 => status(REFUSED[script.random.usize(0..REFUSED.len())]),
             Turn::Break if script.random.bool() => Error::Interrupted("the driver ends".to_owned()),
             _ => status(LOST[script.random.usize(0..LOST.len())]),

@@ -1,5 +1,5 @@
-//! A backup of claims, ObjectBuckets, Secrets and ConfigMaps. What is restored has new uids and no status, and Secrets have no
-//! owners, as from Velero.
+//! A backup of claims, ObjectBuckets, Secrets and ConfigMaps. Restored objects have new uids and no status, and Secrets have
+//! no owners, as after a restore by Velero.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::users::{Kind, Users};
 use super::{NAMESPACE, text};
 use crate::process::Surroundings;
 
-/// What was there at one time.
+/// The objects at one point in time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Backup {
     claims: Vec<Value>,
@@ -23,7 +23,7 @@ impl Users {
             return;
         }
         let list = |group: &str, plural: &str| self.cluster.list(group, plural, None).unwrap_or_default();
-        // Nobody mends what is garbled in a backup.
+        // Garbled objects are left out, because no user would repair them in a backup.
         let living = |object: &Value| {
             object["metadata"]["deletionTimestamp"].is_null() && !self.is_garbled(text(object, "/metadata/uid"))
         };
@@ -39,7 +39,7 @@ impl Users {
         self.world.backs_up(backup);
     }
 
-    /// What there is stays as it is.
+    /// Existing objects stay unchanged.
     pub(super) fn restore(&mut self) {
         let Some(Backup { claims, objects, delivered }) = self.world.backup() else { return };
         self.world.note(|| format!("the backup is restored into cluster {}", self.number));

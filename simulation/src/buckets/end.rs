@@ -1,4 +1,4 @@
-//! What must be so in the end.
+//! The state that every run must reach in the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,13 +13,13 @@ use super::{ADOPT_FOR, CLUSTER_ID, NAMESPACE, claimed_path, claimed_uid, encoded
 use crate::judge::Invariant;
 use crate::process::Surroundings;
 
-/// How long it must stay so.
+/// The time for which this state must last.
 const SILENCE: Duration = Duration::from_secs(40);
 
-/// What does not hold.
+/// An invariant that does not hold.
 type Unmet = (Invariant, String);
 
-/// Waits until everything is as it must be, and stays so.
+/// Waits until the final state is reached and lasts.
 pub(crate) async fn come(world: &World, users: &[Users], patience: Duration) {
     let limit = world.now() + patience;
     let mut settled = false;
@@ -54,9 +54,9 @@ fn unmet(world: &World, users: &[Users]) -> Result<(), Unmet> {
     check_store(world, users, &wanted)
 }
 
-/// Who waits, or stays without a claim, has found the reason by now.
+/// Checks that every claim that waits, or ObjectBucket without a claim, has an event with the reason.
 pub(crate) fn check_told(world: &World, users: &Users) {
-    // The event may have been refused.
+    // The API server may have refused the event.
     if world.plays.refusals {
         return;
     }
@@ -70,7 +70,7 @@ pub(crate) fn check_told(world: &World, users: &Users) {
     }
 }
 
-/// One cluster as it is now.
+/// One cluster at this moment.
 struct Picture<'a> {
     world: &'a World,
     users: &'a Users,
@@ -98,12 +98,12 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// What is there for one claim. The claims that their buckets were made for are collected.
+    /// Checks the objects of one claim. Collects the claims that their buckets were created for.
     fn check(&self, wish: &Wish, wanted: &mut BTreeSet<String>) -> Result<(), Unmet> {
         let Wish { name, kind, .. } = wish;
         let claim = self.claims.get(name);
         if wish.uid.is_none() {
-            // It points at an ObjectBucket that does not name it, and nobody has said that it is the claim's. An older
+            // It points at an ObjectBucket that does not name it, and no annotation assigns that one to the claim. An older
             // definition has no conditions.
             let waits = |event: &Value| text(event, "/message").contains("that ObjectBucket does not name the claim");
             match claim {
@@ -115,7 +115,7 @@ impl<'a> Picture<'a> {
                 Some(_) => return Err((Invariant::Gone, format!("{name} is still there"))),
                 None => {}
             }
-            // What was restored for a claim that went before it was served has no owner, and is nobody's.
+            // An object restored for a claim that was deleted before it was reconciled has no owner.
             let is_owned = |object: &Value| object["metadata"]["ownerReferences"].is_array();
             let is_left = self.secrets.get(wish.delivered("secrets")).is_some_and(is_owned)
                 || self.maps.get(wish.delivered("configmaps")).is_some_and(is_owned);
@@ -134,7 +134,7 @@ impl<'a> Picture<'a> {
                 return Err((Invariant::Bound, format!("{name} is {phase:?} instead of refused")));
             }
             Kind::Hindered => {
-                // Its bucket is made all the same.
+                // Its bucket is created nevertheless.
                 wanted.insert(origin);
                 if phase != "Pending" && !wish.disturbed {
                     let seen = format!("{name} is {phase:?} although its Secret is another's");
@@ -151,7 +151,7 @@ impl<'a> Picture<'a> {
             if !is_served && !self.is_told(claim) {
                 return Err((Invariant::Bound, format!("{name} waits, and nothing says why")));
             }
-            // An attempt for a bucket that is missing goes on, with what it has.
+            // An attempt for a missing bucket continues with the objects that it has.
             if is_served || records.iter().any(|record| record["owner"].is_object()) {
                 wanted.insert(origin);
             }
@@ -165,7 +165,7 @@ impl<'a> Picture<'a> {
         Ok(())
     }
 
-    /// A claim that has its bucket has a key, and its Secret and ConfigMap say so.
+    /// Checks that a bound claim has a key, and that its Secret and ConfigMap contain it.
     fn check_bound(&self, wish: &Wish, claim: &Value, origin: &str) -> Result<(), Unmet> {
         let Wish { name, kind, limit, .. } = wish;
         if claim["metadata"]["finalizers"].is_null() || text(claim, "/spec/objectBucketName").is_empty() {
@@ -174,9 +174,9 @@ impl<'a> Picture<'a> {
         let store = self.world.store();
         let user = format!("obc-{NAMESPACE}-{name}-{origin}");
         let keys = store.users.get(&user).map(Vec::as_slice).unwrap_or_default();
-        // Once the ObjectBucket was lost, nobody knows of the keys and the names before. What has such a name goes with the claim.
+        // After the ObjectBucket was lost, earlier keys and names are unknown. An object with such a name is deleted with the claim.
         let forgotten = self.world.ledger().entry(origin).is_some_and(|entry| entry.has_unknown_keys);
-        // A change that the store refuses comes before the end of former keys.
+        // A change that the store refuses is applied before former keys are removed.
         let bucket = text(claim, "/spec/bucketName");
         let is_granted = matches!(kind, Kind::Granted | Kind::Sharing);
         let applied = if is_granted { store.configs.get(&user) } else { store.configs.get(bucket) };
@@ -185,7 +185,7 @@ impl<'a> Picture<'a> {
         let (Some(key), true) = (keys.last(), keys.len() <= 1 || may_have_several) else {
             return Err((Invariant::Once, format!("{user} has the keys {keys:?}")));
         };
-        // A claim that has got the bucket of another one need not have a key whose making had no answer.
+        // A claim that has received another claim's bucket may lack a key whose creation had no answer.
         let is_own = wish.uid.as_deref() == Some(origin);
         if is_own && !forgotten && store.rotated.get(&user).is_some_and(|rotated| number_of(key) < *rotated) {
             return Err((Invariant::Bound, format!("{user} has an older key again")));
@@ -208,7 +208,7 @@ impl<'a> Picture<'a> {
         if map["BUCKET_NAME"] != bucket || map["BUCKET_HOST"] != "store.example.com" {
             return Err((Invariant::Bound, format!("the ConfigMap of {name} has {map} about the bucket {bucket}")));
         }
-        // While its bucket was gone, another limit was refused.
+        // While its bucket did not exist, another limit was refused.
         if applied != Some(limit) && !is_refused {
             return Err((Invariant::Bound, format!("{name} has the limit {applied:?} instead of {limit}")));
         }
@@ -220,10 +220,10 @@ impl<'a> Picture<'a> {
         if has { Ok(()) } else { Err((Invariant::Bound, format!("{name} has no bucket"))) }
     }
 
-    /// Whether something beyond the controller keeps the claim from having all that it asks for.
+    /// Returns true if something beyond the controller keeps the claim from reaching its desired state.
     fn may_wait(&self, wish: &Wish, claim: &Value, origin: &str) -> bool {
         let path = format!("{NAMESPACE}/{}", wish.name);
-        // The ObjectBucket of another claim of this name, or one that the claim points at and that names no claim.
+        // The ObjectBucket of another claim with this name, or one that the claim points at and that names no claim.
         let pointed = text(claim, "/spec/objectBucketName");
         let former = |object: &Value| match &*claimed_uid(object) {
             "" => text(object, "/metadata/name") == pointed,
@@ -242,20 +242,20 @@ impl<'a> Picture<'a> {
         let mark = store.buckets.get(name);
         let user = format!("obc-{NAMESPACE}-{}-{origin}", wish.name);
         let by_hand = self.world.ledger().by_hand.contains(name);
-        // A claim that is restored in the other cluster names the bucket, too.
+        // A claim that is restored in the other cluster also names the bucket.
         let restored = self.world.plays.restore && self.world.plays.second_cluster;
         let contested = wish.kind == Kind::Rival || wish.disturbed || by_hand || restored;
         wish.kind != Kind::Granted && contested && !self.owns(mark, &user)
     }
 
-    /// The claim that a claim's bucket was made for. One that took an unfinished attempt over has ended it, and has its own.
+    /// The claim that a claim's bucket was created for. A claim that took over an unfinished attempt has ended it, and has its own.
     fn origin(&self, claim: &Value) -> String {
         let own = text(claim, "/metadata/uid");
         let has_own = self.objects.iter().any(|object| claimed_uid(object) == own);
         if has_own { own.to_owned() } else { self.world.ledger().origin(own).to_owned() }
     }
 
-    /// Whether a claim has a bucket, made for it, that others may use.
+    /// Returns true if a claim has a bucket, created for it, that other claims may use.
     fn has_bucket_to_share(&self, name: &str, kind: Kind) -> bool {
         let Some(claim) = self.claims.get(name).filter(|_| matches!(kind, Kind::Made | Kind::Kept)) else {
             return false;
@@ -268,7 +268,7 @@ impl<'a> Picture<'a> {
         has_object && is_its && lives(&claim) && text(claim, "/status/phase") == "Bound"
     }
 
-    /// Whether a claim that is being deleted waits for others that use its bucket, and says so.
+    /// Returns true if a claim that is being deleted waits for other users of its bucket, and an event reports it.
     fn is_in_use(&self, claim: &Value) -> bool {
         let origin = self.origin(claim);
         let uses = |object: &Value| text(&record_of(object), "/owner/uid") == origin;
@@ -279,7 +279,7 @@ impl<'a> Picture<'a> {
         matches!(mark, Some(Mark::Ours { cluster, user }) if ["", &self.users.id].contains(&&**cluster) && user == by)
     }
 
-    /// Whether an ObjectBucket names a claim that does not exist.
+    /// Returns true if an ObjectBucket names a claim that does not exist.
     fn is_left(&self, object: &Value) -> bool {
         let uid = claimed_uid(object);
         let ledger = self.world.ledger();
@@ -287,7 +287,7 @@ impl<'a> Picture<'a> {
         !uid.is_empty() && !lives && object["metadata"]["deletionTimestamp"].is_null()
     }
 
-    /// Whether a person who reads the object finds a reason.
+    /// Returns true if the events of the object contain a reason.
     fn is_told(&self, object: &Value) -> bool {
         let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let says = |condition: &Value| condition["type"] == "Ready" && !text(condition, "/message").is_empty();
@@ -303,7 +303,7 @@ impl<'a> Picture<'a> {
         self.events.iter().filter(move |event| text(event, "/involvedObject/uid") == uid)
     }
 
-    /// An ObjectBucket stands for a claim that has it, or an event says why it stays.
+    /// Checks that every ObjectBucket represents a claim that has it, or that an event reports why it stays.
     fn check_objects(&self, wanted: &BTreeSet<String>) -> Result<(), Unmet> {
         for object in &self.objects {
             let (name, uid) = (text(object, "/metadata/name"), claimed_uid(object));
@@ -312,14 +312,14 @@ impl<'a> Picture<'a> {
             if wanted.contains(&uid) && !of_another {
                 continue;
             }
-            // It names nobody, and nobody points at it any more; or its claim waits, and says why.
+            // It names no claim, and no claim points at it any more; or its claim waits, and an event reports the reason.
             let lives = self.users.wishes.iter().any(|wish| wish.uid.as_deref() == Some(uid.as_str()));
             if uid.is_empty() || lives {
                 continue;
             }
             let entry = self.world.ledger().entry(&uid);
             let may_stay = of_another || entry.is_none_or(|entry| entry.lost || entry.forgotten);
-            // Restored from a backup, or created by a late request: its claim was deleted before.
+            // It was restored from a backup, or created by a late request, after its claim was deleted.
             let came_late = self.world.plays.restore || self.world.plays.late > 0.0;
             if !may_stay && !came_late {
                 return Err((Invariant::Gone, format!("the ObjectBucket {name} is left")));
@@ -346,8 +346,8 @@ impl<'a> Picture<'a> {
         Ok(())
     }
 
-    /// Whether an ObjectBucket of this cluster stands for what was made for the claim. That of another provisioner may name
-    /// nobody, where the definitions drop the reference.
+    /// Returns true if an ObjectBucket of this cluster represents the backend state of the claim. An ObjectBucket of another
+    /// provisioner may name no claim if the definitions drop the reference.
     fn stands_for(&self, user: &str, uid: &str) -> bool {
         self.objects.iter().any(|object| match &*claimed_uid(object) {
             "" => user.starts_with(text(object, "/metadata/name")),
@@ -356,16 +356,16 @@ impl<'a> Picture<'a> {
     }
 }
 
-/// Whether an event says that others use the bucket of a claim that is deleted.
+/// Returns true if the event reports that others use the bucket of a deleted claim.
 fn tells_of_use(event: &Value) -> bool {
     text(event, "/message").contains("which use it, are deleted")
 }
 
-/// Nothing is left of claims that are gone, but what nobody has asked to remove.
+/// Checks that nothing is left of deleted claims, except what no user has asked to remove.
 fn check_store(world: &World, users: &[Users], wanted: &BTreeSet<String>) -> Result<(), Unmet> {
     let pictures: Vec<Picture<'_>> = users.iter().map(|users| Picture::of(users, world)).collect();
     let store = world.store();
-    // A user ends with the uid of its claim.
+    // A user's name ends with the uid of its claim.
     let may_stay = |user: &str| {
         let uid = uid_of(user);
         let Some(entry) = world.ledger().entry(uid) else { return false };
@@ -382,7 +382,7 @@ fn check_store(world: &World, users: &[Users], wanted: &BTreeSet<String>) -> Res
     }
     let kept = |user: &str| {
         let wishes = || users.iter().flat_map(|users| &users.wishes);
-        // Without its class nobody knows whether what another provisioner left may go.
+        // Without its class it is unknown whether the leftovers of another provisioner may be removed.
         let stays = |wish: &Wish| matches!(wish.kind, Kind::Kept | Kind::Legacy);
         wishes().any(|wish| stays(wish) && user.contains(&format!("-{}-", wish.name)))
     };

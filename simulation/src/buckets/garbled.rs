@@ -8,13 +8,13 @@ use super::users::Users;
 use super::{NAMESPACE, text};
 use crate::process::Surroundings;
 
-/// An object with something in it that no reader expects.
+/// An object with content that no reader expects.
 pub(crate) struct Garbled {
     plural: &'static str,
     name: String,
     uid: String,
     part: Part,
-    /// What was there before.
+    /// The original content.
     good: Value,
     bad: Value,
 }
@@ -26,7 +26,7 @@ struct Part {
 }
 
 impl Users {
-    /// Makes the claim or its ObjectBucket unreadable, in some part or as a whole.
+    /// Makes the claim or its ObjectBucket unreadable, in part or as a whole.
     pub(super) fn garble(&mut self, at: usize) {
         let (of_claim, deep) = (self.surprises.bool(), self.surprises.bool());
         self.garble_part(at, of_claim, deep);
@@ -40,7 +40,7 @@ impl Users {
         };
         let spec = |pointer| Part { pointer, subresource: None };
         let status = |pointer| Part { pointer, subresource: Some(Subresource::Status) };
-        // Only definitions without a schema let all of it pass.
+        // Only definitions without a schema accept all of it.
         let loose = self.world.plays.definitions == Definitions::Loose;
         let parts: &[(Part, Value)] = match of_claim {
             true if loose && deep => &[(spec("/spec"), json!("none")), (status("/status"), json!("none"))],
@@ -80,14 +80,14 @@ impl Users {
         self.garbled.iter().any(|garbled| garbled.uid == uid)
     }
 
-    /// Makes one of them readable again.
+    /// Makes one of the objects readable again.
     pub(super) fn mend(&mut self) {
         let Some(garbled) = self.garbled.pop() else { return };
         let found = self.value_at(garbled.plural, &garbled.name, garbled.part);
         let Some((_, now)) = found.filter(|(uid, _)| *uid == garbled.uid) else { return };
         let good = match (&now, &garbled.good) {
             (now, good) if *now == garbled.bad => good.clone(),
-            // A patch in the meantime has replaced the whole, and what it wrote counts.
+            // A patch in the meantime has replaced the whole value, and the patch takes precedence.
             (Value::Object(now), Value::Object(good)) => {
                 Value::Object(good.clone().into_iter().chain(now.clone()).collect())
             }
@@ -97,7 +97,7 @@ impl Users {
         self.write(&garbled, &now, &good);
     }
 
-    /// What is there, with the object's uid.
+    /// The current value, with the object's uid.
     fn value_at(&self, plural: &'static str, name: &str, part: Part) -> Option<(String, Value)> {
         let namespace = if plural == "objectbuckets" { "" } else { NAMESPACE };
         let object = self.cluster.get("objectbucket.io", plural, namespace, name).ok()?;
@@ -105,11 +105,11 @@ impl Users {
         Some((text(&object, "/metadata/uid").to_owned(), value))
     }
 
-    /// Puts `new` in the place of `old`.
+    /// Replaces `old` with `new`.
     fn write(&self, garbled: &Garbled, old: &Value, new: &Value) -> bool {
         let namespace = if garbled.plural == "objectbuckets" { "" } else { NAMESPACE };
         let target = Target { group: "objectbucket.io", plural: garbled.plural, namespace, name: &garbled.name };
-        // In a JSON patch a value replaces the whole that is there.
+        // In a JSON patch a value replaces the existing value as a whole.
         let operation = if old.is_null() { "add" } else { "replace" };
         let patch = if new.is_null() {
             json!([{"op": "remove", "path": garbled.part.pointer}])

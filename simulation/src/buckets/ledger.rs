@@ -1,30 +1,30 @@
-//! What users and administrators have asked for, claim by claim: what may end, and what may stay without a claim.
+//! Record of what users and administrators have requested, by claim: what may be removed, and what may stay without a claim.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     claims: BTreeMap<String, Entry>,
-    /// Claims that took a bucket over, with the claim that it was made for.
+    /// Claims that took over a bucket, with the claim that it was created for.
     adopted: BTreeMap<String, String>,
-    /// Buckets that an administrator has made or taken.
+    /// Buckets that an administrator has created or taken.
     pub(crate) by_hand: BTreeSet<String>,
 }
 
-/// A claim that there is or was, by its uid.
+/// An existing or former claim, by its uid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    /// The cluster that it is in.
+    /// The cluster of the claim.
     pub(crate) cluster: usize,
-    /// Somebody has deleted it.
+    /// A user has deleted it.
     deleted: bool,
-    /// Somebody has deleted or abandoned its ObjectBucket.
+    /// A user has deleted or abandoned its ObjectBucket.
     given_up: bool,
-    /// It went without the controller's consent: what it had may stay, and an event tells.
+    /// It was deleted without the controller's consent: its backend state may stay, and an event reports it.
     pub(crate) lost: bool,
-    /// Its ObjectBucket went so, too: nobody can know what it had.
+    /// Its ObjectBucket was also deleted this way, so what the claim had is unknown.
     pub(crate) forgotten: bool,
-    /// Nobody knows any more which keys and grants its user had, not even who takes the bucket over.
+    /// The keys and grants of its user are unknown, even to the claim that takes over the bucket.
     pub(crate) has_unknown_keys: bool,
 }
 
@@ -51,7 +51,7 @@ impl Ledger {
         self.mark(uid, |entry| (entry.forgotten, entry.has_unknown_keys) = (true, true));
     }
 
-    /// A claim takes over the bucket of another one, as somebody has asked.
+    /// Records that a claim takes over the bucket of another one at a user's request.
     pub(crate) fn adopted(&mut self, by: &str, of: &str) {
         self.adopted.insert(by.to_owned(), of.to_owned());
         if let Some(entry) = self.claims.get_mut(of) {
@@ -63,12 +63,12 @@ impl Ledger {
         self.claims.get(uid).copied()
     }
 
-    /// The claim that a claim's bucket was made for.
+    /// The claim that a claim's bucket was created for.
     pub(crate) fn origin<'a>(&'a self, uid: &'a str) -> &'a str {
         self.adopted.get(uid).map_or(uid, String::as_str)
     }
 
-    /// Whether somebody has asked for the end of what was made for this claim.
+    /// Returns true if a user has requested the removal of what was created for this claim.
     pub(crate) fn may_end(&self, uid: &str) -> bool {
         self.entry(uid).is_some_and(|entry| entry.deleted || entry.given_up)
     }

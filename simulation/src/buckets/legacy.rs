@@ -1,4 +1,4 @@
-//! What another provisioner of the same store has left: a claim with all that it has, without anything that we write.
+//! Leftovers of another provisioner of the same store: a claim with all its objects, without anything that we write.
 
 use kube_provisioner::bucket::objectbucket_api::names::{FINALIZER, PROVISIONER_LABEL, provisioner_label};
 use kube_sim::{PatchKind, Subresource, Target};
@@ -9,7 +9,7 @@ use super::users::{Kind, Users, target};
 use super::{NAMESPACE, PROVISIONER, text};
 
 impl Users {
-    /// Puts it there, before anybody looks.
+    /// Creates them before any process starts.
     pub(super) fn inherit(&mut self) {
         let Some(at) = self.wishes.iter().position(|wish| wish.kind == Kind::Legacy) else { return };
         let (name, bucket) = (self.wishes[at].name.clone(), format!("legacy-{}", self.number));
@@ -30,7 +30,7 @@ impl Users {
         let user = format!("obc-{NAMESPACE}-{name}-{uid}");
         let key = {
             let mut store = self.world.store();
-            // It knew nothing of clusters.
+            // The other provisioner did not know about cluster ids.
             store.buckets.insert(bucket.clone(), Mark::Ours { cluster: String::new(), user: user.clone() });
             store.configs.insert(bucket.clone(), 0);
             store.new_key(&user)

@@ -1,5 +1,5 @@
-//! What people do by hand: they take finalizers off, give ObjectBuckets up, change the store, and in the end do what events ask
-//! of them.
+//! Manual actions: people remove finalizers, abandon ObjectBuckets, change the store, and at the end do what events ask of
+//! them.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::users::{Kind, Users, target};
 use super::{ADOPT_FOR, CLUSTER_ID, NAMESPACE, claimed_path, claimed_uid, text};
 use crate::process::Surroundings;
 
-/// Every claim that waits has a reason within two minutes, once no process is paused any more.
+/// Every waiting claim must have a reason within two minutes after the last pause of a process.
 const TOLD: Duration = Duration::from_secs(120 + 90);
 
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ enum Deed {
 }
 
 impl Users {
-    /// Something that nobody expects.
+    /// Performs an unexpected action.
     pub(super) fn surprise(&mut self) {
         let plays = self.world.plays;
         let mut deeds: Vec<Deed> = Vec::new();
@@ -47,7 +47,7 @@ impl Users {
             deeds.extend([Deed::Garble, Deed::Garble, Deed::GiveUp, Deed::Mend]);
         }
         if plays.restore {
-            // Before a restore something is lost.
+            // Before a restore some objects are lost.
             deeds.extend([Deed::BackUp, Deed::LoseClaim, Deed::ForceObject, Deed::Restore]);
         }
         let Some(deed) = self.surprises.choice(&deeds).copied() else { return };
@@ -65,7 +65,7 @@ impl Users {
         }
     }
 
-    /// A claim is gone from one moment to the next, and nobody has seen it being deleted.
+    /// Removes a claim at once, so that no process sees its deletion begin.
     fn lose_claim(&mut self, at: usize) {
         let Some(uid) = self.wishes[at].uid.take() else { return };
         let name = self.wishes[at].name.clone();
@@ -75,7 +75,7 @@ impl Users {
         let _ = self.cluster.delete(&target("objectbucket.io", "objectbucketclaims", &name), DeleteOptions::default());
     }
 
-    /// A deleted claim does not go quickly enough for somebody.
+    /// Forces the deletion of a claim.
     fn force_claim(&mut self, at: usize) {
         let Some(uid) = self.wishes[at].uid.clone() else { return };
         let name = self.wishes[at].name.clone();
@@ -89,7 +89,7 @@ impl Users {
         let name = format!("obc-{NAMESPACE}-{}", self.wishes[at].name);
         let Ok(object) = self.cluster.get("objectbucket.io", "objectbuckets", "", &name) else { return };
         self.world.note(|| format!("{name} is lost"));
-        // What another provisioner has left may name nobody.
+        // The ObjectBucket of another provisioner may name no claim.
         let claimed = claimed_uid(&object);
         let inherited = self.inherited.clone().filter(|_| self.wishes[at].kind == Kind::Legacy);
         let uid = if claimed.is_empty() { inherited.unwrap_or_default() } else { claimed };
@@ -98,18 +98,18 @@ impl Users {
         self.end_object(&name);
     }
 
-    /// A person ends an ObjectBucket: what it stands for may go once its claim is gone.
+    /// Records that a user abandons an ObjectBucket: its backend state may be removed once its claim is deleted.
     pub(super) fn gives_up(&self, name: &str) {
         let Ok(object) = self.cluster.get("objectbucket.io", "objectbuckets", "", name) else { return };
         self.world.ledger().given_up(&claimed_uid(&object));
-        // What another provisioner has left may name no claim, and is the claim's by its name.
+        // The ObjectBucket of another provisioner may name no claim, and belongs to the claim by its name.
         let of_name = |wish: &&super::users::Wish| name == format!("obc-{NAMESPACE}-{}", wish.name);
         if let Some(uid) = self.wishes.iter().find(of_name).and_then(|wish| wish.uid.as_ref()) {
             self.world.ledger().given_up(uid);
         }
     }
 
-    /// A claim becomes unreadable, and somebody takes its ObjectBucket for one that nobody needs.
+    /// A claim becomes unreadable, and a user mistakes its ObjectBucket for an unused one.
     fn give_up_unreadable(&mut self, at: usize) {
         self.garble_part(at, true, true);
         self.world.note(|| format!("the ObjectBucket of {} is deleted by hand", self.wishes[at].name));
@@ -126,7 +126,7 @@ impl Users {
         let _ = self.cluster.delete(&target, DeleteOptions::default());
     }
 
-    /// An administrator works in the store itself.
+    /// An administrator changes the store directly.
     fn change_store(&mut self, at: usize, deed: Deed) {
         let Some(uid) = self.wishes[at].uid.clone() else { return };
         let claim = self.cluster.get("objectbucket.io", "objectbucketclaims", NAMESPACE, &self.wishes[at].name);
@@ -143,7 +143,7 @@ impl Users {
         drop(store);
         self.world.note(|| format!("the administrator: {deed:?} {name}"));
         self.wishes[at].disturbed = true;
-        // It is the bucket of the claim that made it, too.
+        // The bucket also belongs to the claim that created it.
         let owner = self.wishes[at].of.as_ref().map(|(owner, _)| owner.clone());
         self.wishes.iter_mut().filter(|wish| Some(&wish.name) == owner.as_ref()).for_each(|wish| wish.disturbed = true);
         if !matches!(deed, Deed::DeleteBucket) {
@@ -151,7 +151,7 @@ impl Users {
         }
     }
 
-    /// When all is calm: what is unreadable is mended, and people do what events ask of them, or do not.
+    /// In the calm: unreadable objects are repaired, and people do what events ask of them, or do not.
     pub(super) async fn attend(&mut self) {
         while !self.garbled.is_empty() {
             self.mend();
@@ -170,7 +170,7 @@ impl Users {
         sleep(TOLD).await;
         self.remove_ownerless();
         for object in self.cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default() {
-            // Nothing here looks after what is another cluster's, so somebody takes its finalizer off, too.
+            // No process here handles the ObjectBuckets of another cluster, so a user also removes the finalizer.
             if !object["metadata"]["deletionTimestamp"].is_null() && self.is_elsewhere(&object) {
                 self.strip("objectbuckets", "", text(&object, "/metadata/name"));
             }
@@ -186,7 +186,7 @@ impl Users {
         object["metadata"]["annotations"][CLUSTER_ID].as_str().is_some_and(|cluster| cluster != self.id)
     }
 
-    /// What somebody does about an ObjectBucket without its claim. The claim that takes it over, if one does.
+    /// Resolves an ObjectBucket without a claim. Returns the claim that takes it over, if any.
     fn answer(&mut self, object: &Value, choice: u8) -> Option<usize> {
         let (name, uid) = (text(object, "/metadata/name").to_owned(), claimed_uid(object));
         let lives = self.wishes.iter().any(|wish| wish.uid.as_ref().is_some_and(|own| *own == uid));
@@ -197,7 +197,7 @@ impl Users {
                     self.world.note(|| format!("{name} is another cluster's and is deleted by hand"));
                     self.end_object(&name);
                 }
-                // Nothing may come of it.
+                // This may have no effect.
                 3 => self.annotate(&name, ADOPT_FOR, &path),
                 _ => {}
             }
@@ -207,7 +207,7 @@ impl Users {
             return None;
         }
         let of_path = |wish: &super::users::Wish| wish.uid.is_some() && path == format!("{NAMESPACE}/{}", wish.name);
-        // A claim that has an ObjectBucket takes no other one.
+        // A claim that has an ObjectBucket does not take over another one.
         let has_another = self.cluster.get(
             "objectbucket.io",
             "objectbucketclaims",
@@ -216,7 +216,7 @@ impl Users {
         );
         let has_another = has_another.is_ok_and(|claim| ![&name, ""].contains(&text(&claim, "/spec/objectBucketName")));
         let claim = self.wishes.iter().position(of_path).filter(|_| !has_another);
-        // Where nothing names the cluster of a bucket, people know it.
+        // If no object names the cluster of a bucket, people know it.
         let is_here = self.world.ledger().cluster_of(&uid).is_none_or(|cluster| cluster == self.number);
         match (claim, choice) {
             (Some(at), 0..4) if is_here => {
@@ -249,7 +249,7 @@ impl Users {
         let _ = self.cluster.patch(&target, None, PatchKind::Merge, &patch);
     }
 
-    /// Secrets and ConfigMaps from a backup have lost their owners. Claims refuse those that are not as they should be.
+    /// Secrets and ConfigMaps from a backup have lost their owners. Claims refuse those that do not match.
     fn remove_ownerless(&self) {
         for at in (0..self.wishes.len()).filter(|at| self.wishes[*at].kind != Kind::Hindered) {
             for plural in ["secrets", "configmaps"] {

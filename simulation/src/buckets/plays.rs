@@ -1,5 +1,4 @@
-//! What a seed plays beside the usual: a second cluster, backups, objects that cannot be read, and people who do by hand what
-//! nobody expects.
+//! Optional complications of a seed: a second cluster, backups, objects that cannot be read, and unexpected manual actions.
 
 use std::time::Duration;
 
@@ -13,9 +12,9 @@ pub(crate) struct Plays {
     pub(crate) second_cluster: bool,
     /// Claims want one bucket name.
     pub(crate) rivals: bool,
-    /// An administrator makes, deletes and re-tags buckets in the store.
+    /// An administrator creates, deletes and re-tags buckets in the store.
     pub(crate) by_hand: bool,
-    /// People take finalizers off.
+    /// People remove finalizers.
     pub(crate) force: bool,
     /// A backup is restored with new uids and without status.
     pub(crate) restore: bool,
@@ -31,25 +30,25 @@ pub(crate) struct Plays {
     pub(crate) replaced: bool,
     /// The API server refuses writes for some time.
     pub(crate) refusals: bool,
-    /// How many writes are handled long after their connection broke.
+    /// The fraction of writes that are handled long after their connection broke.
     pub(crate) late: f64,
 }
 
-/// Which CustomResourceDefinitions the clusters have.
+/// The CustomResourceDefinitions of the clusters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Definitions {
     #[default]
     Ours,
-    /// They keep unknown fields.
+    /// The definitions keep unknown fields.
     Rook,
-    /// They have no schema, and keep whatever is written.
+    /// The definitions have no schema, and keep whatever is written.
     Loose,
-    /// They drop what is in the reference to the claim.
+    /// The definitions drop the content of the reference to the claim.
     Pruning,
 }
 
 impl Plays {
-    /// Drawn apart from everything else, so that a seed without plays stays what it was.
+    /// Drawn independently of everything else, so that a seed without these plays stays unchanged.
     pub(crate) fn draw(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed.rotate_left(17) ^ 0x0b0c_4e75);
         let shares = fastrand::Rng::with_seed(seed.rotate_left(29) ^ 0x54a2_e000).u8(0..3) == 0;
@@ -74,7 +73,7 @@ impl Plays {
             }
         }
         plays.definitions = match random.u8(0..3) {
-            // Others refuse what cannot be read.
+            // Other definitions reject unreadable objects.
             0 if plays.unreadable => Definitions::Rook,
             _ if plays.unreadable => Definitions::Loose,
             0 | 1 if plays.pointers => Definitions::Pruning,
@@ -90,7 +89,7 @@ impl Plays {
         second_cluster || rivals || by_hand || force || restore || unreadable || pointers
     }
 
-    /// What the API server of a cluster refuses, drawn as the plays are.
+    /// The requests that the API server of a cluster refuses, drawn in the same way.
     pub(crate) fn refused(self, seed: u64) -> Vec<Refusal> {
         let mut random = fastrand::Rng::with_seed(seed.rotate_left(5) ^ 0x0064_656e_6965_6473);
         let count = if self.refusals { random.usize(1..4) } else { 0 };

@@ -1,4 +1,4 @@
-//! One cluster with what stands between its processes and its API server.
+//! One cluster, with the layer between its processes and its API server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::run::{Manner, Trace};
 
 const ROOK: &str = include_str!("../../../crates/objectbucket-api/fixtures/crds/rook.yaml");
 const PRUNING: &str = include_str!("../../../crates/objectbucket-api/fixtures/crds/noobaa.yaml");
-/// As definitions of `apiextensions.k8s.io/v1beta1` were.
+/// A definition without a schema, as in `apiextensions.k8s.io/v1beta1`.
 const LOOSE: &str = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -47,9 +47,9 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// With faults of this kind.
+    /// Creates a cluster with faults of this kind.
     pub(crate) fn new(number: usize, weather: u8, world: &Arc<World>, manner: &Manner) -> Self {
-        // Another cluster's uids are others.
+        // Uids differ between clusters.
         let seed = world.seed ^ ((number as u64) << 48);
         let faults = match weather {
             0 => Faults::none(seed).latency(Duration::ZERO..=Duration::from_millis(20)),

@@ -23,24 +23,24 @@ use crate::process::{Process, Surroundings};
 
 /// The bucket that classes grant access to.
 pub(crate) const SHARED: &str = "shared";
-/// A bucket whose name a claim wants, and that is somebody else's.
+/// A bucket whose name a claim wants, and that belongs to another owner.
 pub(crate) const TAKEN: &str = "taken";
 /// A bucket whose name several claims want.
 pub(crate) const CONTESTED: &str = "contested";
 
-/// Whose a bucket is. The store writes it in the moment in which it makes the bucket, and only if there is none of that name.
+/// The owner of a bucket. The store writes it atomically when it creates the bucket, and only if the name is free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// An administrator's, or a program's that is none of ours.
+    /// An administrator, or a program other than ours.
     Somebody,
     Ours {
-        /// The id of the cluster; "" if it was made before ids were written.
+        /// The id of the cluster; "" if the bucket was created before ids were written.
         cluster: String,
         user: String,
     },
 }
 
-/// What is in the store.
+/// The content of the store.
 #[derive(Debug)]
 pub(crate) struct State {
     /// Buckets by name.
@@ -48,12 +48,12 @@ pub(crate) struct State {
     /// Users with the ids of their keys; the secret of a key follows from its id.
     pub(crate) users: BTreeMap<String, Vec<String>>,
     pub(crate) grants: BTreeSet<(String, String)>,
-    /// The number of the key that the last answer to `rotate` gave a user. Older keys must not come back.
+    /// The number of the key in the last answer to `rotate` for each user. Older keys must not come back.
     pub(crate) rotated: BTreeMap<String, u64>,
-    /// What was applied to a bucket or a grant.
+    /// The configuration applied to a bucket or a grant.
     pub(crate) configs: BTreeMap<String, u64>,
     keys: u64,
-    /// By claim: the last call, and who made it.
+    /// By claim: the last call, and its caller.
     calls: BTreeMap<String, (u64, Arc<str>)>,
     numbers: u64,
 }
@@ -83,7 +83,7 @@ impl State {
     }
 }
 
-/// Which key of the store it is. Those of other provisioners come before all.
+/// The number of a key in the order of the store. Keys of other provisioners come first.
 pub(crate) fn number_of(id: &str) -> u64 {
     id.strip_prefix("id-").and_then(|number| number.parse().ok()).unwrap_or_default()
 }
@@ -106,15 +106,15 @@ pub(crate) struct Config {
     limit: u64,
 }
 
-/// One call: every change of the store is made through it.
+/// One call: it performs every change of the store.
 struct Call {
     claim: ClaimName,
-    /// The id of the cluster, as the controller gives it.
+    /// The id of the cluster, as passed by the controller.
     cluster: String,
     user: String,
     number: u64,
     random: fastrand::Rng,
-    /// At which step it fails, and how.
+    /// The step at which the call fails, and the way in which it fails.
     turn: Option<(u32, Turn)>,
     step: u32,
 }
@@ -157,7 +157,7 @@ impl Author {
         Call { user, claim, cluster, number, random, turn, step: 0 }
     }
 
-    /// Between two steps: here the process may die, the call may fail, and time passes.
+    /// Runs between two steps: the process may die, the call may fail, and time passes.
     async fn between(&self, call: &mut Call) -> Result<(), &'static str> {
         if call.random.bool() {
             sleep(Duration::from_millis(call.random.u64(1..400))).await;
@@ -173,7 +173,7 @@ impl Author {
         }
     }
 
-    /// A change of the store. Whoever makes it must be the last who was asked, and what is made must be recorded.
+    /// Changes the store. The caller must be the last one called, and everything created must be recorded.
     fn change(&self, call: &Call, makes: bool, change: impl FnOnce(&mut State)) {
         let stale = {
             let store = self.world.store();
@@ -194,12 +194,12 @@ impl Author {
     fn is_recorded(&self, claim: &ClaimName) -> bool {
         let Some(cluster) = self.world.cluster(self.cluster) else { return true };
         let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
-        // Somebody may have taken its finalizer off and deleted it under the call.
+        // A user may have removed its finalizer and deleted it during the call.
         let forgotten = self.world.ledger().entry(&claim.uid).is_some_and(|entry| entry.forgotten);
         forgotten || objects.iter().any(|object| claims_of(object).contains(&claim.uid))
     }
 
-    /// Whether a bucket is this call's claim's.
+    /// Returns true if a bucket belongs to this call's claim.
     fn owns(call: &Call, mark: &Mark) -> bool {
         is_made_for(mark, &call.user, &call.cluster)
     }
@@ -265,7 +265,7 @@ pub(crate) fn uid_of(user: &str) -> &str {
     user.len().checked_sub(36).and_then(|start| user.get(start..)).unwrap_or_default()
 }
 
-/// All uids by which an ObjectBucket names its claim.
+/// All uids with which an ObjectBucket names its claim.
 fn claims_of(object: &Value) -> [String; 3] {
     let record = record_of(object);
     [text(object, "/spec/claimRef/uid"), text(&record, "/claim/uid"), text(&record, "/madeForUid")].map(str::to_owned)
@@ -294,7 +294,7 @@ impl BucketProvisioner for Author {
             });
             self.between(&mut call).await.map_err(ProvisionError::retry)?;
         }
-        // Others may have been quicker.
+        // Another call may have been faster.
         if self.bucket_of_another(&call, &request.name) {
             return Err(anothers(&request.name));
         }
@@ -331,7 +331,7 @@ impl BucketProvisioner for Author {
                 return Err(bucket.missing());
             };
             if !is_made_for(&mark, &owner.name, &call.cluster) {
-                // The user of an earlier step would be left, unless a call has succeeded before.
+                // The user of an earlier step would remain, unless a call has succeeded before.
                 if request.state.is_empty() {
                     self.end_attempt(&mut call).await.map_err(ProvisionError::retry)?;
                 }

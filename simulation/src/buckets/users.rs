@@ -1,4 +1,4 @@
-//! What users and administrators do.
+//! Actions of users and administrators.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,48 +15,48 @@ use super::world::World;
 use super::{NAMESPACE, PROVISIONER, claimed_path, record_of, text};
 use crate::process::Surroundings;
 
-/// What kind of claim it is.
+/// The kind of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A bucket is made, and goes with the claim.
+    /// A bucket is created, and deleted with the claim.
     Made,
-    /// A bucket is made, and stays.
+    /// A bucket is created and retained.
     Kept,
-    /// A bucket that exists.
+    /// An existing bucket.
     Granted,
-    /// A bucket of a name that is somebody else's.
+    /// A bucket whose name belongs to another owner.
     Greedy,
-    /// A Secret of the claim's name exists.
+    /// A Secret with the claim's name exists.
     Hindered,
     /// Several claims want this bucket.
     Rival,
-    /// It says that the ObjectBucket of another claim is its own.
+    /// It points at the ObjectBucket of another claim as its own.
     Pointer,
-    /// Another provisioner has made its first bucket.
+    /// Another provisioner has created its first bucket.
     Legacy,
     /// It uses the bucket of another claim.
     Sharing,
 }
 
-/// A claim, as its user wants it to be in the end.
+/// A claim as its user finally wants it.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     /// The claim whose bucket it uses, and its kind.
     pub(crate) of: Option<(String, Kind)>,
-    /// The uid of the claim that there is.
+    /// The uid of the existing claim.
     pub(crate) uid: Option<String>,
-    /// The names of its Secret and its ConfigMap, where it asks for some.
+    /// The names of its Secret and its ConfigMap, if it requests some.
     pub(crate) names: Option<[String; 2]>,
     pub(crate) limit: u64,
     pub(crate) rotations: u32,
-    /// Somebody has changed its bucket in the store, or it was restored: its bucket may be another's now.
+    /// An administrator has changed its bucket in the store, or it was restored: its bucket may now belong to another claim.
     pub(crate) disturbed: bool,
 }
 
 impl Wish {
-    /// The name that its Secret or its ConfigMap has: the one that its ObjectBucket records, since a claim that is bound cannot change it.
+    /// The actual name of its Secret or ConfigMap: the one that its ObjectBucket records, since a bound claim cannot change it.
     pub(crate) fn delivered_at<'o>(&self, plural: &str, objects: impl IntoIterator<Item = &'o Value>) -> String {
         let path = format!("{NAMESPACE}/{}", self.name);
         let records = objects.into_iter().filter(|object| claimed_path(object) == path).map(record_of);
@@ -67,13 +67,13 @@ impl Wish {
         Some(text(&record, field)).filter(|name| !name.is_empty()).unwrap_or(&self.name).to_owned()
     }
 
-    /// The name that it asks for.
+    /// The name that it requests.
     pub(crate) fn delivered(&self, plural: &str) -> &str {
         let [secret, config_map] = self.names.as_ref().map_or([&self.name; 2], |names| names.each_ref());
         if plural == "secrets" { secret } else { config_map }
     }
 
-    /// Its `additionalConfig`. What cannot be read is replaced as a whole.
+    /// Its `additionalConfig`. Unreadable content is replaced as a whole.
     fn config(&self) -> Value {
         let mut config = json!({});
         if let Some((other, _)) = &self.of {
@@ -89,17 +89,17 @@ impl Wish {
 
 pub(crate) struct Users {
     pub(crate) cluster: Cluster,
-    /// That of the cluster.
+    /// The number of the cluster.
     pub(crate) number: usize,
     /// The id of the cluster.
     pub(crate) id: String,
     pub(super) world: Arc<World>,
     random: fastrand::Rng,
-    /// For what no seed without plays has.
+    /// Random numbers for actions that no seed without plays has.
     pub(super) surprises: fastrand::Rng,
     pub(crate) wishes: Vec<Wish>,
     pub(super) garbled: Vec<Garbled>,
-    /// The claim that another provisioner has served.
+    /// The claim that another provisioner has provisioned.
     pub(super) inherited: Option<String>,
 }
 
@@ -130,7 +130,7 @@ impl Users {
         users
     }
 
-    /// The storm.
+    /// Acts until the storm ends.
     pub(crate) async fn act(&mut self) {
         let deeds = self.random.u32(5..40);
         for _ in 0..deeds {
@@ -162,7 +162,7 @@ impl Users {
         }
     }
 
-    /// In the end every claim is there or going, and classes exist.
+    /// Brings every claim to existence or deletion, and recreates the classes.
     pub(crate) async fn settle(&mut self) {
         for (name, kind) in CLASSES {
             self.class(name, kind);
@@ -208,7 +208,7 @@ impl Users {
         }
     }
 
-    /// There is a claim with a new uid.
+    /// Records that a claim with a new uid exists.
     pub(super) fn made(&mut self, at: usize, claim: &Value) {
         let uid = text(claim, "/metadata/uid").to_owned();
         self.world.ledger().made(self.number, &uid);
@@ -220,7 +220,7 @@ impl Users {
         self.world.note(|| format!("{name} is deleted"));
         if let Some(uid) = &self.wishes[at].uid {
             self.world.ledger().deleted(uid);
-            // It was replaced just now.
+            // It was just replaced.
             if self.world.plays.replaced && !self.is_held(&name) {
                 self.world.ledger().lost(uid);
             }
@@ -230,7 +230,7 @@ impl Users {
         self.wishes[at].uid = None;
     }
 
-    /// As `kubectl replace` does with the manifest.
+    /// Replaces the claim with its manifest, as `kubectl replace` does.
     fn replace_claim(&self, at: usize) {
         let Wish { kind, uid, .. } = &self.wishes[at];
         if uid.is_some() && matches!(kind, Kind::Made | Kind::Kept | Kind::Granted | Kind::Sharing) {
@@ -244,7 +244,7 @@ impl Users {
         claim.is_ok_and(|claim| claim["metadata"]["finalizers"].is_array())
     }
 
-    /// What another provisioner has left is taken as it is, so until we look after it, nobody changes it.
+    /// Returns true for leftovers of another provisioner. Users change them only after the controller has adopted them.
     fn is_inherited(&self, at: usize) -> bool {
         let Wish { kind, name, uid, .. } = &self.wishes[at];
         let written = |plural: &str| {
@@ -269,7 +269,7 @@ impl Users {
         self.edit_claim(at, json!({"spec": {"additionalConfig": config}}));
     }
 
-    /// Chooses names for Secret and ConfigMap, and sometimes those that they have or had.
+    /// Chooses names for Secret and ConfigMap, sometimes their current or former ones.
     fn rename(&mut self, at: usize) {
         let wish = &mut self.wishes[at];
         if self.world.plays.names && !matches!(wish.kind, Kind::Hindered | Kind::Legacy) {
@@ -294,7 +294,7 @@ impl Users {
         let _ = self.cluster.patch(&target, None, PatchKind::Merge, &patch);
     }
 
-    /// What is not the user's own is left alone.
+    /// Edits only objects that belong to the user.
     fn edit(&self, plural: &str, at: usize, patch: Value) {
         if self.wishes[at].kind != Kind::Hindered && !self.is_inherited(at) {
             let name = self.delivered(plural, at);
@@ -315,7 +315,7 @@ impl Users {
         self.wishes[at].delivered_at(plural, &objects)
     }
 
-    /// An administrator deletes the ObjectBucket of a claim that lives.
+    /// An administrator deletes the ObjectBucket of a living claim.
     pub(super) fn delete_object(&self, at: usize) {
         let name = format!("obc-{NAMESPACE}-{}", self.wishes[at].name);
         self.gives_up(&name);
@@ -349,7 +349,7 @@ impl Users {
     }
 }
 
-/// What users want in all clusters.
+/// The claims that users want in all clusters.
 pub(crate) fn wishes(plays: Plays, random: &mut fastrand::Rng) -> Vec<Wish> {
     let kinds = [Kind::Made, Kind::Made, Kind::Kept, Kind::Granted, Kind::Greedy, Kind::Hindered];
     let count = random.usize(2..7);

@@ -1,4 +1,4 @@
-//! What all parts of one run share: the cluster, the store, the line between storm and calm, and who dies when.
+//! State shared by all parts of one run: the cluster, the store, the boundary between storm and calm, and the fates.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -126,7 +126,7 @@ impl Surroundings for World {
         }
     }
 
-    /// The first thing that does not hold counts.
+    /// Only the first violation is reported.
     fn accuse(&self, invariant: Invariant, seen: String) {
         let at = self.now();
         self.note(|| format!("BROKEN: {seen}"));
@@ -135,7 +135,7 @@ impl Surroundings for World {
     }
 }
 
-/// When a process ends or stands still, and which of it.
+/// Draws when a process ends or pauses, and which of the two.
 pub(crate) fn fate(random: &mut fastrand::Rng) -> (Trigger, Fate) {
     let fate = match random.u8(0..6) {
         0 => Fate::Stop,
@@ -143,11 +143,11 @@ pub(crate) fn fate(random: &mut fastrand::Rng) -> (Trigger, Fate) {
         _ => Fate::Crash,
     };
     let passage = if random.bool() { random.u32(10..60) } else { random.u32(60..600) };
-    // All edges count alike.
+    // All edges have the same probability.
     (Trigger::Edge(Edge::Step, passage), fate)
 }
 
-/// What stands between the processes and the API server.
+/// The layer between the processes and the API server.
 pub(crate) struct Wires {
     /// The number of the cluster.
     cluster: usize,
@@ -178,8 +178,8 @@ impl Wires {
         self.world.upgrade().is_none_or(|world| world.is_calm())
     }
 
-    /// A process ends an ObjectBucket that stands for something: its claim must not live, somebody must have asked for it, and
-    /// in this cluster.
+    /// Checks the end of an ObjectBucket that represents something: its claim must not live, a user must have requested it,
+    /// and it must belong to this cluster.
     fn check_end(&self, process: &Process<World>, request: &Request, world: &World) {
         let Some(cluster) = world.cluster(self.cluster) else { return };
         let Ok(object) = cluster.get("objectbucket.io", "objectbuckets", "", &request.name) else { return };
@@ -197,7 +197,7 @@ impl Wires {
         let has_it = world.store().buckets.contains_key(bucket);
         let ledger = world.ledger();
         if !has_it || ledger.by_hand.contains(bucket) {
-            // An administrator has taken it away, so the claim is refused like a new one.
+            // An administrator has removed the bucket, so the claim is refused like a new one.
             return;
         }
         let lives = claims.iter().any(|claim| {

@@ -1,4 +1,4 @@
-//! What the author's code must never be asked to remove.
+//! Checks of what the controller must never ask the author's code to remove.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::judge::Invariant;
 use crate::process::Surroundings;
 
 impl Author {
-    /// A bucket that claims use, and which nobody has asked to remove from them, stays.
+    /// Checks that a bucket in use stays, unless a user has asked to remove it.
     pub(super) fn check_unused(&self, call: &Call, bucket: &str) {
         let ledger = self.world.ledger();
         let is_used = |(of, user): &&(String, String)| {
@@ -23,7 +23,7 @@ impl Author {
         }
     }
 
-    /// What a claim has must not be removed while the claim lives, nor before somebody has asked for it.
+    /// Checks that nothing is removed while its claim lives, or before a user has asked for it.
     pub(super) fn check_removal(&self, call: &Call, what: &str) {
         let Some(cluster) = self.world.cluster(self.cluster) else { return };
         let claim = cluster.get("objectbucket.io", "objectbucketclaims", NAMESPACE, &call.claim.name);
@@ -33,10 +33,10 @@ impl Author {
                 && claim["metadata"]["deletionTimestamp"].is_null()
         });
         let may_end = ledger.may_end(&call.claim.uid);
-        // Whether the attempt was finished, its ObjectBucket said.
+        // Only its ObjectBucket recorded whether the attempt was finished.
         let is_unknown = what == "the user" && ledger.entry(&call.claim.uid).is_some_and(|entry| entry.forgotten);
         drop(ledger);
-        // An attempt ends when the bucket that it is to use is removed, or that of its own is refused.
+        // An attempt ends when the bucket that it is to use is removed, or when its own bucket is refused.
         let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
         let is_unfinished = |object: &&Value| {
             let record = record_of(object);
@@ -53,13 +53,13 @@ impl Author {
         }
     }
 
-    /// The key that pods find in the claim's Secret now must stay.
+    /// Checks that the key in the claim's current Secret stays.
     pub(super) fn check_keys(&self, call: &Call, kept: Option<&str>) {
         let Some(cluster) = self.world.cluster(self.cluster) else { return };
         let secrets = cluster.list("", "secrets", None).unwrap_or_default();
         let ledger = self.world.ledger();
         let is_ours = |secret: &Value| ledger.origin(text(secret, "/metadata/ownerReferences/0/uid")) == call.claim.uid;
-        // A Secret of a name that the claim asked for before may be created late, and no pod reads it.
+        // A Secret with a name that the claim requested before may be created late, and no pod reads it.
         let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
         let object = objects.iter().find(|object| claims_of(object).contains(&call.claim.uid));
         let named = object.map(|object| record_of(object)["delivered"]["secret"].clone()).unwrap_or_default();
@@ -69,7 +69,7 @@ impl Author {
             .filter(|secret| is_ours(secret) && text(secret, "/metadata/name") == name)
             .map(|secret| text(secret, "/data/AWS_ACCESS_KEY_ID").to_owned())
             .collect();
-        // Without its ObjectBucket nobody knows which key it was.
+        // Without its ObjectBucket it is unknown which key it was.
         let forgotten = ledger.entry(&call.claim.uid).is_some_and(|entry| entry.has_unknown_keys);
         drop(ledger);
         let store = self.world.store();

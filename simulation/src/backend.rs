@@ -1,8 +1,8 @@
 //! The backend that all replicas share, and the author's code that calls it.
 //!
-//! The author keeps the contract of [`kube_provisioner::Provisioner`]: calls are idempotent by the volume's name; a call that
-//! reports that nothing is left has removed everything; the next call completes what another failure left half-made, or
-//! `clean_up` or `delete` removes it.
+//! The author keeps the contract of [`kube_provisioner::Provisioner`]: calls are idempotent by the volume's name; a
+//! call that reports that nothing is left has removed everything; the next call completes what another failure left
+//! half-made, or `clean_up` or `delete` removes it.
 
 mod author;
 mod sidecar;

@@ -1,4 +1,5 @@
-//! The bucket simulation: replicas of [`kube_provisioner::BucketController`] on a simulated cluster, with an in-memory store.
+//! The bucket simulation: replicas of [`kube_provisioner::BucketController`] on a simulated cluster, with an in-memory
+//! store.
 //!
 //! One seed draws what users do, how the API server and the store fail, and when each process dies or pauses: at a
 //! request, at its answer, or between two steps of the store. Invariants are checked at every step of the store, and

@@ -1,4 +1,4 @@
-//! Many runs, on all cores.
+//! Campaigns: many runs, on all cores.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 use crate::judge::{Invariant, Violation};
 use crate::run::{Manner, run_seed};
 
-/// Which seeds are run, and how.
+/// The seeds to run, and the options for them.
 #[derive(Clone, Debug)]
 pub struct Campaign {
     /// The seeds.
     pub seeds: Range<u64>,
-    /// How many at a time.
+    /// Number of seeds to run in parallel.
     pub threads: usize,
-    /// No run begins after so long.
+    /// Time after which no more runs start.
     pub limit: Option<Duration>,
-    /// Whether it continues after a failure.
+    /// Continue after a failure.
     pub keep_going: bool,
-    /// How each is run.
+    /// The options of each run.
     pub manner: Manner,
 }
 
@@ -30,44 +30,44 @@ pub struct Campaign {
 pub struct Failure {
     /// Its number.
     pub seed: u64,
-    /// What was seen.
+    /// The violation.
     pub violation: Violation,
 }
 
-/// What came of a campaign.
+/// The result of a campaign.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// How many seeds were run.
+    /// Number of seeds run.
     pub runs: u64,
-    /// How long it took.
+    /// Elapsed time.
     pub took: Duration,
-    /// How much processor time it took.
+    /// CPU time used.
     pub processor: Duration,
-    /// How much time passed in the simulations.
+    /// Total simulated time.
     pub simulated: Duration,
-    /// The failures in the order of their seeds.
+    /// The failures, ordered by seed.
     pub failures: Vec<Failure>,
-    /// Stands for the traces of all seeds.
+    /// Digest of the traces of all seeds.
     pub digest: u64,
 }
 
-/// What a campaign tells while it runs.
+/// News of a running campaign.
 #[derive(Clone, Copy, Debug)]
 pub enum News<'a> {
-    /// How far it is, every few seconds.
+    /// The progress, every few seconds.
     Progress(Progress),
     /// A seed has failed.
     Failure(&'a Failure),
 }
 
-/// How far a campaign is.
+/// The progress of a campaign.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// How many seeds were run.
+    /// Number of seeds run so far.
     pub runs: u64,
-    /// How many of them failed.
+    /// Number of failed seeds.
     pub failures: usize,
-    /// Since the start.
+    /// Time since the start.
     pub took: Duration,
 }
 
@@ -125,7 +125,7 @@ impl Campaign {
     }
 }
 
-/// The same for the same trace, as long as the standard library's hasher is.
+/// Digest of a trace. It stays the same as long as the standard library's hasher does.
 fn digest_of(seed: u64, trace: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (seed, trace).hash(&mut hasher);
@@ -133,7 +133,7 @@ fn digest_of(seed: u64, trace: &str) -> u64 {
 }
 
 impl Tally {
-    /// How often each invariant was broken.
+    /// Number of violations of each invariant.
     pub fn counts(&self) -> BTreeMap<Invariant, usize> {
         let mut counts = BTreeMap::new();
         for failure in &self.failures {
@@ -143,7 +143,7 @@ impl Tally {
     }
 }
 
-/// What this process has had of the processors.
+/// CPU time used by this process.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! What stands between the processes and the API server: faults, latencies, and the edges where processes end.
+//! The layer between the processes and the API server: faults, latencies, and the edges where processes end.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -16,7 +16,7 @@ use crate::stage::Stage;
 /// The interceptor of a run's cluster.
 pub(crate) struct Edges {
     faults: Faults,
-    /// Not a strong one: the stage holds the cluster, which holds this.
+    /// A weak reference: the stage holds the cluster, which holds this.
     stage: Weak<Stage>,
     processes: Mutex<BTreeMap<String, Arc<Process>>>,
 }
@@ -26,22 +26,22 @@ impl Edges {
         Self { faults, stage: Arc::downgrade(stage), processes: Mutex::default() }
     }
 
-    /// From now on this process may be met.
+    /// Lets this process reach the API server.
     pub(crate) fn admit(&self, process: &Arc<Process>) {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner).insert(process.name.clone(), process.clone());
     }
 
-    /// It is never met again.
+    /// Cuts the process off from the API server for the rest of the run.
     pub(crate) fn dismiss(&self, name: &str) {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// After the storm not even latencies are left: some Leases are too short for the longest.
+    /// After the storm there are no latencies either: some Leases are too short for the longest ones.
     fn is_calm(&self) -> bool {
         self.stage.upgrade().is_none_or(|stage| stage.is_calm())
     }
 
-    /// The answer to a request that is refused now.
+    /// The answer to a request that is refused at this time.
     fn refusal(&self, request: &Request) -> Option<Status> {
         let stage = self.stage.upgrade().filter(|stage| !stage.is_calm())?;
         refusals::answer(&stage.plan.api.refusals, request, stage.now())
@@ -56,7 +56,7 @@ impl Interceptor for Edges {
     fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
         let process = self.process(request);
         async move {
-            // It was dismissed: a process that has ended sends nothing.
+            // The process was dismissed: a process that has ended sends nothing.
             let Some(process) = process else { return Before::Hang };
             process.ask(Edge::Request).await;
             match self.refusal(request) {
@@ -101,7 +101,7 @@ impl Interceptor for Edges {
     }
 }
 
-/// A watch that tells late that something is gone, and what comes after it.
+/// A watch that delivers deletions, and all later events, with a delay.
 struct Late {
     lag: Duration,
     faults: Option<Box<dyn WatchInterceptor>>,

@@ -1,5 +1,5 @@
-//! What a process gets of objects that it cannot decode: a newer version of Kubernetes may write what an older program does
-//! not know, and a custom resource may hold anything.
+//! Objects that a process cannot decode: a newer version of Kubernetes may write fields that an older program does not
+//! know, and a custom resource may contain anything.
 
 use kube_sim::object;
 use serde_json::Value;

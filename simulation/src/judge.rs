@@ -1,7 +1,7 @@
-//! What must always hold, and what must hold in the end.
+//! Checks of the invariants, during the run and at the end.
 //!
-//! The judge follows all changes of the store in their order, and is told of each step of the backend when it happens:
-//! before it checks a step, it has seen every change that came before it.
+//! The judge follows all changes of the store in their order, and is notified of each backend step when it happens:
+//! before it checks a step, it has seen every earlier change.
 
 mod checks;
 mod ends;
@@ -27,7 +27,7 @@ use crate::process::Process;
 /// The size of a new asset: what every claim asks for at first.
 const SIZE: u64 = 1 << 30;
 
-/// What a process asks of the backend.
+/// The kind of a call to the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Provision,
@@ -53,43 +53,45 @@ pub(crate) struct Judge {
     changes: Subscription,
     pub(crate) picture: Picture,
     pub(crate) assets: BTreeMap<String, Asset>,
-    /// What `delete` has removed, and nobody has begun since for a claim that asks.
+    /// Names that `delete` has removed, unless an attempt for a claim that asks has begun since.
     removed: BTreeSet<String>,
-    /// What `clean_up` has removed.
+    /// Names that `clean_up` has removed.
     cleaned: BTreeSet<String>,
-    /// Names that users have taken out of everybody's hands.
+    /// Names exempted from checks because of what users did to them.
     pub(crate) forgiven: BTreeSet<String>,
-    /// Names of which an administrator has removed the asset by hand, or given it to somebody else. The author has to find that.
+    /// Names whose asset an administrator has removed manually, or given to another owner. The author has to detect
+    /// that.
     emptied: BTreeSet<String>,
     /// Names of volumes that were being deleted when users removed their finalizers.
     stripped: BTreeSet<String>,
     /// Names of volumes that users have deleted.
     pub(crate) by_hand: BTreeSet<String>,
-    /// Names of assets whose claims were alive when users took their volumes away by force. Nothing may happen to them.
+    /// Names of assets whose claims were alive when users removed their volumes by force. These assets must stay
+    /// untouched.
     lost: BTreeSet<String>,
-    /// Names that were in a journal when users replaced it. Its process may remember them.
+    /// Names that were in a journal when users replaced it. The journal's process may remember them.
     remembered: BTreeSet<String>,
     /// Names of volumes that were restored from a backup, and are bound to no claim of this cluster.
     copies: BTreeSet<String>,
     places: Places,
     cluster_id: String,
-    /// Names of volumes that were bound after they had been restored.
+    /// Names of restored volumes that were bound again.
     bound_again: BTreeSet<String>,
     /// The uids of claims that were restored with their volumes.
     pub(crate) copied_claims: BTreeSet<String>,
     calls: BTreeMap<u64, Call>,
-    /// When a process last read a volume: the newest change that it can have seen.
+    /// The newest change that a process can have seen of a volume when it last read it.
     reads: BTreeMap<(String, String), u64>,
-    /// By name, what was prepared for the attempt that has begun and not ended, and by whose replica where each node has its own.
+    /// By name, the value prepared for the attempt in progress, and its replica if each node has its own.
     attempts: BTreeMap<String, (u64, Option<String>)>,
     by_node: bool,
-    /// Whether the author has all methods: is asked before a deletion, and expands.
+    /// The author implements all methods: it is asked before a deletion, and it expands.
     whole_author: bool,
-    /// Who may delete what, as the author has said last.
+    /// The processes that may delete a volume, by the author's last answer.
     permitted: BTreeSet<(String, String)>,
-    /// The classes that nobody ever makes again.
+    /// The classes that are never recreated.
     lasting: BTreeSet<String>,
-    /// What is not checked.
+    /// The invariants that are not checked.
     ignored: BTreeSet<Invariant>,
     numbers: u64,
     pub(crate) writes: u32,
@@ -146,7 +148,7 @@ impl Judge {
         }
     }
 
-    /// Reads all changes so far.
+    /// Processes all changes so far.
     pub(crate) fn look(&mut self, at: Duration) {
         while let Some(change) = self.changes.try_next() {
             self.writes += u32::from(change.resource.plural != "nodes");
@@ -169,7 +171,8 @@ impl Judge {
                 }
                 self.check_places(at, &created);
             }
-            // What is recorded for a claim that waits, or did a moment before, is finished even if that goes.
+            // An attempt recorded for a claim that is pending, or was a moment before, is finished even if the claim is
+            // deleted.
             let picture = &self.picture;
             self.removed.retain(|name| !picture.was_never_bound(name) || !picture.is_recorded(name));
             self.see_bindings();
@@ -177,8 +180,8 @@ impl Judge {
         }
     }
 
-    /// A claim that is bound to a restored volume has it, and its deletion removes the volume. So has one that is deleted while the binder
-    /// binds the volume to it.
+    /// A claim that is bound to a restored volume owns it, and its deletion removes the volume. The same applies to a
+    /// claim that is deleted while the binder binds the volume to it.
     fn see_bindings(&mut self) {
         let by_claim = self.picture.claims.values().filter(|claim| claim.bound).map(|claim| &claim.volume);
         let by_volume = self.picture.volumes.iter().filter(|(_, volume)| volume.bound).map(|(name, _)| name);
@@ -189,21 +192,21 @@ impl Judge {
         }
     }
 
-    /// Users are about to replace the journals.
+    /// Records that users are about to replace the journals.
     pub(crate) fn drop_journals(&mut self, at: Duration) {
         self.look(at);
         self.forgiven.extend(self.picture.journals.values().flatten().cloned());
         self.remembered.extend(self.picture.journals.values().flatten().cloned());
     }
 
-    /// Users are about to take a volume and its claim away by force.
+    /// Records that users are about to remove a volume and its claim by force.
     pub(crate) fn lose(&mut self, name: &str) {
         let served = self.picture.living_claim_of(name).is_some()
             && self.picture.volumes.get(name).is_some_and(|volume| volume.ours && volume.bound && !volume.deleting)
             && !self.picture.is_recorded(name)
             && !self.remembered.contains(name)
             && self.calls.values().all(|call| call.name != name);
-        // What is under way may end in any way.
+        // A call in progress may end in any way.
         if served {
             self.lost.insert(name.to_owned());
         }
@@ -211,19 +214,20 @@ impl Judge {
         self.by_hand.insert(name.to_owned());
     }
 
-    /// Users are about to remove the finalizers of a volume and its claim. What only these have kept goes.
+    /// Records that users are about to remove the finalizers of a volume and its claim. Objects held only by these are
+    /// deleted.
     pub(crate) fn strip(&mut self, name: &str) {
         if self.picture.volumes.get(name).is_some_and(|volume| volume.ours && volume.deleting) {
             self.stripped.insert(name.to_owned());
         }
     }
 
-    /// Users are about to delete a volume that they have stripped of its finalizers before. Its claim is lost.
+    /// Records that users are about to delete a volume whose finalizers they removed before. Its claim is lost.
     pub(crate) fn delete_unprotected(&mut self, name: &str) {
         self.stripped.insert(name.to_owned());
     }
 
-    /// An administrator makes an asset by hand where a volume's would be, at any moment.
+    /// Records that an administrator manually creates an asset with a volume's name, at any moment.
     pub(crate) fn make_by_hand(&mut self, at: Duration, name: &str) {
         self.look(at);
         if !self.assets.contains_key(name) {
@@ -232,7 +236,8 @@ impl Judge {
         }
     }
 
-    /// An administrator removes an asset by hand (`None`), or marks it as somebody else's. Nobody does so to what is in work.
+    /// Records that an administrator manually removes an asset (`None`), or marks it as another owner's, while no call
+    /// uses it.
     pub(crate) fn take_over(&mut self, at: Duration, name: &str, mark: Option<AssetStage>) {
         self.look(at);
         let Some(asset) = self.assets.get_mut(name) else { return };
@@ -246,21 +251,21 @@ impl Judge {
         self.emptied.insert(name.to_owned());
     }
 
-    /// Users are about to restore a volume.
+    /// Records that users are about to restore a volume.
     pub(crate) fn copied(&mut self, name: &str) {
         self.copies.insert(name.to_owned());
         self.bound_again.remove(name);
         self.forgiven.insert(name.to_owned());
     }
 
-    /// A person says that the data of a restored volume may go.
+    /// Records that a user confirms that the data of a restored volume may be deleted.
     pub(crate) fn confirmed(&mut self, name: &str) {
         self.copies.remove(name);
         self.lost.remove(name);
         self.bound_again.insert(name.to_owned());
     }
 
-    /// What another cluster does to an asset of this one.
+    /// Checks what another cluster does to an asset of this one.
     pub(crate) fn intrude(&mut self, at: Duration, who: &str, kind: Kind, name: &str) {
         self.look(at);
         if self.assets.get(name).is_some_and(|asset| !asset.claim.is_empty()) {
@@ -269,18 +274,18 @@ impl Judge {
         }
     }
 
-    /// Whether a volume comes too late: nothing can stop a request that was sent before its process stood still. Another
-    /// process has finished the volume and deleted it, and no claim will ever be bound to this one.
+    /// Returns true if a volume is saved too late: a request that was sent before its process paused cannot be stopped.
+    /// Another process has finished the volume and deleted it, and no claim will ever be bound to this one.
     fn was_under_way(&self, volume: &str) -> bool {
         let picture = &self.picture;
-        // Another claim may have got the name meanwhile.
+        // Another claim may have received the name in the meantime.
         let of_another = picture.is_of_another(volume) && !picture.claims.contains_key(&picture.volumes[volume].claim);
         of_another
             || (self.removed.contains(volume) || self.cleaned.contains(volume))
                 && !picture.claims.contains_key(picture.uid_in(volume))
     }
 
-    /// A request of a process was handled.
+    /// Records that a request of a process was handled.
     pub(crate) fn answered(&mut self, at: Duration, process: &Process, request: &Request, code: u16) {
         let ours = request.resource.is("", "persistentvolumes") && !request.name.is_empty();
         let before = if ours { self.picture.volumes.get(&request.name).cloned() } else { None };
@@ -308,17 +313,17 @@ impl Judge {
         }
     }
 
-    /// The author is asked whether this process may delete a volume.
+    /// Records that the author is asked whether this process may delete a volume.
     pub(crate) fn forbid(&mut self, who: &str, name: &str) {
         self.permitted.remove(&(who.to_owned(), name.to_owned()));
     }
 
-    /// The author has said that this process may delete a volume.
+    /// Records that the author allows this process to delete a volume.
     pub(crate) fn permit(&mut self, who: &str, name: &str) {
         self.permitted.insert((who.to_owned(), name.to_owned()));
     }
 
-    /// A call of the author's code begins. The number ends it.
+    /// Records that a call of the author's code begins. The returned number ends it.
     pub(crate) fn begin(&mut self, at: Duration, process: &Arc<Process>, kind: Kind, name: &str) -> u64 {
         self.look(at);
         let who = &process.name;
@@ -339,8 +344,8 @@ impl Judge {
         self.numbers
     }
 
-    /// A call for this claim begins. Where names have only a part of the uid, another claim may have been served by the name
-    /// before, and must have nothing by now.
+    /// Records that a call for this claim begins. When names contain a truncated UID, another claim may have used the
+    /// name before, and must have no assets left.
     pub(crate) fn serve(&mut self, at: Duration, who: &str, name: &str, claim: &str) {
         self.look(at);
         let Some(served) = &mut self.picture.served else { return };
@@ -359,15 +364,15 @@ impl Judge {
         }
     }
 
-    /// The author prepares an attempt.
+    /// Records that the author prepares an attempt.
     pub(crate) fn prepare(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
     }
 
-    /// A call of an attempt begins, with what was prepared for it.
+    /// Records that a call of an attempt begins, with the value prepared for the attempt.
     pub(crate) fn attempt(&mut self, at: Duration, who: &str, name: &str, prepared: u64) {
-        // Where each node has a replica of its own, an attempt that was left on a node that is gone says nothing of the next one.
+        // With a replica per node, an attempt left on a deleted node does not affect the next attempt.
         let node = who.rsplit_once('-').map(|(slot, _)| slot.to_owned()).filter(|_| self.by_node);
         let known = self.attempts.get(name).filter(|(_, of)| *of == node);
         let begun = known.map_or(prepared, |(begun, _)| *begun);
@@ -378,7 +383,7 @@ impl Judge {
         }
     }
 
-    /// The author has released what an attempt has held.
+    /// Records that the author has released the resources of an attempt.
     pub(crate) fn end_attempt(&mut self, name: &str) {
         self.attempts.remove(name);
     }
@@ -387,7 +392,7 @@ impl Judge {
         self.calls.remove(&call);
     }
 
-    /// An asset comes into being.
+    /// Records the creation of an asset.
     pub(crate) fn allocate(&mut self, at: Duration, name: &str, claim: &str, stage: AssetStage) {
         self.look(at);
         self.steps += 1;
@@ -398,7 +403,7 @@ impl Judge {
         if self.removed.contains(name) {
             self.accuse(at, Invariant::NotAgain, format!("{name} gets an asset again after it was deleted"));
         }
-        // It is the provisioner's again, with all that must hold of it.
+        // The asset belongs to the provisioner again, and all invariants apply to it.
         if !self.picture.volumes.get(name).is_some_and(|volume| volume.ours) {
             self.emptied.remove(name);
         }
@@ -408,13 +413,13 @@ impl Judge {
         self.check_covered(at, 0);
     }
 
-    /// An asset of somebody else, which was always there.
+    /// Adds an asset of another owner, present from the beginning.
     pub(crate) fn adopt_foreigner(&mut self, name: &str) {
         let asset = Asset { number: 0, claim: String::new(), stage: AssetStage::Exported, size: SIZE };
         self.assets.insert(name.to_owned(), asset);
     }
 
-    /// An asset gets further, towards being whole or towards being gone.
+    /// Records the progress of an asset towards completion or removal.
     pub(crate) fn advance(&mut self, at: Duration, name: &str, stage: AssetStage) {
         self.look(at);
         self.steps += 1;
@@ -428,7 +433,7 @@ impl Judge {
         self.check_covered(at, 0);
     }
 
-    /// An asset is made this large, if it is not larger already.
+    /// Records that an asset grows to this size, if it is smaller.
     pub(crate) fn grow(&mut self, at: Duration, name: &str, bytes: u64) {
         self.look(at);
         self.steps += 1;
@@ -437,7 +442,7 @@ impl Judge {
         }
     }
 
-    /// An asset is half gone, and can be completed again.
+    /// Records that an asset is partly removed, and can be completed again.
     pub(crate) fn undo(&mut self, at: Duration, name: &str) {
         self.look(at);
         self.steps += 1;
@@ -448,7 +453,7 @@ impl Judge {
         self.check_covered(at, 0);
     }
 
-    /// An asset is gone.
+    /// Records the removal of an asset.
     pub(crate) fn remove(&mut self, at: Duration, name: &str, deleted: bool) {
         self.look(at);
         self.steps += 1;
@@ -464,7 +469,7 @@ impl Judge {
         self.requirement_ends(name);
     }
 
-    /// The first accusation counts.
+    /// Records a violation. Only the first one is reported.
     pub(crate) fn accuse(&mut self, at: Duration, invariant: Invariant, seen: String) {
         if self.verdict.is_none() && !self.ignored.contains(&invariant) {
             self.verdict = Some(Violation { invariant, at, seen });

@@ -1,9 +1,9 @@
-//! Proves by simulation that the controllers survive crashes.
+//! Tests by simulation that the controllers survive crashes.
 //!
 //! One seed is one run: several replicas of [`kube_provisioner::Controller`] work on a simulated cluster and share a
-//! backend, while requests fail, processes die, stand still and come back, the backend does half of what it should, and
-//! users do what users do. [`Plan::draw`] says what will happen, [`run`] lets it happen, and while it does, and in the
-//! end, every [`Invariant`] is checked.
+//! backend, while requests fail, processes die, pause and restart, the backend fails halfway, and users change objects.
+//! [`Plan::draw`] decides what will happen, [`run`] executes it, and every [`Invariant`] is checked during the run and
+//! at the end.
 
 mod backend;
 mod buckets;

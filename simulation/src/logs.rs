@@ -1,11 +1,11 @@
-//! What the controllers log, as lines of the trace.
+//! The logs of the controllers, as lines of the trace.
 
 use std::io;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Until this is dropped, what is logged on this thread goes into the trace by `note`.
+/// Adds log lines of this thread to the trace by `note`, until the result is dropped.
 pub(crate) fn into_trace<N: Fn(String) + Clone + Send + Sync + 'static>(note: N) -> impl Drop + use<N> {
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new("kube_provisioner=debug,provisioner_runtime=debug"))

@@ -1,4 +1,4 @@
-//! Panics of what is simulated: noticed, not printed.
+//! Panics of simulated code: recorded, not printed.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -9,7 +9,8 @@ thread_local! {
     static FIRST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Does something; returns what came of it, and the first panic on this thread meanwhile, caught by somebody or not.
+/// Runs a closure. Returns its result, and the first panic on this thread during the call, whether or not it was
+/// caught.
 pub(crate) fn watched<T>(doing: impl FnOnce() -> T) -> (Option<T>, Option<String>) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

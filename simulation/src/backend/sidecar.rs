@@ -1,7 +1,8 @@
 //! A CSI driver on the same backend, and the provisioner of CSI drivers as the author's code.
 //!
-//! The driver conforms to the specification: calls are idempotent, and its codes have their specified meaning. Its answers get
-//! lost, it rejects calls before it has checked its volumes, and it continues to work after it has answered.
+//! The driver conforms to the specification: calls are idempotent, and its codes have their specified meaning. Its
+//! answers get lost, it rejects calls before it has checked its volumes, and it continues to work after it has
+//! answered.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -149,7 +150,8 @@ impl Driver {
         let name = &*request.name;
         let mut script = Script::draw(stage, "");
         match nature {
-            // After a code that reveals nothing about earlier calls, an attempt stays recorded until an administrator drops it.
+            // After a code that reveals nothing about earlier calls, an attempt stays recorded until an administrator
+            // drops it.
             Nature::Invalid | Nature::Ignored => return Err(status(Code::OutOfRange)),
             Nature::Fickle if !stage.is_calm() => return Err(status(Code::OutOfRange)),
             Nature::Good | Nature::Fickle => {}
@@ -287,7 +289,8 @@ impl driver_rpc::csi::Controller for Driver {
     }
 }
 
-/// Where the volume with this number is. Mostly it is in the preferred place; some are in another one, and some can be used from two.
+/// Where the volume with this number is. Mostly it is in the preferred place; some are in another one, and some can be
+/// used from two.
 fn places(number: u64, required: Option<&TopologyRequirement>) -> Vec<Topology> {
     let Some(TopologyRequirement { requisite, preferred }) = required else {
         return vec![Topology { segments: BTreeMap::from([(ZONE.to_owned(), "zone-0".to_owned())]) }];

@@ -1,5 +1,5 @@
-//! A backup of claims, ObjectBuckets, Secrets and ConfigMaps. Restored objects have new uids and no status, and Secrets have
-//! no owners, as after a restore by Velero.
+//! A backup of claims, ObjectBuckets, Secrets and ConfigMaps. Restored objects have new uids and no status, and Secrets
+//! have no owners, as after a restore by Velero.
 
 use serde_json::Value;
 

@@ -103,8 +103,8 @@ impl<'a> Picture<'a> {
         let Wish { name, kind, .. } = wish;
         let claim = self.claims.get(name);
         if wish.uid.is_none() {
-            // It points at an ObjectBucket that does not name it, and no annotation assigns that one to the claim. An older
-            // definition has no conditions.
+            // It points at an ObjectBucket that does not name it, and no annotation assigns that one to the claim. An
+            // older definition has no conditions.
             let waits = |event: &Value| text(event, "/message").contains("that ObjectBucket does not name the claim");
             match claim {
                 Some(claim) if self.events_of(claim).any(waits) => return Ok(()),
@@ -174,7 +174,8 @@ impl<'a> Picture<'a> {
         let store = self.world.store();
         let user = format!("obc-{NAMESPACE}-{name}-{origin}");
         let keys = store.users.get(&user).map(Vec::as_slice).unwrap_or_default();
-        // After the ObjectBucket was lost, earlier keys and names are unknown. An object with such a name is deleted with the claim.
+        // After the ObjectBucket was lost, earlier keys and names are unknown. An object with such a name is deleted
+        // with the claim.
         let forgotten = self.world.ledger().entry(origin).is_some_and(|entry| entry.has_unknown_keys);
         // A change that the store refuses is applied before former keys are removed.
         let bucket = text(claim, "/spec/bucketName");
@@ -248,7 +249,8 @@ impl<'a> Picture<'a> {
         wish.kind != Kind::Granted && contested && !self.owns(mark, &user)
     }
 
-    /// The claim that a claim's bucket was created for. A claim that took over an unfinished attempt has ended it, and has its own.
+    /// The claim that a claim's bucket was created for. A claim that took over an unfinished attempt has ended it, and
+    /// has its own.
     fn origin(&self, claim: &Value) -> String {
         let own = text(claim, "/metadata/uid");
         let has_own = self.objects.iter().any(|object| claimed_uid(object) == own);
@@ -312,7 +314,8 @@ impl<'a> Picture<'a> {
             if wanted.contains(&uid) && !of_another {
                 continue;
             }
-            // It names no claim, and no claim points at it any more; or its claim waits, and an event reports the reason.
+            // It names no claim, and no claim points at it any more; or its claim waits, and an event reports the
+            // reason.
             let lives = self.users.wishes.iter().any(|wish| wish.uid.as_deref() == Some(uid.as_str()));
             if uid.is_empty() || lives {
                 continue;
@@ -346,8 +349,8 @@ impl<'a> Picture<'a> {
         Ok(())
     }
 
-    /// Returns true if an ObjectBucket of this cluster represents the backend state of the claim. An ObjectBucket of another
-    /// provisioner may name no claim if the definitions drop the reference.
+    /// Returns true if an ObjectBucket of this cluster represents the backend state of the claim. An ObjectBucket of
+    /// another provisioner may name no claim if the definitions drop the reference.
     fn stands_for(&self, user: &str, uid: &str) -> bool {
         self.objects.iter().any(|object| match &*claimed_uid(object) {
             "" => user.starts_with(text(object, "/metadata/name")),

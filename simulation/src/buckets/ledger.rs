@@ -1,4 +1,5 @@
-//! Record of what users and administrators have requested, by claim: what may be removed, and what may stay without a claim.
+//! Record of what users and administrators have requested, by claim: what may be removed, and what may stay without a
+//! claim.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Manual actions: people remove finalizers, abandon ObjectBuckets, change the store, and at the end do what events ask of
-//! them.
+//! Manual actions: people remove finalizers, abandon ObjectBuckets, change the store, and at the end do what events ask
+//! of them.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Optional complications of a seed: a second cluster, backups, objects that cannot be read, and unexpected manual actions.
+//! Optional complications of a seed: a second cluster, backups, objects that cannot be read, and unexpected manual
+//! actions.
 
 use std::time::Duration;
 

@@ -51,12 +51,14 @@ pub(crate) struct Wish {
     pub(crate) names: Option<[String; 2]>,
     pub(crate) limit: u64,
     pub(crate) rotations: u32,
-    /// An administrator has changed its bucket in the store, or it was restored: its bucket may now belong to another claim.
+    /// An administrator has changed its bucket in the store, or it was restored: its bucket may now belong to another
+    /// claim.
     pub(crate) disturbed: bool,
 }
 
 impl Wish {
-    /// The actual name of its Secret or ConfigMap: the one that its ObjectBucket records, since a bound claim cannot change it.
+    /// The actual name of its Secret or ConfigMap: the one that its ObjectBucket records, since a bound claim cannot
+    /// change it.
     pub(crate) fn delivered_at<'o>(&self, plural: &str, objects: impl IntoIterator<Item = &'o Value>) -> String {
         let path = format!("{NAMESPACE}/{}", self.name);
         let records = objects.into_iter().filter(|object| claimed_path(object) == path).map(record_of);

@@ -178,8 +178,8 @@ impl Wires {
         self.world.upgrade().is_none_or(|world| world.is_calm())
     }
 
-    /// Checks the end of an ObjectBucket that represents something: its claim must not live, a user must have requested it,
-    /// and it must belong to this cluster.
+    /// Checks the end of an ObjectBucket that represents something: its claim must not live, a user must have requested
+    /// it, and it must belong to this cluster.
     fn check_end(&self, process: &Process<World>, request: &Request, world: &World) {
         let Some(cluster) = world.cluster(self.cluster) else { return };
         let Ok(object) = cluster.get("objectbucket.io", "objectbuckets", "", &request.name) else { return };

@@ -1,4 +1,4 @@
-//! What is checked when a call begins, and at each step of the backend.
+//! Checks at the beginning of a call, and at each step of the backend.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ impl Judge {
             let seen = format!("{who} deletes the asset of {name}, and its claim {claim} waits for it");
             return self.accuse(at, Invariant::Untouched, seen);
         }
-        // Only the author can see what an administrator has done by hand.
+        // Only the author can detect manual changes by an administrator.
         let foreign = self.assets.get(name).is_some_and(|asset| asset.claim.is_empty());
         if foreign && !self.emptied.contains(name) {
             let seen = format!("{who} deletes the asset of {name}, which is somebody else's");
             return self.accuse(at, Invariant::Untouched, seen);
         }
-        // What has the name now may be another volume than the one that was read.
+        // The volume with this name may differ from the one that was read.
         if !self.picture.volumes.get(name).is_some_and(|volume| volume.ours) {
             return;
         }
@@ -36,7 +36,7 @@ impl Judge {
             return self.accuse(at, Invariant::Asked, seen);
         }
         let volume = &self.picture.volumes[name];
-        // What was begun before is finished.
+        // A removal that began earlier is finished.
         if let Some(since) = volume.retained_since
             && !volume.marked
             && read.is_none_or(|read| read >= since)
@@ -46,7 +46,8 @@ impl Judge {
         }
     }
 
-    /// What a person has taken out of the cluster goes only when a person says so, or with a claim that has got it again.
+    /// Checks that an asset that a user took out of the cluster is removed only at a user's request, or with a claim
+    /// that owns it again.
     fn check_lost(&mut self, at: Duration, name: &str) {
         if self.lost.contains(name) {
             let seen = format!("the asset of {name} is being removed, and no claim that had it was seen being deleted");
@@ -67,7 +68,7 @@ impl Judge {
             return self.accuse(at, Invariant::Untouched, seen);
         }
         let read = self.read(who, name);
-        // What was saved since cannot be stopped by anybody. No claim gets it.
+        // A volume saved since then cannot be prevented. No claim receives it.
         let late = |volume: &Volume| {
             read.is_some_and(|read| read < volume.since) && !self.picture.claims.contains_key(self.picture.uid_in(name))
         };
@@ -76,7 +77,8 @@ impl Judge {
         }
     }
 
-    /// Whoever removes what a saved volume needs has not looked, or was overtaken where nothing can be done about it.
+    /// Checks that a process does not remove what a saved volume needs, unless it was overtaken and could not prevent
+    /// it.
     pub(super) fn check_undoing(&mut self, at: Duration, name: &str) {
         self.check_removal(at, name);
         let waits = self.picture.claims.contains_key(self.picture.uid_in(name));
@@ -114,7 +116,7 @@ impl Judge {
         }
     }
 
-    /// Users have done something to the volume or to its asset.
+    /// Returns true if users have changed the volume or its asset.
     fn excuses_size(&self, name: &str) -> bool {
         self.forgiven.contains(name) || self.emptied.contains(name)
     }

@@ -1,4 +1,4 @@
-//! What must hold in the end.
+//! Checks of the final state.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::backend::{Asset, AssetStage};
 use crate::plan::{Nature, Plan};
 
 impl Judge {
-    /// What does not hold yet once the faults have ended.
+    /// The first condition that does not hold yet after the faults have ended.
     pub(crate) fn unmet(&mut self, at: Duration, plan: &Plan) -> Option<(Invariant, String)> {
         self.look(at);
         self.unbound(plan)
@@ -22,7 +22,7 @@ impl Judge {
 
     fn unbound(&self, plan: &Plan) -> Option<String> {
         let name = |uid: &str| plan.volume_name(uid);
-        // One of the claims with one name has the volume, or cannot have one.
+        // One of the claims that share the name has the volume, or cannot have one.
         let waits_for_another = |uid: &String| {
             let others = self.picture.claims.iter().filter(|(other, _)| *other != uid && name(other) == name(uid));
             let volume = self.picture.volumes.get(&name(uid)).filter(|_| self.picture.served.is_some());
@@ -35,24 +35,24 @@ impl Judge {
         })
     }
 
-    /// What the claim does not have that it should have.
+    /// Reports a missing volume of the claim.
     fn is_unbound(&self, uid: &String, claim: &Claim, plan: &Plan) -> Option<String> {
         let index = index(&claim.name)?;
         let (name, volume) = (&claim.name, plan.volume_name(uid));
         if claim.deleting {
             return Some(format!("{name} is still being deleted"));
         }
-        // It has the volume that it had, or none. A restored volume may also take a claim of the same name.
+        // It has its former volume, or none. A restored volume may also be bound to a claim of the same name.
         if self.copied_claims.contains(uid) || self.bound_again.contains(&claim.volume) {
             return None;
         }
-        // Who has its volume keeps it, whatever an administrator has done to the asset; who waits is refused what is
-        // somebody else's, and gets what was only removed.
+        // A claim that has its volume keeps it, whatever an administrator has done to the asset. A pending claim is
+        // refused an asset of another owner, and receives one that was only removed.
         let foreign = self.assets.get(&volume).is_some_and(Asset::is_foreign);
         if self.emptied.contains(&volume) && (foreign || !claim.volume.is_empty()) {
             return None;
         }
-        // Users have taken the volume away by force, or have stopped its removal half-way.
+        // Users have removed the volume by force, or have interrupted its removal.
         let taken = |volume: &String| self.stripped.contains(volume) && !self.picture.volumes.contains_key(volume);
         if taken(&claim.volume) || taken(&volume) {
             return None;
@@ -67,8 +67,8 @@ impl Judge {
         if claim.volume.is_empty() && self.is_half_removed(&volume) {
             return None;
         }
-        // Deleted by hand while it was being bound: Kubernetes neither binds it any more nor lets it go, whoever made it,
-        // until the claim is deleted.
+        // Deleted manually while it was being bound: Kubernetes neither binds such a volume nor removes it until the
+        // claim is deleted, whoever created it.
         let half_bound = |volume: &Volume| volume.bound && volume.deleting;
         if claim.volume.is_empty() && self.picture.volumes.get(&volume).is_some_and(half_bound) {
             return None;
@@ -86,12 +86,12 @@ impl Judge {
         None
     }
 
-    /// The API server lets only claims ask for more that may.
+    /// Checks requested sizes. The API server accepts only requests for expansion that are allowed.
     fn too_small(&self) -> Option<String> {
         let here = self.picture.claims.iter().filter(|(uid, _)| !self.copied_claims.contains(*uid));
         here.map(|(_, claim)| claim).filter(|claim| claim.bound && self.whole_author).find_map(|claim| {
             let volume = self.picture.volumes.get(&claim.volume).filter(|volume| volume.ours && !volume.deleting)?;
-            // What is gone or somebody else's does not grow.
+            // An asset that was removed, or belongs to another owner, does not grow.
             if self.emptied.contains(&claim.volume) {
                 return None;
             }
@@ -105,32 +105,32 @@ impl Judge {
     fn lingering(&self) -> Option<String> {
         for (name, volume) in self.picture.volumes.iter().filter(|(_, volume)| volume.ours) {
             let claim_lives = self.picture.claims.contains_key(&volume.claim);
-            // Only a person can say what becomes of it.
+            // Only a user can decide about a copy.
             if self.copies.contains(name) {
                 continue;
             }
-            // A copy of another cluster's, which a claim has had again meanwhile, is left to that cluster all the same.
+            // A copy that belongs to another cluster is left to that cluster, even if a claim was bound to it again.
             if volume.cluster_id.as_ref().is_some_and(|id| *id != self.cluster_id) {
                 continue;
             }
-            // It became one to be kept after its deletion had begun, which only a person can settle.
+            // Its policy became Retain after its deletion had begun, which only a user can resolve.
             if !claim_lives && volume.deleting && volume.protected && volume.retained_since.is_some() {
                 continue;
             }
-            // One that is in use stays until it is not.
+            // A volume in use stays until it is released.
             if volume.deleting && !claim_lives {
                 return Some(format!("the volume {name} is still being deleted"));
             }
             if !claim_lives && volume.retained_since.is_none() {
                 return Some(format!("the volume {name} is there, and its claim is gone"));
             }
-            // It is to be kept since after its deletion had begun: otherwise that would have been an accusation. Or it was created by
-            // a request that arrived after its attempt was cleaned up: nobody ever had it.
+            // Its policy became Retain after its deletion had begun: otherwise that is a violation. Or it was created
+            // by a request that arrived after its attempt was cleaned up: no claim was ever bound to it.
             if !claim_lives && (self.removed.contains(name) || self.cleaned.contains(name)) {
                 continue;
             }
             let stage = self.assets.get(name).map(|asset| asset.stage);
-            // What was gone before the restore, or was taken away by hand, does not come back.
+            // An asset that was removed before the restore, or removed manually, does not come back.
             if stage.is_none() && (self.bound_again.contains(name) || self.emptied.contains(name)) {
                 continue;
             }
@@ -141,21 +141,22 @@ impl Judge {
         None
     }
 
-    /// A person has deleted the volume while its asset was being removed. No volume asks for the rest of the removal.
+    /// A user has deleted the volume while its asset was being removed. No volume asks for the rest of the removal.
     fn is_half_removed(&self, name: &str) -> bool {
         let stage = self.assets.get(name).map(|asset| asset.stage);
         stage == Some(AssetStage::Fading) && self.forgiven.contains(name)
     }
 
     fn noted(&self) -> Option<String> {
-        // An attempt waits while an object that is not ours has the name of its volume, and for what users have stopped half-way.
+        // An attempt waits while another owner's object has its volume's name, and for removals that users have
+        // interrupted.
         let blocked = |key: &String| self.picture.volumes.get(key).is_some_and(|volume| !volume.ours);
-        // Another claim has the volume, such as a restored one, and with it what the attempt may have left.
+        // Another claim, such as a restored one, has the volume, including the attempt's leftovers.
         let of_another = |key: &String| {
             let claim = self.picture.volumes.get(key).map(|volume| &*volume.claim);
             claim.is_some_and(|claim| !claim.is_empty() && *claim != *self.picture.uid_in(key))
         };
-        // A restored claim asks for what the attempt may have left.
+        // A restored claim asks for the attempt's leftovers.
         let is_asked_for = |key: &String| {
             let mut copied = self.picture.claims.iter().filter(|(uid, _)| self.copied_claims.contains(*uid));
             copied.any(|(_, claim)| claim.volume == *key)
@@ -176,7 +177,7 @@ impl Judge {
             .or_else(|| held.map(|name| format!("the attempt for {name} has not ended")))
     }
 
-    /// Which claim waits although its class does not hang and nothing else is wrong.
+    /// Returns a claim that is pending although its class does not hang and nothing else is wrong.
     pub(crate) fn hindered(&mut self, at: Duration, plan: &Plan) -> Option<String> {
         self.look(at);
         let waits = |claim: &&Claim| {

@@ -1,48 +1,49 @@
-//! What must always hold, and what must hold in the end.
+//! The invariants, during the run and at the end.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What must hold.
+/// An invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
     /// At every moment every asset, half-made ones included, has a volume or an entry in a journal.
     Covered,
     /// A claim never has two assets.
     Once,
-    /// What was deleted is never made again, unless its claim lives and has nothing else.
+    /// A deleted asset is never recreated, unless its claim lives and has no other asset.
     NotAgain,
-    /// Every call of an attempt gets what was prepared for its first one.
+    /// Every call of an attempt receives the value prepared for its first call.
     Again,
-    /// The driver is told where the selected node is, and a volume is saved with the places that the driver has said.
+    /// The driver receives the topology of the selected node, and a volume is saved with the topology that the driver
+    /// returned.
     Placed,
-    /// No two processes call the backend for one name at the same time, unless one of them is dead or stood still.
+    /// No two processes call the backend for one name at the same time, unless one of them is dead or was paused.
     Exclusive,
-    /// Nothing is removed of a claim that lives, of a volume that is to be kept, of somebody else.
+    /// Assets of living claims, of retained volumes and of other owners are never removed.
     Untouched,
-    /// A volume is saved only when its asset is whole.
+    /// A volume is saved only when its asset is complete.
     Whole,
-    /// A volume and its claim say no more than the asset has, and nothing shrinks. In the end every claim has what it asks
-    /// for.
+    /// A volume and its claim report at most the size of the asset, and assets never shrink. In the end every claim has
+    /// the size that it requests.
     Sized,
-    /// In the end every claim that can be bound is bound, and no other has anything.
+    /// In the end every claim that can be bound is bound, and no other claim has an asset.
     Bound,
-    /// In the end every volume that is to go is gone, object and asset.
+    /// In the end every volume that is to be removed no longer exists, neither the object nor the asset.
     Gone,
     /// In the end the journals are empty.
     Forgotten,
-    /// In the end nothing else lies around.
+    /// In the end there are no other leftovers.
     Tidy,
     /// Claims of one class are bound although calls about another one hang.
     Unhindered,
-    /// The author is asked first: `start` before everything else, and `should_delete` before a deletion.
+    /// The author is asked first: `start` before all other calls, and `should_delete` before a deletion.
     Asked,
-    /// A process neither panics nor ends by itself nor asks in a circle, and ends when it is asked to.
+    /// A process neither panics nor exits on its own nor sends requests in a loop, and it ends when it is asked to.
     Alive,
 }
 
 impl Invariant {
-    /// All there are.
+    /// All invariants.
     pub const ALL: [Self; 16] = [
         Self::Covered,
         Self::Once,
@@ -85,14 +86,14 @@ impl Invariant {
     }
 }
 
-/// An invariant that does not hold.
+/// A violation of an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The invariant.
     pub invariant: Invariant,
-    /// When, since the start of the run.
+    /// Time since the start of the run.
     pub at: Duration,
-    /// What was seen.
+    /// Description of the violation.
     pub seen: String,
 }
 

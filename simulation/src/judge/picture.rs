@@ -1,4 +1,4 @@
-//! The cluster as its store's changes tell it.
+//! The state of the cluster, derived from the changes of its store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,36 +14,36 @@ use crate::backend::Asset;
 use crate::plan::Plan;
 use crate::users::ZONE;
 
-/// The entries of a journal that is a Lease.
+/// The entries of a journal that is stored in a Lease.
 pub(crate) const LEASE_ENTRIES: &str = "kube-provisioner/journal-entries";
 /// The uid of the object that a journal was written for.
 const JOURNAL_UID: &str = "kube-provisioner/journal-uid";
 
-/// What matters of the cluster.
+/// The relevant state of the cluster.
 #[derive(Default)]
 pub(crate) struct Picture {
     pub(crate) volumes: BTreeMap<String, Volume>,
     /// By uid.
     pub(crate) claims: BTreeMap<String, Claim>,
-    /// The uids of claims that went without ever having had a volume.
+    /// The uids of claims that were deleted without ever having had a volume.
     unserved: BTreeSet<String>,
     /// The keys of each journal's entries.
     pub(crate) journals: BTreeMap<String, BTreeSet<String>>,
-    /// By node, its zones and since which version; `None` while it has none or is gone.
+    /// By node, its zones, each with the version of its start; `None` while it has no zone or does not exist.
     pub(super) zones: BTreeMap<String, Vec<(u64, Option<String>)>>,
-    /// Of the latest change.
+    /// The version of the latest change.
     pub(crate) version: u64,
-    /// Where names have only a part of the uid, the claim that was served last by each.
+    /// The last claim to use each name, when names contain a truncated UID.
     pub(crate) served: Option<BTreeMap<String, String>>,
 }
 
-/// What a change means beside what it changes.
+/// Noteworthy consequences of a change.
 pub(super) enum Seen {
-    /// A volume of ours is new.
+    /// A volume of ours was created.
     Saved(String),
-    /// The deletion of a volume has begun that was to be kept then.
+    /// The deletion of a volume began while its policy was Retain.
     MarkedTooLate(String),
-    /// A claim or a volume has less than before.
+    /// A claim or a volume has a smaller size than before.
     Shrunk(String),
 }
 
@@ -52,11 +52,11 @@ pub(crate) struct Volume {
     /// The version in which it was saved.
     pub(crate) since: u64,
     pub(crate) ours: bool,
-    /// The cluster in which it was made.
+    /// The cluster in which it was created.
     pub(crate) cluster_id: Option<String>,
     /// The uid of its claim.
     pub(crate) claim: String,
-    /// Since which version it is to be kept.
+    /// The version since which it is to be retained.
     pub(crate) retained_since: Option<u64>,
     pub(crate) deleting: bool,
     /// The deletion of its asset is recorded on it.
@@ -77,10 +77,10 @@ pub(crate) struct Claim {
     pub(crate) volume: String,
     pub(crate) bound: bool,
     pub(crate) deleting: bool,
-    /// What it asks for and what it has, in bytes.
+    /// The requested and the actual size, in bytes.
     pub(crate) request: u64,
     pub(crate) capacity: u64,
-    /// The nodes that were selected for it, one after the other, and since which version.
+    /// The nodes selected for it, in order, each with the version of its selection.
     pub(super) selected: Vec<(String, u64)>,
 }
 
@@ -89,7 +89,7 @@ impl Picture {
         Self { served: plan.settings.uid_length.map(|_| BTreeMap::new()), ..Self::default() }
     }
 
-    /// Takes in a change.
+    /// Applies a change.
     pub(super) fn apply(&mut self, change: &Change, forgiven: &mut BTreeSet<String>) -> Option<Seen> {
         self.version = change.resource_version;
         let stored = change.object();
@@ -98,7 +98,7 @@ impl Picture {
         match change.resource.plural.as_str() {
             "persistentvolumes" if deleted => {
                 let gone = self.volumes.remove(stored.name());
-                // What is to be kept loses its volume, and only that.
+                // Only the PersistentVolume of a retained asset is deleted.
                 if gone.is_some_and(|volume| volume.ours && volume.retained_since.is_some()) {
                     forgiven.insert(stored.name().to_owned());
                 }
@@ -107,7 +107,7 @@ impl Picture {
                 let before = self.volumes.get(stored.name());
                 let volume = read().volume(before, self.version);
                 let kept = volume.retained_since.is_some() && before.is_some_and(|before| !before.marked);
-                // A going object takes no finalizer back: if it is set to Delete again, that comes too late.
+                // An object that is being deleted accepts no new finalizer: setting it to Delete again comes too late.
                 let let_go = before.is_some_and(|before| before.protected) && !volume.protected;
                 if volume.ours && volume.deleting && volume.retained_since.is_some() && let_go {
                     forgiven.insert(stored.name().to_owned());
@@ -137,7 +137,7 @@ impl Picture {
                 claim.selected.dedup_by(|later, earlier| later.0 == earlier.0);
                 let (name, capacity, bound) = (claim.name.clone(), claim.capacity, claim.bound);
                 let before = self.claims.insert(stored.uid().to_owned(), claim);
-                // A claim whose volume is lost has no capacity any more.
+                // A claim whose volume is lost no longer has a capacity.
                 if bound && before.is_some_and(|before| before.capacity > capacity && before.bound) {
                     return Some(Seen::Shrunk(name));
                 }
@@ -160,12 +160,12 @@ impl Picture {
         Some(ours.max_by_key(|(_, volume)| volume.since)?.0.clone())
     }
 
-    /// Whether a volume knows of the asset with this name, or where attempts are recorded.
+    /// Returns true if a volume, or the record of attempts, contains the asset with this name.
     pub(crate) fn knows(&self, name: &str) -> bool {
         self.volumes.get(name).is_some_and(|volume| volume.ours) || self.is_recorded(name)
     }
 
-    /// Whether a journal knows of the asset with this name.
+    /// Returns true if a journal contains the asset with this name.
     pub(crate) fn is_recorded(&self, name: &str) -> bool {
         self.journals.values().any(|keys| keys.contains(name))
     }
@@ -175,19 +175,19 @@ impl Picture {
         Some(&self.claims.get(self.uid_in(volume))?.class)
     }
 
-    /// The claim that this volume is or would be for, which is not being deleted and has none yet.
+    /// The claim of this existing or future volume, if it is not being deleted and is unbound.
     pub(crate) fn waiting_claim_of(&self, volume: &str) -> Option<&str> {
         let claim = self.claims.get(self.uid_in(volume))?;
         (!claim.deleting && claim.volume.is_empty()).then_some(claim.name.as_str())
     }
 
-    /// Whether the claim that this volume is or would be for has none, or went without one.
+    /// Returns true if the claim of this existing or future volume is unbound, or was deleted unbound.
     pub(crate) fn was_never_bound(&self, volume: &str) -> bool {
         let uid = self.uid_in(volume);
         self.claims.get(uid).map_or_else(|| self.unserved.contains(uid), |claim| claim.volume.is_empty())
     }
 
-    /// The uid of the claim that a volume of this name is or would be for; empty where it is for none.
+    /// The uid of the claim of an existing or future volume with this name; empty if there is none.
     pub(super) fn uid_in<'a>(&'a self, volume: &'a str) -> &'a str {
         match &self.served {
             None => volume.strip_prefix("pvc-").unwrap_or_default(),
@@ -195,13 +195,13 @@ impl Picture {
         }
     }
 
-    /// Whether the volume of this name is another claim's than the one that was served last by it.
+    /// Returns true if the volume with this name belongs to another claim than the last one that used the name.
     pub(super) fn is_of_another(&self, volume: &str) -> bool {
         let claim = self.volumes.get(volume).map(|volume| &*volume.claim);
         self.served.is_some() && claim.is_some_and(|claim| *claim != *self.uid_in(volume))
     }
 
-    /// The claim that uses this asset and is not being deleted. A volume that was restored may be of an earlier asset.
+    /// The claim that uses this asset and is not being deleted. A restored volume may refer to an earlier asset.
     pub(super) fn user_of(&self, name: &str, asset: Option<&Asset>) -> Option<&str> {
         let number = asset.filter(|asset| !asset.is_foreign()).map(|asset| asset.number.to_string());
         let is_its = |volume: &Volume| number.is_none_or(|number| volume.asset == number);
@@ -210,7 +210,7 @@ impl Picture {
 
     /// The claim that has this volume and is not being deleted.
     pub(crate) fn living_claim_of(&self, volume: &str) -> Option<&str> {
-        // A restored claim that names the volume of the claim before it is not served by the binder: that claim was deleted.
+        // The binder does not bind a restored claim that names the volume of a former claim: that claim was deleted.
         let is_its = |uid: &String| self.volumes.get(volume).is_none_or(|volume| volume.claim == *uid);
         let lives = |(uid, claim): &(&String, &Claim)| {
             claim.volume == volume && !claim.deleting && (claim.bound || is_its(uid))
@@ -219,7 +219,7 @@ impl Picture {
     }
 }
 
-/// As much of any object as matters.
+/// The relevant fields of any object.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Object {
@@ -330,9 +330,9 @@ impl Object {
         }
     }
 
-    /// See the journal of `provisioner-runtime`: a line per entry, the key first.
+    /// The keys of a journal: one line per entry, the key first. See the journal of `provisioner-runtime`.
     fn keys(self) -> BTreeSet<String> {
-        // What was restored is nobody's until somebody has taken it over.
+        // A restored journal has no owner until a process has taken it over.
         if self.metadata.annotations.get(JOURNAL_UID).is_some_and(|uid| *uid != self.metadata.uid) {
             return BTreeSet::new();
         }

@@ -1,4 +1,4 @@
-//! The places that volumes must have, and those that they have.
+//! The topology that volumes must have, and the topology that they have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,14 +14,15 @@ pub(super) type Segments = BTreeMap<String, String>;
 
 #[derive(Default)]
 pub(super) struct Places {
-    /// By name, what the driver was told first, until the attempt has ended without a volume or its volume is gone.
+    /// By name, the first requirement sent to the driver, until the attempt has ended without a volume or its volume is
+    /// deleted.
     required: BTreeMap<String, Option<TopologyRequirement>>,
-    /// By the number of an asset, where the driver has said that it is.
+    /// By asset number, the topology that the driver returned.
     answered: BTreeMap<u64, BTreeSet<Segments>>,
 }
 
 impl Judge {
-    /// The driver is called for a volume.
+    /// Records that the driver is called for a volume.
     pub(crate) fn require(
         &mut self,
         at: Duration,
@@ -48,7 +49,7 @@ impl Judge {
 
     /// Returns the fault of the first requirement of an attempt.
     fn unfit(&self, claim: &str, required: Option<&TopologyRequirement>, plan: &Topology) -> Option<&'static str> {
-        // What is cleaned up may have lost its claim.
+        // An attempt that is cleaned up may have lost its claim.
         let claim = self.picture.claims.get(claim)?;
         let Some(TopologyRequirement { requisite, preferred }) = required else {
             return (!claim.selected.is_empty()).then_some("there is a selected node");
@@ -80,14 +81,14 @@ impl Judge {
         })
     }
 
-    /// The attempt has ended, or the driver has said that nothing is left of it. A volume keeps its place.
+    /// Records that the attempt has ended, or that the driver reported no leftovers. A volume keeps its topology.
     pub(crate) fn requirement_ends(&mut self, name: &str) {
         if !self.assets.contains_key(name) {
             self.places.required.remove(name);
         }
     }
 
-    /// The driver has said where a volume is.
+    /// Records the topology that the driver returned for a volume.
     pub(crate) fn place(&mut self, number: u64, places: &[Place]) {
         let places = places.iter().filter(|place| !place.segments.is_empty()).map(|place| place.segments.clone());
         self.places.answered.insert(number, places.collect());

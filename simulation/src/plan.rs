@@ -1,4 +1,4 @@
-//! Everything that will happen in one run, as plain data.
+//! The plan of one run, as plain data.
 
 mod draw;
 
@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use crate::refusals::Refusal;
 
-/// One run, drawn from its seed: nothing in it depends on what the run will show.
+/// One run, drawn from its seed. It does not depend on results of the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// What it was drawn from, and what everything else that is drawn during the run is drawn from.
+    /// The seed of the plan, and of all random choices during the run.
     pub seed: u64,
-    /// How long things go wrong. After it everything must come to its end.
+    /// The duration of the faults. After it everything must settle.
     pub storm: Duration,
     /// The controller's options.
     pub settings: Settings,
     /// The faults between the controller and the API server.
     pub api: Api,
-    /// How fast the cluster's own controllers are.
+    /// The speed of the cluster's own controllers.
     pub pace: Pace,
     /// The faults in the backend.
     pub backend: Backend,
@@ -26,29 +26,29 @@ pub struct Plan {
     pub classes: Vec<Class>,
     /// The claims, `claim-0` and so on.
     pub claims: Vec<Claim>,
-    /// Whether there are released volumes of other provisioners, and of other installations of this one.
+    /// Add released volumes of other provisioners, and of other installations of this one.
     pub foreigners: bool,
-    /// Whether the author has all the methods that one can have, or only those that one must have.
+    /// The author implements all methods, rather than only the required ones.
     pub whole_author: bool,
-    /// Whether every claim that can be bound is bound when the storm is over, whatever hangs beside it.
+    /// Every claim that can be bound is bound at the end of the storm, even if other calls hang.
     pub unhindered: bool,
-    /// What users do, and when.
+    /// The users' actions, with their times.
     pub deeds: Vec<(When, Deed)>,
-    /// The places for replicas; each lives its lives one after the other.
+    /// The slots for replicas; each runs its processes one after another.
     pub slots: Vec<Vec<Life>>,
-    /// What happens in a second cluster, whose installation of the same provisioner uses the same backend.
+    /// The plan of a second cluster, whose installation of the same provisioner uses the same backend.
     pub other: Option<Box<Plan>>,
-    /// How the volumes of the CSI driver are limited to some nodes. Otherwise every node can use every volume.
+    /// The topology of the CSI driver's volumes. Without it every node can use every volume.
     pub topology: Option<Topology>,
 }
 
 impl Plan {
-    /// Whether something is restored from a backup, in this cluster or in the other.
+    /// Returns true if a backup is restored, in this cluster or in the other.
     pub(crate) fn restores(&self) -> bool {
         self.other.is_some() || self.deeds.iter().any(|(_, deed)| matches!(deed, Deed::Restore(_)))
     }
 
-    /// Whether the account has the rights of a CSI sidecar, so that journals are Leases.
+    /// Returns true if the account has the permissions of a CSI sidecar, so that journals are Leases.
     pub(crate) fn has_sidecar_rbac(&self) -> bool {
         self.seed % 5 == 3 || self.topology.is_some()
     }
@@ -61,7 +61,7 @@ impl Plan {
         }
     }
 
-    /// Whether some objects cannot be read for a time.
+    /// Returns true if some objects are unreadable for a time.
     pub(crate) fn garbles(&self) -> bool {
         self.deeds.iter().any(|(_, deed)| matches!(deed, Deed::Garble(_) | Deed::GarbleVolume(_)))
     }
@@ -72,23 +72,23 @@ impl Plan {
 pub struct Settings {
     /// Time limit of one call of `provision` or `delete`.
     pub call_limit: Duration,
-    /// The first pause and the longest one.
+    /// The shortest and the longest pause.
     pub retry: (Duration, Duration),
-    /// Whether volumes get a finalizer.
+    /// Volumes get a finalizer.
     pub finalizer: bool,
-    /// Calls of the backend at a time; 0 is the default.
+    /// Concurrent backend calls; 0 is the default.
     pub concurrency: usize,
-    /// Calls of the backend at a time for one class; 0 is its share.
+    /// Concurrent backend calls for one class; 0 is its share.
     pub class_concurrency: usize,
-    /// Keys worked on at a time.
+    /// Keys reconciled concurrently.
     pub workers: usize,
-    /// Time between two complete reads.
+    /// Time between two full lists.
     pub resync: Duration,
-    /// How long a Lease lasts, how long it is trusted, and how often it is renewed.
+    /// Lease duration, renewal deadline and renewal interval.
     pub lease: (Duration, Duration, Duration),
-    /// How long work may take to end when a process is asked to end.
+    /// Time limit for calls to end when a process is asked to stop.
     pub grace: Duration,
-    /// How many characters of the claim's uid a volume's name has. Otherwise the whole uid.
+    /// Number of characters of the claim's UID in a volume name. Without it, names contain the whole UID.
     pub uid_length: Option<usize>,
 }
 
@@ -97,22 +97,22 @@ pub struct Settings {
 pub struct Api {
     /// `Faults::storm` of the seed.
     pub storm: bool,
-    /// The longest way of a request, and of its answer, where there is no storm.
+    /// The longest latency of a request, and of its answer, without a storm.
     pub latency: Duration,
-    /// How many requests, answers and watches hang forever.
+    /// The fraction of requests, answers and watches that hang forever.
     pub hangs: f64,
-    /// How many writes are handled long after their connection broke.
+    /// The fraction of writes that are handled long after their connection broke.
     pub late: f64,
-    /// What the API server refuses, and when.
+    /// The requests that the API server refuses, with their times.
     pub refusals: Vec<Refusal>,
 }
 
-/// How fast the cluster's own controllers are.
+/// The speed of the cluster's own controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// At once.
+    /// Immediate.
     Prompt,
-    /// As in a cluster with little to do.
+    /// The speed of a cluster under low load.
     Usual,
     /// `Actors::drawn` of the seed.
     Drawn,
@@ -120,26 +120,26 @@ pub enum Pace {
     Late,
 }
 
-/// How often calls of the backend end otherwise than they should.
+/// Frequencies of faults in backend calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Backend {
     /// The longest time one step of a call usually takes.
     pub step: Duration,
-    /// A step that takes far longer.
+    /// A step that takes much longer.
     pub slow: f64,
     /// `NothingLeft`; `InUse` or `Retry` of a deletion.
     pub fails: f64,
-    /// `Retry`, with anything left behind, whole assets too.
+    /// `Retry`, with any leftovers, including complete assets.
     pub breaks: f64,
     /// `Reschedule`.
     pub reschedules: f64,
-    /// `InProgress`, with something half-made left behind.
+    /// `InProgress`, with a partly created asset left behind.
     pub leaves: f64,
-    /// `InProgress`, and the backend continues by itself.
+    /// `InProgress`, and the backend continues in the background.
     pub background: f64,
     /// A panic.
     pub panics: f64,
-    /// A panic where a class's parameters are read.
+    /// A panic while a class's parameters are read.
     pub parse_panics: f64,
     /// `start` fails or panics.
     pub start_fails: f64,
@@ -160,7 +160,7 @@ pub struct Class {
     pub expands: bool,
 }
 
-/// How volumes are limited to some nodes.
+/// Limits of volumes to some nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     /// `--strict-topology`.
@@ -178,13 +178,13 @@ pub struct Topology {
 pub struct Claim {
     /// Index of its class.
     pub class: usize,
-    /// What the author's code thinks of it.
+    /// The verdict of the author's code.
     pub nature: Nature,
-    /// Whether it has as many labels as a journal takes: a few dozen of these fill one.
+    /// The claim has as many labels as fit in a journal: a few dozen of such claims fill one.
     pub large: bool,
 }
 
-/// What the author's code thinks of a claim.
+/// The verdict of the author's code on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nature {
     /// It can be provisioned.
@@ -193,95 +193,95 @@ pub enum Nature {
     Invalid,
     /// It is always `Ignored`.
     Ignored,
-    /// It is `Invalid` until the storm is over and its class is touched.
+    /// It is `Invalid` until the storm ends and its class is updated.
     Fickle,
 }
 
-/// When something happens.
+/// The time of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// That long after the start.
+    /// At this time after the start.
     At(Duration),
-    /// Right after that step of the backend, counted over all calls.
+    /// Right after this backend step, counted over all calls.
     Step(u32),
-    /// Right after that step of the backend towards an end, counted over all deletions.
+    /// Right after this backend step of a removal, counted over all deletions.
     Deletion(u32),
-    /// Right after that write of a claim, a volume or a journal, whoever writes.
+    /// Right after this write of a claim, a volume or a journal by any client.
     Write(u32),
-    /// Right after that many volumes were saved.
+    /// Right after this number of volumes were saved.
     Saved(u32),
 }
 
-/// What a user does. Numbers are claims or classes.
+/// An action of a user. Numbers are indexes of claims or classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// Creates a claim, with a pod where its class waits for one.
+    /// Creates a claim, with a pod if its class waits for one.
     Create(usize),
     /// Deletes a claim and its pod.
     Delete(usize),
-    /// Deletes the volume of a claim by hand.
+    /// Deletes the volume of a claim manually.
     DeleteVolume(usize),
-    /// Deletes the volume that was saved last by hand.
+    /// Manually deletes the volume that was saved last.
     DeleteSaved,
-    /// Puts a finalizer on a claim, which is taken away after the storm.
+    /// Adds a finalizer to a claim, which is removed after the storm.
     HoldClaim(usize),
-    /// Puts a finalizer on a claim's volume, which is taken away after the storm.
+    /// Adds a finalizer to a claim's volume, which is removed after the storm.
     HoldVolume(usize),
     /// Changes a claim's labels.
     Touch(usize),
-    /// Has a claim ask for that many Gi, which may also be less than before.
+    /// Requests this size in Gi for a claim, which may also be smaller than before.
     Grow(usize, u32),
-    /// Makes a claim's volume one to be kept (`true`), or one to be deleted.
+    /// Sets the policy of a claim's volume to Retain (`true`) or Delete.
     Retain(usize, bool),
-    /// Creates a volume of somebody else with the name that a claim's volume would have; it goes after the storm.
+    /// Creates another provisioner's volume with the name of a claim's volume; it is deleted after the storm.
     Block(usize),
-    /// Deletes the volume of a claim by hand, and creates one of somebody else with its name.
+    /// Manually deletes the volume of a claim, and creates another provisioner's volume with its name.
     Replace(usize),
-    /// Deletes a class. It is there again after the storm.
+    /// Deletes a class. It is recreated after the storm.
     DropClass(usize),
-    /// Creates a class again, with other parameters.
+    /// Recreates a class with other parameters.
     MakeClass(usize),
     /// Changes the journals' annotations.
     TouchJournal,
-    /// Adds a line to the journals that means nothing.
+    /// Adds a meaningless line to the journals.
     SoilJournal,
-    /// Deletes the journals: what they knew is forgiven.
+    /// Deletes the journals. The lost entries are exempted from the invariants.
     DropJournal,
-    /// Has the API server forget the history of all changes.
+    /// Compacts the history of changes in the API server.
     Compact,
-    /// Makes a backup of claims, volumes and journals. It replaces the one before.
+    /// Backs up claims, volumes and journals. It replaces the previous backup.
     Backup,
-    /// Restores what is not there, as new objects.
+    /// Restores missing objects as new ones.
     Restore(Copying),
-    /// The same into the other cluster.
+    /// Restores missing objects into the other cluster.
     RestoreThere(Copying),
-    /// Deletes the journals and restores them from the backup: what they knew is forgiven.
+    /// Deletes the journals and restores them from the backup. The lost entries are exempted from the invariants.
     RestoreJournals,
-    /// Restores the journals of this cluster in place of those of the other.
+    /// Replaces the other cluster's journals with those restored from this cluster's backup.
     RestoreJournalsThere,
     /// Removes the finalizers of a claim and its volume, and both objects. The asset stays.
     Lose(usize),
-    /// Removes all finalizers of a claim and its volume, and no object.
+    /// Removes all finalizers of a claim and its volume, but no objects.
     Strip(usize),
-    /// Replaces a claim by its manifest: it loses all labels, annotations and finalizers.
+    /// Replaces a claim with its manifest: it loses all labels, annotations and finalizers.
     Undress(usize),
-    /// An administrator makes an asset where a claim's would be, if there is none.
+    /// An administrator creates an asset with the name of a claim's asset, if there is none.
     MakeAsset(usize),
     /// An administrator removes a claim's asset in the backend.
     RemoveAsset(usize),
-    /// An administrator marks a claim's asset as somebody else's.
+    /// An administrator marks a claim's asset as another owner's.
     TakeAsset(usize),
-    /// From now on nobody can decode a claim.
+    /// Makes a claim unreadable.
     Garble(usize),
-    /// From now on nobody can decode a claim's volume.
+    /// Makes a claim's volume unreadable.
     GarbleVolume(usize),
-    /// Everything can be decoded again.
+    /// Makes all objects readable again.
     Mend,
-    /// Deletes the object of a node. What runs there goes on.
+    /// Deletes the Node object. Its pods continue to run.
     LoseNode(usize),
-    /// Registers a node again, if it is gone.
+    /// Registers a node again, if it does not exist.
     MakeNode(usize),
-    /// The CSI driver registers on a node with that many topology keys.
+    /// The CSI driver registers on a node with this number of topology keys.
     Register(usize, usize),
     /// The CSI driver is no longer registered on a node.
     Unregister(usize),
@@ -289,83 +289,83 @@ pub enum Deed {
     Label(usize, Option<usize>),
 }
 
-/// How a backup is restored. Nothing restores uids, owners and status.
+/// The way in which a backup is restored. UIDs, owners and status are never restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copying {
-    /// As `kubectl create` does: everything else stays.
+    /// Same as `kubectl create`: all other fields stay.
     Plain,
     /// The reference to the claim loses the uid, so that the volume can be bound again.
     Unbound,
-    /// As [Velero](https://velero.io/docs/main/restore-reference/) does: nothing says any more that the volume is bound,
-    /// or was provisioned, and `managedFields` are restored.
+    /// Same as [Velero](https://velero.io/docs/main/restore-reference/): the fields that mark the volume as bound and
+    /// provisioned are removed, and `managedFields` are restored.
     Velero,
-    /// Everything stays, and `managedFields` are restored.
+    /// All other fields stay, and `managedFields` are restored.
     Thorough,
 }
 
 /// One process, from its start to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Life {
-    /// How long after the end of the one before it starts.
+    /// Time between the end of the previous process and its start.
     pub after: Duration,
-    /// How many seconds its clock is ahead.
+    /// Seconds by which its clock is ahead.
     pub skew: i64,
-    /// How it shares the work with others.
+    /// The way in which it shares work with other replicas.
     pub sharing: Sharing,
-    /// How late it hears that volumes are gone.
+    /// Delay of its deletion events for volumes.
     pub lag: Duration,
-    /// What happens to it.
+    /// Its faults.
     pub fates: Vec<(Trigger, Fate)>,
 }
 
-/// How replicas share the work.
+/// The way in which replicas share work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// By that many Leases.
+    /// With this number of Leases.
     Leases(u32),
-    /// Each has a node of its own.
+    /// Each replica has a node of its own.
     Nodes,
-    /// There is only one at a time.
+    /// There is only one replica at a time.
     Alone,
 }
 
-/// What happens to a process.
+/// A fault of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It ends in the middle of whatever it does.
+    /// It crashes.
     Crash,
-    /// It is asked to end.
+    /// It is asked to stop.
     Stop,
-    /// It stands still for that long.
+    /// It pauses for this time.
     Freeze(Duration),
 }
 
-/// When it happens to the process.
+/// The time of a fault of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// That long after its start.
+    /// At this time after its start.
     At(Duration),
-    /// At that passage of such an edge, counted from 1.
+    /// At this passage of such an edge, counted from 1.
     Edge(Edge, u32),
 }
 
-/// Where a process meets the world.
+/// A point where a process interacts with its environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
     /// Before a request is sent.
     Request,
-    /// When a request was handled, and its answer is on its way.
+    /// After a request was handled, before its answer arrives.
     Answer,
-    /// When a write of a claim or volume was handled, and its answer is on its way.
+    /// After a write of a claim or volume was handled, before its answer arrives.
     Write,
-    /// When a write of a journal was handled, and its answer is on its way.
+    /// After a write of a journal was handled, before its answer arrives.
     Journal,
     /// Before or after a step in the author's code.
     Step,
 }
 
 impl Edge {
-    /// How many kinds there are.
+    /// Number of kinds.
     pub(crate) const COUNT: usize = 5;
 }
 

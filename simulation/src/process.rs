@@ -1,4 +1,4 @@
-//! One process: where it meets the world, and how it ends or stands still there.
+//! One process: the points where it interacts with its environment, and where it ends or pauses.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,53 +13,53 @@ use crate::plan::{Edge, Fate, Trigger};
 use crate::refusals;
 use crate::stage::Stage;
 
-/// What a process is in.
+/// The environment of a process.
 pub(crate) trait Surroundings: Send + Sync + 'static {
     /// Time since the start.
     fn now(&self) -> Duration;
 
-    /// Whether the faults have ended.
+    /// Returns true if the faults have ended.
     fn is_calm(&self) -> bool;
 
     /// Writes a line into the trace.
     fn note(&self, text: impl FnOnce() -> String);
 
-    /// Something does not hold.
+    /// Reports a violation of an invariant.
     fn accuse(&self, invariant: Invariant, seen: String);
 }
 
-/// A process, as all that belongs to it knows it.
+/// A process, shared by all its parts.
 pub(crate) struct Process<S = Stage> {
     pub(crate) name: String,
-    /// How late it hears that volumes are gone.
+    /// Delay of its deletion events for volumes.
     pub(crate) lag: Duration,
     stage: Arc<S>,
     state: Mutex<State>,
-    /// Told when it is to end.
+    /// Notified when the process has to end.
     over: Notify,
 }
 
 struct State {
-    /// What is still to happen to it.
+    /// The remaining faults of the process.
     fates: Vec<(Trigger, Fate)>,
     passed: [u32; Edge::COUNT],
-    /// How many reasons it has to stand still.
+    /// Number of reasons for which it is paused.
     frozen: u32,
-    /// How often it has stood still.
+    /// Number of its pauses so far.
     freezes: u32,
     dead: bool,
     stopping: bool,
     waiting: Vec<Waker>,
-    /// The second in which it last asked the API server for something, and how often in it.
+    /// The second in which it last sent requests to the API server, and the number of requests in it.
     asked: (u64, u32),
     refused: refusals::Count,
 }
 
-/// More than a process has to ask of the API server in a second.
+/// Requests per second to the API server that no process needs.
 const MANY: u32 = 1000;
 
 impl<S: Surroundings> Process<S> {
-    /// A process that is about to start.
+    /// Creates a process before its start.
     pub(crate) fn new(name: String, stage: Arc<S>, fates: &[(Trigger, Fate)], lag: Duration) -> Arc<Self> {
         let state = Mutex::new(State {
             fates: fates.to_vec(),
@@ -85,7 +85,7 @@ impl<S: Surroundings> Process<S> {
         process
     }
 
-    /// Waits until it is to end: at once, or in peace.
+    /// Waits until it has to end, by a crash or gracefully.
     pub(crate) async fn end(&self) -> Fate {
         loop {
             let news = self.over.notified();
@@ -113,12 +113,13 @@ impl<S: Surroundings> Process<S> {
         }
     }
 
-    /// Nothing of it continues.
+    /// Ends all its tasks.
     pub(crate) fn is_over(&self) {
         self.lock().dead = true;
     }
 
-    /// It asks the API server for something. One that asks in a circle is stopped: its time would never pass.
+    /// Sends a request to the API server. A process that sends requests in a loop is stopped: simulated time would
+    /// never pass.
     pub(crate) async fn ask(self: &Arc<Self>, edge: Edge) {
         let second = self.stage.now().as_secs();
         let asked = {
@@ -134,7 +135,7 @@ impl<S: Surroundings> Process<S> {
         self.pass(edge).await;
     }
 
-    /// The API server has refused its request for good, as it will refuse the next one.
+    /// Records that the API server has refused its request permanently, and will refuse the next one.
     pub(crate) fn refused(&self, request: &Request) {
         let seen = self.lock().refused.add(&self.name, request, self.stage.now());
         if let Some(seen) = seen {
@@ -142,13 +143,13 @@ impl<S: Surroundings> Process<S> {
         }
     }
 
-    /// One passage of an edge: here it may end or stand still. Returns when it may go on.
+    /// Passes an edge: the process may end or pause here. Returns when it may continue.
     pub(crate) async fn pass(self: &Arc<Self>, edge: Edge) {
         self.touch(edge);
         poll_fn(|context| if self.may_run(context) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
-    /// As [`Self::pass`], but what is to happen there happens to what comes next.
+    /// Same as [`Self::pass`], but the fault takes effect at the next wait.
     pub(crate) fn touch(self: &Arc<Self>, edge: Edge) {
         let mut state = self.lock();
         let passed = &mut state.passed[edge as usize];
@@ -162,13 +163,13 @@ impl<S: Surroundings> Process<S> {
         }
     }
 
-    /// Whether it stands still or is dead, now or at any time since that many freezes.
+    /// Returns true if it is paused or dead, now or at any time since this number of pauses.
     pub(crate) fn excused_since(&self, freezes: u32) -> bool {
         let state = self.lock();
         state.dead || state.frozen > 0 || state.freezes > freezes
     }
 
-    /// How often it has stood still.
+    /// Number of its pauses so far.
     pub(crate) fn freezes(&self) -> u32 {
         self.lock().freezes
     }

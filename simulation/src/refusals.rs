@@ -1,4 +1,4 @@
-//! What an API server refuses, and how often a process asks for it.
+//! Requests that the API server refuses, and their number per process.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use kube_sim::{Request, Resource, Status, Verb};
 
-/// A time in which the API server refuses some requests of the controllers for good.
+/// A period in which the API server permanently refuses some requests of the controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The plural of the kind.
     pub kind: &'static str,
-    /// Which requests: `true` those that create objects, `false` those that change or delete them.
+    /// The refused requests: `true` for creations, `false` for changes and deletions.
     pub creates: bool,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// When it begins and ends, since the start of the run.
+    /// Beginning and end, since the start of the run.
     pub time: Range<Duration>,
 }
 
-/// Why the API server refuses something.
+/// The reason for which the API server refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The account lacks the permission.
@@ -33,7 +33,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// One of them, by a number below 4. Only creations in a namespace are refused because of the namespace.
+    /// Returns a reason by a number below 4. Only creations in a namespace are refused because of the namespace.
     pub(crate) fn of(number: u32, creates_in_namespace: bool) -> Self {
         match number {
             0 if creates_in_namespace => Self::Terminating,
@@ -44,7 +44,7 @@ impl Reason {
     }
 }
 
-/// More refusals about one object than a process needs in a minute, with growing pauses: a Lease of 3 s is renewed each second.
+/// Refusals per object and minute that no process needs, with growing pauses: a Lease of 3 s is renewed every second.
 const MANY: u32 = 100;
 
 /// Returns the answer to a request that is refused now.
@@ -67,14 +67,14 @@ pub(crate) fn answer(refusals: &[Refusal], request: &Request, now: Duration) -> 
     })
 }
 
-/// How often one process was refused each kind of request about an object, and in which minute.
+/// The number of refusals per process, kind of request and object, with their minute.
 #[derive(Default)]
 pub(crate) struct Count(BTreeMap<(u64, String), u32>);
 
 impl Count {
-    /// The request was refused, as the next one will be. Returns what is wrong if there were too many.
+    /// Records a refusal. Returns a description of the problem if there were too many.
     pub(crate) fn add(&mut self, process: &str, request: &Request, now: Duration) -> Option<String> {
-        // Its own pauses are tested by the recorder of events.
+        // The recorder's own tests cover the pauses of events.
         if request.resource.plural == "events" {
             return None;
         }

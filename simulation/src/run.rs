@@ -1,4 +1,4 @@
-//! One run, from its plan to what was seen.
+//! One run, from its plan to its outcome.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,30 +16,30 @@ use crate::plan::Plan;
 use crate::process::Surroundings;
 use crate::worlds::{self, World, accused};
 
-/// How a run is to be run.
+/// Options of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Manner {
-    /// What is traced.
+    /// The amount of tracing.
     pub trace: Trace,
-    /// What is not checked.
+    /// The invariants that are not checked.
     pub ignored: BTreeSet<Invariant>,
-    /// What is left out of the controller, to see that it is missed.
+    /// The disabled safeguard of the volume controller, to prove that it is needed.
     pub without: Option<Safeguard>,
-    /// The same for the controller of buckets.
+    /// The disabled safeguard of the bucket controller.
     pub without_bucket: Option<BucketSafeguard>,
-    /// Which controller is simulated.
+    /// The simulated controller.
     pub subject: Subject,
 }
 
-/// Which controller is simulated.
+/// The simulated controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Subject {
-    /// That of volumes.
+    /// The volume controller.
     #[default]
     Volumes,
-    /// That of volumes, with a CSI driver whose volumes only some nodes can use.
+    /// The volume controller, with a CSI driver whose volumes are accessible only from some nodes.
     Topology,
-    /// That of buckets.
+    /// The bucket controller.
     Buckets,
 }
 
@@ -52,26 +52,26 @@ pub fn run_seed(seed: u64, manner: &Manner) -> Outcome {
     }
 }
 
-/// What is traced of a run. It costs time.
+/// The amount of tracing. Tracing costs time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trace {
-    /// Nothing.
+    /// No trace.
     #[default]
     Off,
-    /// The requests to the API server, and what came of each.
+    /// The requests to the API server, with their results.
     Requests,
-    /// Also what the controllers log, and what happens to their processes.
+    /// Also the controllers' logs, and the events of their processes.
     Full,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// The first invariant that did not hold.
+    /// The first violation.
     pub violation: Option<Violation>,
-    /// How much time passed in the simulation.
+    /// The simulated time.
     pub simulated: Duration,
-    /// Who did what when, as far as it was to be traced.
+    /// The trace, as far as it was requested.
     pub trace: String,
 }
 
@@ -80,14 +80,14 @@ pub fn run(plan: &Plan, manner: &Manner) -> Outcome {
     in_runtime(perform(plan, manner))
 }
 
-/// Performs something in a runtime of its own, under a clock that waits for nobody.
+/// Runs a future in a runtime of its own, with a simulated clock.
 pub(crate) fn in_runtime(performance: impl Future<Output = Outcome>) -> Outcome {
     let (outcome, panic) = panics::watched(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.expect("a runtime without a driver needs nothing from the system").block_on(performance)
     });
     let mut outcome = outcome.unwrap_or_default();
-    // What panics is missed by what comes after it.
+    // A panic in a task stalls others, so the panic takes precedence over later violations.
     if let Some(panic) = panic {
         let (invariant, at) = (Invariant::Alive, outcome.simulated);
         outcome.violation = Some(Violation { invariant, at, seen: format!("something panicked: {panic}") });

@@ -1,4 +1,4 @@
-//! What all parts of one run share: the cluster, the judge, the backend, and the line between storm and calm.
+//! State shared by all parts of one run: the cluster, the judge, the backend, and the boundary between storm and calm.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,11 +23,11 @@ pub(crate) struct Stage {
     cluster: Mutex<Option<Cluster>>,
     judge: OnceLock<Mutex<Judge>>,
     random: Mutex<fastrand::Rng>,
-    /// Told after each step of the backend and each change of the store.
+    /// Notified after each step of the backend and each change of the store.
     pub(crate) moved: Notify,
-    /// That of the other cluster on the same backend.
+    /// The stage of the other cluster on the same backend.
     neighbour: OnceLock<Weak<Stage>>,
-    /// Journals were restored. They name holders of earlier times.
+    /// Journals were restored. They name former holders.
     old_journals: AtomicBool,
 }
 
@@ -47,30 +47,30 @@ impl Stage {
         })
     }
 
-    /// Journals are restored.
+    /// Records that journals are restored.
     pub(crate) fn restore_journals(&self) {
         self.old_journals.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a process may find that another one has its journal.
+    /// Returns true if a process may find its journal held by another one.
     pub(crate) fn has_old_journals(&self) -> bool {
         self.old_journals.load(Ordering::Relaxed)
     }
 
-    /// Another cluster uses the same backend.
+    /// Connects the stage to another cluster that uses the same backend.
     pub(crate) fn meet(&self, neighbour: &Arc<Self>) {
-        // Once per run.
+        // It is set once per run.
         let _ = self.neighbour.set(Arc::downgrade(neighbour));
     }
 
-    /// Puts the cluster and its judge on it.
+    /// Adds the cluster and its judge.
     pub(crate) fn furnish(&self, cluster: &Cluster, judge: Judge) {
         *lock(&self.cluster) = Some(cluster.clone());
-        // Once per run.
+        // It is set once per run.
         let _ = self.judge.set(Mutex::new(judge));
     }
 
-    /// The cluster holds the edges of its processes, which hold this.
+    /// Breaks the reference cycle: the cluster holds the edges of its processes, which hold this.
     pub(crate) fn clear(&self) {
         *lock(&self.cluster) = None;
     }
@@ -93,24 +93,24 @@ impl Stage {
         }
     }
 
-    /// The judge, with what was seen until now.
+    /// The judge, with all observations so far.
     pub(crate) fn judge(&self) -> MutexGuard<'_, Judge> {
         let judge = self.judge.get().expect("furnished before anything begins");
         lock(judge)
     }
 
-    /// A request was handled.
+    /// Records that a request was handled.
     pub(crate) fn answered(&self, process: &Process, request: &Request, code: u16) {
         self.judge().answered(self.now(), process, request, code);
         self.moved.notify_waiters();
     }
 
-    /// What is drawn for one call of the author's code.
+    /// Draws the random choices for one call of the author's code.
     pub(crate) fn script(&self) -> (fastrand::Rng, Backend, bool) {
         (lock(&self.random).fork(), self.plan.backend.clone(), self.is_calm())
     }
 
-    /// Whether calls about this class hang.
+    /// Returns true if calls about this class hang.
     pub(crate) fn hangs(&self, class: &str) -> bool {
         let class = class.strip_prefix("class-").and_then(|index| index.parse::<usize>().ok());
         class.and_then(|index| self.plan.classes.get(index)).is_some_and(|class| class.hangs) && !self.is_calm()
@@ -122,7 +122,7 @@ impl Stage {
         planned.map_or(Nature::Good, |claim| claim.nature)
     }
 
-    /// A call of the author's code begins; dropped before its end, it was cut off.
+    /// Begins a call of the author's code. If the call is dropped before its end, it was cut off.
     pub(crate) fn begin(self: &Arc<Self>, process: &Arc<Process>, kind: Kind, name: &str) -> Call {
         if let Some(neighbour) = self.neighbour.get().and_then(Weak::upgrade) {
             neighbour.judge().intrude(neighbour.now(), &process.name, kind, name);
@@ -161,25 +161,25 @@ impl Stage {
         self.stepped(&process.name, name, format_args!("at least {bytes} bytes large"));
     }
 
-    /// What `delete` leaves.
+    /// Removes the asset, as `delete` does.
     pub(crate) fn remove(&self, process: &Process, name: &str) {
         self.judge().remove(self.now(), name, true);
         self.stepped(&process.name, name, format_args!("removed"));
     }
 
-    /// The first half of what `clean_up` does.
+    /// Performs the first half of `clean_up`.
     pub(crate) fn undo(&self, process: &Process, name: &str) {
         self.judge().undo(self.now(), name);
         self.stepped(&process.name, name, format_args!("half cleaned up"));
     }
 
-    /// What is left after `clean_up`, and after a `provision` that says so: nothing.
+    /// Removes all leftovers, as `clean_up` does, and a `provision` that reports it.
     pub(crate) fn clean_up(&self, process: &Process, name: &str) {
         self.judge().remove(self.now(), name, false);
         self.stepped(&process.name, name, format_args!("cleaned up"));
     }
 
-    /// The backend completes an asset by itself, unless it goes before.
+    /// Completes an asset in the background, unless it is removed before.
     pub(crate) fn go_on(self: &Arc<Self>, name: &str, after: Duration) {
         let Some(number) = self.asset(name).map(|asset| asset.number) else { return };
         let (stage, name) = (self.clone(), name.to_owned());

@@ -1,4 +1,4 @@
-//! The cluster's users: what they do to claims, volumes, classes and journals.
+//! The cluster's users: their actions on claims, volumes, classes and journals.
 
 mod backup;
 mod nodes;
@@ -24,19 +24,19 @@ use crate::process::Surroundings;
 use crate::stage::Stage;
 
 pub(crate) const NAMESPACE: &str = "default";
-/// The nodes. The last one never has a replica, and is there only where a deed makes it.
+/// The nodes. The last one never has a replica, and exists only if an action creates it.
 pub(crate) const NODES: [&str; 3] = ["node-a", "node-b", "node-c"];
 const CLAIMS: &str = "persistentvolumeclaims";
 const CONFIG_MAPS: (&str, &str) = ("", "configmaps");
 const LEASES: (&str, &str) = ("coordination.k8s.io", "leases");
 const VOLUMES: &str = "persistentvolumes";
-/// Holds an object as somebody else's finalizer does.
+/// The finalizer with which another party holds an object.
 const HOLD: &str = "example.com/hold";
-/// How often somebody looks whether only a person can go on.
+/// Interval at which users check for problems that only they can solve.
 const ATTENTION: Duration = Duration::from_secs(120);
-/// Of a large claim: some 14 KB.
+/// Number of labels of a large claim: some 14 KB.
 const LABELS: usize = 112;
-/// Who owns the volumes that are in the way.
+/// The owner of conflicting volumes.
 const OTHER: &str = "example.com/other";
 
 pub(crate) struct Users {
@@ -46,12 +46,12 @@ pub(crate) struct Users {
     /// The uids of the claims that were created last.
     uids: Mutex<BTreeMap<usize, String>>,
     backup: Mutex<Backup>,
-    /// Those of the other cluster.
+    /// The users of the other cluster.
     others: OnceLock<Weak<Users>>,
 }
 
 impl Users {
-    /// The users, and the classes and nodes that are there from the beginning.
+    /// Creates the users, and the initial classes and nodes.
     pub(crate) fn new(cluster: &Cluster, stage: &Arc<Stage>) -> Self {
         let users = Self {
             cluster: cluster.clone(),
@@ -73,13 +73,13 @@ impl Users {
         users
     }
 
-    /// From now on they can restore into the other cluster.
+    /// Allows restores into the other cluster.
     pub(crate) fn meet(&self, others: &Arc<Self>) {
-        // Once per run.
+        // It is set once per run.
         let _ = self.others.set(Arc::downgrade(others));
     }
 
-    /// Does everything that is planned, until the storm is over.
+    /// Executes the plan, until the storm is over.
     pub(crate) async fn act(&self) {
         let mut open: Vec<(When, Deed)> = self.stage.plan.deeds.clone();
         let end = self.start + self.stage.plan.storm;
@@ -102,14 +102,14 @@ impl Users {
             open = later;
             for (_, deed) in due {
                 self.execute(deed);
-                // A claim that is not bound yet may not grow yet.
+                // An unbound claim must not be expanded yet.
                 if let Deed::Grow(claim, _) = deed
                     && !self.is_bound(claim)
                 {
                     open.push((When::At(now + Duration::from_secs(1)), deed));
                 }
                 if let Deed::Replace(claim) = deed {
-                    // When others have let go of what was deleted.
+                    // This waits until other finalizers of the deleted object are removed.
                     let again = |after| (When::At(now + after), Deed::Block(claim));
                     open.extend([again(Duration::from_millis(1)), again(Duration::from_millis(50))]);
                 }
@@ -127,7 +127,7 @@ impl Users {
         }
     }
 
-    /// Undoes what would keep things from coming to their end, and has everything checked again.
+    /// Removes all obstacles to the final state, and triggers a check of everything.
     pub(crate) fn settle(&self) {
         self.mend();
         self.settle_nodes();
@@ -145,7 +145,7 @@ impl Users {
             }
         }
         for volume in self.list(VOLUMES) {
-            // Kept after its deletion had begun. Half of all people want it gone.
+            // Its policy became Retain after its deletion had begun. Half of all users want it deleted.
             let ours = object::finalizers(&volume).any(|name| name == FINALIZER);
             if ours && object::deletion_timestamp(&volume).is_some() && self.stage.plan.seed.is_multiple_of(2) {
                 let policy = json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}});
@@ -157,12 +157,12 @@ impl Users {
             let (group, name) = ("storage.k8s.io", format!("class-{class}"));
             let target = Target { group, plural: "storageclasses", namespace: "", name: &name };
             let patch = json!({"metadata": {"labels": {"touched": "after-the-storm"}}});
-            // It exists.
+            // The object exists.
             let _ = self.cluster.patch(&target, None, PatchKind::Merge, &patch);
         }
     }
 
-    /// Does what only a person can do, as events say. Never ends.
+    /// Solves the problems that only a user can solve, as events ask. Never ends.
     pub(crate) async fn attend(&self) {
         loop {
             sleep_until(Instant::now() + ATTENTION).await;
@@ -201,7 +201,7 @@ impl Users {
                 let text = self.stage.now().as_micros().to_string();
                 self.patch(CLAIMS, &claim_of(claim), &json!({"metadata": {"labels": {"touched": text}}}));
             }
-            // The API server refuses it of a claim that is not bound, or whose class does not allow it.
+            // The API server refuses this for an unbound claim, or if the class does not allow it.
             Deed::Grow(claim, size) => {
                 let request = json!({"spec": {"resources": {"requests": {"storage": format!("{size}Gi")}}}});
                 self.patch(CLAIMS, &claim_of(claim), &request);
@@ -216,7 +216,7 @@ impl Users {
             Deed::DropClass(class) => {
                 let (group, name) = ("storage.k8s.io", format!("class-{class}"));
                 let target = Target { group, plural: "storageclasses", namespace: "", name: &name };
-                // It may be gone already.
+                // The object may no longer exist.
                 let _ = self.cluster.delete(&target, DeleteOptions::default());
             }
             Deed::MakeClass(class) => {
@@ -277,7 +277,7 @@ impl Users {
         self.patch(plural, name, &json!({"metadata": {"annotations": {GARBLED: "yes"}}}));
     }
 
-    /// Everything can be decoded again.
+    /// Makes all objects readable again.
     fn mend(&self) {
         for plural in [CLAIMS, VOLUMES] {
             for object in self.list(plural).iter().filter(|object| object::annotation(object, GARBLED).is_some()) {
@@ -327,7 +327,7 @@ impl Users {
             self.stage.judge().delete_unprotected(volume);
         }
         {
-            // Without our finalizer nobody can know that the asset is still there.
+            // Without our finalizer it is unknown whether the asset still exists.
             let judge = &mut *self.stage.judge();
             judge.look(self.stage.now());
             if judge.picture.volumes.get(volume).is_some_and(|volume| !volume.protected) {
@@ -338,10 +338,10 @@ impl Users {
         self.delete(VOLUMES, volume);
     }
 
-    /// Released volumes that nobody here may touch, with their assets.
+    /// Creates released volumes that no process here may touch, with their assets.
     fn make_foreigners(&self) {
         let mut others = vec![("foreign-0", json!({PROVISIONED_BY: OTHER}))];
-        // The name of a CSI driver is that of one installation.
+        // A CSI driver's name belongs to one installation.
         if !self.stage.plan.has_sidecar_rbac() {
             others.push(("foreign-1", json!({PROVISIONED_BY: PROVISIONER, IDENTITY: "elsewhere"})));
         }
@@ -400,7 +400,7 @@ impl Users {
         }
         let all: Vec<String> = object::finalizers(&held).map(str::to_owned).chain([HOLD.to_owned()]).collect();
         object::set_finalizers(&mut held, all);
-        // Nobody else acts at this moment.
+        // No other client acts at this moment.
         let _ = self.cluster.update(&held);
     }
 
@@ -416,7 +416,7 @@ impl Users {
             let (namespace, name) = (object::namespace(&journal), object::name(&journal));
             let (group, plural) = if journal["kind"] == "Lease" { LEASES } else { CONFIG_MAPS };
             let target = Target { group, plural, namespace, name };
-            // It was there a moment ago.
+            // It existed a moment ago.
             let _ = self.cluster.delete(&target, DeleteOptions::default());
         }
     }
@@ -424,7 +424,7 @@ impl Users {
     fn each_journal(&self, change: impl Fn(&mut Value)) {
         for mut journal in self.journals() {
             change(&mut journal);
-            // It was there a moment ago.
+            // It existed a moment ago.
             let _ = self.cluster.update(&journal);
         }
     }
@@ -433,18 +433,18 @@ impl Users {
         self.cluster.list("", plural, None).unwrap_or_default()
     }
 
-    /// What exists already stays as it is.
+    /// Creates the object, unless it exists already.
     fn create(&self, object: &Value) {
         let _ = self.cluster.create(object);
     }
 
     fn patch(&self, plural: &str, name: &str, patch: &Value) {
-        // It may be gone already.
+        // The object may no longer exist.
         let _ = self.cluster.patch(&target(plural, name), None, PatchKind::Merge, patch);
     }
 
     fn delete(&self, plural: &str, name: &str) {
-        // It may be gone already.
+        // The object may no longer exist.
         let _ = self.cluster.delete(&target(plural, name), DeleteOptions::default());
     }
 }

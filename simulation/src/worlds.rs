@@ -21,18 +21,18 @@ use crate::run::{Manner, Trace};
 use crate::stage::Stage;
 use crate::users::{NAMESPACE, NODES, Users};
 
-/// How long after the storm everything may take to come to its end.
+/// The time limit after the storm for everything to settle.
 const PATIENCE: Duration = Duration::from_secs(3600);
-/// How long it must stay so.
+/// The time for which the final state must last.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long it takes until a process that has ended is started again.
+/// Time between the end of a process and its restart.
 const RESTART: Duration = Duration::from_secs(1);
-/// How long a process may take to end when it is asked to.
+/// Time limit for a process to end when it is asked to.
 const FAREWELL: Duration = Duration::from_secs(60);
 
 /// One cluster.
 pub(crate) struct World {
-    /// Its name in what is seen, where there is more than one.
+    /// Its name in violations, if there is more than one cluster.
     name: &'static str,
     pub(crate) stage: Arc<Stage>,
     pub(crate) cluster: Cluster,
@@ -43,7 +43,7 @@ pub(crate) struct World {
     actors: Running,
 }
 
-/// The clusters of a plan, in which everything begins.
+/// Creates the clusters of a plan.
 pub(crate) fn of(plan: &Plan, manner: &Manner) -> Vec<World> {
     let mut worlds = vec![World::new("", plan, plan.restores(), manner)];
     if let Some(other) = &plan.other {
@@ -57,7 +57,7 @@ pub(crate) fn of(plan: &Plan, manner: &Manner) -> Vec<World> {
 }
 
 impl World {
-    /// Whether anything is restored decides whether anybody checks the writers.
+    /// `restores` decides whether field managers are checked.
     fn new(name: &'static str, plan: &Plan, restores: bool, manner: &Manner) -> Self {
         let stage = Stage::new(Arc::new(plan.clone()), manner.trace == Trace::Full);
         let faults = faults(plan);
@@ -86,7 +86,7 @@ impl World {
         Self { name, stage, cluster, users, faults, scene, replicas, actors }
     }
 
-    /// The storm, and what comes after it until everything has come to its end.
+    /// Runs the storm, and the calm until everything has settled.
     pub(crate) async fn pass(&self) {
         let stage = &self.stage;
         self.users.act().await;
@@ -118,7 +118,7 @@ impl World {
     }
 }
 
-/// Returns once something does not hold.
+/// Returns at the first violation.
 pub(crate) async fn accused(stage: &Stage) {
     loop {
         let moved = stage.moved.notified();
@@ -129,7 +129,7 @@ pub(crate) async fn accused(stage: &Stage) {
     }
 }
 
-/// Waits until everything is as it must be in the end, and stays so.
+/// Waits until the final state is reached and lasts.
 async fn come_to_an_end(stage: &Stage) {
     let mut settled = false;
     let mut pause = Duration::from_millis(500);
@@ -159,12 +159,12 @@ struct Scene {
     edges: Arc<Edges>,
     calm: Notify,
     without: Option<Safeguard>,
-    /// Whether some objects cannot be read.
+    /// Some objects are unreadable.
     garbles: bool,
 }
 
 impl Scene {
-    /// Lives the lives of one place, one after the other. The last one lasts.
+    /// Runs the processes of one slot one after another. The last one stays.
     async fn replica(self: Arc<Self>, slot: usize) {
         let lives = self.stage.plan.slots[slot].clone();
         for (index, life) in lives.iter().enumerate() {
@@ -178,7 +178,7 @@ impl Scene {
             }
             self.live(slot, index, life).await;
         }
-        // The last one was replaced, and is started again as often as that happens.
+        // The last process is restarted whenever it is replaced.
         let Some(last) = lives.last() else { return };
         let life = Life { fates: Vec::new(), ..last.clone() };
         for index in lives.len().. {
@@ -234,7 +234,7 @@ impl Scene {
         };
         if !ended {
             task.abort();
-            // It was aborted.
+            // The task was aborted.
             let _ = task.await;
         }
         self.edges.dismiss(name);
@@ -249,7 +249,7 @@ impl Scene {
         }
     }
 
-    /// Waits until the process has ended as it was asked to, or has died on the way. Whether it has ended.
+    /// Waits until the process has ended gracefully or crashed. Returns true if it has ended.
     async fn farewell(&self, process: &Process, task: &mut JoinHandle<Result<(), RunError>>) -> bool {
         tokio::select! {
             biased;
@@ -261,7 +261,7 @@ impl Scene {
                     }
                     true
                 }
-                // It cannot end while it stands still.
+                // A paused process cannot end.
                 Err(_) if process.excused_since(0) => false,
                 Err(_) => {
                     let seen = format!("{} has not ended {} s after it was asked to", process.name, FAREWELL.as_secs());
@@ -273,7 +273,7 @@ impl Scene {
     }
 
     fn ended(&self, name: &str, how: &Result<Result<(), RunError>, JoinError>) {
-        // Others may take it for dead.
+        // Other processes may consider it dead.
         if self.stage.has_old_journals() && matches!(how, Ok(Err(RunError::Replaced { .. }))) {
             return self.stage.note(|| format!("{name} is replaced"));
         }

@@ -1,4 +1,4 @@
-//! Simulations, a few of them, and that they repeat.
+//! Runs a few simulations, and checks that they are reproducible.
 
 use simulation::{Campaign, Manner, Plan, Subject, Trace, run, run_seed};
 
@@ -14,7 +14,7 @@ fn a_seed_says_what_will_happen() {
 }
 
 fn happened(trace: &str) -> Vec<String> {
-    // Whether a log line is wanted is remembered for the whole process, and other tests run in it.
+    // `tracing` caches for the whole process whether a log line is enabled, and other tests run in the same process.
     trace.lines().filter(|line| !line.contains(" -- log: ")).map(str::to_owned).collect()
 }
 

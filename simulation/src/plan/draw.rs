@@ -1,4 +1,4 @@
-//! Draws plans: small, as different from each other as possible, and nasty at the dangerous places.
+//! Draws plans: small, diverse, and with faults at the dangerous moments.
 
 mod special;
 mod topology;
@@ -10,8 +10,8 @@ use super::{Api, Backend, Claim, Class, Deed, Edge, Fate, Life, Nature, Pace, Pl
 use crate::refusals::{Reason, Refusal};
 
 impl Plan {
-    /// The plan of a seed. Each kind of trouble is there in some plans and not at all in others: a run full of one kind
-    /// finds what a run with a little of each does not.
+    /// Draws the plan of a seed. Each kind of fault occurs in some plans and not at all in others: a run with many
+    /// faults of one kind finds bugs that a run with a few of each kind does not.
     pub fn draw(seed: u64) -> Self {
         let mut dice = Dice(fastrand::Rng::with_seed(seed ^ 0x0005_eed0_f51d));
         let mut plan = Self::of_all_kinds(seed, &mut dice);
@@ -25,7 +25,8 @@ impl Plan {
             _ => {}
         }
         worlds::meet(&mut plan);
-        // The name of a CSI driver is that of one installation, so no volume of another is restored among its own.
+        // A CSI driver's name belongs to one installation, so no volume of another installation is restored among its
+        // own.
         let has_sidecar = plan.has_sidecar_rbac();
         if let Some(other) = plan.other.as_deref_mut().filter(|other| other.has_sidecar_rbac() != has_sidecar) {
             (plan.foreigners, other.foreigners) = (false, false);
@@ -36,7 +37,7 @@ impl Plan {
         plan
     }
 
-    /// The plan of a seed for the controller with a CSI driver whose volumes only some nodes can use.
+    /// Draws the plan of a seed for the controller with a CSI driver whose volumes are accessible only from some nodes.
     pub fn draw_with_topology(seed: u64) -> Self {
         let mut plan = Self::draw(seed);
         topology::limit(&mut plan);
@@ -58,7 +59,7 @@ impl Plan {
         let storm = dice.seconds(5.0, 30.0);
         let settings = settings(dice);
         let slots = slots(dice, storm);
-        // Who has a node of its own serves no claim without one.
+        // A replica with a node of its own does not provision claims without a node.
         let by_node = slots[0][0].sharing == Sharing::Nodes;
         let hanging = dice.chance(0.1);
         let classes: Vec<Class> = (0..dice.number(1, 2))
@@ -93,7 +94,7 @@ impl Plan {
     }
 }
 
-/// Claims that ask for more. It has dice of its own, so that the rest of a plan does not depend on it.
+/// Adds expansions of claims. It has its own dice, so that the rest of a plan does not depend on it.
 fn grow(plan: &mut Plan) {
     let dice = &mut Dice(fastrand::Rng::with_seed(plan.seed ^ 0x0009_0777_51ce));
     if dice.chance(0.3) {
@@ -113,7 +114,7 @@ fn grow(plan: &mut Plan) {
     }
 }
 
-/// Nodes that go, and come back or not. It has dice of its own, as [`grow`].
+/// Adds nodes that are deleted, and some that are recreated. It has its own dice, like [`grow`].
 fn lose_nodes(plan: &mut Plan) {
     let dice = &mut Dice(fastrand::Rng::with_seed(plan.seed ^ 0x000d_ea11_0de5));
     if !plan.classes.iter().any(|class| class.waits) || dice.chance(0.5) {
@@ -133,11 +134,11 @@ fn lose_nodes(plan: &mut Plan) {
     }
 }
 
-/// Requests that are refused for a time, writes that come late, and claims replaced by their manifests. It has dice of its own,
-/// as [`grow`].
+/// Adds requests that are refused for a time, writes that arrive late, and claims replaced with their manifests. It has
+/// its own dice, like [`grow`].
 fn refuse(plan: &mut Plan) {
     let dice = &mut Dice(fastrand::Rng::with_seed(plan.seed ^ 0x0f0_4b1d));
-    // A volume that is saved late is there again after somebody has removed it by hand, and nothing tells it from others.
+    // A volume that is saved late exists again after a user has removed it manually, and looks like any other.
     let by_hand = |deed: &Deed| {
         matches!(deed, Deed::Lose(_) | Deed::DeleteVolume(_) | Deed::DeleteSaved | Deed::Replace(_) | Deed::Block(_))
     };
@@ -145,7 +146,7 @@ fn refuse(plan: &mut Plan) {
     if dice.chance(0.15) && !is_by_hand && !plan.unhindered {
         plan.api.late = dice.pick(&[0.02, 0.1, 0.3]);
     }
-    // Another node may be selected afterwards, and begins an attempt of its own.
+    // Another node may be selected afterwards, and begins its own attempt.
     let by_node = plan.slots.iter().flatten().any(|life| life.sharing == Sharing::Nodes);
     if dice.chance(0.15) && !by_node {
         let claim = dice.index(plan.claims.len());
@@ -173,10 +174,10 @@ fn refuse(plan: &mut Plan) {
     }
 }
 
-/// Names with so little of the uid that some claims share one. It has dice of its own, as [`grow`].
+/// Shortens the UID in names, so that some claims share a name. It has its own dice, like [`grow`].
 fn shorten_names(plan: &mut Plan) {
     let dice = &mut Dice(fastrand::Rng::with_seed(plan.seed ^ 0x005a_ed0f_4a3e));
-    // Each of these has rules of its own for what is done to a name, whoever has it.
+    // Each of these has its own rules for actions on a name, regardless of the claim.
     let by_force = |deed: &Deed| {
         matches!(
             deed,
@@ -255,7 +256,7 @@ fn deeds(dice: &mut Dice, storm: Duration, claims: &[Claim], classes: usize, fin
         let created = if together { Duration::ZERO } else { dice.seconds(0.0, seconds * 0.5) };
         deeds.push((When::At(created), Deed::Create(claim)));
         if dice.chance(deletes) {
-            // Often while it is being provisioned.
+            // Often during provisioning.
             let when = match dice.number(0, 3) {
                 0 => When::Step(dice.small(12)),
                 1 => When::Write(dice.small(12)),
@@ -296,7 +297,7 @@ fn deeds(dice: &mut Dice, storm: Duration, claims: &[Claim], classes: usize, fin
     some(0.1, 1, &mut |_| Deed::SoilJournal);
     some(0.04, 1, &mut |_| Deed::DropJournal);
     some(0.15, 2, &mut |_| Deed::Compact);
-    // Without a finalizer nothing but care keeps what has the name now from being deleted.
+    // Without a finalizer, only careful checks keep the volume that now has the name from being deleted.
     if dice.chance(if finalizer { 0.08 } else { 0.6 }) {
         let claim = dice.index(count);
         deeds.push((When::Deletion(dice.number(1, 2)), Deed::Replace(claim)));
@@ -314,7 +315,7 @@ fn slots(dice: &mut Dice, storm: Duration) -> Vec<Vec<Life>> {
         4..=6 => (dice.pick(&[1, 2, 3]), Sharing::Leases(dice.number(2, 3))),
         _ => (dice.pick(&[1, 1, 2, 2, 2, 3]), Sharing::Leases(1)),
     };
-    // Options may change between two lives; who shares nothing must be the only one.
+    // Options may change between two processes; a replica that does not share work must be the only one.
     let changing = matches!(sharing, Sharing::Leases(_) | Sharing::Alone) && dice.chance(0.15);
     let mut lives = |slot: usize| -> Vec<Life> {
         let number = if crashes > 0.0 { dice.number(1, 5) } else { dice.pick(&[1, 2]) };
@@ -330,7 +331,7 @@ fn slots(dice: &mut Dice, storm: Duration) -> Vec<Vec<Life>> {
                 let fate = if dice.chance(crashes) { Fate::Crash } else { Fate::Stop };
                 fates.push((trigger(dice, storm), fate));
                 if dice.chance(0.5) {
-                    // Should the edge never be reached.
+                    // This applies if the edge is never reached.
                     fates.push((Trigger::At(dice.seconds(0.0, storm.as_secs_f64())), fate));
                 }
             }
@@ -414,13 +415,13 @@ impl Dice {
         self.0.u32(from..=to)
     }
 
-    /// From 1 on, small numbers more often than large ones.
+    /// Draws a number from 1, small numbers more often than large ones.
     fn small(&mut self, most: u32) -> u32 {
         1 + (f64::from(most) * self.0.f64().powi(2)) as u32
     }
 
     fn seconds(&mut self, from: f64, to: f64) -> Duration {
-        // To the millisecond, so that plans are readable.
+        // Durations are rounded to milliseconds, so that plans are readable.
         Duration::from_millis(((from + (to - from) * self.0.f64()) * 1000.0) as u64)
     }
 }

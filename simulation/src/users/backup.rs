@@ -1,4 +1,4 @@
-//! What users lose, and what they restore from backups.
+//! Loss of objects, and restores from backups.
 
 use std::sync::PoisonError;
 
@@ -10,11 +10,11 @@ use super::{CLAIMS, NAMESPACE, Users, VOLUMES};
 use crate::plan::Copying;
 use crate::process::Surroundings;
 
-/// What the binder and Velero write and remove.
+/// An annotation that the binder writes and Velero removes.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
-/// Objects as they were.
+/// Objects at one point in time.
 #[derive(Clone, Default)]
 pub(super) struct Backup {
     claims: Vec<Value>,
@@ -37,14 +37,14 @@ impl Users {
         self.backup.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Has the users of the other cluster do something with the backup of this one.
+    /// Passes the backup of this cluster to the users of the other one.
     pub(super) fn there(&self, with: impl FnOnce(&Users, &Backup)) {
         if let Some(others) = self.others.get().and_then(std::sync::Weak::upgrade) {
             with(&others, &self.backed_up());
         }
     }
 
-    /// Creates what is in the backup and not in the cluster.
+    /// Creates the objects of the backup that are missing in the cluster.
     pub(super) fn restore(&self, backup: &Backup, copying: Copying) {
         for volume in &backup.volumes {
             self.restore_volume(volume, copying);
@@ -85,7 +85,7 @@ impl Users {
         }
     }
 
-    /// Only those that had a volume: the others are as new ones.
+    /// Restores only claims that had a volume: the others are like new ones.
     fn restore_claim(&self, claim: &Value, copying: Copying) {
         let name = object::name(claim);
         if self.cluster.get("", CLAIMS, NAMESPACE, name).is_ok() {
@@ -104,7 +104,7 @@ impl Users {
         }
     }
 
-    /// Puts the journals of the backup in the place of those that are there.
+    /// Replaces the current journals with those of the backup.
     pub(super) fn restore_journals(&self, backup: &Backup) {
         self.drop_journals();
         self.stage.restore_journals();
@@ -113,7 +113,7 @@ impl Users {
         }
     }
 
-    /// Removes a claim and its volume by force. What only they led to stays in the backend.
+    /// Removes a claim and its volume by force. The asset stays in the backend.
     pub(super) fn lose(&self, claim: usize) {
         let Some(volume) = self.volume_of(claim) else { return };
         let claim = format!("claim-{claim}");
@@ -129,7 +129,7 @@ impl Users {
         }
     }
 
-    /// Removes all finalizers of a claim and its volume. Without them the objects are gone if they were being deleted.
+    /// Removes all finalizers of a claim and its volume. Objects that were being deleted disappear.
     pub(super) fn strip(&self, claim: usize) {
         let Some(volume) = self.volume_of(claim) else { return };
         {
@@ -142,7 +142,7 @@ impl Users {
         }
     }
 
-    /// Half of all people want what was restored gone, and confirm it as events say.
+    /// Half of all users want restored volumes deleted, and confirm it as events ask.
     pub(super) fn confirm_copies(&self, events: &[Value]) {
         if !self.stage.plan.seed.is_multiple_of(2) {
             return;
@@ -168,7 +168,7 @@ impl Users {
     }
 }
 
-/// An object without what no restore brings back.
+/// Removes the fields that no restore brings back.
 fn stripped(object: &Value) -> Value {
     let mut copy = object.clone();
     for field in ["uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "managedFields", "generation"] {

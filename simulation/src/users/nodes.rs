@@ -1,4 +1,4 @@
-//! The nodes, their labels, and what the kubelet registers there for the CSI driver.
+//! The nodes, their labels, and the CSI driver's registrations by the kubelet.
 
 use kube_sim::{DeleteOptions, PatchKind, Target, object};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ impl Kind {
     }
 }
 
-/// The zone that a node has at first.
+/// The initial zone of a node.
 pub(crate) fn zone_of(node: usize) -> usize {
     node % 2
 }
@@ -61,7 +61,7 @@ impl Users {
         let _ = self.cluster.patch(&Kind::Node.target(NODES[node]), None, PatchKind::Merge, &labels);
     }
 
-    /// As the kubelet does it: a CSINode that is left of a former node of this name keeps its owner.
+    /// Registers the driver like the kubelet: a CSINode left from a former node of this name keeps its owner.
     pub(super) fn register(&self, node: usize, keys: usize) {
         let name = NODES[node];
         let keys = &[ZONE, HOSTNAME][..keys];
@@ -90,17 +90,17 @@ impl Users {
         true
     }
 
-    /// At the end the first node exists, and others may have been deleted. All nodes that exist have their labels, and the driver
-    /// is registered on them.
+    /// At the end the first node exists, and others may have been deleted. All nodes that exist have their labels, and
+    /// the driver is registered on them.
     pub(super) fn settle_nodes(&self) {
         let back = if self.stage.plan.seed.is_multiple_of(3) { 1 } else { 2 };
         (0..back).for_each(|node| self.make_node(node));
-        // Without a replica, so its claims have to be freed.
+        // The node has no replica, so its claims must be released.
         self.lose_node(2);
         let Some(topology) = &self.stage.plan.topology else { return };
         for (node, keys) in topology.keys.into_iter().enumerate() {
             self.label(node, Some(zone_of(node)));
-            // It may be of a former node.
+            // The CSINode may belong to a former node.
             self.remove(Kind::CsiNode, NODES[node]);
             self.register(node, keys);
         }

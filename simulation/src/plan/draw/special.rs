@@ -1,11 +1,11 @@
-//! Plans for what chance alone brings about too rarely.
+//! Plans for situations that chance creates too rarely.
 
 use std::time::Duration;
 
 use super::Dice;
 use crate::plan::{Api, Backend, Claim, Class, Deed, Edge, Fate, Nature, Pace, Plan, Sharing, Trigger, When};
 
-/// One class hangs for minutes, and nothing else is wrong: the claims of the others must not notice.
+/// One class hangs for minutes, without any other fault: claims of other classes must not be affected.
 pub(super) fn hang(plan: &mut Plan, dice: &mut Dice) {
     plan.storm = Duration::from_secs(300);
     plan.unhindered = true;
@@ -40,8 +40,8 @@ pub(super) fn hang(plan: &mut Plan, dice: &mut Dice) {
     }
 }
 
-/// A volume is deleted before its claim is bound to it. Its asset is made again, and the process that does it dies, while
-/// another one has not heard of all that.
+/// A volume is deleted before its claim is bound to it. Its asset is recreated, and the process that does so dies
+/// before another process has observed any of this.
 pub(super) fn make_again(plan: &mut Plan, dice: &mut Dice) {
     plan.settings.finalizer = true;
     plan.storm = Duration::from_secs(60);
@@ -66,7 +66,7 @@ pub(super) fn make_again(plan: &mut Plan, dice: &mut Dice) {
     second.lag = dice.seconds(5.0, 60.0);
     let mut again = first.clone();
     first.fates = vec![(Trigger::Edge(Edge::Step, dice.number(8, 32)), Fate::Crash)];
-    // The other one is to go on.
+    // The other process must continue.
     again.after = Duration::from_secs(60);
     plan.slots = vec![vec![first, again], vec![second]];
 }
@@ -95,7 +95,7 @@ pub(super) fn grow(plan: &mut Plan, dice: &mut Dice) {
     }
 }
 
-/// So many claims, with so many labels, that a journal is full.
+/// Creates enough claims with enough labels to fill a journal.
 pub(super) fn fill_journals(plan: &mut Plan, dice: &mut Dice) {
     plan.claims =
         (0..36).map(|_| Claim { class: dice.index(plan.classes.len()), nature: Nature::Good, large: true }).collect();

@@ -1,4 +1,4 @@
-//! Nodes in zones, and a CSI driver whose volumes only some of them can use.
+//! Nodes in zones, and a CSI driver whose volumes are accessible only from some nodes.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use super::Dice;
 use crate::plan::{Deed, Plan, Sharing, Topology, When};
 use crate::users::zone_of;
 
-/// Limits the driver's volumes to some nodes. Nodes, labels and registrations come, go and change.
+/// Limits the driver's volumes to some nodes. Nodes, labels and registrations are added, removed and changed.
 pub(super) fn limit(plan: &mut Plan) {
     let dice = &mut Dice(fastrand::Rng::with_seed(plan.seed ^ 0x0070_9010_95ed));
     (plan.whole_author, plan.unhindered, plan.other) = (false, false, None);
-    // A replica on each node is a deployment of its own.
+    // A replica on each node requires a different kind of deployment.
     for life in plan.slots.iter_mut().flatten().filter(|life| life.sharing == Sharing::Nodes) {
         life.sharing = Sharing::Leases(1);
     }
-    // The volume of an attempt that has ended with its class may be saved late, when the class is there again and the next attempt is
-    // under way. Nobody can prevent that.
+    // The volume of an attempt that ended with its class may be saved late, when the class exists again and the next
+    // attempt is in progress. This cannot be prevented.
     if plan.deeds.iter().any(|(_, deed)| matches!(deed, Deed::DropClass(_) | Deed::MakeClass(_))) {
         plan.api.late = 0.0;
     }
@@ -43,7 +43,7 @@ pub(super) fn limit(plan: &mut Plan) {
                 1 => When::Write(dice.small(24)),
                 _ => When::At(begin),
             };
-            // Often soon.
+            // The change often ends soon.
             let end = begin + if dice.chance(0.5) { dice.seconds(0.0, 1.0) } else { dice.seconds(0.0, seconds) };
             let registered = end + dice.seconds(0.0, 3.0);
             let deeds = match dice.number(0, 5) {

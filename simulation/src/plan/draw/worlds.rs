@@ -1,7 +1,7 @@
-//! What comes from outside: a second cluster, backups that are restored, objects that cannot be read, force, an administrator's
-//! hands in the backend.
+//! Outside influences: a second cluster, restored backups, unreadable objects, removal by force, and manual changes in
+//! the backend.
 //!
-//! It has dice of its own, so that the rest of a plan does not depend on it.
+//! It has its own dice, so that the rest of a plan does not depend on it.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::plan::{Copying, Deed, Plan, When};
 /// Adds such plays to a share of the plans.
 pub(super) fn meet(plan: &mut Plan) {
     let dice = &mut Dice(fastrand::Rng::with_seed(plan.seed ^ 0x00c0_1d5e_ed0e));
-    // There nothing else may go wrong.
+    // Such plans must not have other faults.
     if plan.unhindered {
         return;
     }
@@ -50,7 +50,7 @@ fn another_cluster(plan: &mut Plan, dice: &mut Dice) {
     let seconds = plan.storm.as_secs_f64();
     let mut other = Plan::of_all_kinds(plan.seed ^ 0x00b0_0b5e_ed0e, dice);
     other.storm = plan.storm;
-    // Claims that were restored there may go there.
+    // Claims that were restored in the other cluster may be deleted there.
     for claim in 0..plan.claims.len() {
         if dice.chance(0.5) {
             other.deeds.push((When::At(dice.seconds(seconds * 0.75, seconds)), Deed::Delete(claim)));
@@ -65,7 +65,7 @@ fn another_cluster(plan: &mut Plan, dice: &mut Dice) {
     }
 }
 
-/// Some objects cannot be read for a time.
+/// Makes some objects unreadable for a time.
 fn garble(plan: &mut Plan, dice: &mut Dice) {
     let seconds = plan.storm.as_secs_f64();
     for _ in 0..dice.number(1, 4) {
@@ -78,14 +78,14 @@ fn garble(plan: &mut Plan, dice: &mut Dice) {
     }
 }
 
-/// Somebody removes finalizers by force.
+/// Users remove finalizers by force.
 fn lose(plan: &mut Plan, dice: &mut Dice) {
     let seconds = plan.storm.as_secs_f64();
     for _ in 0..dice.number(1, 3) {
         let claim = dice.index(plan.claims.len());
         let deed = if dice.chance(0.5) { Deed::Lose(claim) } else { Deed::Strip(claim) };
         plan.deeds.push((some_time(dice, seconds), deed));
-        // Which an object without finalizers does not survive.
+        // An object without finalizers does not survive its deletion.
         if dice.chance(0.5) {
             let deed = dice.pick(&[Deed::Delete(claim), Deed::DeleteVolume(claim)]);
             plan.deeds.push((some_time(dice, seconds), deed));
@@ -93,7 +93,7 @@ fn lose(plan: &mut Plan, dice: &mut Dice) {
     }
 }
 
-/// An administrator works in the backend itself.
+/// An administrator changes the backend directly.
 fn by_hand(plan: &mut Plan, dice: &mut Dice) {
     let seconds = plan.storm.as_secs_f64();
     for _ in 0..dice.number(1, 4) {

@@ -1,5 +1,5 @@
-//! Claims of buckets: how long many of them take at once, and what is asked of the API server for them, at work, at rest
-//! and at the start of a process.
+//! Bucket claims: the time that many of them take at once, and the API requests that they cause, under load, at rest
+//! and at startup.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow::{Break, Continue};
@@ -29,29 +29,30 @@ use crate::wait::until;
 const NAMESPACE: &str = "bench";
 const PROVISIONER: &str = "bench.example.com/bucket";
 const USER: &str = "system:serviceaccount:bench:provisioner";
-/// Requests under way at a time while claims are created and deleted.
+/// Concurrent requests while claims are created and deleted.
 const AT_ONCE: usize = 64;
 /// Connections of the bare client.
 const BARE: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// What is measured.
+/// Options of the measurement.
 #[derive(Args)]
 pub(crate) struct Settings {
-    /// Claims at once
+    /// Number of claims created at once
     #[arg(long, default_value_t = 1000)]
     claims: usize,
-    /// Bound claims that a process finds when it starts
+    /// Number of bound claims that exist when a process starts
     #[arg(long, default_value_t = 10_000)]
     bound: usize,
-    /// Reads all bound claims while the provisioner rests; an hour has four with default settings
+    /// Number of reads of all bound claims while the provisioner is idle; with default settings, there are four per
+    /// hour
     #[arg(long, default_value_t = 4)]
     resyncs: u32,
 }
 
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let bench = Bench::new().await?;
-    // A new control plane serves the first requests faster than all that follow.
+    // A new control plane processes its first requests faster than all later ones.
     bench.bare_client(settings.claims).await?;
     bench.bare_client(settings.claims).await?;
     let empty = bench.start(&[]).await?;
@@ -109,7 +110,7 @@ impl Bench {
         let created = begun.elapsed();
         self.wait_bound(count).await?;
         let bound = begun.elapsed();
-        // Events are written a little later.
+        // Events are written slightly later.
         tokio::time::sleep(Duration::from_secs(10)).await;
         let of_binding = self.requests()?.split_off(before);
         let begun = Instant::now();
@@ -134,7 +135,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Bound claims that nobody touches: what a process asks when it starts, and afterwards.
+    /// Counts the requests of a process for bound claims that do not change: at its start, and afterwards.
     async fn at_rest(&self, settings: &Settings) -> anyhow::Result<()> {
         let first = self.start(&[]).await?;
         self.create(settings.bound).await?;
@@ -172,13 +173,13 @@ impl Bench {
         self.wait_gone().await
     }
 
-    /// The requests of the provisioner, renewals of its Lease left out: they come with time.
+    /// The requests of the provisioner without renewals of its Lease, which depend only on time.
     fn requests(&self) -> anyhow::Result<Vec<AuditEntry>> {
         let entries = self.audit.entries_of(USER)?;
         Ok(entries.into_iter().filter(|entry| entry.resource != "leases" || entry.verb != "update").collect())
     }
 
-    /// The next process does not wait for the Lease of one that was killed.
+    /// Frees the Lease, so that the next process does not wait for the one of a killed process.
     async fn free_lease(&self) -> anyhow::Result<()> {
         let leases = Api::<Lease>::namespaced(self.client.clone(), NAMESPACE);
         leases.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
@@ -207,7 +208,7 @@ impl Bench {
         };
         let pause = Duration::from_millis(if count > 5000 { 2000 } else { 200 });
         until(PATIENCE, pause, async || {
-            // From the API server's memory: this is not to slow down what is measured.
+            // The list comes from the API server's cache, so that it does not slow down the measured requests.
             let claims = self.claims().list(&ListParams::default().match_any()).await?.items;
             let bound = claims.iter().filter(|claim| is_bound(claim)).count();
             Ok(if bound == count { Break(()) } else { Continue(format!("only {bound} of {count} claims are bound")) })
@@ -224,8 +225,8 @@ impl Bench {
         Ok(stream::iter(0..count).map(delete).buffer_unordered(AT_ONCE).try_collect().await?)
     }
 
-    /// What the provisioner writes for claims, written by a client that does nothing else: what the control plane can do
-    /// at most.
+    /// Writes with a bare client what the provisioner writes for claims: this is the upper limit of the control plane's
+    /// throughput.
     async fn bare_client(&self, count: usize) -> anyhow::Result<()> {
         let client = client_from(&self.kubeconfig).await?;
         let begun = Instant::now();
@@ -262,7 +263,7 @@ impl Bench {
     }
 }
 
-/// The same requests as the provisioner's, with bodies of about the same size.
+/// Sends the same requests as the provisioner, with bodies of about the same size.
 async fn write_like_a_provisioner(client: Client, name: &str) -> anyhow::Result<()> {
     let claims = Api::<ObjectBucketClaim>::namespaced(client.clone(), NAMESPACE);
     let object = format!("bare-{name}");
@@ -302,7 +303,7 @@ fn is_write(entry: &AuditEntry) -> bool {
     !matches!(entry.verb.as_str(), "get" | "list" | "watch")
 }
 
-/// Requests that are made for single claims.
+/// Counts the requests for individual claims.
 fn per_claim(requests: &[AuditEntry]) -> usize {
     requests.iter().filter(|entry| !matches!(entry.verb.as_str(), "list" | "watch")).count()
 }

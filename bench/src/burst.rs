@@ -1,4 +1,4 @@
-//! Claims created at once: bound, and each told of its volume exactly once.
+//! Claims created at once: each is bound, and each has exactly one event about its volume.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ pub(crate) async fn run(count: usize, program: Option<PathBuf>) -> anyhow::Resul
     Ok(())
 }
 
-/// How often each claim was told of its volume, when all were or the patience is at its end.
+/// Counts the success events of each claim once all claims have one, or the time limit has passed.
 pub(crate) async fn wait_told(
     cluster: &Cluster,
     uids: &[String],
@@ -58,7 +58,7 @@ pub(crate) async fn wait_told(
     }
 }
 
-/// How often each claim was told of its volume so far.
+/// Counts the success events of each claim so far.
 async fn told(cluster: &Cluster) -> anyhow::Result<HashMap<String, i32>> {
     let events: Api<Event> = Api::namespaced(cluster.client(), NAMESPACE);
     let mut told = HashMap::new();

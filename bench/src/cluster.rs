@@ -1,4 +1,4 @@
-//! What a measurement needs of the cluster: a namespace, a class, claims by the thousand, and a clean end.
+//! Access to the cluster for measurements: a namespace, a class, thousands of claims, and cleanup.
 
 use std::ops::ControlFlow::{Break, Continue};
 use std::path::PathBuf;
@@ -22,13 +22,13 @@ use crate::wait::until;
 pub(crate) const NAMESPACE: &str = "bench";
 pub(crate) const CLASS: &str = "bench";
 pub(crate) const PROVISIONER: &str = "bench.example.com/noop";
-/// A class that is not there until all is ready.
+/// A class that does not exist until everything is ready.
 const LATER: &str = "bench-later";
 const GO_ACCOUNT: &str = "go-provisioner";
-/// Requests under way at a time while a measurement is prepared.
+/// Concurrent requests while a measurement is prepared.
 const AT_ONCE: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(600);
-/// A control plane that writes only a few times for so long is at rest: something renews a Lease now and then.
+/// A control plane that writes only a few times in this period is idle: Leases are still renewed occasionally.
 const QUIET: Duration = Duration::from_secs(1);
 const FEW: u64 = 5;
 
@@ -46,7 +46,7 @@ impl Cluster {
             json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": CLASS},
                 "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}),
         ];
-        // What every cluster has ready for provisioners written with the Go library.
+        // Every cluster has these objects for provisioners written with the Go library.
         objects.push(json!({"apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": GO_ACCOUNT, "namespace": NAMESPACE}}));
         objects.push(json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
@@ -57,7 +57,7 @@ impl Cluster {
         let mut options = Options::new(PROVISIONER);
         options.shards = 4;
         let mut rules = rules(&options, &Capabilities::default().expansion(), &[2]);
-        // Other builds are measured too, whose objects may have other names.
+        // Other builds are measured as well, and their objects may have other names.
         rules.iter_mut().for_each(|rule| rule.names.clear());
         objects.extend(manifests(&Account { name: "provisioner", namespace: NAMESPACE }, &rules));
         apply(&client, &objects).await?;
@@ -88,7 +88,7 @@ impl Cluster {
         kubeconfig_for_service_account(&self.client, &self.state, NAMESPACE, GO_ACCOUNT).await
     }
 
-    /// Creates claims of our class.
+    /// Creates claims with our class.
     pub(crate) async fn create_claims(&self, count: usize) -> anyhow::Result<()> {
         let api = self.claims();
         let create = |at: usize| {
@@ -102,8 +102,8 @@ impl Cluster {
         Ok(stream::iter(0..count).map(create).buffer_unordered(AT_ONCE).try_collect().await?)
     }
 
-    /// Creates claims as the controller-manager leaves them, whose class is still to come. So they all begin at once, and
-    /// at nobody's pace but the provisioner's.
+    /// Creates claims as the controller-manager leaves them, with a class that does not exist yet. So all of them start
+    /// at once, and only the provisioner determines the pace.
     pub(crate) async fn create_waiting_claims(&self, count: usize) -> anyhow::Result<()> {
         let api = self.claims();
         let create = |at: usize| {
@@ -115,12 +115,12 @@ impl Cluster {
             }
         };
         stream::iter(0..count).map(create).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-        // The provisioner tells each of them that its class is missing.
+        // The provisioner emits an event on each of them that its class is missing.
         tokio::time::sleep(Duration::from_secs(2) + Duration::from_millis(5) * u32::try_from(count)?).await;
         Ok(())
     }
 
-    /// The class of those that wait.
+    /// Creates the class of the pending claims.
     pub(crate) async fn open_class(&self) -> anyhow::Result<()> {
         let class = testbed::cluster::class(LATER, PROVISIONER);
         self.classes().create(&PostParams::default(), &class).await?;
@@ -136,7 +136,7 @@ impl Cluster {
         Api::all(self.client.clone())
     }
 
-    /// Waits until so many claims are as they should be, and returns them.
+    /// Waits until this number of claims meet the condition, and returns them.
     pub(crate) async fn wait_claims(
         &self,
         count: usize,
@@ -155,8 +155,8 @@ impl Cluster {
         .await
     }
 
-    /// Waits until nobody writes anything: the controller-manager tells each waiting claim every 15 s that it waits, for
-    /// seconds on end when they are many, and no two measurements would meet the same of it.
+    /// Waits until the control plane is idle: the controller-manager emits an event on each pending claim every 15 s,
+    /// for several seconds if there are many claims, which would affect measurements unequally.
     pub(crate) async fn wait_quiet(&self) -> anyhow::Result<()> {
         let namespaces = Api::<Namespace>::all(self.client.clone());
         let revision = async || -> anyhow::Result<u64> {
@@ -174,13 +174,13 @@ impl Cluster {
         .await
     }
 
-    /// Deletes all claims and volumes of the measurement, whoever would do it otherwise.
+    /// Deletes all claims and volumes of the measurement, regardless of their owner.
     pub(crate) async fn clear(&self) -> anyhow::Result<()> {
         self.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-        // One that was killed holds its Lease for a while, and the next one should not begin later than others do.
+        // A killed process holds its Lease for a while, and the next one should not start later than others do.
         let leases = Api::<Lease>::namespaced(self.client.clone(), NAMESPACE);
         leases.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-        // Thousands of them would make each later measurement slower than the one before.
+        // Thousands of events would make each later measurement slower than the one before.
         let events = Api::<Event>::namespaced(self.client.clone(), NAMESPACE);
         events.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
         until(PATIENCE, Duration::from_millis(500), async || {
@@ -196,7 +196,7 @@ impl Cluster {
                 async move {
                     let name = volume.name_any();
                     let none = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
-                    // Somebody else may be deleting it too.
+                    // Another client may also be deleting it.
                     let _ = api.delete(&name, &DeleteParams::default()).await;
                     let _ = api.patch_metadata(&name, &Default::default(), &none).await;
                 }

@@ -1,5 +1,5 @@
-//! Claims that wait, with a directory for each: the hostPath provisioner beside one written with the Go library that makes
-//! directories and nothing else.
+//! Pending claims with a directory each: the hostPath provisioner compared with one written with the Go library that
+//! only creates directories.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,21 +14,21 @@ use crate::cluster::Cluster;
 use crate::process::Provisioner;
 use crate::waiting::{A_WHILE, GO_THREADS, PATIENCE, Round, Turns, median_of, provisioner, waiting_claims};
 
-/// What is measured, and where.
+/// Options of the measurement.
 #[derive(Args)]
 pub(crate) struct Settings {
     #[command(flatten)]
     turns: Turns,
-    /// Existing directory in which the volumes are made [default: that of temporary files]
+    /// Existing directory in which the volumes are created [default: the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     place: Option<PathBuf>,
-    /// Measure another build of `hostpath-provisioner` too
+    /// Also measure another build of `hostpath-provisioner`
     #[arg(long, value_name = "PROGRAM")]
     beside: Option<PathBuf>,
 }
 
 enum Contender {
-    /// No directory at all.
+    /// No directory.
     Noop,
     HostPath(PathBuf),
     OtherBuild(PathBuf),
@@ -53,7 +53,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     contenders.push(Contender::Noop);
     let count = settings.turns.claims;
     let place = settings.place.unwrap_or_else(std::env::temp_dir);
-    // All go at the end: for a minute ext4 looks at each inode that became free before it takes another one.
+    // All roots are removed at the end: for a minute, ext4 checks each freed inode before it allocates another one.
     let mut roots = Vec::new();
     let in_new_root = async |contender: &Contender| {
         let root = new_root(&place)?;

@@ -1,4 +1,4 @@
-//! A cluster full of claims and volumes, our own or those of others: what they cost in memory and at the start.
+//! A cluster full of claims and volumes, our own or other provisioners': their cost in memory and at startup.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::burst::mb;
 use crate::cluster::{Cluster, NAMESPACE};
 use crate::process::Provisioner;
 
-/// A second manager's fields, as every object in a real cluster has them.
+/// Size of a second manager's fields, which every object in a real cluster has.
 const PADDING: usize = 600;
 
 pub(crate) async fn run(pairs: usize, own: bool) -> anyhow::Result<()> {
@@ -23,7 +23,7 @@ pub(crate) async fn run(pairs: usize, own: bool) -> anyhow::Result<()> {
     } else {
         create(&cluster, pairs).await?;
     }
-    // What the server needs for the same lists, to anybody.
+    // The time that the server needs for the same lists, for any client.
     let start = Instant::now();
     list_all(&cluster).await?;
     let server = start.elapsed();
@@ -71,7 +71,7 @@ async fn provision(cluster: &Cluster, pairs: usize) -> anyhow::Result<()> {
     cluster.wait_claims(pairs, "bound", is_bound).await.map(drop)
 }
 
-/// Makes claims and volumes of another provisioner.
+/// Creates claims and volumes of another provisioner.
 pub(crate) async fn create(cluster: &Cluster, pairs: usize) -> anyhow::Result<()> {
     let (claims, volumes) = (cluster.claims(), cluster.volumes());
     let make = |at: usize| {

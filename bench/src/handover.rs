@@ -1,4 +1,4 @@
-//! How long claims wait when the replica that serves them goes: told to, and killed.
+//! Time that claims are pending when the replica that provisions them is stopped or killed.
 
 use std::ops::ControlFlow::{Break, Continue};
 use std::time::{Duration, Instant};
@@ -15,9 +15,9 @@ use crate::process::{Provisioner, WITH_METRICS};
 use crate::wait::until;
 use crate::waiting::median;
 
-/// Twenty claims a second, so that many still wait.
+/// Twenty claims per second, so that many are still pending.
 const SLOW: [&str; 4] = ["--delay", "50", "--max-concurrent-calls", "1"];
-/// The defaults: the Lease's duration, and a retry period.
+/// The defaults: the Lease's duration, and one retry period.
 const KILLED: Duration = Duration::from_secs(15 + 2);
 const TOLD: Duration = Duration::from_secs(1);
 const CLAIMS: usize = 600;
@@ -87,7 +87,7 @@ async fn round(cluster: &Cluster, signal: Signal, name: &str) -> anyhow::Result<
     Ok((time, CLAIMS - before))
 }
 
-/// The one that works.
+/// The replica that holds the Lease.
 async fn holder(replicas: &[(&str, Provisioner)]) -> anyhow::Result<usize> {
     until(Duration::from_secs(60), Duration::from_millis(250), async || {
         for (at, (_, replica)) in replicas.iter().enumerate() {
@@ -100,7 +100,7 @@ async fn holder(replicas: &[(&str, Provisioner)]) -> anyhow::Result<usize> {
     .await
 }
 
-/// Which replica made the volume: the first part of its path.
+/// The replica that created the volume: the first part of its path.
 fn maker(volume: &PersistentVolume) -> Option<&str> {
     let path = &volume.spec.as_ref()?.host_path.as_ref()?.path;
     path.strip_suffix(&volume.name_any())?.trim_matches('/').into()

@@ -1,4 +1,4 @@
-//! What the journal costs: writes, bytes and throughput.
+//! Cost of the journal: writes, bytes and throughput.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use crate::process::{Provisioner, WITH_METRICS};
 use crate::saved::Saved;
 use crate::waiting::median;
 
-/// What the journal may write in a second.
+/// Maximum number of bytes that the journal may write per second.
 const MOST_A_SECOND: f64 = 1e6;
-/// How much of the throughput without it must remain.
+/// Minimum share of the throughput without a journal.
 const LEAST_SHARE: f64 = 0.85;
 const SAMPLES: Duration = Duration::from_millis(20);
-/// How long entries may stay when all is done.
+/// Time limit for the journal to become empty after the work.
 const EMPTYING: Duration = Duration::from_secs(60);
-/// An entry is out of the count before that is written.
+/// An entry leaves the count before its removal is written.
 const QUIET: Duration = Duration::from_secs(3);
 
 pub(crate) async fn run(rounds: usize, claims: usize) -> anyhow::Result<()> {
@@ -34,7 +34,7 @@ pub(crate) async fn run(rounds: usize, claims: usize) -> anyhow::Result<()> {
     for count in [1, 10, 100, 1000] {
         most = most.max(cost(&cluster, count, "at once", &[]).await?);
     }
-    // Enough of everything that all are in flight together.
+    // Enough concurrency for all calls to be in progress together.
     let slow = ["--delay", "5000", "--api-concurrency", "1000"];
     most = most.max(cost(&cluster, 1000, "5 s, 1000 workers", &slow).await?);
 
@@ -58,7 +58,7 @@ pub(crate) async fn run(rounds: usize, claims: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Has so many claims provisioned at once, prints what that cost, and returns the most bytes in any second.
+/// Provisions this number of claims at once, prints the cost, and returns the maximum number of bytes per second.
 async fn cost(cluster: &Cluster, count: usize, backend: &str, more: &[&str]) -> anyhow::Result<f64> {
     cluster.clear().await?;
     let arguments: Vec<String> = WITH_METRICS.iter().chain(more).map(ToString::to_string).collect();
@@ -79,7 +79,7 @@ async fn cost(cluster: &Cluster, count: usize, backend: &str, more: &[&str]) -> 
             break;
         }
     }
-    // Removals are written with the company that they wait for.
+    // Removals are written together with other changes, for which they wait.
     let deadline = Instant::now() + EMPTYING;
     while samples.take(&provisioner).await? > 0.0 && Instant::now() < deadline {
         tokio::time::sleep(SAMPLES).await;
@@ -105,7 +105,7 @@ async fn cost(cluster: &Cluster, count: usize, backend: &str, more: &[&str]) -> 
 }
 
 struct Costs {
-    /// By the API server's count.
+    /// As counted by the API server.
     writes: f64,
     bytes: f64,
     checks: f64,
@@ -129,10 +129,10 @@ impl Costs {
     }
 }
 
-/// The journal's size and what it wrote, many times a second.
+/// Samples of the journal's size and writes, many per second.
 #[derive(Default)]
 struct Samples {
-    /// Those of the last second.
+    /// The samples of the last second.
     window: VecDeque<(Instant, f64)>,
     most_written: f64,
     most_entries: f64,
@@ -140,7 +140,7 @@ struct Samples {
 }
 
 impl Samples {
-    /// Returns how many entries there are.
+    /// Takes a sample, and returns the number of entries.
     async fn take(&mut self, provisioner: &Provisioner) -> anyhow::Result<f64> {
         let page = provisioner.metrics().await?;
         let (now, written) = (Instant::now(), page.sum("provisioner_journal_written_bytes_total", &[]));
@@ -157,7 +157,8 @@ impl Samples {
     }
 }
 
-/// Volumes a second for claims that wait when the provisioner starts, and what etcd wrote for each, of everything.
+/// Volumes per second for claims that are pending when the provisioner starts, and the bytes that etcd wrote for each
+/// volume.
 async fn throughput(cluster: &Cluster, count: usize, journal: bool) -> anyhow::Result<(f64, f64)> {
     cluster.clear().await?;
     cluster.create_claims(count).await?;
@@ -179,7 +180,7 @@ async fn throughput(cluster: &Cluster, count: usize, journal: bool) -> anyhow::R
     Ok((span.rate(), log / count as f64))
 }
 
-/// The bytes that etcd has written to its log.
+/// The number of bytes that etcd has written to its log.
 async fn etcd_log(cluster: &Cluster) -> anyhow::Result<f64> {
     let etcd = cluster.state().component("etcd").context("no etcd")?;
     let health = etcd.health.as_ref().context("etcd has no address")?;

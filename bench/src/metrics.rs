@@ -1,16 +1,16 @@
-//! What a program says of itself in Prometheus' text format.
+//! Metrics of a program in the Prometheus text format.
 
 use kube::{Client, Config};
 
 pub(crate) struct Page(String);
 
-/// For a program at an address such as `127.0.0.1:8080`.
+/// Connects to a program at an address such as `127.0.0.1:8080`.
 pub(crate) fn client(address: &str) -> anyhow::Result<Client> {
     Ok(Client::try_from(Config::new(format!("http://{address}").parse()?))?)
 }
 
 impl Page {
-    /// That of the server that a client is connected to.
+    /// Reads the metrics of the connected server.
     pub(crate) async fn read(client: &Client) -> anyhow::Result<Self> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         Ok(Self(client.request_text(request).await?))

@@ -1,4 +1,4 @@
-//! The provisioner as a process: started, measured, stopped.
+//! The provisioner as a process: start, measurements, stop.
 
 use std::ops::ControlFlow::{Break, Continue};
 use std::path::Path;
@@ -22,31 +22,31 @@ pub(crate) const WITH_METRICS: [&str; 2] = ["--http-endpoint", "127.0.0.1:0"];
 
 pub(crate) struct Provisioner {
     child: Child,
-    /// To its metrics, from the first question on.
+    /// Client for its metrics, created on first use.
     admin: OnceLock<Client>,
     log: std::path::PathBuf,
 }
 
 impl Provisioner {
-    /// Starts the provisioner that costs nothing, with its own service account and default settings.
+    /// Starts `noop-provisioner` with its own service account and default settings.
     pub(crate) async fn start(cluster: &Cluster, more: &[String]) -> anyhow::Result<Self> {
         Self::start_replica(cluster, "noop-provisioner", more).await
     }
 
-    /// One of several: each has a name.
+    /// Starts one of several replicas, with its own name.
     pub(crate) async fn start_replica(cluster: &Cluster, name: &str, more: &[String]) -> anyhow::Result<Self> {
         let program = std::env::current_exe()?.with_file_name("noop-provisioner");
         Self::start_program(cluster, &program, name, more).await
     }
 
-    /// Starts the provisioner of buckets that costs nothing.
+    /// Starts `noop-bucket-provisioner`.
     pub(crate) fn start_buckets(kubeconfig: &Path, log: &Path, more: &[&str]) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?.with_file_name("noop-bucket-provisioner"));
         command.arg("--kubeconfig").arg(kubeconfig).args(more);
         Self::spawn(command, log)
     }
 
-    /// Another build of it.
+    /// Starts another build of `noop-provisioner`.
     pub(crate) async fn start_program(
         cluster: &Cluster,
         program: &Path,
@@ -58,7 +58,7 @@ impl Provisioner {
         Self::spawn(command, &cluster.state().dir.join(format!("{name}.log")))
     }
 
-    /// Starts the one written with the Go library, without its client's limits. Without a root it costs nothing either.
+    /// Starts the Go provisioner without its client's limits. Without a root its backend does no work either.
     pub(crate) async fn start_go(cluster: &Cluster, workers: usize, root: Option<&Path>) -> anyhow::Result<Self> {
         let program = go_provisioner(&cluster.state().guard(), &progress::silent()).await?;
         let mut command = Command::new(program);
@@ -90,7 +90,7 @@ impl Provisioner {
         .await
     }
 
-    /// Its metrics; it must have been started with [`WITH_METRICS`].
+    /// Reads its metrics; it must have been started with [`WITH_METRICS`].
     pub(crate) async fn metrics(&self) -> anyhow::Result<Page> {
         if let Some(client) = self.admin.get() {
             return Page::read(client).await;
@@ -101,12 +101,12 @@ impl Provisioner {
         Page::read(self.admin.get_or_init(|| client)).await
     }
 
-    /// How many shards it holds; it must have been started with [`WITH_METRICS`].
+    /// Number of shards that it holds; it must have been started with [`WITH_METRICS`].
     pub(crate) async fn leases(&self) -> anyhow::Result<usize> {
         Ok(self.metrics().await?.sum("provisioner_leases_held", &[]) as usize)
     }
 
-    /// Waits until it holds a shard: an earlier process's Lease may have to run out.
+    /// Waits until it holds a shard: an earlier process's Lease may have to expire first.
     pub(crate) async fn wait_for_lease(&self) -> anyhow::Result<()> {
         until(Duration::from_secs(60), Duration::from_millis(250), async || {
             let holds = self.leases().await? > 0;
@@ -115,7 +115,7 @@ impl Provisioner {
         .await
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         ProcessId::of(self.child.id())?.signal(signal);
         Ok(())
@@ -126,7 +126,7 @@ impl Provisioner {
         memory(self.child.id(), field)
     }
 
-    /// The processor time that it has used.
+    /// The CPU time that it has used.
     pub(crate) fn processor_time(&self) -> anyhow::Result<Duration> {
         processor_time(self.child.id())
     }
@@ -134,7 +134,7 @@ impl Provisioner {
 
 impl Drop for Provisioner {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended on its own.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -148,7 +148,7 @@ pub(crate) fn memory(pid: u32, field: &str) -> anyhow::Result<u64> {
     Ok(text.trim().trim_end_matches(" kB").parse()?)
 }
 
-/// The processor time that a process has used, user and system, in ticks of 10 ms.
+/// The CPU time that a process has used, user and system, in ticks of 10 ms.
 pub(crate) fn processor_time(pid: u32) -> anyhow::Result<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();

@@ -1,5 +1,5 @@
-//! A volume with very many files is deleted while other claims are served: how long these wait, and what it costs beside
-//! `rm -rf` of the same tree.
+//! A volume with very many files is deleted while other claims are provisioned: the time that these are pending, and
+//! the cost compared with `rm -rf` of the same tree.
 
 use std::fs::{self, File};
 use std::ops::ControlFlow::{Break, Continue};
@@ -17,9 +17,9 @@ use crate::cluster::{CLASS, Cluster};
 use crate::process::Provisioner;
 use crate::wait::until;
 
-/// Between two claims that are timed.
+/// Pause between two timed claims.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Claims that are timed before the removal begins.
+/// Number of timed claims before the removal begins.
 const BEFORE: usize = 40;
 
 pub(crate) async fn run(files: usize) -> anyhow::Result<()> {
@@ -68,7 +68,7 @@ pub(crate) async fn run(files: usize) -> anyhow::Result<()> {
     cluster.clear().await
 }
 
-/// A thousand files in each directory.
+/// Creates files, a thousand in each directory.
 fn fill(top: &Path, files: usize) -> anyhow::Result<()> {
     for directory in 0..files.div_ceil(1000) {
         let directory_path = top.join(format!("d{directory}"));
@@ -85,7 +85,7 @@ fn is_gone(root: &Path, volume: &Path) -> bool {
     !volume.exists() && fs::read_dir(deleting).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-/// The name of its volume, and how long it took until the claim was bound.
+/// Returns the name of its volume, and the time until the claim was bound.
 async fn bind(cluster: &Cluster, name: &str) -> anyhow::Result<(String, Duration)> {
     let start = Instant::now();
     let claims = cluster.claims();

@@ -1,4 +1,4 @@
-//! Volumes being saved, as an observer sees them: the same one for everybody who is measured.
+//! An observer of saved volumes, the same for every measured program.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ pub(crate) struct Saved {
     span: oneshot::Receiver<anyhow::Result<Span>>,
 }
 
-/// From the first volume to the last.
+/// The time from the first volume to the last.
 pub(crate) struct Span {
     count: usize,
     pub(crate) first: Moment,
@@ -25,24 +25,24 @@ pub(crate) struct Span {
 
 pub(crate) struct Moment {
     pub(crate) at: Instant,
-    /// What all processors have done so far.
+    /// CPU time of all processes on the machine so far.
     busy: Duration,
 }
 
 impl Saved {
-    /// Waits for so many volumes in the background.
+    /// Waits for this number of volumes in the background.
     pub(crate) async fn watch(cluster: &Cluster, count: usize) -> anyhow::Result<Self> {
         let api: Api<PersistentVolume> = cluster.volumes();
         let version = api.list_metadata(&Default::default()).await?.metadata.resource_version.unwrap_or_default();
         let (sender, span) = oneshot::channel();
         tokio::spawn(async move {
-            // Nobody listens any more if the measurement failed.
+            // The receiver no longer exists if the measurement failed.
             let _ = sender.send(wait(&api, version, count).await);
         });
         Ok(Self { span })
     }
 
-    /// When the first and the last one was saved.
+    /// The times when the first and the last volume were saved.
     pub(crate) async fn all(self) -> anyhow::Result<Span> {
         tokio::time::timeout(Duration::from_secs(280), self.span).await??
     }
@@ -51,7 +51,7 @@ impl Saved {
 async fn wait(api: &Api<PersistentVolume>, mut version: String, count: usize) -> anyhow::Result<Span> {
     let (mut seen, mut first) = (0, None);
     loop {
-        // The server may end a watch at any time; the next one continues where it ended.
+        // The server may end a watch at any time; the next watch continues where it ended.
         let Ok(events) = api.watch_metadata(&WatchParams::default().timeout(290), &version).await else { continue };
         let mut events = Box::pin(events);
         while let Some(Ok(event)) = events.next().await {
@@ -73,12 +73,12 @@ async fn wait(api: &Api<PersistentVolume>, mut version: String, count: usize) ->
 }
 
 impl Span {
-    /// Volumes a second.
+    /// Volumes per second.
     pub(crate) fn rate(&self) -> f64 {
         (self.count - 1) as f64 / (self.last.at - self.first.at).as_secs_f64()
     }
 
-    /// What all processors did for a volume.
+    /// The CPU time of the whole machine per volume.
     pub(crate) fn machine(&self) -> Duration {
         (self.last.busy - self.first.busy).div_f64((self.count - 1) as f64)
     }
@@ -90,7 +90,7 @@ impl Moment {
     }
 }
 
-/// From `/proc/stat`, in ticks of 10 ms: all but the waiting, and what a host did for others.
+/// Reads `/proc/stat`, in ticks of 10 ms: everything except idle time, I/O wait and time of other guests.
 fn busy() -> anyhow::Result<Duration> {
     let stat = std::fs::read_to_string("/proc/stat")?;
     let line = stat.lines().next().context("an empty /proc/stat")?;

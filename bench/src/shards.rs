@@ -1,4 +1,4 @@
-//! How much faster four replicas are than one, with a backend that takes its time.
+//! Speedup of four replicas over one, with a slow backend.
 
 use std::ops::ControlFlow::{Break, Continue};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::saved::Saved;
 use crate::wait::until;
 use crate::waiting::median;
 
-/// What a call takes, and how many of them one replica makes at a time.
+/// Duration of a call, and number of concurrent calls per replica.
 const BACKEND: [&str; 4] = ["--delay", "200", "--max-concurrent-calls", "10"];
 const REPLICAS: usize = 4;
 
@@ -30,7 +30,7 @@ pub(crate) async fn run(count: usize, rounds: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The rate of so many replicas with as many shards.
+/// The rate of this number of replicas with as many shards.
 async fn round(cluster: &Cluster, count: usize, replicas: usize) -> anyhow::Result<f64> {
     cluster.clear().await?;
     let team = team(cluster, replicas).await?;
@@ -48,7 +48,7 @@ async fn round(cluster: &Cluster, count: usize, replicas: usize) -> anyhow::Resu
     Ok(rate)
 }
 
-/// Replicas that hold one shard each.
+/// Starts replicas that hold one shard each.
 async fn team(cluster: &Cluster, count: usize) -> anyhow::Result<Vec<Provisioner>> {
     let mut team = Vec::new();
     for number in 0..count {
@@ -59,7 +59,7 @@ async fn team(cluster: &Cluster, count: usize) -> anyhow::Result<Vec<Provisioner
     for replica in &mut team {
         replica.wait_ready().await?;
     }
-    // Those of an earlier round were killed, so that their Leases must run out.
+    // The replicas of an earlier round were killed, so that their Leases must expire.
     until(Duration::from_secs(120), Duration::from_millis(250), async || {
         let mut alike = true;
         for replica in &team {

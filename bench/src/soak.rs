@@ -1,8 +1,8 @@
-//! Two replicas of the hostPath provisioner under faults, for as long as it takes, and then a look at what is left:
-//! every directory has its volume, every volume its directory, and no data is lost.
+//! Two replicas of the hostPath provisioner under fault injection, followed by a check of the final state: every
+//! directory has its volume, every volume has its directory, and no data is lost.
 //!
-//! What is done is decided by the seed; what comes of it also by the machine's timing, so that a seed repeats the
-//! faults and not the run. Everything that happens stands in a log beside the replicas' own logs.
+//! The seed determines the faults; their effect also depends on timing, so that a seed repeats the faults but not the
+//! run. A log next to the replicas' own logs contains all events of the run.
 
 mod check;
 mod disk;
@@ -32,34 +32,34 @@ use self::view::View;
 use crate::cluster::Cluster;
 
 const PROVISIONER: &str = "soak.example.com/hostpath";
-/// Volumes of this class go with their claims.
+/// Volumes of this class are deleted with their claims.
 const DELETE: &str = "soak-delete";
-/// Volumes of this class stay.
+/// Volumes of this class are retained.
 const RETAIN: &str = "soak-retain";
-/// Rather short, so that a replica that is gone is missed in seconds.
+/// Rather short, so that other replicas take over within seconds.
 const LEASE: [&str; 6] = ["--lease-duration", "3s", "--lease-renew-deadline", "2s", "--lease-retry-period", "500ms"];
-/// How long a replica that stands still does so at least.
+/// Minimum duration of a replica's pause.
 const LONGER_THAN_THE_LEASE: Duration = Duration::from_millis(3200);
-/// The pause between two faults when no time is given.
+/// The default pause between two faults.
 const PACE: Duration = Duration::from_millis(2400);
 
 #[derive(Args)]
 pub(crate) struct Settings {
-    /// Faults until the calm
+    /// Number of faults before the calm
     #[arg(long, default_value_t = 100)]
     faults: usize,
-    /// Decides what is done and when
+    /// Seed of the faults and their times
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Minutes over which the faults are spread [default: one fault every 2.4 s]
     #[arg(long)]
     minutes: Option<f64>,
-    /// Claims that come and go at a time
+    /// Number of claims in progress at a time
     #[arg(long, default_value_t = 30)]
     claims: usize,
 }
 
-/// What all parts of a run share.
+/// State shared by all parts of a run.
 struct Soak {
     cluster: Cluster,
     disk: Disk,
@@ -67,7 +67,7 @@ struct Soak {
     seed: u64,
     ledger: Mutex<Ledger>,
     view: watch::Receiver<Arc<View>>,
-    /// No more claims are made, and those that live stay.
+    /// Set when no more claims are created, and existing ones stay.
     calm: watch::Receiver<bool>,
 }
 
@@ -76,7 +76,7 @@ impl Soak {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Chance of its own for everything that decides something, so that one does not change the other's.
+    /// Random numbers for one decision, so that decisions do not affect each other.
     fn chance(&self, what: &str, number: usize) -> Rng {
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let name = what.bytes().chain(number.to_le_bytes()).fold(0xcbf2_9ce4_8422_2325 ^ self.seed, mix);

@@ -1,11 +1,11 @@
-//! Waiting until something holds.
+//! Waiting for a condition.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-/// Looks again after each pause until there is an answer. After `patience` it fails with what was seen last.
+/// Checks again after each pause until there is an answer. After `patience` it fails with the last observation.
 pub(crate) async fn until<T>(
     patience: Duration,
     pause: Duration,

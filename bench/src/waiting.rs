@@ -1,5 +1,5 @@
-//! Claims that wait when the provisioner starts. A bare client that posts the same volumes in the same situation, with
-//! as many connections, says what the control plane can do at most.
+//! Claims that are pending when the provisioner starts. A bare client that posts the same volumes in the same
+//! situation, with as many connections, shows the upper limit of the control plane's throughput.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -18,39 +18,39 @@ use crate::cluster::{CLASS, Cluster, NAMESPACE, PROVISIONER};
 use crate::process::Provisioner;
 use crate::saved::Saved;
 
-/// How long claims may wait to be told.
+/// Time limit for the events of claims.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-/// The Go library tells some claims never.
+/// The Go library never emits events on some claims.
 pub(crate) const A_WHILE: Duration = Duration::from_secs(20);
 
-/// The Go library is at its best with so many threads.
+/// The Go library is fastest with this number of threads.
 pub(crate) const GO_THREADS: usize = 100;
 
-/// How much is measured.
+/// Amount of work to measure.
 #[derive(Args)]
 pub(crate) struct Turns {
     #[arg(long, default_value_t = 3000)]
     pub(crate) claims: usize,
-    /// Rounds of each, in turns from first to last and from last to first; the table has all of them and the medians
+    /// Number of rounds for each, alternately in forward and reverse order; the table lists all rounds and the medians
     #[arg(long, default_value_t = 4)]
     rounds: usize,
 }
 
-/// What is measured, and beside what.
+/// The measured programs, and the reference.
 #[derive(Args)]
 pub(crate) struct Settings {
     #[command(flatten)]
     turns: Turns,
-    /// Connections of the bare client
+    /// Number of connections of the bare client
     #[arg(long, default_value_t = 32)]
     connections: usize,
-    /// Measure the provisioner with so many workers too; may be given several times
+    /// Also measure the provisioner with this number of workers; can be repeated
     #[arg(long, value_name = "COUNT")]
     workers: Vec<usize>,
-    /// Measure another build of `noop-provisioner` too
+    /// Also measure another build of `noop-provisioner`
     #[arg(long, value_name = "PROGRAM")]
     beside: Option<PathBuf>,
-    /// Leave the Go library out
+    /// Skip the Go library
     #[arg(long)]
     without_go: bool,
 }
@@ -59,7 +59,7 @@ enum Contender {
     Bare {
         connections: usize,
     },
-    /// With its default settings, or with so many workers.
+    /// With its default settings, or with this number of workers.
     Ours {
         workers: Option<usize>,
     },
@@ -91,9 +91,9 @@ impl Contender {
 
 pub(crate) struct Round {
     rate: f64,
-    /// What all processors did for a volume, whoever asked for it.
+    /// CPU time of the whole machine per volume.
     machine: Duration,
-    /// From the start of the process to the first volume.
+    /// Time from the start of the process to the first volume.
     first: Duration,
     rest: Option<Rest>,
 }
@@ -155,7 +155,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
 }
 
 impl Turns {
-    /// Measures each contender once a round, and prints all rounds and their medians.
+    /// Measures each contender once per round, and prints all rounds and their medians.
     pub(crate) async fn take<C>(
         &self,
         cluster: &Cluster,
@@ -165,11 +165,11 @@ impl Turns {
     ) -> anyhow::Result<Vec<Vec<Round>>> {
         let mut results: Vec<Vec<Round>> = contenders.iter().map(|_| Vec::new()).collect();
         Round::print_header();
-        // A new control plane serves the first turn faster than all that follow.
+        // A new control plane processes the first turn faster than all later ones.
         turn(&contenders[0]).await?;
         for round in 0..self.rounds {
             let mut turns: Vec<_> = contenders.iter().zip(&mut results).collect();
-            // The control plane becomes slower as it ages: whoever is first in one round is last in the next.
+            // The control plane becomes slower as it ages: the first contender in one round is the last in the next.
             if round % 2 == 1 {
                 turns.reverse();
             }
@@ -203,7 +203,7 @@ fn print_medians(name: &str, results: &[Round]) {
     }
 }
 
-/// Claims of a turn, when the control plane is at rest.
+/// Creates the claims of a turn, once the control plane is idle.
 pub(crate) async fn waiting_claims(cluster: &Cluster, count: usize) -> anyhow::Result<Vec<PersistentVolumeClaim>> {
     cluster.clear().await?;
     cluster.create_claims(count).await?;
@@ -213,7 +213,7 @@ pub(crate) async fn waiting_claims(cluster: &Cluster, count: usize) -> anyhow::R
     Ok(claims)
 }
 
-/// One contender's part of a round, with claims of its own.
+/// Measures one contender in a round, with its own claims.
 async fn turn(cluster: &Cluster, count: usize, contender: &Contender) -> anyhow::Result<Round> {
     let claims = waiting_claims(cluster, count).await?;
     match contender {
@@ -234,7 +234,7 @@ async fn turn(cluster: &Cluster, count: usize, contender: &Contender) -> anyhow:
 async fn bare_client(cluster: &Cluster, claims: &[PersistentVolumeClaim], connections: usize) -> anyhow::Result<Round> {
     let saved = Saved::watch(cluster, claims.len()).await?;
     let start = Instant::now();
-    // The same account and, as for a process that starts, no connection yet.
+    // It uses the same account and, like a process that starts, has no connection yet.
     let client = testbed::control_plane::client_from(&cluster.kubeconfig().await?).await?;
     let api: Api<PersistentVolume> = Api::all(client);
     let bodies: Vec<PersistentVolume> = claims.iter().map(volume_for).collect::<Result<_, _>>()?;
@@ -247,7 +247,7 @@ async fn bare_client(cluster: &Cluster, claims: &[PersistentVolumeClaim], connec
     Ok(Round { rate: span.rate(), machine: span.machine(), first: span.first.at - start, rest: None })
 }
 
-/// A provisioner at its work, until all claims are told of their volumes, or for a while: some are never told.
+/// Runs a provisioner until all claims have their events, or for a while: some never receive one.
 pub(crate) async fn provisioner(
     cluster: &Cluster,
     claims: &[PersistentVolumeClaim],
@@ -273,7 +273,7 @@ pub(crate) async fn provisioner(
     })
 }
 
-/// What our provisioner saves for a claim.
+/// The volume that our provisioner saves for a claim.
 fn volume_for(claim: &PersistentVolumeClaim) -> serde_json::Result<PersistentVolume> {
     let name = format!("pvc-{}", claim.uid().unwrap_or_default());
     serde_json::from_value(json!({

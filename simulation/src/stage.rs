@@ -18,7 +18,7 @@ pub(crate) struct Stage {
     pub(crate) plan: Arc<Plan>,
     start: Instant,
     calm: AtomicBool,
-    /// Whether the trace is traced.
+    /// The trace is recorded.
     traced: bool,
     cluster: Mutex<Option<Cluster>>,
     judge: OnceLock<Mutex<Judge>>,

@@ -1,4 +1,4 @@
-//! A provisioner of buckets whose backend costs nothing, so that only the controller is measured.
+//! A bucket provisioner whose backend does no work, so that only the controller is measured.
 
 use clap::Parser;
 use kube_provisioner::bucket::{
@@ -39,7 +39,7 @@ impl BucketProvisioner for Noop {
 
 impl BucketHooks for Noop {}
 
-// As the real ones.
+// Same as in the real provisioners.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), RunError> {
     BucketController::new(Noop, Args::parse().options).run().await

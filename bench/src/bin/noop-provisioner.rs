@@ -1,4 +1,4 @@
-//! A provisioner whose backend costs nothing but time, so that only the controller is measured.
+//! A provisioner whose backend only takes time, so that only the controller is measured.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use kube_provisioner::{
 
 #[derive(Parser)]
 struct Args {
-    /// How many milliseconds a call of `provision` takes
+    /// Duration of a `provision` call in milliseconds
     #[arg(long, value_name = "MILLIS", default_value_t = 0)]
     delay: u64,
 
-    /// Written into the volumes of this process, to tell them from another one's
+    /// Name written into the volumes of this process, to distinguish them from volumes of other processes
     #[arg(long, value_name = "NAME", default_value = "volumes")]
     maker: String,
 
-    /// Begin without recording it, to see what the journal costs
+    /// Do not record attempts, to measure the cost of the journal
     #[cfg(feature = "without-journal")]
     #[arg(long)]
     without_journal: bool,
@@ -49,7 +49,7 @@ impl Provisioner for Noop {
 
 impl Hooks for Noop {}
 
-// As the real ones.
+// Same as in the real provisioners.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), RunError> {
     let args = Args::parse();

@@ -1,4 +1,5 @@
-//! Claims created at once, with a driver that answers at once; and memory, beside nothing and beside objects of others.
+//! Claims created at once, with a driver that answers immediately; and memory, with and without other provisioners'
+//! objects.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow::{Break, Continue};
@@ -22,23 +23,23 @@ use crate::wait::until;
 use crate::{foreign, waiting};
 
 const TUNED: [&str; 3] = ["--kube-api-qps=10000", "--kube-api-burst=10000", "--worker-threads=100"];
-/// Requests under way at a time while claims are created.
+/// Concurrent requests while claims are created.
 const AT_ONCE: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(1800);
 const IDLE: Duration = Duration::from_secs(10);
 
 #[derive(Args, Clone)]
 pub(crate) struct Settings {
-    /// Claims at once
+    /// Number of claims created at once
     #[arg(long, default_value_t = 1000)]
     claims: usize,
-    /// Rounds of each; the table has all of them and the medians
+    /// Number of rounds for each; the table lists all rounds and the medians
     #[arg(long, default_value_t = 2)]
     rounds: usize,
-    /// What is measured
+    /// Programs to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Which::Ours, Which::Tuned, Which::Defaults])]
     which: Vec<Which>,
-    /// Instead: memory beside so many claims and volumes of another provisioner
+    /// Measure memory with this number of claims and volumes of another provisioner instead
     #[arg(long, default_value_t = 0)]
     foreign: usize,
 }
@@ -49,7 +50,7 @@ enum Which {
     Ours,
     /// external-provisioner without limits
     Tuned,
-    /// external-provisioner with its defaults, which takes some ten minutes a round
+    /// external-provisioner with its defaults, which takes about ten minutes per round
     Defaults,
 }
 
@@ -196,7 +197,7 @@ async fn beside_others(programs: &Programs, settings: Settings) -> anyhow::Resul
 }
 
 struct Memory {
-    /// Seconds from the start until it serves a claim that waits.
+    /// Seconds from the start until it provisions a pending claim.
     ready: f64,
     /// MB.
     then: f64,
@@ -207,7 +208,7 @@ struct Memory {
 impl Memory {
     async fn measure(programs: &Programs, peer: Peer) -> anyhow::Result<Self> {
         let stage = Stage::set(programs, &format!("memory-{}", peer.slug()), Pace::AT_ONCE, 1).await?;
-        // The controller-manager has much to do beside so many others.
+        // The controller-manager is busy with so many other claims.
         let volume = stage.create_waiting_claim("waiting").await?;
         let begun = Instant::now();
         let mut sidecar = stage.start(peer, "sidecar", &[])?;

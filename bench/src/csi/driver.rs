@@ -1,4 +1,4 @@
-//! The driver of one sidecar: `csi_sim::Driver` on a socket, and a ledger of what was asked of it.
+//! The driver of one sidecar: `csi_sim::Driver` on a socket, and a ledger of its calls.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,7 +18,7 @@ use super::peer::Peer;
 /// The topology key.
 pub(super) const ZONE: &str = "topology.bench.example.com/zone";
 
-/// How long the driver takes for one call: any time between the two.
+/// The duration of a driver call: a random time between the two limits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pub(super) create: (Duration, Duration),
@@ -34,7 +34,7 @@ impl Pace {
     };
 }
 
-/// The driver as one of the two sees it. Clones are the same one.
+/// The driver of one sidecar. Clones share their state.
 #[derive(Clone)]
 pub(super) struct Driver {
     inner: Arc<Inner>,
@@ -51,8 +51,8 @@ struct Inner {
 }
 
 impl Driver {
-    /// As most drivers of block storage are: it makes, deletes and attaches volumes, and has no snapshots and copies. With zones it has
-    /// topology, and a pool in each of them.
+    /// Creates a typical block storage driver: it creates, deletes and attaches volumes, without snapshots and clones.
+    /// With zones it has topology, and a pool in each zone.
     pub(super) fn new(name: &str, folder: &Path, pace: Pace, seed: u64, zones: &[&str]) -> Self {
         let capabilities = [
             Capability::Plugin(Service::ControllerService),
@@ -81,12 +81,12 @@ impl Driver {
         Self { inner: Arc::new(inner), caller: Peer::Ours }
     }
 
-    /// Where one of the two reaches it, so that it knows who asks.
+    /// The socket for one caller, so that the driver knows which one calls.
     pub(super) fn socket(&self, caller: Peer) -> PathBuf {
         self.inner.folder.join(format!("{}.sock", caller.slug()))
     }
 
-    /// Puts it on its sockets.
+    /// Starts listening on its sockets.
     pub(super) fn serve(&self) -> anyhow::Result<()> {
         self.inner.sim.start();
         for caller in Peer::BOTH {
@@ -99,7 +99,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes it off its sockets, as its restart does: calls under way are lost, with the work that is not done. The volumes stay.
+    /// Stops listening, as during a restart: calls in progress are lost, with their unfinished work. The volumes stay.
     pub(super) fn leave(&self) {
         self.inner.sim.stop();
         self.inner.servers.lock().unwrap().drain(..).for_each(|server| server.abort());
@@ -109,12 +109,12 @@ impl Driver {
         self.inner.ledger.lock().unwrap()
     }
 
-    /// The ids of the volumes that it holds.
+    /// The ids of its volumes.
     pub(super) fn volumes(&self) -> Vec<String> {
         self.inner.sim.volumes().into_iter().map(|volume| volume.volume_id).collect()
     }
 
-    /// The next call of this method takes as long as the pace says.
+    /// Delays the next call of this method as the pace requires.
     fn take_time(&self, method: Method, (least, most): (Duration, Duration)) {
         if !most.is_zero() {
             let range = least.as_millis() as u64..=most.as_millis() as u64;
@@ -141,7 +141,7 @@ impl Identity for Driver {
     }
 }
 
-// The calls run in tasks of their own: the ledger knows their ends even if the caller is killed.
+// The calls run in separate tasks, so that the ledger records their end even if the caller is killed.
 impl Controller for Driver {
     async fn controller_get_capabilities(
         &self,

@@ -1,4 +1,4 @@
-//! How long a claim waits after SIGTERM or SIGKILL of the active replica.
+//! Time that a claim is pending after SIGTERM or SIGKILL of the active replica.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,13 @@ use super::peer::{Peer, Programs};
 use super::stage::Stage;
 
 const FLAGS: [&str; 1] = ["--leader-election"];
-/// Until a new replica waits for its turn.
+/// Time until a new replica is on standby.
 const SETTLES: Duration = Duration::from_secs(4);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Settings {
-    /// Rounds of each
+    /// Number of rounds for each
     #[arg(long, default_value_t = 5)]
     rounds: usize,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Settings {
 /// Seconds from the signal to CreateVolume.
 #[derive(Default)]
 struct Times {
-    /// With a replica that works all the time.
+    /// With one replica that runs all the time.
     before: Vec<f64>,
     told: Vec<f64>,
     killed: Vec<f64>,
@@ -61,7 +61,7 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
                 let host = format!("pod-{started}-of");
                 replicas.push((host.clone(), stage.start(peer, &host, &FLAGS)?));
                 started += 1;
-                // The first one gets the Lease.
+                // The first replica acquires the Lease.
                 sleep(SETTLES).await;
             }
             let hosts: Vec<_> = replicas.iter().map(|(host, _)| host.as_str()).collect();
@@ -80,7 +80,7 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
     Ok(times)
 }
 
-/// How long after now CreateVolume is called for a new claim.
+/// Time from now until CreateVolume is called for a new claim.
 async fn first_call(stage: &Stage, claim: &str) -> anyhow::Result<Duration> {
     let begun = Instant::now();
     let volume = stage.create_claim(claim).await?;

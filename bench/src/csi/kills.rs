@@ -1,4 +1,4 @@
-//! SIGKILLs of the sidecar at random moments, while claims come and go.
+//! SIGKILLs of the sidecar at random moments, while claims are created and deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,25 +13,25 @@ use super::peer::{Peer, Programs};
 use super::stage::{Left, Stage};
 use super::traffic::{Counts, Traffic};
 
-/// A process lives so many milliseconds.
+/// Lifetime of a process in milliseconds.
 const LIFE: std::ops::RangeInclusive<u64> = 300..=5000;
 const PATIENCE: Duration = Duration::from_secs(420);
 const QUIET: Duration = Duration::from_secs(75);
 
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Settings {
-    /// Kills of each of the two
+    /// Number of kills of each sidecar
     #[arg(long, default_value_t = 200)]
     kills: usize,
-    /// Claims of each of the two on their way at a time
+    /// Number of claims in progress at a time for each sidecar
     #[arg(long, default_value_t = 12)]
     claims: usize,
-    /// Where the chance comes from
+    /// Seed of the random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// What became of all.
+/// Results for one sidecar.
 pub(super) struct Outcome {
     pub(super) counts: Counts,
     pub(super) left: Left,
@@ -81,7 +81,7 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
     Ok((stage, Outcome { counts, left, settled, journal }))
 }
 
-/// The rows of a table with one column for each.
+/// Prints the rows of a table with one column for each sidecar.
 pub(super) fn print_ledger<const N: usize>(all: [(&Arc<Stage>, &Outcome); N]) {
     type Show<'a> = &'a dyn Fn(&Stage, &Outcome) -> String;
     let rows: [(&str, Show<'_>); 15] = [
@@ -119,7 +119,7 @@ pub(super) fn print_ledger<const N: usize>(all: [(&Arc<Stage>, &Outcome); N]) {
     }
     for (stage, outcome) in all {
         outcome.journal.iter().for_each(|entry| eprintln!("{}: {entry}", stage.name));
-        // Its log has more about them.
+        // The driver's log contains more about them.
         stage.driver.ledger().names_with_two().iter().for_each(|name| eprintln!("{}: twice {name}", stage.name));
     }
 }

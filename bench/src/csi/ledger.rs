@@ -1,4 +1,4 @@
-//! What was asked of a driver, and what became of it.
+//! The calls of a driver, and their results.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
@@ -9,19 +9,19 @@ use super::peer::Peer;
 
 #[derive(Default)]
 pub(super) struct Ledger {
-    /// The processes that were started so far.
+    /// Number of processes started so far.
     life: usize,
     pub(super) create_calls: usize,
     pub(super) delete_calls: usize,
-    /// When CreateVolume was called first, by the volume's name.
+    /// Time of the first CreateVolume call, by volume name.
     first_call: HashMap<String, Instant>,
-    /// Who has called it, by the volume's name.
+    /// The callers of CreateVolume, by volume name.
     callers: HashMap<String, HashSet<Peer>>,
     /// All calls of CreateVolume.
     calls: Vec<Instant>,
-    /// The ids that a name has had.
+    /// The volume ids of each name.
     ids: HashMap<String, HashSet<String>>,
-    /// Who called for a volume's deletion with success, and in which life, by id.
+    /// The callers of successful DeleteVolume calls, with the process number, by volume id.
     deleted: HashMap<String, Vec<(Peer, usize)>>,
     /// Calls of CreateVolume after the name's volume was deleted.
     pub(super) create_after_delete: usize,
@@ -32,7 +32,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// A process of the sidecar begins.
+    /// Records the start of a sidecar process.
     pub(super) fn process_starts(&mut self) {
         self.life += 1;
     }
@@ -48,7 +48,7 @@ impl Ledger {
         }
     }
 
-    /// CreateVolume is called with this requirement.
+    /// Records a CreateVolume call with this requirement.
     pub(super) fn require(&mut self, name: &str, required: Option<&TopologyRequirement>) {
         let first = self.required.entry(name.to_owned()).or_insert_with(|| required.cloned());
         self.other_requirements += usize::from(first.as_ref() != required);
@@ -60,7 +60,7 @@ impl Ledger {
         }
     }
 
-    /// The life of the process that asks.
+    /// The number of the process that calls.
     pub(super) fn delete_begins(&mut self) -> usize {
         self.delete_calls += 1;
         self.life
@@ -72,17 +72,17 @@ impl Ledger {
         }
     }
 
-    /// When CreateVolume was called first for this name.
+    /// Time of the first CreateVolume call for this name.
     pub(super) fn first_call(&self, name: &str) -> Option<Instant> {
         self.first_call.get(name).copied()
     }
 
-    /// The first call of CreateVolume after a moment.
+    /// Time of the first CreateVolume call after a moment.
     pub(super) fn next_call(&self, after: Instant) -> Option<Instant> {
         self.calls.iter().copied().find(|at| *at > after)
     }
 
-    /// The volumes that there have been.
+    /// Number of volumes that have existed.
     pub(super) fn volumes(&self) -> usize {
         self.ids.values().map(HashSet::len).sum()
     }
@@ -92,18 +92,18 @@ impl Ledger {
         self.ids.iter().filter(|(_, ids)| ids.len() > 1).map(|(name, _)| name.as_str()).collect()
     }
 
-    /// The calls of DeleteVolume that succeeded though an earlier one had.
+    /// Number of DeleteVolume calls that succeeded after an earlier one had succeeded.
     pub(super) fn repeated_deletes(&self) -> usize {
         self.deleted.values().map(|calls| calls.len() - 1).sum()
     }
 
-    /// Those of them that came from the same process as the earlier one, whose answer it had.
+    /// Number of repeated deletions by the process that had received the earlier answer.
     pub(super) fn needless_deletes(&self, caller: Peer) -> usize {
         let is_same = |pair: &&[(Peer, usize)]| pair[0] == pair[1] && pair[0].0 == caller;
         self.deleted.values().map(|calls| calls.windows(2).filter(is_same).count()).sum()
     }
 
-    /// How many of these volumes this one has asked for, be it with the other.
+    /// Number of these volumes that this caller has requested, alone or with the other.
     pub(super) fn asked_for_by(&self, caller: Peer, volumes: &[String]) -> usize {
         let of_caller =
             self.ids.iter().filter(|(name, _)| self.callers.get(*name).is_some_and(|all| all.contains(&caller)));

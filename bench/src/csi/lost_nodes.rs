@@ -17,21 +17,21 @@ use super::peer::{Peer, Programs};
 use super::stage::{Left, Stage};
 
 const ZONES: [&str; 2] = ["a", "b"];
-/// The sidecar is killed so many milliseconds after CreateVolume is called, which takes 300 to 2000 ms.
+/// Time between the CreateVolume call, which takes 300 to 2000 ms, and the kill of the sidecar, in milliseconds.
 const AFTER: std::ops::Range<u64> = 0..1500;
-/// Limit of the first call for a new claim.
+/// Time limit for the first call for a new claim.
 const CALL: Duration = Duration::from_secs(120);
-/// Limit of the last claims.
+/// Time limit for the last claims.
 const BINDING: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(420);
 const QUIET: Duration = Duration::from_secs(75);
 
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Settings {
-    /// Kills of each of the two
+    /// Number of kills of each sidecar
     #[arg(long, default_value_t = 200)]
     rounds: usize,
-    /// Only csi-provisioner
+    /// Measure only csi-provisioner
     #[arg(long)]
     ours: bool,
     /// Seed of the random choices
@@ -40,7 +40,7 @@ pub(crate) struct Settings {
 }
 
 struct Outcome {
-    /// Rounds in which there was no PersistentVolume yet when the sidecar was killed.
+    /// Rounds in which no PersistentVolume existed when the sidecar was killed.
     between: usize,
     calls: usize,
     other_requirements: usize,
@@ -93,7 +93,7 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
     let name = format!("lost-nodes-{}", peer.slug());
     let stage = Stage::set_in_zones(programs, &name, Pace::SLOW, settings.seed, &ZONES).await?;
     let mut rng = Rng::with_seed(settings.seed);
-    // Half of the rounds have all zones in the requirement.
+    // In half of the rounds the requirement contains all zones.
     let flags = |round: usize| ["--leader-election=false", ["--strict-topology", "--strict-topology=false"][round % 2]];
     let mut sidecar = stage.start(peer, "sidecar", &flags(0))?;
     let (mut between, mut kept) = (0, 0);
@@ -131,7 +131,7 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
     Ok(Outcome { between, calls, other_requirements, kept, unbound, left, journal })
 }
 
-/// The number of claims that wait, once none does or for too long.
+/// Number of pending claims, once there are none or the time limit has passed.
 async fn unbound(stage: &Stage) -> anyhow::Result<usize> {
     let begun = Instant::now();
     loop {

@@ -1,6 +1,6 @@
-//! `cargo xtask bench csi NAME`: csi-provisioner and external-provisioner v6.4.0, one beside the other on the same control plane. Each has
-//! an account, a driver and claims of its own. The drivers are in this process, so what was asked of them and what they hold is known; only
-//! those of `suite` are on the node.
+//! `cargo xtask bench csi NAME`: csi-provisioner and external-provisioner v6.4.0, side by side on the same control
+//! plane. Each has its own account, driver and claims. The drivers run in this process, so their calls and volumes are
+//! known; only the drivers of `suite` run on the node.
 
 mod burst;
 mod driver;
@@ -23,21 +23,21 @@ use crate::waiting::median;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// The sidecar is killed at random moments while claims come and go: what is left in the driver, and what was asked twice
+    /// Kill the sidecar at random moments while claims are created and deleted; count leftovers and repeated calls
     Kills(kills::Settings),
-    /// The sidecar is killed between CreateVolume and the PersistentVolume, and the node of the claim is deleted meanwhile
+    /// Kill the sidecar between CreateVolume and the PersistentVolume, while the node of the claim is deleted
     LostNodes(lost_nodes::Settings),
-    /// Claims with a selected node, with a driver with topology and with one without; memory beside many large nodes
+    /// Claims with a selected node, with a topology-aware driver and another one; memory with many large nodes
     Topology(topology::Settings),
-    /// The driver restarts while claims come and go: ends of the sidecar, claims that are lost, and the time to the next call
+    /// Restart the driver while claims are created and deleted: sidecar exits, lost claims, time to the next call
     Restarts(restarts::Settings),
-    /// How long a claim waits after SIGTERM or SIGKILL of the active replica
+    /// Time that a claim is pending after SIGTERM or SIGKILL of the active replica
     Handover(handover::Settings),
-    /// Claims created at once, with defaults and tuned; memory beside claims and volumes of others
+    /// Claims created at once, with defaults and tuned; memory with other provisioners' claims and volumes
     Burst(burst::Settings),
-    /// The Deployment's image is swapped and swapped back while claims come and go
+    /// Swap the Deployment's image back and forth while claims are created and deleted
     Swap(swap::Settings),
-    /// Kubernetes' own storage tests, on a real node: which specs pass
+    /// Kubernetes' storage tests on a real node: which specs pass
     Suite(suite::Settings),
 }
 

@@ -1,4 +1,4 @@
-//! The two programs.
+//! The two sidecars that are compared.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use anyhow::Context;
 use testbed::control_plane::State;
 use testbed::{external_provisioner, progress};
 
-/// One of the two.
+/// One of the two sidecars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Peer {
     Ours,
@@ -16,7 +16,7 @@ pub(super) enum Peer {
 impl Peer {
     pub(super) const BOTH: [Self; 2] = [Self::Ours, Self::Go];
 
-    /// As tables have it.
+    /// The title in tables.
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Ours => "csi-provisioner",
@@ -24,7 +24,7 @@ impl Peer {
         }
     }
 
-    /// For names of objects.
+    /// The form for object names.
     pub(super) fn slug(self) -> &'static str {
         match self {
             Self::Ours => "ours",
@@ -33,7 +33,7 @@ impl Peer {
     }
 }
 
-/// Where the two are.
+/// The paths of the two binaries.
 #[derive(Clone)]
 pub(super) struct Programs {
     ours: PathBuf,

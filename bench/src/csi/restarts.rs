@@ -1,4 +1,4 @@
-//! Restarts of the driver while claims come and go.
+//! Restarts of the driver while claims are created and deleted.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,19 +24,19 @@ const QUIET: Duration = Duration::from_secs(60);
 
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Settings {
-    /// Restarts of each driver
+    /// Number of restarts of each driver
     #[arg(long, default_value_t = 20)]
     times: usize,
-    /// Claims on their way at a time
+    /// Number of claims in progress at a time
     #[arg(long, default_value_t = 20)]
     claims: usize,
-    /// Where the chance comes from
+    /// Seed of the random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 struct Measured {
-    /// Ends of the sidecar.
+    /// Number of sidecar exits.
     ends: usize,
     /// Seconds from the driver's return to its next CreateVolume.
     times: Vec<f64>,
@@ -91,7 +91,7 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
     Ok(Measured { ends: supervisor.await??, times, counts, lost, left })
 }
 
-/// Starts the sidecar again whenever it ends, as a kubelet without back-off would.
+/// Restarts the sidecar whenever it exits, like a kubelet without back-off.
 async fn supervise(stage: Arc<Stage>, peer: Peer, mut stopped: watch::Receiver<bool>) -> anyhow::Result<usize> {
     let mut ends = 0;
     loop {
@@ -104,7 +104,7 @@ async fn supervise(stage: Arc<Stage>, peer: Peer, mut stopped: watch::Receiver<b
     }
 }
 
-/// The claims that wait until patience ends.
+/// Number of claims that are still pending after the time limit.
 async fn never_bound(stage: &Stage) -> anyhow::Result<usize> {
     let begun = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Where one sidecar works: a namespace with its account and claims, a class, and its driver.
+//! The environment of one sidecar: a namespace with its account and claims, a class, and its driver.
 
 use std::ops::ControlFlow::{Break, Continue};
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub(super) struct Stage {
     state: State,
     pub(super) client: Client,
     programs: Programs,
-    /// Of the namespace and of the class.
+    /// The name of the namespace and of the class.
     pub(super) name: String,
     pub(super) driver: Driver,
     driver_name: String,
@@ -40,16 +40,16 @@ pub(super) struct Stage {
     _sockets: tempfile::TempDir,
 }
 
-/// What the cluster and the driver hold.
+/// The objects in the cluster and in the driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Left {
     pub(super) claims: usize,
     pub(super) volumes: usize,
-    /// Claims and volumes with finalizers.
+    /// Number of claims and volumes with finalizers.
     pub(super) finalizers: usize,
-    /// In the driver.
+    /// Number of volumes in the driver.
     pub(super) in_driver: usize,
-    /// Those of them that no PersistentVolume is for.
+    /// Volumes in the driver without a PersistentVolume.
     pub(super) leaked: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ impl Left {
         *self == Self::default()
     }
 
-    /// For a person who waits.
+    /// Describes the leftovers for progress messages.
     pub(super) fn shown(&self) -> String {
         format!(
             "{} claims, {} volumes, {} in the driver, {} of them without a volume",
@@ -75,12 +75,12 @@ impl Left {
 }
 
 impl Stage {
-    /// `what` is measured, by a driver of this pace.
+    /// Prepares the measurement `what`, with a driver of this pace.
     pub(super) async fn set(programs: &Programs, what: &str, pace: Pace, seed: u64) -> anyhow::Result<Self> {
         Self::set_in_zones(programs, what, pace, seed, &[]).await
     }
 
-    /// The same with a driver that has topology, if there are zones.
+    /// Same as [`Self::set`], with a topology-aware driver if there are zones.
     pub(super) async fn set_in_zones(
         programs: &Programs,
         what: &str,
@@ -108,7 +108,7 @@ impl Stage {
         Ok(Self { state, client, programs: programs.clone(), name, driver, driver_name, kubeconfig, _sockets: folder })
     }
 
-    /// Starts a sidecar on a host of its own: both sidecars write its name into the election's Lease.
+    /// Starts a sidecar with a host name of its own: both sidecars write the name into the election's Lease.
     pub(super) fn start(&self, peer: Peer, host: &str, more: &[&str]) -> anyhow::Result<Program> {
         let mut arguments =
             ["--uts", "sh", "-c", r#"hostname "$0" && HOSTNAME="$0" exec "$@""#, host].map(str::to_owned).to_vec();
@@ -131,7 +131,7 @@ impl Stage {
         &self.state
     }
 
-    /// Who holds the election's Lease.
+    /// The holder of the election's Lease.
     pub(super) async fn holder(&self) -> anyhow::Result<Option<String>> {
         let leases = Api::<Lease>::namespaced(self.client.clone(), &self.name);
         let lease = leases.get_opt(&self.driver_name.replace('.', "-")).await?;
@@ -151,7 +151,7 @@ impl Stage {
         .await
     }
 
-    /// Waits until the driver's ledger has a call of CreateVolume, and returns its time.
+    /// Waits until the driver's ledger contains a CreateVolume call, and returns its time.
     pub(super) async fn called(
         &self,
         patience: Duration,
@@ -164,12 +164,12 @@ impl Stage {
         .await
     }
 
-    /// As the API server's audit log has it.
+    /// The user name in the API server's audit log.
     pub(super) fn user(&self) -> String {
         format!("system:serviceaccount:{}:{ACCOUNT}", self.name)
     }
 
-    /// Creates a claim, and returns the name that its volume will have.
+    /// Creates a claim, and returns the name of its future volume.
     pub(super) async fn create_claim(&self, name: &str) -> anyhow::Result<String> {
         self.create(testbed::cluster::claim(name, &self.name)).await
     }
@@ -181,7 +181,7 @@ impl Stage {
         self.create(claim).await
     }
 
-    /// Creates a claim that waits for a pod, as the scheduler leaves it. Returns the name that its volume will have.
+    /// Creates a claim that waits for a pod, as the scheduler leaves it. Returns the name of its future volume.
     pub(super) async fn create_delayed_claim(&self, name: &str, node: &str) -> anyhow::Result<String> {
         let mut claim = testbed::cluster::claim(name, &delayed(&self.name));
         claim.annotations_mut().insert(STORAGE_PROVISIONER.to_owned(), self.driver_name.clone());
@@ -189,7 +189,7 @@ impl Stage {
         self.create(claim).await
     }
 
-    /// Creates a node where the driver is registered.
+    /// Creates a node with the driver registered on it.
     pub(super) async fn create_node(&self, mut node: Node, zone: &str) -> anyhow::Result<()> {
         node.labels_mut().insert(ZONE.to_owned(), zone.to_owned());
         let created = Api::<Node>::all(self.client.clone()).create(&PostParams::default(), &node).await?;
@@ -204,7 +204,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Deletes a node and what the driver has registered there.
+    /// Deletes a node and its driver registrations.
     pub(super) async fn delete_node(&self, name: &str) -> anyhow::Result<()> {
         Api::<Node>::all(self.client.clone()).delete(name, &DeleteParams::default()).await?;
         // The garbage collector may be faster.
@@ -219,14 +219,14 @@ impl Stage {
 
     /// The volumes of the driver.
     pub(super) async fn volumes(&self) -> anyhow::Result<Vec<PersistentVolume>> {
-        // From the API server's memory: this is not to slow down what is measured.
+        // The list comes from the API server's cache, so that it does not slow down the measured requests.
         let mut volumes =
             Api::<PersistentVolume>::all(self.client.clone()).list(&ListParams::default().match_any()).await?.items;
         volumes.retain(|volume| handle(volume).is_some_and(|(driver, _)| driver == self.driver_name));
         Ok(volumes)
     }
 
-    /// Deletes all claims, and waits until nothing is left of them, or nothing has changed for a while.
+    /// Deletes all claims, and waits until there are no leftovers, or the leftovers have not changed for a while.
     pub(super) async fn settle(&self, patience: Duration, quiet: Duration) -> anyhow::Result<(Left, Duration)> {
         self.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
         let begun = Instant::now();
@@ -245,7 +245,7 @@ impl Stage {
         }
     }
 
-    /// Takes claims and volumes away without the sidecar.
+    /// Removes claims and volumes without the sidecar.
     pub(super) async fn forget_all(&self) -> anyhow::Result<()> {
         self.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
         let api = Api::<PersistentVolume>::all(self.client.clone());
@@ -266,7 +266,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What there is now.
+    /// Counts the current objects.
     pub(super) async fn left(&self) -> anyhow::Result<Left> {
         let in_driver = self.driver.volumes();
         let claims = self.claims().list(&ListParams::default()).await?.items;

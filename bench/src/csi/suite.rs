@@ -1,5 +1,5 @@
-//! Kubernetes' own storage tests with both sidecars on one cluster with a real node. Each serves a driver of its own, csi-sim with data; the
-//! sidecars for snapshots and sizes are upstream's.
+//! Kubernetes' storage tests with both sidecars on one cluster with a real node. Each sidecar uses its own driver,
+//! csi-sim with data; the sidecars for snapshots and expansion are upstream's.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,16 +24,16 @@ use super::stage::ACCOUNT;
 
 #[derive(Args, Clone)]
 pub(crate) struct Settings {
-    /// The specs that run, of those that begin with "External Storage"
+    /// Specs to run, of those that begin with "External Storage"
     #[arg(long, default_value = "")]
     focus: String,
-    /// Specs that do not run. Some need a second node's SSH server, and one needs images that cannot be built
+    /// Specs to skip. Some need a second node's SSH server, and one needs images that cannot be built
     #[arg(long, default_value = "Disruptive|any volume data source")]
     skip: String,
-    /// Specs that run at a time
+    /// Number of specs to run in parallel
     #[arg(long, default_value_t = 4)]
     procs: usize,
-    /// Where the suite's output and report are kept
+    /// Directory for the suite's output and report
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
 }
@@ -66,7 +66,7 @@ struct Stage {
     peer: Peer,
     name: String,
     driver: CsiDriver,
-    /// What the suite learns of the driver.
+    /// The driver definition for the suite.
     definition: PathBuf,
     _sidecars: Vec<Program>,
 }
@@ -145,7 +145,7 @@ fn definition_of(name: &str) -> Value {
                 "persistence": true, "block": true, "fsGroup": true, "exec": true, "multipods": true, "RWX": true,
                 "capReadOnlyMany": true, "readWriteOncePod": true, "singleNodeVolume": true, "multiplePVsSameID": true,
                 "snapshotDataSource": true, "pvcDataSource": true,
-                // A volume is a directory of the node's file system, whose size is always the same.
+                // A volume is a directory of the node's file system, so its size is always the same.
                 "FSResizeFromSourceNotSupported": true,
                 "controllerExpansion": true, "nodeExpansion": true, "offlineExpansion": true, "onlineExpansion": true,
             },
@@ -187,7 +187,7 @@ struct Report {
     spec_reports: Vec<Spec>,
 }
 
-/// A spec that has run, as ginkgo reports it.
+/// A finished spec, as ginkgo reports it.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Spec {
@@ -209,7 +209,7 @@ struct Failure {
 }
 
 impl Spec {
-    /// Without its driver: `[Testpattern: …] snapshottable …`.
+    /// The title without the driver: `[Testpattern: …] snapshottable …`.
     fn title(&self, driver: &str) -> Option<String> {
         let groups = self.container_hierarchy_texts.as_ref()?;
         let first = groups.iter().position(|group| group.contains(driver))?;
@@ -227,7 +227,7 @@ impl Spec {
     }
 }
 
-/// What each spec came to, by driver.
+/// Prints the result of each spec, by driver.
 fn print_results(report: &[Spec], stages: &[Stage]) {
     let mut results: BTreeMap<String, BTreeMap<&str, &Spec>> = BTreeMap::new();
     for spec in report {

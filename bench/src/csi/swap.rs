@@ -1,4 +1,4 @@
-//! The image of a Deployment is swapped and swapped back, as a rolling update does it, while claims come and go.
+//! The image of a Deployment is swapped back and forth, like in a rolling update, while claims are created and deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,12 @@ use super::stage::Stage;
 use super::traffic::Traffic;
 use super::zones::{self, ZONES};
 
-/// The arguments of the chart, which both get. With its default limits the Go program would serve only a few of the claims between two swaps.
+/// The chart's arguments, which both receive. With its default limits the Go program would provision few claims between
+/// two swaps.
 const FLAGS: [&str; 3] = ["--leader-election", "--kube-api-qps=100", "--kube-api-burst=200"];
-/// One image works for so many milliseconds, from its Lease on.
+/// Time that one image works after it has acquired the Lease, in milliseconds.
 const WORKS: std::ops::RangeInclusive<u64> = 3000..=8000;
-/// Both run for so long.
+/// Time that both run, in milliseconds.
 const OVERLAP: std::ops::RangeInclusive<u64> = 500..=3000;
 /// A pod's grace period.
 const GRACE: Duration = Duration::from_secs(30);
@@ -30,13 +31,13 @@ const QUIET: Duration = Duration::from_secs(60);
 
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Settings {
-    /// Swaps; every second one is back
+    /// Number of swaps; every second one swaps back
     #[arg(long, default_value_t = 20)]
     times: usize,
-    /// Claims on their way at a time
+    /// Number of claims in progress at a time
     #[arg(long, default_value_t = 200)]
     claims: usize,
-    /// Where the chance comes from
+    /// Seed of the random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// With a driver that has three zones and publishes its capacity
@@ -97,7 +98,7 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many seconds after the SIGTERM the new one holds the Lease.
+/// Seconds from the SIGTERM until the new process holds the Lease.
 async fn replace(
     stage: &Arc<Stage>,
     sidecar: &mut testbed::cluster::Program,
@@ -110,7 +111,7 @@ async fn replace(
     let mut old = std::mem::replace(sidecar, stage.start(peer, &host, flags)?);
     sleep(overlap).await;
     let told = Instant::now();
-    // From here on, what is asked again is asked by the new one.
+    // From here on, repeated calls come from the new process.
     stage.driver.ledger().process_starts();
     old.signal(Signal::TERM);
     let ended = async { old.ended(GRACE).await };

@@ -1,4 +1,5 @@
-//! Claims with a selected node, with a driver that has topology and with one that has none; and memory in a cluster with many large nodes.
+//! Claims with a selected node, with a topology-aware driver and another one; and memory in a cluster with many large
+//! nodes.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow::{Break, Continue};
@@ -22,25 +23,25 @@ use crate::wait::until;
 use crate::waiting::median;
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
-/// Requests under way at a time while objects are created.
+/// Concurrent requests while objects are created.
 const AT_ONCE: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(1800);
 const IDLE: Duration = Duration::from_secs(20);
-/// Nodes of the measurement.
+/// Label of the nodes that the measurement creates.
 const LABEL: &str = "bench.example.com/node";
 
 #[derive(Args, Clone)]
 pub(crate) struct Settings {
-    /// Claims that wait when the sidecar starts
+    /// Number of pending claims when the sidecar starts
     #[arg(long, default_value_t = 3000)]
     claims: usize,
-    /// The nodes that are selected for them
+    /// Number of nodes selected for the claims
     #[arg(long, default_value_t = 100)]
     nodes: usize,
-    /// Rounds of each; the table has all of them and the medians
+    /// Number of rounds for each; the table lists all rounds and the medians
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Instead: memory in a cluster with this number of nodes of 15 kB
+    /// Measure memory in a cluster with this number of nodes of 15 kB instead
     #[arg(long, default_value_t = 0)]
     memory: usize,
     /// Also measure external-provisioner
@@ -117,7 +118,7 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Volumes per second and the most memory in MB.
+/// Volumes per second, and the peak memory in MB.
 async fn rate(which: Which, peer: Peer, programs: &Programs, settings: &Settings) -> anyhow::Result<(f64, f64)> {
     let stage = &which.stage(programs, peer).await?;
     create_nodes(stage, settings.nodes, |_| Node::default()).await?;
@@ -192,7 +193,7 @@ async fn delete_nodes(stage: &Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A node of some 15 kB, as clouds make them: 4 kB are labels and annotations, and most of the rest names images.
+/// A node of about 15 kB, as in cloud clusters: 4 kB are labels and annotations, and most of the rest names images.
 fn large(number: usize) -> Node {
     let texts = |kind: &str, count: usize, length: usize| -> BTreeMap<String, String> {
         let text = |at: usize| (format!("{kind}.example.com/number-{at}"), format!("{number:0length$}"));

@@ -1,4 +1,4 @@
-//! Claims that come and go.
+//! Claims that are created and deleted.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use tokio::time::{sleep, timeout};
 use super::stage::Stage;
 use super::zones;
 
-/// So many of a hundred claims are deleted soon, mostly during CreateVolume.
+/// Percentage of claims that are deleted early, mostly during CreateVolume.
 const EARLY: u32 = 40;
 const LOOK: Duration = Duration::from_millis(400);
 
-/// Claims on their way until it is stopped.
+/// Claims in progress until it is stopped.
 pub(super) struct Traffic {
     stop: watch::Sender<bool>,
     places: JoinSet<anyhow::Result<Counts>>,
@@ -31,12 +31,12 @@ pub(super) struct Counts {
     pub(super) made: usize,
     pub(super) early: usize,
     pub(super) bound: usize,
-    /// Still waited when the traffic stopped.
+    /// Number of claims still pending when the traffic stopped.
     pub(super) waiting: usize,
 }
 
 impl Traffic {
-    /// Keeps so many claims on their way.
+    /// Keeps this number of claims in progress.
     pub(super) fn start(stage: &Arc<Stage>, at_a_time: usize, seed: u64) -> Self {
         Self::start_on(stage, at_a_time, seed, false)
     }
@@ -54,7 +54,7 @@ impl Traffic {
         Self { stop, places, looking }
     }
 
-    /// Those that wait are left as they are.
+    /// Pending claims are left unchanged.
     pub(super) async fn stop(mut self) -> anyhow::Result<Counts> {
         self.stop.send_replace(true);
         let mut sum = Counts::default();
@@ -70,7 +70,7 @@ impl Traffic {
     }
 }
 
-/// One look for all who wait.
+/// Lists the claims once for all waiting tasks.
 async fn look(stage: Arc<Stage>, seen: watch::Sender<HashSet<String>>) {
     loop {
         if let Ok(claims) = stage.claims().list(&ListParams::default().match_any()).await {
@@ -88,7 +88,7 @@ async fn one_after_the_other(
     mut bound: watch::Receiver<HashSet<String>>,
 ) -> anyhow::Result<Counts> {
     let mut counts = Counts::default();
-    // Not all at once.
+    // The tasks start at different times.
     sleep(Duration::from_millis(rng.u64(..2000))).await;
     while !*stopped.borrow() {
         let name = format!("claim-{place}-{}", counts.made);

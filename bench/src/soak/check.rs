@@ -1,4 +1,4 @@
-//! What is left when it is calm, and the report.
+//! Checks of the final state, and the report.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,12 +18,12 @@ use super::view::View;
 use super::{LEASE, Soak};
 use crate::cluster::NAMESPACE;
 
-/// How long everything may take to become as it should be.
+/// Time limit for the final state.
 const SETTLING: Duration = Duration::from_secs(240);
-/// How long it must stay so.
+/// Time for which the final state must last.
 const STAYING: Duration = Duration::from_secs(8);
 
-/// What is wrong, by kind.
+/// Problems, by kind.
 pub(super) type Findings = BTreeMap<Kind, Vec<String>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +47,7 @@ const KINDS: [(Kind, &str); 7] = [
     (Kind::Journal, "journal entries left"),
 ];
 
-/// Waits until nothing is wrong and stays so; what is wrong still when there was time enough.
+/// Waits until there are no problems for a while; returns the problems that remain at the time limit.
 pub(super) async fn settled(soak: &Soak, progress: &SharedProgress) -> anyhow::Result<Findings> {
     let deadline = Instant::now() + SETTLING;
     let mut good_since = None;
@@ -62,7 +62,7 @@ pub(super) async fn settled(soak: &Soak, progress: &SharedProgress) -> anyhow::R
             }
             Ok(findings) => {
                 good_since = None;
-                // What is broken for good is not waited for.
+                // Permanent problems are not waited for.
                 let all = findings.values().map(Vec::len).sum::<usize>();
                 let for_good = soak.ledger().broken();
                 progress.status(&format!("calm; {all} things are not yet as they should be"));
@@ -81,7 +81,7 @@ pub(super) async fn settled(soak: &Soak, progress: &SharedProgress) -> anyhow::R
 }
 
 async fn look(soak: &Soak) -> anyhow::Result<Findings> {
-    // The directories first: one that is made meanwhile is not missed by its volume.
+    // Directories are read first: a directory created in the meantime would have no volume in an older list.
     let directories = soak.disk.names()?;
     let view = View::read(&soak.cluster).await?;
     let journal = journal(soak).await?;
@@ -125,14 +125,15 @@ async fn look(soak: &Soak) -> anyhow::Result<Findings> {
     Ok(found)
 }
 
-/// Whether its volume was to be retained, and somebody deleted the object.
+/// Returns true if its volume was to be retained, and the object was deleted.
 fn was_kept(ledger: &Ledger, directory: &str) -> bool {
     let claim = directory.strip_prefix("pvc-").and_then(|uid| ledger.claims.get(uid));
     claim.is_some_and(|claim| claim.retain && claim.volume_deleted)
 }
 
-/// A replica that was killed before its journal said that the volume was saved leaves that to the next one, which cannot
-/// know that somebody deleted the object meanwhile. It finds the directory with all data and saves the volume again.
+/// Counts volumes that were saved again: a replica killed before its journal recorded the volume as saved leaves this
+/// to the next one, which cannot know that the object was deleted meanwhile. It finds the directory with all data and
+/// saves the volume again.
 fn came_back(soak: &Soak, ledger: &Ledger) -> usize {
     let view = soak.view.borrow();
     let deleted = |uid: &str| ledger.claims.get(uid).is_some_and(|claim| claim.volume_deleted);
@@ -156,7 +157,7 @@ pub(super) struct Run<'a> {
     pub(super) replicas: &'a Totals,
     pub(super) findings: &'a Findings,
     pub(super) took: Duration,
-    /// From the end of the last fault.
+    /// Time since the end of the last fault.
     pub(super) settled: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! The replicas' root directory, what stands around it, and a thread that sees every directory come and go.
+//! The replicas' root directory, its surroundings, and a thread that observes the creation and removal of every
+//! directory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
@@ -16,14 +17,14 @@ use tokio::sync::oneshot;
 
 use super::log::Log;
 
-/// In each claim's directory, with the claim's uid in it.
+/// A file in each claim's directory that contains the claim's UID.
 const MARKER: &str = "marker";
-/// Where the hostPath provisioner puts what it removes.
+/// The directory to which the hostPath provisioner moves what it removes.
 const REMOVING: &str = ".kube-provisioner/deleting";
 
 pub(super) struct Disk {
     root: PathBuf,
-    /// Everything beside the root as it was at the start.
+    /// Everything next to the root as it was at the start.
     around: BTreeMap<PathBuf, String>,
     seen: Arc<Mutex<Seen>>,
 }
@@ -34,21 +35,21 @@ struct Seen {
     trap: Option<Trap>,
 }
 
-/// What a directory goes through.
+/// The life cycle of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
-    /// Made, and its volume not yet saved.
+    /// Created, while its volume is not saved yet.
     Made,
     /// Its removal has begun.
     Removing,
-    /// Removed, and the object of its volume still there.
+    /// Removed, while the PersistentVolume still exists.
     Removed,
 }
 
-/// A signal that is sent the moment something happens to any directory.
+/// A signal that is sent at the moment something happens to any directory.
 struct Trap {
     moment: Moment,
-    /// How many of them pass before.
+    /// Number of earlier moments to skip.
     skip: usize,
     signal: Signal,
     targets: Vec<ProcessId>,
@@ -66,7 +67,7 @@ impl Trap {
 impl Disk {
     pub(super) fn create(dir: &Path, log: Log) -> anyhow::Result<Self> {
         let root = dir.join("root");
-        // The provisioner would make it when it starts, and must not find a root where others may write.
+        // The provisioner would create it at startup, and must not find a root that others can write to.
         fs::create_dir_all(root.join(REMOVING))?;
         for directory in [root.clone(), root.join(".kube-provisioner"), root.join(REMOVING)] {
             fs::set_permissions(directory, fs::Permissions::from_mode(0o700))?;
@@ -75,7 +76,7 @@ impl Disk {
             fs::create_dir_all(dir.join(beside))?;
             fs::write(dir.join(beside).join("precious"), beside)?;
         }
-        // Otherwise its own time would change with what is in it.
+        // Otherwise its own time would change with its content.
         let around = around(&root)?;
         let seen = Arc::new(Mutex::new(Seen::default()));
         watch(&root, seen.clone(), log)?;
@@ -86,7 +87,7 @@ impl Disk {
         &self.root
     }
 
-    /// Sends `signal` to the targets at such a moment, after so many others; the answer is the name of the directory.
+    /// Sends `signal` to the targets at such a moment, after skipping some; the answer is the name of the directory.
     pub(super) fn set_trap(
         &self,
         moment: Moment,
@@ -103,12 +104,12 @@ impl Disk {
         self.seen().trap = None;
     }
 
-    /// How often each directory was made.
+    /// Number of times that each directory was created.
     pub(super) fn made(&self) -> HashMap<String, usize> {
         self.seen().made.clone()
     }
 
-    /// The marker of a claim, and things that must not lead a removal astray.
+    /// Writes the marker of a claim, and files that must not mislead a removal.
     pub(super) fn mark(&self, volume: &str, uid: &str) -> std::io::Result<()> {
         let dir = self.root.join(volume);
         fs::write(dir.join(MARKER), uid)?;
@@ -121,7 +122,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Whether the data of a claim are there, or what is wrong.
+    /// Checks that a claim's data exists, or returns the problem.
     pub(super) fn look_at_marker(&self, volume: &str, uid: &str) -> Result<(), String> {
         let path = self.root.join(volume).join(MARKER);
         match fs::read_to_string(&path) {
@@ -138,7 +139,7 @@ impl Disk {
         Ok(names?.into_iter().filter(|name| !name.starts_with('.')).collect())
     }
 
-    /// What has changed beside the root.
+    /// The changes next to the root.
     pub(super) fn changes_around(&self) -> anyhow::Result<Vec<String>> {
         let now = around(&self.root)?;
         let all: std::collections::BTreeSet<_> = self.around.keys().chain(now.keys()).collect();
@@ -151,7 +152,7 @@ impl Disk {
     }
 }
 
-/// Everything beside `root`, with what would show a change.
+/// Everything next to `root`, with attributes that would show a change.
 fn around(root: &Path) -> anyhow::Result<BTreeMap<PathBuf, String>> {
     let mut found = BTreeMap::new();
     let mut open = vec![root.parent().context("the root has no parent")?.to_owned()];
@@ -174,7 +175,7 @@ fn around(root: &Path) -> anyhow::Result<BTreeMap<PathBuf, String>> {
     Ok(found)
 }
 
-/// A thread of its own: what is to happen between two steps of a replica must be fast.
+/// A separate thread is needed to act fast enough between two steps of a replica.
 fn watch(root: &Path, seen: Arc<Mutex<Seen>>, log: Log) -> anyhow::Result<()> {
     let events = inotify::init(CreateFlags::CLOEXEC)?;
     let wanted = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::ONLYDIR;
@@ -191,7 +192,7 @@ fn watch(root: &Path, seen: Arc<Mutex<Seen>>, log: Log) -> anyhow::Result<()> {
                 for target in &trap.targets {
                     target.signal(trap.signal);
                 }
-                // Whoever set it may have gone on meanwhile.
+                // The receiver may no longer exist.
                 let _ = trap.sprung.send(name.clone().into_owned());
             }
             if moment == Moment::Made {

@@ -1,4 +1,4 @@
-//! What is done to the replicas and to the control plane.
+//! Faults of the replicas and of the control plane.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::traffic::{burst, delete_claim};
 use super::view::View;
 use super::{LONGER_THAN_THE_LEASE, Soak};
 
-/// How long a moment is waited for before the fault comes without it.
+/// Time limit for a moment, after which the fault happens without it.
 const MOMENT: Duration = Duration::from_secs(8);
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 const BURST: usize = 12;
@@ -79,19 +79,19 @@ impl Fault {
     }
 }
 
-/// What was done, and what it met.
+/// The faults, and the situations in which they happened.
 #[derive(Default)]
 pub(super) struct Inflicted {
     pub(super) by_kind: BTreeMap<String, usize>,
-    /// Of the faults that came with the making of a directory: those that left one without a volume.
+    /// Number of faults during the creation of a directory that left one without a volume.
     pub(super) met: usize,
-    /// How many they left.
+    /// Number of directories left without a volume.
     pub(super) unsaved: usize,
-    /// Claims that were deleted while those who knew of them were gone or stood still.
+    /// Number of claims deleted while the replicas that knew of them were stopped or paused.
     pub(super) orphaned: usize,
-    /// Asked to end in good order, and did not in time.
+    /// Number of replicas that were asked to stop and did not do so in time.
     pub(super) too_slow: usize,
-    /// Claims that came for a fault, and live on.
+    /// Claims created for a fault, which continue to exist.
     pub(super) bursts: JoinSet<anyhow::Result<()>>,
 }
 
@@ -99,12 +99,12 @@ struct Hand {
     soak: Arc<Soak>,
     inflicted: Arc<std::sync::Mutex<Inflicted>>,
     components: BTreeMap<&'static str, Arc<Mutex<()>>>,
-    /// What comes back later.
+    /// Recoveries in progress.
     recovering: JoinSet<anyhow::Result<()>>,
     bursts: JoinSet<anyhow::Result<()>>,
 }
 
-/// Inflicts so many faults, and waits until everything is back.
+/// Injects this number of faults, and waits until everything has recovered.
 pub(super) async fn run(
     soak: &Arc<Soak>,
     replicas: &[Shared; 2],
@@ -195,7 +195,7 @@ impl Hand {
         Ok(())
     }
 
-    /// Sends the signal the moment that is waited for; the directory that it came with, or nothing in a long time.
+    /// Sends the signal at this moment; returns the directory concerned, or nothing at the time limit.
     async fn at(
         &mut self,
         moment: Moment,
@@ -207,7 +207,7 @@ impl Hand {
         let targets = victims.iter().filter_map(|victim| victim.id()).collect();
         let mut skip = 0;
         if moment == Moment::Made {
-            // Many at once, in the midst of which it comes.
+            // Many claims at once make the moment likely.
             self.bursts.spawn(burst(self.soak.clone(), number, BURST));
             skip = rng.usize(0..BURST / 2);
         }
@@ -219,12 +219,12 @@ impl Hand {
         volume
     }
 
-    /// Looks which volumes had not been saved, and may leave their directories to those who come later.
+    /// Records the volumes that were not saved, and may leave their directories to later processes.
     async fn met(&mut self, moment: Moment, volume: String, whom: Whom, rng: &mut Rng) {
         if moment != Moment::Made {
             return;
         }
-        // The other replica continues if it can, and may save its own a moment later.
+        // The other replica continues if it can, and may save its own volume a moment later.
         let made = if whom == Whom::Both { self.soak.disk.names().unwrap_or_default() } else { vec![volume] };
         let Ok(view) = View::read(&self.soak.cluster).await else { return };
         let living = |name: &&String| self.soak.ledger().lives(name.strip_prefix("pvc-").unwrap_or_default());
@@ -240,7 +240,7 @@ impl Hand {
         }
     }
 
-    /// Starts them again, each after a pause of its own.
+    /// Restarts the replicas, each after its own pause.
     fn come_back(&mut self, victims: Vec<OwnedMutexGuard<Replica>>, whom: Whom, rng: &mut Rng) {
         for mut victim in victims {
             let longest = if whom == Whom::Both { 6000 } else { 3000 };
@@ -256,7 +256,7 @@ impl Hand {
         }
     }
 
-    /// The control plane's owner starts it again; until then the next fault of its kind waits.
+    /// Stops a component, which the control plane's owner restarts; until then the next fault of its kind waits.
     async fn component(&mut self, name: &'static str, number: usize) {
         let turn = self.components[name].clone().lock_owned().await;
         self.soak.log.say(format_args!("fault {number}: kill -9 of {name}"));
@@ -265,7 +265,7 @@ impl Hand {
             let back = control_plane::restart(soak.cluster.state(), name, Signal::KILL).await;
             match back {
                 Ok(_) => soak.log.say(format_args!("{name} is back")),
-                // The other one may be away, too; in the end both must be there.
+                // The other component may also be down; at the end both must be running.
                 Err(error) => soak.log.say(format_args!("{name}: {error:#}")),
             }
             drop(turn);
@@ -274,7 +274,7 @@ impl Hand {
     }
 }
 
-/// One of the replicas or both, once they are up.
+/// Locks one of the replicas or both, once they are running.
 async fn seize(replicas: &[Shared; 2], whom: Whom, rng: &mut Rng) -> Vec<OwnedMutexGuard<Replica>> {
     match whom {
         Whom::Both => join_all(replicas.iter().map(|replica| replica.clone().lock_owned())).await,
@@ -282,7 +282,7 @@ async fn seize(replicas: &[Shared; 2], whom: Whom, rng: &mut Rng) -> Vec<OwnedMu
     }
 }
 
-/// As people say it.
+/// The usual name of the signal.
 pub(super) fn name_of(signal: Signal) -> &'static str {
     match signal {
         Signal::KILL => "SIGKILL",

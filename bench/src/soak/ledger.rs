@@ -1,4 +1,4 @@
-//! What is known of every claim that was made, and what was seen to go wrong.
+//! The state of every claim, and the violations that were observed.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 pub(super) struct Ledger {
     /// By uid.
     pub(super) claims: HashMap<String, Claim>,
-    /// What must never be, at whatever time it was seen.
+    /// Violations, at whatever time they were observed.
     pub(super) lost: Vec<String>,
     pub(super) double: Vec<String>,
 }
@@ -15,9 +15,9 @@ pub(super) struct Claim {
     pub(super) name: String,
     pub(super) retain: bool,
     pub(super) stage: Stage,
-    /// Its data are in its directory.
+    /// Its data is in its directory.
     pub(super) marked: bool,
-    /// Its volume was deleted by hand.
+    /// Its volume was deleted manually.
     pub(super) volume_deleted: bool,
 }
 
@@ -26,7 +26,7 @@ pub(super) enum Stage {
     /// Not bound yet.
     Waiting,
     Bound,
-    /// Its deletion was asked for.
+    /// Its deletion was requested.
     Leaving,
 }
 
@@ -37,7 +37,7 @@ impl Ledger {
         self.claims.insert(uid.to_owned(), claim);
     }
 
-    /// From now on the claim may vanish, and its data with it. Its name, unless that was so before.
+    /// Records that the claim and its data may now disappear. Returns its name, unless this was recorded before.
     pub(super) fn leave(&mut self, uid: &str) -> Option<String> {
         let claim = self.claims.get_mut(uid).filter(|claim| claim.stage != Stage::Leaving)?;
         claim.stage = Stage::Leaving;

@@ -1,4 +1,4 @@
-//! What happened when, in a file.
+//! The events of a run with their times, in a file.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -18,7 +18,7 @@ impl Log {
         Ok(Self { file: Arc::new(Mutex::new(File::create(path)?)), start: Instant::now() })
     }
 
-    /// A line with the time since the start, and the time of day of the replicas' logs.
+    /// Writes a line with the time since the start, and the time of day as in the replicas' logs.
     pub(super) fn say(&self, text: impl Display) {
         let since_midnight = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() % 86_400_000;
         let (hours, rest) = (since_midnight / 3_600_000, since_midnight % 3_600_000);
@@ -26,7 +26,7 @@ impl Log {
         let (seconds, fraction) = (millis / 1000, millis % 1000);
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let elapsed = self.start.elapsed().as_secs_f64();
-        // A full disk shows in everything else, too.
+        // A full disk also causes other failures.
         let _ = writeln!(file, "{elapsed:9.3} {hours:02}:{minutes:02}:{seconds:02}.{fraction:03}Z {text}");
     }
 }

@@ -1,4 +1,4 @@
-//! A replica of the provisioner as a process that comes and goes.
+//! A replica of the provisioner as a process that is stopped and restarted.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use super::faults::name_of;
 use super::log::Log;
 use super::{LEASE, PROVISIONER};
 
-/// Whoever does something to a replica holds it until that is over.
+/// The lock is held during every action on a replica.
 pub(super) type Shared = Arc<Mutex<Replica>>;
 
 pub(super) struct Replica {
@@ -28,18 +28,18 @@ pub(super) struct Replica {
     output: PathBuf,
     log: Log,
     running: Option<Running>,
-    /// Ends that nobody asked for.
+    /// Number of unexpected exits.
     ended_by_itself: usize,
     starts: usize,
 }
 
-/// What all replicas did, by their logs.
+/// Actions of all replicas, from their logs.
 #[derive(Default)]
 pub(super) struct Totals {
     pub(super) starts: usize,
     pub(super) ended_by_themselves: usize,
     pub(super) panics: usize,
-    /// How often the author's code was about to be called.
+    /// Number of times that the author's code was about to be called.
     pub(super) provisions: usize,
     pub(super) deletions: usize,
 }
@@ -68,7 +68,7 @@ impl Replica {
         let output = File::options().create(true).append(true).open(&self.output)?;
         let mut command: Command = self.guard.command(Lifetime::WithOwner, &self.program);
         command.args(&self.arguments).stdout(output.try_clone()?).stderr(output);
-        // What was decided about each key, to understand a failure and to count attempts.
+        // Logs the decision about each key, to analyze failures and to count attempts.
         command.env("RUST_LOG", "info,kube_provisioner=debug,kube_client=off,kube_runtime=off,hyper=warn,rustls=warn");
         let running = Running::start(command).with_context(|| format!("cannot start {}", self.program.display()))?;
         self.starts += 1;
@@ -88,7 +88,7 @@ impl Replica {
         }
     }
 
-    /// Waits for its end, and ends it if that takes too long; `false` if it had to.
+    /// Waits for its end, and kills it at the time limit; `false` if it was killed.
     pub(super) async fn ended(&mut self, limit: Duration) -> anyhow::Result<bool> {
         let Some(mut running) = self.running.take() else { return Ok(true) };
         let status = tokio::time::timeout(limit, running.ended()).await;
@@ -101,7 +101,7 @@ impl Replica {
     }
 }
 
-/// Starts replicas again that ended by themselves, as a cluster would.
+/// Restarts replicas that exited unexpectedly, as a cluster would.
 pub(super) async fn mind(replicas: [Shared; 2]) {
     loop {
         for replica in &replicas {
@@ -125,7 +125,7 @@ pub(super) async fn totals(replicas: &[Shared; 2]) -> Totals {
         let replica = replica.lock().await;
         totals.starts += replica.starts;
         totals.ended_by_themselves += replica.ended_by_itself;
-        // It may have been cut in the middle of a character.
+        // The text may be cut in the middle of a character.
         let text = fs::read(&replica.output).unwrap_or_default();
         for line in String::from_utf8_lossy(&text).lines() {
             totals.panics += usize::from(line.contains("panicked at"));

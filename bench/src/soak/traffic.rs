@@ -1,4 +1,4 @@
-//! Claims that come and go all the time, each with a fate of its own.
+//! Claims that are created and deleted all the time, each with its own fate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +23,13 @@ const ATTEMPT: &str = "soak.example.com/attempt";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Deleted soon, mostly before it is bound.
+    /// Deleted early, mostly before it is bound.
     Early,
     /// Bound, used and deleted.
     Ordinary,
-    /// Its volume is deleted by hand before it, while it is in use.
+    /// Its volume is deleted manually before it, while it is in use.
     VolumeFirst,
-    /// Its volume is deleted by hand just after it.
+    /// Its volume is deleted manually just after it.
     VolumeAfter,
     /// Lives to the end.
     Stays,
@@ -47,7 +47,7 @@ impl Fate {
     }
 }
 
-/// Keeps so many claims on their way until it is calm.
+/// Keeps this number of claims in progress until the calm.
 pub(super) async fn run(soak: Arc<Soak>, at_a_time: usize) -> anyhow::Result<()> {
     let mut places = JoinSet::new();
     for place in 0..at_a_time {
@@ -59,7 +59,7 @@ pub(super) async fn run(soak: Arc<Soak>, at_a_time: usize) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Claims that all come at once.
+/// Creates claims all at once.
 pub(super) async fn burst(soak: Arc<Soak>, number: usize, size: usize) -> anyhow::Result<()> {
     let one = |at: usize| {
         let soak = &soak;
@@ -75,12 +75,12 @@ async fn one_after_the_other(soak: Arc<Soak>, place: usize, places: usize) -> an
     let mut made = 0;
     while !*soak.calm.borrow() {
         let mut rng = soak.chance("claim", place + places * made);
-        // Half of the names are used again at once.
+        // Half of the names are reused immediately.
         let name = if place.is_multiple_of(2) { format!("again-{place}") } else { format!("once-{place}-{made}") };
         let fate = live(&soak, name, &mut rng).await?;
         made += 1;
         if fate == Fate::Stays && place.is_multiple_of(2) {
-            // Its name is taken for good.
+            // Its name is taken permanently.
             break;
         }
     }
@@ -105,7 +105,7 @@ async fn live(soak: &Soak, name: String, rng: &mut Rng) -> anyhow::Result<Fate> 
         delete_volume(soak, &uid).await?;
     }
     if fate == Fate::Stays || calm_within(soak, use_for).await {
-        // Those that are in use when it becomes calm live on.
+        // Claims in use when the calm begins continue to exist.
         return Ok(Fate::Stays);
     }
     delete_claim(soak, &uid).await?;
@@ -116,13 +116,13 @@ async fn live(soak: &Soak, name: String, rng: &mut Rng) -> anyhow::Result<Fate> 
     Ok(fate)
 }
 
-/// Waits until it is calm; `false` if that takes longer.
+/// Waits until the calm; `false` at the time limit.
 async fn calm_within(soak: &Soak, limit: Duration) -> bool {
     let mut calm = soak.calm.clone();
     timeout(limit, calm.wait_for(|calm| *calm)).await.is_ok()
 }
 
-/// Waits until the claim is bound and puts its data there; `false` if somebody deleted it.
+/// Waits until the claim is bound and writes its data; `false` if the claim was deleted.
 async fn bound(soak: &Soak, uid: &str) -> anyhow::Result<bool> {
     let mut views = soak.view.clone();
     let volume = loop {
@@ -137,7 +137,7 @@ async fn bound(soak: &Soak, uid: &str) -> anyhow::Result<bool> {
             bail!("the API server is gone for {} s", PATIENCE.as_secs());
         }
         if *soak.calm.borrow() {
-            // What becomes of it is checked in the end.
+            // The final check covers it.
             return Ok(false);
         }
     };
@@ -160,7 +160,7 @@ async fn bound(soak: &Soak, uid: &str) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Creates a claim, and finds the one that an earlier attempt without an answer made.
+/// Creates a claim, or finds the claim that an earlier attempt without an answer created.
 async fn create(soak: &Soak, name: &str, class: &str, attempt: u64) -> anyhow::Result<String> {
     let api = soak.cluster.claims();
     let mut claim = testbed::cluster::claim(name, class);
@@ -170,7 +170,7 @@ async fn create(soak: &Soak, name: &str, class: &str, attempt: u64) -> anyhow::R
     loop {
         let created = match api.create(&PostParams::default(), &claim).await {
             Ok(claim) => Some(claim),
-            // Or its namesake is on its way out.
+            // Alternatively, a claim with the same name is being deleted.
             Err(_) => api.get_opt(name).await.ok().flatten().filter(is_ours),
         };
         if let Some(uid) = created.as_ref().and_then(ResourceExt::uid) {
@@ -183,7 +183,7 @@ async fn create(soak: &Soak, name: &str, class: &str, attempt: u64) -> anyhow::R
     }
 }
 
-/// Deletes a claim and waits until it is gone.
+/// Deletes a claim and waits until it no longer exists.
 pub(super) async fn delete_claim(soak: &Soak, uid: &str) -> anyhow::Result<()> {
     let Some(name) = soak.ledger().leave(uid) else { return Ok(()) };
     soak.log.say(format_args!("claim {name} {uid}: is deleted"));
@@ -192,7 +192,7 @@ pub(super) async fn delete_claim(soak: &Soak, uid: &str) -> anyhow::Result<()> {
     let this_one = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
     let deadline = Instant::now() + PATIENCE;
     loop {
-        // Whatever the answer: it is asked for until it is gone.
+        // The answer does not matter: the deletion is repeated until the claim no longer exists.
         let _ = api.delete(&name, &this_one).await;
         match api.get_opt(&name).await {
             Ok(claim) if claim.as_ref().and_then(ResourceExt::uid).as_deref() != Some(uid) => return Ok(()),
@@ -202,7 +202,7 @@ pub(super) async fn delete_claim(soak: &Soak, uid: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Deletes a claim's volume by hand. It stays as long as something holds it.
+/// Deletes a claim's volume manually. It stays as long as a finalizer holds it.
 async fn delete_volume(soak: &Soak, uid: &str) -> anyhow::Result<()> {
     let volume = volume_of(uid);
     if let Some(claim) = soak.ledger().claims.get_mut(uid) {

@@ -1,4 +1,4 @@
-//! What the API server says, several times a second, and what must hold at any time.
+//! The state of the API server, read several times a second, and checks that apply at any time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(super) struct SeenVolume {
 }
 
 impl View {
-    /// As it is now.
+    /// Reads the current state.
     pub(super) async fn read(cluster: &Cluster) -> kube::Result<Self> {
         let (claims, volumes) = (cluster.claims(), cluster.volumes());
         let all = ListParams::default();
@@ -69,10 +69,10 @@ fn seen_volume(volume: PersistentVolume) -> Option<(String, SeenVolume)> {
     Some((name, seen))
 }
 
-/// Keeps the view up to date, and looks for what must never be.
+/// Keeps the view up to date, and checks for violations.
 pub(super) async fn keep(soak: Arc<Soak>, views: watch::Sender<Arc<View>>) {
     loop {
-        // While the API server is gone the last view stands.
+        // While the API server is down, the last view remains.
         if let Ok(view) = View::read(&soak.cluster).await {
             look_for_doubles(&soak, &view);
             views.send_replace(Arc::new(view));
@@ -96,7 +96,7 @@ fn look_for_doubles(soak: &Soak, view: &View) {
     }
 }
 
-/// The data of a claim that is bound are there until its deletion is asked for; those of a retained volume forever.
+/// Checks that a bound claim's data exists until its deletion is requested, and a retained volume's data forever.
 fn look_for_losses(soak: &Soak) {
     let mut ledger = soak.ledger();
     let mut lost = Vec::new();
@@ -105,7 +105,7 @@ fn look_for_losses(soak: &Soak) {
             continue;
         }
         if let Err(problem) = soak.disk.look_at_marker(&volume_of(uid), uid) {
-            // Once is enough.
+            // One report is enough.
             claim.marked = false;
             lost.push(format!("the data of claim {}: {problem}", claim.name));
         }

@@ -10,7 +10,7 @@ use super::{CLAIMS, NAMESPACE, Users, VOLUMES};
 use crate::plan::Copying;
 use crate::process::Surroundings;
 
-/// An annotation that the binder writes and Velero removes.
+/// Annotations that the binder writes and Velero removes.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
@@ -104,7 +104,7 @@ impl Users {
         }
     }
 
-    /// Replaces the current journals with those of the backup.
+    /// Replaces the current journals with the journals in the backup.
     pub(super) fn restore_journals(&self, backup: &Backup) {
         self.drop_journals();
         self.stage.restore_journals();

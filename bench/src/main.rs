@@ -61,7 +61,7 @@ enum Command {
         #[arg(long, default_value_t = 1000)]
         claims: usize,
     },
-    /// How long claims stay pending when the replica that provisions them is stopped or killed
+    /// Time that claims stay pending when the replica that provisions them is stopped or killed
     Handover {
         /// Number of rounds for each
         #[arg(long, default_value_t = 5)]

@@ -10,12 +10,12 @@ use testbed::progress::{self, SharedProgress};
 
 use crate::build::{self, Profile};
 
-/// Runs a measurement, built for release, on a control plane of its own.
+/// Runs a measurement, built in release mode, on its own control plane.
 pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<ExitCode> {
     let progress = progress::terminal();
     let measurement = arguments.first().map(String::as_str);
     let features: &[&str] = if measurement == Some("journal") { &["without-journal"] } else { &[] };
-    // The package has a second program, which the first one finds beside itself.
+    // The package has a second program, which the first one expects next to itself.
     let program = build::program(Profile::Release, "bench", features, guard, &progress).await?.with_file_name("bench");
     let provisioner = match measurement {
         Some("soak" | "removal" | "directories") => {
@@ -27,7 +27,7 @@ pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<E
         Some("csi") => Some(build::program(Profile::Release, "csi-provisioner", &[], guard, &progress).await?),
         _ => None,
     };
-    // Logging every request would be measured too, so it is done only where requests are counted.
+    // Logging of requests would affect the measurement, so it is enabled only when requests are counted.
     let counts_requests = match measurement {
         Some("csi") => arguments.get(1).is_some_and(|name| name == "burst"),
         other => other == Some("buckets"),
@@ -43,7 +43,7 @@ pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<E
     command.envs(sidecar.map(|path| ("CSI_PROVISIONER", path)));
     command.envs(driver.map(|path| ("CSI_SIM", path)));
     let status = match measurement {
-        // It says itself how far it is.
+        // The soak test prints its own progress.
         Some("soak") => Running::start(command)?.ended().await.map_err(anyhow::Error::from),
         _ => measure(command, &progress).await,
     };
@@ -53,7 +53,7 @@ pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a program that prints its figures when it has them, and says meanwhile that it runs.
+/// Runs a program that prints its figures at the end, and shows progress until then.
 async fn measure(mut command: Command, progress: &SharedProgress) -> anyhow::Result<ExitStatus> {
     command.stdout(Stdio::piped());
     let mut program = Running::start(command)?;

@@ -11,7 +11,7 @@ use testbed::progress;
 
 use crate::build;
 
-/// The version that the guide is built with. It has a folder of its own, so that another one is installed beside it.
+/// The mdBook version of the guide. It has a folder of its own, so that other versions are installed next to it.
 const MDBOOK: &str = "0.5.4";
 const PAGES: &str = "docs/book/pages";
 
@@ -34,8 +34,8 @@ pub(crate) async fn run(guard: &Guard) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Pages link to what is beside them in the project, and mdBook knows one folder. So all of them are copied into one, each at
-/// its own path, and the summary gets a part more.
+/// Copies the guide and the pages that it links to into one folder, each at its own path, because mdBook reads only one
+/// folder. The summary receives an additional part for these pages.
 fn stage(folder: &Path) -> anyhow::Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
@@ -58,7 +58,7 @@ fn stage(folder: &Path) -> anyhow::Result<()> {
     write(&folder.join("book.toml"), &read(&project.join("docs/book/book.toml"))?.replace("src = \"pages\"\n", ""))
 }
 
-/// The pages that the project has beside the guide.
+/// The pages of the project outside of the guide.
 fn beside(project: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut pages =
         ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"].map(|path| project.join(path)).to_vec();
@@ -73,7 +73,7 @@ fn below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let entry = entry?;
-        // A link leads to what is elsewhere as well.
+        // A symlink points to pages that are found elsewhere as well.
         if entry.file_type()?.is_dir() {
             files.extend(below(&entry.path())?);
         } else {
@@ -98,14 +98,14 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    /// mdBook writes what the summary lists, and a link to any other page would lead nowhere.
+    /// mdBook renders only pages in the summary, so a link to any other page would be broken.
     #[test]
     fn whatever_a_page_of_the_guide_links_to_is_in_the_book() {
         let folder = build::workspace_root().join("target/tmp/staged-book");
         stage(&folder).unwrap();
         let (pages, mut count) = (folder.join("src").join(PAGES), 0);
         for page in below(&folder.join("src")).unwrap() {
-            // The project's front matter leads to what is no page, such as a program's own.
+            // The project's front matter links to files that are not pages, such as source files.
             let is_project = page.parent() == Some(&folder.join("src"));
             for link in read(&page).unwrap().split("](").skip(1).map(|rest| rest.split([')', '#']).next().unwrap()) {
                 if link.ends_with(".md") && !link.contains("://") && !is_project {

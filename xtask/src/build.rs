@@ -1,4 +1,4 @@
-//! Builds with cargo, and reads what it built.
+//! Builds with cargo, and their results.
 
 use std::ffi::OsStr;
 use std::io::IsTerminal;
@@ -11,18 +11,18 @@ use testbed::cargo::{cargo_program, without_package};
 use testbed::guard::{Guard, Lifetime, Running};
 use testbed::progress::{self, SharedProgress};
 
-/// How a program is built.
+/// Build profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// As quickly as possible.
+    /// Fastest to build.
     Dev,
-    /// As it is delivered.
+    /// The release profile.
     Release,
-    /// To be fast for hours.
+    /// Optimized for runs that last hours.
     Sim,
 }
 
-/// Builds the program of a package, with features of it, and returns its path.
+/// Builds the binary of a package with the given features, and returns its path.
 pub(crate) async fn program(
     profile: Profile,
     package: &str,
@@ -34,7 +34,7 @@ pub(crate) async fn program(
     let features = features.join(",");
     let mut arguments = vec!["build", "--package", package, "--features", &features];
     match profile {
-        // With the features of this program's own build, so that nothing is compiled twice.
+        // The features of this program's own build are used, so that nothing is compiled twice.
         Profile::Dev => arguments.extend(["--package", "workspace-hack", "--bin", package]),
         Profile::Release => arguments.push("--release"),
         Profile::Sim => arguments.extend(["--profile", "sim"]),
@@ -47,7 +47,7 @@ pub(crate) async fn program(
     found.with_context(|| format!("package {package} has no program"))
 }
 
-/// Builds the program of a package so that it needs no file beside it, and is the same wherever its sources lie.
+/// Builds the binary of a package so that it is static, and does not depend on the path of its sources.
 /// `sources` is a checkout of this project, `target` its target folder.
 pub(crate) async fn static_program(
     package: &str,
@@ -56,7 +56,7 @@ pub(crate) async fn static_program(
     guard: &Guard,
     progress: &SharedProgress,
 ) -> anyhow::Result<PathBuf> {
-    // With the target named, build scripts and macros are built as always.
+    // An explicit target keeps these flags from build scripts and macros.
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let flags = [
         "-Ctarget-feature=+crt-static".to_owned(),
@@ -81,17 +81,17 @@ pub(crate) fn command(guard: &Guard, program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// A guarded cargo in the workspace, as a user starts it.
+/// A guarded cargo in the workspace, with the environment of a user's shell.
 pub(crate) fn cargo(guard: &Guard) -> Command {
     without_package(command(guard, cargo_program()))
 }
 
-/// Cargo as a user starts it.
+/// Cargo with the environment of a user's shell.
 pub(crate) fn plain_cargo() -> Command {
     without_package(Command::new(cargo_program()))
 }
 
-/// Where cargo keeps the sources of dependencies.
+/// The directory where cargo keeps the sources of dependencies.
 fn cargo_home() -> anyhow::Result<PathBuf> {
     let home = || std::env::home_dir().map(|home| home.join(".cargo"));
     std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(home).context("neither CARGO_HOME nor HOME is set")
@@ -111,7 +111,7 @@ fn executable(artifact: &Value) -> Option<PathBuf> {
     artifact["executable"].as_str().map(PathBuf::from)
 }
 
-/// Runs cargo and shows it what it compiled; `false` if something did not compile. People see cargo's own messages.
+/// Runs cargo and passes on what it compiled; `false` if the build failed. Cargo prints its own messages.
 async fn artifacts(
     cargo: Command,
     arguments: &[&str],
@@ -128,7 +128,7 @@ async fn artifacts(
     lines(cargo, &arguments, what, each, progress).await
 }
 
-/// Runs cargo and hands over its standard output as JSON, line by line.
+/// Runs cargo and passes on its standard output as JSON, line by line.
 async fn lines(
     mut cargo: Command,
     arguments: &[&str],
@@ -140,7 +140,7 @@ async fn lines(
     let mut cargo = Running::start(cargo).context("cannot start cargo")?;
     let output = cargo.take_stdout().context("cargo has no output")?;
     let reader = std::thread::spawn(|| std::io::read_to_string(output));
-    // On a terminal cargo draws a bar; elsewhere it is silent while a program is linked.
+    // On a terminal cargo shows a progress bar; elsewhere it is silent while it links a program.
     let progress = if std::io::stderr().is_terminal() { &progress::silent() } else { progress };
     let status = progress::during(progress, what, cargo.ended()).await?;
     let text = reader.join().ok().context("cargo's output was lost")??;

@@ -13,9 +13,9 @@ use crate::install::Install;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Start one that stays until `down`
+    /// Start a control plane that runs until `down`
     Up {
-        /// The API server's port; a free one if none is given
+        /// Port of the API server [default: a free port]
         #[arg(long)]
         port: Option<u16>,
 
@@ -26,9 +26,9 @@ pub(crate) enum Command {
         #[command(flatten)]
         install: Install,
     },
-    /// Stop it, and what was left running with it
+    /// Stop the control plane, and what is still running with it
     Down,
-    /// Show it; fails if it is not healthy
+    /// Show the control plane; fails if it is not healthy
     Status,
 }
 
@@ -50,7 +50,7 @@ async fn up(port: Option<u16>, node: bool, guard: &Guard) -> anyhow::Result<Exit
     let settings = Settings {
         port,
         node,
-        // Tests may run against it.
+        // Tests that use the audit log may run against it.
         audit: true,
         ..Settings::default()
     };

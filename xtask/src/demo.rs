@@ -38,7 +38,7 @@ mod stage;
 use report::{Figures, Report};
 use stage::{On, Stage};
 
-/// Release builds above this size have taken in something that they should not have.
+/// A release build above this size contains unwanted dependencies.
 const SIZE_LIMIT: u64 = 12_000_000;
 const LIMIT: Duration = Duration::from_secs(30);
 const NAMESPACE: &str = "hostpath-demo";
@@ -57,44 +57,44 @@ pub(crate) struct Arguments {
     pub(crate) volumes: Volumes,
 }
 
-/// What is shown; without one, volumes that are directories.
+/// The demo to run; the default is the hostPath demo.
 #[derive(Subcommand)]
 pub(crate) enum Kind {
-    /// Show buckets on an object store: two claims of one bucket, new keys, and the end of it all
+    /// Bucket demo on an object store: two claims for one bucket, key rotation, and cleanup
     #[cfg(feature = "full")]
     Buckets(buckets::Arguments),
-    /// Show buckets on an object store: two claims of one bucket, new keys, and the end of it all
+    /// Bucket demo on an object store: two claims for one bucket, key rotation, and cleanup
     #[cfg(not(feature = "full"))]
     #[command(disable_help_flag = true)]
     Buckets {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
         all: Vec<std::ffi::OsString>,
     },
-    /// Show exports of a real NFS server: a claim, and two clients that see each other's file
+    /// NFS demo on a real NFS server: a claim, and two clients that see each other's file
     Nfs {
-        /// Show it on a real control plane; the first time this builds Kubernetes
+        /// Run on a real control plane; builds Kubernetes on first use
         #[arg(long)]
         real: bool,
     },
-    /// Show the image on a real node: the provisioner is a pod, and a pod writes into its volume; needs root on Linux
+    /// Demo on a real node: the provisioner runs as a pod, and a pod writes to its volume; needs root on Linux
     Node,
 }
 
 #[derive(Args)]
 pub(crate) struct Volumes {
-    /// Show the release build on a real control plane, with its figures; the first time this builds Kubernetes
+    /// Run the release build on a real control plane, and print its figures; builds Kubernetes on first use
     #[arg(long)]
     real: bool,
 
-    /// Like `--real`, and leave the control plane and the provisioner running until `control-plane down`
+    /// Like `--real`, but keep the control plane and the provisioner running until `control-plane down`
     #[arg(long)]
     keep: bool,
 
-    /// Show it on a cluster of yours, that of this context of the kubeconfig; asks before anything is made there
+    /// Run on your own cluster, selected by this kubeconfig context; asks before it creates anything
     #[arg(long, value_name = "NAME", conflicts_with_all = ["real", "keep"])]
     pub(crate) context: Option<String>,
 
-    /// Make what `--context` needs without asking
+    /// Create the objects that `--context` needs without asking
     #[arg(long, requires = "context")]
     pub(crate) yes: bool,
 
@@ -147,7 +147,7 @@ async fn show_volumes(on: On, guard: &Guard) -> anyhow::Result<ExitCode> {
     let (before, after) = show(&mut stage, &program, &mut report).await.with_context(|| stage.failure())?;
     let (state, log) = (stage.state.clone(), stage.log.clone());
     stage.end(&mut report).await?;
-    // Those of a debug build say nothing.
+    // Figures of a debug build are meaningless.
     report.summary((profile == Profile::Release).then_some(&Figures { size, before, after }));
     match on {
         On::Simulated => report.what_next()?,
@@ -171,7 +171,7 @@ async fn run_on_node(mut report: Report, guard: &Guard, progress: &SharedProgres
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the resident memory of the provisioner when it has nothing to do, before and after it had.
+/// Returns the resident memory of the idle provisioner, before and after it provisioned a volume.
 async fn show(stage: &mut Stage, program: &Path, report: &mut Report) -> anyhow::Result<(u64, u64)> {
     let client = stage.client().await?;
     let root = stage.state.dir.join("demo").join("volumes");
@@ -209,7 +209,7 @@ async fn show(stage: &mut Stage, program: &Path, report: &mut Report) -> anyhow:
     Ok((before, id.resident_memory()?))
 }
 
-/// Waits until the claim is bound and its event exists, and shows what the user sees.
+/// Waits until the claim is bound and its event exists, and prints the user's view.
 async fn bound(
     claims: &Api<PersistentVolumeClaim>,
     client: &Client,
@@ -231,7 +231,7 @@ async fn bound(
     Ok(Api::<PersistentVolume>::all(client.clone()).get(&name).await?)
 }
 
-/// Uses the volume as a pod would: through its directory.
+/// Accesses the volume as a pod would: through its directory.
 fn look_at(volume: &PersistentVolume, root: &Path, report: &mut Report) -> anyhow::Result<PathBuf> {
     report.begin("write a file into the volume");
     let directory = directory(volume, root)?;
@@ -273,7 +273,7 @@ async fn delete(
     Ok(())
 }
 
-/// Memory means something only once the start's work is over.
+/// The memory is comparable only after startup is complete.
 async fn settle(id: ProcessId) -> anyhow::Result<()> {
     tokio::time::sleep(Duration::from_secs(1)).await;
     ensure!(id.is_running(), "the provisioner has ended");

@@ -17,11 +17,11 @@ const COMMANDS: [&[&str]; 7] = [
     &["doc", "--workspace", "--no-deps"],
 ];
 
-/// The compiled crates of one command: what is compiled, and with which features.
+/// The crates that one command compiles, with their features.
 fn units(command: &[&str]) -> Vec<(String, String)> {
     let mut cargo = plain_cargo();
     cargo.current_dir(workspace_root());
-    // Clippy compiles what `check` does, and has no unit graph of its own.
+    // Clippy compiles the same units as `check`, and has no unit graph of its own.
     cargo.args(command.iter().map(|word| if *word == "clippy" { "check" } else { word }));
     cargo.args(["--locked", "--offline", "--unit-graph", "-Zunstable-options"]).env("RUSTC_BOOTSTRAP", "1");
     let output = cargo.output().unwrap();

@@ -12,28 +12,28 @@ use testbed::progress::{self, SharedProgress};
 
 use crate::build;
 
-/// An image: one static program, and what it needs beside it.
+/// An image: one static binary, and the files that it needs in addition.
 pub(crate) struct Kind {
-    /// As its chart. With `localhost/` before it nobody else can offer an image of the name.
+    /// The name of the chart. With the prefix `localhost/`, another registry cannot offer an image of this name.
     name: &'static str,
     package: &'static str,
     about: &'static str,
     beside: Beside,
 }
 
-/// What a program needs beside it.
+/// The additional requirements of a binary.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beside {
     Nothing,
-    /// Certificates of authorities: it talks to services that show theirs.
+    /// CA certificates, to verify the services that it calls.
     Certificates,
-    /// The NFS server that it runs.
+    /// The NFS server that it starts.
     NfsServer,
-    /// The socket of a CSI driver: most drivers let only root open it, and their charts name no user for the sidecars.
+    /// The socket of a CSI driver: most drivers let only root open it, and their charts set no user for the sidecars.
     DriverSocket,
 }
 
-/// The one that the demo shows.
+/// The image of the demo.
 pub(crate) const HOSTPATH: Kind = Kind {
     name: "hostpath-provisioner",
     package: "hostpath-provisioner",
@@ -88,14 +88,14 @@ const KINDS: [Kind; 8] = [
 ];
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// A program above this size has taken in something that it should not have.
+/// A binary above this size contains unwanted dependencies.
 const SIZE_LIMIT: u64 = 15_000_000;
-/// Where this machine has the certificates of authorities, and an image of ours has them, too.
+/// The path of the CA certificates on this machine, and in our images.
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Which image
+    /// The image to build
     #[arg(default_value = HOSTPATH.name, value_parser = KINDS.map(|kind| kind.name))]
     name: String,
 
@@ -103,7 +103,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Build it once more from a copy of the sources elsewhere, and fail unless both are the same to the byte
+    /// Build a second time from a copy of the sources elsewhere, and fail unless both images are identical
     #[arg(long)]
     check: bool,
 }
@@ -155,7 +155,8 @@ impl Kind {
         let mut image = Image::new(format!("localhost/{}:{VERSION}", self.name))
             .copy(self.package, 0o755, program)
             .entrypoint([format!("/{}", self.package)])
-            // Nobody, for `rbac` and the like. The manifests say who serves volumes, which needs more.
+            // An unprivileged user, for `rbac` and similar commands. The manifests set the user that provisions
+            // volumes.
             .user(if self.beside == Beside::DriverSocket { "0:0" } else { "65532:65532" })
             .label(label("title"), self.name)
             .label(label("description"), self.about)
@@ -179,13 +180,13 @@ impl Kind {
         image.write(output)
     }
 
-    /// Builds the image from a copy of the sources in another directory, and compares.
+    /// Builds the image from a copy of the sources in another directory, and compares both.
     async fn check(&self, expected: &Written, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<()> {
         let folder = std::env::temp_dir().join(format!("image-check-{}", std::process::id()));
         let sources = folder.join("another").join("checkout");
         for file in git(&["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?.split_terminator('\0') {
             let (from, to) = (build::workspace_root().join(file), sources.join(file));
-            // What is deleted and not committed is listed all the same.
+            // A file that is deleted but not committed is still listed.
             if from.is_file() {
                 fs::create_dir_all(to.parent().unwrap_or(&sources))?;
                 fs::copy(&from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
@@ -205,7 +206,7 @@ fn target_folder() -> PathBuf {
     build::workspace_root().join(named.unwrap_or_else(|| "target".into()))
 }
 
-/// The commit that the image is made of; none when there are changes beside it, or no git.
+/// The commit of the image; `None` if there are uncommitted changes, or without git.
 fn revision() -> Option<String> {
     let clean = git(&["status", "--porcelain"]).ok()?.is_empty();
     let revision = git(&["rev-parse", "HEAD"]).ok()?;

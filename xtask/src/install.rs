@@ -6,13 +6,13 @@ use testbed::progress::SharedProgress;
 
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Install {
-    /// Install the packages that are missing: Debian's as root, those of Python into the user's cache
+    /// Install missing packages: Debian packages as root, Python packages into the user's cache
     #[arg(long, global = true)]
     pub(crate) install_packages: bool,
 }
 
 impl Install {
-    /// Installs what a command needs, or fails and names the command that does.
+    /// Installs what a command needs, or fails with the command to run.
     pub(crate) fn prepare(
         self,
         dependency: &Dependency,

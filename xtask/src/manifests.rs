@@ -12,7 +12,7 @@ use testbed::progress::{self, SharedProgress};
 
 use crate::build;
 
-/// Writes what is generated in `deploy/`.
+/// Writes the generated files in `deploy/`.
 pub(crate) async fn run(guard: &Guard) -> anyhow::Result<ExitCode> {
     let progress = progress::terminal();
     let helm = helm::helm(guard, &progress).await?;
@@ -27,7 +27,7 @@ pub(crate) async fn run(guard: &Guard) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lints and renders the charts, and compares what they render with `deploy/` and with the programs' rights.
+/// Lints and renders the charts, and compares the result with `deploy/` and with the programs' RBAC permissions.
 pub(crate) async fn charts(guard: &Guard) -> anyhow::Result<ExitCode> {
     let progress = progress::terminal();
     let helm = helm::helm(guard, &progress).await?;
@@ -58,14 +58,14 @@ async fn program(provisioner: &Provisioner, guard: &Guard, progress: &SharedProg
     build::program(build::Profile::Dev, provisioner.package, &[], guard, progress).await
 }
 
-/// Runs helm's linter, which must have nothing to say.
+/// Runs helm's linter, which must not report anything.
 fn lint(helm: &Path, chart: &str, values: &[&str]) -> anyhow::Result<()> {
     let said = run_tool(helm, &[&["lint", "--strict", chart], set(values).as_slice()].concat())?;
     ensure!(!said.contains("[INFO]"), "{said}");
     Ok(())
 }
 
-/// Values that the schema or a template refuses.
+/// Values that the schema or a template rejects.
 const WRONG: [&str; 6] = [
     "unknown=1",
     "image.unknown=1",
@@ -75,7 +75,7 @@ const WRONG: [&str; 6] = [
     "coordination=none",
 ];
 
-/// Values for COSI that the schema or a template refuses.
+/// Values for COSI that the schema or a template rejects.
 const WRONG_FOR_COSI: [&str; 9] = [
     "cosi.mode=none",
     "cosi.mode=controller,cosi.driverName=No_Name",
@@ -96,7 +96,7 @@ fn check_refusals(helm: &Path, chart: &str, values: &[&str]) -> anyhow::Result<(
     Ok(())
 }
 
-/// Values, and the options of `rbac` that give the same rights.
+/// Values, and the `rbac` options that grant the same permissions.
 type Rights<'a> = (&'a [&'a str], &'a [&'a str]);
 
 const SHARDS: [Rights<'_>; 1] =
@@ -112,7 +112,8 @@ const COSI: [Rights<'_>; 3] = [
     (&[r#"cosi.mode="sidecar""#, SIDECAR], &["--cosi"]),
 ];
 
-/// The names of journals and Leases are the chart's own work. Beside a sidecar the account has the sidecar's rights, too.
+/// Checks the permissions. The chart itself adds the names of journals and Leases. Next to a sidecar, the account also
+/// has the sidecar's permissions.
 fn check_rights(helm: &Path, chart: &str, program: &Path, mode: &[&str], cases: &[Rights<'_>]) -> anyhow::Result<()> {
     for (values, options) in cases {
         let named = [values, &[r#"provisionerName="a.example/b""#][..]].concat();

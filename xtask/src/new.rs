@@ -1,13 +1,13 @@
-//! `cargo xtask new NAME`: the folder of a new provisioner, made of a template.
+//! `cargo xtask new NAME`: scaffolds a new provisioner from a template.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, ensure};
 
-/// What the templates call themselves.
+/// The name of the provisioner in the templates.
 const EXAMPLE: &str = "example-provisioner";
-/// Stands for the folder of the library's crates.
+/// Placeholder for the folder of the library's crates.
 const LIBRARY: &str = "LIBRARY";
 
 #[derive(clap::Args)]
@@ -15,7 +15,7 @@ pub(crate) struct Arguments {
     /// Name of the package and of its folder, such as nfs-provisioner
     name: String,
 
-    /// A provisioner of buckets instead of volumes
+    /// Scaffold a bucket provisioner instead of a volume provisioner
     #[arg(long)]
     bucket: bool,
 
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the template's files. The lock file is this project's, so that the versions are those that were tried.
+/// Writes the template's files. The lock file is copied from this project, so that the versions are tested ones.
 fn create(name: &str, bucket: bool, folder: &Path) -> anyhow::Result<()> {
     ensure!(
         is_name(name),
@@ -56,7 +56,7 @@ fn copy(from: &Path, to: &Path, adapt: &dyn Fn(&str) -> String) -> anyhow::Resul
     for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
         let from = entry?.path();
         let name = from.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // Cargo would take the template for a package if its manifest had the usual name.
+        // Cargo would treat the template as a package if its manifest had the usual name.
         let to = to.join(name.strip_suffix(".in").unwrap_or(&name));
         if from.is_dir() {
             copy(&from, &to, adapt)?;
@@ -68,14 +68,14 @@ fn copy(from: &Path, to: &Path, adapt: &dyn Fn(&str) -> String) -> anyhow::Resul
     Ok(())
 }
 
-/// The path of one folder as seen from another, so that both can be moved or cloned together. Both are absolute.
+/// The path of one folder relative to another, so that both can be moved or cloned together. Both are absolute.
 fn relative(from: &Path, to: &Path) -> PathBuf {
     let common = from.components().zip(to.components()).take_while(|(one, other)| one == other).count();
     let up = from.components().skip(common).map(|_| Component::ParentDir);
     up.chain(to.components().skip(common)).collect()
 }
 
-/// Good for a package, a namespace and an image alike.
+/// Returns true if the name is valid for a package, a namespace and an image.
 fn is_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.len() <= 40

@@ -1,4 +1,4 @@
-//! `cargo xtask package`: whether each crate can be published, and the archives that would be.
+//! `cargo xtask package`: checks that each crate can be published, and creates the archives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub(crate) async fn run(guard: &Guard) -> anyhow::Result<ExitCode> {
     let faults: Vec<_> = crates.iter().flat_map(|package| faults(package, &crates)).collect();
     ensure!(faults.is_empty(), "cannot be published:\n  {}", faults.join("\n  "));
     let order = order(&crates)?;
-    // All at once: those that depend on others find them among these, and not in the registry.
+    // All packages at once: cargo finds their dependencies among them, and not in the registry.
     let mut package = build::cargo(guard);
     package.args(["package", "--locked", "--allow-dirty", "--no-verify"]);
     package.args(order.iter().flat_map(|name| ["--package", *name]));
@@ -38,13 +38,13 @@ fn metadata() -> anyhow::Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The packages that are not kept from being published.
+/// The packages that are to be published.
 fn published(metadata: &Value) -> Vec<&Value> {
     let packages = metadata["packages"].as_array().into_iter().flatten();
     packages.filter(|package| package["publish"].is_null()).collect()
 }
 
-/// What keeps a package from being published, or found.
+/// Problems that prevent a package from being published, or found.
 fn faults(package: &Value, published: &[&Value]) -> Vec<String> {
     let name = text(&package["name"]);
     let folder = PathBuf::from(text(&package["manifest_path"])).parent().unwrap_or(Path::new("")).to_owned();
@@ -64,7 +64,7 @@ fn faults(package: &Value, published: &[&Value]) -> Vec<String> {
         fault(words.is_empty() || words.len() > most, &format!("it has {} {field}, of 1 to {most}", words.len()));
         fault(words.iter().any(|word| word.len() > longest), &format!("one of its {field} is too long"));
     }
-    // Dependencies for tests without a version are left out of the archive.
+    // Test dependencies without a version are left out of the archive.
     for dependency in of_workspace(package) {
         let has_version = text(&dependency["req"]) != "*";
         let is_for_tests = dependency["kind"] == "dev";
@@ -75,7 +75,7 @@ fn faults(package: &Value, published: &[&Value]) -> Vec<String> {
     faults
 }
 
-/// Each after all that it depends on, in tests too: the registry has to know them.
+/// Sorts packages so that each follows its dependencies, including those for tests: the registry has to know them.
 fn order<'a>(published: &[&'a Value]) -> anyhow::Result<Vec<&'a str>> {
     let mut waiting: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for package in published {

@@ -1,4 +1,4 @@
-//! `cargo xtask rules`: what `deploy/monitoring` has, on a Prometheus that reads provisioners at work.
+//! `cargo xtask rules`: checks `deploy/monitoring` with a Prometheus that scrapes running provisioners.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -24,11 +24,11 @@ const TESTS: &str = "deploy/monitoring/rules_test.yaml";
 const DASHBOARD: &str = "deploy/monitoring/dashboard.json";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The panel with the lines that rise when failures begin.
+/// The panel whose series rise when failures begin.
 const MADE_AND_DELETED: &str = "Made and deleted, in 5 minutes";
 const FAILED: [&str; 2] = ["making failed", "deleting failed"];
 
-/// Panels that are empty where no provisioner of volumes is chosen.
+/// Panels that are empty if no volume provisioner is selected.
 const ABOUT_VOLUMES: [&str; 5] = [
     "Claims without a volume",
     MADE_AND_DELETED,
@@ -37,7 +37,7 @@ const ABOUT_VOLUMES: [&str; 5] = [
     "Duration of one attempt, 99 %",
 ];
 
-/// Panels that are empty where no provisioner of buckets is chosen.
+/// Panels that are empty if no bucket provisioner is selected.
 const ABOUT_BUCKETS: [&str; 4] = [
     "Claims without a bucket",
     "Claims with a bucket",
@@ -45,7 +45,7 @@ const ABOUT_BUCKETS: [&str; 4] = [
     "Duration of one attempt for a bucket, 99 %",
 ];
 
-/// Checks the rules and their unit tests, then rules and dashboard while all is well and while nothing is.
+/// Checks the rules and their unit tests, then rules and dashboard with and without failures.
 pub(crate) async fn run(stay: bool, guard: &Guard) -> anyhow::Result<ExitCode> {
     let progress = progress::terminal();
     let promtool = prometheus::promtool(&progress)?;
@@ -104,8 +104,8 @@ async fn look(
     Ok(())
 }
 
-/// Lets claims come and go until each line of each panel is there, and those of failures rise where there are some. Returns
-/// those that do not.
+/// Creates and deletes claims until each series of each panel has data, and the failure series rise if there are
+/// failures. Returns the missing series.
 async fn work_until_shown(
     dashboard: &Dashboard,
     prometheus: &Prometheus,
@@ -134,7 +134,7 @@ async fn work_until_shown(
     Ok(missing)
 }
 
-/// A person chooses one namespace: its job alone can be chosen then, and only panels about the others are empty.
+/// Selects one namespace: only its job can be selected then, and only panels for other provisioners are empty.
 async fn check_each_namespace(dashboard: &Dashboard, prometheus: &Prometheus) -> anyhow::Result<()> {
     for (namespace, others) in [(VOLUMES, &ABOUT_BUCKETS[..]), (BUCKETS, &ABOUT_VOLUMES)] {
         let chosen = dashboard.variables(prometheus, Some(namespace)).await?;
@@ -150,7 +150,7 @@ async fn check_each_namespace(dashboard: &Dashboard, prometheus: &Prometheus) ->
     Ok(())
 }
 
-/// The names of the alerts that an expression names.
+/// The alerts in an expression.
 async fn alerts(prometheus: &Prometheus, expression: &str) -> anyhow::Result<Vec<String>> {
     let alerts = prometheus.query(expression).await?;
     Ok(alerts.iter().map(|alert| alert.labels.get("alertname").cloned().unwrap_or_default()).collect())

@@ -1,4 +1,4 @@
-//! `cargo xtask ceph`, `nfs` and `s3`: servers that stay
+//! `cargo xtask ceph`, `nfs` and `s3`: servers that keep running
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -13,20 +13,20 @@ use crate::install::Install;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Start one that stays until `down`
+    /// Start a server that runs until `down`
     Up {
-        /// Its port; a free one if none is given
+        /// Port of the server [default: a free port]
         #[arg(long)]
         port: Option<u16>,
 
         #[command(flatten)]
         install: Install,
     },
-    /// Stop it; what it stored is gone
+    /// Stop the server; its data is deleted
     Down,
 }
 
-/// `name` is that of the command.
+/// `name` is the name of the command.
 pub(crate) async fn run(
     name: &str,
     dependency: &Dependency,

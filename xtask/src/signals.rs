@@ -1,11 +1,11 @@
-//! Ctrl-C and its relatives.
+//! Ctrl-C and similar signals.
 
 use std::process::ExitCode;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Does the work, unless SIGINT, SIGTERM or SIGHUP comes first. Then the work is dropped, which ends every program that
-/// it started, and the exit code is the shell's for that signal.
+/// Runs the work until it completes, or SIGINT, SIGTERM or SIGHUP arrives. A signal drops the work, which ends every
+/// program that it started; the exit code is then the shell's for that signal.
 pub(crate) async fn unless_interrupted(
     work: impl Future<Output = anyhow::Result<ExitCode>>,
 ) -> anyhow::Result<ExitCode> {
@@ -17,7 +17,7 @@ pub(crate) async fn unless_interrupted(
     Ok(ExitCode::from(code))
 }
 
-/// Waits for one, and says which, with the shell's exit code for it.
+/// Waits for a signal, and returns its name with the shell's exit code for it.
 pub(crate) async fn any() -> anyhow::Result<(&'static str, u8)> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

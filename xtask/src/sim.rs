@@ -7,7 +7,7 @@ use testbed::progress;
 
 use crate::build::{self, Profile};
 
-/// Builds the simulation to be fast, and runs it. It says itself how far it is.
+/// Builds the simulation with optimizations, and runs it. It prints its own progress.
 pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<ExitCode> {
     let program = build::program(Profile::Sim, "simulation", &[], guard, &progress::terminal()).await?;
     let mut command = build::command(guard, program);

@@ -17,7 +17,7 @@ use testbed::{
 use crate::build;
 use crate::install::Install;
 
-/// What tests need, in the order in which it is listed and installed.
+/// The dependencies of tests, in the order in which they are listed and installed.
 static DEPENDENCIES: [&Dependency; 13] = [
     &control_plane::NODE,
     &ceph::CEPH,
@@ -35,20 +35,20 @@ static DEPENDENCIES: [&Dependency; 13] = [
 ];
 /// The workspace without the tests that need servers.
 const WORKSPACE: [&str; 5] = ["test", "--locked", "--workspace", "--exclude", "e2e"];
-/// Those tests, with the features that the workspace has, so that nothing is compiled twice.
+/// The end-to-end tests, with the workspace's features, so that nothing is compiled twice.
 const END_TO_END: [&str; 5] = ["test", "--locked", "--workspace", "--test", "e2e"];
-/// Modules whose programs take up to 15 minutes to build: they run only if a filter begins with the name.
+/// Modules whose binaries take up to 15 minutes to build: they run only if a filter begins with the name.
 const NAMED_ONLY: [&str; 4] = ["charts::", "csi_scenarios::", "garage::", "seaweedfs::"];
-/// Modules that compare with one version of Kubernetes.
+/// Modules whose recordings are tied to one Kubernetes version.
 const ONE_VERSION: [&str; 3] = ["csi_scenarios::", "kubectl::", "scenarios::"];
-/// End-to-end tests mostly wait: 8 at a time are the quickest on two cores.
+/// End-to-end tests mostly wait: 8 at a time are the fastest on two cores.
 const THREADS: usize = 8;
 
-/// What is tested.
+/// The tests to run.
 #[derive(Args)]
 pub(crate) struct Selection {
-    /// Run only the end-to-end tests, on another version of Kubernetes, such as 1.35 or 1.35.4, which is built the first
-    /// time
+    /// Run only the end-to-end tests, on another version of Kubernetes, such as 1.35 or 1.35.4, which is built on first
+    /// use
     #[arg(long, value_name = "VERSION")]
     kubernetes: Option<String>,
 
@@ -99,7 +99,7 @@ async fn end_to_end(
     command.args(END_TO_END).arg("--").args(arguments);
     match &selection.kubernetes {
         Some(version) => command.env(VERSION_VARIABLE, version),
-        // The workspace's own tests came first, and cargo built the binaries for them.
+        // Cargo built the binaries for the workspace's own tests, which ran before.
         None => command.env(BINARIES_ARE_BUILT, "1"),
     };
     let passed = Running::start(command)?.ended().await?.success();
@@ -127,10 +127,10 @@ fn tests(filter: &[String], guard: &Guard) -> anyhow::Result<Vec<String>> {
     Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
-/// Which end-to-end tests run, and which are left out.
+/// The end-to-end tests that run, and those that are skipped.
 struct Plan {
     chosen: Vec<String>,
-    /// With the reason.
+    /// The skipped tests, with the reason.
     left_out: Vec<(String, String)>,
     installs: bool,
 }
@@ -170,7 +170,7 @@ impl Plan {
         self.chosen.iter().any(|path| dependency.is_needed_by(path))
     }
 
-    /// Lists the tests that were left out by reason, and the command that runs them.
+    /// Lists the skipped tests by reason, with the command that runs them.
     fn summary(&self) -> Vec<String> {
         let mut reasons: Vec<&str> = self.left_out.iter().map(|(_, reason)| reason.as_str()).collect();
         reasons.sort_unstable();

@@ -68,7 +68,7 @@ impl Judge {
             return None;
         }
         // Deleted manually while it was being bound: Kubernetes neither binds such a volume nor removes it until the
-        // claim is deleted, whoever created it.
+        // claim is deleted, regardless of its creator.
         let half_bound = |volume: &Volume| volume.bound && volume.deleting;
         if claim.volume.is_empty() && self.picture.volumes.get(&volume).is_some_and(half_bound) {
             return None;

@@ -1,4 +1,4 @@
-//! The object stores that buckets are shown on.
+//! The object stores of the bucket demo.
 
 use anyhow::ensure;
 use serde_json::{Value, json};
@@ -8,18 +8,18 @@ use testbed::guard::Guard;
 use testbed::progress::SharedProgress;
 use testbed::s3::{self, S3};
 
-/// Which one.
+/// An object store.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Store {
     /// A real radosgw
     Ceph,
-    /// S3 and IAM as AWS has them: moto
+    /// S3 and IAM like AWS, by moto
     Aws,
     /// Google Cloud Storage, simulated in this process
     Gcs,
 }
 
-/// One that runs.
+/// A running object store.
 pub(super) enum Backend {
     Ceph(Ceph),
     Aws(S3),
@@ -27,7 +27,7 @@ pub(super) enum Backend {
 }
 
 impl Store {
-    /// What it needs here, and the command that shows it.
+    /// The dependency of the store on this platform, and the command that runs the demo with it.
     pub(super) fn dependency(self) -> Option<(&'static Dependency, &'static str)> {
         match self {
             Self::Ceph => Some((&ceph::CEPH, "demo buckets")),
@@ -63,7 +63,7 @@ impl Store {
 }
 
 impl Backend {
-    /// What is in the administrator's Secret.
+    /// The content of the administrator's Secret.
     pub(super) fn admin(&self) -> Value {
         match self {
             Self::Ceph(ceph) => {
@@ -78,16 +78,16 @@ impl Backend {
         }
     }
 
-    /// The provisioner's options that say where it is.
+    /// The provisioner's options with the endpoints of the store.
     pub(super) fn arguments(&self) -> Vec<(&'static str, String)> {
         match self {
             Self::Ceph(_) | Self::Aws(_) => Vec::new(),
-            // Classes do not name Google's services.
+            // StorageClasses do not contain the endpoints of Google.
             Self::Gcs(google) => ["--endpoint", "--iam-endpoint"].map(|name| (name, google.endpoint.clone())).into(),
         }
     }
 
-    /// The parameters that say where it is.
+    /// The StorageClass parameters with the endpoint of the store.
     pub(super) fn parameters(&self) -> Value {
         match self {
             Self::Ceph(ceph) => json!({"endpoint": ceph.state().endpoint}),
@@ -99,7 +99,7 @@ impl Backend {
         }
     }
 
-    /// Shows that nothing is left; the lines say what was asked.
+    /// Checks that nothing is left; the returned lines describe the requests.
     pub(super) async fn nothing_left(&self) -> anyhow::Result<[String; 2]> {
         let (lines, is_empty) = match self {
             Self::Ceph(ceph) => {

@@ -1,5 +1,5 @@
-//! Buckets on request, on a real object store: a claim and its Secret, an object, a second claim on the same bucket, new keys,
-//! and the end of it all.
+//! The bucket demo on a real object store: a claim and its Secret, an object, a second claim for the same bucket, key
+//! rotation, and cleanup.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value_t = Store::Ceph)]
     backend: Store,
 
-    /// Show it on a real control plane; the first time this builds Kubernetes
+    /// Run on a real control plane; builds Kubernetes on first use
     #[arg(long)]
     real: bool,
 }
@@ -122,7 +122,7 @@ async fn show(stage: &mut Stage, backend: &Backend, program: &Path, report: &mut
     delete(&client, backend, report).await
 }
 
-/// Creates a claim and shows how it is bound.
+/// Creates a claim and prints how it is bound.
 async fn claim(
     client: &Client,
     report: &mut Report,
@@ -179,7 +179,7 @@ async fn delete(client: &Client, backend: &Backend, report: &mut Report) -> anyh
     Ok(())
 }
 
-/// S3 as a pod with this claim's Secret and ConfigMap has it.
+/// An S3 client with the credentials in this claim's Secret and ConfigMap, as in a pod.
 async fn user(client: &Client, claim: &str) -> anyhow::Result<s3_client::Client> {
     let map = Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE).get(claim).await?.data.unwrap_or_default();
     let endpoint = map.get("AWS_ENDPOINT_URL_S3").context("the ConfigMap has no address")?;

@@ -1,4 +1,4 @@
-//! The demo on a cluster of the reader's. What it makes there is named beforehand, and removed afterwards, whatever happens.
+//! The demo on the user's own cluster. It lists the objects that it will create, and always removes them afterwards.
 
 use std::io::{BufRead, IsTerminal, stdin};
 use std::process::ExitCode;
@@ -48,7 +48,7 @@ pub(crate) async fn run(context: &str, yes: bool, guard: &Guard) -> anyhow::Resu
         shown = show(&mut stage, &program, &mut report) => (shown.map(drop), ExitCode::SUCCESS),
     };
     let shown = shown.with_context(|| stage.failure());
-    // The provisioner still runs, and it alone removes the volume.
+    // The provisioner must still be running, because only it removes the volume.
     let cleared = clear(&client, &mut report).await;
     let ended = stage.end(&mut report).await;
     shown?;
@@ -58,7 +58,7 @@ pub(crate) async fn run(context: &str, yes: bool, guard: &Guard) -> anyhow::Resu
     Ok(code)
 }
 
-/// Says what will be made, and asks.
+/// Lists the objects that will be created, and asks for confirmation.
 fn agreed(context: &str, server: &str, progress: &SharedProgress) -> anyhow::Result<bool> {
     progress.output(&format!("In the cluster of the context {context}, {server}, this makes, and removes at its end:"));
     for object in objects() {
@@ -75,7 +75,7 @@ fn agreed(context: &str, server: &str, progress: &SharedProgress) -> anyhow::Res
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Removes what was made, in the cluster.
+/// Removes the created objects from the cluster.
 async fn clear(client: &Client, report: &mut Report) -> anyhow::Result<()> {
     report.begin("remove all of it from the cluster");
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), NAMESPACE);

@@ -1,4 +1,4 @@
-//! What kubectl prints, made of the API server's answers to the same questions.
+//! Output like kubectl's, created from the API server's answers to the same requests.
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::Event;
@@ -6,7 +6,7 @@ use kube::{Client, Resource};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What the API server answers to `kubectl get`: columns and cells, which it words itself.
+/// The API server's answer to `kubectl get`: columns and cells, which the server formats itself.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Table {
@@ -17,7 +17,7 @@ struct Table {
 #[derive(Deserialize)]
 struct Column {
     name: String,
-    /// Above 0 it is shown only with `-o wide`.
+    /// Columns above 0 are shown only with `-o wide`.
     priority: i32,
 }
 
@@ -37,7 +37,7 @@ pub(super) async fn get<K: Resource<DynamicType = ()>>(
     Ok(table(client, &path).await?.lines())
 }
 
-/// The events at the end of `kubectl describe` of one object of a namespace.
+/// The events at the end of `kubectl describe` of one namespaced object.
 pub(super) async fn events<K: Resource<DynamicType = ()>>(
     client: &Client,
     namespace: &str,
@@ -53,13 +53,13 @@ pub(super) async fn events<K: Resource<DynamicType = ()>>(
 pub(super) struct Events(Table);
 
 impl Events {
-    /// Whether there is one with this reason.
+    /// Returns true if there is an event with this reason.
     pub(super) fn have(&self, reason: &str) -> bool {
         let mut events = self.0.rows.iter().filter_map(|row| row.object.as_ref());
         events.any(|event| event.reason.as_deref() == Some(reason))
     }
 
-    /// Oldest first. kubectl itself begins with those that have no `lastTimestamp`, as they come from `events.k8s.io`.
+    /// Oldest first. kubectl itself begins with events without `lastTimestamp`, since they come from `events.k8s.io`.
     pub(super) fn lines(&self) -> Vec<String> {
         const TITLES: [[&str; 5]; 2] =
             [["Type", "Reason", "Age", "From", "Message"], ["----", "------", "----", "----", "-------"]];
@@ -83,7 +83,7 @@ impl Events {
     }
 }
 
-/// When it was last seen, in seconds, which is all that most events say. Within one the API server's order counts.
+/// When it was last seen, in seconds, the precision of most events. Within one second, the API server's order decides.
 fn last_seen(event: &Event) -> (Option<i64>, u64) {
     let legacy = event.last_timestamp.as_ref().map(|time| time.0);
     let series = event.series.as_ref().and_then(|series| Some(series.last_observed_time.as_ref()?.0));

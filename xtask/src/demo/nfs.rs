@@ -1,4 +1,4 @@
-//! A volume that is an export of a real NFS server: a claim, two clients that see each other's file, and the end of it.
+//! A volume that is an export of a real NFS server: a claim, two clients that see each other's file, and cleanup.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! The tutorial on a real node: the provisioner as a pod, installed by its own manifests.
+//! The tutorial on a real node: the provisioner runs as a pod, installed with its own manifests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,14 @@ use super::stage::Stage;
 use super::{CLAIM, NAMESPACE, bound, delete};
 use crate::build;
 
-/// The manifests, from the project's folder.
+/// The manifests, relative to the project's folder.
 const MANIFESTS: &str = "deploy/hostpath/per-node";
-/// What they install.
+/// The name of the installed objects.
 const INSTALLED: &str = "hostpath-provisioner";
 const CLASS: &str = "hostpath";
 const ROOT: &str = "/var/lib/hostpath-provisioner";
 const POD: &str = "writer";
-/// A first pod takes longer: its image is unpacked.
+/// The first pod takes longer, because its image is unpacked.
 const LIMIT: Duration = Duration::from_secs(120);
 
 pub(super) async fn show(stage: &Stage, image: &Path, report: &mut Report) -> anyhow::Result<()> {
@@ -68,7 +68,7 @@ pub(super) async fn show(stage: &Stage, image: &Path, report: &mut Report) -> an
     delete(&claims, &client, &volume, &directory, report).await
 }
 
-/// Applies the manifests with another root directory, because that of the manifests is this machine's. Returns it.
+/// Applies the manifests with another root directory, because their own one is a directory of this machine. Returns it.
 fn install(state: &State, report: &mut Report) -> anyhow::Result<PathBuf> {
     let kubectl = state.kubectl.as_deref().context("there is no kubectl")?;
     let folder = state.dir.join("demo");

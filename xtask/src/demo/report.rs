@@ -1,4 +1,4 @@
-//! What the demo prints.
+//! The output of the demo.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -12,7 +12,7 @@ use testbed::progress::{self, SharedProgress};
 use super::kubectl::{self, Events};
 use super::{CLASS, NAMESPACE};
 
-/// Steps as they happen, with what they took.
+/// Prints steps as they happen, with their duration.
 pub(super) struct Report {
     progress: SharedProgress,
     start: Instant,
@@ -20,13 +20,13 @@ pub(super) struct Report {
     steps: Vec<(String, Duration)>,
 }
 
-/// What is measured of a release build, in bytes.
+/// Measurements of a release build, in bytes.
 pub(super) struct Figures {
-    /// The size of the program.
+    /// The size of the binary.
     pub(super) size: u64,
     /// Resident memory before the claim.
     pub(super) before: u64,
-    /// Resident memory after it.
+    /// Resident memory after the claim.
     pub(super) after: u64,
 }
 
@@ -49,7 +49,7 @@ impl Report {
         self.steps.push((step, took));
     }
 
-    /// Does what may take long when something is wrong, and says that it is waited for.
+    /// Runs work that may take long if something is wrong, and shows that it is in progress.
     pub(super) async fn waiting<T>(&self, work: impl Future<Output = T>) -> T {
         progress::during(&self.progress, "    waiting", work).await
     }
@@ -76,7 +76,7 @@ impl Report {
         self.as_kubectl::<K>("describe", Some(namespace), name, what, &events.lines());
     }
 
-    /// The directory and what is in it, with modes and owners.
+    /// The directory and its content, with modes and owners.
     pub(super) fn directory(&self, directory: &Path) -> anyhow::Result<()> {
         self.entry(directory)?;
         for entry in fs::read_dir(directory)? {
@@ -121,7 +121,7 @@ impl Report {
         }
     }
 
-    /// What a newcomer can do after the demo on the simulated API server.
+    /// Next steps for newcomers after the demo on the simulated API server.
     pub(super) fn what_next(&self) -> anyhow::Result<()> {
         let Versions { kubernetes, etcd, go, .. } = Versions::of_this_project()?;
         let commands = [

@@ -1,4 +1,4 @@
-//! What the demo is shown on, and how it is cleared away.
+//! The environment of the demo, and its cleanup.
 
 use std::path::{Path, PathBuf};
 
@@ -13,39 +13,39 @@ use testbed::progress::SharedProgress;
 use super::LIMIT;
 use super::report::Report;
 
-/// What the demo is shown on.
+/// The environment of the demo.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum On {
     /// An API server in this process.
     Simulated,
-    /// A control plane that ends with the demo.
+    /// A control plane that is stopped at the end of the demo.
     Real,
-    /// One with a real node, where the provisioner is a pod.
+    /// A control plane with a real node, where the provisioner is a pod.
     Node,
-    /// One that stays.
+    /// A control plane that keeps running.
     Standing,
 }
 
-/// The control plane and the provisioner, and whether they stay. Dropped before its end, everything is stopped.
+/// The control plane and the provisioner, and whether they keep running. If it is dropped early, everything is stopped.
 pub(super) struct Stage {
     pub(super) state: State,
-    /// None if it stays.
+    /// `None` if the control plane keeps running.
     control_plane: Option<Ending>,
     provisioner: Option<Program>,
     pub(super) log: Option<PathBuf>,
     has_ended: bool,
 }
 
-/// What ends with the demo.
+/// The resources that are removed at the end of the demo.
 enum Ending {
     Real(ControlPlane),
     Simulated(Box<Simulated>),
-    /// The reader's own, which does not end; what was made in it does.
+    /// The user's own cluster, which keeps running; only the objects created in it are removed.
     Existing(Box<Existing>),
 }
 
 impl On {
-    /// Fails at once where [`Stage::start`] would fail only after everything is built.
+    /// Fails early, before the build, if [`Stage::start`] would fail.
     pub(super) fn check(self) -> anyhow::Result<()> {
         if self == Self::Simulated {
             return Ok(());
@@ -97,7 +97,7 @@ impl Stage {
         Ok(Self { state, control_plane, provisioner: None, log: None, has_ended: false })
     }
 
-    /// On a cluster that is there already.
+    /// Uses an existing cluster.
     pub(super) fn on(existing: Existing) -> Self {
         let state = existing.state().clone();
         let control_plane = Some(Ending::Existing(Box::new(existing)));
@@ -181,7 +181,7 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // What does not stay ends with its handle.
+        // Everything else ends when its handle is dropped.
         if !self.has_ended && self.control_plane.is_none() {
             control_plane::kill_standing();
         }

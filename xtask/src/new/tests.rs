@@ -1,4 +1,4 @@
-//! What `cargo xtask new` makes is built as a stranger's project, and keeps the contract.
+//! Provisioners scaffolded by `cargo xtask new` build as independent projects, and fulfill the contract.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ fn project() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// A new provisioner in the target folder, which shares what is compiled there.
+/// Scaffolds a provisioner in the target folder, which shares the build cache.
 fn made(name: &str, bucket: bool) -> PathBuf {
     let folder = project().join("target/tmp/new").join(name);
     if folder.exists() {
@@ -49,13 +49,13 @@ fn keeps_its_promises(name: &str, bucket: bool) {
     };
     ask(&["check-class", folder.join("deploy/storageclass.yaml").to_str().unwrap()]);
     let rights = ask(&["rbac", "--namespace", name, "--service-account", name]);
-    // Nothing has to be generated before `kubectl apply -k deploy`.
+    // `kubectl apply -k deploy` must work without generating anything first.
     assert_eq!(fs::read_to_string(folder.join("deploy/rbac.yaml")).unwrap(), rights);
     let kustomization = fs::read_to_string(folder.join("deploy/kustomization.yaml")).unwrap();
     for file in kustomization.lines().filter_map(|line| line.strip_prefix("  - ")) {
         assert!(folder.join("deploy").join(file).exists(), "deploy/kustomization.yaml names {file}");
     }
-    // The Deployment's account is the one that the rights are for.
+    // The RBAC rules must refer to the Deployment's service account.
     let deployment = fs::read_to_string(folder.join("deploy/deployment.yaml")).unwrap();
     assert!(
         deployment.contains(&format!("serviceAccountName: {name}\n")) && rights.contains(&format!("name: {name}\n"))
@@ -86,7 +86,7 @@ fn nothing_is_written_over_and_names_are_good_everywhere() {
     // The folder can be moved or cloned together with the library.
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
     assert!(manifest.contains("path = \"../../../../crates/kube-provisioner\""), "{manifest}");
-    // No placeholder is left.
+    // No placeholder may be left.
     for file in ["Cargo.toml", "src/main.rs", "README.md", "deploy/deployment.yaml", "Dockerfile"] {
         let text = fs::read_to_string(folder.join(file)).unwrap();
         assert!(
@@ -96,7 +96,7 @@ fn nothing_is_written_over_and_names_are_good_everywhere() {
     }
 }
 
-/// The guide's first provisioner is the template's.
+/// The first provisioner in the guide is the same as the template.
 #[test]
 fn the_guide_shows_what_is_made() {
     let page = fs::read_to_string(project().join("docs/book/pages/write/first.md")).unwrap();

@@ -1,4 +1,4 @@
-//! The dashboard as Grafana reads it, as far as its queries go.
+//! The dashboard as Grafana reads it, limited to its queries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use testbed::prometheus::{Prometheus, Sample};
 
-/// What it asks Prometheus.
+/// The dashboard's queries to Prometheus.
 #[derive(Deserialize)]
 pub(super) struct Dashboard {
     templating: Templating,
@@ -19,12 +19,12 @@ pub(super) struct Dashboard {
 #[derive(Deserialize)]
 pub(super) struct Panel {
     pub(super) title: String,
-    /// A heading has none.
+    /// A heading has no queries.
     #[serde(rename = "targets", default)]
     queries: Vec<Query>,
 }
 
-/// One expression, and what its series are called.
+/// One expression, and the legend of its series.
 #[derive(Deserialize)]
 pub(super) struct Query {
     #[serde(rename = "expr")]
@@ -33,7 +33,7 @@ pub(super) struct Query {
     pub(super) legend: String,
 }
 
-/// What stands for each variable in an expression.
+/// The value of each variable in an expression.
 pub(super) type Chosen = BTreeMap<String, String>;
 
 #[derive(Deserialize)]
@@ -64,7 +64,7 @@ impl Dashboard {
         self.panels.iter().flat_map(|panel| panel.queries.iter().map(move |query| (panel, query)))
     }
 
-    /// Finds the values of the variables as Grafana does, and chooses all, or one namespace and all that it has.
+    /// Resolves the variables like Grafana, and selects all values, or one namespace and all its values.
     pub(super) async fn variables(&self, prometheus: &Prometheus, namespace: Option<&str>) -> anyhow::Result<Chosen> {
         let mut chosen = Chosen::new();
         for Variable { name, kind, query } in &self.templating.list {
@@ -96,7 +96,7 @@ impl Dashboard {
 }
 
 impl Panel {
-    /// The highest value of a query, if it has data. Each series has a name of its own.
+    /// The highest value of a query, if it has data. Each series must have a name of its own.
     pub(super) async fn highest(
         &self,
         query: &Query,
@@ -109,7 +109,7 @@ impl Panel {
         Ok(samples.iter().map(|sample| sample.value()).reduce(f64::max))
     }
 
-    /// Whether any query has data.
+    /// Returns true if any query has data.
     pub(super) async fn shows_something(&self, chosen: &Chosen, prometheus: &Prometheus) -> anyhow::Result<bool> {
         for query in &self.queries {
             if self.highest(query, chosen, prometheus).await?.is_some() {

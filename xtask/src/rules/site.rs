@@ -1,4 +1,4 @@
-//! Two provisioners at work, one of volumes and one of buckets, on a simulated API server and a simulated Google.
+//! Two running provisioners, for volumes and buckets, on a simulated API server and a simulated Google Cloud.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -23,17 +23,17 @@ use testbed::prometheus::Target;
 use crate::build::{self, Profile};
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// The namespace of the provisioner of volumes and of its claims.
+/// The namespace of the volume provisioner and its claims.
 pub(super) const VOLUMES: &str = "volumes";
-/// That of buckets.
+/// The namespace of the bucket provisioner and its claims.
 pub(super) const BUCKETS: &str = "buckets";
 const ACCOUNT: &str = "provisioner";
 const CLASS_OF_VOLUMES: &str = "directories";
 const CLASS_OF_BUCKETS: &str = "google";
-/// Claims that are there at a time, of each sort.
+/// Number of claims of each kind that exist at a time.
 const STAYING: u32 = 3;
 
-/// Dropped, it ends.
+/// The site; it ends when it is dropped.
 pub(super) struct Site {
     simulated: Simulated,
     client: Client,
@@ -66,12 +66,13 @@ impl Site {
         self.simulated.state()
     }
 
-    /// What Prometheus reads.
+    /// The targets that Prometheus scrapes.
     pub(super) fn targets(&self) -> Vec<Target> {
         self.programs.iter().map(|(_, target)| target.clone()).collect()
     }
 
-    /// One claim of each sort comes, and those of some rounds ago go. What works is waited for.
+    /// Creates one claim of each kind, and deletes the claims of some rounds ago. Waits for operations that are
+    /// expected to succeed.
     pub(super) async fn round(&mut self) -> anyhow::Result<()> {
         self.rounds += 1;
         let (volumes, buckets) = self.claims();
@@ -97,7 +98,7 @@ impl Site {
         Ok(())
     }
 
-    /// Takes the disk away, as if it were not mounted, and Google.
+    /// Makes the disk unavailable, as if it were not mounted, and Google.
     pub(super) fn break_down(&mut self) -> anyhow::Result<()> {
         self.works = false;
         self.google.model().faults.unavailable = 1;
@@ -105,7 +106,7 @@ impl Site {
         make_private(&self.disk())
     }
 
-    /// Brings both back.
+    /// Makes both available again.
     pub(super) fn mend(&mut self) -> anyhow::Result<()> {
         self.works = true;
         self.google.model().faults.unavailable = 0;
@@ -113,7 +114,7 @@ impl Site {
         Ok(fs::rename(self.disk_away(), self.disk())?)
     }
 
-    /// Waits until all claims are bound, and nothing is left of others.
+    /// Waits until all claims are bound, and there are no leftovers of others.
     pub(super) async fn settled(&self) -> anyhow::Result<()> {
         let (volumes, buckets) = self.claims();
         let (all, made) =
@@ -149,7 +150,7 @@ impl Site {
             ["--kubeconfig", &kubeconfig],
             ["--namespace", namespace],
             ["--http-endpoint", &address],
-            // Back-off is no part of what is checked.
+            // Back-off is not part of the check.
             ["--retry-interval-max", "2s"],
         ];
         let arguments = arguments.concat().into_iter().chain(more.iter().copied());

@@ -287,9 +287,10 @@ impl driver_rpc::csi::Controller for Driver {
         self.delete(&request.volume_id).await?;
         Ok(DeleteVolumeResponse {})
     }
-/// The topology of the volume with this number: usually the preferred one; some volumes are in another place, and some
-/// can be used from two places. Where the volume with this number is. Mostly it is in the preferred place; some are in
-/// another one, and some can be used from two.
+}
+
+/// The topology of the volume with this number: usually the preferred one. Some volumes are in another place, and some
+/// are accessible from two places.
 fn places(number: u64, required: Option<&TopologyRequirement>) -> Vec<Topology> {
     let Some(TopologyRequirement { requisite, preferred }) = required else {
         return vec![Topology { segments: BTreeMap::from([(ZONE.to_owned(), "zone-0".to_owned())]) }];

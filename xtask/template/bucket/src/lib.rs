@@ -1,4 +1,4 @@
-//! A provisioner of buckets. Its store is in memory: put the client of your own in its place.
+//! A bucket provisioner. Its store is in memory: replace it with a client of your own store.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,13 +17,13 @@ pub struct Store {
 pub type Owner = (String, String);
 
 impl BucketProvisioner for Store {
-    /// What a StorageClass may say in `parameters`: nothing.
+    /// Parameters that a StorageClass may contain: none.
     type Parameters = ();
-    /// What a claim may say in `additionalConfig`: nothing.
+    /// Keys that a claim's `additionalConfig` may contain: none.
     type Config = ();
 
-    /// Called again with the same name after a crash: it finds what the first call made. A bucket of somebody else is
-    /// refused, never taken over.
+    /// Finds the bucket of the first call when it is called again with the same name after a crash. Refuses a bucket of
+    /// another owner, and never takes it over.
     async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let owner = (request.owner.name, request.cluster_id);
         if *self.buckets().entry(request.name).or_insert_with(|| owner.clone()) != owner {
@@ -32,15 +32,15 @@ impl BucketProvisioner for Store {
         Ok(Bucket::new(Endpoint::https(&self.host)))
     }
 
-    /// Already gone is success, and what is not the owner's stays.
+    /// Succeeds if the bucket no longer exists. A bucket of another owner is left untouched.
     async fn delete_bucket(&self, bucket: ProvisionedBucket<()>) -> Result<(), DeleteError> {
         let owner = (bucket.owner.name, bucket.cluster_id);
         self.buckets().retain(|name, known| *name != bucket.name || *known != owner);
         Ok(())
     }
 
-    /// A real store makes a user with a key, and tells the key again when it is asked again. This one lets in the owner of a
-    /// bucket alone.
+    /// A real store creates a user with a key, and returns the key again when it is called again. This one grants
+    /// access only to the owner of a bucket.
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
         let user = (request.account.name.clone(), request.cluster_id.clone());
         if self.buckets().get(&request.bucket().name) != Some(&user) {
@@ -49,7 +49,7 @@ impl BucketProvisioner for Store {
         Ok(Granted::new(Endpoint::https(&self.host), Credentials::new(user.0, "not a secret")))
     }
 
-    /// Removes the user. This store has none beside the bucket.
+    /// Removes the user. This store has no separate users.
     async fn revoke(&self, _: GrantedAccount<()>) -> Result<(), DeleteError> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A provisioner that makes a directory for every claim. Put your backend in place of the directories.
+//! A provisioner that creates a directory for every claim. Replace the directories with your backend.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ pub struct Directories {
     pub root: PathBuf,
 }
 
-/// What a StorageClass may say in `parameters`. Anything else is refused with an event.
+/// Parameters that a StorageClass may contain. All others are rejected with an event.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Parameters {
-    /// Keep the data when the claim is deleted: a class says `keepData: "true"`.
+    /// Keep the data when the claim is deleted. Set `keepData: "true"` in the class.
     #[serde(default)]
     pub keep_data: bool,
 }
@@ -23,7 +23,7 @@ pub struct Parameters {
 impl Provisioner for Directories {
     type Parameters = Parameters;
 
-    /// Called again with the same name after a crash: it finds what the first call made.
+    /// Finds the directory of the first call when it is called again with the same name after a crash.
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
         let path = self.root.join(&request.name);
         tokio::fs::create_dir_all(&path).await?; // any error: tried again later
@@ -31,7 +31,7 @@ impl Provisioner for Directories {
         Ok(Volume::host_path(path.to_string_lossy()).annotation("example.com/keep-data", keep))
     }
 
-    /// Already gone is success.
+    /// Succeeds if the directory no longer exists.
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         if volume.annotation("example.com/keep-data") == Some("true") {
             return Ok(());
@@ -39,7 +39,7 @@ impl Provisioner for Directories {
         self.remove(&volume.name).await
     }
 
-    /// The claim is gone before its volume was made: nothing may stay.
+    /// Removes leftovers of a claim that was deleted before its volume was created.
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
         self.remove(&attempt.name).await
     }

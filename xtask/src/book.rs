@@ -105,7 +105,7 @@ mod tests {
         stage(&folder).unwrap();
         let (pages, mut count) = (folder.join("src").join(PAGES), 0);
         for page in below(&folder.join("src")).unwrap() {
-            // The project's front matter links to files that are not pages, such as source files.
+            // The project's front matter links to files outside the book, such as a program's own README.
             let is_project = page.parent() == Some(&folder.join("src"));
             for link in read(&page).unwrap().split("](").skip(1).map(|rest| rest.split([')', '#']).next().unwrap()) {
                 if link.ends_with(".md") && !link.contains("://") && !is_project {

@@ -47,7 +47,7 @@ pub(crate) async fn program(
     found.with_context(|| format!("package {package} has no program"))
 }
 
-/// Builds the binary of a package so that it is static, and does not depend on the path of its sources.
+/// Builds the binary of a package so that it is static, and identical wherever its sources are located.
 /// `sources` is a checkout of this project, `target` its target folder.
 pub(crate) async fn static_program(
     package: &str,
@@ -56,7 +56,7 @@ pub(crate) async fn static_program(
     guard: &Guard,
     progress: &SharedProgress,
 ) -> anyhow::Result<PathBuf> {
-    // An explicit target keeps these flags from build scripts and macros.
+    // An explicit target keeps these flags away from build scripts and macros.
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let flags = [
         "-Ctarget-feature=+crt-static".to_owned(),

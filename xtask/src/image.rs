@@ -155,8 +155,8 @@ impl Kind {
         let mut image = Image::new(format!("localhost/{}:{VERSION}", self.name))
             .copy(self.package, 0o755, program)
             .entrypoint([format!("/{}", self.package)])
-            // An unprivileged user, for `rbac` and similar commands. The manifests set the user that provisions
-            // volumes.
+            // An unprivileged user is enough for `rbac` and similar commands. The manifests set the user that
+            // provisions volumes, which needs more privileges.
             .user(if self.beside == Beside::DriverSocket { "0:0" } else { "65532:65532" })
             .label(label("title"), self.name)
             .label(label("description"), self.about)

@@ -224,7 +224,7 @@ impl Hand {
         if moment != Moment::Made {
             return;
         }
-        // The other replica continues if it can, and may save its own volume a moment later.
+        // The other replica continues if it is running, and may save its own volume a moment later.
         let made = if whom == Whom::Both { self.soak.disk.names().unwrap_or_default() } else { vec![volume] };
         let Ok(view) = View::read(&self.soak.cluster).await else { return };
         let living = |name: &&String| self.soak.ledger().lives(name.strip_prefix("pvc-").unwrap_or_default());

@@ -4,7 +4,7 @@ use clap::Parser;
 use example_provisioner::Store;
 use kube_provisioner::{BucketOptions, Program};
 
-/// Makes a bucket for every claim
+/// Creates a bucket for every claim
 #[derive(Parser)]
 struct Args {
     /// Host of the store

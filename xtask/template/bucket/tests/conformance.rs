@@ -1,7 +1,7 @@
 use example_provisioner::Store;
 use kube_provisioner::conformance::BucketConformance;
 
-/// The whole contract: crashes, doubled calls, buckets of others, an API server that fails.
+/// The whole contract: crashes, repeated calls, buckets of other owners, an API server that fails.
 #[test]
 fn keeps_the_contract() {
     let store = Store { host: "s3.example.com".into(), ..Store::default() };

@@ -5,7 +5,7 @@ use clap::Parser;
 use example_provisioner::Directories;
 use kube_provisioner::{Options, Program};
 
-/// Makes a directory for every claim
+/// Creates a directory for every claim
 #[derive(Parser)]
 struct Args {
     /// Directory that holds all volumes

@@ -1,7 +1,7 @@
 use example_provisioner::Directories;
 use kube_provisioner::conformance::Conformance;
 
-/// The whole contract: crashes, doubled calls, a hundred claims, an API server that fails.
+/// The whole contract: crashes, repeated calls, a hundred claims, an API server that fails.
 #[test]
 fn keeps_the_contract() {
     let root = tempfile::tempdir().unwrap();

@@ -185,6 +185,6 @@ async fn etcd_log(cluster: &Cluster) -> anyhow::Result<f64> {
     let etcd = cluster.state().component("etcd").context("no etcd")?;
     let health = etcd.health.as_ref().context("etcd has no address")?;
     let address = health.url.strip_prefix("http://").and_then(|url| url.strip_suffix("/health"));
-    let address = address.with_context(|| format!("{} is no address of etcd", health.url))?;
+    let address = address.with_context(|| format!("{} is not an etcd address", health.url))?;
     Ok(Page::read(&metrics::client(address)?).await?.sum("etcd_disk_wal_write_bytes_total", &[]))
 }

@@ -34,7 +34,7 @@ pub(crate) async fn run(
     guard: &Guard,
 ) -> anyhow::Result<ExitCode> {
     let (progress, start, what) = (progress::terminal(), Instant::now(), dependency.name);
-    let server = dependency.server.as_ref().context("it is no server")?;
+    let server = dependency.server.as_ref().context("it is not a server")?;
     match command {
         Command::Up { port, install } => {
             install.prepare(dependency, &format!("{name} up"), &progress)?;

@@ -52,7 +52,7 @@ struct Variable {
 impl Dashboard {
     pub(super) fn read(file: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(file)?;
-        serde_json::from_str(&text).with_context(|| format!("{} is no dashboard", file.display()))
+        serde_json::from_str(&text).with_context(|| format!("{} is not a dashboard", file.display()))
     }
 
     /// The panels, without the headings between them.

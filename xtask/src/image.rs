@@ -82,7 +82,7 @@ const KINDS: [Kind; 8] = [
     Kind {
         name: "csi-provisioner",
         package: "csi-provisioner",
-        about: "Kubernetes provisioner: volumes of CSI drivers, in the place of external-provisioner",
+        about: "Kubernetes provisioner: volumes of CSI drivers, instead of external-provisioner",
         beside: Beside::DriverSocket,
     },
 ];

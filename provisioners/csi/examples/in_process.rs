@@ -1,4 +1,5 @@
-//! A CSI driver and its provisioner in one process: no socket, no sidecar. The node service is a process of its own on each node.
+//! A CSI driver and its provisioner in one process, without socket and sidecar. The node service is a separate process
+//! on each node.
 //!
 //! ```sh
 //! cargo run -p csi-provisioner --example in_process
@@ -14,7 +15,7 @@ use driver_rpc::csi::plugin_capability::service;
 use driver_rpc::csi::*;
 use kube_provisioner::{Options, Program};
 
-/// The volumes. A real driver asks its storage instead.
+/// The volumes. A real driver queries its storage instead.
 #[derive(Default)]
 struct Pool(Mutex<BTreeSet<String>>);
 
@@ -39,14 +40,14 @@ impl Controller for Pool {
         Ok(ControllerGetCapabilitiesResponse { capabilities: vec![rpc::Type::CreateDeleteVolume.into()] })
     }
 
-    /// The name is that of the PersistentVolume, in every attempt.
+    /// The request has the name of the PersistentVolume, the same in every attempt.
     async fn create_volume(&self, request: CreateVolumeRequest) -> Result<CreateVolumeResponse, Error> {
         self.0.lock().unwrap().insert(request.name.clone());
         Ok(CreateVolumeResponse { volume: Some(Volume { volume_id: request.name, ..Default::default() }) })
     }
 
     async fn delete_volume(&self, request: DeleteVolumeRequest) -> Result<DeleteVolumeResponse, Error> {
-        // What is gone already is deleted.
+        // Deleting a volume that no longer exists succeeds.
         self.0.lock().unwrap().remove(&request.volume_id);
         Ok(DeleteVolumeResponse {})
     }

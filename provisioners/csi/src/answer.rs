@@ -1,4 +1,4 @@
-//! The volume of a CreateVolume that succeeded.
+//! Converts the answer of a successful CreateVolume to a volume.
 
 use driver_rpc::csi::Volume as CsiVolume;
 use kube_provisioner::k8s_openapi::api::core::v1::CSIPersistentVolumeSource;
@@ -10,26 +10,26 @@ use crate::request::{Settings, Wanted};
 use crate::secret_refs::Role;
 use crate::topology;
 
-/// The attribute by which external-provisioner marks volumes.
+/// The attribute with which external-provisioner marks volumes.
 const IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
 
-/// The annotations of a volume that name the Secret of DeleteVolume. Without one they are empty.
+/// The annotations of a volume that name the Secret for DeleteVolume. They are empty if there is no Secret.
 pub(crate) const DELETION_SECRET: [&str; 2] = [
     "volume.kubernetes.io/provisioner-deletion-secret-name",
     "volume.kubernetes.io/provisioner-deletion-secret-namespace",
 ];
 
-/// The annotations of a volume that name the Secret of ControllerModifyVolume, for external-resizer.
+/// The annotations of a volume that name the Secret for ControllerModifyVolume, for external-resizer.
 const MODIFY_SECRET: [&str; 2] =
     ["volume.kubernetes.io/controller-modify-secret-name", "volume.kubernetes.io/controller-modify-secret-namespace"];
 
-/// What is wrong with an answer. The volume exists and is of no use.
+/// Returns the reason why the created volume is unusable, if it is.
 pub(crate) fn fault(made: &CsiVolume, request: &ProvisionRequest<Texts>) -> Option<String> {
     let bytes = u64::try_from(made.capacity_bytes).unwrap_or_default();
     if made.volume_id.is_empty() {
         return Some("the CSI driver made a volume without an id".to_owned());
     }
-    // 0 is an unknown size.
+    // Size 0 means unknown.
     if bytes != 0 && bytes < request.bytes {
         let asked = request.bytes;
         return Some(format!("the CSI driver made a volume of {bytes} bytes, but the claim asks for {asked}"));
@@ -40,7 +40,7 @@ pub(crate) fn fault(made: &CsiVolume, request: &ProvisionRequest<Texts>) -> Opti
     None
 }
 
-/// The volume as a PersistentVolume has it.
+/// Returns the volume for the PersistentVolume.
 pub(crate) fn volume(
     made: CsiVolume,
     wanted: &Wanted,

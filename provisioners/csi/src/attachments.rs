@@ -1,4 +1,4 @@
-//! Which volumes are attached to nodes, from a watch of the VolumeAttachments.
+//! Tracks the nodes that volumes are attached to, with a watch of VolumeAttachments.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use kube_provisioner::{Change, ObjectWatch, Wake};
 
 use crate::watched::{Changed, Watched};
 
-/// Clones are the same attachments.
+/// A shared handle: clones refer to the same attachments.
 #[derive(Clone, Default)]
 pub(crate) struct Attachments(Arc<Mutex<Watched<Attachment>>>);
 
@@ -20,7 +20,7 @@ struct Attachment {
 }
 
 impl Attachments {
-    /// The node that a volume is attached to. The error says that the attachments are not known.
+    /// Returns the node that a volume is attached to, or an error until the attachments are known.
     pub(crate) fn node_of(&self, volume: &str) -> Result<Option<String>, NotListed> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = state.all().ok_or(NotListed)?;
@@ -49,7 +49,7 @@ impl Attachments {
 /// The attachments have not been listed yet.
 pub(crate) struct NotListed;
 
-/// `None` for one of a volume inline in a pod.
+/// Returns `None` for a volume that is inline in a pod.
 fn read(object: &DynamicObject) -> Option<Attachment> {
     let text = |pointer: &str| object.data.pointer(pointer)?.as_str().map(str::to_owned);
     Some(Attachment { volume: text("/spec/source/persistentVolumeName")?, node: text("/spec/nodeName")? })
@@ -83,7 +83,7 @@ mod tests {
         attachments.apply(Change::Applied(attachment("c", "three")));
         assert_eq!(attachments.apply(Change::Deleted(attachment("a", "one"))), [Wake::Volume("one".to_owned())]);
         assert_eq!([is_attached("one"), is_attached("three")], [Some(false), Some(true)]);
-        // A list after a gap: what is not in it was detached.
+        // A list after a gap: volumes that it lacks were detached.
         attachments.apply(Change::Begin);
         attachments.apply(Change::Listed(attachment("c", "three")));
         assert_eq!(attachments.apply(Change::Ready), [Wake::Volume("two".to_owned())]);

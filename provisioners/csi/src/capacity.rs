@@ -1,8 +1,8 @@
-//! Publishes how much storage there is: one CSIStorageCapacity for each class of the driver and topology segment of the nodes, which the
-//! scheduler reads before it selects a node.
+//! Publishes the free capacity: one CSIStorageCapacity for each of the driver's classes and each topology segment of
+//! the nodes. The scheduler reads them before it selects a node.
 //!
-//! The objects are the same as external-provisioner v6.4.0 creates, so that either program continues with the objects of the other:
-//! <https://github.com/kubernetes-csi/external-provisioner/blob/v6.4.0/pkg/capacity/capacity.go>.
+//! The objects have the same format as external-provisioner v6.4.0's, so each program can take over the other's
+//! objects: <https://github.com/kubernetes-csi/external-provisioner/blob/v6.4.0/pkg/capacity/capacity.go>.
 
 mod owner;
 
@@ -37,9 +37,9 @@ use crate::watched::{Changed, Watched};
 const DRIVER: &str = "csi.storage.k8s.io/drivername";
 const MANAGED_BY: &str = "csi.storage.k8s.io/managed-by";
 const MANAGER: &str = "external-provisioner";
-/// Changes of nodes, classes and objects come in bursts. They are considered together.
+/// Changes of nodes, classes and objects come in bursts. The delay handles each burst at once.
 const SETTLING: Duration = Duration::from_secs(1);
-/// Limit of a request to the API server.
+/// Timeout of a request to the API server.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The settings of storage capacity.
@@ -48,10 +48,10 @@ const LIMIT: Duration = Duration::from_secs(30);
 pub struct CapacitySettings {
     /// The namespace of the objects.
     pub namespace: String,
-    /// The pod that the owner of the objects is looked up from, and the number of owners between the two. With `None` they have no owner, and
-    /// outlive the provisioner.
+    /// The pod whose controllers are followed to find the objects' owner, and the number of controllers to follow. With
+    /// `None` the objects have no owner, and outlive the provisioner.
     pub owner: Option<(String, u32)>,
-    /// The number of concurrent calls of GetCapacity.
+    /// The number of concurrent GetCapacity calls.
     pub threads: usize,
     /// The interval between two calls for the same object.
     pub poll_interval: Duration,
@@ -64,7 +64,7 @@ pub struct CapacitySettings {
 }
 
 impl CapacitySettings {
-    /// As external-provisioner without flags.
+    /// Returns external-provisioner's default settings.
     pub fn new(namespace: impl Into<String>) -> Self {
         Self {
             namespace: namespace.into(),
@@ -86,7 +86,7 @@ struct Key {
 }
 
 impl Key {
-    /// `None` for an object that this program would not create.
+    /// Returns `None` for an object that this program would not create.
     fn of(object: &CSIStorageCapacity) -> Option<Self> {
         let selector = object.node_topology.as_ref().filter(|selector| selector.match_expressions.is_none())?;
         let segment = selector.match_labels.clone().unwrap_or_default().into_iter().collect();
@@ -97,11 +97,11 @@ impl Key {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Task {
     Publish(Key),
-    /// Deletes the object of this name.
+    /// Deletes the object with this name.
     Delete(String),
 }
 
-/// The fields of a class that matter.
+/// The relevant fields of a class.
 #[derive(PartialEq)]
 struct Class {
     is_immediate: bool,
@@ -110,7 +110,7 @@ struct Class {
 }
 
 impl Class {
-    /// `None` for a class of another driver.
+    /// Returns `None` for another driver's class.
     fn read(class: &DynamicObject, driver: &str) -> Option<Self> {
         let class: StorageClass =
             class.clone().try_parse().ok().filter(|class: &StorageClass| class.provisioner == driver)?;
@@ -121,7 +121,7 @@ impl Class {
         })
     }
 
-    /// Returns true if the class's volumes may be in this segment, by the keys that both name.
+    /// Returns true if the class's volumes may be in this segment, as far as both name the same keys.
     fn allows(&self, segment: &Term) -> bool {
         let value_of = |key: &str| segment.iter().find(|(own, _)| own == key).map(|(_, value)| value);
         topology::allows(&self.allowed, |one| value_of(&one.key).is_none_or(|value| one.values.contains(value)))
@@ -132,14 +132,14 @@ impl Class {
 struct State {
     classes: Watched<Class>,
     objects: Watched<CSIStorageCapacity>,
-    /// The objects that there should be, with the names of those that there are.
+    /// The objects that should exist, with the names of those that do.
     wanted: BTreeMap<Key, Option<String>>,
-    /// The names of the objects that there should not be.
+    /// The names of the objects that should not exist.
     obsolete: BTreeSet<String>,
     owner: Option<OwnerReference>,
-    /// Present once this process has begun to publish.
+    /// `Some` once this process has begun to publish.
     queue: Option<Queue<Task>>,
-    /// Counts wakes: each one asks for an answer that is newer than it.
+    /// Counts wakes. Each wake requests an answer from the driver that is newer than the wake.
     wakes: u64,
     is_failing: bool,
 }
@@ -169,7 +169,7 @@ pub(crate) struct Capacity {
     driver: String,
     settings: CapacitySettings,
     nodes: Nodes,
-    /// The only node, where each node has a replica.
+    /// The node of this replica, if each node has one.
     own_node: Option<OwnNode>,
     state: Mutex<State>,
     goal: Gauge,
@@ -183,7 +183,7 @@ impl Capacity {
         Self { driver: driver.to_owned(), settings, nodes, own_node, state: Mutex::default(), goal, current, obsolete }
     }
 
-    /// Finds the owner of the objects.
+    /// Looks up the owner of the objects.
     pub(crate) async fn start(&self, client: &Client) -> Result<(), StartError> {
         if let Some((pod, level)) = &self.settings.owner {
             let owner = owner::find(client, &self.settings.namespace, pod, *level).await;
@@ -200,7 +200,7 @@ impl Capacity {
         let labels: Vec<_> = self.labels().into_iter().map(|(key, value)| format!("{key}={value}")).collect();
         let (this, that) = (self.clone(), self.clone());
         [
-            // The controller has a watch with the name `storageclasses`, and names are labels of metrics.
+            // The controller already has a watch named `storageclasses`, and the names are metric labels.
             ObjectWatch::new("storageclasses-with-capacity", classes, move |change| this.class_event(change)),
             ObjectWatch::new("csistoragecapacities", objects, move |change| that.object_event(change))
                 .labelled(labels.join(",")),
@@ -240,7 +240,7 @@ impl Capacity {
         Vec::new()
     }
 
-    /// Publishes until it is dropped.
+    /// Publishes until the future is dropped.
     pub(crate) async fn run(&self, client: &Client, driver: &impl Controller) {
         let backoff = Backoff::exponential(self.settings.retry_interval_start, self.settings.retry_interval_max);
         let queue = Queue::new(QueueOptions { backoff, ..QueueOptions::default() });
@@ -266,7 +266,7 @@ impl Capacity {
         tokio::join!(settling, join_all((0..self.settings.threads.max(1)).map(|_| worker())));
     }
 
-    /// Compares the objects that there are with those that there should be.
+    /// Compares the existing objects with the wanted ones.
     fn settle(&self) {
         let segments = match &self.own_node {
             Some(node) => Some([node.segment()].into()),
@@ -285,7 +285,7 @@ impl Capacity {
         for (name, object) in objects {
             match Key::of(object).and_then(|key| wanted.get_mut(&key)) {
                 Some(object @ None) => *object = Some(name.clone()),
-                // The second of two is obsolete, too.
+                // A duplicate is obsolete as well.
                 Some(Some(_)) | None => {
                     obsolete.insert(name.clone());
                 }
@@ -337,7 +337,7 @@ impl Capacity {
         }
     }
 
-    /// The time until the next poll. Each object has its own point of time in the interval, so that the calls are spread over it.
+    /// Returns the time until the next poll. Each object has its own offset in the interval, which spreads the calls.
     fn until_poll(&self, key: &Key, begin: Instant) -> Duration {
         let interval = self.settings.poll_interval.max(Duration::from_millis(100)).as_nanos();
         let own = u128::from(BuildHasherDefault::<DefaultHasher>::default().hash_one(key)) % interval;
@@ -345,7 +345,7 @@ impl Capacity {
         Duration::from_nanos(u64::try_from(interval - passed).unwrap_or(u64::MAX))
     }
 
-    /// Asks the driver, and writes what has changed.
+    /// Asks the driver for the capacity, and updates the object if it has changed.
     async fn publish(&self, key: &Key, client: &Client, driver: &impl Controller) -> Result<(), String> {
         let (parameters, before) = {
             let state = self.lock();
@@ -374,7 +374,7 @@ impl Capacity {
         let name = written.name_any();
         match state.wanted.get_mut(key) {
             Some(known) => *known = Some(name.clone()),
-            // It has become obsolete meanwhile.
+            // The object became obsolete during the call.
             None => self.nodes.changed.notify_one(),
         }
         state.objects.apply(Change::Applied((name, Some(without_managed_fields(written)))));
@@ -382,7 +382,7 @@ impl Capacity {
         Ok(())
     }
 
-    /// The object for this answer. `None` if it is the same as before.
+    /// Returns the object for this answer, or `None` if the object does not change.
     fn object(
         &self,
         key: &Key,
@@ -412,7 +412,7 @@ impl Capacity {
         (before.is_none() || !is_same || !is_owned).then_some(object)
     }
 
-    /// Makes our owner the controller of an object. Returns whether it was that before.
+    /// Makes the configured owner the controller of an object. Returns true if it already was.
     fn own(&self, metadata: &mut ObjectMeta) -> bool {
         let Some(owner) = self.lock().owner.clone() else { return true };
         let owners = metadata.owner_references.get_or_insert_default();
@@ -420,7 +420,7 @@ impl Capacity {
         if owners.iter().any(|one| is_controller(one) && one.uid == owner.uid) {
             return true;
         }
-        // Only one can be the controller.
+        // An object can have only one controller.
         owners.retain(|one| !is_controller(one));
         owners.push(owner);
         false
@@ -442,14 +442,14 @@ impl Capacity {
         }
     }
 
-    /// Calls the driver soon for the segments that a volume was in, or for all segments of its class where these are not known.
+    /// Calls the driver soon for these segments, or for all segments of the class if `segments` is empty.
     pub(crate) fn refresh(&self, class: &str, segments: &[Term]) {
         let is_in = |key: &Key| segments.contains(&key.segment);
         let is_of = |key: &Key| segments.is_empty() && key.class == class;
         self.lock().refresh(|key| is_in(key) || is_of(key));
     }
 
-    /// Publishes what there is for this class on this node before the scheduler selects a node again.
+    /// Publishes the class's capacity on this node before the scheduler selects a node again.
     pub(crate) async fn publish_for(&self, class: &str, node: &str, client: &Client, driver: &impl Controller) {
         let segment = match &self.own_node {
             Some(node) => Some(node.segment()),
@@ -457,7 +457,7 @@ impl Capacity {
         };
         let Some(segment) = segment else { return };
         let key = Key { class: class.to_owned(), segment };
-        // The object may be written for an earlier answer at the same time.
+        // The first write may conflict with a concurrent one for an earlier answer.
         for _ in 0..2 {
             match self.publish(&key, client, driver).await {
                 Ok(()) => return,
@@ -488,7 +488,7 @@ impl Capacity {
     }
 }
 
-/// The label of the objects of one node. A long name is shortened as external-provisioner shortens it:
+/// Returns the label of a node's objects. A long name is shortened like external-provisioner shortens it:
 /// <https://github.com/kubernetes-csi/external-provisioner/blob/v6.4.0/cmd/csi-provisioner/util.go>.
 fn manager_on(node: &str) -> String {
     const LONGEST: usize = 63;
@@ -502,7 +502,7 @@ fn manager_on(node: &str) -> String {
     }
 }
 
-/// They are large, and a write without them changes nothing of them.
+/// Removes the managed fields, which are large. A write without them does not change them.
 fn without_managed_fields(mut object: CSIStorageCapacity) -> CSIStorageCapacity {
     object.metadata.managed_fields = None;
     object

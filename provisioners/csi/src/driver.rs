@@ -1,4 +1,4 @@
-//! What a driver says about itself at the start.
+//! Information that a driver reports about itself at the start.
 
 use std::collections::BTreeSet;
 
@@ -14,29 +14,29 @@ use crate::request::Settings;
 pub(crate) use controller_service_capability::rpc::Type as Rpc;
 use plugin_capability::service::Type as Service;
 
-/// Why a driver cannot be used.
+/// Reasons why a driver cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DriverError {
     /// A call failed.
     #[error("the CSI driver cannot be asked for its {what}")]
     Call {
-        /// What was asked for.
+        /// The requested information.
         what: &'static str,
-        /// Why it failed.
+        /// The cause.
         source: driver_rpc::Error,
     },
-    /// It has no name.
+    /// The driver did not report a name.
     #[error("the CSI driver has no name")]
     Nameless,
-    /// It reports no place of its node.
+    /// The driver did not report the topology of its node.
     #[error(
         "the CSI driver reports no topology of its node (NodeGetInfo), and --node-deployment needs it: each replica finds its volumes by it"
     )]
     Placeless,
 }
 
-/// What a driver says about itself.
+/// A driver's name and capabilities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverInfo {
     name: String,
@@ -44,7 +44,7 @@ pub struct DriverInfo {
     rpcs: BTreeSet<Rpc>,
 }
 
-/// What a claim needs from its driver.
+/// A capability that a claim needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     Attributes,
@@ -53,7 +53,7 @@ pub(crate) enum Need {
 }
 
 impl DriverInfo {
-    /// Asks the driver.
+    /// Queries the driver's name and capabilities.
     ///
     /// # Errors
     /// See [`DriverError`].
@@ -77,22 +77,22 @@ impl DriverInfo {
         Ok(Self { name, services: services.collect(), rpcs: rpcs.collect() })
     }
 
-    /// Whether some nodes cannot use some of the driver's volumes.
+    /// Returns true if some of the driver's volumes are not accessible from every node.
     pub fn has_topology(&self) -> bool {
         self.services.contains(&Service::VolumeAccessibilityConstraints)
     }
 
-    /// Whether the driver says how much free storage it has.
+    /// Returns true if the driver reports its free capacity.
     pub fn can_get_capacity(&self) -> bool {
         self.can(Rpc::GetCapacity)
     }
 
-    /// Whether a volume may be limited to some nodes.
+    /// Returns true if a volume may be limited to some nodes.
     pub(crate) fn chooses_places(&self, settings: &Settings) -> bool {
         settings.topology && self.has_topology()
     }
 
-    /// The driver's name, which is that of the provisioner in classes.
+    /// Returns the driver's name. StorageClasses use it as their provisioner.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -101,7 +101,7 @@ impl DriverInfo {
         self.rpcs.contains(&rpc)
     }
 
-    /// What the driver lacks for making or deleting a volume, for a person.
+    /// Describes the first missing capability for provisioning or deleting a volume, if any.
     pub(crate) fn lack(&self, needs: impl IntoIterator<Item = Need>) -> Option<String> {
         let lacks = |what: &str, capability: &str| {
             format!("the CSI driver {} {what}: it does not have the capability {capability}", self.name)

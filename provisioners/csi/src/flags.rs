@@ -1,4 +1,4 @@
-//! The command line of external-provisioner v6.4.0, so that a chart keeps its arguments.
+//! The command line of external-provisioner v6.4.0, so that charts can keep their arguments.
 
 #[cfg(test)]
 mod charts;
@@ -18,7 +18,7 @@ pub(crate) use self::features::Features;
 use self::ignored::Ignored;
 use csi_provisioner::{CapacitySettings, DriverInfo, OwnNode, Settings};
 
-/// Provisions volumes for the CSI driver behind a socket, in the place of external-provisioner
+/// Provisions volumes for the CSI driver behind a socket, instead of external-provisioner
 #[derive(Clone, Debug, Parser)]
 #[command(name = "csi-provisioner", version, args_override_self = true)]
 pub(crate) struct Flags {
@@ -26,27 +26,28 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "ADDRESS", default_value = "/run/csi/socket")]
     pub(crate) csi_address: driver_rpc::Address,
 
-    /// Timeout of each call of the driver
+    /// Timeout of each call to the driver
     #[arg(long, help_heading = "Calls and retries", value_name = "TIME", default_value = "10s", value_parser = time)]
     pub(crate) timeout: Duration,
 
-    /// File system of classes that name none [default: the driver's choice]
+    /// File system for classes that do not specify one [default: the driver's choice]
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     default_fstype: String,
 
-    /// Send the names of claim and volume to the driver
+    /// Send the names of the claim and the volume to the driver
     #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
     extra_create_metadata: bool,
 
-    /// Publish volumes read-only whose claims have the one access mode ReadOnlyMany
+    /// Publish volumes read-only if ReadOnlyMany is their claim's only access mode
     #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
     controller_publish_readonly: bool,
 
-    /// Refuse claims of another volume mode than that of their snapshot, unless the snapshot allows it
+    /// Refuse claims whose volume mode differs from their snapshot's, unless the snapshot allows it
     #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = ArgAction::Set)]
     prevent_volume_mode_conversion: bool,
 
-    /// For claims that wait for a pod, send the driver only the topology of the selected node, instead of that of all nodes
+    /// For claims that wait for a pod, send the driver only the topology of the selected node, instead of all nodes'
+    /// topology
     #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
     strict_topology: bool,
 
@@ -54,15 +55,16 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = ArgAction::Set)]
     immediate_topology: bool,
 
-    /// Send the driver the whole topology of the nodes that a class's allowedTopologies match, instead of only the labels in them
+    /// Send the driver the whole topology of the nodes that a class's allowedTopologies match, instead of only the
+    /// labels in them
     #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
     filter_allowed_topologies: bool,
 
-    /// Beginning of the names of volumes, before a hyphen and the uid of the claim
+    /// Prefix of volume names, followed by a hyphen and the claim's uid
     #[arg(long, value_name = "TEXT", default_value = "pvc", value_parser = NonEmptyStringValueParser::new())]
     volume_name_prefix: String,
 
-    /// Number of characters of the claim's uid in the names of volumes, 1 to 32 without hyphens; -1: the whole uid
+    /// Number of characters of the claim's uid in volume names, 1 to 32 without hyphens; -1: the whole uid
     #[arg(long, value_name = "COUNT", default_value = "-1", allow_negative_numbers = true, value_parser = uuid_length)]
     volume_name_uuid_length: UuidLength,
 
@@ -74,19 +76,19 @@ pub(crate) struct Flags {
     #[arg(long, help_heading = "Calls and retries", value_name = "TIME", default_value = "5m", value_parser = time)]
     retry_interval_max: Duration,
 
-    /// Maximum concurrent calls of the driver, counted separately for deletion
+    /// Maximum concurrent calls to the driver, counted separately for deletion
     #[arg(long, help_heading = "Calls and retries", value_name = "COUNT", default_value_t = 100)]
     worker_threads: usize,
 
-    /// Kubeconfig file; $KUBECONFIG comes first [default: the pod's service account]
+    /// Kubeconfig file, unless $KUBECONFIG is set [default: the pod's service account]
     #[arg(long, help_heading = "Kubernetes", value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// Address of the API server, such as https://10.0.0.1:6443 [default: that of the kubeconfig]
+    /// Address of the API server, such as https://10.0.0.1:6443 [default: the kubeconfig's]
     #[arg(long, help_heading = "Kubernetes", value_name = "URL", default_value = "", hide_default_value = true, value_parser = server)]
     master: Server,
 
-    /// Let one of several replicas work at a time
+    /// Elect a leader, so that only one of several replicas works at a time
     #[arg(long, help_heading = "Replicas", value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
     leader_election: bool,
 
@@ -98,11 +100,11 @@ pub(crate) struct Flags {
     #[arg(long, help_heading = "Replicas", value_name = "LABELS", value_delimiter = ',', value_parser = label)]
     leader_election_labels: Vec<(String, String)>,
 
-    /// Time after which another replica may take a Lease that its holder did not renew
+    /// Time after which another replica may acquire a Lease that its holder did not renew
     #[arg(long, help_heading = "Replicas", value_name = "TIME", default_value = "15s", value_parser = time)]
     leader_election_lease_duration: Duration,
 
-    /// Time after which a replica that cannot renew its Lease stops its work
+    /// Time after which a replica that cannot renew its Lease stops working
     #[arg(long, help_heading = "Replicas", value_name = "TIME", default_value = "10s", value_parser = time)]
     leader_election_renew_deadline: Duration,
 
@@ -110,7 +112,8 @@ pub(crate) struct Flags {
     #[arg(long, help_heading = "Replicas", value_name = "TIME", default_value = "5s", value_parser = time)]
     leader_election_retry_period: Duration,
 
-    /// Serve only the claims and volumes of the node named by $NODE_NAME, which the driver at the socket runs on; each node has a replica
+    /// Provision only for the node named by $NODE_NAME, where the driver behind the socket runs; each node has a
+    /// replica
     #[arg(long, help_heading = "Replicas", value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
     node_deployment: bool,
 
@@ -118,11 +121,12 @@ pub(crate) struct Flags {
     #[arg(long, help_heading = "Replicas", value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = ArgAction::Set)]
     node_deployment_immediate_binding: bool,
 
-    /// With --node-deployment, longest random delay before a node takes such a claim; it doubles after each failed attempt
+    /// With --node-deployment, longest random delay before a node takes such a claim; it doubles after each failed
+    /// attempt
     #[arg(long, help_heading = "Replicas", value_name = "TIME", default_value = "20s", value_parser = time)]
     node_deployment_base_delay: Duration,
 
-    /// Upper limit of that delay
+    /// Upper limit of --node-deployment-base-delay after failed attempts
     #[arg(long, help_heading = "Replicas", value_name = "TIME", default_value = "60s", value_parser = time)]
     node_deployment_max_delay: Duration,
 
@@ -130,7 +134,7 @@ pub(crate) struct Flags {
     #[arg(long, help_heading = "Health and logs", alias = "metrics-address", value_name = "ADDRESS", value_parser = parse_address)]
     http_endpoint: Option<SocketAddr>,
 
-    /// Cluster ID; the provisioner ignores volumes with another one [default: the uid of kube-system]
+    /// Cluster ID; the provisioner ignores volumes with another cluster ID [default: the uid of kube-system]
     #[arg(long, help_heading = "Kubernetes", env, value_name = "ID")]
     cluster_id: Option<String>,
 
@@ -141,20 +145,20 @@ pub(crate) struct Flags {
     #[command(flatten)]
     pub(crate) features: Features,
 
-    /// Maximum concurrent calls of GetCapacity
+    /// Maximum concurrent GetCapacity calls
     #[arg(long, help_heading = "Storage capacity", value_name = "COUNT", default_value_t = 1)]
     capacity_threads: usize,
 
-    /// Interval between calls of GetCapacity for the same class and topology segment
+    /// Interval between GetCapacity calls for the same class and topology segment
     #[arg(long, help_heading = "Storage capacity", value_name = "TIME", default_value = "1m", value_parser = time)]
     capacity_poll_interval: Duration,
 
-    /// Publish the storage of classes with immediate binding, too
+    /// Also publish the capacity of classes with immediate binding
     #[arg(long, help_heading = "Storage capacity", value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
     capacity_for_immediate_binding: bool,
 
-    /// Owner of CSIStorageCapacity objects: 0: the pod $NAMESPACE/$POD_NAME, 1: its controller, such as a DaemonSet, 2: the controller
-    /// of that, such as a Deployment; -1: none
+    /// Owner of CSIStorageCapacity objects: 0: the pod $NAMESPACE/$POD_NAME, 1: the pod's controller, such as a
+    /// DaemonSet, 2: the controller of the pod's controller, such as a Deployment; -1: none
     #[arg(
         long,
         help_heading = "Storage capacity",
@@ -168,16 +172,16 @@ pub(crate) struct Flags {
     ignored: Ignored,
 }
 
-/// `None` for that of the kubeconfig.
+/// `None` means the address from the kubeconfig.
 #[derive(Clone, Debug)]
 struct Server(Option<Uri>);
 
-/// `None` for the whole uid.
+/// `None` means the whole uid.
 #[derive(Clone, Copy, Debug)]
 struct UuidLength(Option<usize>);
 
 impl Flags {
-    /// The settings of storage capacity. `variable` returns the value of an environment variable.
+    /// Returns the settings of storage capacity. `variable` returns the value of an environment variable.
     fn capacity(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Option<CapacitySettings>, String> {
         if !self.features.has_capacity() {
             return Ok(None);
@@ -199,7 +203,7 @@ impl Flags {
         Ok(Some(settings))
     }
 
-    /// The name of the only node to be served, or the reason why there is none. `variable` is `$NODE_NAME`.
+    /// Returns the name of the only node to provision for, if any. `variable` is the value of `$NODE_NAME`.
     pub(crate) fn node_name(&self, variable: Option<String>) -> Result<Option<String>, &'static str> {
         if !self.node_deployment {
             return Ok(None);
@@ -221,13 +225,13 @@ impl Flags {
         name.map(Some).ok_or("--node-deployment needs the node's name in the environment variable NODE_NAME; set it from the pod's field spec.nodeName")
     }
 
-    /// The flags that are set and have no meaning here.
+    /// Returns the flags that are set but have no effect.
     pub(crate) fn ignored(&self) -> Vec<String> {
         let gates = self.features.ignored_gates().map(|name| format!("--feature-gates={name}"));
         self.ignored.0.iter().map(|name| format!("--{name}")).chain(gates).collect()
     }
 
-    /// The settings of the provisioner, or why there are none.
+    /// Returns the settings of the provisioner, or the reason why the flags are invalid.
     pub(crate) fn settings(&self) -> Result<Settings, String> {
         let mut settings = Settings::default();
         settings.capacity = self.capacity(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))?;
@@ -244,7 +248,7 @@ impl Flags {
         Ok(settings)
     }
 
-    /// The options of the controller for a driver of this name.
+    /// Returns the controller's options for the driver with this name.
     pub(crate) fn options(&self, driver: &str) -> Options {
         let mut options = Options::new(driver);
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -253,7 +257,7 @@ impl Flags {
         let namespace = Some(self.leader_election_namespace.clone()).filter(|name| !name.is_empty());
         options.namespace = namespace.or_else(|| variable("POD_NAMESPACE")?.into_string().ok());
         options.max_concurrent_calls = self.worker_threads;
-        // The driver's calls have limits of their own. An attempt may need two, and reads Secrets.
+        // The calls to the driver have their own timeouts. An attempt may need two calls, and also reads Secrets.
         (options.provision_timeout, options.delete_timeout) = (self.timeout * 3, self.timeout * 3);
         (options.retry_interval_start, options.retry_interval_max) =
             (self.retry_interval_start, self.retry_interval_max);
@@ -272,7 +276,7 @@ impl Flags {
         options
     }
 
-    /// The options of the controller for a driver that serves only this node.
+    /// Returns the controller's options for a driver that provisions only for this node.
     pub(crate) fn options_on(&self, node: &OwnNode, driver: &str) -> Options {
         let mut options = self.options(driver);
         options.coordination = Coordination::PerNode;
@@ -284,21 +288,21 @@ impl Flags {
     }
 }
 
-/// The identity in the attributes of volumes, as external-provisioner makes it.
+/// Returns the identity in the attributes of volumes, in the same format as external-provisioner.
 pub(crate) fn identity(driver: &DriverInfo, node: Option<&OwnNode>) -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let node = node.map(|node| format!("-{}", node.name())).unwrap_or_default();
     format!("{}-{}-{}{node}", since.as_millis(), since.subsec_nanos() % 10_000, driver.name())
 }
 
-/// The name of the sidecars' Lease: csi-lib-utils has no dots in it.
+/// Returns the name of the sidecars' Lease: csi-lib-utils replaces dots.
 fn sanitized(driver: &str) -> String {
     let text: String = driver.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '-' }).collect();
     if text.ends_with('-') { format!("{text}X") } else { text }
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    // Go writes no unit behind a zero.
+    // Go writes zero without a unit.
     if text == "0" { Ok(Duration::ZERO) } else { parse_duration(text) }
 }
 
@@ -367,7 +371,7 @@ mod tests {
         assert_eq!(flags.ignored(), ignored);
     }
 
-    /// As in Go, and in charts that add to another's arguments.
+    /// Go takes the last value, and charts append to the arguments of another chart.
     #[test]
     fn of_a_repeated_flag_the_last_one_counts() {
         let repeated = ["--timeout=90s", "--v=2", "--extra-create-metadata=false", "--http-endpoint=:1"];

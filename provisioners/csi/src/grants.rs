@@ -1,4 +1,4 @@
-//! Sources of other namespaces: a ReferenceGrant there says which claims may use them.
+//! Sources in other namespaces. A ReferenceGrant in the source's namespace states which claims may use it.
 //!
 //! <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#cross-namespace-data-sources>
 
@@ -14,7 +14,7 @@ use crate::sources::SourceError;
 const GROUP: &str = "gateway.networking.k8s.io";
 const CLAIM: &str = "PersistentVolumeClaim";
 
-/// The fields of a ReferenceGrant's specification that count here.
+/// The relevant fields of a ReferenceGrant's specification.
 #[derive(Deserialize)]
 struct Grant {
     #[serde(default)]
@@ -36,12 +36,12 @@ struct ReferenceGrantTo {
     #[serde(default)]
     group: String,
     kind: String,
-    /// Every object of the kind without it.
+    /// `None` permits every object of the kind.
     #[serde(default)]
     name: Option<String>,
 }
 
-/// Asks the API server whether claims of the namespace `from` may use a source in `namespace`.
+/// Asks the API server if claims in the namespace `from` may use a source in `namespace`.
 pub(crate) async fn check(
     client: &Client,
     reference: &TypedObjectReference,
@@ -61,8 +61,8 @@ pub(crate) async fn check(
     )))
 }
 
-/// Claims that wait for a grant need not wait for their back-off, nor do attempts that have lost theirs. Grants of a list may have
-/// come while nothing was watched.
+/// Wakes claims that wait for a grant, and attempts that lost theirs, so that they do not wait for their back-off. A
+/// list wakes them too: it may contain grants that were created while the watch was interrupted.
 pub(crate) fn watch(client: &Client) -> ObjectWatch {
     let api = Api::all_with(client.clone(), &resource());
     ObjectWatch::new("referencegrants", api, |change| match change {
@@ -74,11 +74,12 @@ pub(crate) fn watch(client: &Client) -> ObjectWatch {
 }
 
 fn resource() -> ApiResource {
-    // As external-provisioner reads it.
+    // external-provisioner reads the same version.
     ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1beta1", "ReferenceGrant"))
 }
 
-/// Whether a grant lets claims of this namespace use what is referred to. One that cannot be read allows nothing.
+/// Returns true if a grant lets claims in this namespace use the referenced object. A grant that cannot be parsed
+/// permits nothing.
 fn allows(grant: &Value, reference: &TypedObjectReference, namespace: &str) -> bool {
     let Ok(Grant { from, to }) = Grant::deserialize(grant) else { return false };
     let group = reference.api_group.as_deref().unwrap_or_default();

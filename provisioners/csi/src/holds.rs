@@ -1,4 +1,4 @@
-//! The finalizers that protect sources, and which attempts need them.
+//! The finalizers that protect sources, and the attempts that need them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,27 +9,27 @@ use tokio::sync::Mutex as Turn;
 
 use crate::sources::{Kind, Source};
 
-/// The attempts of this process by the uid of their source, which may be in several namespaces. The last one takes the
-/// finalizer off.
+/// This process's attempts by the uid of their source. They may be in several namespaces. The last one removes the
+/// finalizer.
 #[derive(Default)]
 pub(crate) struct Holds(Mutex<BTreeMap<String, Held>>);
 
 #[derive(Default)]
 struct Held {
-    /// The names of the volumes.
+    /// The names of the attempts' volumes.
     by: BTreeSet<String>,
-    /// One change at a time: nobody takes off what another one has just found there.
+    /// Serializes changes, so that a release cannot remove a finalizer that another attempt has just found in place.
     turn: Arc<Turn<()>>,
 }
 
 impl Holds {
-    /// Forgets what an earlier term has known: its attempts may have ended since.
+    /// Forgets the attempts of an earlier term, which may have ended since.
     pub(crate) fn clear(&self) {
         self.lock().clear();
     }
 
-    /// Protects the source of an attempt, also if somebody has taken the finalizer off since the last call. Returns whether it is
-    /// protected: one that is gone or going cannot be any more, and the driver decides.
+    /// Protects an attempt's source, even if the finalizer was removed since the last call. Returns false if the source no
+    /// longer exists or is being deleted without protection: then the driver decides.
     pub(crate) async fn hold(&self, client: &Client, source: &Source, volume: &str) -> Result<bool, KubeError> {
         let turn = self.note(source, volume);
         let _turn = turn.lock().await;
@@ -43,7 +43,7 @@ impl Holds {
         Ok(is_protected)
     }
 
-    /// Notes an attempt that needs the source.
+    /// Records that an attempt needs the source.
     pub(crate) fn note(&self, source: &Source, volume: &str) -> Arc<Turn<()>> {
         let mut holds = self.lock();
         let held = holds.entry(source.uid.clone()).or_default();
@@ -51,7 +51,7 @@ impl Holds {
         held.turn.clone()
     }
 
-    /// An attempt has ended.
+    /// Records that an attempt has ended. Removes the finalizer if no other attempt needs the source.
     pub(crate) async fn release(&self, client: &Client, source: &Source, volume: &str) -> Result<(), KubeError> {
         let turn = self.note(source, volume);
         let _turn = turn.lock().await;
@@ -68,7 +68,7 @@ impl Holds {
         Ok(())
     }
 
-    /// Takes the finalizer off a source that no attempt needs. Says whether it was there.
+    /// Removes the finalizer from a source that no attempt needs. Returns true if the finalizer was present.
     pub(crate) async fn let_go(&self, client: &Client, source: &Source) -> Result<bool, KubeError> {
         let turn = self.lock().entry(source.uid.clone()).or_default().turn.clone();
         let _turn = turn.lock().await;
@@ -94,7 +94,7 @@ pub(crate) fn is_held(object: &impl ResourceExt, kind: Kind) -> bool {
     object.finalizers().iter().any(|finalizer| finalizer == kind.finalizer())
 }
 
-/// Takes the finalizer off. Says whether it was there.
+/// Removes the finalizer. Returns true if it was present.
 async fn unprotect(client: &Client, source: &Source) -> Result<bool, KubeError> {
     change(client, source, |object| {
         let finalizer = source.kind.finalizer();
@@ -103,7 +103,7 @@ async fn unprotect(client: &Client, source: &Source) -> Result<bool, KubeError> 
     .await
 }
 
-/// Writes the source back if `edit` changes it, and says whether it does. The charts of drivers grant update, and not patch.
+/// Writes the source back if `edit` changes it, and returns true if so. The charts of drivers grant update, not patch.
 async fn change(
     client: &Client,
     source: &Source,
@@ -116,7 +116,7 @@ async fn change(
     }
     match api.replace(&source.name, &PostParams::default(), &object).await {
         Ok(_) => Ok(true),
-        // Charts from before there was the finalizer do not grant it.
+        // Charts that are older than the finalizer do not grant this.
         Err(KubeError::Api(status)) if status.code == 403 && source.kind == Kind::Snapshot => {
             tracing::info!(name = source.name, "the VolumeSnapshot is not protected: {}", status.message);
             Ok(false)
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// A cluster with slow requests, and a claim that is a source.
+    /// Returns a cluster with slow requests, and a claim that is a source.
     fn cluster() -> (Cluster, Source) {
         let latency = Duration::from_millis(10);
         let cluster = Cluster::builder().faults(&Faults::none(1).latency(latency..=latency)).build();

@@ -1,7 +1,8 @@
-//! Provisions volumes for a CSI driver: what the sidecar external-provisioner does, as a [`Provisioner`].
+//! Provisions volumes for a CSI driver, like the external-provisioner sidecar, as a [`Provisioner`].
 //!
-//! The driver is anything that implements the services [`driver_rpc::csi::Identity`] and [`driver_rpc::csi::Controller`]: a driver behind a socket, by
-//! [`driver_rpc::Client`], or one in the same process.
+//! The driver is any type that implements the services [`driver_rpc::csi::Identity`] and
+//! [`driver_rpc::csi::Controller`]: a driver behind a socket, through [`driver_rpc::Client`], or one in the same
+//! process.
 //!
 //! [`Provisioner`]: kube_provisioner::Provisioner
 

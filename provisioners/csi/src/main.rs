@@ -1,4 +1,4 @@
-//! `csi-provisioner`: volumes for the CSI driver behind a socket.
+//! `csi-provisioner`: provisions volumes for the CSI driver behind a socket.
 
 mod flags;
 
@@ -15,7 +15,7 @@ use kube_provisioner::{Controller, Options, Program, error_chain, without_empty_
 
 use crate::flags::{Features, Flags, identity};
 
-/// The commands that every provisioner has. They need no driver.
+/// The commands of every provisioner. They do not connect to the driver.
 const COMMANDS: [&str; 3] = ["check-class", "journal", "rbac"];
 
 #[derive(Parser)]
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     let mut matches = without_empty_variables(Flags::command()).get_matches();
     let flags = Flags::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.exit());
     let style = flags.logging_format;
-    // One thread: the controller mostly waits.
+    // One thread suffices: the controller mostly waits.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(run(flags)));
     match ended {
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What drivers' charts grant as each driver needs it.
+/// Returns the permissions that charts of drivers grant in addition, depending on the driver's features.
 fn rights(features: &Features) -> Vec<AccessRule> {
     let rule = |group, resource, verbs| AccessRule { group, resource, verbs, names: Vec::new(), namespaced: false };
     const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
@@ -70,7 +70,7 @@ fn rights(features: &Features) -> Vec<AccessRule> {
     if features.has_capacity() {
         let own = |group, resource, verbs| AccessRule { namespaced: true, ..rule(group, resource, verbs) };
         rules.push(own(STORAGE, "csistoragecapacities", &["list", "watch", "create", "update", "delete"]));
-        // The owner of the objects.
+        // These permissions are for looking up the owner of the objects.
         rules.push(own("", "pods", &["get"]));
         rules.push(own("apps", "replicasets", &["get"]));
     }
@@ -111,7 +111,7 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
     }
 }
 
-/// Where the driver is, if it serves only the node of this name.
+/// Returns the node that the driver runs on if the program provisions only for the node with this name.
 async fn own_node(client: &Client, driver: &DriverInfo, name: Option<&str>) -> Result<Option<OwnNode>, DriverError> {
     match name {
         Some(_) if !driver.has_topology() => Err(DriverError::Placeless),
@@ -120,8 +120,8 @@ async fn own_node(client: &Client, driver: &DriverInfo, name: Option<&str>) -> R
     }
 }
 
-/// Returns when a driver answers at the socket that says something else about itself, or about its node, than the one before. The
-/// kubelet starts the program anew then.
+/// Returns when the driver behind the socket identifies itself or its node differently than at the start. The program
+/// then exits, and the kubelet restarts it.
 async fn another_driver(
     client: Client,
     known: DriverInfo,

@@ -1,7 +1,7 @@
-//! Objects that did not exist when they were last asked for.
+//! Objects that did not exist when they were last requested.
 //!
-//! The charts of drivers do not grant to watch Secrets, so claims that wait for an object ask for it every [`PAUSE`]. However many
-//! wait, the API server is asked for each object once in [`AGE`].
+//! The charts of drivers do not grant permission to watch Secrets, so claims that wait for an object request it every
+//! [`PAUSE`]. Regardless of the number of waiting claims, the API server receives one request per object in [`AGE`].
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,17 +11,17 @@ use tokio::time::Instant;
 
 /// The time between two attempts of a claim that waits for an object.
 pub(crate) const PAUSE: Duration = Duration::from_secs(4);
-/// How long the answer that there is no such object counts.
+/// Time for which the answer that an object does not exist remains valid.
 const AGE: Duration = Duration::from_secs(3);
-/// After this time nobody waits any more.
+/// After this time without a request, no claim waits for the object any more.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
-/// When each missing object was asked for. Objects are texts, such as `the Secret default/admin`.
+/// The time of the last request for each missing object. Objects are texts, such as `the Secret default/admin`.
 #[derive(Default)]
 pub(crate) struct Missing(Mutex<BTreeMap<String, Instant>>);
 
 impl Missing {
-    /// Reads an object, unless it was missing a moment ago.
+    /// Reads an object, unless it was found missing within [`AGE`].
     pub(crate) async fn read<T, E>(
         &self,
         object: &str,
@@ -35,7 +35,7 @@ impl Missing {
         Ok(found)
     }
 
-    /// Whether it was missing a moment ago. Otherwise the caller asks for it, and nobody else does at the same time.
+    /// Returns true if the object was found missing within [`AGE`]. Otherwise reserves the request for the caller.
     fn is_certain(&self, object: &str) -> bool {
         let mut known = self.lock();
         let Some(asked) = known.get_mut(object) else { return false };
@@ -46,7 +46,7 @@ impl Missing {
         is_certain
     }
 
-    /// Whether it was missing when it was last asked for.
+    /// Returns true if the object was missing when it was last requested.
     pub(crate) fn is_likely(&self, object: &str) -> bool {
         self.lock().contains_key(object)
     }

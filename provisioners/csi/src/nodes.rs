@@ -1,7 +1,7 @@
 //! The nodes, and the topology keys that the driver registers on them.
 //!
-//! The selected node of a claim is read from the API server for each new attempt. What a watch shows serves only for requirements that
-//! depend on all nodes, and wakes the claims that wait for a node.
+//! Each new attempt reads its claim's selected node from the API server. The watches only serve requirements that
+//! depend on all nodes, and wake claims that wait for a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,15 +20,15 @@ use crate::request::Settings;
 use crate::topology::{Labels, Registered, Requirement, Term, Unmet, Wish, allows};
 use crate::watched::{Changed, Watched};
 
-/// How long an attempt waits until the nodes have been listed once.
+/// Time that an attempt waits for the first list of the nodes.
 const LISTING: Duration = Duration::from_secs(10);
 
-/// Clones are the same nodes.
+/// A shared handle: clones refer to the same nodes.
 #[derive(Clone)]
 pub(crate) struct Nodes {
     driver: Arc<str>,
     state: Arc<Mutex<State>>,
-    /// Notified when a list was read.
+    /// Notified after each list.
     listed: Arc<Notify>,
     /// Notified of each change.
     pub(crate) changed: Arc<Notify>,
@@ -36,23 +36,23 @@ pub(crate) struct Nodes {
 
 #[derive(Default)]
 struct State {
-    /// Labels with the driver's topology keys. A node has many others, which would cost megabytes.
+    /// The labels with the driver's topology keys. Storing the nodes' other labels would take megabytes.
     labels: Watched<Labels>,
     listed: Listed,
-    /// The driver's topology keys, where it is registered.
+    /// The driver's topology keys on each node where it is registered.
     keys: Watched<Vec<String>>,
-    /// All of them, since the start.
+    /// Every topology key seen since the start.
     all_keys: BTreeSet<String>,
-    /// Some claim needs a node that is not there yet.
+    /// True if a claim waits for a node that does not exist yet.
     is_awaited: bool,
 }
 
-/// Whether all nodes have been listed since the last topology key appeared.
+/// The state of listing all nodes since the last topology key appeared.
 #[derive(Default, PartialEq, Eq)]
 enum Listed {
     #[default]
     No,
-    /// The list is being read.
+    /// The list is in progress.
     Begun,
     Yes,
 }
@@ -62,7 +62,7 @@ impl Nodes {
         Self { driver: name.into(), state: Arc::default(), listed: Arc::default(), changed: Arc::default() }
     }
 
-    /// Where the volume of a new attempt must be. `None` leaves the choice to the driver.
+    /// Returns the topology requirement of a new attempt's volume. `None` leaves the choice to the driver.
     pub(crate) async fn requirement(
         &self,
         client: Client,
@@ -77,7 +77,7 @@ impl Nodes {
         if wish.needs_nodes() { self.among_all(&wish).await } else { wish.requirement(&[]).map_err(refusal) }
     }
 
-    /// The values of the driver's topology keys on the selected node, as they are now.
+    /// Reads the current values of the driver's topology keys on the selected node.
     async fn place_of(
         &self,
         client: Client,
@@ -135,7 +135,8 @@ impl Nodes {
         chosen.map_err(refusal)
     }
 
-    /// The topology segments of the nodes on which the driver is registered. `None` until the nodes are known.
+    /// Returns the topology segments of the nodes on which the driver is registered, or `None` until the nodes are
+    /// known.
     pub(crate) fn segments(&self) -> Option<BTreeSet<Term>> {
         let state = self.lock();
         let (labels, keys) = (state.labels()?, state.keys.all()?);
@@ -147,7 +148,7 @@ impl Nodes {
         state.labels()?.get(node)?.term(state.keys.all()?.get(node)?).ok()
     }
 
-    /// Whether the node has been deleted, as far as is known.
+    /// Returns true if the node is known to have been deleted.
     pub(crate) fn is_gone(&self, node: &str) -> bool {
         self.lock().labels().is_some_and(|all| !all.contains_key(node))
     }
@@ -193,7 +194,7 @@ impl Nodes {
         self.wakes(state, changed)
     }
 
-    /// The claims that a change may help.
+    /// Returns the claims to wake after a change.
     fn wakes<T>(&self, mut state: MutexGuard<'_, State>, changed: Changed<T>) -> Vec<Wake> {
         if !matches!(changed, Changed::Nothing) {
             self.changed.notify_one();
@@ -222,19 +223,19 @@ pub(crate) fn refusal(unmet: Unmet) -> ProvisionError {
 }
 
 impl State {
-    /// `None` until they are known of all nodes.
+    /// Returns the labels, or `None` until the labels of all nodes are known.
     fn labels(&self) -> Option<&BTreeMap<String, Labels>> {
         self.labels.all().filter(|_| self.listed == Listed::Yes)
     }
 
-    /// Whether one of these keys is new.
+    /// Adds topology keys. Returns true if one of them is new.
     fn learn(&mut self, keys: &[String]) -> bool {
         let known = self.all_keys.len();
         self.all_keys.extend(keys.iter().cloned());
         self.all_keys.len() > known
     }
 
-    /// `None` until all nodes are known.
+    /// Returns the requirement for a wish, or `None` until all nodes are known.
     fn choose(&mut self, wish: &Wish<'_>) -> Option<Result<Option<Requirement>, Unmet>> {
         let (labels, keys) = (self.labels()?, self.keys.all()?);
         let keys = keys.iter().filter(|(_, keys)| !keys.is_empty());
@@ -245,7 +246,7 @@ impl State {
     }
 }
 
-/// The topology keys that a driver has registered on a node. `None` if it is not registered there.
+/// Returns the topology keys that a driver has registered on a node, or `None` if it is not registered there.
 fn keys(csi_node: &DynamicObject, driver: &str) -> Option<Vec<String>> {
     let drivers = csi_node.data.pointer("/spec/drivers")?.as_array()?;
     let registered = drivers.iter().find(|one| one["name"] == driver)?;

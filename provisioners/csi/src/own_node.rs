@@ -1,4 +1,4 @@
-//! The node of this process, where each node has a replica with a driver of its own.
+//! The node of this process, if each node has a replica and a driver of its own.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::parameters::Texts;
 use crate::request::Settings;
 use crate::topology::{Labels, Registered, Requirement, Term, Unmet, Wish};
 
-/// The node whose claims and volumes are served, and no others.
+/// The only node whose claims and volumes this process reconciles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnNode {
     name: String,
@@ -18,7 +18,7 @@ pub struct OwnNode {
 }
 
 impl OwnNode {
-    /// Asks the driver where its node is. `name` is that of the Node.
+    /// Queries the topology of the driver's node. `name` is the name of the Node.
     ///
     /// # Errors
     /// See [`DriverError`].
@@ -29,12 +29,12 @@ impl OwnNode {
         if segments.is_empty() { Err(DriverError::Placeless) } else { Ok(Self { name: name.into(), segments }) }
     }
 
-    /// The name of the Node.
+    /// Returns the name of the Node.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The driver's topology segments of the node.
+    /// Returns the driver's topology segments of the node.
     pub fn segments(&self) -> &BTreeMap<String, String> {
         &self.segments
     }
@@ -43,7 +43,7 @@ impl OwnNode {
         self.segments.clone().into_iter().collect()
     }
 
-    /// Where the volume of a new attempt must be, if no other node has a part in it.
+    /// Returns the topology requirement of a new attempt's volume, without regard to other nodes.
     pub(crate) fn requirement(
         &self,
         settings: &Settings,

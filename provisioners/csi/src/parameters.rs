@@ -1,4 +1,4 @@
-//! A class's parameters: those below `csi.storage.k8s.io/` are the provisioner's, all others the driver's.
+//! A class's parameters. Keys with the prefix `csi.storage.k8s.io/` are for the provisioner, all others for the driver.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use thiserror::Error;
 
 use crate::secret_refs::Role;
 
-/// The prefix of keys that drivers do not get.
+/// The prefix of keys that are not sent to drivers.
 pub(crate) const RESERVED: &str = "csi.storage.k8s.io/";
 
 pub(crate) type Texts = BTreeMap<String, String>;
 
-/// What is wrong with a class's parameters.
+/// Reasons why a class's parameters are invalid.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum ParameterError {
     #[error("the class has the unknown parameter {0}; keys below {RESERVED} are the provisioner's")]
@@ -20,7 +20,8 @@ pub(crate) enum ParameterError {
     TwoFileSystems,
 }
 
-/// The parameters that the driver gets. Deprecated keys of the provisioner stay in, as drivers have always got them.
+/// Returns the driver's parameters. They include deprecated keys of the provisioner, which drivers have always
+/// received.
 pub(crate) fn of_driver(class: &Texts) -> Result<Texts, ParameterError> {
     let (ours, theirs): (Texts, Texts) = class.clone().into_iter().partition(|(key, _)| key.starts_with(RESERVED));
     let is_known = |key: &str| {
@@ -33,7 +34,7 @@ pub(crate) fn of_driver(class: &Texts) -> Result<Texts, ParameterError> {
     }
 }
 
-/// The file system that the class names, also by the deprecated key, which has no prefix and is written in any case.
+/// Returns the file system that the class names. The deprecated key has no prefix, and its case does not matter.
 pub(crate) fn file_system(class: &Texts) -> Result<Option<&str>, ParameterError> {
     let names = |key: &str| key.eq_ignore_ascii_case("fstype") || key.strip_prefix(RESERVED) == Some("fstype");
     let mut named = class.iter().filter(|(key, _)| names(key)).map(|(_, value)| value.as_str());

@@ -1,4 +1,4 @@
-//! A CSI driver as a provisioner.
+//! Implements a provisioner with a CSI driver.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -38,12 +38,12 @@ use crate::sweep::Sweep;
 use crate::topology::{self, Requirement, Term, Unmet};
 use crate::verdict::{self, Left};
 
-/// Provisions the volumes of a driver.
+/// Provisions volumes with a CSI driver.
 pub struct CsiProvisioner<D> {
     driver: D,
     info: DriverInfo,
     settings: Settings,
-    /// Differs from process to process, as that of external-provisioner does.
+    /// Differs between processes, like external-provisioner's identity.
     identity: String,
     client: OnceLock<Client>,
     holds: Holds,
@@ -54,7 +54,7 @@ pub struct CsiProvisioner<D> {
     operations: Option<Operations>,
 }
 
-/// What every call for a claim must get as the first one got it.
+/// The inputs of a claim's first CreateVolume call. Every later call repeats them.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Choice {
@@ -63,7 +63,7 @@ struct Choice {
     mutable_parameters: Texts,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     source: Option<Source>,
-    /// The first of the places where the volume may be, which are the shared text.
+    /// Index of the volume's first place in the list of places, which is the record's shared text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     first_place: Option<usize>,
 }
@@ -77,22 +77,22 @@ impl Choice {
         self.mutable_parameters.is_empty() && self.source.is_none() && self.first_place.is_none()
     }
 
-    /// Where the volume must be.
+    /// Returns the topology requirement of the volume.
     fn requirement(&self, prepared: &Prepared) -> serde_json::Result<Option<Requirement>> {
         let read = |first| Requirement::read(prepared.shared().unwrap_or_default(), first);
         self.first_place.map(read).transpose()
     }
 }
 
-/// What the calls of an attempt need.
+/// The inputs of an attempt's calls.
 struct Attempt<'a> {
     request: &'a ProvisionRequest<Texts>,
-    /// With the parameters of the VolumeAttributesClass, and the source.
+    /// Includes the parameters of the VolumeAttributesClass and the source.
     wanted: Wanted,
     source: Option<Source>,
 }
 
-/// A VolumeAttributesClass, whose version v1 is newer than the types of `k8s_openapi`.
+/// A VolumeAttributesClass. Its version v1 is newer than the types of `k8s_openapi`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AttributesClass {
@@ -102,7 +102,7 @@ struct AttributesClass {
 }
 
 impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
-    /// A provisioner for a driver that [has been asked](DriverInfo::ask).
+    /// Creates a provisioner for a driver whose [`DriverInfo::ask`] succeeded.
     pub fn new(driver: D, info: DriverInfo, settings: Settings, identity: impl Into<String>) -> Self {
         let nodes = Nodes::of_driver(info.name());
         let own_node = settings.own_node.clone();
@@ -122,7 +122,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         }
     }
 
-    /// Adds the metric of the calls to those of the controller.
+    /// Adds the metric of the driver calls to the controller's metrics.
     #[must_use]
     pub fn with_metrics(self, operations: Operations) -> Self {
         Self { operations: Some(operations), ..self }
@@ -132,7 +132,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         self.client.get().expect("the controller calls `start` first").clone()
     }
 
-    /// Reads what the class and the first call have chosen.
+    /// Reads the class's parameters and the inputs of the first call.
     fn attempt<'a>(&self, request: &'a ProvisionRequest<Texts>) -> Result<Attempt<'a>, CreateError> {
         let mut wanted = Wanted::read(request, &self.info, &self.settings).map_err(CreateError::not_asked)?;
         let choice = Choice::of(&request.prepared).map_err(CreateError::not_asked)?;
@@ -144,7 +144,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         Ok(Attempt { request, wanted, source })
     }
 
-    /// Calls CreateVolume. Called again, it returns the volume of the first call.
+    /// Calls CreateVolume. A repeated call returns the volume of the first one.
     async fn create(&self, attempt: &Attempt<'_>) -> Result<CsiVolume, CreateError> {
         let Some(source) = &attempt.source else { return self.ask(self.create_request(attempt).await?).await };
         let own = attempt.request.namespace();
@@ -177,13 +177,13 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         answer.volume.ok_or_else(|| CreateError::Driver(driver_rpc::Error::Interrupted("it has no volume".to_owned())))
     }
 
-    /// Removes what an attempt may have made that has lost its source, and copies nothing: CreateVolume without the source
-    /// makes an empty volume of that name, or says that there is another one. Only then the call with the source returns a volume that
-    /// exists.
+    /// Removes the possible volume of an attempt that lost permission for its source, without copying data.
+    /// CreateVolume without the source creates an empty volume of that name, or fails because the volume of that name
+    /// has other contents. Only in the second case a call with the source returns the existing volume.
     async fn withdraw(&self, attempt: &Attempt<'_>) -> Result<(), DeleteError> {
         let name = &attempt.request.name;
         self.release(attempt.source.as_ref(), name).await?;
-        // The watch of the controller may not show yet that the attempt has succeeded.
+        // The controller's watch may lag behind the attempt's success.
         if Api::<PersistentVolume>::all(self.client()).get_metadata_opt(name).await?.is_some() {
             return Err(DeleteError::in_progress(format!("there is a PersistentVolume {name}")));
         }
@@ -204,7 +204,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         }
     }
 
-    /// Deletes what CreateVolume has returned for an attempt that is to end.
+    /// Deletes the volume that CreateVolume returned for an attempt that is to end.
     async fn discard_answer(
         &self,
         made: Result<CsiVolume, CreateError>,
@@ -221,7 +221,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         }
     }
 
-    /// The Secrets of CreateVolume.
+    /// Reads the Secrets for CreateVolume.
     async fn secrets_for(&self, wanted: &Wanted) -> Result<Secrets, CreateError> {
         let Some(reference) = wanted.secrets.get(&Role::Provisioner) else { return Ok(Secrets::default()) };
         let object = described(reference);
@@ -229,7 +229,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         found.ok_or_else(|| CreateError::Missing(format!("{object} does not exist; create it")))
     }
 
-    /// `None` if there is no such Secret.
+    /// Reads a Secret. Returns `None` if it does not exist.
     async fn secrets(&self, reference: &SecretReference) -> Result<Option<Secrets>, String> {
         let (name, namespace) = names(reference);
         let read = Api::<Secret>::namespaced(self.client(), namespace).get_opt(name).await;
@@ -238,14 +238,14 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         let Some(secret) = read.map_err(unread)? else { return Ok(None) };
         let text = |(key, value): (String, ByteString)| match String::from_utf8(value.0) {
             Ok(text) => Ok((key, text)),
-            // gRPC has no other.
+            // gRPC strings must be UTF-8.
             Err(_) => Err(format!("the value of {key} in the Secret {namespace}/{name} is no UTF-8 text")),
         };
         let secrets = secret.data.unwrap_or_default().into_iter().map(text);
         secrets.collect::<Result<Secrets, _>>().map(Some)
     }
 
-    /// The Secret of DeleteVolume: that of the volume's annotations, or for an older volume that of its class.
+    /// Returns the Secret for DeleteVolume, which the volume's annotations name, or the class if the volume is older.
     async fn deletion_secret(&self, volume: &ProvisionedVolume) -> Result<Option<SecretReference>, DeleteError> {
         if let [Some(name), Some(namespace)] = DELETION_SECRET.map(|key| volume.annotation(key)) {
             let is_named = !name.is_empty() && !namespace.is_empty();
@@ -289,12 +289,12 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         Ok(class.parameters)
     }
 
-    /// The verdict about a failed CreateVolume.
+    /// Returns the verdict about a failed CreateVolume.
     fn verdict(&self, error: driver_rpc::Error, request: &ProvisionRequest<Texts>) -> ProvisionError {
         let node = request.selected_node.as_deref().filter(|_| self.info.chooses_places(&self.settings));
         match (node, verdict::left(&error)) {
             (Some(_), Left::Nothing) if error.code() == Code::ResourceExhausted => ProvisionError::reschedule(error),
-            // Only this attempt can find what the driver has begun, so it goes on.
+            // The driver may have begun to create a volume that only this attempt can find, so the attempt continues.
             (Some(node), Left::InProgress) if request.resumed && self.nodes.is_gone(node) => {
                 ProvisionError::in_progress(format!(
                     "{error} (begun for the node {node}, which is deleted; if the driver does not finish, remove what it has created, and \
@@ -306,7 +306,8 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         }
     }
 
-    /// The capacity of the class is not what it was. Where no node has room, the scheduler has to know before it selects one again.
+    /// Publishes the class's capacity, which has changed. If the node has no room, the scheduler must learn it before
+    /// it selects a node again.
     async fn publish_capacity_after(&self, error: &ProvisionError, request: &ProvisionRequest<Texts>) {
         let Some(capacity) = &self.capacity else { return };
         let class = request.class.name_any();
@@ -320,14 +321,14 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         }
     }
 
-    /// A volume of this class was created or deleted in these segments.
+    /// Refreshes the capacity after a volume of this class was created or deleted in these segments.
     fn refresh_capacity(&self, class: &str, segments: &[Term]) {
         if let Some(capacity) = &self.capacity {
             capacity.refresh(class, segments);
         }
     }
 
-    /// Deletes a volume that is of no use. It is found again by its name.
+    /// Deletes an unusable volume. If this fails, a later attempt finds the volume by its name.
     async fn discard(&self, made: CsiVolume, attempt: &Attempt<'_>) -> Result<(), String> {
         let secrets = self.secrets_for(&attempt.wanted).await.map_err(|error| error.to_string())?;
         let delete = DeleteVolumeRequest { volume_id: made.volume_id, secrets };
@@ -342,7 +343,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
         let attempt = self.attempt(&request).map_err(CreateError::of_provision)?;
         let made = match self.create(&attempt).await {
             Ok(made) => made,
-            // The copy may be made, and is all there is then.
+            // The copy may exist, and cannot be created again.
             Err(error @ CreateError::SourceGone(_)) if request.resumed => return Err(ProvisionError::retry(error)),
             Err(CreateError::Driver(error) | CreateError::SourceGone(error)) => {
                 let error = self.verdict(error, &request);
@@ -364,7 +365,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
             Err(error) => return Err(error.of_provision()),
         };
         if let Some(fault) = answer::fault(&made, &request) {
-            // The next call may get a better one.
+            // The next call may return a usable volume.
             return Err(ProvisionError::retry(match self.discard(made, &attempt).await {
                 Ok(()) => fault,
                 Err(problem) => format!("{fault}; and it cannot be deleted yet: {problem}"),
@@ -378,7 +379,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
         Ok(answer::volume(made, &attempt.wanted, &request, &self.info, &self.settings, &self.identity))
     }
 
-    /// Calls CreateVolume once more, as the specification has it: only that says whether there is a volume.
+    /// Calls CreateVolume again, as the specification recommends: only its answer shows whether a volume exists.
     async fn clean_up(&self, request: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
         let attempt = self.attempt(&request).map_err(CreateError::of_clean_up)?;
         let ended = match self.create(&attempt).await {
@@ -410,7 +411,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
             None => (Secrets::default(), None),
             Some(reference) => match self.secrets(reference).await.map_err(DeleteError::retry)? {
                 Some(secrets) => (secrets, None),
-                // Many drivers delete without it, and it may have gone with its namespace.
+                // Many drivers delete volumes without the Secret, which may have been deleted with its namespace.
                 None => (Secrets::default(), Some(reference)),
             },
         };
@@ -438,7 +439,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
         if let Some(capacity) = &self.capacity {
             capacity.start(&start.client).await?;
         }
-        // The same in every term.
+        // Every term sets the same client.
         let _ = self.client.set(start.client);
         Ok(())
     }
@@ -467,7 +468,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
 impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
     async fn prepare(&self, request: ProvisionRequest<Texts>) -> Result<Prepared, ProvisionError> {
         let wanted = Wanted::read(&request, &self.info, &self.settings);
-        // While its Secret is missing, no attempt is recorded.
+        // Attempts are not recorded while their Secret is missing.
         if let Ok(wanted) = &wanted
             && wanted.secrets.get(&Role::Provisioner).is_some_and(|secret| self.missing.is_likely(&described(secret)))
         {
@@ -522,7 +523,8 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
         })
     }
 
-    /// By the free space of the places that the driver would get, as external-provisioner computes it.
+    /// Compares the request with the free capacity in the places that the driver would receive, like
+    /// external-provisioner.
     async fn has_room(&self, request: ProvisionRequest<Texts>) -> bool {
         let Some(node) = &self.settings.own_node else { return true };
         let requirement = match node.requirement(&self.settings, &request) {
@@ -543,7 +545,7 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
             };
             match self.driver.get_capacity(asked).await {
                 Ok(answer) if answer.available_capacity < bytes => {}
-                // CreateVolume shows what is wrong.
+                // CreateVolume reports the problem.
                 _ => return true,
             }
         }
@@ -554,7 +556,8 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
         self.release(Choice::of(&attempt.prepared)?.source.as_ref(), &attempt.name).await
     }
 
-    /// The source stays protected until this attempt has ended too, also if another one of this source ends first.
+    /// Keeps the source protected until this attempt has ended, even if another attempt with the same source ends
+    /// first.
     fn take_over(&self, name: &str, prepared: &Prepared) {
         if let Ok(Choice { source: Some(source), .. }) = Choice::of(prepared) {
             self.holds.note(&source, name);
@@ -564,7 +567,7 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
     async fn while_leading(&self) {
         let kinds = [(Rpc::CloneVolume, Kind::Claim), (Rpc::CreateDeleteSnapshot, Kind::Snapshot)];
         let node = self.settings.own_node.as_ref().map(OwnNode::name);
-        // Which node's attempts need a snapshot, only their replica knows.
+        // Only the replica on the node knows which of the node's attempts need a snapshot.
         let is_swept = |rpc: Rpc, kind: Kind| self.info.can(rpc) && (node.is_none() || kind == Kind::Claim);
         let kinds = kinds.into_iter().filter(|(rpc, kind)| is_swept(*rpc, *kind)).map(|(_, kind)| kind).collect();
         let client = self.client();
@@ -577,7 +580,7 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
         }
     }
 
-    /// A volume that is attached must not be deleted under its node.
+    /// Refuses to delete a volume while it is attached to a node.
     async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         if !self.info.can(Rpc::PublishUnpublishVolume) {
             return Ok(());
@@ -621,19 +624,19 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
     }
 }
 
-/// Why CreateVolume has no answer that counts.
+/// Reasons why CreateVolume did not return a usable answer.
 #[derive(Debug, Error)]
 enum CreateError {
-    /// The driver was not asked.
+    /// The driver was not called.
     #[error("{0}")]
     NotAsked(String),
-    /// It was not asked, because this object does not exist.
+    /// The driver was not called because this object does not exist.
     #[error("{0}")]
     Missing(String),
-    /// It was not asked, because the claim may not use its source any more.
+    /// The driver was not called because the claim may no longer use its source.
     #[error("{0}")]
     NotGranted(String),
-    /// The source was deleted, although an attempt needed it.
+    /// The source was deleted although an attempt needed it.
     #[error("the source is deleted, and the claim can only be deleted, too: {0}")]
     SourceGone(driver_rpc::Error),
     #[error(transparent)]
@@ -645,7 +648,7 @@ impl CreateError {
         Self::NotAsked(error.to_string())
     }
 
-    /// Where the driver was not asked.
+    /// The verdict if the driver was not called.
     fn of_provision(self) -> ProvisionError {
         match self {
             Self::Missing(_) => ProvisionError::no_change(self).after(missing::PAUSE),
@@ -661,7 +664,7 @@ impl CreateError {
     }
 }
 
-/// A Secret, for people.
+/// Describes a Secret in messages.
 fn described(reference: &SecretReference) -> String {
     let (name, namespace) = names(reference);
     format!("the Secret {namespace}/{name}")

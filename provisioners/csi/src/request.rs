@@ -1,4 +1,4 @@
-//! The request of CreateVolume, from a claim and its class.
+//! Builds CreateVolume requests from a claim and its class.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,39 +16,43 @@ use crate::own_node::OwnNode;
 use crate::parameters::{self, ParameterError, Texts};
 use crate::secret_refs::{Role, SecretRefError, Tokens, secret_ref};
 
-/// What the command line of a sidecar says about requests.
+/// The settings of a sidecar that affect requests.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The file system of classes that name none.
+    /// The file system for classes that do not specify one.
     pub default_fs_type: Option<String>,
-    /// Whether the driver gets the names of claim and volume as parameters.
+    /// If true, the driver receives the names of the claim and the volume as parameters.
     pub extra_create_metadata: bool,
-    /// Whether volumes of claims with the one mode ReadOnlyMany are published read-only.
+    /// If true, volumes are published read-only if ReadOnlyMany is their claim's only access mode.
     pub controller_publish_read_only: bool,
-    /// Whether a claim of another volume mode than a snapshot's is refused, unless the snapshot allows it.
+    /// If true, a claim is refused if its volume mode differs from its snapshot's, unless the snapshot allows it.
     pub prevent_volume_mode_conversion: bool,
-    /// Whether claims may have sources of other namespaces, where a ReferenceGrant allows it.
+    /// If true, claims may have sources in other namespaces, where a ReferenceGrant allows it.
     pub cross_namespace_data_sources: bool,
-    /// Whether a driver with the capability VOLUME_ACCESSIBILITY_CONSTRAINTS limits its volumes to some nodes. Without this every node is
-    /// taken to be able to use every volume.
+    /// If true, a driver with the capability VOLUME_ACCESSIBILITY_CONSTRAINTS limits its volumes to some nodes. If
+    /// false, every node is assumed to have access to every volume.
     pub topology: bool,
-    /// Whether the driver gets the cluster's topology for claims that do not wait for a pod. Otherwise it chooses by itself.
+    /// If true, the driver receives the cluster's topology for claims that do not wait for a pod. If false, the driver
+    /// chooses.
     pub immediate_topology: bool,
-    /// Whether the driver gets only the selected node's topology for claims that wait for a pod. Otherwise it gets that of all nodes.
+    /// If true, the driver receives only the selected node's topology for claims that wait for a pod. If false, it
+    /// receives the topology of all nodes.
     pub strict_topology: bool,
-    /// True if the driver receives the whole topology of the nodes that the class's `allowedTopologies` match, instead of the labels in them.
+    /// If true, the driver receives the whole topology of the nodes that match the class's `allowedTopologies`, instead
+    /// of only the labels in them.
     pub filter_allowed_topologies: bool,
-    /// The node of this process, if each node has a replica: only its volumes are served, and no other node is looked at.
+    /// The node of this replica, if each node has one. The replica provisions only this node's volumes, and does not
+    /// read other nodes.
     pub own_node: Option<OwnNode>,
     /// The pause after a request that the driver calls invalid.
     pub retry_interval_max: Duration,
-    /// Where and how often the driver's free storage is published for the scheduler. `None`: it is not.
+    /// The settings for publishing the driver's free capacity for the scheduler. `None` disables it.
     pub capacity: Option<CapacitySettings>,
 }
 
 impl Default for Settings {
-    /// As external-provisioner without flags.
+    /// Returns external-provisioner's default settings.
     fn default() -> Self {
         Self {
             default_fs_type: None,
@@ -67,7 +71,7 @@ impl Default for Settings {
     }
 }
 
-/// Why a claim and its class make no request.
+/// Reasons why a claim and its class are invalid.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum RequestError {
     #[error(transparent)]
@@ -78,11 +82,11 @@ pub(crate) enum RequestError {
     Secret(#[from] SecretRefError),
 }
 
-/// What a claim asks for by its class's parameters, which are read here and nowhere else.
+/// The request of a claim. Only this type interprets the class's parameters.
 pub(crate) struct Wanted {
     /// The request without Secrets, source and parameters of a VolumeAttributesClass.
     pub(crate) create: CreateVolumeRequest,
-    /// `None` for a block device, and where the driver chooses.
+    /// `None` for a block device, or if the driver chooses.
     pub(crate) fs_type: Option<String>,
     pub(crate) secrets: BTreeMap<Role, SecretReference>,
 }
@@ -93,7 +97,7 @@ impl Wanted {
         driver: &DriverInfo,
         settings: &Settings,
     ) -> Result<Self, RequestError> {
-        // The library hands the parameters to authors without the reserved ones.
+        // The request's own parameters lack the reserved keys.
         static NONE: Texts = Texts::new();
         let class = request.class.parameters.as_ref().unwrap_or(&NONE);
         let metadata = &request.claim.metadata;
@@ -136,7 +140,7 @@ impl Wanted {
     }
 }
 
-/// One for each access mode of the claim.
+/// Returns one capability for each access mode of the claim.
 fn capabilities(
     access_modes: &[String],
     access_type: &AccessType,
@@ -151,7 +155,7 @@ fn capabilities(
     access_modes.iter().map(capability).collect()
 }
 
-/// The access mode in CSI. Older drivers cannot tell one writer of a node from several.
+/// Returns the CSI access mode. Older drivers cannot distinguish one writer on a node from several.
 fn mode(name: &str, single_node: bool) -> Option<Mode> {
     Some(match (name, single_node) {
         ("ReadWriteMany", _) => Mode::MultiNodeMultiWriter,

@@ -1,4 +1,4 @@
-//! The Secrets that a class names: for each kind of call by two parameters, with tokens such as `${pvc.namespace}`.
+//! The Secrets that a class names: two parameters per kind of call, with tokens such as `${pvc.namespace}`.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use thiserror::Error;
 use crate::parameters::{RESERVED, Texts};
 use crate::template::expand;
 
-/// The calls of a driver that have Secrets of their own.
+/// The kinds of driver calls that can have their own Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
-    /// Those without Secrets of their own.
+    /// Calls without their own Secret.
     Default,
     /// CreateVolume and DeleteVolume.
     Provisioner,
@@ -35,7 +35,7 @@ impl Role {
         Self::ControllerModify,
     ];
 
-    /// The keys of name and namespace, without their prefix.
+    /// Returns the parameter keys of the Secret's name and namespace, without their prefix.
     pub(crate) fn keys(self) -> [String; 2] {
         let role = match self {
             Self::Default => "",
@@ -50,7 +50,7 @@ impl Role {
         ["name", "namespace"].map(|part| format!("{role}secret-{part}"))
     }
 
-    /// The keys of earlier versions, where there are some.
+    /// Returns the keys of earlier versions, if any.
     fn deprecated_keys(self) -> Option<[String; 2]> {
         let role = match self {
             Self::Provisioner => "Provisioner",
@@ -63,7 +63,7 @@ impl Role {
     }
 }
 
-/// What is wrong with the names of a Secret.
+/// Reasons why a Secret's name or namespace is invalid.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum SecretRefError {
     #[error("the class has the parameter {RESERVED}{0} and its deprecated form; remove one of them")]
@@ -78,7 +78,7 @@ pub(crate) enum SecretRefError {
     Name { name: String, kind: &'static str },
 }
 
-/// What the tokens of a class stand for.
+/// The values of the tokens.
 #[derive(Clone, Copy)]
 pub(crate) struct Tokens<'a> {
     pub(crate) volume: &'a str,
@@ -87,7 +87,7 @@ pub(crate) struct Tokens<'a> {
     pub(crate) annotations: Option<&'a BTreeMap<String, String>>,
 }
 
-/// The Secret that a class names for a kind of call.
+/// Returns the Secret that a class names for a kind of call.
 pub(crate) fn secret_ref(
     role: Role,
     class: &Texts,
@@ -98,7 +98,7 @@ pub(crate) fn secret_ref(
         named => named,
     };
     let Some([name, namespace]) = named else { return Ok(None) };
-    // Of these two, tenants choose neither.
+    // The namespace only accepts the two tokens whose values tenants cannot choose.
     let namespace = resolved(namespace, |token| match token {
         "pv.name" => Some(tokens.volume.to_owned()),
         "pvc.namespace" => Some(tokens.namespace.to_owned()),
@@ -126,7 +126,7 @@ fn resolved(template: &str, value: impl Fn(&str) -> Option<String>) -> Result<St
     expand(template, value).map_err(|tokens| SecretRefError::Tokens { template: template.to_owned(), tokens })
 }
 
-/// The texts for name and namespace.
+/// Returns the templates for the Secret's name and namespace.
 fn templates(role: Role, class: &Texts) -> Result<Option<[&str; 2]>, SecretRefError> {
     let keys = role.keys();
     let mut found = [None, None];

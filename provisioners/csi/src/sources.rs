@@ -1,4 +1,4 @@
-//! What a volume is copied from: a snapshot or another claim.
+//! Sources that volumes are copied from: snapshots and other claims.
 
 use std::fmt;
 
@@ -18,17 +18,17 @@ use crate::grants;
 use crate::holds::is_held;
 use crate::request::Settings;
 
-/// The kinds of sources, as claims name them.
+/// The kinds of sources, in the notation of claims.
 pub(crate) const KINDS: [&str; 2] = ["PersistentVolumeClaim", "VolumeSnapshot.snapshot.storage.k8s.io"];
 
 const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
-/// Without it a snapshot gives its data only to volumes of its own mode.
+/// Permits volumes whose mode differs from the snapshot's.
 const ALLOW_MODE_CHANGE: &str = "snapshot.storage.kubernetes.io/allow-volume-mode-change";
 
-/// As external-provisioner says it, and what to do.
+/// external-provisioner's message, followed by the remedy.
 const DISABLED: &str = "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled; start csi-provisioner with --feature-gates=CrossNamespaceVolumeDataSource=true";
 
-/// What Go reads as true.
+/// The texts that Go parses as true.
 const YES: [&str; 6] = ["1", "t", "T", "true", "TRUE", "True"];
 
 /// The source of an attempt.
@@ -38,7 +38,7 @@ pub(crate) struct Source {
     pub(crate) kind: Kind,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// That of the object, which may be replaced by another one of its name.
+    /// The uid of the object, which may be replaced by another object with the same name.
     pub(crate) uid: String,
     /// The driver's id of the snapshot or the volume.
     id: String,
@@ -55,7 +55,7 @@ impl Kind {
         if reference.kind == "VolumeSnapshot" { Self::Snapshot } else { Self::Claim }
     }
 
-    /// As external-provisioner protects its sources.
+    /// Returns external-provisioner's finalizer for sources of this kind.
     pub(crate) fn finalizer(self) -> &'static str {
         match self {
             Self::Snapshot => "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection",
@@ -63,7 +63,7 @@ impl Kind {
         }
     }
 
-    /// All fields of an object are written back, so no type of a certain version may be between.
+    /// Updates write back all fields of an object. A typed representation could lose some of them.
     pub(crate) fn resource(self) -> ApiResource {
         ApiResource::from_gvk(&match self {
             Self::Snapshot => GroupVersionKind::gvk(SNAPSHOTS, "v1", "VolumeSnapshot"),
@@ -82,13 +82,13 @@ impl fmt::Display for Kind {
 }
 
 impl Source {
-    /// A source as a list has it. Nothing is made from it.
+    /// Returns the source for an object in a list. It has no driver's id, so it cannot be copied.
     pub(crate) fn listed(kind: Kind, metadata: &ObjectMeta) -> Option<Self> {
         let ObjectMeta { namespace, name, uid, .. } = metadata.clone();
         Some(Self { kind, namespace: namespace?, name: name?, uid: uid?, id: String::new() })
     }
 
-    /// The source as a claim of its namespace may refer to it.
+    /// Returns a reference to the source, as a claim in its namespace contains it.
     pub(crate) fn reference(&self) -> TypedObjectReference {
         let (api_group, kind) = match self.kind {
             Kind::Snapshot => (Some(SNAPSHOTS.to_owned()), "VolumeSnapshot"),
@@ -109,7 +109,7 @@ impl Source {
     }
 }
 
-/// Why a claim cannot be filled from its source now.
+/// Reasons why a claim cannot be filled from its source now.
 #[derive(Debug, Error)]
 pub(crate) enum SourceError {
     #[error("the {0} cannot be read: {1}")]
@@ -122,14 +122,14 @@ fn unfit<T>(text: String) -> Result<T, SourceError> {
     Err(SourceError::Unfit(text))
 }
 
-/// Which source a claim gets, and whether it can be copied.
+/// Looks up the sources of claims, and checks that they can be copied.
 pub(crate) struct Sources<'a> {
     pub(crate) client: Client,
     pub(crate) driver: &'a str,
     pub(crate) settings: &'a Settings,
 }
 
-/// Where a source is. Shown with its namespace where that is not the claim's.
+/// The name of a source. It is displayed with its namespace if this is not the claim's.
 struct Place<'a> {
     namespace: &'a str,
     name: &'a str,
@@ -143,7 +143,7 @@ impl fmt::Display for Place<'_> {
 }
 
 impl Sources<'_> {
-    /// The namespace of a claim's source, if the claim may use what is there.
+    /// Returns the namespace of a claim's source if the claim may use sources in it.
     pub(crate) async fn namespace<P>(
         &self,
         reference: &TypedObjectReference,
@@ -162,7 +162,7 @@ impl Sources<'_> {
         Ok(namespace.to_owned())
     }
 
-    /// The source in its [namespace](Self::namespace).
+    /// Returns the source in its [namespace](Self::namespace).
     pub(crate) async fn find<P>(
         &self,
         reference: &TypedObjectReference,
@@ -283,7 +283,7 @@ pub(crate) fn snapshot_contents(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &resource)
 }
 
-/// `what` is the object for a person.
+/// Reads an object. `what` describes it in messages.
 async fn read<K>(api: &Api<K>, name: &str, what: String) -> Result<K, SourceError>
 where
     K: Clone + fmt::Debug + serde::de::DeserializeOwned,
@@ -294,7 +294,7 @@ where
     })
 }
 
-/// A claim whose snapshot was not ready need not wait for its back-off.
+/// Wakes claims whose snapshot has become ready, so that they do not wait for their back-off.
 pub(crate) fn watch_snapshots(client: &Client) -> ObjectWatch {
     let api = Api::all_with(client.clone(), &Kind::Snapshot.resource());
     ObjectWatch::new("volumesnapshots", api, |change| match change {

@@ -1,5 +1,5 @@
-//! Takes the finalizers off sources that no attempt needs. external-provisioner leaves its finalizer on a claim that was copied until
-//! that claim is deleted, and a person may drop an attempt: nobody else would let such a source go.
+//! Removes finalizers from sources that no attempt needs. external-provisioner leaves its finalizer on a copied claim
+//! until the claim is deleted, and an administrator may drop an attempt: no other code would release such a source.
 
 use std::time::Duration;
 
@@ -14,30 +14,31 @@ use tokio::time::sleep;
 use crate::holds::{Holds, is_held};
 use crate::sources::{Kind, Source, snapshot_contents};
 
-/// The list costs the API server some work, and this process leaves no finalizer by itself.
+/// Long, because the lists are expensive for the API server, and this process does not leave finalizers behind itself.
 const INTERVAL: Duration = Duration::from_secs(3600);
-/// After a failure.
+/// The interval after a failure.
 const RETRY: Duration = Duration::from_secs(60);
-/// Objects per request.
+/// The number of objects per request.
 const PAGE: u32 = 500;
 
 pub(crate) struct Sweep<'a> {
     pub(crate) client: Client,
     pub(crate) driver: &'a str,
-    /// Where each node has a replica, only the sources of this one: attempts that need them are here.
+    /// The node of this replica, if each node has one. Only sources on this node are swept: their attempts are known
+    /// here.
     pub(crate) node: Option<&'a str>,
     pub(crate) holds: &'a Holds,
     pub(crate) kinds: Vec<Kind>,
 }
 
 impl Sweep<'_> {
-    /// Never returns.
+    /// Sweeps periodically. Never returns.
     pub(crate) async fn run(&self) {
         loop {
             let mut is_whole = true;
             for kind in &self.kinds {
                 is_whole &= self.sweep(*kind).await.unwrap_or_else(|error| {
-                    // Without the definition or the right to list, this process has protected no such source.
+                    // Without the definition or the permission to list, this process has not protected any such source.
                     let nothing_to_do = matches!(&error, KubeError::Api(status) if [403, 404].contains(&status.code));
                     tracing::info!(
                         ?kind,
@@ -51,7 +52,8 @@ impl Sweep<'_> {
         }
     }
 
-    /// Whether nothing is left to do: a source that cannot be changed stops no other one.
+    /// Removes unneeded finalizers. Returns false if a source could not be changed; the sweep continues with the
+    /// others.
     async fn sweep(&self, kind: Kind) -> Result<bool, KubeError> {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind.resource());
         let mut page = ListParams::default().limit(PAGE);
@@ -89,7 +91,7 @@ impl Sweep<'_> {
         Ok(self.is_of_driver(source).await? && self.holds.let_go(&self.client, source).await?)
     }
 
-    /// Other drivers protect their sources in the same way.
+    /// Returns true if the source belongs to this driver: other drivers use the same finalizers.
     async fn is_of_driver(&self, source: &Source) -> Result<bool, KubeError> {
         match source.kind {
             Kind::Claim => {

@@ -1,9 +1,9 @@
-//! Texts with tokens such as `${pvc.name}`, as Go's `os.Expand` reads them.
+//! Expands tokens such as `${pvc.name}`, with the syntax of Go's `os.Expand`.
 
-/// Replaces `${token}` and `$token`. What is no token stays, and a brace without an end is left out.
+/// Replaces `${token}` and `$token`. Keeps text that is not a token, and omits an unclosed brace.
 ///
 /// # Errors
-/// The tokens without a value.
+/// Returns the tokens without a value.
 pub(crate) fn expand(template: &str, value: impl Fn(&str) -> Option<String>) -> Result<String, Vec<String>> {
     let (mut text, mut missing) = (String::new(), Vec::new());
     let mut rest = template;
@@ -25,7 +25,7 @@ pub(crate) fn expand(template: &str, value: impl Fn(&str) -> Option<String>) -> 
     if missing.is_empty() { Ok(text) } else { Err(missing) }
 }
 
-/// The name at the beginning of the text behind a dollar sign, and how much of the text it takes.
+/// Parses the name at the beginning of the text after a dollar sign. Returns it with its length in the text.
 fn token(text: &str) -> (&str, usize) {
     match text.strip_prefix('{') {
         Some(inside) => match inside.find('}') {
@@ -40,7 +40,7 @@ fn token(text: &str) -> (&str, usize) {
     }
 }
 
-/// The variables of a shell with names of one character.
+/// Returns true for the shell's variables with one-character names.
 fn is_special(char: char) -> bool {
     char.is_ascii_digit() || "*#$@!?-".contains(char)
 }

@@ -1,6 +1,6 @@
-//! Which nodes can use a volume: the requirement that the driver gets, and its answer.
+//! Topology requirements for CreateVolume, and the node affinity from the driver's answer.
 //!
-//! The requirement is that of external-provisioner v6.4.0, in content and order:
+//! A requirement has the same content and order as external-provisioner v6.4.0's:
 //! <https://github.com/kubernetes-csi/external-provisioner/blob/v6.4.0/pkg/controller/topology.go>.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,20 +19,20 @@ use crate::request::Settings;
 pub(crate) type Term = Vec<(String, String)>;
 type Segments = BTreeMap<String, String>;
 
-/// More combinations of allowed values are refused. A request with so many would be larger than gRPC allows.
+/// Maximum number of combinations of allowed values. A request with more combinations would exceed gRPC's limit.
 const MOST_COMBINATIONS: usize = 10_000;
-/// The most bytes of a list of places in a record.
+/// Maximum size in bytes of a list of places that is recorded whole.
 const WHOLE: usize = 10_000;
-/// The most bytes of each part of a longer list.
+/// Maximum size in bytes of each part of a longer list.
 const PART: usize = 2_000;
 
-/// Some labels of a node, in as little memory as possible: a cluster may have thousands of nodes.
+/// Some labels of a node, in a compact form: a cluster may have thousands of nodes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Labels(Box<str>);
 
 impl Labels {
     pub(crate) fn new<'a>(labels: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
-        // Neither keys nor values contain these separators.
+        // Keys and values cannot contain these separators.
         Self(labels.into_iter().map(|(key, value)| format!("{key}={value}\n")).collect::<String>().into())
     }
 
@@ -40,7 +40,7 @@ impl Labels {
         self.0.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))
     }
 
-    /// The values of these keys, or the first key without a label.
+    /// Returns the values of these keys, or the first key without a label.
     pub(crate) fn term(&self, keys: &[String]) -> Result<Term, String> {
         let pair = |key: &String| self.get(key).map(|value| (key.clone(), value.to_owned())).ok_or_else(|| key.clone());
         let mut term = keys.iter().map(pair).collect::<Result<Term, _>>()?;
@@ -56,7 +56,7 @@ pub(crate) struct Registered<'a> {
     pub(crate) labels: &'a Labels,
 }
 
-/// What a requirement depends on, besides the nodes.
+/// The inputs of a requirement, in addition to the nodes.
 pub(crate) struct Wish<'a> {
     pub(crate) claim: &'a str,
     pub(crate) allowed: &'a [TopologySelectorTerm],
@@ -64,19 +64,19 @@ pub(crate) struct Wish<'a> {
     pub(crate) selected: Option<Term>,
     pub(crate) strict: bool,
     pub(crate) immediate: bool,
-    /// True if `allowed` selects among the places of the nodes, instead of being sent itself.
+    /// True if `allowed` filters the places of the nodes, false if `allowed` itself is sent.
     pub(crate) filters: bool,
 }
 
-/// Where a volume must be.
+/// The places where a volume may be, in order of preference.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Requirement {
     places: Vec<Segments>,
-    /// The preferred order is from this place on, and then from the beginning.
+    /// Index of the preferred place. The order of preference continues to the end, and then from the beginning.
     pub(crate) first: usize,
 }
 
-/// Why there is no requirement.
+/// Reasons why there is no requirement.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum Unmet {
     #[error("no node has the labels of the topology keys that the CSI driver registers on nodes")]
@@ -90,7 +90,7 @@ pub(crate) enum Unmet {
 }
 
 impl<'a> Wish<'a> {
-    /// The wish of a claim, if its selected node has this place.
+    /// Returns the wish of a claim whose selected node has this place.
     pub(crate) fn of(request: &'a ProvisionRequest<Texts>, settings: &Settings, selected: Option<Term>) -> Self {
         Self {
             claim: request.claim.metadata.name.as_deref().unwrap_or_default(),
@@ -102,12 +102,12 @@ impl<'a> Wish<'a> {
         }
     }
 
-    /// Whether the requirement depends on all nodes.
+    /// Returns true if the requirement depends on all nodes.
     pub(crate) fn needs_nodes(&self) -> bool {
         (self.allowed.is_empty() || self.filters) && if self.selected.is_some() { !self.strict } else { self.immediate }
     }
 
-    /// Where the volume must be. `None` leaves the choice to the driver.
+    /// Returns the requirement for the volume. `None` leaves the choice to the driver.
     pub(crate) fn requirement(&self, nodes: &[Registered<'_>]) -> Result<Option<Requirement>, Unmet> {
         let mut places = match &self.selected {
             Some(selected) if self.strict => {
@@ -119,7 +119,7 @@ impl<'a> Wish<'a> {
             _ if !self.allowed.is_empty() && !self.filters => combinations(self.allowed)?,
             Some(selected) => {
                 let keys: Vec<String> = selected.iter().map(|(key, _)| key.clone()).collect();
-                // The watch of the nodes may not show yet what the selected node's objects contain.
+                // The watch may lag behind the objects of the selected node.
                 [places_of(&keys, nodes), vec![selected.clone()]].concat()
             }
             None if self.immediate => {
@@ -144,7 +144,7 @@ impl<'a> Wish<'a> {
         let first = match &self.selected {
             Some(_) if self.strict => 0,
             Some(selected) => self.first_with(&places, selected)?,
-            // The claims of a StatefulSet are spread over the places.
+            // This spreads the claims of a StatefulSet over the places.
             None => spread(self.claim) as usize % places.len(),
         };
         let places = places.into_iter().map(Segments::from_iter).collect();
@@ -165,8 +165,8 @@ impl<'a> Wish<'a> {
 }
 
 impl Requirement {
-    /// A long list would not fit into the record of the attempt. Claims then get the part of the list that their first place is in. Parts
-    /// have fixed boundaries, so that many records share them.
+    /// Shortens a list that is too long for the record of an attempt to the part that contains the first place. The
+    /// boundaries of the parts are fixed, so many records can share the same part.
     fn bounded(self) -> Self {
         let size = |place: &Segments| place.iter().map(|(key, value)| key.len() + value.len() + 6).sum::<usize>() + 3;
         if self.places.iter().map(size).sum::<usize>() <= WHOLE {
@@ -190,17 +190,17 @@ impl Requirement {
         Self { places: self.places.drain(start..end).collect(), first: self.first - start }
     }
 
-    /// The places as one line of text.
+    /// Serializes the places as one line of text.
     pub(crate) fn places(&self) -> serde_json::Result<String> {
         serde_json::to_string(&self.places)
     }
 
-    /// From the text of [`places`](Self::places).
+    /// Parses the text returned by [`places`](Self::places).
     pub(crate) fn read(places: &str, first: usize) -> serde_json::Result<Self> {
         Ok(Self { places: serde_json::from_str(places)?, first })
     }
 
-    /// As a driver gets it.
+    /// Converts the requirement for a request to the driver.
     pub(crate) fn into_request(self) -> TopologyRequirement {
         let requisite: Vec<_> = self.places.into_iter().map(|segments| Topology { segments }).collect();
         let mut preferred = requisite.clone();
@@ -209,7 +209,7 @@ impl Requirement {
     }
 }
 
-/// The places of all nodes whose driver has registered these keys.
+/// Returns the places of all nodes on which the driver has registered these keys.
 fn places_of(keys: &[String], nodes: &[Registered<'_>]) -> Vec<Term> {
     let nodes = nodes.iter().filter(|node| keys.iter().all(|key| node.keys.contains(key)));
     nodes.filter_map(|node| node.labels.term(keys).ok()).collect()
@@ -234,7 +234,7 @@ pub(crate) fn described(segment: &Term) -> String {
     segment.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
 }
 
-/// The combinations of the values of each term.
+/// Returns all combinations of the values of each term.
 fn combinations(allowed: &[TopologySelectorTerm]) -> Result<Vec<Term>, Unmet> {
     let mut all = Vec::new();
     for term in allowed {
@@ -254,12 +254,12 @@ fn combinations(allowed: &[TopologySelectorTerm]) -> Result<Vec<Term>, Unmet> {
     Ok(all)
 }
 
-/// Whether `place`, which may have fewer keys, has the labels of `other`.
+/// Returns true if `other` has all labels of `place`.
 fn is_within(place: &Term, other: &Term) -> bool {
     place.iter().all(|pair| other.contains(pair))
 }
 
-/// A number that differs by one between neighbours in a StatefulSet, whose claims are called CLAIM-SET-NUMBER.
+/// Returns a number that differs by one between neighbours in a StatefulSet, whose claims are named CLAIM-SET-NUMBER.
 fn spread(claim: &str) -> u32 {
     let numbered = claim.rsplit_once('-').and_then(|(name, number)| {
         let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
@@ -275,7 +275,7 @@ fn fnv1(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash: u32, byte| hash.wrapping_mul(0x0100_0193) ^ u32::from(byte))
 }
 
-/// The nodes that can use a volume, by the driver's answer. `None` is every node: a term without segments excludes none.
+/// Converts the driver's answer to a node affinity. `None` means every node: a term without segments matches all nodes.
 pub(crate) fn affinity(accessible: &[Topology]) -> Option<NodeSelector> {
     let term = |place: &Topology| {
         let requirement = |(key, value): (&String, &String)| NodeSelectorRequirement {
@@ -294,7 +294,7 @@ pub(crate) fn affinity(accessible: &[Topology]) -> Option<NodeSelector> {
     (!places.is_empty()).then(|| NodeSelector { node_selector_terms: places.into_iter().map(term).collect() })
 }
 
-/// The topology segments in a volume's affinity. Terms that [`affinity`] would not make have none.
+/// Returns the topology segments in a volume's affinity. Ignores terms that [`affinity`] would not create.
 pub(crate) fn segments(affinity: &NodeSelector) -> Vec<Term> {
     let segment = |term: &NodeSelectorTerm| {
         let mut segment = Term::new();

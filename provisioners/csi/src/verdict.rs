@@ -1,6 +1,6 @@
-//! What a driver's error means for the claim.
+//! Maps a driver's errors to verdicts about the claim.
 //!
-//! The codes that the specification lists for CreateVolume say whether a volume may have been made:
+//! The codes that the specification lists for CreateVolume show if a volume may have been created:
 //! <https://github.com/container-storage-interface/spec/blob/master/spec.md#createvolume-errors>.
 
 use std::time::Duration;
@@ -8,18 +8,18 @@ use std::time::Duration;
 use driver_rpc::{Code, Error};
 use kube_provisioner::{DeleteError, ProvisionError};
 
-/// What a failed call says about the volume.
+/// The state of the volume after a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// The driver was not asked.
+    /// The driver was not called.
     NotAsked,
-    /// The driver may still be at work.
+    /// The driver may still be working.
     InProgress,
-    /// There may be a volume.
+    /// A volume may exist.
     Unknown,
-    /// This call has made nothing, and has not looked whether an earlier one has: it was refused before.
+    /// The call was rejected before it created a volume or looked for the volume of an earlier call.
     NothingNew,
-    /// There is no volume. A driver returns a volume that exists, whatever room there is for another one.
+    /// No volume exists. A driver returns an existing volume even if it has no space for another one.
     Nothing,
 }
 
@@ -42,8 +42,8 @@ pub(crate) fn left(error: &Error) -> Left {
     }
 }
 
-/// The verdict about a failed CreateVolume. A request that the driver calls invalid is repeated after `longest` only.
-/// `resumed`: an earlier call may have made the volume.
+/// Returns the verdict about a failed CreateVolume. A request that the driver calls invalid is repeated after
+/// `longest`. `resumed` means that an earlier call may have created the volume.
 pub(crate) fn of_create(error: Error, resumed: bool, longest: Duration) -> ProvisionError {
     let is_invalid = error.code() == Code::InvalidArgument;
     let verdict = match left(&error) {
@@ -56,7 +56,7 @@ pub(crate) fn of_create(error: Error, resumed: bool, longest: Duration) -> Provi
     if is_invalid { verdict.after(longest) } else { verdict }
 }
 
-/// The verdict about a failed DeleteVolume.
+/// Returns the verdict about a failed DeleteVolume.
 pub(crate) fn of_delete(error: Error) -> DeleteError {
     match left(&error) {
         Left::InProgress => DeleteError::in_progress(error),
@@ -112,7 +112,7 @@ mod tests {
             (Error::Unreachable { address: String::new(), reason }, ProvisionVerdict::NoChange),
             (Error::TimedOut(Duration::from_secs(10)), ProvisionVerdict::InProgress),
             (Error::Interrupted(String::new()), ProvisionVerdict::Retry),
-            // The answer was an answer, so the volume exists.
+            // The driver answered, so the volume exists.
             (Error::TooLarge { limit: 4 << 20 }, ProvisionVerdict::Retry),
         ] {
             assert_eq!(of_create(error.clone(), false, Duration::ZERO).verdict(), verdict, "{error}");

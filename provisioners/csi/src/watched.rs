@@ -1,13 +1,13 @@
-//! What a watch has shown of one kind of object.
+//! The state of one kind of object, from a watch.
 
 use std::collections::BTreeMap;
 
 use kube_provisioner::Change;
 
-/// What matters of the objects of a watch, by name.
+/// The relevant fields of the watched objects, by object name.
 pub(crate) struct Watched<T> {
     all: Option<BTreeMap<String, T>>,
-    /// Those of the list that is being read.
+    /// The objects of the list in progress.
     listed: BTreeMap<String, T>,
 }
 
@@ -25,12 +25,12 @@ impl<T> Default for Watched<T> {
 }
 
 impl<T: PartialEq> Watched<T> {
-    /// `None` until all have been listed once.
+    /// Returns the objects, or `None` before the first complete list.
     pub(crate) fn all(&self) -> Option<&BTreeMap<String, T>> {
         self.all.as_ref()
     }
 
-    /// Applies a change of an object by this name. One in which nothing matters is the same as none.
+    /// Applies a change to the object with this name. An object without relevant fields counts as absent.
     pub(crate) fn apply(&mut self, change: Change<(String, Option<T>)>) -> Changed<T> {
         let (name, now) = match change {
             Change::Begin => {

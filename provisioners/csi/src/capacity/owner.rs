@@ -1,4 +1,4 @@
-//! The owner of the published objects, with which they are deleted.
+//! The owner of the published objects. They are deleted with it.
 
 use kube_provisioner::error_chain;
 use kube_provisioner::k8s_openapi::api::core::v1::Pod;
@@ -6,7 +6,8 @@ use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerRefer
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
 use kube_provisioner::kube::{Client, ResourceExt};
 
-/// Follows the controllers of a pod: level 0 is the pod, 1 its StatefulSet, DaemonSet or ReplicaSet, 2 the Deployment of that.
+/// Follows the controllers of a pod. Level 0 is the pod, 1 its StatefulSet, DaemonSet or ReplicaSet, and 2 the
+/// Deployment of the ReplicaSet.
 pub(super) async fn find(client: &Client, namespace: &str, pod: &str, level: u32) -> Result<OwnerReference, String> {
     let mut resource = ApiResource::erase::<Pod>(&());
     let mut name = pod.to_owned();
@@ -27,7 +28,7 @@ pub(super) async fn find(client: &Client, namespace: &str, pod: &str, level: u32
             format!("{what} has no controller; set --capacity-ownerref-level to the number of owners, or -1 for none")
         })?;
         if level == 1 {
-            // Its own object need not be readable.
+            // The program may lack permission to read this owner.
             return Ok(OwnerReference { block_owner_deletion: None, ..owner });
         }
         let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));

@@ -1,4 +1,4 @@
-//! The charts of `charts.tsv`: each one's arguments are understood, and say whether the program starts.
+//! Checks that the arguments of the charts in `charts.tsv` parse, and whether the program starts with them.
 
 use clap::Parser;
 use kube_provisioner::rbac::rules;
@@ -6,7 +6,7 @@ use kube_provisioner::{Capabilities, Options};
 
 use super::Flags;
 
-/// Where attempts are recorded with these verbs on Leases.
+/// Returns the store that records attempts if the account has these permissions for Leases.
 fn journal(verbs: &str) -> &'static str {
     let mut options = Options::new("driver");
     options.sidecar_rbac = true;
@@ -16,7 +16,7 @@ fn journal(verbs: &str) -> &'static str {
     if needed.iter().all(|verb| verbs.split(',').any(|granted| granted == *verb)) { "Lease" } else { "none" }
 }
 
-/// `yes`, or the refusal.
+/// Returns `yes`, or the reason why the program refuses to start.
 fn starts(flags: &Flags) -> String {
     let variable = |name: &str| ["NAMESPACE", "POD_NAME"].contains(&name).then(|| name.to_lowercase());
     let problem = flags.node_name(Some("node-1".to_owned())).err().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! The flags that decide which rights the program needs.
+//! The flags that determine which permissions the program needs.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,7 @@ const GATES: &str = "--feature-gates";
 const FLAGS: [&str; 2] = [GATES, "--enable-capacity"];
 const TOPOLOGY: &str = "Topology";
 const CROSS_NAMESPACE: &str = "CrossNamespaceVolumeDataSource";
-/// Stands for all features of this stage that have no word of their own.
+/// Sets all alpha features that are not set individually.
 const ALL_ALPHA: &str = "AllAlpha";
 
 #[derive(Args, Clone, Debug)]
@@ -18,13 +18,13 @@ pub(crate) struct Features {
     #[arg(long, value_name = "NAME=BOOL", value_delimiter = ',', value_parser = gate)]
     feature_gates: Vec<(String, bool)>,
 
-    /// Publish the driver's free storage as CSIStorageCapacity objects, for the scheduler
+    /// Publish the driver's free capacity as CSIStorageCapacity objects, for the scheduler
     #[arg(long, help_heading = "Storage capacity", value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
     pub(super) enable_capacity: bool,
 }
 
 impl Features {
-    /// These flags among the arguments of a command, and the other arguments.
+    /// Parses these flags from the arguments of a command, and returns the other arguments.
     pub(crate) fn split(arguments: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
         #[derive(Parser)]
         struct Alone {
@@ -60,13 +60,13 @@ impl Features {
         self.get(CROSS_NAMESPACE).or_else(|| self.get(ALL_ALPHA)).unwrap_or(false)
     }
 
-    /// The names of the gates that have no meaning here.
+    /// Returns the names of the feature gates that have no effect.
     pub(super) fn ignored_gates(&self) -> impl Iterator<Item = &str> {
         let names = self.feature_gates.iter().map(|(name, _)| &**name);
         names.filter(|name| ![CROSS_NAMESPACE, ALL_ALPHA, TOPOLOGY].contains(name))
     }
 
-    /// The last word about a feature.
+    /// Returns the last value set for a feature.
     fn get(&self, name: &str) -> Option<bool> {
         self.feature_gates.iter().rev().find(|(of, _)| of == name).map(|(_, is_on)| *is_on)
     }
@@ -77,7 +77,7 @@ fn gate(text: &str) -> Result<(String, bool), String> {
     parsed.ok_or_else(|| format!("expected a feature such as Topology=false, not {text:?}"))
 }
 
-/// As Go reads it.
+/// Parses a boolean as Go does.
 fn boolean(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),

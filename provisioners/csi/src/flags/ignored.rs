@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
-/// Each flag, and whether it is a switch, which may stand without a value.
+/// The name of each flag, and whether its value is optional because it is a switch.
 const FLAGS: [(&str, bool); 16] = [
     ("automaxprocs", true),
     ("cloning-protection-threads", false),
@@ -22,7 +22,7 @@ const FLAGS: [(&str, bool); 16] = [
     ("vmodule", false),
 ];
 
-/// Those that are set.
+/// The flags of this kind that are set.
 #[derive(Clone, Debug)]
 pub(super) struct Ignored(pub(super) Vec<&'static str>);
 

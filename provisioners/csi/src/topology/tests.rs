@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A situation of `requirements.jsonl`, which `testbed/csi-topology/record.sh` records from external-provisioner.
+/// A situation in `requirements.jsonl`, which `testbed/csi-topology/record.sh` records from external-provisioner.
 #[derive(Deserialize)]
 struct Situation {
     claim: String,
@@ -13,7 +13,7 @@ struct Situation {
     results: Vec<Recorded>,
 }
 
-/// A Node, if it has labels, and a CSINode, if it has keys.
+/// A Node if it has labels, and a CSINode if it has keys.
 #[derive(Deserialize)]
 struct Node {
     name: String,
@@ -23,7 +23,7 @@ struct Node {
 
 #[derive(Deserialize)]
 struct Recorded {
-    /// Each is SELECTED NODE,strict,immediate.
+    /// Each item is SELECTED NODE,strict,immediate.
     when: Vec<String>,
     #[serde(default)]
     requisite: Vec<Segments>,
@@ -34,7 +34,7 @@ struct Recorded {
 }
 
 impl Situation {
-    /// `None` where there is an error.
+    /// Returns `None` for an error.
     fn choose(&self, selected: &str, strict: bool, immediate: bool) -> Option<Option<Requirement>> {
         let labels: Vec<_> = self.nodes.iter().map(|node| node.labels.as_ref().map(Labels::new)).collect();
         let nodes = || self.nodes.iter().zip(&labels);
@@ -80,7 +80,7 @@ fn requirements_are_those_of_external_provisioner() {
     assert!(count >= 1500, "{count}");
 }
 
-/// Of a cluster where each node is a place.
+/// Returns the requirement in a cluster where each node is a place.
 fn hosts(count: usize, first: usize) -> Requirement {
     let place = |number: usize| Segments::from([("example.com/host".to_owned(), format!("node-{number:05}"))]);
     Requirement { places: (0..count).map(place).collect(), first }.bounded()
@@ -140,7 +140,7 @@ fn allowed_topologies_can_filter_whole_places() {
             (requirement.requisite.len(), requirement.preferred[0].segments.clone())
         })
     };
-    // Without the filter the driver does not learn the rack of the selected node.
+    // Without the filter, the driver does not learn the selected node's rack.
     assert_eq!(wish(Some(place("2", "a")), false), Ok((2, [("zone".to_owned(), "a".to_owned())].into())));
     assert_eq!(wish(Some(place("2", "a")), true), Ok((2, BTreeMap::from_iter(place("2", "a")))));
     assert_eq!(wish(Some(place("3", "b")), true), Err(Unmet::NotAllowed("rack=3,zone=b".to_owned())));
@@ -157,7 +157,7 @@ fn terms(places: &[&[(&str, &str)]]) -> Value {
 #[test]
 fn the_answer_says_which_nodes_can_use_the_volume() {
     assert_eq!(terms(&[]), Value::Null);
-    // The API server takes no selector without terms.
+    // The API server rejects a selector without terms.
     assert_eq!(terms(&[&[]]), Value::Null);
     assert_eq!(terms(&[&[], &[]]), Value::Null);
     let term = |pairs: &[(&str, &str)]| {

@@ -1,12 +1,12 @@
-//! The contract of a provisioner, with a driver in memory as the backend.
+//! The contract of provisioners, with an in-memory driver as the backend.
 
 use csi_provisioner::{CsiProvisioner, DriverInfo, Settings};
 use csi_sim::{Driver, Faults};
 use kube_provisioner::conformance::Conformance;
 
-/// A driver deletes a volume by its id alone, and a volume that it makes again has another id. So `delete` cannot find a volume by its
-/// name, and it believes an object that names the volume of another one. Journal and fencing keep a volume from being made again,
-/// and the controller deletes nothing for an object that somebody else has created.
+/// A driver deletes a volume by its id, and a recreated volume has a new id. Therefore `delete` cannot find a volume by
+/// its name, and it trusts an object that names another object's volume. The journal and fencing prevent a volume from
+/// being recreated, and the controller deletes nothing for an object that it did not create.
 const OF_DRIVERS: [&str; 2] = ["cancel-provision", "foreign-volume"];
 
 async fn conformance(faults: Faults) -> Conformance {

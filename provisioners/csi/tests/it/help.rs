@@ -1,4 +1,4 @@
-//! What `--help` and `rbac` say is a promise: a change of it is a change of this file's snapshots.
+//! The output of `--help` and `rbac` is stable: a change requires a change of this file's snapshots.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! `csi-provisioner` as a library, on a simulated cluster, and its binary.
+//! Tests of `csi-provisioner`: the library on a simulated cluster, and the binary.
 
 mod contract;
 mod help;

@@ -1,4 +1,4 @@
-//! Tests in a simulated cluster, with a driver in memory.
+//! Tests on a simulated cluster, with an in-memory driver.
 
 mod capacity;
 mod claims;

@@ -19,10 +19,10 @@ use super::topology::{DRIVER, SELECTED, class, csi_node, node, on_node, register
 
 const GROUP: &str = "storage.k8s.io";
 const PLURAL: &str = "csistoragecapacities";
-/// A pool of the driver, less nothing.
+/// The capacity of an empty pool.
 const POOL: &str = "1Ti";
 
-/// The driver in two zones, with capacity.
+/// Returns a fixture whose driver has two zones and reports its capacity.
 fn fixture() -> Fixture {
     with_capacity(cluster().build())
 }
@@ -38,7 +38,7 @@ impl Fixture {
         self.cluster.list(GROUP, PLURAL, Some("default")).unwrap()
     }
 
-    /// The class, zone and capacity of each object.
+    /// Returns the class, zone and capacity of each object.
     fn published(&self) -> BTreeSet<String> {
         let text = |object: &Value| {
             let zone = &object["nodeTopology"]["matchLabels"]["zone"];
@@ -47,7 +47,7 @@ impl Fixture {
         };
         let all: Vec<_> = self.capacities().iter().map(text).collect();
         let different: BTreeSet<_> = all.iter().cloned().collect();
-        // A second object for the same is never more than a moment there.
+        // A duplicate object exists only for a moment.
         if different.len() == all.len() { different } else { BTreeSet::from(["twice".to_owned()]) }
     }
 
@@ -60,7 +60,7 @@ impl Fixture {
         }
     }
 
-    /// As [`Self::publishes`], within two seconds.
+    /// Like [`Self::publishes`], but within two seconds.
     async fn soon_publishes(&self, expected: &[&str]) {
         let start = Instant::now();
         self.publishes(expected).await;
@@ -82,7 +82,7 @@ fn name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
-/// An object as external-provisioner creates it.
+/// Returns an object in external-provisioner's format.
 fn object(name: &str, class: &str, selector: Value) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
@@ -224,7 +224,7 @@ async fn objects_that_others_delete_or_change_are_made_again() {
     foreign["metadata"]["labels"] = json!({"csi.storage.k8s.io/drivername": DRIVER});
     let _running = fixture.start(1).await;
     fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
-    // The one of the former program is continued.
+    // The program takes over the existing object.
     assert!(fixture.cluster.get(GROUP, PLURAL, "default", "near-a").is_ok());
     fixture.delete(GROUP, PLURAL, "default", "near-a");
     fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
@@ -234,7 +234,7 @@ async fn objects_that_others_delete_or_change_are_made_again() {
     assert_eq!(fixture.capacities().len(), 3);
     fixture.delete(GROUP, PLURAL, "default", &taken);
     fixture.create(foreign);
-    // What nobody needs goes: a second one, one of an unknown class, and those for nodes that the driver does not know.
+    // Obsolete objects are deleted: a duplicate, one for an unknown class, and those for nodes unknown to the driver.
     fixture.create(object("z-second", "late", zone("a")));
     fixture.create(object("unknown", "unknown", zone("a")));
     fixture.create(object("wider", "late", json!({"matchExpressions": [{"key": "zone", "operator": "Exists"}]})));
@@ -289,7 +289,7 @@ async fn volumes_that_are_created_and_deleted_count_at_once() {
     fixture.claim("data", "late", on_node("node-b"));
     fixture.until("bound", || fixture.is_bound("data")).await;
     fixture.soon_publishes(&["late a 1Ti", "late b 1023Gi"]).await;
-    // Without a refresh each segment is asked for once in a minute.
+    // Without a refresh, the driver is asked for each segment once a minute.
     let asked = fixture.asked();
     sleep(Duration::from_secs(600)).await;
     assert_eq!(fixture.asked() - asked, 20);
@@ -302,7 +302,7 @@ async fn volumes_that_are_created_and_deleted_count_at_once() {
     assert!(start.elapsed() <= Duration::from_secs(61), "{:?}", start.elapsed());
 }
 
-/// The requests that change claims and capacities, in order.
+/// Records the requests that change claims and capacities, in order.
 #[derive(Default)]
 struct Order(Mutex<Vec<String>>);
 
@@ -343,14 +343,14 @@ async fn a_segment_without_an_answer_stops_no_other_one() {
     let _running = fixture.start(1).await;
     let start = Instant::now();
     fixture.publishes(&["late a 1Ti", "late b 1Ti"]).await;
-    // Twice 1 s and 2 s of back-off, in parallel.
+    // Both segments back off for 1 s and 2 s, in parallel.
     assert!(start.elapsed() > Duration::from_secs(2) && start.elapsed() < Duration::from_secs(5));
     let asked = fixture.asked();
     fixture.driver.script(Method::GetCapacity, vec![Step::refuse(Code::Internal, "no"); 1000]);
     sleep(Duration::from_secs(3600)).await;
     let asked = fixture.asked() - asked;
     assert!((25..50).contains(&asked), "{asked} calls in an hour with a back-off of five minutes");
-    // Volumes are served all the same.
+    // Provisioning continues.
     fixture.claim("data", "late", on_node("node-b"));
     fixture.until("bound", || fixture.is_bound("data")).await;
 }
@@ -404,7 +404,7 @@ async fn a_thousand_segments_and_a_slow_driver_are_served_in_turns() {
     sleep(Duration::from_secs(40)).await;
     let rate = (fixture.asked() - asked) / 40;
     assert!((45..=50).contains(&rate), "{rate} calls per second");
-    // Each has its turn, and a new segment does not wait for all others.
+    // Every segment gets its turn, and a new segment does not wait for all others.
     let requests = fixture.driver.requests::<GetCapacityRequest>();
     let places = |requests: &[GetCapacityRequest]| {
         let places = requests.iter().map(|request| json!(request.accessible_topology.as_ref().unwrap().segments));
@@ -417,7 +417,7 @@ async fn a_thousand_segments_and_a_slow_driver_are_served_in_turns() {
     fixture.soon("new", is_there).await;
 }
 
-/// A situation of `capacity.jsonl`, which `testbed/csi-capacity/record.sh` records from external-provisioner.
+/// A situation in `capacity.jsonl`, which `testbed/csi-capacity/record.sh` records from external-provisioner.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Recorded {
@@ -441,7 +441,7 @@ struct RecordedClass {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(default, rename_all = "camelCase")]
 struct RecordedObject {
-    /// Empty for one that was created by the program.
+    /// Empty for an object that the program created.
     name: String,
     class: String,
     segment: BTreeMap<String, String>,
@@ -458,7 +458,7 @@ enum RecordedStep {
     RemoveSegment(Value),
     AddClass(RecordedClass),
     RemoveClass(String),
-    /// The objects of this zone.
+    /// Deletes the objects for this zone.
     Delete(String),
     Relabel(String),
     Sizes(BTreeMap<String, i64>),

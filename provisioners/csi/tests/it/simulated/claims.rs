@@ -1,4 +1,4 @@
-//! Claims in a simulated cluster, with a driver in memory.
+//! Claims on a simulated cluster, with an in-memory driver.
 
 use std::future::ready;
 use std::pin::Pin;
@@ -27,7 +27,7 @@ async fn what_the_class_gets_wrong_is_told_once() {
     assert!(fixture.creations().is_empty() && !fixture.is_bound("a"));
 }
 
-/// As when a release moves to another namespace. The driver's name is unique in the cluster.
+/// This happens when a release moves to another namespace. The driver's name is unique in the cluster.
 #[tokio::test(start_paused = true)]
 async fn a_driver_in_another_namespace_deletes_the_volumes_that_it_made_before() {
     let fixture = Fixture::new();
@@ -146,7 +146,7 @@ async fn a_missing_secret_is_named_and_the_driver_is_not_asked() {
     assert!(fixture.creations().is_empty());
     fixture.secret("late", "hunter2");
     fixture.until("bound", || fixture.is_bound("a")).await;
-    // A driver may delete without it, as those have done that are served by external-provisioner.
+    // A driver may delete without the Secret, as some drivers do with external-provisioner.
     fixture.delete("", "secrets", "default", "late");
     fixture.driver.script(Method::DeleteVolume, [Step::refuse(Code::Unauthenticated, "no password")]);
     fixture.delete_claim("a");
@@ -176,7 +176,7 @@ async fn an_event_has_the_driver_s_words_once() {
     fixture.claim("a", "fast", json!({"spec": {"volumeAttributesClassName": ""}}));
     fixture.says("a", "Internal: the pool is on fire").await;
     assert!(fixture.events("a").iter().all(|event| event.matches("on fire").count() <= 1), "{:?}", fixture.events("a"));
-    // A volume with an empty name of a VolumeAttributesClass would be refused.
+    // The API server would reject a volume with an empty VolumeAttributesClass name.
     fixture.until("bound", || fixture.is_bound("a")).await;
 }
 
@@ -229,7 +229,7 @@ async fn a_volume_that_is_attached_is_not_deleted() {
     sleep(Duration::from_secs(600)).await;
     assert_eq!(fixture.driver.volumes().len(), 1);
     fixture.delete("storage.k8s.io", "volumeattachments", "", "csi-1");
-    // After ten minutes the back-off is long, and nothing waits for its end.
+    // After ten minutes the back-off is long, but deletion does not wait for it.
     let detached = Instant::now();
     fixture.until("gone", || fixture.volume(&name).is_none()).await;
     assert!(detached.elapsed() < Duration::from_secs(2), "{:?}", detached.elapsed());
@@ -250,7 +250,7 @@ async fn a_volume_attributes_class_is_that_of_the_first_call() {
     }));
     fixture.until("asked", || !fixture.creations().is_empty()).await;
     running.abort();
-    // Somebody takes it away by force.
+    // The class is removed by force.
     let target = Target { group: "storage.k8s.io", plural: "volumeattributesclasses", namespace: "", name: "silver" };
     fixture.cluster.delete(&target, DeleteOptions::default()).unwrap();
     let patch = json!({"metadata": {"finalizers": null}});
@@ -261,7 +261,7 @@ async fn a_volume_attributes_class_is_that_of_the_first_call() {
     assert!(parameters.len() > 1 && parameters.iter().all(|iops| iops == "100"), "{parameters:?}");
 }
 
-/// A claim with this much text in annotations, labels and elsewhere, in a namespace.
+/// Returns a claim with this much text in annotations, labels and other fields.
 fn large(name: &str, namespace: &str, class: &str) -> serde_json::Value {
     let labels: serde_json::Map<_, _> = (0..300).map(|number| (format!("l{number}"), json!("x".repeat(60)))).collect();
     let limits: serde_json::Map<_, _> =
@@ -278,7 +278,7 @@ fn large(name: &str, namespace: &str, class: &str) -> serde_json::Value {
     })
 }
 
-/// In a Lease, which has the least room.
+/// The journal is a Lease, which has the least space.
 #[tokio::test(start_paused = true)]
 async fn large_claims_are_served_and_take_no_room_from_other_namespaces() {
     let fixture = Fixture::new();
@@ -299,7 +299,7 @@ async fn large_claims_are_served_and_take_no_room_from_other_namespaces() {
     assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
 }
 
-/// The annotation that the class names is a part of the record.
+/// The record contains the annotation that the class names.
 #[tokio::test(start_paused = true)]
 async fn the_next_process_knows_the_annotations_that_the_class_names() {
     let fixture = Fixture::new();
@@ -323,7 +323,7 @@ async fn the_next_process_knows_the_annotations_that_the_class_names() {
     fixture.until("removed", || fixture.driver.volumes().is_empty()).await;
 }
 
-/// Counts the requests of the provisioner for Secrets, and its writes of the journal.
+/// Counts the provisioner's requests for Secrets, and its writes to the journal.
 #[derive(Default)]
 struct Counter {
     secrets: AtomicUsize,

@@ -1,4 +1,4 @@
-//! A simulated cluster, and a driver in memory.
+//! A simulated cluster with an in-memory driver.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ impl Fixture {
         }));
     }
 
-    /// Defines a kind without rules.
+    /// Defines a kind without validation rules.
     pub(crate) fn define(&self, group: &str, version: &str, kind: &str, scope: &str) {
         let plural = format!("{}s", kind.to_lowercase());
         self.create(json!({
@@ -92,7 +92,7 @@ impl Fixture {
         }));
     }
 
-    /// Returns the name of the claim's volume.
+    /// Creates a claim, and returns the name of its volume.
     pub(crate) fn claim(&self, name: &str, class: &str, change: Value) -> String {
         let mut claim = json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
@@ -160,7 +160,7 @@ impl Fixture {
     }
 }
 
-/// The settings of each fixture's cluster.
+/// Returns the settings of each fixture's cluster.
 pub(crate) fn cluster() -> Builder {
     Cluster::builder().hide_managed_fields()
 }

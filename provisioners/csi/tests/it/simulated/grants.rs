@@ -16,7 +16,7 @@ use super::fixture::{Fixture, cluster};
 
 const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
 
-/// What is different about a claim of this namespace with a source in `default`.
+/// Returns the changes for a claim in this namespace with a source in `default`.
 fn across(namespace: &str, group: &str, kind: &str, name: &str) -> Value {
     let group = Some(group).filter(|group| !group.is_empty());
     let source = json!({"apiGroup": group, "kind": kind, "name": name, "namespace": "default"});
@@ -32,7 +32,7 @@ fn of_claim(namespace: &str) -> Value {
 }
 
 impl Fixture {
-    /// With the gate of the API server, snapshots, and the namespaces `dev` and `test`.
+    /// Adds the API server's feature gate, snapshots, and the namespaces `dev` and `test`.
     fn across_namespaces(cluster: Cluster) -> Self {
         let mut fixture = Self::on(cluster);
         fixture.settings.cross_namespace_data_sources = true;
@@ -53,7 +53,7 @@ impl Fixture {
         self.define("gateway.networking.k8s.io", "v1beta1", "ReferenceGrant", "Namespaced");
     }
 
-    /// In `default`, for the claims of a namespace.
+    /// Creates a grant in `default` for the claims in a namespace.
     fn grant(&self, namespace: &str, group: &str, kind: &str) {
         self.create(json!({
             "apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant",
@@ -79,7 +79,7 @@ impl Fixture {
         claim.is_ok_and(|claim| claim["status"]["phase"] == "Bound")
     }
 
-    /// Whether no attempt is recorded.
+    /// Returns true if no attempt is recorded.
     fn is_idle(&self) -> bool {
         let journals = self.cluster.list("", "configmaps", Some("default")).unwrap();
         journals.iter().all(|journal| journal["data"].get("entries").is_none())
@@ -89,7 +89,7 @@ impl Fixture {
         self.cluster.get("", "persistentvolumeclaims", "default", "source").is_err()
     }
 
-    /// The ids of what CreateVolume was asked to copy.
+    /// Returns the ids of the sources in the CreateVolume calls.
     fn copied(&self) -> Vec<String> {
         let contents = self.creations().into_iter().filter_map(|request| request.volume_content_source?.r#type);
         let ids = contents.map(|content| match content {
@@ -118,7 +118,7 @@ async fn a_claim_gets_its_volume_as_soon_as_its_source_is_granted() {
              to {{group: \"{group}\", kind: {kind}, name: source}}"
         );
         fixture.says("copy", &text).await;
-        // A grant for other claims helps nobody.
+        // A grant for other claims does not help.
         fixture.grant("test", group, kind);
         sleep(Duration::from_secs(3600)).await;
         assert_eq!(fixture.creations().len(), 1, "{kind}");
@@ -138,7 +138,7 @@ async fn a_claim_gets_its_volume_as_soon_as_its_source_is_granted() {
 
 #[tokio::test(start_paused = true)]
 async fn without_the_gate_no_source_is_taken_for_that_of_another_namespace() {
-    // The API server keeps the reference, or drops it.
+    // Depending on its feature gate, the API server keeps or drops the reference.
     for (cluster, is_kept) in [(gated(), true), (cluster(), false)] {
         let mut fixture = Fixture::across_namespaces(cluster.build());
         fixture.settings.cross_namespace_data_sources = false;
@@ -146,7 +146,7 @@ async fn without_the_gate_no_source_is_taken_for_that_of_another_namespace() {
         fixture.grant("dev", "", "PersistentVolumeClaim");
         let _running = fixture.start(1).await;
         fixture.source().await;
-        // The claim's own namespace has one of the same name.
+        // The claim's own namespace contains an object with the same name.
         fixture.claim("source", "fast", json!({"metadata": {"namespace": "dev"}}));
         fixture.until("bound", || fixture.is_bound_in("dev", "source")).await;
         fixture.claim("copy", "fast", of_claim("dev"));
@@ -172,7 +172,7 @@ async fn a_source_of_the_claims_own_namespace_needs_no_grant() {
     assert_eq!(fixture.copied().len(), 1);
 }
 
-/// Whether the first call has copied something, whether the claim is deleted meanwhile, and whether another process goes on.
+/// The cases: the first call has copied, the claim is deleted in the meantime, another process continues.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_loses_its_grant_copies_nothing_and_releases_its_source_at_once() {
     for case in 0..8 {
@@ -209,7 +209,7 @@ async fn an_attempt_that_loses_its_grant_copies_nothing_and_releases_its_source_
         if !is_deleted {
             fixture.says("copy", "no ReferenceGrant in the namespace default").await;
         }
-        // One more call with the source only finds what there is.
+        // At most one more call with the source finds the existing volume.
         sleep(Duration::from_secs(600)).await;
         assert_eq!(fixture.copied().len() - calls, usize::from(has_copied), "{case}");
         assert!(!fixture.is_snapshot_held("monday") && fixture.driver.volumes().len() == 1, "{case}");
@@ -217,7 +217,7 @@ async fn an_attempt_that_loses_its_grant_copies_nothing_and_releases_its_source_
     }
 }
 
-/// The driver is at work for longer than the owner of the source wants to wait.
+/// The driver works for longer than the source's owner is willing to wait.
 #[tokio::test(start_paused = true)]
 async fn a_source_without_a_grant_is_released_while_the_driver_is_still_at_work() {
     let fixture = Fixture::with_grants();
@@ -231,7 +231,7 @@ async fn a_source_without_a_grant_is_released_while_the_driver_is_still_at_work(
     fixture.remove_grant("dev");
     sleep(Duration::from_secs(2)).await;
     assert!(!fixture.is_snapshot_held("monday"));
-    // As long as the driver is at work, the attempt goes on. A new grant lets it have the copy.
+    // The attempt continues while the driver is working. With a new grant it can use the copy.
     fixture.grant("dev", SNAPSHOTS, "VolumeSnapshot");
     fixture.until("bound", || fixture.is_bound_in("dev", "copy")).await;
 }
@@ -270,7 +270,7 @@ async fn a_source_stays_protected_when_another_process_finishes_its_copies_one_a
     fixture.until("asked", || fixture.copied().len() == 2).await;
     fixture.delete_claim("source");
     first.abort();
-    // One call at a time.
+    // Calls are made one at a time.
     fixture.driver.configure(|settings| settings.latency = Duration::from_secs(8));
     let _second = fixture.start_with(2, |options| options.max_concurrent_calls = 1).await;
     let bound = || ["dev", "test"].into_iter().filter(|name| fixture.is_bound_in(name, name)).count();
@@ -281,7 +281,7 @@ async fn a_source_stays_protected_when_another_process_finishes_its_copies_one_a
     fixture.until("gone", || fixture.is_source_gone()).await;
 }
 
-/// Answers no request for a Secret of the provisioner while it is on.
+/// While set, does not answer the provisioner's requests for Secrets.
 struct Silence(AtomicBool);
 
 impl Interceptor for Silence {
@@ -340,7 +340,7 @@ async fn a_claim_that_is_deleted_meanwhile_releases_its_source() {
     }
 }
 
-/// Without the rights for ReferenceGrants.
+/// Denies access to ReferenceGrants.
 struct NoGrants;
 
 impl Authorizer for NoGrants {
@@ -387,7 +387,7 @@ async fn what_is_missing_for_grants_is_named_and_stops_no_other_claim() {
             grant();
             let since = Instant::now();
             fixture.until("bound", || fixture.is_bound_in("dev", "copy")).await;
-            // As soon as the watch tries again.
+            // The claim is bound when the watch has retried.
             assert!(since.elapsed() < Duration::from_secs(40), "{:?}", since.elapsed());
         }
     }

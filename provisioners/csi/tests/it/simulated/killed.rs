@@ -1,4 +1,4 @@
-//! The program itself, on the simulated cluster's port.
+//! The program itself, connected to the simulated cluster's port.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::fixture::{Fixture, cluster};
 use super::topology::{csi_node, node, on_node, registered, two_zones};
 
 const ROUNDS: usize = 3;
-/// Longer than it takes to see a call and to kill the program.
+/// Longer than it takes to observe a call and to kill the program.
 const LATENCY: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -97,7 +97,7 @@ async fn a_killed_program_repeats_the_requirement_for_a_deleted_node_and_leaves_
         fixture.driver.volumes().is_empty() && volumes.iter().all(|name| fixture.volume(name).is_none())
     })
     .await;
-    // What an answer of a call that is under way would make.
+    // A call that is still in progress would create its volume by then.
     sleep(2 * LATENCY).await;
     assert_eq!(fixture.driver.volumes(), []);
 }

@@ -22,7 +22,7 @@ use super::topology::{DRIVER, SELECTED, class, csi_node, grant_rights_of_charts,
 const KEY: &str = "topology.example.com/node";
 const SIZE: i64 = 1 << 30;
 
-/// Nodes with a driver each, whose volumes only that node can use.
+/// Nodes with a driver each. Only the driver's node can use its volumes.
 struct Fleet {
     fixture: Fixture,
     drivers: Vec<Driver>,
@@ -75,12 +75,12 @@ impl Fleet {
         all
     }
 
-    /// Starts a process beside a driver, on the node of this name.
+    /// Starts a process for a driver, on the node with this name.
     async fn start_as(&self, at: usize, name: &str, number: u64) -> JoinHandle<Result<(), RunError>> {
         self.start_with(at, name, number, |_| {}).await
     }
 
-    /// With the options that the program makes of its flags.
+    /// Starts a process with the options that the program derives from its flags.
     async fn start_with(
         &self,
         at: usize,
@@ -117,7 +117,7 @@ impl Fleet {
         self.fixture.annotations(claim)[SELECTED].as_str().map(str::to_owned)
     }
 
-    /// Sets the selected node, as the scheduler does.
+    /// Sets the selected node, like the scheduler.
     fn select(&self, claim: &str, node: &str) {
         let mut claim = self.fixture.cluster.get("", "persistentvolumeclaims", "default", claim).unwrap();
         kube_sim::merge_patch(&mut claim, on_node(node));
@@ -130,7 +130,7 @@ impl Fleet {
         self.fixture.cluster.update(&csi_node).unwrap();
     }
 
-    /// The attempts in the journal of a node.
+    /// Returns the attempts in a node's journal.
     fn recorded(&self, node: &str) -> Option<String> {
         let name = format!("{DRIVER}-journal-node-{node}");
         let lease = self.fixture.cluster.get("coordination.k8s.io", "leases", "default", &name).ok()?;
@@ -168,7 +168,7 @@ async fn each_node_serves_its_own_claims_and_deletes_its_own_volumes() {
     assert_eq!(deletions.collect::<Vec<_>>(), [2, 2, 2], "each volume once, on its node");
 }
 
-/// A PersistentVolume as external-provisioner creates it, whose claim does not exist any more.
+/// Returns a PersistentVolume in external-provisioner's format whose claim no longer exists.
 fn of_upstream(name: &str, place: &str, handle: &str) -> Value {
     let term = json!({"matchExpressions": [{"key": KEY, "operator": "In", "values": [place]}]});
     json!({
@@ -210,7 +210,7 @@ async fn a_renamed_node_keeps_the_volumes_of_its_place() {
     fleet.fixture.delete_claim("data");
     fleet.fixture.until("deleted", || fleet.fixture.volume(&volume).is_none()).await;
     assert_eq!(fleet.volumes(), [0, 0]);
-    // A claim of the former name goes to another node.
+    // A claim that selects the former name is rescheduled.
     fleet.fixture.claim("late", "late", on_node("node-0"));
     fleet.fixture.until("unselected", || fleet.selected("late").is_none()).await;
     fleet
@@ -309,7 +309,7 @@ async fn a_node_without_room_does_not_take_the_claim() {
     assert!(fleet.creations()[0].is_empty() && fleet.creations()[2].is_empty());
     let asked = fleet.drivers[1].requests::<GetCapacityRequest>();
     assert_eq!(asked[0].accessible_topology.as_ref().unwrap().segments[KEY], "node-1");
-    // Nobody has room, and the claim says so. It is taken when there is room again.
+    // No node has space, and the claim's event reports it. The claim is provisioned once there is space again.
     fleet.drivers[1].configure(|settings| settings.pools[0].size = 0);
     fleet.fixture.claim("large", "now", json!({}));
     fleet.fixture.says("large", "The claim waits for a node on which csi-sim.example.com has room").await;
@@ -356,7 +356,7 @@ async fn without_immediate_binding_another_program_selects_the_node() {
     assert_eq!(fleet.volumes(), [0, 1]);
 }
 
-/// A driver that does not report its capacity, and is full.
+/// The driver does not report its capacity, and is full.
 #[tokio::test(start_paused = true)]
 async fn a_full_node_gives_the_claim_to_another_one() {
     let fleet = fleet(2);
@@ -501,13 +501,13 @@ async fn each_node_publishes_its_own_capacity() {
     fleet.fixture.until("published", || published() == expected("1Ti")).await;
     fleet.fixture.claim("data", "late", on_node("node-0"));
     fleet.fixture.until("smaller", || published() == expected("1023Gi")).await;
-    // Another node's objects are not this one's.
+    // This replica ignores the other node's objects.
     running[0].abort();
     sleep(Duration::from_secs(600)).await;
     assert_eq!(published(), expected("1023Gi"));
 }
 
-/// Only the replica of that node knows which attempts need the source.
+/// Only the replica on that node knows which attempts need the source.
 #[tokio::test(start_paused = true)]
 async fn the_finalizer_that_is_left_on_a_source_is_removed_at_its_node() {
     let fleet = fleet(2);

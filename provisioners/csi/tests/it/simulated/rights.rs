@@ -1,4 +1,4 @@
-//! The rights that drivers' own manifests grant.
+//! The permissions that drivers' own manifests grant.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use tokio::time::sleep;
 
 use super::fixture::{Fixture, cluster};
 
-/// Of csi-driver-nfs, <https://github.com/kubernetes-csi/csi-driver-nfs/blob/master/deploy/rbac-csi-nfs.yaml>.
+/// The rules of csi-driver-nfs,
+/// <https://github.com/kubernetes-csi/csi-driver-nfs/blob/master/deploy/rbac-csi-nfs.yaml>.
 fn of_nfs() -> Value {
     const READ: [&str; 3] = ["get", "list", "watch"];
     const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
@@ -31,13 +32,13 @@ fn of_nfs() -> Value {
     ])
 }
 
-/// The same, of an account that may not use Leases.
+/// The same rules without access to Leases.
 fn without_leases() -> Value {
     let rules = of_nfs().as_array().unwrap().clone();
     rules.into_iter().filter(|rule| rule["resources"] != json!(["leases"])).collect()
 }
 
-/// How many volumes are left after a process has died during five calls whose claims were deleted then.
+/// Returns the number of remaining volumes after a process was killed during five calls and their claims were deleted.
 async fn left_by_a_kill(rules: Value, coordination: Coordination) -> usize {
     const GROUP: &str = "rbac.authorization.k8s.io";
     let fixture = Fixture::on(cluster().rbac().build());
@@ -72,7 +73,7 @@ async fn a_killed_process_leaves_nothing_with_the_rights_of_the_nfs_driver() {
     assert_eq!(left_by_a_kill(of_nfs(), Coordination::Lease).await, 0);
 }
 
-/// As external-provisioner, and as the first paragraph of the guide says.
+/// external-provisioner leaks them as well, and the first paragraph of the guide mentions it.
 #[tokio::test(start_paused = true)]
 async fn without_rights_to_leases_there_is_no_record() {
     assert_eq!(left_by_a_kill(without_leases(), Coordination::None).await, 5);

@@ -1,4 +1,4 @@
-//! Volumes that are copied from a snapshot or from another claim.
+//! Volumes that are copied from a snapshot or another claim.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl Fixture {
         self.define(GROUP, "v1", "VolumeSnapshotContent", "Cluster");
     }
 
-    /// A snapshot of the claim's volume, as external-snapshotter makes it, and what is different about it.
+    /// Creates a snapshot of the claim's volume in external-snapshotter's format, with some changes.
     pub(super) async fn snapshot(&self, name: &str, volume: &str, change: Value) {
         let volume = self.volume(volume).unwrap();
         let source_volume_id = volume["spec"]["csi"]["volumeHandle"].as_str().unwrap().to_owned();
@@ -98,7 +98,7 @@ async fn a_snapshot_is_restored_and_protected_as_long() {
     fixture.claim("copy", "fast", of_snapshot("monday"));
     fixture.until("asked", || fixture.creations().len() == 2).await;
     assert!(fixture.is_snapshot_held("monday"));
-    // The snapshot goes, and so does the process.
+    // The snapshot is deleted, and the process dies.
     fixture.cluster.delete(&Fixture::snapshot_target("monday"), DeleteOptions::default()).unwrap();
     running.abort();
     let _running = fixture.start(2).await;
@@ -125,7 +125,7 @@ async fn a_claim_is_cloned_and_protected_until_the_last_copy_is_made() {
     for claim in ["one", "two"] {
         fixture.until("bound", || fixture.is_bound(claim)).await;
     }
-    // Nothing holds the source any more.
+    // The source is no longer protected.
     fixture.until("gone", || fixture.cluster.get("", "persistentvolumeclaims", "default", "source").is_err()).await;
     let clones = fixture.creations().iter().filter(|one| one.volume_content_source.is_some()).count();
     assert!(clones >= 2);
@@ -182,7 +182,7 @@ async fn an_unfit_source_is_named_and_the_driver_is_not_asked() {
         fixture.delete_claim(claim);
     }
     assert_eq!(fixture.creations().len(), 1);
-    // What becomes fit is used.
+    // A source that becomes ready is used.
     fixture.claim("late", "fast", of_snapshot("busy"));
     fixture.says("late", "is not ready yet").await;
     let patch = json!({"status": {"readyToUse": true}});
@@ -218,7 +218,7 @@ async fn a_claim_that_waits_for_a_snapshot_gets_its_volume_as_soon_as_that_is_re
     assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
 }
 
-/// The sidecar of another driver takes the finalizer of clones off every claim that is deleted, as soon as no claim waits for it.
+/// Another driver's sidecar removes the clone finalizer from every deleted claim as soon as no claim waits for it.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_whose_source_was_taken_away_ends() {
     for has_copied in [false, true] {
@@ -244,7 +244,7 @@ async fn an_attempt_whose_source_was_taken_away_ends() {
     }
 }
 
-/// Somebody removes it from a source that stays: the next call has it again.
+/// The finalizer is removed from a source that continues to exist.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_that_was_removed_is_put_back_before_the_next_call() {
     let fixture = Fixture::new();

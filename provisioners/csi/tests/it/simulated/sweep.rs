@@ -15,7 +15,7 @@ use super::fixture::{Fixture, cluster};
 use super::sources::{CLAIM_FINALIZER, SNAPSHOT_FINALIZER};
 
 impl Fixture {
-    /// As external-provisioner leaves a claim that was copied.
+    /// Adds the finalizer that external-provisioner leaves on a copied claim.
     fn protect(&self, target: &Target<'_>, finalizer: &str) {
         let patch = json!([{"op": "add", "path": "/metadata/finalizers/-", "value": finalizer}]);
         self.cluster.patch(target, None, PatchKind::Json, &patch).unwrap();
@@ -46,7 +46,7 @@ async fn a_source_that_external_provisioner_has_left_protected_can_go() {
     running.abort();
     fixture.protect_claim("source");
     fixture.protect_claim("other");
-    // The volume of another driver, which protects its sources in the same way.
+    // The volume belongs to another driver, which uses the same finalizers.
     let foreign = json!({
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "foreign"},
         "spec": {
@@ -91,7 +91,7 @@ async fn a_source_that_an_attempt_needs_stays_protected_over_a_restart() {
     fixture.until("gone", || !fixture.is_claim_there("source")).await;
 }
 
-/// Answers no update of the claim `broken` while it is on.
+/// While set, does not answer updates of the claim `broken`.
 struct Stubborn(AtomicBool);
 
 impl Interceptor for Stubborn {
@@ -117,7 +117,7 @@ async fn a_source_that_cannot_be_changed_stops_no_other_one() {
     let _running = fixture.start(2).await;
     fixture.until("unprotected", || !fixture.is_claim_held("source")).await;
     assert!(fixture.is_claim_held("broken"));
-    // It is tried again soon.
+    // The sweep retries soon.
     stubborn.0.store(false, Ordering::Relaxed);
     sleep(Duration::from_secs(120)).await;
     assert!(!fixture.is_claim_held("broken"));

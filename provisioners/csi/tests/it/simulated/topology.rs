@@ -19,7 +19,7 @@ use super::fixture::{Fixture, cluster};
 pub(super) const DRIVER: &str = "csi-sim.example.com";
 pub(super) const SELECTED: &str = "volume.kubernetes.io/selected-node";
 
-/// A driver with topology, which chooses the place of each volume.
+/// Returns a fixture whose driver has topology and chooses each volume's place.
 fn fixture() -> Fixture {
     let mut fixture = Fixture::new();
     let mut settings = csi_sim::Settings::default();
@@ -32,7 +32,7 @@ fn fixture() -> Fixture {
     fixture
 }
 
-/// As of ceph-csi's and HPE's charts, and their StorageClasses.
+/// The charts and StorageClasses of ceph-csi and HPE have these settings.
 #[tokio::test(start_paused = true)]
 async fn the_driver_chooses_the_place_of_a_volume_that_waits_for_no_pod() {
     let fixture = fixture();
@@ -48,7 +48,7 @@ async fn the_driver_chooses_the_place_of_a_volume_that_waits_for_no_pod() {
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_of_every_node_has_no_affinity() {
-    // By its own word, and by that of the administrator.
+    // First the driver reports it, then the administrator configures it.
     for (has_segments, topology) in [(false, true), (true, false)] {
         let mut fixture = fixture();
         fixture.settings.topology = topology;
@@ -64,7 +64,7 @@ async fn a_volume_of_every_node_has_no_affinity() {
     }
 }
 
-/// A driver with a pool in each of two zones, and a node there.
+/// Returns a fixture whose driver has a pool in each of two zones, with a node in each zone.
 pub(super) fn two_zones(cluster: Cluster) -> Fixture {
     let mut fixture = Fixture::on(cluster);
     let mut settings = csi_sim::Settings::default();
@@ -111,7 +111,7 @@ pub(super) fn on_node(name: &str) -> Value {
 }
 
 impl Fixture {
-    /// The requisite and the preferred zones of each CreateVolume.
+    /// Returns the requisite and the preferred zones of each CreateVolume call.
     fn zones(&self) -> Vec<[String; 2]> {
         let zones = |places: &[Topology]| places.iter().map(|place| &*place.segments["zone"]).collect();
         let requirements = self.creations().into_iter().map(|call| call.accessibility_requirements.unwrap_or_default());
@@ -133,7 +133,7 @@ impl Fixture {
         self.cluster.update(&object).unwrap();
     }
 
-    /// Fails unless this is so within two seconds.
+    /// Fails unless the condition becomes true within two seconds.
     pub(super) async fn soon(&self, what: &str, so: impl Fn() -> bool) {
         let start = Instant::now();
         self.until(what, so).await;
@@ -221,7 +221,7 @@ fn with_rights_of_charts() -> Fixture {
     fixture
 }
 
-/// Most drivers' charts grant to update claims, and not to patch them.
+/// Most drivers' charts grant permission to update claims, but not to patch them.
 pub(super) fn grant_rights_of_charts(fixture: &Fixture, numbers: RangeInclusive<u64>) {
     const GROUP: &str = "rbac.authorization.k8s.io";
     const READ: [&str; 3] = ["get", "list", "watch"];
@@ -276,7 +276,7 @@ async fn c27_a_claim_whose_zone_is_full_goes_back_to_the_scheduler() {
     fixture.claim("data", "late", on_node("node-b"));
     fixture.soon("unselected", || fixture.annotations("data").get(SELECTED).is_none()).await;
     fixture.says("data", "the scheduler is asked for another node").await;
-    // The scheduler finds another one.
+    // The scheduler selects another node.
     let mut claim = fixture.cluster.get("", "persistentvolumeclaims", "default", "data").unwrap();
     kube_sim::merge_patch(&mut claim, on_node("node-a"));
     fixture.cluster.update(&claim).unwrap();
@@ -284,7 +284,7 @@ async fn c27_a_claim_whose_zone_is_full_goes_back_to_the_scheduler() {
     assert_eq!(fixture.zones(), [["b", "b"], ["a", "a"]]);
 }
 
-/// Selects another node right before the sidecar's update of the claim.
+/// Selects another node right before the sidecar updates the claim.
 #[derive(Default)]
 struct Scheduler(OnceLock<Cluster>);
 
@@ -361,7 +361,7 @@ async fn a_claim_that_needs_any_node_begins_when_there_is_one() {
     assert_eq!(fixture.zones(), [["b", "b"]]);
 }
 
-/// The process dies during CreateVolume or before the volume is saved, the node is deleted, and another one appears.
+/// The process dies during CreateVolume or before the volume is saved, the node is deleted, and another node appears.
 #[tokio::test(start_paused = true)]
 async fn every_call_of_an_attempt_has_the_requirement_of_the_first_one() {
     for (number, is_claim_deleted) in (0..20).map(|number| (number, number % 2 == 0)) {
@@ -423,7 +423,7 @@ async fn the_segments_of_an_answer_are_the_driver_s() {
     assert_eq!(fixture.volume(&name).unwrap()["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"], terms);
 }
 
-/// As of TopoLVM and LINSTOR, for which each node is a place.
+/// With TopoLVM and LINSTOR, each node is a place.
 #[tokio::test(start_paused = true)]
 async fn the_places_of_a_large_cluster_fit_into_the_record() {
     let fixture = with_rights_of_charts();

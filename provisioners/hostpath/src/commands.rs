@@ -1,4 +1,5 @@
-//! The provisioner's commands beside running: those of all provisioners of directories, on this node's root.
+//! The provisioner's commands: the common commands of directory provisioners, for this node's root, and those for nodes
+//! and disks.
 
 mod gone_nodes;
 mod objects;
@@ -50,7 +51,7 @@ pub(crate) struct Site {
     #[arg(long = "root", env = "HOSTPATH_ROOT", value_name = "[NAME=]DIR", value_delimiter = ',', required = true)]
     roots: Vec<RootName>,
 
-    /// Name of the root to work on [default: the one without a name]
+    /// Name of the root to work on [default: the root without a name]
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     root_name: String,
 
@@ -66,7 +67,7 @@ pub(crate) struct Source {
 }
 
 impl Site {
-    /// The directory of the root that is meant.
+    /// Returns the directory of the selected root.
     fn directory(&self) -> Result<&Path, BoxError> {
         disks::check(&self.roots)?;
         let root = match &self.roots[..] {
@@ -119,7 +120,7 @@ struct Maker {
 }
 
 impl commands::Maker for Maker {
-    /// The volume of another node is there, not here.
+    /// Refuses another node's volume: its directory is not on this node.
     fn check(&self, volume: &PersistentVolume) -> Result<(), BoxError> {
         let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());
         let terms = affinity.into_iter().flat_map(|required| &required.node_selector_terms);

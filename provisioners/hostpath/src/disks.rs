@@ -1,4 +1,4 @@
-//! The roots of this node. Each has its own marks, trash and threads, and one that cannot be used keeps nobody from the others.
+//! The roots of this node. Each has its own marks, trash and threads, and an unusable root does not affect the others.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -17,15 +17,15 @@ use crate::metrics::RootMetrics;
 use crate::node::{NODE, Node, registered_again};
 use crate::placement::{ANNOTATIONS, directory_of};
 
-/// How long the start waits for several roots.
+/// Time that the start waits for several roots.
 const LIMIT: Duration = Duration::from_secs(10);
-/// A name is as long as a label's value.
+/// Maximum length of a root's name, the same as a label value's.
 const LONGEST: usize = 63;
 
-/// `--root`: a directory, and the name by which classes ask for it.
+/// A value of `--root`: a directory, and the name that classes refer to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RootName {
-    /// Empty for classes that name none.
+    /// Empty for the root of classes that do not name one.
     pub(crate) name: String,
     pub(crate) directory: PathBuf,
 }
@@ -34,7 +34,7 @@ impl FromStr for RootName {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // The path of a directory may have the sign, too.
+        // The path of a directory may also contain `=`.
         let (name, directory) = match text.split_once('=').filter(|(name, _)| !name.contains('/')) {
             Some((name, directory)) => (name, directory),
             None => ("", text),
@@ -51,7 +51,7 @@ impl FromStr for RootName {
     }
 }
 
-/// Refuses roots that cannot be told apart.
+/// Refuses roots with the same name or with nested directories.
 pub(crate) fn check(names: &[RootName]) -> Result<(), String> {
     for (number, one) in names.iter().enumerate() {
         for other in &names[number + 1..] {
@@ -70,7 +70,7 @@ pub(crate) fn check(names: &[RootName]) -> Result<(), String> {
     Ok(())
 }
 
-/// Why there is no root to work on.
+/// Reasons why no root can be used.
 #[derive(Debug, Error)]
 pub(crate) enum DiskError {
     #[error("this node has no root named {name:?}, which the class names; it has {names}")]
@@ -85,21 +85,21 @@ pub(crate) enum DiskError {
     Nowhere { path: String, names: String },
 }
 
-/// All roots.
+/// The roots of this node.
 pub(crate) struct Disks {
     all: Vec<Disk>,
     trash: TrashLimits,
     pub(crate) metrics: RootMetrics,
 }
 
-/// One root.
+/// A root and the state of its opening.
 pub(crate) struct Disk {
     root: RootName,
     opening: Opening,
 }
 
 impl From<Worker> for Disks {
-    /// One root, for all classes that name none.
+    /// Creates a single root, for all classes that do not name one.
     fn from(worker: Worker) -> Self {
         let root = RootName { name: String::new(), directory: worker.root().path().to_owned() };
         let disk = Disk { root, opening: worker.into() };
@@ -108,7 +108,7 @@ impl From<Worker> for Disks {
 }
 
 impl Disks {
-    /// A root alone has to be usable at once. Of several, none waits for another.
+    /// Opens the roots. A single root must be usable at once. Several roots open independently of each other.
     pub(crate) fn open(names: Vec<RootName>, trash: TrashLimits) -> Result<Self, Box<dyn Error + Send + Sync>> {
         check(&names)?;
         let disk = |root| Disk { root, opening: Opening::default() };
@@ -121,12 +121,12 @@ impl Disks {
         Ok(disks)
     }
 
-    /// Before the first volume is made or removed.
+    /// Prepares the roots before the first volume is created or deleted.
     pub(crate) async fn start(self: &Arc<Self>, node: Option<&Arc<Node>>, start: &Start) -> Result<(), StartError> {
         for number in 0..self.all.len() {
             let disk = &self.all[number];
             if let Ok(worker) = disk.worker() {
-                // It is alone, or this is another term.
+                // The root is the only one, or this is a later term.
                 match self.begin(disk, worker, node.map(|node| &**node), start).await {
                     Err(error) if self.all.len() == 1 => return Err(error),
                     Err(error) => tracing::warn!("{error}"),
@@ -157,7 +157,7 @@ impl Disks {
         self.keep_up(&disk.opening.open(open).await);
     }
 
-    /// What is done beside the calls.
+    /// Starts the background work on a root.
     fn keep_up(&self, worker: &Worker) {
         tokio::spawn(worker.clone().empty_trash(self.trash));
         tokio::spawn(self.metrics.clone().follow(worker.clone()));
@@ -184,7 +184,7 @@ impl Disks {
         }
     }
 
-    /// The root that a class names.
+    /// Returns the root that a class names.
     pub(crate) fn of_class(&self, name: Option<&str>) -> Result<Worker, DiskError> {
         let wanted = name.unwrap_or_default();
         match (self.all.iter().find(|disk| disk.root.name == wanted), name) {
@@ -194,7 +194,7 @@ impl Disks {
         }
     }
 
-    /// The root that a volume is in, by its path.
+    /// Returns the root that contains a volume, according to the volume's path.
     pub(crate) fn of_volume(&self, volume: &PersistentVolume) -> Result<Worker, DiskError> {
         let path = directory_of(volume);
         match (self.at(path), &self.all[..]) {
@@ -210,10 +210,10 @@ impl Disks {
         self.all.iter().find(|disk| disk.contains(Path::new(path)))
     }
 
-    /// Whether volumes can be made and removed in all of them now.
+    /// Checks that volumes can be created and deleted in all roots now.
     pub(crate) async fn probe(&self) -> Result<(), StartError> {
         for disk in &self.all {
-            // A replica that waits for its turn uses none.
+            // A standby replica does not use the roots yet.
             if !disk.opening.is_new() {
                 disk.worker()?.probe().await?;
             }
@@ -238,7 +238,7 @@ impl Disk {
         })
     }
 
-    /// Returns whether a volume is in this root, by its path.
+    /// Returns true if this root contains the path.
     fn contains(&self, path: &Path) -> bool {
         match self.opening.worker() {
             Ok(worker) => worker.root().contains(path),
@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    /// The second is there later than the first.
+    /// The second root appears later than the first.
     #[tokio::test(start_paused = true)]
     async fn a_root_that_is_away_keeps_nobody_from_another_one() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Events that the controller does not write.
+//! Events that the provisioner writes itself, instead of the controller.
 
 use jiff::Timestamp;
 use kube_provisioner::k8s_openapi::api::core::v1::ObjectReference;
@@ -7,7 +7,7 @@ use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime
 use kube_provisioner::kube::api::PostParams;
 use kube_provisioner::kube::{Api, Client, Result};
 
-/// What is wrong, and who says so.
+/// A warning and its source.
 pub(crate) struct Warning<'a> {
     pub(crate) action: &'a str,
     pub(crate) reason: &'a str,
@@ -17,10 +17,10 @@ pub(crate) struct Warning<'a> {
 }
 
 impl Warning<'_> {
-    /// Writes it about an object. `name` begins the event's name.
+    /// Writes the event about an object. `name` is the prefix of the event's name.
     pub(crate) async fn send(&self, client: &Client, name: &str, about: ObjectReference) -> Result<()> {
         let now = Timestamp::now();
-        // Events of cluster-wide objects are in this namespace.
+        // Events about cluster-scoped objects are in this namespace.
         let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let event = Event {
             metadata: ObjectMeta {
@@ -42,7 +42,7 @@ impl Warning<'_> {
     }
 }
 
-/// A reference to a volume.
+/// Returns a reference to a volume.
 pub(crate) fn of_volume(name: &str, uid: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),

@@ -1,4 +1,4 @@
-//! The provisioner: a directory per volume.
+//! The provisioner, which creates a directory for each volume.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::placement::{ANNOTATIONS, Placement, VOLUME_TYPE, path_of};
 
 pub(crate) struct HostPath {
     disks: Arc<Disks>,
-    /// The node that the roots are on, where there are several.
+    /// The node that contains the roots, if the cluster has several nodes.
     node: Option<Arc<Node>>,
 }
 
@@ -27,7 +27,7 @@ impl HostPath {
         Self { disks: Arc::new(disks.into()), node: node.map(|name| Arc::new(Node::new(name))) }
     }
 
-    /// Finds out where a volume would be, and whether it can be there. Makes nothing.
+    /// Determines a volume's directory, and checks that it can be created. Does not create it.
     async fn prepare(&self, request: &ProvisionRequest<Parameters>) -> Result<(Placement, Worker), ProvisionError> {
         let node = match &self.node {
             Some(here) => {
@@ -45,7 +45,7 @@ impl HostPath {
         match worker.check_size(place.path.clone(), (bytes, enforced), reserve).await {
             Ok(()) => Ok((place, worker)),
             Err(error) if matches!(error.cause().downcast_ref(), Some(DirectoryError::Occupied { .. })) => Err(error),
-            // The root is not there, has no room, or enforces no sizes. That of another node may.
+            // The root is missing, lacks space, or cannot enforce sizes. Another node's root may be usable.
             Err(error) => Err(told_again(error, ProvisionError::reschedule)),
         }
     }
@@ -66,7 +66,8 @@ impl HostPath {
         Ok(size.tell(place.volume(&path, worker.root())))
     }
 
-    /// A failure of this node. Another node may serve the claim if there is one, and if nothing is left here.
+    /// Converts a failure of this node. Another node may provision the claim if there is one, and if no data is left
+    /// here.
     async fn unfit(
         &self,
         error: ProvisionError,
@@ -100,17 +101,17 @@ impl HostPath {
     async fn end_attempt(&self, attempt: &ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
         match whose(attempt, &attempt.parameters.path_pattern) {
             Ok((path, owner)) => {
-                // The root was there when the attempt began, perhaps.
+                // The root may have existed when the attempt began.
                 let worker = self.disks.of_class(attempt.parameters.root.as_deref())?;
                 worker.end(Deletion::of_attempt(path, owner), attempt.fencing_token.clone()).await
             }
-            // It was refused before anything was made.
+            // The attempt was refused before it created anything.
             Err(_) => Ok(()),
         }
     }
 }
 
-/// The text for the claim's user of an error that names paths.
+/// Returns the text for the claim's user if the error contains paths.
 fn own_text(cause: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
     match cause.downcast_ref()? {
         DiskError::Opening { .. } | DiskError::Unusable(_) | DiskError::Nowhere { .. } => {
@@ -120,13 +121,13 @@ fn own_text(cause: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
     }
 }
 
-/// The same error with another verdict.
+/// Returns the same error with another verdict.
 fn told_again(error: ProvisionError, new: fn(String) -> ProvisionError) -> ProvisionError {
     let error = error.for_users(own_text);
     new(error.to_string()).with_user_text(error.user_text())
 }
 
-/// Whether it is a failure of this node: its disk has no room, or it has no SELinux.
+/// Returns true if the failure is specific to this node: its disk has no space, or it lacks SELinux.
 fn is_of_this_node(error: &ProvisionError) -> bool {
     use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     match error.cause().downcast_ref() {
@@ -152,7 +153,7 @@ impl Provisioner for HostPath {
         self.provisioned(&request).await.map_err(|error| error.for_users(own_text))
     }
 
-    /// What the object says of its directory may be anybody's word: the mark of the directory names its owner.
+    /// Relies on the directory's mark for the owner: users may have edited the object.
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         let worker = self.disks.of_volume(&volume.object);
         if let Some(node) = &self.node {
@@ -221,7 +222,7 @@ mod tests {
     #[test]
     fn keeps_the_contract_on_a_node() {
         let folder = tempfile::tempdir().unwrap();
-        // Its label says another name, as in some clouds.
+        // The label differs from the node's name, as in some clouds.
         let node = serde_json::json!({"apiVersion": "v1", "kind": "Node",
             "metadata": {"name": "node-a", "labels": {"kubernetes.io/hostname": "host-a.internal"}}});
         contract(conformance(&folder, Some("node-a")).node("node-a").objects([node]), folder.path());
@@ -229,7 +230,7 @@ mod tests {
 
     const NODE_NAME: &str = "node-a";
 
-    /// On a node of a simulated cluster, whose labels the test changes.
+    /// Returns a provisioner on a node of a simulated cluster. The test changes the node's labels.
     async fn on_node(folder: &TempDir) -> (Cluster, HostPath) {
         let cluster = Cluster::builder().build();
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE_NAME}});
@@ -290,7 +291,7 @@ mod tests {
         assert!(told.len() == 1 && told[0].starts_with("the nodes node-a and node-b have one value"), "{told:?}");
     }
 
-    /// Its PersistentVolumes name the former path.
+    /// The PersistentVolumes contain the root's former path.
     #[tokio::test]
     async fn a_root_that_was_moved_behind_a_symlink_keeps_its_volumes() {
         let folder = tempfile::tempdir().unwrap();
@@ -313,7 +314,7 @@ mod tests {
         }
     }
 
-    /// The mark proves ownership by it after the volume was bound to another claim.
+    /// With the uid, the mark proves ownership after the volume was bound to another claim.
     #[tokio::test(start_paused = true)]
     async fn the_mark_of_a_new_volume_gets_its_uid() {
         let folder = tempfile::tempdir().unwrap();
@@ -348,7 +349,7 @@ mod tests {
         }
         let alone = HostPath::new(Worker::new(Root::open(folder.path()).unwrap()), None);
         assert_eq!(verdict(&alone, limited(), false).await, ProvisionVerdict::NothingLeft, "there is no other node");
-        // Its disk is not mounted: nobody knows what is on it.
+        // The disk is not mounted, so its contents are unknown.
         std::fs::remove_dir_all(folder.path().join(".kube-provisioner")).unwrap();
         assert_eq!(verdict(&hostpath, Parameters::default(), false).await, ProvisionVerdict::Reschedule);
         assert_eq!(verdict(&hostpath, Parameters::default(), true).await, ProvisionVerdict::Retry);
@@ -367,13 +368,13 @@ mod tests {
         let error = hostpath.provision(asks(Some("5%"))).await.unwrap_err();
         assert_eq!(error.verdict(), ProvisionVerdict::Reschedule);
         assert!(error.to_string().contains("has no room for a volume of 1Ei"), "{error}");
-        // A number that nobody enforces may be any, and what was made has its room.
+        // Without enforcement any size is accepted, and the existing volume already has its space.
         for reserve in [None, Some("5%")] {
             drop(hostpath.provision(asks(reserve)).await.unwrap());
         }
     }
 
-    /// Of a node without SELinux.
+    /// The node lacks SELinux.
     #[tokio::test]
     async fn a_directory_that_cannot_have_its_label_is_left_nowhere() {
         if Path::new("/sys/fs/selinux/enforce").exists() {
@@ -400,14 +401,14 @@ mod tests {
         assert!(!is_of_this_node(&ProvisionError::retry("the file system is full")));
     }
 
-    /// As `main` starts it.
+    /// Returns the same provisioner as `main` starts.
     fn conformance(folder: &TempDir, node: Option<&'static str>) -> Conformance {
         let (root, listed) = (folder.path().to_owned(), folder.path().to_owned());
         let start = move || HostPath::new(Worker::new(Root::open(&root).unwrap()), node.map(str::to_owned));
         Conformance::new(start, async move || entries(&listed)).refuses([("path", "/etc")])
     }
 
-    /// The volumes, and what is kept of them.
+    /// Lists the volumes and the data that is kept of them.
     fn entries(root: &Path) -> Vec<String> {
         let own = root.join(".kube-provisioner");
         let places = [root.to_owned(), own.join("volumes"), own.join("deleting")];

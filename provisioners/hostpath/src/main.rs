@@ -24,13 +24,14 @@ use crate::hostpath::HostPath;
 
 /// Creates a directory for each volume, below a root directory of the node
 ///
-/// Serves one node, or several nodes with one replica and --node-name on each.
+/// Provisions for one node, or for several nodes with one replica and --node-name on each.
 #[derive(Parser)]
 #[command(name = "hostpath-provisioner", version)]
 // A replica on another node cannot reach this node's directories.
 #[command(mut_arg("coordination", |arg| arg.default_value_if("node_name", ArgPredicate::IsPresent, "per-node")))]
 struct Args {
-    /// Existing directory for the volumes; repeat with NAME=DIR for others, which classes choose by `root: NAME`
+    /// Existing directory for the volumes; repeat with NAME=DIR for more directories, which classes select by `root:
+    /// NAME`
     #[arg(long = "root", env = "HOSTPATH_ROOT", value_name = "[NAME=]DIR", value_delimiter = ',', required = true)]
     roots: Vec<RootName>,
 

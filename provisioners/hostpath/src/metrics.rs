@@ -1,4 +1,4 @@
-//! The metrics of roots and volumes. They are measured beside the scrapes, which must not wait for a disk.
+//! Metrics of roots and volumes. They are measured in the background, because scrapes must not wait for a disk.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,17 +13,17 @@ use kube_provisioner::prometheus_client::metrics::MetricType;
 use kube_provisioner::prometheus_client::metrics::gauge::ConstGauge;
 use kube_provisioner::prometheus_client::registry::Registry;
 
-/// How often a root is measured.
+/// Interval between measurements of a root.
 const PERIOD: Duration = Duration::from_secs(60);
-/// The same while it cannot be measured, as before its first use.
+/// Interval while a root cannot be measured, for example before its first use.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// What was measured of each root, by its path. One that cannot be measured now has no metrics.
+/// The measurements of each root, by its path. A root that cannot be measured now has no metrics.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RootMetrics(Arc<Mutex<BTreeMap<String, Measured>>>);
 
 impl RootMetrics {
-    /// Measures a root as long as the process lives.
+    /// Measures a root periodically. Never returns.
     pub(crate) async fn follow(self, worker: Worker) {
         loop {
             let measured = worker.run(|root| Ok::<_, StartError>(root.usage()?)).await;
@@ -75,12 +75,12 @@ impl Collector for RootMetrics {
     }
 }
 
-/// One value for each set of labels.
+/// Encodes one value for each set of labels.
 fn each<'a, const N: usize>(
     mut metric: MetricEncoder<'_>,
     mut values: impl Iterator<Item = ([(&'static str, &'a str); N], u64)>,
 ) -> fmt::Result {
-    // A gauge is a number with a sign or a float; no file system is so large that it matters.
+    // A gauge is a signed number or a float. No file system is large enough to exceed its range.
     values.try_for_each(|(labels, value)| {
         ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(metric.encode_family(&labels)?)
     })

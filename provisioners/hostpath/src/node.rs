@@ -1,4 +1,4 @@
-//! The node that the root directory is on.
+//! The node that contains the root directory.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,28 +14,30 @@ use thiserror::Error;
 
 use crate::placement::{ANNOTATIONS, GONE_SINCE, NodePlace};
 
-/// On a volume: the node's name and uid. Another node may get the name later, with another disk.
+/// The annotations of a volume with its node's name and uid. Another node with another disk may get the same name
+/// later.
 pub(crate) const NODE: &str = "hostpath-provisioner/node";
 pub(crate) const NODE_UID: &str = "hostpath-provisioner/node-uid";
 
-/// The root's note of the uid that its node had.
+/// The root's note with the uid of its node.
 const NOTE: &str = "node";
 
-/// The node by its name. Its object changes: labels come and go, and a node that registers again has another uid.
+/// The node with this name. Its object may change: labels are added and removed, and a node that registers again has
+/// another uid.
 pub(crate) struct Node {
     name: String,
     client: OnceLock<Client>,
     uid: Mutex<Option<String>>,
 }
 
-/// What the node's object says now.
+/// The current state of the node's object.
 pub(crate) struct Seen {
     name: String,
     uid: String,
     labels: BTreeMap<String, String>,
 }
 
-/// Why a node serves no claim now.
+/// Reasons why a node cannot provision a claim now.
 #[derive(Debug, Error)]
 pub(crate) enum Unfit {
     #[error("the node {0} does not exist; --node-name must be the name of a Node object")]
@@ -62,15 +64,15 @@ impl Node {
         seen.ok_or_else(|| Unfit::Gone(self.name.clone()).to_string())
     }
 
-    /// Reads the node's object. Its labels may differ from those of the last attempt.
+    /// Reads the node's object. Its labels may have changed since the last attempt.
     pub(crate) async fn look(&self) -> Result<Seen, ProvisionError> {
         let client = self.client.get().ok_or_else(|| ProvisionError::retry("the provisioner has not started"))?;
         let seen = self.read(client).await.map_err(|error| ProvisionError::retry(self.unread(&error)))?;
         seen.ok_or_else(|| ProvisionError::reschedule(Unfit::Gone(self.name.clone())))
     }
 
-    /// Lists what an administrator should know of other nodes' volumes: some may be in this root, and some may be taken for this
-    /// node's because both nodes have one label.
+    /// Returns warnings about other nodes' volumes: volumes that are in this root, and volumes that may be mistaken for
+    /// this node's because both nodes have the same label value.
     pub(crate) async fn advice(&self, root: &Root, start: &Start) -> Vec<String> {
         let (Ok(seen), Ok(volumes)) = (self.look().await, start.volumes().await) else { return Vec::new() };
         let elsewhere = |volume: &&ProvisionedVolume| volume.annotation(NODE).is_some_and(|node| node != self.name);
@@ -112,7 +114,7 @@ impl Node {
         format!("the node {} cannot be read: {}", self.name, error_chain(error))
     }
 
-    /// Its uid, once it was read.
+    /// Returns the node's uid once it was read.
     pub(crate) fn uid(&self) -> Option<String> {
         self.known_uid().clone()
     }
@@ -121,8 +123,8 @@ impl Node {
         self.uid.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refuses a volume that is on another node, or on an earlier one of this name with another root. A node that was deleted
-    /// and registered again has another uid, and its disk is the same.
+    /// Refuses a volume on another node, or on an earlier node with this name and another root. A node that was deleted
+    /// and registered again has another uid, but the same disk.
     pub(crate) fn check(&self, volume: &ProvisionedVolume, root: Option<&Root>) -> Result<(), Elsewhere> {
         let (here, there) = (&self.name, volume.annotation(NODE));
         if let Some(there) = there.or_else(|| affinity(volume)).filter(|there| there != here) {
@@ -144,12 +146,12 @@ impl Seen {
         &self.name
     }
 
-    /// What a volume says about this node, so that pods find it by a label.
+    /// Returns the label by which pods find a volume on this node, and the volume's annotations.
     pub(crate) fn place(&self, key: Option<&str>) -> Result<NodePlace, Unfit> {
         let label = key.unwrap_or(HOSTNAME_LABEL);
         let value = match self.labels.get(label) {
             Some(value) => value,
-            // Some clouds give a node another name than its label has; without the label the name is the best guess.
+            // In some clouds the node's name differs from its label. Without the label, the name is the best guess.
             None if key.is_none() => &self.name,
             None => return Err(Unfit::NoLabel { node: self.name.clone(), label: label.to_owned() }),
         };
@@ -158,8 +160,8 @@ impl Seen {
     }
 }
 
-/// A node that was deleted and registered again has another uid. With the same root its volumes are there: they say the node's new
-/// uid, before anybody gives them up.
+/// Updates volumes after the node was deleted and registered again with another uid. If the root is the same, its
+/// volumes still exist: they get the node's new uid, before an administrator abandons them.
 pub(crate) async fn registered_again(worker: &Worker, node: &Node, start: &Start) -> Result<(), StartError> {
     let Some(uid) = node.uid() else { return Ok(()) };
     let former: Option<String> = worker.run(|root| Ok::<_, StartError>(root.note(NOTE)?)).await?;
@@ -177,14 +179,14 @@ pub(crate) async fn registered_again(worker: &Worker, node: &Node, start: &Start
             volumes.patch(&volume.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
         }
     }
-    // A full disk must not keep volumes from being removed; the next start looks again.
+    // A full disk must not prevent the deletion of volumes. The next start tries again.
     if let Err(error) = worker.run(move |root| Ok::<_, StartError>(root.put_note(NOTE, &uid)?)).await {
         tracing::warn!("{error}");
     }
     Ok(())
 }
 
-/// A volume is not on this node.
+/// The error for a volume that is not on this node.
 #[derive(Debug, Error)]
 pub(crate) enum Elsewhere {
     #[error("the volume is on {there}, this is {here}")]
@@ -212,7 +214,7 @@ impl Elsewhere {
     }
 }
 
-/// The node of a volume that an earlier version made.
+/// Returns the node of a volume that an earlier version created.
 fn affinity(volume: &ProvisionedVolume) -> Option<&str> {
     expression(volume)?.values.as_ref()?.first().map(String::as_str)
 }

@@ -1,4 +1,4 @@
-//! What a StorageClass can say about its volumes.
+//! The parameters of a StorageClass.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,35 +11,35 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Parameters {
-    /// Where the directory is below the root; its name is the volume's without it.
+    /// Path of the directory below the root. By default the directory has the volume's name.
     pub(crate) path_pattern: PathPattern,
-    /// The name of the root, where there are several. Without it, the root without a name.
+    /// Name of the root, if the node has several. By default the root without a name.
     pub(crate) root: Option<String>,
     /// Permissions of the directory, in octal.
     pub(crate) mode: FileMode,
-    /// User that owns the directory. Without it, who the provisioner runs as.
+    /// User that owns the directory. By default the user that the provisioner runs as.
     #[serde(deserialize_with = "id")]
     pub(crate) uid: Option<u32>,
     /// Group of the directory.
     #[serde(deserialize_with = "id")]
     pub(crate) gid: Option<u32>,
-    /// SELinux label of the directory. Without it, the one that the node's policy gives.
+    /// SELinux label of the directory. By default the node's policy determines it.
     #[serde(deserialize_with = "some")]
     pub(crate) se_linux_label: Option<SeLinuxLabel>,
-    /// What becomes of the data of a deleted volume.
+    /// Action on the data of a deleted volume.
     pub(crate) on_delete: OnDelete,
-    /// How long data stay in the trash.
+    /// Time that data stays in the trash.
     #[serde(deserialize_with = "time")]
     pub(crate) trash_ttl: Option<Duration>,
-    /// What the PersistentVolume is.
+    /// Type of the PersistentVolume.
     pub(crate) volume_type: VolumeType,
-    /// Whether a volume can hold no more than its size. Without it: where the file system has project quotas.
+    /// Limits the data in a volume to the volume's size. By default only if the file system has project quotas.
     pub(crate) enforce_size: Option<bool>,
-    /// What a new volume must leave free of its root. Without it, a volume may be larger than what is free, unless its size is
-    /// enforced.
+    /// Space in the root that a new volume must leave free. By default a volume may be larger than the free space,
+    /// unless its size is enforced.
     #[serde(deserialize_with = "some")]
     pub(crate) reserve: Option<Reserve>,
-    /// The node label that volumes name; `kubernetes.io/hostname` without it.
+    /// Node label in the volumes' affinity. By default `kubernetes.io/hostname`.
     pub(crate) node_affinity_key: Option<String>,
 }
 
@@ -57,14 +57,14 @@ impl Parameters {
     }
 }
 
-/// Which source the PersistentVolume has.
+/// The source of the PersistentVolume.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum VolumeType {
-    /// `hostPath`: Kubernetes changes nothing in it.
+    /// `hostPath`: Kubernetes does not change permissions in the volume.
     #[default]
     HostPath,
-    /// `local`: needs a node, and honours the pod's `fsGroup`.
+    /// `local`: requires a node, and supports the pod's `fsGroup`.
     Local,
 }
 

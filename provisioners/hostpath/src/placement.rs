@@ -1,4 +1,4 @@
-//! Where a volume is: from the claim and its class to the PersistentVolume, and back from that to the directory.
+//! Maps a claim and its class to a PersistentVolume, and a PersistentVolume to its directory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,28 +10,28 @@ use kube_provisioner::{ProvisionError, ProvisionRequest, Volume};
 use crate::node::Seen;
 use crate::parameters::{Parameters, VolumeType};
 
-/// On a volume: what becomes of its data, and the root that it is in.
+/// The annotations of a volume with the action on its data and the id of its root.
 pub(crate) const ANNOTATIONS: Annotations = Annotations {
     on_delete: "hostpath-provisioner/on-delete",
     trash_ttl: "hostpath-provisioner/trash-ttl-seconds",
     root: "hostpath-provisioner/root",
 };
-/// On a volume: since when its node is known to be gone.
+/// The annotation of a volume with the time since which its node is known to be missing.
 pub(crate) const GONE_SINCE: &str = "hostpath-provisioner/node-gone-since";
-/// On a claim: `hostPath` or `local`, instead of what its class says.
+/// The annotation of a claim with `hostPath` or `local`, which overrides its class.
 pub(crate) const VOLUME_TYPE: &str = "hostpath-provisioner/volume-type";
 
-/// Where the volume of a claim is, and what its object says of it.
+/// The location of a claim's volume, and the contents of its object.
 pub(crate) struct Placement {
     pub(crate) path: VolumePath,
     pub(crate) owner: Owner,
     parameters: Arc<Parameters>,
     volume_type: VolumeType,
-    /// The label and the value by which its node is found, and the node's annotations.
+    /// The label and the value that identify the node, and the node's annotations.
     node: Option<NodePlace>,
 }
 
-/// What a volume says about its node.
+/// The label and the annotations that identify a volume's node.
 pub(crate) struct NodePlace {
     pub(crate) label: String,
     pub(crate) value: String,
@@ -50,7 +50,7 @@ impl Placement {
             VolumeType::Local => Some("volumeType local"),
             VolumeType::HostPath => key.map(|_| "nodeAffinityKey"),
         };
-        // The scheduler heeds them when it chooses the node, on which the volume then is.
+        // The scheduler respects allowedTopologies when it selects the node, so the volume needs a node.
         let needs_node = needs_node.or((!request.allowed_topologies().is_empty()).then_some("allowedTopologies"));
         let node = match (node, needs_node) {
             (Some(node), _) => Some(node.place(key).map_err(ProvisionError::reschedule)?),
@@ -64,7 +64,7 @@ impl Placement {
         Ok(Self { path, owner, parameters, volume_type, node })
     }
 
-    /// The PersistentVolume's description.
+    /// Returns the description of the PersistentVolume.
     pub(crate) fn volume(&self, path: &Path, root: &Root) -> Volume {
         let path = path.to_string_lossy();
         let volume = match self.volume_type {
@@ -82,12 +82,12 @@ impl Placement {
     }
 }
 
-/// The directory that a volume names, if it is below the root. Whose that is, its mark says.
+/// Returns the directory of a volume if it is below the root. The directory's mark identifies its owner.
 pub(crate) fn path_of(volume: &PersistentVolume, root: &Root) -> Result<VolumePath, DirectoryError> {
     root.volume_path(directory_of(volume))
 }
 
-/// What a volume names; empty if that is no directory of a node.
+/// Returns the path in a volume, or an empty text if the volume is not a directory on a node.
 pub(crate) fn directory_of(volume: &PersistentVolume) -> &str {
     let spec = volume.spec.as_ref();
     let host_path = spec.and_then(|spec| Some(spec.host_path.as_ref()?.path.as_str()));

@@ -1,4 +1,4 @@
-//! `gone-nodes`: volumes and journals of nodes that no longer exist.
+//! Finds volumes and journals of nodes that no longer exist, and deletes them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -20,7 +20,8 @@ use crate::events::{Warning, of_volume};
 use crate::node::NODE;
 use crate::placement::GONE_SINCE;
 
-/// One look at all volumes; a CronJob makes one every few minutes. Nothing is deleted at the first look.
+/// Checks all volumes once, for a CronJob that runs every few minutes. The first check that misses a node deletes
+/// nothing.
 #[derive(Args)]
 pub(crate) struct GoneNodes {
     /// Time between the loss of a node and the deletion of its volumes, such as 30m or 12h
@@ -50,10 +51,11 @@ impl GoneNodes {
         options.kubeconfig.clone_from(&self.kubeconfig);
         options.namespace.clone_from(&self.namespace);
         let client = client(&options).await?;
-        // Before the nodes: the journal of a node that registers meanwhile is not among them.
+        // The journals are listed before the nodes, so that they do not include a node that registers in the meantime.
         let journals = NodeJournals::list(&options).await?;
         let look = Look { volumes: Api::all(client.clone()), client, options: self };
-        // A node that registers meanwhile is found, and so is that of each volume.
+        // The nodes are listed after the volumes, so that every volume's node is found, even if it registers in the
+        // meantime.
         let volumes = volumes(&look.volumes, |volume| look.ours(&volume)).await?;
         let nodes = look.nodes().await?;
         for volume in &volumes {
@@ -69,7 +71,7 @@ struct Look {
     options: GoneNodes,
 }
 
-/// What is to be known of a volume. There may be very many.
+/// The required fields of a volume. They are few, because a cluster may have very many volumes.
 struct Known {
     name: String,
     uid: String,
@@ -79,8 +81,8 @@ struct Known {
 }
 
 impl Look {
-    /// The names of all nodes. One of a former node's name keeps the volumes: its disk may be the same, and if it is not,
-    /// `root replace` gives them up.
+    /// Returns the names of all nodes. A new node with the name of a former node protects the volumes: its disk may be
+    /// the same, and if it is not, `root replace` abandons them.
     async fn nodes(&self) -> Result<BTreeSet<String>, BoxError> {
         let list = Api::<Node>::all(self.client.clone()).list_metadata(&ListParams::default()).await?;
         Ok(list.items.into_iter().filter_map(|node| node.metadata.name).collect())
@@ -122,7 +124,8 @@ impl Look {
         }
     }
 
-    /// Nothing is lost with an empty journal. What is in another one, a node that comes back with its disk has to finish.
+    /// Deletes empty journals of former nodes. The entries of a journal that is not empty are finished by its node, if
+    /// the node returns with its disk.
     async fn at_journals(&self, journals: &NodeJournals, nodes: &BTreeSet<String>) -> Result<(), BoxError> {
         for (journal, entries) in journals.of_gone_nodes(nodes.iter()) {
             if entries > 0 {
@@ -152,7 +155,7 @@ impl Look {
         }
     }
 
-    /// The claim first, so that a new one can be made; the volume then has nothing to protect any more.
+    /// Deletes the claim first, so that a new claim can be created. Afterwards the volume no longer needs protection.
     async fn give_up(&self, volume: &Known) -> Result<(), BoxError> {
         if let Some(claim) = &volume.claim {
             let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), text(&claim.namespace));
@@ -169,7 +172,7 @@ impl Look {
         settled(self.volumes.patch(&volume.name, &PatchParams::default(), &patch).await.map(drop))
     }
 
-    /// An event on the volume and on its claim.
+    /// Writes an event about the volume and about its claim.
     async fn tell(&self, volume: &Known, note: &str) -> Result<(), BoxError> {
         let (action, reason) = ("LookForNode", "NodeGone");
         let (controller, instance) = (&*self.options.provisioner_name, "gone-nodes");

@@ -1,4 +1,4 @@
-//! What commands do with the objects of volumes.
+//! Helpers of commands for the objects of volumes.
 
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
 use kube_provisioner::kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
@@ -8,14 +8,14 @@ use serde_json::json;
 
 use super::BoxError;
 
-/// What keeps a volume that a claim has.
+/// The finalizer that protects a volume while it is bound to a claim.
 const PROTECTION: &str = "kubernetes.io/pv-protection";
-/// How many volumes are asked for at once.
+/// The number of volumes per request.
 const PAGE: u32 = 500;
-/// So often a write is made again after a conflict.
+/// Maximum number of attempts to write after a conflict.
 const MOST_ATTEMPTS: usize = 5;
 
-/// The volumes that are wanted, and of them only what is wanted: there may be very many.
+/// Lists volumes, and keeps only the result of `wanted`, because a cluster may have very many volumes.
 pub(super) async fn volumes<T>(
     api: &Api<PersistentVolume>,
     wanted: impl Fn(PersistentVolume) -> Option<T>,
@@ -31,20 +31,20 @@ pub(super) async fn volumes<T>(
     }
 }
 
-/// What of a volume's object is ended.
+/// The finalizers to remove from a volume's object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// What this program does with it.
+    /// Only this program's finalizer.
     Ours,
-    /// Also that a claim has it.
+    /// Also the finalizer that protects a bound volume.
     Everything,
 }
 
-/// Removes the object of a volume, whatever becomes of its data. Another one of its name stays.
+/// Deletes the object of a volume, but not its data. A new object with the same name is not deleted.
 pub(super) async fn remove(api: &Api<PersistentVolume>, name: &str, uid: &str, ended: Ended) -> Result<(), BoxError> {
     settled(api.delete(name, &only(uid)).await.map(drop))?;
     let is_ended = |finalizer: &String| finalizer == FINALIZER || ended == Ended::Everything && finalizer == PROTECTION;
-    // The controller-manager writes to it at the same time.
+    // The controller-manager updates the object concurrently.
     for _ in 0..MOST_ATTEMPTS {
         let live = api.get_opt(name).await?.filter(|live| live.metadata.uid.as_deref() == Some(uid));
         let Some(mut live) = live.map(|live| live.metadata) else { break };
@@ -59,7 +59,7 @@ pub(super) async fn remove(api: &Api<PersistentVolume>, name: &str, uid: &str, e
     Ok(())
 }
 
-/// An object that is gone was deleted by somebody else. The next call checks one that has changed.
+/// Ignores concurrent changes. A missing object has been deleted already, and the next call checks a changed one.
 pub(super) fn settled(done: Result<(), Error>) -> Result<(), BoxError> {
     match done {
         Err(Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
@@ -84,7 +84,7 @@ pub(super) fn text(part: &Option<String>) -> &str {
     part.as_deref().unwrap_or_default()
 }
 
-/// The claim that a volume is bound to.
+/// Returns the claim that a volume is bound to.
 pub(super) fn claim_of(volume: &PersistentVolume) -> String {
     let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
     claim.map(|claim| format!("{}/{}", text(&claim.namespace), text(&claim.name))).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! `root`: a disk that was replaced, and one whose node has another name.
+//! The commands `root`, for a replaced disk, and for a disk whose node was renamed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,12 +23,12 @@ use super::{BoxError, Site};
 use crate::node::{NODE, Node, Seen};
 use crate::placement::{ANNOTATIONS, GONE_SINCE, directory_of, path_of};
 
-/// A disk that does not answer in this time is taken for dead.
+/// A disk that does not respond within this time is considered dead.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The root's note of a volume whose object is being made again.
+/// The root's note with the object of a volume that is being recreated.
 const NOTE: &str = "renamed";
 
-/// Commands about a root as a whole.
+/// Commands for a whole root.
 #[derive(Args)]
 pub(crate) struct RootDisk {
     #[command(subcommand)]
@@ -62,7 +62,7 @@ impl RootDisk {
     }
 }
 
-/// A table of volumes, and a person's word.
+/// Prints a table of volumes, and asks the user for confirmation.
 fn confirm(volumes: &[PersistentVolume], yes: bool, question: &str) -> Result<(), BoxError> {
     let mut rows = vec![["VOLUME", "CLAIM", "SIZE", "RECLAIM POLICY", "NODE"].map(str::to_owned)];
     for volume in volumes {
@@ -77,7 +77,8 @@ fn confirm(volumes: &[PersistentVolume], yes: bool, question: &str) -> Result<()
     if yes || is_confirmed(question)? { Ok(()) } else { Err("nothing was changed".into()) }
 }
 
-/// The volumes of this node that were made in the root's directory, but on another disk than the one that is there.
+/// Abandons the volumes of this node that were created in the root's directory, but on another disk than the present
+/// one.
 async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     let directory = site.directory()?.to_owned();
     let opened = timeout(LIMIT, spawn_blocking(move || Root::open(&directory))).await;
@@ -103,7 +104,7 @@ async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     };
     let mut lost = volumes(&api, |volume| is_lost(&volume).then_some(volume)).await?;
     if let Some(root) = root.as_ref().filter(|root| root.id().is_some()) {
-        // Somebody has copied them, with their marks.
+        // An administrator has copied these directories with their marks.
         lost.retain(|volume| match is_marked(root, volume) {
             Ok(false) => true,
             Ok(true) => {
@@ -140,14 +141,14 @@ async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Whether the volume is in this root after all.
+/// Returns true if the root contains the volume's mark.
 fn is_marked(root: &Root, volume: &PersistentVolume) -> Result<bool, BoxError> {
     let mark = root.mark_of(&path_of(volume, root)?)?;
     Ok(mark.is_some_and(|mark| mark.owner.volume == name_of(volume)))
 }
 
-/// The volumes of this disk that name a node which does not exist. The node of a volume cannot be changed, so each object is made
-/// again; the root's note brings one back that was removed before a crash.
+/// Moves the volumes of this disk that name a missing node. A volume's node cannot be changed, so each object is
+/// recreated. The root's note restores an object that was deleted before a crash.
 async fn adopt(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     let root = site.checked_root()?;
     let name = site.connection().node_name.clone().ok_or("say with --node-name what this node is called now")?;
@@ -156,7 +157,7 @@ async fn adopt(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     let move_ = Move { api: Api::all(client.clone()), client, root, here };
     if let Some(object) = move_.root.note(NOTE)?.filter(|note| !note.is_empty()) {
         let object = serde_json::from_str(&object)?;
-        // Without its mark, the volume was deleted since.
+        // If the mark is missing, the volume was deleted in the meantime.
         if move_.api.get_opt(name_of(&object)).await?.is_none() && is_marked(&move_.root, &object)? {
             move_.create(&object).await?;
         }
@@ -178,7 +179,7 @@ async fn adopt(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// From the former node to this one.
+/// Moves volumes from the former node to this one.
 struct Move {
     client: Client,
     api: Api<PersistentVolume>,
@@ -187,7 +188,7 @@ struct Move {
 }
 
 impl Move {
-    /// While the former node is there, the disk may be a copy of its disk.
+    /// Fails if the former node still exists, because the disk may be a copy of its disk.
     async fn check_former(&self, found: &[PersistentVolume]) -> Result<(), BoxError> {
         let nodes: BTreeSet<_> = found.iter().filter_map(|volume| annotation(volume, NODE)).collect();
         for node in nodes {
@@ -204,7 +205,7 @@ impl Move {
 
     async fn renamed(&self, volume: &PersistentVolume) -> Result<(), BoxError> {
         let (name, object) = (name_of(volume), self.object(volume)?);
-        // What the API server refuses costs nobody a volume.
+        // A dry run finds out if the API server would reject the object, before the volume is deleted.
         let mut tried = object.clone();
         tried.metadata.name = Some(format!("{name}-renamed"));
         self.api.create(&PostParams { dry_run: true, ..PostParams::default() }, &tried).await?;
@@ -216,7 +217,7 @@ impl Move {
         Ok(())
     }
 
-    /// The object with this node's name.
+    /// Returns the object with this node's name.
     fn object(&self, volume: &PersistentVolume) -> Result<PersistentVolume, BoxError> {
         let mut spec = volume.spec.clone().unwrap_or_default();
         let required = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
@@ -230,7 +231,7 @@ impl Move {
         }
         let mut annotations = volume.metadata.annotations.clone().unwrap_or_default();
         annotations.remove(GONE_SINCE);
-        // By default a replica is known by its node.
+        // By default, a replica's identity is its node's name.
         if annotations.get(IDENTITY).map(String::as_str) == annotation(volume, NODE) {
             annotations.insert(IDENTITY.to_owned(), self.here.name().to_owned());
         }
@@ -248,9 +249,10 @@ impl Move {
         })
     }
 
-    /// Makes the object, and tells the mark of a volume that it knows by its uid.
+    /// Creates the object, and updates the uid in the volume's mark, if the mark has one.
     async fn create(&self, object: &PersistentVolume) -> Result<(), BoxError> {
-        // Where its claim is there, it is the same volume. Otherwise nobody knows whether its end was meant, as of a copy.
+        // If the claim exists, this is the same volume. Otherwise the volume may be a copy whose deletion is not
+        // intended.
         let field_manager = self.has_claim(object).await?.then(|| CREATOR.to_owned());
         let created = self.api.create(&PostParams { field_manager, ..PostParams::default() }, object).await;
         let created = match created {

@@ -1,4 +1,4 @@
-//! The commands that change a root, as programs against a simulated API server: ownership of directories.
+//! Runs the commands for ownership of directories, as programs with a simulated API server.
 
 mod adopt;
 mod orphans;

@@ -1,4 +1,4 @@
-//! The image's description fits the program. What the manifests say is tested where they are made.
+//! Compares the image's labels with the program's version. The crate that generates the manifests tests them.
 
 use std::fs;
 use std::path::Path;

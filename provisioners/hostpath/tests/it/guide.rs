@@ -1,4 +1,4 @@
-//! What the guide shows of this program is what it says.
+//! Compares the output that the guide shows with the program's output.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What `--help` says is a promise: a change of it is a change of this file's snapshot.
+//! The output of `--help` is stable: a change requires a change of this file's snapshot.
 
 use std::process::Command;
 

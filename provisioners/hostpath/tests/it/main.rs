@@ -1,4 +1,4 @@
-//! The binary `hostpath-provisioner`, its manifests, and its page in the guide.
+//! Tests of the binary `hostpath-provisioner`, its image, and its pages in the guide.
 
 mod commands;
 mod deploy;

@@ -1,4 +1,4 @@
-//! `adopt` gives a directory to one volume, and takes it from nobody.
+//! `adopt` assigns a directory to one volume, and never takes it from another.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn what_a_claims_event_says_can_be_typed() {
     world.volume("pv-shop", &world.source("shop"));
     let (ok, text) = world.run(&["adopt", "shop"], "");
     assert!(ok && world.mark("shop").is_some_and(|owner| owner.volume == "pv-shop"), "{text}");
-    // The controller retries what failed for want of this.
+    // The annotation makes the controller retry a deletion that failed because the directory had no mark.
     let adopted = || {
         let volume = world.cluster.get("", "persistentvolumes", "", "pv-shop").unwrap();
         volume["metadata"]["annotations"]["kube-provisioner/adopted"].as_str().unwrap().to_owned()
@@ -56,7 +56,7 @@ fn what_a_claims_event_says_can_be_typed() {
         world.volume(name, &world.source("shared"));
     }
     assert!(!world.run(&["adopt", "shared"], "").0);
-    // Nothing else is needed for a volume than what it is to be.
+    // Without --size the command cannot create the volume.
     let (ok, text) = world.run(&["adopt", "shared", "--claim", "shop/new"], "");
     assert!(!ok && text.contains("--size"), "{text}");
 }
@@ -73,7 +73,7 @@ fn a_volume_that_was_restored_gets_its_directory() {
     world.volume_for("pv-1", &world.source("pv-1"), Some("new"));
     let (ok, text) = world.run(&["orphans"], "");
     assert!(ok && line(&text, "pv-1").contains("`adopt --volume pv-1`"), "{text}");
-    // While its former claim is there, the directory is that one's.
+    // The directory belongs to its former claim while that claim exists.
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"namespace": "shop", "name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}});
     world.cluster.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})).unwrap();
@@ -118,7 +118,7 @@ fn a_whole_restore_is_taken_over_at_once() {
         world.directory(name, &owner(name), false);
         world.volume_for(name, &world.source(name), Some(&format!("new-{name}")));
     }
-    // From before; settled; another cluster's.
+    // These are a volume from before cluster ids, an adopted one, and one from another cluster.
     world.directory("pv-4", &in_cluster("pv-4", None), false);
     world.volume_for("pv-4", &world.source("pv-4"), Some("new-pv-4"));
     world.directory("pv-5", &owner("pv-5"), false);
@@ -141,7 +141,7 @@ fn a_whole_restore_is_taken_over_at_once() {
     assert!(world.run(&["adopt", "--restored"], "").1.contains("no directory is marked for an earlier volume"));
 }
 
-/// Earlier versions took over what they were asked to.
+/// Earlier versions adopted shared directories on request.
 #[test]
 fn a_shared_directory_that_was_taken_over_before_stays() {
     let world = World::new();

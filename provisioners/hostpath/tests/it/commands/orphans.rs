@@ -1,4 +1,4 @@
-//! `orphans --delete` moves what is certainly nobody's, and nothing else.
+//! `orphans --delete` moves only directories that certainly have no volume.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ fn what_may_be_somebodys_is_kept() {
     std::os::unix::fs::symlink(world.root.path(), &link).unwrap();
     let top = world.root.path().display().to_string();
     let csi = json!({"server": "nfs.example.com", "share": top, "subDir": "csi"});
-    // Each was made for a volume that is gone, and another one names it.
+    // Each directory was created for a volume that no longer exists, and another volume refers to it.
     for (path, source) in [
         ("rebound", json!({"hostPath": {"path": format!("{top}/rebound")}})),
         (
@@ -53,7 +53,7 @@ fn what_may_be_somebodys_is_kept() {
             "{name}: {text}"
         );
     }
-    // No answer is no, and each is asked for.
+    // The command asks about each directory, and an empty answer means no.
     let (ok, text) = world.run(&["orphans", "--delete"], "");
     assert!(ok && world.is_there("orphan") && world.is_there("orphan-2"), "{text}");
     let (ok, text) = world.run(&["orphans", "--delete"], "n\nyes\n");
@@ -77,7 +77,7 @@ fn what_may_be_somebodys_is_kept() {
     ] {
         assert!(world.is_there(path), "{path}");
     }
-    // Never away at once.
+    // Orphans in the trash do not expire.
     let (ok, text) = world.run(&["trash", "list"], "");
     assert!(
         ok && line(&text, "pv-orphan ").contains("never") && line(&text, "pv-orphan-2").contains("never"),
@@ -91,7 +91,7 @@ fn what_may_be_somebodys_is_kept() {
 fn a_volume_that_cannot_be_read_is_not_absent() {
     let world = World::new();
     world.directory("orphan", &owner("pv-orphan"), false);
-    // Where it is, its driver knows.
+    // Only the volume's driver knows its directory.
     let mut volume = world.volume("pv-odd", &json!({"csi": {"driver": "nfs.csi.k8s.io", "volumeHandle": "h"}}));
     let (ok, text) = world.run(&["orphans", "--delete", "--yes"], "");
     assert!(!ok && text.contains("pv-odd") && text.contains("cannot be read"), "{text}");
@@ -107,7 +107,7 @@ fn a_volume_that_cannot_be_read_is_not_absent() {
 #[test]
 fn what_another_cluster_has_made_is_used_by_nobody_here() {
     let world = World::new();
-    // A backup of the other cluster has a volume of this name.
+    // A backup of the other cluster contains a volume with this name.
     world.directory("pv-1", &in_cluster("pv-1", Some(ELSEWHERE)), false);
     world.volume_for("pv-1", &world.source("pv-1"), Some("uid-of-pv-1"));
     let (ok, text) = world.run(&["orphans", "--delete", "--yes"], "");

@@ -1,4 +1,4 @@
-//! `root replace` gives up what was on another disk, and `root adopt` what another node's name kept.
+//! `root replace` abandons volumes on another disk, and `root adopt` moves volumes from the node's former name.
 
 use kube_sim::{DeleteOptions, Target};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::world::*;
 
 const NODE: &str = "node-1";
 
-/// A bound volume of a node, on a disk with this id.
+/// Returns a bound volume of a node, on the disk with this id.
 fn volume(world: &World, name: &str, node: &str, disk: &str) -> Value {
     if world.cluster.get("", "namespaces", "", "shop").is_err() {
         world.cluster.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})).unwrap();
@@ -111,7 +111,7 @@ fn a_node_of_another_name_gets_the_volumes_of_its_disk() {
         .delete(&Target { group: "", plural: "nodes", namespace: "", name: "former" }, DeleteOptions::default())
         .unwrap();
     let before = world.cluster.get("", "persistentvolumes", "", "pv-1").unwrap();
-    // An earlier call was cut off between the removal of the second one and its return.
+    // An earlier call was interrupted between the deletion of the second volume and its recreation.
     world.root.put_note("renamed", &cut_off(&world, "pv-2").to_string()).unwrap();
     let (ok, text) = world.run(&command, "y\n");
     assert!(ok && text.contains("make 1 volumes again"), "{text}");
@@ -133,17 +133,17 @@ fn a_node_of_another_name_gets_the_volumes_of_its_disk() {
     }
     let (ok, text) = world.run(&command, "");
     assert!(ok && text.contains("no volume of this disk names another node"), "{text}");
-    // What was deleted since does not come back.
+    // A volume that was deleted in the meantime is not restored.
     world.root.put_note("renamed", &cut_off(&world, "pv-2").to_string()).unwrap();
     std::fs::remove_file(world.path(".kube-provisioner/volumes/pv-2")).unwrap();
     assert!(world.run(&command, "").0 && !is_there(&world, "pv-2"));
 }
 
-/// The object of a volume, which is gone.
+/// Deletes a volume, and returns its object for the new node.
 fn cut_off(world: &World, name: &str) -> Value {
     let mut object = world.cluster.get("", "persistentvolumes", "", name).unwrap();
     let target = Target { group: "", plural: "persistentvolumes", namespace: "", name };
-    // In this order: what is being deleted gets no new finalizer.
+    // The deletion comes first, because an object that is being deleted cannot get new finalizers.
     world.cluster.delete(&target, DeleteOptions::default()).unwrap();
     let patch = json!({"metadata": {"finalizers": null}});
     world.cluster.patch(&target, None, kube_sim::PatchKind::Merge, &patch).unwrap();

@@ -1,4 +1,4 @@
-//! The trash, and permission to take something out of it.
+//! The trash, and restoring volumes from it.
 
 use kube_provisioner::FencingToken;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn a_volume_that_cannot_be_made_again_stays_in_the_trash() {
     assert_eq!(world.mark("pv-2").unwrap().uid.as_deref(), volume["metadata"]["uid"].as_str());
 }
 
-/// The program ended after it had made the volume.
+/// An earlier call ended after it had created the volume.
 #[test]
 fn a_restore_that_was_cut_off_comes_to_its_end() {
     let world = World::new();

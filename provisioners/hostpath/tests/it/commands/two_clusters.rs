@@ -1,4 +1,4 @@
-//! Two clusters with provisioners of the same name on one root, such as a network file system.
+//! Two clusters whose provisioners have the same name and the same root, such as a network file system.
 
 use kube_sim::{Cluster, DeleteOptions, Target};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn name(number: usize) -> String {
     format!("claim-{number}")
 }
 
-/// A class whose directories are called like claims, and claims of the same names in each cluster.
+/// Creates claims with the same names in each cluster, and a class that names directories after them.
 fn create_claims(cluster: &Cluster) {
     cluster.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})).unwrap();
     let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "class"},
@@ -59,7 +59,7 @@ fn nothing_of_the_other_cluster_is_touched() {
             assert!(ours.is_there(&path(number)) && ours.mark(&path(number)) == *mark, "{what}: {number}");
         }
     };
-    // Claims of the same names wait, and read nothing of whose the directories are.
+    // Claims with the same names wait, and their events do not name the owner of the directories.
     create_claims(&theirs.cluster);
     let their_program = theirs.start(&[]);
     theirs.eventually("all are told", |cluster| {
@@ -77,7 +77,8 @@ fn nothing_of_the_other_cluster_is_touched() {
     delete_claims(&theirs.cluster);
     theirs.eventually("all are gone", |cluster| cluster.list("", "persistentvolumeclaims", None).unwrap().is_empty());
     unchanged("their deletion");
-    // A backup of ours is restored there, its claims are not. Some say whose they are, some are from before.
+    // The other cluster restores a backup of our volumes, but not of the claims. Only some volumes contain their
+    // cluster's id: the others are from before such ids.
     for (number, mut volume) in volumes(&ours.cluster).into_iter().enumerate() {
         let metadata = volume["metadata"].as_object_mut().unwrap();
         metadata.retain(|key, _| ["name", "annotations", "finalizers"].contains(&key.as_str()));
@@ -96,7 +97,7 @@ fn nothing_of_the_other_cluster_is_touched() {
     let (ok, text) = theirs.run(&["orphans", "--delete", "--yes"], "");
     assert!(ok && text.contains("0 orphans") && text.contains("another cluster's (cluster-1)"), "{text}");
     unchanged("orphans");
-    // Ours go as they always did.
+    // Our volumes are deleted as usual.
     delete_claims(&ours.cluster);
     ours.eventually("all volumes are gone", |cluster| volumes(cluster).is_empty());
     assert!(!ours.path("shop").exists());

@@ -1,4 +1,5 @@
-//! Where every node has its own provisioner, nobody else says what keeps a volume.
+//! Released volumes of another provisioner. If each node has its own provisioner, only this event explains why they are
+//! kept.
 
 use serde_json::json;
 

@@ -28,12 +28,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Nothing changes by itself.
+    /// Creates a cluster without controllers.
     pub(crate) fn new() -> Self {
         Self::running(Actors::none())
     }
 
-    /// With the controllers that bind and protect.
+    /// Creates a cluster with the controllers that bind and protect volumes.
     pub(crate) fn live() -> Self {
         Self::running(Actors::all())
     }
@@ -48,7 +48,7 @@ impl World {
         Self::with(HERE, root, folder, actors)
     }
 
-    /// Another cluster with the same root.
+    /// Creates another cluster with the same root.
     pub(crate) fn another(&self) -> Self {
         Self::with(ELSEWHERE, Root::open(self.root.path()).unwrap(), self.folder.clone(), Actors::all())
     }
@@ -74,14 +74,14 @@ impl World {
         Self { cluster, root, id, folder, end: Some(ends) }
     }
 
-    /// A directory that is marked, with a file in it.
+    /// Creates a directory with a mark and a file.
     pub(crate) fn directory(&self, path: &str, owner: &Owner, retain: bool) {
         let permissions = Permissions { mode: 0o777, uid: None, gid: None };
         let made = self.root.create(&at(path), owner, retain, &permissions, None, &FencingToken::unlimited());
         fs::write(made.unwrap().join("data"), path).unwrap();
     }
 
-    /// A directory without a mark.
+    /// Creates a directory without a mark.
     pub(crate) fn unmarked(&self, path: &str) {
         fs::create_dir_all(self.path(path)).unwrap();
         fs::write(self.path(path).join("data"), path).unwrap();
@@ -91,7 +91,7 @@ impl World {
         self.root.path().join(below)
     }
 
-    /// The file is where it was.
+    /// Returns true if the directory's file still exists.
     pub(crate) fn is_there(&self, path: &str) -> bool {
         self.path(path).join("data").exists()
     }
@@ -104,12 +104,12 @@ impl World {
         self.folder.path()
     }
 
-    /// A volume with a source.
+    /// Creates a volume with this source.
     pub(crate) fn volume(&self, name: &str, source: &Value) -> Value {
         self.volume_for(name, source, None)
     }
 
-    /// A volume whose claim has this uid.
+    /// Creates a volume whose claim has this uid.
     pub(crate) fn volume_for(&self, name: &str, source: &Value, claim: Option<&str>) -> Value {
         let mut spec = json!({"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"],
             "persistentVolumeReclaimPolicy": "Delete", "storageClassName": "class"});
@@ -125,12 +125,12 @@ impl World {
         self.cluster.create(&volume).unwrap()
     }
 
-    /// A directory of the root, as a source of a volume.
+    /// Returns a volume source for a directory of the root.
     pub(crate) fn source(&self, path: &str) -> Value {
         json!({"hostPath": {"path": self.path(path)}})
     }
 
-    /// The program's command, with what a person types; its output, and whether it succeeded.
+    /// Runs a command with this standard input. Returns true if it succeeded, and its output.
     pub(crate) fn run(&self, arguments: &[&str], typed: &str) -> (bool, String) {
         let mut child = self
             .command(arguments)
@@ -139,14 +139,14 @@ impl World {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // Who asks nothing may have ended already.
+        // A command that does not read its input may have ended already.
         let _ = child.stdin.take().unwrap().write_all(typed.as_bytes());
         let output = child.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         (output.status.success(), text)
     }
 
-    /// The provisioner itself, until the answer is dropped.
+    /// Starts the provisioner. It runs until the return value is dropped.
     pub(crate) fn start(&self, arguments: &[&str]) -> Program {
         let log = fs::File::create(self.folder.path().join(format!("log-{}", self.id))).unwrap();
         Program(
@@ -154,7 +154,7 @@ impl World {
         )
     }
 
-    /// Waits until something holds of the cluster, for a minute at most.
+    /// Waits up to a minute until a condition holds for the cluster.
     pub(crate) fn eventually(&self, what: &str, holds: impl Fn(&Cluster) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !holds(&self.cluster) {
@@ -163,7 +163,7 @@ impl World {
         }
     }
 
-    /// What the provisioner has said.
+    /// Returns the provisioner's log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join(format!("log-{}", self.id))).unwrap_or_default()
     }
@@ -182,7 +182,7 @@ impl World {
     }
 }
 
-/// Ends with the test.
+/// A running program, killed at the end of the test.
 pub(crate) struct Program(Child);
 
 impl Drop for Program {
@@ -202,7 +202,7 @@ pub(crate) fn at(path: &str) -> VolumePath {
     path.to_owned().try_into().unwrap()
 }
 
-/// A volume's, of this cluster.
+/// Returns the owner of a volume in this cluster.
 pub(crate) fn owner(volume: &str) -> Owner {
     let claim = Claim { namespace: "shop".to_owned(), name: "data".to_owned(), uid: format!("uid-of-{volume}") };
     let (provisioner, cluster) = (PROVISIONER.to_owned(), Some(HERE.to_owned()));
@@ -213,7 +213,7 @@ pub(crate) fn in_cluster(volume: &str, cluster: Option<&str>) -> Owner {
     Owner { cluster: cluster.map(str::to_owned), ..owner(volume) }
 }
 
-/// The line of a table that has a text.
+/// Returns the line of a table that contains a text.
 pub(crate) fn line<'a>(text: &'a str, with: &str) -> &'a str {
     text.lines().find(|line| line.contains(with)).unwrap_or_default()
 }

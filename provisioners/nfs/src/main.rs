@@ -1,5 +1,5 @@
-//! `nfs-provisioner`: NFS volumes in two modes. `subdir` makes directories of a share that is mounted, `server` runs an NFS
-//! server of its own and exports a directory per volume.
+//! `nfs-provisioner`: provisions NFS volumes. The mode `subdir` creates directories on a mounted share. The mode
+//! `server` runs an NFS server and exports a directory for each volume.
 
 mod parameters;
 mod server;
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         "subdir" => subdir::run(with_name("nfs-provisioner subdir")),
         "server" => server::run(with_name("nfs-provisioner server")),
         _ => {
-            // It says what there is, and ends the process.
+            // This call prints the help or an error, and ends the process.
             let matches = command().get_matches();
             drop(matches);
             ExitCode::FAILURE

@@ -1,4 +1,4 @@
-//! What the classes of both modes can say, in the words of the provisioners that people come from.
+//! Class parameters of both modes. They are compatible with other NFS provisioners.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use directory_volumes::parameters::{OnDelete, TRASH_TTL};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
-/// Annotations of claims that a pattern may name: all with this prefix.
+/// The prefix of claim annotations that a pattern may name.
 pub(crate) const ANNOTATIONS_OF_CLAIMS: &str = "nfs.io/";
 
-/// What becomes of the data of a deleted volume.
+/// The action on the data of a deleted volume.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Policy {
-    /// They are removed.
+    /// The data is removed.
     Delete,
-    /// They stay where they are.
+    /// The data stays in its place.
     Retain,
-    /// They are moved to the trash, and removed after some time.
+    /// The data is moved to the trash, and removed after some time.
     Trash,
-    /// They are moved to the trash, and nothing removes them.
+    /// The data is moved to the trash, and never removed automatically.
     Archive,
 }
 
@@ -35,7 +35,7 @@ impl Policy {
     }
 }
 
-/// A pattern that may name labels and annotations of claims.
+/// A path pattern that may name labels and annotations of claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pattern(pub(crate) PathPattern);
 

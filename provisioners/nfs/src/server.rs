@@ -1,4 +1,4 @@
-//! `nfs-provisioner server`: an NFS server of our own, NFS-Ganesha, and an export per volume.
+//! `nfs-provisioner server`: runs NFS-Ganesha, and exports a directory for each volume.
 
 mod commands;
 mod dbus;
@@ -33,7 +33,7 @@ use self::export_table::ExportTable;
 use self::ganesha::{Exporter as _, Ganesha, Settings};
 use self::provisioner::{Server, Terms};
 
-/// Runs an NFS server, NFS-Ganesha, and exports a directory per volume
+/// Runs an NFS server, NFS-Ganesha, and exports a directory for each volume
 #[derive(Parser)]
 #[command(name = "nfs-provisioner server", bin_name = "nfs-provisioner server", version)]
 #[command(mut_arg("provisioner_name", |arg| arg.visible_alias("provisioner")))]
@@ -80,7 +80,7 @@ struct Args {
     options: Options,
 }
 
-/// The whole seconds of a grace period.
+/// Parses a grace period in whole seconds.
 fn grace_period(text: &str) -> Result<u16, String> {
     let seconds = parse_duration(text)?.as_secs();
     u16::try_from(seconds).ok().filter(|seconds| *seconds <= 180).ok_or_else(|| "expected 180s at most".to_owned())
@@ -99,9 +99,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     Program::new(setup).commands(async |command: commands::Commands| command.execute().await).arguments(arguments).run()
 }
 
-/// Serves the recorded exports as soon as the disk is this process's. New exports come with the controller.
+/// Serves the recorded exports once this process has locked the disk. The controller adds new exports later.
 async fn begin(args: Args) -> Result<Server<Ganesha>, Box<dyn Error + Send + Sync>> {
-    // As the first process of a container it would ignore the signal otherwise.
+    // The first process of a container would otherwise ignore the signal.
     let mut terminate = signal(SignalKind::terminate())?;
     let worker = Worker::new(Root::open(&args.export_directory)?);
     let settings = Settings {
@@ -115,7 +115,7 @@ async fn begin(args: Args) -> Result<Server<Ganesha>, Box<dyn Error + Send + Syn
     };
     let terms = Terms { hostname: args.server_hostname, most: u32::try_from(args.max_exports).ok() };
     let ganesha = Arc::new(Ganesha::new(settings, Disk::wait(worker.root().path(), &mut terminate).await?)?);
-    // Without its marker the root is new, or another file system than before: the controller finds out which.
+    // If the marker is missing, the root is new or another file system than before. The controller finds out which.
     if worker.root().has_marker()? {
         ganesha.start(&ExportTable::new(worker.root().path()));
     }

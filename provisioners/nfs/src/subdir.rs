@@ -1,4 +1,4 @@
-//! `nfs-provisioner subdir`: a directory per volume on a share that is mounted.
+//! `nfs-provisioner subdir`: creates a directory for each volume on a mounted share.
 
 mod commands;
 mod former;
@@ -20,7 +20,7 @@ use kube_provisioner::{Options, Program};
 use self::provisioner::Subdir;
 use self::share::{Mounted, ShareName};
 
-/// Creates a directory per volume on NFS shares that are mounted in this pod
+/// Creates a directory for each volume on NFS shares that are mounted in this pod
 #[derive(Parser)]
 #[command(name = "nfs-provisioner subdir", bin_name = "nfs-provisioner subdir", version)]
 struct Args {

@@ -1,4 +1,4 @@
-//! The commands beside running.
+//! The commands of the mode `server`.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -68,7 +68,7 @@ impl commands::Site for Site {
         Ok(Box::new(Maker { hostname: self.server_hostname.clone() }))
     }
 
-    /// A directory that is a volume's now is exported, with the id that it had where that is known.
+    /// Exports a directory that has become a volume's, with the id of its former export if that is known.
     async fn came(&self, root: &Root, path: &VolumePath, volume: &PersistentVolume) -> Result<(), BoxError> {
         let wanted = former::id(volume);
         let export = ExportTable::new(root.path()).reserve(path, former::access(volume), wanted, None)?;
@@ -96,7 +96,7 @@ struct Maker {
 }
 
 impl commands::Maker for Maker {
-    /// What the old provisioner says of the export, in our words.
+    /// Converts the old provisioner's settings of the export to this provisioner's annotations.
     fn annotations(&self, volume: Option<&PersistentVolume>) -> BTreeMap<String, String> {
         let squash = volume.map(|volume| former::access(volume).root_squash.to_string());
         squash.map(|squash| (ROOT_SQUASH.to_owned(), squash)).into_iter().collect()

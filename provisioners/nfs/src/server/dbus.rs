@@ -1,4 +1,4 @@
-//! The few messages to the server over D-Bus.
+//! The D-Bus messages to the server.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use zbus::{Error, Message, fdo};
 const SERVER: &str = "org.ganesha.nfsd";
 const EXPORTS: &str = "/org/ganesha/nfsd/ExportMgr";
 const EXPORT_MANAGER: &str = "org.ganesha.nfsd.exportmgr";
-/// The server answers within milliseconds.
+/// Timeout of a call. The server usually answers within milliseconds.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// The server's bus.
@@ -41,19 +41,19 @@ impl Bus {
         &self.socket
     }
 
-    /// The variable by which the server finds the bus.
+    /// Returns the environment variable from which the server reads the address of the bus.
     pub(crate) fn variable(&self) -> (&'static str, String) {
         ("DBUS_SYSTEM_BUS_ADDRESS", self.address())
     }
 
-    /// Adds the export of this id from a file.
+    /// Adds the export with this id from a file.
     pub(crate) async fn add(&self, id: u16, file: &Path) -> Result<(), BusError> {
         let (file, block) = (file.to_string_lossy(), format!("EXPORT(Export_Id={id})"));
         self.call("AddExport", &(&*file, &*block)).await?;
         Ok(())
     }
 
-    /// Removes an export. Not served is success.
+    /// Removes an export. Succeeds if the server does not serve it.
     pub(crate) async fn remove(&self, id: u16) -> Result<(), BusError> {
         match self.call("RemoveExport", &id).await {
             Err(error) if is_unknown(&error) => Ok(()),
@@ -61,20 +61,20 @@ impl Bus {
         }
     }
 
-    /// The path of an export that is served; `None` if there is none of this id.
+    /// Returns the path of an export, or `None` if the server does not serve this id.
     pub(crate) async fn path_of(&self, id: u16) -> Result<Option<String>, BusError> {
         match self.call("DisplayExport", &id).await {
             Err(error) if is_unknown(&error) => Ok(None),
             answer => {
                 let body = answer?.body();
-                // The clients and more follow.
+                // The clients and other fields follow.
                 let (_, path): (u16, String) = body.deserialize_ignore_signature()?;
                 Ok(Some(path))
             }
         }
     }
 
-    /// Whether the server answers. The root of NFSv4 is always there.
+    /// Returns true if the server answers. The check requests the root of NFSv4, which always exists.
     pub(crate) async fn is_answering(&self) -> bool {
         self.path_of(0).await.is_ok()
     }
@@ -103,12 +103,12 @@ impl From<Error> for BusError {
     }
 }
 
-/// Whether the server knows no export of the id.
+/// Returns true if the error means that the server has no export with the id.
 fn is_unknown(error: &Error) -> bool {
     matches!(error, Error::FDO(refusal) if matches!(**refusal, fdo::Error::InvalidArgs(_)))
 }
 
-/// Whether the daemon has answered in place of a server that does not run.
+/// Returns true if the daemon answered because the server is not running.
 fn is_of_bus(refusal: &fdo::Error) -> bool {
     use fdo::Error::{Disconnected, NameHasNoOwner, NoReply, ServiceUnknown};
     matches!(refusal, ServiceUnknown(_) | NameHasNoOwner(_) | NoReply(_) | Disconnected(_))

@@ -1,8 +1,9 @@
-//! Who has the disk. Two servers on one disk would each give files to clients that the other has locked, and two provisioners
-//! might give one id twice.
+//! Exclusive access to the disk. Two servers on one disk could each grant clients access to files that the other has
+//! locked, and two provisioners could assign the same id twice.
 //!
-//! The provisioner holds a lock, and the server one of its own: its standard input is the directory that is locked. So a server
-//! that outlives its provisioner keeps the next one away until it has ended, too. The kernel ends a lock with its process.
+//! The provisioner holds a lock, and the server holds another one through its standard input, which is the locked
+//! directory. Therefore a server that outlives its provisioner blocks the next server until it has ended. The kernel
+//! releases a lock when its process ends.
 
 use std::error::Error;
 use std::fs::File;
@@ -15,17 +16,17 @@ use rustix::io::Errno;
 use tokio::signal::unix::Signal;
 use tokio::time::sleep;
 
-/// How often a replica that stands by looks whether the disk is free.
+/// Interval at which a standby replica checks if the disk is free.
 const POLL: Duration = Duration::from_secs(1);
 
-/// The disk is this process's until it ends.
+/// A lock on the disk until the process ends.
 #[derive(Debug)]
 pub(crate) struct Disk {
     _lock: File,
 }
 
 impl Disk {
-    /// Waits until no other replica has the disk. Until then this one has no Lease and is not ready.
+    /// Waits until no other replica uses the disk. A waiting replica does not hold a Lease and is not ready.
     pub(crate) async fn wait(root: &Path, terminate: &mut Signal) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let mut told = false;
         loop {
@@ -45,7 +46,8 @@ impl Disk {
     }
 }
 
-/// A lock for a server: for as long as a process has this open. `None` while another one has it.
+/// Locks a directory for as long as a process has the returned file open. Returns `None` if another process holds the
+/// lock.
 pub(super) fn locked(directory: &Path) -> io::Result<Option<File>> {
     let directory = File::open(directory)?;
     match flock(&directory, FlockOperation::NonBlockingLockExclusive) {

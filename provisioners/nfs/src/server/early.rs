@@ -1,4 +1,4 @@
-//! Data before control: what the process does before its controller runs. The exports are served without the API server.
+//! Work of the process before its controller runs. Recorded exports are served even if the API server is unavailable.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -13,14 +13,14 @@ use tokio::time::sleep;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// The pause before the API server is asked again; it doubles.
+/// Delay before the next request to the API server. It doubles after each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Answers probes while the controller does not: a kubelet would end a process that only waits.
+/// Answers probes until the controller does, because the kubelet would restart a process that only waits.
 pub(super) async fn probes(options: &Options) -> Infallible {
     let server = match options.http_endpoint {
-        // The controller reports an address that cannot be bound.
+        // If the address cannot be bound, the controller reports it later.
         Some(address) => AdminServer::bind(address).await.ok(),
         None => None,
     };

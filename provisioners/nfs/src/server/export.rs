@@ -1,4 +1,4 @@
-//! One export, as the server's configuration says it.
+//! An export and its block in the server's configuration.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -8,7 +8,7 @@ use clap::Args;
 use directory_volumes::VolumePath;
 use serde::{Deserialize, Serialize};
 
-/// An export. Its id is in the file handles of clients, so it never changes.
+/// An export. File handles of clients contain its id, so the id never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Export {
     pub(crate) id: u16,
@@ -16,15 +16,15 @@ pub(crate) struct Export {
     pub(crate) access: Access,
 }
 
-/// What clients may do.
+/// Access of clients to an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Access {
-    /// Whether root of a client is nobody here.
+    /// If true, a client's root user is mapped to an unprivileged user.
     pub(crate) root_squash: bool,
 }
 
-/// How all exports are offered.
+/// Options that apply to all exports.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Offer {
     /// Clients that may mount the exports: addresses and subnets such as 10.0.0.0/8, or * for all
@@ -57,7 +57,7 @@ impl Offer {
         self.nfs_versions.contains(&version)
     }
 
-    /// The versions, as the server's configuration has them.
+    /// Returns the versions in the format of the server's configuration.
     pub(crate) fn protocols(&self) -> String {
         let versions = [(Version::V3, "3"), (Version::V4, "4")].into_iter();
         versions.filter(|(version, _)| self.has(*version)).map(|(_, name)| name).collect::<Vec<_>>().join(", ")
@@ -84,7 +84,7 @@ impl FromStr for Version {
 }
 
 impl Export {
-    /// The block of the configuration. Everything in it is ours or was checked: nothing has to be quoted further.
+    /// Returns the configuration block. It contains only validated texts, so quoting is not necessary.
     pub(crate) fn block(&self, root: &Path, offer: &Offer) -> String {
         let Self { id, path, access } = self;
         let (clients, protocols) = (offer.export_subnet.0.join(", "), offer.protocols());
@@ -100,7 +100,7 @@ impl Export {
     }
 }
 
-/// Addresses and subnets, or everybody.
+/// Addresses and subnets, or `*` for all clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Clients(Vec<String>);
 
@@ -126,8 +126,8 @@ fn is_client(text: &str) -> bool {
     length.is_none_or(|length| length.parse::<u8>().is_ok_and(|length| length <= bits))
 }
 
-/// The server's name or address as volumes have it. A variable that the pod's environment does not have stays as it is
-/// written, and would be in every volume.
+/// Validates the server's name or address for volumes. Kubernetes keeps an undefined variable unexpanded, and the
+/// variable would be part of every volume.
 pub(crate) fn hostname(text: &str) -> Result<String, String> {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | ':' | '[' | ']');
     if !text.is_empty() && text.chars().all(allowed) {
@@ -137,7 +137,7 @@ pub(crate) fn hostname(text: &str) -> Result<String, String> {
     }
 }
 
-/// Whether a path can be in the configuration as it is.
+/// Returns true if a path can be part of the configuration without quoting.
 pub(crate) fn is_plain(path: &Path) -> bool {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '/' | '.' | '_' | '-');
     path.to_str().is_some_and(|path| path.starts_with('/') && path.chars().all(allowed))

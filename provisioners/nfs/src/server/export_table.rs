@@ -1,7 +1,8 @@
-//! The exports on disk: a file each, written before the server hears of it. Its name has the export's id and its volume's path,
-//! so an id belongs to one path for as long as that is exported, whatever is restarted.
+//! The table of exports on disk. Each export has a file, which is written before the server is told to serve the
+//! export. The file's name contains the export's id and its volume's path, so an id belongs to one path until the
+//! export is removed, even after restarts.
 //!
-//! The commands work on them, too, while the provisioner runs: every change is made under a lock.
+//! Commands change the table while the provisioner runs, so every change is made under a lock.
 
 #[cfg(test)]
 mod tests;
@@ -18,39 +19,39 @@ use sha2::{Digest, Sha256};
 
 use super::export::{Access, Export};
 
-/// Below the root, where no client gets.
+/// The table's directory below the root. Clients cannot reach it.
 const PLACE: &str = ".kube-provisioner/exports";
-/// The id that is tried next. Going on from there, an id comes again only after all others.
+/// The file with the id to try next. Ids continue from there, so an id is reused only after all others.
 const NEXT: &str = "next";
 const LOCK: &str = "lock";
-/// Ids of volumes whose exports may not be written down yet, and their paths.
+/// The file with the ids and paths of volumes whose exports may not be in the table yet.
 const KEPT: &str = "kept";
-/// Stands for `/` in the name of a file: no path has it.
+/// Replaces `/` in file names. Paths cannot contain it.
 const SLASH: &str = "+";
-/// File systems allow so many bytes in the name of a file, of which an id and `@` take up to six.
+/// Maximum size of a path in a file name. File systems limit names to 255 bytes, of which the id and `@` use up to six.
 const LONGEST_LABEL: usize = 255 - 6;
-/// Before the hash of a path that is too long for the name of a file: no path has it.
+/// Precedes the hash of a path that is too long for a file name. Paths cannot contain it.
 const HASH: &str = "#";
 
-/// Where the exports of one root are written down.
+/// The table of the exports below one root.
 #[derive(Clone, Debug)]
 pub(crate) struct ExportTable {
     dir: PathBuf,
 }
 
-/// What is written down.
+/// The contents of the table.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
     pub(crate) exports: Vec<Export>,
-    /// Files that nobody understands. Their exports are not served, and their ids are not given to others.
+    /// Files that cannot be parsed. Their exports are not served, but their ids stay reserved.
     pub(crate) damaged: Vec<String>,
 }
 
-/// The name of an export's file has its id and its path, so thousands need not be read to find one.
+/// The name of an export's file. It contains the id and the path, so a lookup does not read thousands of files.
 struct Name {
     file: String,
     id: u16,
-    /// See [`label`].
+    /// The path in the file name: see [`label`].
     label: String,
 }
 
@@ -59,7 +60,7 @@ struct Name {
 struct Record {
     #[serde(flatten)]
     access: Access,
-    /// Where the name of the file is too short for it.
+    /// The path if it does not fit into the file name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     path: Option<VolumePath>,
 }
@@ -75,12 +76,13 @@ pub(crate) enum ExportTableError {
 }
 
 impl ExportTable {
-    /// Below a root that has its marker.
+    /// Opens the table below a root that has its marker.
     pub(crate) fn new(root: &Path) -> Self {
         Self { dir: root.join(PLACE) }
     }
 
-    /// Finds the export of a path, or gives it the wanted id if that is free, or the next one. The answer is on disk.
+    /// Returns the export of a path, or creates one with the wanted id if that is free, otherwise with the next free
+    /// id. The export is on disk when the call returns.
     pub(crate) fn reserve(
         &self,
         path: &VolumePath,
@@ -118,7 +120,7 @@ impl ExportTable {
         Ok(export)
     }
 
-    /// Keeps ids for the paths that have them, until the next call. Where two paths have one id, it is the first one's.
+    /// Reserves ids for their paths until the next call. If two paths have the same id, it is reserved for the first.
     pub(crate) fn keep<'a>(&self, ids: impl Iterator<Item = (u16, &'a VolumePath)>) -> Result<(), ExportTableError> {
         let mut kept = BTreeMap::new();
         for (id, path) in ids {
@@ -137,17 +139,17 @@ impl ExportTable {
         }
     }
 
-    /// The export of a path.
+    /// Returns the export of a path.
     pub(crate) fn find(&self, path: &VolumePath) -> Result<Option<Export>, ExportTableError> {
         self.find_in(&self.names()?, path)
     }
 
-    /// How many exports there are.
+    /// Returns the number of exports.
     pub(crate) fn count(&self) -> Result<usize, ExportTableError> {
         Ok(self.names()?.len())
     }
 
-    /// Forgets an export, which the server does not have any more. Forgotten already is success.
+    /// Removes an export that the server no longer serves. Succeeds if the table does not contain it.
     pub(crate) fn release(&self, export: &Export) -> Result<(), ExportTableError> {
         let _lock = self.lock()?;
         match fs::remove_file(self.dir.join(name(export))) {
@@ -156,7 +158,7 @@ impl ExportTable {
         }
     }
 
-    /// Everything that is written down, in the order of the ids.
+    /// Returns all exports in the order of their ids.
     pub(crate) fn entries(&self) -> Result<Entries, ExportTableError> {
         let mut entries = Entries::default();
         for name in self.names()? {
@@ -179,7 +181,7 @@ impl ExportTable {
         for entry in listed {
             let file = entry.map_err(|error| self.error(error))?.file_name().to_string_lossy().into_owned();
             let Some((id, label)) = file.split_once('@') else { continue };
-            // 0 is no id of an export, so such a file takes none.
+            // No export has the id 0, so a damaged name does not reserve an id.
             let (id, label) = (id.parse().unwrap_or(0), label.to_owned());
             names.push(Name { file, id, label });
         }
@@ -194,7 +196,7 @@ impl ExportTable {
         }
     }
 
-    /// `None`: it went meanwhile.
+    /// Reads an export. Returns `None` if it was removed in the meantime.
     fn read(&self, name: &Name) -> Result<Option<Export>, String> {
         let Name { file, id, label } = name;
         let file = self.dir.join(file);
@@ -226,7 +228,7 @@ impl ExportTable {
         }
     }
 
-    /// Durably, and as a whole or not at all.
+    /// Writes a file atomically and durably.
     fn write(&self, name: &str, text: &str) -> Result<(), ExportTableError> {
         let tmp = self.dir.join("tmp");
         let written = File::create(&tmp).and_then(|mut file| {
@@ -260,13 +262,13 @@ fn name(export: &Export) -> String {
     format!("{}@{}", export.id, label(&export.path))
 }
 
-/// A path as part of a file's name: whole, or its beginning and a hash.
+/// Returns the path for a file name: whole, or its beginning and a hash.
 fn label(path: &VolumePath) -> String {
     let label = path.as_str().replace('/', SLASH);
     if label.len() <= LONGEST_LABEL {
         return label;
     }
     let hash: String = Sha256::digest(path.as_str()).iter().map(|byte| format!("{byte:02x}")).collect();
-    // A path is ASCII, so any byte ends a letter.
+    // Paths are ASCII, so every byte index is a character boundary.
     format!("{}{HASH}{hash}", &label[..LONGEST_LABEL - HASH.len() - hash.len()])
 }

@@ -1,22 +1,23 @@
-//! What a volume says of its export, in our words or in those of nfs-ganesha-server-and-external-provisioner.
+//! Reads a volume's export from its annotations, in the format of this provisioner or
+//! nfs-ganesha-server-and-external-provisioner.
 
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
 
 use super::export::Access;
 use super::provisioner::{EXPORT_ID, ROOT_SQUASH};
 
-/// Of the old provisioner: the id of the export.
+/// The old provisioner's annotation with the id of the export.
 const FORMER_ID: &str = "Export_Id";
-/// Of the old provisioner: the export in the words of its server, which is NFS-Ganesha or the kernel's.
+/// The old provisioner's annotation with the configuration of the export, for NFS-Ganesha or the kernel's server.
 const FORMER_BLOCK: &str = "EXPORT_block";
 
-/// The id that clients know.
+/// Returns the id of the export, which is in clients' file handles.
 pub(super) fn id(volume: &PersistentVolume) -> Option<u16> {
     let id = annotation(volume, EXPORT_ID).or_else(|| annotation(volume, FORMER_ID))?;
     id.parse().ok().filter(|id| *id > 0)
 }
 
-/// What clients may do.
+/// Returns the access of clients.
 pub(super) fn access(volume: &PersistentVolume) -> Access {
     let root_squash = match annotation(volume, ROOT_SQUASH) {
         Some(squash) => squash == "true",

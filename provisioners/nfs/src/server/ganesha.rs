@@ -1,4 +1,4 @@
-//! NFS-Ganesha as a child of this process, with a bus of its own: configured, started, watched, and started again.
+//! Configures, starts and supervises NFS-Ganesha as a child process with a separate bus.
 
 mod config;
 
@@ -20,15 +20,15 @@ use super::disk::{self, Disk};
 use super::export::{Export, Offer, is_plain};
 use super::export_table::ExportTable;
 
-/// How long the server may take to answer. With many exports it reads for seconds.
+/// Time for the server's start. With many exports it takes seconds to read them.
 const START: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
-/// The pause before the server is started again; it doubles until the server has run for some time.
+/// Delay before a restart of the server. It doubles until the server has run for some time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const STABLE: Duration = Duration::from_secs(60);
 
-/// How the server is run.
+/// The settings of the server.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) program: PathBuf,
@@ -40,18 +40,19 @@ pub(crate) struct Settings {
     pub(crate) offer: Offer,
 }
 
-/// What serves exports.
+/// A server of exports.
 pub(crate) trait Exporter: Send + Sync + 'static {
-    /// Starts serving what is in the export table; once, however often it is called.
+    /// Starts to serve the exports in the table. Later calls have no effect.
     fn start(self: &Arc<Self>, table: &ExportTable);
 
-    /// While this is held, the server is not started again: what is done to the export table and to the server is one step.
+    /// Prevents a restart of the server while the guard is held, so that changes of the export table and of the server
+    /// are one step.
     fn hold(&self) -> impl Future<Output = RwLockReadGuard<'_, ()>> + Send;
 
-    /// Serves an export that is in the export table. Served already is success.
+    /// Serves an export in the table. Succeeds if the server already serves it.
     fn add(&self, export: &Export) -> impl Future<Output = Result<(), ExportError>> + Send;
 
-    /// Stops serving an export. Not served is success.
+    /// Stops serving an export. Succeeds if the server does not serve it.
     fn remove(&self, export: &Export) -> impl Future<Output = Result<(), ExportError>> + Send;
 
     /// Waits until the server runs.
@@ -86,14 +87,14 @@ enum State {
     Down(String),
 }
 
-/// The server.
+/// NFS-Ganesha and its bus.
 #[derive(Debug)]
 pub(crate) struct Ganesha {
     settings: Settings,
     _disk: Disk,
     bus: Bus,
     state: watch::Sender<State>,
-    /// Held for writing while the server starts: what it reads then is the export table.
+    /// Locked for writing while the server starts and reads the export table.
     gate: RwLock<()>,
 }
 
@@ -134,7 +135,7 @@ impl Ganesha {
         }
     }
 
-    /// Starts bus and server, and waits until that answers.
+    /// Starts the bus and the server, and waits until the server answers.
     async fn started(&self, table: &ExportTable) -> Result<Children, String> {
         let _gate = self.gate.write().await;
         let Settings { runtime, program, .. } = &self.settings;
@@ -207,7 +208,7 @@ impl Exporter for Ganesha {
     }
 
     async fn remove(&self, export: &Export) -> Result<(), ExportError> {
-        // Where no server runs, nothing is served, and the next one reads the export table.
+        // A server that is not running serves no exports, and it reads the export table when it starts.
         if self.check_up().is_err() {
             return Ok(());
         }
@@ -221,11 +222,11 @@ impl Exporter for Ganesha {
     }
 }
 
-/// Adds an export to a server that runs, and looks whether it is there.
+/// Adds an export to the running server, and verifies that the server serves it.
 async fn added(settings: &Settings, bus: &Bus, export: &Export) -> Result<(), ExportError> {
     let file = config::write_export(settings, export).map_err(ExportError::Configuration)?;
     let refused = match bus.add(export.id, &file).await {
-        // The server has read it at its start.
+        // The server has already read the export at its start.
         Err(BusError::Refused(why)) if why.contains("already active") => None,
         Err(BusError::Refused(why)) => Some(why),
         added => {
@@ -241,20 +242,20 @@ async fn added(settings: &Settings, bus: &Bus, export: &Export) -> Result<(), Ex
     }
 }
 
-/// Adds an export for a command, beside the provisioner that runs. Without one, its next start adds it.
+/// Adds an export from a command while the provisioner runs. If it does not run, its next start adds the export.
 pub(crate) async fn add_beside(settings: &Settings, export: &Export) -> Result<(), ExportError> {
     let bus = Bus::new(&settings.runtime);
     if bus.is_answering().await { added(settings, &bus, export).await } else { Ok(()) }
 }
 
-/// They end with this value.
+/// The child processes. They are killed when this value is dropped.
 struct Children {
     bus: Child,
     server: Child,
 }
 
 impl Children {
-    /// Waits until one of them ends, and says how.
+    /// Waits until one of the processes ends, and returns the reason.
     async fn wait(&mut self) -> String {
         let text = |what: &str, status: io::Result<std::process::ExitStatus>| match status {
             Ok(status) => format!("{what} ended: {status}"),
@@ -267,7 +268,7 @@ impl Children {
         }
     }
 
-    /// The same, and ends the other one.
+    /// Waits until one of the processes ends, kills the other, and returns the reason.
     async fn ended(mut self) -> String {
         let why = self.wait().await;
         for child in [&mut self.server, &mut self.bus] {
@@ -278,7 +279,7 @@ impl Children {
 }
 
 fn child(command: &mut Command, input: Stdio) -> io::Result<Child> {
-    // Its output is in our log.
+    // The children write to the provisioner's log.
     command.stdin(input).stdout(Stdio::inherit()).stderr(Stdio::inherit()).kill_on_drop(true).spawn()
 }
 
@@ -291,8 +292,8 @@ async fn until(is_so: impl Fn() -> bool) -> Option<()> {
     timeout(Duration::from_secs(10), waits).await.ok()
 }
 
-/// Ends the server of an earlier provisioner that was killed. Another program may have got its id: its arguments name our
-/// directory, or it is none of ours.
+/// Kills the server of an earlier provisioner that was killed. Another process may have received its id, so its
+/// arguments must contain this provisioner's directory.
 async fn end_leftover(pid_file: &Path, runtime: &Path) {
     let Some(id) = fs::read_to_string(pid_file).ok().and_then(|text| text.trim().parse::<i32>().ok()) else { return };
     let arguments = PathBuf::from(format!("/proc/{id}/cmdline"));

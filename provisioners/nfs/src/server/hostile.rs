@@ -1,4 +1,4 @@
-//! The hostile corpus of all provisioners of directories.
+//! The hostile corpus that all directory provisioners share.
 
 use directory_volumes::Root;
 use directory_volumes::hostile::Subject;

@@ -1,4 +1,4 @@
-//! What a StorageClass can say.
+//! The parameters of a StorageClass in the mode `server`.
 
 use std::time::Duration;
 
@@ -14,27 +14,27 @@ use crate::parameters::{Pattern, Policy};
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Parameters {
-    /// Group that the directory belongs to, and that pods get; `none` for a directory that is open to all.
+    /// Group that owns the directory and that pods receive. `none` makes the directory accessible to all.
     #[serde(deserialize_with = "gid")]
     pub(crate) gid: Option<u32>,
-    /// Whether root of a client is nobody here.
+    /// Maps a client's root user to an unprivileged user.
     pub(crate) root_squash: bool,
-    /// Mount options, where the class itself has none.
+    /// Mount options if the class itself does not contain any.
     #[serde(deserialize_with = "options")]
     pub(crate) mount_options: Vec<String>,
-    /// Where the directory is below the root; its name is the volume's without it.
+    /// Path of the directory below the root. By default the directory has the volume's name.
     pub(crate) path_pattern: Pattern,
-    /// What becomes of the data of a deleted volume.
+    /// Action on the data of a deleted volume.
     on_delete: Option<Policy>,
-    /// How long data stay in the trash.
+    /// Time that data stays in the trash.
     #[serde(deserialize_with = "time")]
     trash_ttl: Option<Duration>,
-    /// Whether a volume can hold no more than its size. Without it: where the file system has project quotas.
+    /// Limits the data in a volume to the volume's size. By default only if the file system has project quotas.
     pub(crate) enforce_size: Option<bool>,
 }
 
 impl Parameters {
-    /// With the set-group-id bit, so that what one pod makes another one can use.
+    /// Returns permissions with the set-group-id bit, so that pods can use each other's files.
     pub(crate) fn permissions(&self) -> Permissions {
         Permissions { mode: if self.gid.is_some() { 0o2770 } else { 0o2777 }, uid: None, gid: self.gid }
     }

@@ -1,4 +1,4 @@
-//! The provisioner: a directory per volume, and an export of it.
+//! The provisioner of the mode `server`, which creates and exports a directory for each volume.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -20,17 +20,17 @@ use super::parameters::Parameters;
 use crate::parameters::ANNOTATIONS_OF_CLAIMS;
 use crate::source::{ANNOTATIONS, Location, on_server};
 
-/// On a volume: the id of its export, for people.
+/// The annotation of a volume with the id of its export, as information for users.
 pub(crate) const EXPORT_ID: &str = "nfs-provisioner/export-id";
-/// On a volume: what clients may do, for an export that is made again.
+/// The annotation of a volume with the access of clients, for recreating the export.
 pub(crate) const ROOT_SQUASH: &str = "nfs-provisioner/root-squash";
 
-/// What every volume has.
+/// Settings that apply to every volume.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     /// The server's address.
     pub(crate) hostname: String,
-    /// How many exports there may be.
+    /// Maximum number of exports.
     pub(crate) most: Option<u32>,
 }
 
@@ -51,8 +51,8 @@ impl<E: Exporter> Server<E> {
         Location::of_or_nowhere(&volume.object).below(&self.worker.root().path().to_string_lossy())
     }
 
-    /// Keeps the ids of all volumes, also of those that the old provisioner made and nobody has adopted yet, and writes the
-    /// exports of adopted volumes down that are not. The answer is those exports.
+    /// Reserves the ids of all volumes, including the old provisioner's volumes that are not adopted yet. Adds missing
+    /// exports of adopted volumes to the table, and returns them.
     async fn reserve_all(&self, start: &Start) -> Result<Vec<Export>, StartError> {
         let volumes = start.volumes().await?;
         let placed = volumes.into_iter().filter_map(|volume| Some((self.path_of(&volume).ok()?, volume)));
@@ -76,7 +76,7 @@ impl<E: Exporter> Server<E> {
         self.worker.run(reserve).await
     }
 
-    /// Writes an export down before the server hears of it. The directory is there.
+    /// Adds an export of an existing directory to the table, and then to the server.
     async fn export(&self, path: VolumePath, parameters: &Parameters) -> Result<Export, ProvisionError> {
         let _held = self.exporter.hold().await;
         let (table, access, most) = (self.table.clone(), parameters.access(), self.terms.most);
@@ -86,11 +86,11 @@ impl<E: Exporter> Server<E> {
         Ok(export)
     }
 
-    /// Ends an export and the directory, in this order: there is no export without a directory.
+    /// Removes the export before the directory, so that no export lacks a directory.
     async fn end(&self, deletion: Deletion, token: kube_provisioner::FencingToken) -> Result<(), DeleteError> {
         let (table, path, owner) = (self.table.clone(), deletion.path().clone(), deletion.owner().clone());
         let find = move |root: &directory_volumes::Root| {
-            // The export is that of whoever has the directory.
+            // The export belongs to the owner of the directory.
             let is_ours = root.is_marked_for(&path, &owner)?;
             Ok::<_, DeleteError>(table.find(&path)?.filter(|_| is_ours))
         };
@@ -109,7 +109,7 @@ impl<E: Exporter> Server<E> {
     async fn provisioned(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
         let parameters = request.parameters.clone();
         let (path, owner) = whose(&request, &parameters.path_pattern.0)?;
-        // Without a server nothing need be made yet.
+        // Without a server, provisioning would fail after the directory was created.
         self.exporter.ready().await.map_err(ProvisionError::retry)?;
         let (bytes, enforced, table) = (request.bytes, parameters.enforce_size, self.table.clone());
         let (most, wanted) = (self.terms.most, path.clone());
@@ -150,7 +150,7 @@ impl<E: Exporter> Server<E> {
     }
 }
 
-/// The text for the claim's user of an error that names paths or the server's internals.
+/// Returns the text for the claim's user if the error contains paths or internals of the server.
 fn own_text(cause: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
     let is_full = matches!(cause.downcast_ref(), Some(ExportTableError::Full(_)));
     let is_own = cause.is::<ExportTableError>() || cause.is::<ExportError>();
@@ -167,7 +167,7 @@ impl<E: Exporter> Provisioner for Server<E> {
         self.worker.begin(&ANNOTATIONS, &start, |_| true).await?;
         let added = self.reserve_all(&start).await?;
         self.exporter.start(&self.table);
-        // The server may have been started before; where it has not, it reads the export table.
+        // The server may be running already. Otherwise it reads the export table when it starts.
         let _held = self.exporter.hold().await;
         for export in added {
             if let Err(error) = self.exporter.add(&export).await {
@@ -181,7 +181,7 @@ impl<E: Exporter> Provisioner for Server<E> {
         self.provisioned(request).await.map_err(|error| error.for_users(own_text))
     }
 
-    /// What the object says of its directory may be anybody's word: the mark of the directory names its owner.
+    /// Relies on the directory's mark for the owner: users may have edited the object.
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         let path = self.path_of(&volume)?;
         let deletion = Deletion::of(&volume, path, &ANNOTATIONS, self.worker.root())?;
@@ -199,7 +199,7 @@ impl<E: Exporter> Provisioner for Server<E> {
                 let ended = self.end(Deletion::of_attempt(path, owner), attempt.fencing_token.clone()).await;
                 ended.map_err(|error| error.for_users(own_text))
             }
-            // It was refused before anything was made.
+            // The attempt was refused before it created anything.
             Err(_) => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! The contract, with a server that remembers what it serves.
+//! Runs the contract with a fake server that records its exports.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -99,7 +99,7 @@ fn keeps_the_contract() {
     let folder = tempfile::tempdir().unwrap();
     let (root, listed) = (folder.path().to_owned(), folder.path().to_owned());
     let disk = Arc::new(RwLock::new(()));
-    // It outlives the provisioner, as a server does that is started again from the export table.
+    // The set outlives the provisioner, like a server that restarts from the export table.
     let served = Arc::new(Mutex::new(BTreeSet::new()));
     let serves = served.clone();
     let start = move || {
@@ -110,7 +110,7 @@ fn keeps_the_contract() {
     contract(kit.refuses([("path", "/etc")]), folder.path());
 }
 
-/// The volumes, their exports, and what is kept of them.
+/// Lists the volumes, their exports, and the data that is kept of them.
 fn entries(root: &Path, served: &BTreeSet<String>) -> Vec<String> {
     let own = root.join(".kube-provisioner");
     let places = [root.to_owned(), own.join("volumes"), own.join("deleting"), own.join("exports")];

@@ -1,4 +1,4 @@
-//! The commands beside running, on one share.
+//! The commands of the mode `subdir`, for one share.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -68,9 +68,9 @@ struct Maker {
 }
 
 impl commands::Maker for Maker {
-    /// Who made a volume that is taken over may have archived it, so nothing of it is removed for good.
+    /// Keeps deleted data of adopted volumes in the trash, because their former provisioner may have archived it.
     fn annotations(&self, volume: Option<&PersistentVolume>) -> BTreeMap<String, String> {
-        // Our own volumes name their root, and one that says no more is to be removed.
+        // This provisioner's own volumes name their root. Without the other annotation their data is to be removed.
         let is_said = |volume: &PersistentVolume| {
             let all = volume.metadata.annotations.as_ref();
             all.is_some_and(|all| all.contains_key(ANNOTATIONS.on_delete) || all.contains_key(ANNOTATIONS.root))

@@ -1,22 +1,22 @@
-//! Classes of nfs-subdir-external-provisioner, which archives by default.
+//! Classes of nfs-subdir-external-provisioner, which archives deleted volumes by default.
 
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 
-/// Its names end so, in its manifests and chart and in those of its predecessor.
+/// Suffixes of the provisioner's names in its manifests and chart, and in its predecessor's.
 const NAMES: [&str; 3] = ["nfs-subdir-external-provisioner", "nfs-client-provisioner", "fuseim.pri/ifs"];
-/// The driver whose classes may be taken over, too; by default it deletes.
+/// Another driver whose classes may be adopted. By default it deletes.
 const CSI_DRIVER: &str = "nfs.csi.k8s.io";
-/// What a class can say.
+/// The parameters with which a class chooses the action on deleted data.
 const SAYING: [&str; 2] = ["onDelete", "archiveOnDelete"];
 
-/// Whether a class of this name is one of the former provisioner. It can be called anything, so a further name that is served
-/// beside the own one is taken for it.
+/// Returns true if classes with this name archive by default. The former provisioner can have any name, so an
+/// additional name is assumed to be the former provisioner's.
 pub(super) fn archives(provisioner: &str, own_name: Option<&str>) -> bool {
     let is_further = own_name.is_some_and(|own| own != provisioner) && provisioner != CSI_DRIVER;
     is_further || NAMES.iter().any(|name| provisioner.ends_with(name))
 }
 
-/// What the users of such a class should know.
+/// Returns a note for the users of a class that archives by default.
 pub(super) fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
     let says = |key: &&str| class.parameters.as_ref().is_some_and(|all| all.contains_key(*key));
     let is_silent = !SAYING.iter().any(says) && archives(&class.provisioner, own_name);

@@ -1,4 +1,5 @@
-//! What a StorageClass can say, also in the words of nfs-subdir-external-provisioner and of csi-driver-nfs.
+//! The parameters of a StorageClass in the mode `subdir`. It also accepts parameters of nfs-subdir-external-provisioner
+//! and csi-driver-nfs.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::parameters::{Pattern, Policy};
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(try_from = "Written")]
 pub(crate) struct Parameters {
-    /// The share, where there are several.
+    /// The share's server, if there are several shares.
     pub(crate) server: Option<String>,
     pub(crate) share: Option<String>,
     pub(crate) pattern: Pattern,
@@ -31,36 +32,36 @@ impl Parameters {
     }
 }
 
-/// As they are written.
+/// The parameters before validation.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Written {
-    /// The share's server, where there are several shares.
+    /// Server of the share, if there are several shares.
     server: Option<String>,
-    /// The share's path on its server.
+    /// Path of the share on its server.
     share: Option<String>,
-    /// Where the directory is below the share; its name is the volume's without it.
+    /// Path of the directory below the share. By default the directory has the volume's name.
     path_pattern: Option<Pattern>,
-    /// The same in the words of csi-driver-nfs.
+    /// csi-driver-nfs' name for `pathPattern`.
     sub_dir: Option<Pattern>,
-    /// What becomes of the data of a deleted volume.
+    /// Action on the data of a deleted volume.
     on_delete: Option<Policy>,
-    /// The same in the words of nfs-subdir-external-provisioner; `onDelete` counts where both are there.
+    /// nfs-subdir-external-provisioner's parameter for archiving. `onDelete` takes precedence.
     archive_on_delete: Option<bool>,
-    /// How long data stay in the trash.
+    /// Time that data stays in the trash.
     #[serde(deserialize_with = "time")]
     trash_ttl: Option<Duration>,
     /// Permissions of the directory, in octal.
     mode: Option<FileMode>,
-    /// The same in the words of csi-driver-nfs.
+    /// csi-driver-nfs' name for `mode`.
     mount_permissions: Option<MountPermissions>,
-    /// User that owns the directory. Without it, who the provisioner is on the share.
+    /// User that owns the directory. By default the user that the provisioner has on the share.
     #[serde(deserialize_with = "id")]
     uid: Option<u32>,
     /// Group of the directory.
     #[serde(deserialize_with = "id")]
     gid: Option<u32>,
-    /// Whether a volume can hold no more than its size.
+    /// Limits the data in a volume to the volume's size.
     enforce_size: Option<bool>,
 }
 
@@ -97,7 +98,7 @@ impl TryFrom<Written> for Parameters {
     }
 }
 
-/// `0` is "as the server makes it".
+/// A mode in octal. The value `0` leaves the mode to the server, and is read as 0755.
 struct MountPermissions(FileMode);
 
 impl<'de> Deserialize<'de> for MountPermissions {

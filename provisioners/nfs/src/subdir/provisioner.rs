@@ -1,4 +1,4 @@
-//! The provisioner: a directory per volume, on the share that the class names.
+//! The provisioner of the mode `subdir`, which creates a directory for each volume on the share that the class names.
 
 use std::error::Error;
 
@@ -16,7 +16,7 @@ use crate::parameters::{ANNOTATIONS_OF_CLAIMS, Policy};
 use crate::source::{ANNOTATIONS, Location, on_server};
 
 pub(crate) struct Subdir {
-    /// The provisioner's first name; further ones are those of provisioners before it.
+    /// The provisioner's own name. Additional names belong to former provisioners.
     name: String,
     shares: Vec<Share>,
 }
@@ -42,13 +42,13 @@ impl Subdir {
         Ok(Self { name: own_name, shares })
     }
 
-    /// On a root that is open already, for classes without a name.
+    /// Creates a provisioner for an open root and classes that do not name a share.
     #[cfg(test)]
     pub(crate) fn of_root(name: ShareName, root: directory_volumes::Root) -> Self {
         Self { name: String::new(), shares: vec![Share::usable(name, root)] }
     }
 
-    /// The share that a class names.
+    /// Returns the share that a class names.
     fn of_class(&self, parameters: &Parameters) -> Result<&Share, String> {
         let is_named = |share: &&Share| {
             let path = parameters.share.as_ref().map(|path| path.trim_end_matches('/'));
@@ -66,7 +66,7 @@ impl Subdir {
         }
     }
 
-    /// The share of a volume, and its place there.
+    /// Returns the share of a volume, and the volume's location on it.
     fn of_volume(&self, volume: &ProvisionedVolume) -> Result<(&Share, Location), String> {
         let location = Location::of_or_nowhere(&volume.object);
         match self.shares.iter().find(|share| share.name.has(&location)) {
@@ -103,7 +103,7 @@ impl Subdir {
     }
 }
 
-/// The text for the claim's user of an error that names paths.
+/// Returns the text for the claim's user if the error contains paths.
 fn own_text(cause: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
     let (ShareError::Unusable { name, .. } | ShareError::Hangs { name, .. }) = cause.downcast_ref()?;
     Some(format!("the share {name} cannot be used; ask the administrator"))
@@ -112,7 +112,7 @@ fn own_text(cause: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
 impl Provisioner for Subdir {
     type Parameters = Parameters;
 
-    /// A share that cannot be used now must not keep the others waiting, so none is waited for.
+    /// Opens the shares without waiting for them, so that an unusable share does not block the others.
     async fn start(&self, start: Start) -> Result<(), StartError> {
         self.shares.iter().for_each(|share| share.open(&start));
         Ok(())
@@ -122,7 +122,7 @@ impl Provisioner for Subdir {
         self.provisioned(request).await.map_err(|error| error.for_users(own_text))
     }
 
-    /// What the object says of its directory may be anybody's word: the mark of the directory names its owner.
+    /// Relies on the directory's mark for the owner: users may have edited the object.
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         let (share, location) = self.of_volume(&volume).map_err(DeleteError::retry)?;
         let path = location.below(&share.name.path)?;
@@ -148,9 +148,9 @@ impl Provisioner for Subdir {
                 let ended = async { share.worker().await?.end(deletion, token).await };
                 ended.await.map_err(|error: DeleteError| error.for_users(own_text))
             }
-            // The pattern was refused before anything was made.
+            // The pattern was refused before the attempt created anything.
             (_, Err(_)) => Ok(()),
-            // The share was there when the attempt began, perhaps.
+            // The share may have been configured when the attempt began.
             (Err(error), _) => Err(DeleteError::retry(error)),
         }
     }

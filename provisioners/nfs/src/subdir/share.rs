@@ -1,4 +1,4 @@
-//! The shares: their names, and whether they can be used.
+//! The shares: their names, and checks that they can be used.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,25 +13,25 @@ use tokio::time::timeout;
 
 use crate::source::{ANNOTATIONS, Location};
 
-/// How long work waits for a share that is being checked.
+/// Time that work waits for a share that is being checked.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A share, and where it is mounted here.
+/// A share and its mount point in the pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ShareName {
     pub(crate) server: String,
-    /// On the server; without a slash at its end, so `/` is empty.
+    /// The path on the server without a slash at its end, so `/` is empty.
     pub(crate) path: String,
     pub(crate) directory: PathBuf,
 }
 
 impl ShareName {
-    /// Whether a volume is in it.
+    /// Returns true if the share contains the volume.
     pub(crate) fn has(&self, location: &Location) -> bool {
         location.server == self.server && self.holds(&location.path)
     }
 
-    /// Whether a path of the same server is inside.
+    /// Returns true if the share contains a path on the same server.
     pub(crate) fn holds(&self, path: &str) -> bool {
         path.strip_prefix(&self.path).is_some_and(|rest| rest.starts_with('/'))
     }
@@ -63,20 +63,20 @@ impl std::fmt::Display for ShareName {
     }
 }
 
-/// How a share has to be there.
+/// The required kind of mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mounted {
     ByNfs,
     Anyhow,
 }
 
-/// A share in use. One that hangs or is not mounted keeps nobody from working on another one.
+/// A configured share. A share that hangs or is not mounted does not block work on other shares.
 pub(crate) struct Share {
     pub(crate) name: ShareName,
     mounted: Mounted,
     trash: TrashLimits,
     opening: Opening,
-    /// Held while a replica that waits for its turn checks the share.
+    /// Held while a standby replica checks the share.
     look: Arc<Semaphore>,
 }
 
@@ -91,7 +91,7 @@ impl Share {
         Self { opening, ..Self::new(name, Mounted::Anyhow, TrashLimits::default()) }
     }
 
-    /// Checks the share until it can be used.
+    /// Checks the share in the background until it can be used.
     pub(crate) fn open(&self, start: &Start) {
         if !self.opening.begin() {
             return;
@@ -105,8 +105,8 @@ impl Share {
         });
     }
 
-    /// Whether the share can be used. A replica that waits for its turn looks without changing anything, with one thread at
-    /// a time: a call that hangs costs that one.
+    /// Checks that the share can be used. A standby replica does not change anything, and uses one thread at a time, so
+    /// a hanging call blocks at most one thread.
     pub(crate) async fn probe(&self) -> Result<(), StartError> {
         if !self.opening.is_new() {
             return self.worker().await?.probe().await;
@@ -125,7 +125,7 @@ impl Share {
         ShareError::Hangs { name: self.name.to_string(), path: self.name.directory.clone() }
     }
 
-    /// The share, when it can be used.
+    /// Returns the share's worker once the share can be used.
     pub(crate) async fn worker(&self) -> Result<Worker, ShareError> {
         let _ = timeout(LIMIT, self.opening.tried()).await;
         self.opening.worker().map_err(|why| match why {
@@ -135,7 +135,7 @@ impl Share {
     }
 }
 
-/// A share cannot be used now.
+/// Reasons why a share cannot be used now.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ShareError {
     #[error("the share {name} cannot be used: {why}")]
@@ -157,7 +157,7 @@ async fn opened(name: &ShareName, mounted: Mounted, start: &Start) -> Result<Wor
     Ok(worker)
 }
 
-/// The root of a share, if the share is mounted.
+/// Returns the root of a share if the share is mounted.
 pub(crate) fn root(directory: &Path, mounted: Mounted) -> Result<Root, DirectoryError> {
     let root = Root::open_shared(directory)?;
     let path = root.path().to_owned();

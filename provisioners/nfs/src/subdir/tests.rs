@@ -1,4 +1,4 @@
-//! The contract, and shares that cannot be used.
+//! Runs the contract, and tests unusable shares.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
@@ -13,10 +13,10 @@ use kube_provisioner::{ProvisionRequest, Provisioner, StartError};
 use super::provisioner::Subdir;
 use super::share::Mounted;
 
-/// Of the classes of the contract.
+/// The provisioner's name in the contract's classes.
 const OWN: &str = "conformance.example.com/provisioner";
 
-/// As nfs-subdir-external-provisioner did for its classes; the volume and an event say it.
+/// nfs-subdir-external-provisioner archived by default. The volume's annotations and an event show it.
 #[tokio::test]
 async fn a_class_of_the_former_provisioner_that_says_nothing_archives() {
     let folder = tempfile::tempdir().unwrap();
@@ -57,8 +57,8 @@ fn keeps_the_contract() {
     contract(kit.refuses([("path", "/etc")]), folder.path());
 }
 
-/// All threads of a share are busy: the next call fails with the reason, another share continues, and so does this one when they are
-/// free again. The probe has a thread of its own.
+/// When all threads of a share are busy, its next call fails with the reason, and other shares continue. The share
+/// works again when its threads are free. The probe has a separate thread.
 #[tokio::test(start_paused = true)]
 async fn a_share_whose_calls_do_not_end_costs_its_own_threads_alone() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -102,7 +102,7 @@ async fn a_share_whose_calls_do_not_end_costs_its_own_threads_alone() {
     hanging.probe().await.unwrap();
 }
 
-/// The volumes, and what is kept of them.
+/// Lists the volumes and the data that is kept of them.
 fn entries(root: &Path) -> Vec<String> {
     let own = root.join(".kube-provisioner");
     let places = [root.to_owned(), own.join("volumes"), own.join("deleting")];

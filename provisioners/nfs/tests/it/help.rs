@@ -1,4 +1,4 @@
-//! The command lines of both modes.
+//! Tests of the command lines of both modes.
 
 use kube_provisioner::CommandLine;
 
@@ -53,7 +53,7 @@ fn wrong_arguments_are_one_clear_line_first() {
     ]);
 }
 
-/// Who takes a class over learns that its default is that of its former provisioner.
+/// `check-class` warns users of an adopted class that its default is its former provisioner's.
 #[test]
 fn check_class_says_what_a_class_leaves_out() {
     let folder = tempfile::tempdir().unwrap();

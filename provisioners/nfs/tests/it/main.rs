@@ -1,3 +1,3 @@
-//! The binary `nfs-provisioner`.
+//! Tests of the binary `nfs-provisioner`.
 
 mod help;

@@ -1,4 +1,4 @@
-//! Ids and names of exports on disk.
+//! Tests of the ids and names of exports on disk.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn an_id_stays_with_its_path_and_is_not_given_again() {
     let root = tempfile::tempdir().unwrap();
     let table = ExportTable::new(root.path());
     assert_eq!((reserve(&table, "pvc-1"), reserve(&table, "shop/data")), (1, 2));
-    // Another process, later.
+    // A later process reads the same table.
     let table = ExportTable::new(root.path());
     assert_eq!(reserve(&table, "shop/data"), 2);
     let first = table.find(&path("pvc-1")).unwrap().unwrap();
@@ -29,7 +29,8 @@ fn an_id_stays_with_its_path_and_is_not_given_again() {
 fn the_longest_names_have_an_export() {
     let root = tempfile::tempdir().unwrap();
     let table = ExportTable::new(root.path());
-    // A namespace and a claim; the others differ at the end only, and are around the limit.
+    // The longest path consists of a namespace and a claim. The others differ only at the end, and are close to the
+    // limit.
     let longest = format!("{}/{}", "n".repeat(63), "c".repeat(253));
     let others = [format!("{}/{}d", "n".repeat(63), "c".repeat(252)), "a".repeat(249), "b".repeat(250)];
     for (id, text) in (65_530..).zip([&longest].into_iter().chain(&others)) {
@@ -66,7 +67,7 @@ fn the_limit_counts_what_is_damaged_too() {
     assert_eq!(table.entries().unwrap().damaged.len(), 1);
     let full = table.reserve(&path("pvc-4"), Access::default(), None, Some(3));
     assert!(matches!(full, Err(ExportTableError::Full(3))), "{full:?}");
-    // Who has an export keeps it, and gets no second one while the first cannot be read.
+    // A path keeps its export, and does not receive a second one while the first cannot be read.
     assert!(table.reserve(&path("pvc-1"), Access::default(), None, Some(3)).is_ok());
     let damaged = table.reserve(&path("pvc-2"), Access::default(), None, None);
     assert!(matches!(damaged, Err(ExportTableError::Damaged(_))), "{damaged:?}");

@@ -1,5 +1,5 @@
-//! The server's configuration. Each start writes it again from checked parts, so that no syntax error can
-//! be in it: with one, the server would drop every export.
+//! The server's configuration. Each start generates it again from validated parts, because the server would drop every
+//! export after a syntax error.
 
 use std::fs;
 use std::io;
@@ -15,9 +15,10 @@ pub(crate) const BUS_CONFIG: &str = "bus.conf";
 pub(crate) const GANESHA_PID: &str = "ganesha.pid";
 pub(crate) const BUS_PID: &str = "bus.pid";
 const EXPORTS: &str = "exports";
-/// Below the root: what the server knows of its clients, for the grace period of the next one, on this node or another.
+/// The directory below the root with the server's records of its clients. The next server needs them for its grace
+/// period, on this node or another.
 const RECOVERY: &str = ".kube-provisioner/ganesha";
-/// Clients renew their leases within this time.
+/// Maximum time in seconds within which clients renew their leases.
 const LONGEST_LEASE: u16 = 60;
 
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +29,7 @@ pub(crate) enum ConfigError {
     ExportTable(#[from] ExportTableError),
 }
 
-/// Writes everything for a start. The answer is what is not exported, and why.
+/// Writes the whole configuration. Returns the exports that are left out, with the reasons.
 pub(super) fn write(settings: &Settings, bus: &Bus, table: &ExportTable) -> Result<Vec<String>, ConfigError> {
     let Settings { runtime, root, .. } = settings;
     let entries = table.entries()?;
@@ -39,7 +40,8 @@ pub(super) fn write(settings: &Settings, bus: &Bus, table: &ExportTable) -> Resu
         fs::write(runtime.join(BUS_CONFIG), bus_config(bus))?;
         let mut config = server_config(settings);
         for export in &entries.exports {
-            // The server would go on without a word; a volume that is kept has none, and one that is restored has one again.
+            // The server would ignore a missing directory silently. A kept volume has no directory until it is
+            // restored.
             if root.join(export.path.as_str()).is_dir() {
                 let file = write_export(settings, export)?;
                 config.push_str(&format!("%include \"{}\"\n", file.display()));
@@ -53,19 +55,19 @@ pub(super) fn write(settings: &Settings, bus: &Bus, table: &ExportTable) -> Resu
     Ok(left_out)
 }
 
-/// Where the server keeps what it knows of its clients.
+/// Returns the directory for the server's records of its clients.
 pub(super) fn recovery(settings: &Settings) -> PathBuf {
     settings.root.join(RECOVERY)
 }
 
-/// Writes the file of one export.
+/// Writes the configuration file of one export.
 pub(super) fn write_export(settings: &Settings, export: &Export) -> io::Result<PathBuf> {
     let file = settings.runtime.join(EXPORTS).join(format!("{}.conf", export.id));
     fs::write(&file, export.block(&settings.root, &settings.offer))?;
     Ok(file)
 }
 
-/// The ports beside the first one are those of the old provisioner's Service.
+/// Generates the server's configuration. The additional ports are the same as in the old provisioner's Service.
 fn server_config(settings: &Settings) -> String {
     let Settings { port, address, grace_period, .. } = settings;
     let grace = match *grace_period {
@@ -84,7 +86,8 @@ fn server_config(settings: &Settings) -> String {
     )
 }
 
-/// Who may enter the directory of the socket may use the bus: that is us alone.
+/// Generates the bus's configuration. It allows every user, because only this process's user can enter the socket's
+/// directory.
 fn bus_config(bus: &Bus) -> String {
     let socket: &Path = bus.socket();
     format!(

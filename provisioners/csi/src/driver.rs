@@ -107,14 +107,14 @@ impl DriverInfo {
             format!("the CSI driver {} {what}: it does not have the capability {capability}", self.name)
         };
         if !self.services.contains(&Service::ControllerService) {
-            return Some(lacks("cannot make volumes", Service::ControllerService.as_str_name()));
+            return Some(lacks("cannot create volumes", Service::ControllerService.as_str_name()));
         }
         let needs = needs.into_iter().map(|need| match need {
-            Need::Attributes => (Rpc::ModifyVolume, "knows no VolumeAttributesClasses"),
+            Need::Attributes => (Rpc::ModifyVolume, "does not support VolumeAttributesClasses"),
             Need::Clones => (Rpc::CloneVolume, "cannot copy volumes"),
             Need::Snapshots => (Rpc::CreateDeleteSnapshot, "cannot restore snapshots"),
         });
-        let all = [(Rpc::CreateDeleteVolume, "cannot make volumes")].into_iter().chain(needs);
+        let all = [(Rpc::CreateDeleteVolume, "cannot create volumes")].into_iter().chain(needs);
         all.into_iter().find(|(rpc, _)| !self.can(*rpc)).map(|(rpc, what)| lacks(what, rpc.as_str_name()))
     }
 }

@@ -151,7 +151,7 @@ async fn another_driver(
             }
             Ok(_) => reconnected.await,
             Err(error) => {
-                tracing::info!("the CSI driver is back, and does not say what it is: {}", error_chain(&error));
+                tracing::info!("the CSI driver is back, but it cannot be identified: {}", error_chain(&error));
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         }

@@ -16,7 +16,7 @@ pub(crate) type Texts = BTreeMap<String, String>;
 pub(crate) enum ParameterError {
     #[error("the class has the unknown parameter {0}; keys below {RESERVED} are the provisioner's")]
     Unknown(String),
-    #[error("the class names the file system twice; use {RESERVED}fstype alone")]
+    #[error("the class names the file system twice; use only {RESERVED}fstype")]
     TwoFileSystems,
 }
 

@@ -239,7 +239,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         let text = |(key, value): (String, ByteString)| match String::from_utf8(value.0) {
             Ok(text) => Ok((key, text)),
             // gRPC strings must be UTF-8.
-            Err(_) => Err(format!("the value of {key} in the Secret {namespace}/{name} is no UTF-8 text")),
+            Err(_) => Err(format!("the value of {key} in the Secret {namespace}/{name} is not valid UTF-8")),
         };
         let secrets = secret.data.unwrap_or_default().into_iter().map(text);
         secrets.collect::<Result<Secrets, _>>().map(Some)
@@ -404,7 +404,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
         };
         if source.driver != self.info.name() {
             let (other, own) = (&source.driver, self.info.name());
-            return Err(DeleteError::retry(format!("the volume is of the CSI driver {other}, and this is {own}")));
+            return Err(DeleteError::retry(format!("the volume belongs to the CSI driver {other}, not to {own}")));
         }
         let reference = self.deletion_secret(&volume).await?;
         let (secrets, missing) = match &reference {
@@ -637,7 +637,7 @@ enum CreateError {
     #[error("{0}")]
     NotGranted(String),
     /// The source was deleted although an attempt needed it.
-    #[error("the source is deleted, and the claim can only be deleted, too: {0}")]
+    #[error("the source is deleted, so the claim can only be deleted as well: {0}")]
     SourceGone(driver_rpc::Error),
     #[error(transparent)]
     Driver(driver_rpc::Error),

@@ -76,7 +76,7 @@ impl Default for Settings {
 pub(crate) enum RequestError {
     #[error(transparent)]
     Parameter(#[from] ParameterError),
-    #[error("the claim has the access mode {0}, which CSI does not have")]
+    #[error("the claim has the access mode {0}, which CSI does not support")]
     AccessMode(String),
     #[error(transparent)]
     Secret(#[from] SecretRefError),

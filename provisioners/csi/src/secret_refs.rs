@@ -74,7 +74,7 @@ pub(crate) enum SecretRefError {
     Empty(String),
     #[error("{template:?} in the class has tokens without a value: {}", tokens.join(", "))]
     Tokens { template: String, tokens: Vec<String> },
-    #[error("{name:?} is no name of a {kind}")]
+    #[error("{name:?} is not a valid {kind} name")]
     Name { name: String, kind: &'static str },
 }
 

@@ -40,11 +40,7 @@ impl Sweep<'_> {
                 is_whole &= self.sweep(*kind).await.unwrap_or_else(|error| {
                     // Without the definition or the permission to list, this process has not protected any such source.
                     let nothing_to_do = matches!(&error, KubeError::Api(status) if [403, 404].contains(&status.code));
-                    tracing::info!(
-                        ?kind,
-                        error = error_chain(&error),
-                        "the finalizers of sources cannot be looked for"
-                    );
+                    tracing::info!(?kind, error = error_chain(&error), "cannot list sources with finalizers");
                     nothing_to_do
                 });
             }
@@ -75,7 +71,13 @@ impl Sweep<'_> {
                     Ok(false) => {}
                     Err(error) => {
                         let error = error_chain(&error);
-                        tracing::warn!(?kind, namespace, name, error, "the finalizer cannot be taken off the source");
+                        tracing::warn!(
+                            ?kind,
+                            namespace,
+                            name,
+                            error,
+                            "the finalizer cannot be removed from the source"
+                        );
                         is_whole = false;
                     }
                 }

@@ -76,9 +76,7 @@ impl Site {
         };
         match root {
             Some(root) => Ok(&root.directory),
-            None if self.root_name.is_empty() => {
-                Err("every root has a name: say with --root-name which one is meant".into())
-            }
+            None if self.root_name.is_empty() => Err("every root has a name: select one with --root-name".into()),
             None => Err(format!("there is no root named {}", self.root_name).into()),
         }
     }
@@ -129,7 +127,7 @@ impl commands::Maker for Maker {
         match (&self.node, values.next()) {
             (_, None) => Ok(()),
             (None, Some(there)) => {
-                Err(format!("the volume is on the node {there}; say with --node-name which one this is").into())
+                Err(format!("the volume is on the node {there}; specify this node with --node-name").into())
             }
             (Some(node), Some(there)) => {
                 if *there == node.value || node.annotations.iter().any(|(_, name)| name == there) {

@@ -63,7 +63,7 @@ pub(crate) fn check(names: &[RootName]) -> Result<(), String> {
             }
             if one.directory.starts_with(&other.directory) || other.directory.starts_with(&one.directory) {
                 let (one, other) = (one.directory.display(), other.directory.display());
-                return Err(format!("the roots {one} and {other} are in one another"));
+                return Err(format!("the roots {one} and {other} overlap"));
             }
         }
     }
@@ -75,9 +75,9 @@ pub(crate) fn check(names: &[RootName]) -> Result<(), String> {
 pub(crate) enum DiskError {
     #[error("this node has no root named {name:?}, which the class names; it has {names}")]
     Unknown { name: String, names: String },
-    #[error("the class has to say with the parameter root which one is meant; this node has {0}")]
+    #[error("the class must select a root with the parameter root; this node has {0}")]
     Unnamed(String),
-    #[error("the root directory {path} does not answer; see to the disk")]
+    #[error("the root directory {path} does not answer; check the disk")]
     Opening { path: PathBuf },
     #[error("{0}")]
     Unusable(String),

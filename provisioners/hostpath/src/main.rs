@@ -45,7 +45,7 @@ struct Args {
 fn main() -> ExitCode {
     let setup = async |Args { roots, trash, options }: Args| {
         if options.node_name.is_some() && options.coordination != Coordination::PerNode {
-            return Err("--node-name needs --coordination per-node, which it sets by itself".into());
+            return Err("--node-name needs --coordination per-node, which is then the default".into());
         }
         Ok((HostPath::new(Disks::open(roots, trash)?, options.node_name.clone()), options))
     };

@@ -58,7 +58,7 @@ impl Collector for RootMetrics {
         gauge("root_size_bytes", "Size of the file system of a root.", &|metric| {
             each(metric, all.iter().map(|(root, measured)| ([("root", &**root)], measured.size)))
         })?;
-        gauge("root_free_bytes", "What is free in the file system of a root.", &|metric| {
+        gauge("root_free_bytes", "Free space in the file system of a root.", &|metric| {
             each(metric, all.iter().map(|(root, measured)| ([("root", &**root)], measured.free)))
         })?;
         let volumes = || {
@@ -66,7 +66,7 @@ impl Collector for RootMetrics {
                 measured.volumes.iter().map(move |volume| ([("root", &**root), ("volume", &*volume.volume)], volume))
             })
         };
-        gauge("volume_used_bytes", "What a volume uses, where its size is enforced.", &|metric| {
+        gauge("volume_used_bytes", "Space used by a volume whose size is enforced.", &|metric| {
             each(metric, volumes().map(|(labels, volume)| (labels, volume.bytes)))
         })?;
         gauge("volume_used_inodes", "Files and directories of a volume whose size is enforced.", &|metric| {

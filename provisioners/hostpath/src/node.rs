@@ -93,7 +93,7 @@ impl Node {
         });
         let alike = alike.map(|volume| node(volume)).next().map(|node| {
             format!(
-                "the nodes {} and {node} have one value of the label {HOSTNAME_LABEL}, {here}, so pods may run where their volume is \
+                "the nodes {} and {node} have the same value of the label {HOSTNAME_LABEL}, {here}, so pods may run where their volume is \
                  not; give each node its own value, or set nodeAffinityKey in the classes",
                 self.name
             )
@@ -192,8 +192,8 @@ pub(crate) enum Elsewhere {
     #[error("the volume is on {there}, this is {here}")]
     OtherNode { here: String, there: String },
     #[error(
-        "the volume was on an earlier node with the name {name}, which is gone with its data; if they are there all the same, \
-         set the annotation {NODE_UID} of the volume to {uid}, otherwise give the volume up with the command `root replace`"
+        "the volume was on an earlier node named {name}, which no longer exists; if its data still exists, set the annotation \
+         {NODE_UID} of the volume to {uid}, otherwise abandon the volume with the command `root replace`"
     )]
     FormerNode { name: String, uid: String },
 }

@@ -91,7 +91,7 @@ async fn hostpath_l4_volumes_of_a_node_that_is_gone_are_given_up_after_some_time
     }
     assert!(fixture.look("1h")?.contains("is gone since"));
     assert!(fixture.is_there().await?);
-    assert!(fixture.look("0s")?.contains("given up"));
+    assert!(fixture.look("0s")?.contains("abandoned"));
     fixture.space.wait_gone(&fixture.space.cluster_api::<PersistentVolume>(), &fixture.volume).await?;
     assert!(fixture.space.api::<PersistentVolumeClaim>().get_opt("claim").await?.is_none());
     assert_eq!(fixture.look("0s")?, "");
@@ -140,7 +140,7 @@ async fn hostpath_k3_a_node_with_another_disk_begins_when_a_person_says_so() -> 
     assert!(fixture.is_there().await?);
     let replace = ["root", "replace", "--node-name", &fixture.node, "--yes"];
     let (ok, text) = command(&fixture.space, disk, &replace)?;
-    assert!(ok && text.contains(&format!("{} is given up", fixture.volume)), "{text}");
+    assert!(ok && text.contains(&format!("{} is abandoned", fixture.volume)), "{text}");
     fixture.space.wait_gone(&fixture.space.cluster_api::<PersistentVolume>(), &fixture.volume).await?;
     fixture.wait_for_phase("Lost").await?;
     // After the deletion of the former disk's last volume, the new disk can be used.

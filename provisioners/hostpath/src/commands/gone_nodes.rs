@@ -134,7 +134,7 @@ impl Look {
                      if the node comes back with its disk; if the disk is gone, delete the ConfigMap\n"
                 ));
             } else if self.options.delete && journals.remove_empty(journal).await? {
-                print(&format!("journal {journal}: deleted, its node is gone and nothing was in it\n"));
+                print(&format!("journal {journal}: deleted, its node is gone and it was empty\n"));
             }
         }
         Ok(())
@@ -162,7 +162,7 @@ impl Look {
             settled(claims.delete(text(&claim.name), &only(text(&claim.uid))).await.map(drop))?;
         }
         remove(&self.volumes, &volume.name, &volume.uid, Ended::Ours).await?;
-        print(&format!("{}: given up with its node {}\n", volume.name, volume.node));
+        print(&format!("{}: abandoned with its node {}\n", volume.name, volume.node));
         Ok(())
     }
 

@@ -108,11 +108,11 @@ async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
         lost.retain(|volume| match is_marked(root, volume) {
             Ok(false) => true,
             Ok(true) => {
-                print(&format!("{}: its directory is there with its mark, so it is not given up\n", name_of(volume)));
+                print(&format!("{}: its directory exists with its mark, so it is not abandoned\n", name_of(volume)));
                 false
             }
             Err(error) => {
-                print(&format!("{}: not given up: {error}\n", name_of(volume)));
+                print(&format!("{}: not abandoned: {error}\n", name_of(volume)));
                 false
             }
         });
@@ -122,13 +122,13 @@ async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
         print(&format!("no volume of this node was made in {place} on another disk than the one that is there\n"));
         return Ok(());
     }
-    let question = format!("give up {} volumes, whose data are on a disk that is not there?", lost.len());
+    let question = format!("abandon {} volumes, whose data is on a missing disk?", lost.len());
     confirm(&lost, *yes, &question)?;
     let mut claims = BTreeSet::new();
     for volume in &lost {
         let (name, claim) = (name_of(volume), claim_of(volume));
         remove(&api, name, text(&volume.metadata.uid), Ended::Everything).await?;
-        print(&format!("{name} is given up\n"));
+        print(&format!("{name} is abandoned\n"));
         claims.extend(
             claim.split_once('/').map(|(namespace, name)| format!("kubectl delete pvc -n {namespace} {name}\n")),
         );
@@ -151,7 +151,7 @@ fn is_marked(root: &Root, volume: &PersistentVolume) -> Result<bool, BoxError> {
 /// recreated. The root's note restores an object that was deleted before a crash.
 async fn adopt(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     let root = site.checked_root()?;
-    let name = site.connection().node_name.clone().ok_or("say with --node-name what this node is called now")?;
+    let name = site.connection().node_name.clone().ok_or("specify the node's current name with --node-name")?;
     let client = site.connection().client().await?;
     let here = Node::new(name.clone()).start(&client).await?;
     let move_ = Move { api: Api::all(client.clone()), client, root, here };

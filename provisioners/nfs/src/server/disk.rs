@@ -39,7 +39,7 @@ impl Disk {
             told = true;
             tokio::select! {
                 biased;
-                _ = terminate.recv() => return Err("got SIGTERM while another replica has the disk".into()),
+                _ = terminate.recv() => return Err("received SIGTERM while another replica has the disk".into()),
                 () = sleep(POLL) => {}
             }
         }

@@ -111,7 +111,7 @@ impl FromStr for Clients {
         let clients: Vec<_> = text.split(',').map(|client| client.trim().to_owned()).collect();
         match clients.iter().find(|client| !is_client(client)) {
             None => Ok(Self(clients)),
-            Some(client) => Err(format!("{client:?} is no address, no subnet such as 10.0.0.0/8, and not *")),
+            Some(client) => Err(format!("{client:?} is not an address, a subnet such as 10.0.0.0/8, or *")),
         }
     }
 }
@@ -133,7 +133,7 @@ pub(crate) fn hostname(text: &str) -> Result<String, String> {
     if !text.is_empty() && text.chars().all(allowed) {
         Ok(text.to_owned())
     } else {
-        Err(format!("{text:?} is no name and no address; does the Service exist that its variable is of?"))
+        Err(format!("{text:?} is not a name or an address; check that the Service exists whose variable it contains"))
     }
 }
 

@@ -67,11 +67,11 @@ struct Record {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExportTableError {
-    #[error("the exports at {path} cannot be written down: {source}")]
+    #[error("the exports at {path} cannot be recorded: {source}")]
     Io { path: PathBuf, source: io::Error },
     #[error("there are {0} exports, which is the maximum; delete volumes, or run another server")]
     Full(usize),
-    #[error("an export cannot be read: {0}; mend it, or remove it")]
+    #[error("an export cannot be read: {0}; repair it or remove it")]
     Damaged(String),
 }
 

@@ -61,7 +61,7 @@ pub(crate) trait Exporter: Send + Sync + 'static {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExportError {
-    #[error("the NFS server does not run: {0}; it is started again by itself, see its log")]
+    #[error("the NFS server does not run: {0}; it restarts automatically, see its log")]
     Down(String),
     #[error(transparent)]
     Bus(#[from] BusError),
@@ -128,7 +128,7 @@ impl Ganesha {
             if since.elapsed() > STABLE {
                 pause = FIRST_PAUSE;
             }
-            tracing::warn!("the NFS server does not run: {why}; it is started again in {} s", pause.as_secs());
+            tracing::warn!("the NFS server does not run: {why}; it restarts in {} s", pause.as_secs());
             self.state.send_replace(State::Down(why));
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);

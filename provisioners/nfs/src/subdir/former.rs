@@ -22,9 +22,9 @@ pub(super) fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<Str
     let is_silent = !SAYING.iter().any(says) && archives(&class.provisioner, own_name);
     is_silent.then(|| {
         format!(
-            "the class says neither onDelete nor archiveOnDelete, so the data of deleted volumes are archived, as \
-             nfs-subdir-external-provisioner did for classes of {}: they stay in the trash until `trash purge`; a class with \
-             archiveOnDelete: \"false\" removes them, one with \"true\" says so without this note",
+            "the class says neither onDelete nor archiveOnDelete, so the data of deleted volumes is archived, as \
+             nfs-subdir-external-provisioner did for classes of {}: it stays in the trash until `trash purge`; a class with \
+             archiveOnDelete: \"false\" removes it, and one with \"true\" archives it without this note",
             class.provisioner
         )
     })

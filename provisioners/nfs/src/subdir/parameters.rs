@@ -109,7 +109,7 @@ impl<'de> Deserialize<'de> for MountPermissions {
         }
         let mode = FileMode::deserialize(serde::de::value::StringDeserializer::<D::Error>::new(text))?;
         match mode.0 {
-            0 => Err(D::Error::custom("it is no mode")),
+            0 => Err(D::Error::custom("expected a mode other than 0")),
             _ => Ok(Self(mode)),
         }
     }

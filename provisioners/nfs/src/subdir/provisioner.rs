@@ -34,7 +34,7 @@ impl Subdir {
                 if name.directory == other.directory
                     || name.server == other.server && (inside(name, other) || inside(other, name))
                 {
-                    return Err(format!("the shares {name} and {other} are in one another; name one of them"));
+                    return Err(format!("the shares {name} and {other} overlap; name one of them"));
                 }
             }
         }
@@ -58,11 +58,12 @@ impl Subdir {
         let mut named = self.shares.iter().filter(is_named);
         match (named.next(), named.next()) {
             (Some(share), None) => Ok(share),
-            (None, _) => Err(format!("no share here is the one that the class names; there are {}", self.names())),
-            (Some(_), Some(_)) => Err(format!(
-                "the class has to say with server and share which of the shares is meant: {}",
-                self.names()
-            )),
+            (None, _) => {
+                Err(format!("the class names a share that the provisioner does not have; it has {}", self.names()))
+            }
+            (Some(_), Some(_)) => {
+                Err(format!("the class must select one of the shares with server and share: {}", self.names()))
+            }
         }
     }
 

@@ -140,7 +140,7 @@ impl Share {
 pub(crate) enum ShareError {
     #[error("the share {name} cannot be used: {why}")]
     Unusable { name: String, why: String },
-    #[error("the share {name} at {path} does not answer; see to the NFS server")]
+    #[error("the share {name} at {path} does not answer; check the NFS server")]
     Hangs { name: String, path: PathBuf },
 }
 

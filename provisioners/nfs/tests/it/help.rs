@@ -42,9 +42,9 @@ fn wrong_arguments_are_one_clear_line_first() {
         (&["export"], "unrecognized subcommand"),
         (&["subdir", "--provisioner-name", "a/b"], "--share"),
         (&["subdir", "--share", "server:relative=/x", "--provisioner-name", "a/b"], "SERVER:/PATH=DIR"),
-        (&["subdir", "--share", "s:/a=/x", "--share", "s:/a/b=/y", "--provisioner-name", "a/b"], "in one another"),
+        (&["subdir", "--share", "s:/a=/x", "--share", "s:/a/b=/y", "--provisioner-name", "a/b"], "overlap"),
         (&["server", "--provisioner-name", "a/b"], "--server-hostname"),
-        (&["server", "--server-hostname", "h", "--export-subnet", "*; }", "--provisioner", "a/b"], "no subnet"),
+        (&["server", "--server-hostname", "h", "--export-subnet", "*; }", "--provisioner", "a/b"], "a subnet"),
         (
             &["server", "--server-hostname", "h", "--nfs-grace-period", "181s", "--provisioner-name", "a/b"],
             "180s at most",

@@ -164,7 +164,7 @@ async fn a_secret_that_is_no_text_is_named() {
     }));
     let _running = fixture.start(1).await;
     fixture.claim("a", "secret", json!({}));
-    fixture.says("a", "the value of key in the Secret default/raw is no UTF-8 text").await;
+    fixture.says("a", "the value of key in the Secret default/raw is not valid UTF-8").await;
     assert!(fixture.creations().is_empty());
 }
 

@@ -28,8 +28,8 @@ impl Holds {
         self.lock().clear();
     }
 
-    /// Protects an attempt's source, even if the finalizer was removed since the last call. Returns false if the source no
-    /// longer exists or is being deleted without protection: then the driver decides.
+    /// Protects an attempt's source, even if the finalizer was removed since the last call. Returns false if the source
+    /// no longer exists or is being deleted without protection: then the driver decides.
     pub(crate) async fn hold(&self, client: &Client, source: &Source, volume: &str) -> Result<bool, KubeError> {
         let turn = self.note(source, volume);
         let _turn = turn.lock().await;

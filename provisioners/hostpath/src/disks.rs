@@ -292,7 +292,7 @@ mod tests {
         private(&folder.join("data"));
         let names = texts.iter().map(|text| text.parse().unwrap()).collect();
         let disks = Arc::new(Disks::open(names, TrashLimits::default()).unwrap());
-        assert!(disks.probe().await.is_ok(), "nobody has used them");
+        assert!(disks.probe().await.is_ok(), "the roots are not in use yet");
         let start = Start::new(Cluster::new().client("hostpath"), Vec::new());
         disks.start(None, &start).await.unwrap();
         assert_eq!(disks.of_class(None).unwrap().root().path(), folder.join("data"));

@@ -76,7 +76,7 @@ fn an_error_that_ends_the_program_has_the_format_of_the_log() {
         assert!(line["message"].as_str().unwrap().contains(says), "{lines}");
     }
     let (_, text) = PROGRAM.run_with(&["check-class"], &[("LOG_FORMAT", "json")]);
-    assert!(text.starts_with("error: "), "a person reads what a command says");
+    assert!(text.starts_with("error: "), "commands print text for users");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! The table of exports on disk. Each export has a file, which is written before the server is told to serve the
-//! export. The file's name contains the export's id and its volume's path, so an id belongs to one path until the
-//! export is removed, even after restarts.
+//! The table of exports on disk. Each export has a file, which is written before the server serves the export. The
+//! file's name contains the export's id and its volume's path, so an id belongs to one path until the export is
+//! removed, even after restarts.
 //!
 //! Commands change the table while the provisioner runs, so every change is made under a lock.
 

@@ -40,7 +40,8 @@ const SECOND_LOOK: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
     pub(crate) name: String,
-    /// The name that the user had before users of buckets were named after them, while an attempt of then may be unfinished.
+    /// The name that the user had before users of buckets were named after them, while an attempt of then may be
+    /// unfinished.
     former_name: Option<String>,
     bucket: String,
     claim: ClaimName,
@@ -65,8 +66,8 @@ pub(crate) enum Sight<T = ()> {
     Own(T),
     /// Another claim's, or another cluster's, or not ours at all.
     Other,
-    /// The administrator may not look at it. IAM answers so for one that does not exist, too, where the right is for those of a
-    /// path: it knows no path of that one.
+    /// The administrator may not look at it. IAM answers so for one that does not exist, too, where the right is for
+    /// those of a path: it knows no path of that one.
     Forbidden(Failure),
 }
 
@@ -91,8 +92,8 @@ impl<T> Sight<T> {
 }
 
 impl Account {
-    /// The user of a bucket that is made for the claim is named after the bucket, which reserves the bucket's name; that of one
-    /// that exists is named after the claim.
+    /// The user of a bucket that is made for the claim is named after the bucket, which reserves the bucket's name;
+    /// that of one that exists is named after the claim.
     pub(crate) fn of(
         account: &api::Account,
         cluster_id: &str,
@@ -165,7 +166,8 @@ impl Account {
         self.policy_of_2019.is_some()
     }
 
-    /// Makes the user, and so reserves the name of a bucket that is to be made for it. Whose the user is then, is the answer.
+    /// Makes the user, and so reserves the name of a bucket that is to be made for it. Whose the user is then, is the
+    /// answer.
     pub(crate) async fn make(&self, store: &Store, parameters: &Parameters) -> Result<Sight, Failure> {
         self.remove_former(store).await?;
         let mut tags = self.tags_at_creation();
@@ -212,7 +214,8 @@ impl Account {
         Ok(user.permissions_boundary.as_deref() == Some(boundary))
     }
 
-    /// The claim's key: the one in its Secret while that works, or else a new one. `recorded` is the key that was delivered.
+    /// The claim's key: the one in its Secret while that works, or else a new one. `recorded` is the key that was
+    /// delivered.
     pub(crate) async fn key(
         &self,
         store: &Store,
@@ -239,7 +242,8 @@ impl Account {
         }
     }
 
-    /// The ids of the keys that work. IAM may not list yet what this process created a moment ago: `recorded` is added then.
+    /// The ids of the keys that work. IAM may not list yet what this process created a moment ago: `recorded` is added
+    /// then.
     pub(crate) async fn key_ids(&self, store: &Store, recorded: Option<String>) -> Result<Vec<String>, Failure> {
         let keys = self.keys(store).await?.into_iter().filter(|key| key.active).map(|key| key.id);
         let mut ids: Vec<String> = keys.collect();

@@ -1,4 +1,4 @@
-//! The provisioner.
+//! The bucket provisioner for AWS.
 
 mod granting;
 mod listing;
@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::parameters::{Config, Parameters, SETTINGS};
 use crate::store::{ADMIN, Defaults, Store, Stores};
 
-/// Makes buckets and users in accounts of AWS.
+/// Provisions buckets and users in AWS accounts.
 pub struct Aws {
     stores: Stores,
 }
@@ -63,7 +63,7 @@ impl BucketProvisioner for Aws {
         let (store, account) = self.recorded(&record, (&bucket.name, true)).await?;
         let name = &bucket.name;
         let user = account.look_carefully(&store).await?;
-        // Before the bucket there is the user.
+        // Every attempt creates the user before the bucket.
         let begun = !bucket.state.is_empty() || matches!(user, Sight::Own(()) | Sight::Forbidden(_));
         match bucket::find(&store, name).await? {
             Live::Absent => {}
@@ -86,7 +86,7 @@ impl BucketProvisioner for Aws {
                     if only_empty && !bucket::is_empty(&store, name).await? {
                         return Err(DeletionPolicy::not_empty(name));
                     }
-                    // Otherwise a client could go on writing forever.
+                    // Clients that continue to write could prevent the deletion indefinitely.
                     account.close(&store, &user).await?;
                     bucket::remove_policy(&store, &bucket).await?;
                     if only_empty {
@@ -168,7 +168,8 @@ impl Aws {
         Ok(store)
     }
 
-    /// The account and the user of what was made. The bucket has its name, and whether it was made for the account.
+    /// Returns the store and the account of a record. `bucket` is the bucket's name, and true if it was created for the
+    /// account.
     async fn recorded(
         &self,
         record: &Record<'_, Parameters>,
@@ -188,7 +189,7 @@ impl Aws {
     }
 
     async fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Account), Misconfigured> {
-        // The user of a bucket that is gone has none.
+        // The list is empty if the user's only bucket no longer exists.
         let own = known.buckets.iter().find(|bucket| bucket.belongs_to(&known.account));
         let bucket = own.or(known.buckets.first());
         let bucket = bucket.map_or(("", false), |bucket| (&*bucket.name, bucket.belongs_to(&known.account)));
@@ -196,10 +197,10 @@ impl Aws {
     }
 }
 
-/// Makes the bucket of a claim, or brings it in line.
+/// Creates or updates the bucket of a claim.
 async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> Result<Bucket, Objection> {
     let (name, parameters) = (&request.name, &request.parameters);
-    // What cannot be granted is known before anything is made.
+    // Reject access that cannot be granted before the first change.
     parameters.access_mode.restricted_to(request.config.access_mode)?;
     let service_account = service_account(parameters, &request.config, &request.owner.claim)?;
     store.dialect().check(parameters.block_public_access, service_account.is_some())?;
@@ -207,9 +208,9 @@ async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> 
     let live = match bucket::find(store, name).await.map_err(ProvisionError::before_changes)? {
         Live::Absent => None,
         Live::Tagged(tags) => Some(tags),
-        // It does not move.
+        // A bucket cannot move to another region.
         Live::Elsewhere(failure) => return Err(ProvisionError::already_exists(failure).into()),
-        // Whose it is, nobody knows, and in some regions making it again is no error.
+        // The bucket's owner is unknown, and in some regions S3 reports success for a bucket that already exists.
         Live::Forbidden(failure) => {
             let failure = if let Sight::Forbidden(of_user) = user { of_user } else { failure };
             let text = format!("{failure}, or choose another bucketName: this one may be taken");
@@ -228,7 +229,7 @@ async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> 
             Whose::Unsure => return Err(ProvisionError::retry(unsure(name, uid)).into()),
         }
     }
-    // The answer to the creation says whether it existed.
+    // The creation reports if the user existed already.
     own_user(account, store, parameters, user, live.is_some(), |user| reserved(user, name)).await?;
     let tags = match live {
         Some(tags) => tags,
@@ -240,7 +241,7 @@ async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> 
     Ok(account.state(None).into_iter().chain(state).fold(made, |made, (key, value)| made.state(key, value)))
 }
 
-/// Makes the bucket, whose name is reserved for the claim. Its tags are the answer.
+/// Creates the bucket, whose name is reserved for the claim, and returns its tags.
 async fn create(
     store: &Store,
     account: &Account,
@@ -251,8 +252,8 @@ async fn create(
     match made {
         Ok(()) => store.recent.created(name),
         Err(failure) => {
-            // A bucket that is there may be of an attempt whose answer was lost. Otherwise nothing was made, and what appears
-            // under this name from now on is somebody else's.
+            // An existing bucket may come from an attempt whose answer was lost. After any other refusal, the bucket
+            // does not exist, and a bucket that appears under this name later has another owner.
             let ends = account.unfinished && failure.is_refusal() && !dialect.may_exist(failure.code());
             let ended = ends && account.remove(store).await.is_ok();
             return Err(match failure.code() {
@@ -272,21 +273,21 @@ async fn create(
     match account.owner_of(&tags) {
         Owner::Claim => Ok(tags),
         Owner::Unknown if store.makes_a_bucket_once() => Ok(tags),
-        // The store leaves tags out, or shows those of a bucket of this name that is gone. Nobody has written into a bucket that
-        // was made just now.
+        // The store ignores the tags, or reports the tags of a deleted bucket with the same name. A bucket that was
+        // just created is empty.
         _ if !dialect.is_complete() && bucket::is_empty(store, name).await? => Ok(BTreeMap::new()),
         Owner::Unknown => Err(Failure::not_shown_yet(format!("tags of the bucket {name}")).into()),
         Owner::Other => Err(ProvisionError::retry(not_for_this_claim(name))),
     }
 }
 
-/// Whose a bucket is that exists.
+/// The owner of an existing bucket.
 enum Whose {
     Claim,
     Other,
-    /// It was the claim's when its last attempt came to its end.
+    /// The bucket belonged to the claim when the last attempt succeeded.
     HasLostItsTag,
-    /// Nothing proves it.
+    /// The store provides no proof.
     Unsure,
 }
 
@@ -303,7 +304,7 @@ async fn whose(
         Owner::Claim => Whose::Claim,
         Owner::Unknown if account.is_of_2019() && has_user => Whose::Claim,
         Owner::Unknown if !account.unfinished => Whose::HasLostItsTag,
-        // The name is not reserved for the claim.
+        // The bucket name is not reserved for the claim.
         _ if !(account.unfinished && has_user) => Whose::Other,
         _ => match store.dialect().maker(store, bucket, owner, account).await? {
             Maker::TheAttempt => Whose::Claim,
@@ -313,8 +314,9 @@ async fn whose(
     })
 }
 
-/// Looks once more and makes the bucket, with nothing in between: what polls the attempt may do so rarely, and a task of its own does
-/// not wait for that. It ends with the attempt. `None` where somebody has made the bucket since the first look.
+/// Checks again that the bucket does not exist, and creates it immediately. It uses a task of its own, since the caller
+/// may poll the attempt rarely. The task ends with the attempt. Returns `None` if the bucket was created since the
+/// first check.
 async fn create_if_absent(
     store: &Store,
     account: &Account,
@@ -323,7 +325,7 @@ async fn create_if_absent(
     let (store, name, lock) = (store.clone(), request.name.clone(), request.parameters.lock(&request.config));
     let (tags, user, mut task) = (account.tags_at_creation(), account.name.clone(), JoinSet::new());
     task.spawn(async move {
-        // Until the name was reserved it was anybody's.
+        // Another client may have created the bucket before the name was reserved.
         if !store.makes_a_bucket_once() && !matches!(bucket::find(&store, &name).await?, Live::Absent) {
             return Ok(None);
         }
@@ -332,7 +334,7 @@ async fn create_if_absent(
     match task.join_next().await {
         Some(Ok(made)) => made,
         Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        // The process ends.
+        // The runtime is shutting down.
         _ => std::future::pending().await,
     }
 }
@@ -352,7 +354,8 @@ fn unsure(bucket: &str, claim_uid: &str) -> String {
     )
 }
 
-/// Makes the claim's user where there is none. `taken` is the problem with one that is not the claim's.
+/// Creates the claim's user if it does not exist. `taken` returns the error text for a user that does not belong to the
+/// claim.
 async fn own_user(
     account: &Account,
     store: &Store,
@@ -382,7 +385,7 @@ async fn own_user(
             if !has_bucket {
                 account.remove(store).await?;
             }
-            // A user of an earlier attempt may have been made when the class asked for another one.
+            // An earlier attempt may have created the user while the class had another boundary.
             Err(if is_new && !has_bucket { ProvisionError::invalid(text) } else { ProvisionError::retry(text) })
         }
         _ => Ok(()),
@@ -393,10 +396,10 @@ fn reserved(user: &str, bucket: &str) -> String {
     format!("the IAM user {user} reserves the bucket name {bucket} for another claim: choose another bucketName")
 }
 
-/// Removes the user of an attempt. Whether it is gone for certain.
+/// Removes the user of an attempt. Returns true if the user certainly no longer exists.
 async fn is_removed(store: &Store, account: &Account) -> Result<bool, Failure> {
     match account.look(store).await? {
-        // IAM answers so for a user that does not exist, too.
+        // IAM also gives this answer for a user that does not exist.
         Sight::Forbidden(_) => Ok(false),
         _ => account.remove(store).await.map(|()| true),
     }

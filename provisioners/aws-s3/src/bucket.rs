@@ -88,8 +88,8 @@ pub(crate) struct Applied {
     pub(crate) state: Option<(&'static str, String)>,
 }
 
-/// Brings a bucket in line with the class and the claim. `ours` are the tags that say whose it is. Settings are written in any case:
-/// it is as quick as looking. `is_new`: nobody else can have set it yet.
+/// Brings a bucket in line with the class and the claim. `ours` are the tags that say whose it is. Settings are written
+/// in any case: it is as quick as looking. `is_new`: nobody else can have set it yet.
 pub(crate) async fn apply(
     store: &Store,
     request: &RequestOf<Aws>,
@@ -148,8 +148,8 @@ pub(crate) async fn apply(
     Ok(Applied { warning, state: lifecycle.map(|_| (LIFECYCLE, "set".to_owned())) })
 }
 
-/// The tags that the bucket is to have: `ours`, and those of the class and the claim. A claim with tags removes all others. Without
-/// tags of the claim, tags that somebody has set by hand stay.
+/// The tags that the bucket is to have: `ours`, and those of the class and the claim. A claim with tags removes all
+/// others. Without tags of the claim, tags that somebody has set by hand stay.
 fn tags(request: &RequestOf<Aws>, live: &Tags, ours: Tags) -> Tags {
     let asked = request.config.bucket_tags.as_ref();
     let owned = asked.is_some() || request.applied_config.contains_key(BUCKET_TAGS);
@@ -159,7 +159,8 @@ fn tags(request: &RequestOf<Aws>, live: &Tags, ours: Tags) -> Tags {
     kept.chain(request.parameters.asked_tags(&request.config)).chain(ours).collect()
 }
 
-/// `None` where nothing is to be said. With object lock a bucket keeps versions anyway, and the store refuses to suspend that.
+/// `None` where nothing is to be said. With object lock a bucket keeps versions anyway, and the store refuses to
+/// suspend that.
 fn versioning(class: &Parameters, claim: &Config) -> Option<bool> {
     let of_class = class.versioning.then_some(Versioning::Enabled);
     let wanted = claim.bucket_versioning.or(of_class).map(|wanted| wanted == Versioning::Enabled);
@@ -197,7 +198,8 @@ async fn unblock_public_access(store: &Store, name: &str) -> Result<(), Failure>
     }
 }
 
-/// Takes away the policy of a bucket that is to be emptied: it could let others write, or keep the administrator from deleting.
+/// Takes away the policy of a bucket that is to be emptied: it could let others write, or keep the administrator from
+/// deleting.
 pub(crate) async fn remove_policy(store: &Store, bucket: &ProvisionedBucket<Parameters>) -> Result<(), Failure> {
     if !bucket.config_texts.contains_key(BUCKET_POLICY) {
         return Ok(());

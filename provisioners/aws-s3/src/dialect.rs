@@ -1,25 +1,32 @@
-//! How stores differ that speak S3 and IAM, and how each proves whose a bucket is.
+//! Differences between stores that implement S3 and IAM, and how each of them proves who owns a bucket.
 //!
-//! The tags of a bucket say whose it is, and only the provisioner writes them: the claim's uid, and the cluster's id. Nothing that a
-//! tenant or an administrator writes by the way proves anything, such as a bucket's name.
+//! A bucket's tags identify its owner by the claim's uid and the cluster's id. Only the provisioner writes them. Texts
+//! that a tenant or an administrator writes for another purpose, such as a bucket's name, prove nothing.
 //!
-//! Two claims may want one name at the same time, also claims of different clusters on one account, and in us-east-1 S3 answers
-//! 200 to a request for a bucket that the account has. So the name is reserved first: the claim's user is named after the bucket,
-//! and IAM makes a user of one name once in an account. Buckets of other accounts are no danger, since S3 refuses them everywhere.
-//! An administrator reserves nothing.
+//! Two claims can request the same name at the same time, even from different clusters that share an account. In
+//! `us-east-1`, S3 answers 200 to the creation of a bucket that the account already owns. The provisioner therefore
+//! reserves the name first: it names the claim's user after the bucket, and IAM creates only one user of that name in
+//! an account. Buckets in other accounts are safe, since every region refuses to create them again. A bucket that an
+//! administrator creates has no such reservation.
 //!
-//! * AWS takes the tags together with the bucket, so a bucket without them was made by somebody else, whatever S3 has answered.
-//! * SeaweedFS leaves the tags of users and of buckets out when it makes them. A user's name says whose it is, from the first moment:
-//!   it has the claim's uid and the cluster's id, both of which only the provisioner joins so. Tags that are set after the user was
-//!   made would say nothing of a user whose maker was killed in between. A bucket keeps the ACL that it was made with, so that names
-//!   the claim's user, before there are tags. SeaweedFS makes a bucket once, however many ask at a time, so no name has to be
-//!   reserved. The grant lets the user read the ACL, which it may not do all the same: no user but an administrator may. Nor can a
-//!   late request make a bucket for a user that is gone.
-//! * Other stores leave the tags of a bucket out. There a bucket without tags is the claim's only if an attempt is under way (the user
-//!   exists: it goes as soon as the store refuses the bucket), if it is empty (the user has no rights before the tags are there), and
-//!   if it has what a new bucket of ours has from the first moment: a rule for the ownership of objects that no store gives by
-//!   itself, and that changes as soon as the bucket has its tags, or the claim's uid in its name. Tags of another claim are no
-//!   different there, while the name is reserved: moto shows those of a bucket of this name that is gone.
+//! * AWS accepts the tags in the request that creates the bucket. A bucket without them therefore has another creator,
+//!   whatever S3 answered.
+//! * SeaweedFS ignores tags in the requests that create users and buckets.
+//!   * A user's name identifies the owner from the start: it contains the claim's uid and the cluster's id in a form
+//!     that only the provisioner uses. Tags that are set later would be missing if the process were killed in between.
+//!   * A bucket keeps the ACL from its creation, so the ACL names the claim's user until the bucket has tags. The ACL
+//!     grants this user permission to read the ACL, but SeaweedFS allows that only to administrators.
+//!   * Of several concurrent requests, only one creates the bucket, so the provisioner need not reserve the name. A
+//!     late request cannot create a bucket for a user that no longer exists.
+//! * Other stores ignore the tags of a new bucket. A bucket without tags belongs to the claim only if it meets all of
+//!   these conditions:
+//!   * An attempt is in progress: the user exists, and is deleted as soon as the store refuses the bucket.
+//!   * The bucket is empty, since the user has no permissions until the bucket has tags.
+//!   * Its name contains the claim's uid, or it has the object ownership rule of a new bucket. No store sets this rule
+//!     by default, and the provisioner replaces it as soon as the bucket has tags.
+//!
+//!   While the name is reserved, the tags of another claim have the same meaning as missing tags: moto reports the tags
+//!   of a deleted bucket with the same name.
 
 use std::collections::BTreeMap;
 
@@ -33,12 +40,12 @@ use crate::failure::Failure;
 use crate::region::Region;
 use crate::store::Store;
 
-/// What a new bucket has until its tags are there, on other stores.
+/// The object ownership rule of a new bucket on other stores, until the bucket has tags.
 const NEW: &str = "BucketOwnerPreferred";
-/// What AWS gives to every new bucket.
+/// The object ownership rule that AWS sets for every new bucket.
 const OBJECT_OWNERSHIP: &str = "BucketOwnerEnforced";
 
-/// AWS itself, or another store that speaks its dialect.
+/// AWS, or another store with the same API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Dialect {
@@ -47,22 +54,22 @@ pub(crate) enum Dialect {
     Other,
 }
 
-/// Who has made a bucket without tags, while an attempt for it is under way.
+/// The creator of a bucket without tags, while an attempt to create it is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Maker {
     TheAttempt,
     SomebodyElse,
-    /// The store does not say it.
+    /// The store does not provide the information.
     Unknown,
 }
 
 impl Dialect {
-    /// The name of a claim's user, where that alone proves whose the user is.
+    /// Returns the name of a claim's user if the name is the proof of ownership.
     pub(crate) fn user_name(self, claim: &ClaimName, cluster_id: &str) -> Option<String> {
         (self == Self::SeaweedFs).then(|| user_name(claim, cluster_id))
     }
 
-    /// Refuses what the store answers that it does, and does not.
+    /// Refuses features that the store accepts in requests, but does not implement completely.
     pub(crate) fn check(self, public_block: Option<bool>, without_key: bool) -> Result<(), Objection> {
         let text = match self {
             Self::SeaweedFs if without_key => {
@@ -77,35 +84,36 @@ impl Dialect {
         Err(Objection::Refused(text.to_owned()))
     }
 
-    /// Whether the store keeps what belongs to a new user or a new bucket, such as its tags and a permissions boundary. Others leave
-    /// out what they do not know, without an error.
+    /// Returns true if the store applies every property of a new user or bucket, such as tags and a permissions
+    /// boundary. Other stores silently ignore the properties that they do not support.
     pub(crate) fn is_complete(self) -> bool {
         self == Self::Aws
     }
 
-    /// Whether new users may have lost their tags, which would have proved whose they are.
+    /// Returns true if the store may ignore the tags of new users, which would prove who owns the users.
     pub(crate) fn may_lose_tags_of_users(self) -> bool {
         self == Self::Other
     }
 
-    /// Whether the error says that the store has no such feature.
+    /// Returns true if the error means that the store does not support the feature.
     pub(crate) fn lacks_feature(self, error: &Error) -> bool {
         self != Self::Aws && [400, 405, 501].map(Some).contains(&error.status())
     }
 
-    /// Whether the error says that the IAM of the store has no such operation.
+    /// Returns true if the error means that the store's IAM does not support the operation.
     pub(crate) fn lacks_operation(self, error: &Error) -> bool {
         let unknown = ["InvalidAction", "NotImplemented"].contains(&error.code()) || error.status() == Some(501);
         self != Self::Aws && unknown
     }
 
-    /// Whether the bucket is in another region. Elsewhere than on AWS the class may name a region that the whole store does not have.
+    /// Returns true if the error means that the bucket is in another region. On other stores than AWS,
+    /// `AuthorizationHeaderMalformed` can also mean that the store does not support the class's region at all.
     pub(crate) fn is_of_another_region(self, error: &Error) -> bool {
         error.code() == "PermanentRedirect" || self == Self::Aws && error.code() == "AuthorizationHeaderMalformed"
     }
 
-    /// Whether a bucket can only have been made by the one whom S3 has answered so: in us-east-1, and in stores that are like it, S3
-    /// answers the same where the account has the bucket already.
+    /// Returns true if a successful answer proves that the request created the bucket. In `us-east-1`, and in stores
+    /// that imitate it, S3 gives the same answer if the account already owns the bucket.
     pub(crate) fn makes_a_bucket_once(self, region: &Region) -> bool {
         match self {
             Self::Aws => region.location_constraint().is_some(),
@@ -114,19 +122,20 @@ impl Dialect {
         }
     }
 
-    /// Whether a bucket of an earlier attempt may be there after this refusal to create it.
+    /// Returns true if, despite this refusal, a bucket from an earlier attempt may exist.
     pub(crate) fn may_exist(self, code: &str) -> bool {
-        // The last one is also about a user whom this server of SeaweedFS does not know yet.
+        // InvalidRequest can also mean that this SeaweedFS server does not know the user yet.
         let on_seaweedfs = self == Self::SeaweedFs && ["BucketAlreadyExists", "InvalidRequest"].contains(&code);
         on_seaweedfs || ["BucketAlreadyOwnedByYou", "OperationAborted"].contains(&code)
     }
 
-    /// Whether the refusal says that the account has the bucket.
+    /// Returns true if the refusal means that the account already owns the bucket.
     pub(crate) fn is_own(self, code: &str) -> bool {
         code == "BucketAlreadyOwnedByYou" || self == Self::SeaweedFs && code == "BucketAlreadyExists"
     }
 
-    /// The request for a bucket, with the proof of whose it is, and then the one to make if the store refuses that.
+    /// Returns the request that creates a bucket with a proof of ownership, and the request to send if the store
+    /// refuses the first one.
     pub(crate) fn new_bucket<'a>(
         self,
         plain: NewBucket<'a>,
@@ -134,24 +143,25 @@ impl Dialect {
         user: &'a str,
     ) -> (NewBucket<'a>, Option<NewBucket<'a>>) {
         match self {
-            // AWS asks for another right where a rule is named.
+            // On AWS, an ownership rule in the request would need an additional permission.
             Self::Aws => (NewBucket { tags: Some(tags), ..plain }, None),
             Self::SeaweedFs => (NewBucket { acl_reader: Some(user), ..plain }, None),
             Self::Other => (NewBucket { tags: Some(tags), ownership: Some(NEW), ..plain }, Some(plain)),
         }
     }
 
-    /// The rule for the ownership of objects that replaces the one of a new bucket.
+    /// Returns the object ownership rule that replaces the rule of a new bucket.
     pub(crate) fn settled_ownership(self) -> Option<&'static str> {
         (self == Self::Other).then_some(OBJECT_OWNERSHIP)
     }
 
-    /// Whether the store's block of public access leaves bucket policies out.
+    /// Returns true if the store blocks public ACLs, but not public bucket policies.
     pub(crate) fn blocks_only_acls(self) -> bool {
         self == Self::SeaweedFs
     }
 
-    /// Who has made a bucket whose tags are `owner`'s, while an attempt of this account for it is under way.
+    /// Determines who created a bucket with the tags of `owner`, while this account's attempt to create it is in
+    /// progress.
     pub(crate) async fn maker(
         self,
         store: &Store,
@@ -164,11 +174,11 @@ impl Dialect {
                 return Err(Failure::not_shown_yet(format!("tags of the bucket {name}")));
             }
             Self::Aws => return Ok(Maker::SomebodyElse),
-            // Whoever was let into it is to decide.
+            // The tags name another owner.
             Self::SeaweedFs if owner == Owner::Other => return Ok(Maker::SomebodyElse),
             _ => {}
         }
-        // So is whoever has written into it.
+        // The user of the attempt cannot write before the bucket has tags, so another client wrote to the bucket.
         if !is_empty(store, name).await? {
             return Ok(Maker::SomebodyElse);
         }
@@ -192,7 +202,7 @@ impl Dialect {
     }
 }
 
-/// The name of a claim's user on SeaweedFS, and nobody else's.
+/// Returns the name of a claim's user on SeaweedFS, which is unique to the claim.
 pub(crate) fn user_name(claim: &ClaimName, cluster_id: &str) -> String {
     const DIGITS: usize = 16;
     format!("obc-{}-{}", claim.uid, &sha256_hex(cluster_id.as_bytes())[..DIGITS])

@@ -1,18 +1,18 @@
-//! Failed calls, with what to do about them.
+//! Failed calls, with advice on how to resolve them.
 
 use s3_client::Error;
 
-/// A failed call of the administrator's.
+/// A call with the administrator's credentials that failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("cannot {doing}: {cause}{advice}")]
     Call {
         doing: String,
-        /// In the text above, so it is no `source`: a printed chain would have it twice.
+        /// The message above contains it; as a `source`, it would appear twice in a printed error chain.
         cause: Box<Error>,
         advice: String,
     },
-    /// A read is behind what was written.
+    /// A read does not reflect an earlier write yet.
     #[error("AWS does not show the {0} yet, which was made a moment ago; the next attempt looks again")]
     NotShownYet(String),
     #[error(
@@ -28,7 +28,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// The service's code for its refusal; empty for all other errors.
+    /// Returns the error code with which the service refused the call; empty for all other errors.
     pub(crate) fn code(&self) -> &str {
         match self {
             Self::Call { cause, .. } => cause.code(),
@@ -36,7 +36,7 @@ impl Failure {
         }
     }
 
-    /// Whether nothing of the call was carried out, for certain.
+    /// Returns true if the call certainly had no effect.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Call { cause, .. } if cause.is_refusal())
     }
@@ -45,7 +45,7 @@ impl Failure {
         Self::NotShownYet(what)
     }
 
-    /// For `map_err`: what was being done, and the right that it needs.
+    /// For `map_err`: `doing` describes the call, and `right` names the permission that it needs.
     pub(crate) fn of(doing: String, right: &'static str) -> impl FnOnce(Error) -> Self {
         move |cause| {
             let advice = advice(&cause, right);
@@ -54,7 +54,7 @@ impl Failure {
     }
 }
 
-/// The same for what a parameter of the class asks for, which some stores do not have.
+/// Like [`Failure::of`], for a feature that a class parameter requests and some stores do not support.
 pub(crate) fn of_parameter(
     doing: String,
     right: &'static str,

@@ -1,4 +1,5 @@
-//! Buckets on AWS S3. `aws-s3-provisioner` is the program; this is a library so that tests run the contract on it.
+//! Provisions buckets on AWS S3. This library contains everything except `main` of `aws-s3-provisioner`, so that tests
+//! can check its conformance.
 
 mod account;
 mod aws;
@@ -24,10 +25,10 @@ pub use crate::store::Defaults;
 #[command(mut_arg("allowed_additional_config", |arg| arg.default_value("accessMode,authentication,bucketClaimName,configMapName,secretName,serviceAccount")))]
 pub struct Args {
     #[command(flatten)]
-    /// What applies where a class says nothing.
+    /// The defaults for classes that do not set a value.
     pub defaults: Defaults,
 
     #[command(flatten)]
-    /// Those of every provisioner of buckets.
+    /// The options of every bucket provisioner.
     pub options: BucketOptions,
 }

@@ -1,4 +1,4 @@
-//! `aws-s3-provisioner`: buckets on AWS S3.
+//! The `aws-s3-provisioner` binary provisions buckets on AWS S3.
 
 use std::process::ExitCode;
 

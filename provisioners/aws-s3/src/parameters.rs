@@ -1,4 +1,4 @@
-//! What classes and claims say.
+//! Class parameters and the `additionalConfig` of claims.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -14,50 +14,51 @@ use crate::dialect::Dialect;
 use crate::region::Region;
 use crate::role::OidcProvider;
 
-/// Keys of `additionalConfig` that are looked up among those that were applied.
+/// Keys of `additionalConfig` that are looked up in the applied configuration.
 pub(crate) const BUCKET_POLICY: &str = "bucketPolicy";
 pub(crate) const BUCKET_TAGS: &str = "bucketTags";
-/// The keys that are about the bucket and not about the claim's own user.
+/// The keys that configure the bucket, not the claim's own user.
 pub(crate) const SETTINGS: [&str; 5] =
     ["bucketLifecycle", "bucketObjectLock", BUCKET_POLICY, BUCKET_TAGS, "bucketVersioning"];
 
-/// The parameters of a class, among them those of the provisioner of 2019.
+/// The class parameters, including the parameters of the provisioner of 2019.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Parameters {
     pub(crate) region: Option<Region>,
-    /// Whether it is AWS, where its address does not say so.
+    /// The kind of store, if the endpoint does not show it.
     pub(crate) store: Option<Dialect>,
-    /// S3's address, where it is not the region's own.
+    /// The S3 endpoint, if it is not the region's default.
     #[serde(deserialize_with = "unless_empty")]
     pub(crate) endpoint: Option<Endpoint>,
-    /// IAM's address, where it is not the partition's own.
+    /// The IAM endpoint, if it is not the partition's default.
     #[serde(deserialize_with = "unless_empty")]
     pub(crate) iam_endpoint: Option<Endpoint>,
-    /// The role whose account the buckets are in. The administrator's key or the provisioner's own takes it.
+    /// The role in the account that contains the buckets. The provisioner assumes it with the administrator's key or
+    /// with its own credentials.
     #[serde(deserialize_with = "unless_empty")]
     pub(crate) admin_role_arn: Option<IamArn>,
     pub(crate) external_id: Option<String>,
     pub(crate) access_mode: Access,
-    /// Whether claims get keys.
+    /// Selects access keys or IAM roles for claims.
     pub(crate) authentication: Authentication,
-    /// For claims that name none.
+    /// The service account for claims that do not name one.
     pub(crate) service_account: Option<String>,
     pub(crate) oidc_provider_arn: Option<OidcProvider>,
-    /// Whether a bucket with objects is deleted.
+    /// Defines if a bucket that contains objects is deleted.
     pub(crate) deletion_policy: DeletionPolicy,
-    /// Of 2019.
+    /// A parameter of the provisioner of 2019.
     pub(crate) create_bucket_user: CreateBucketUser,
     #[serde(deserialize_with = "unless_empty")]
     pub(crate) permissions_boundary: Option<IamArn>,
-    /// Without a word it is blocked where the store can do that.
+    /// By default, public access is blocked if the store supports that.
     pub(crate) block_public_access: Option<bool>,
-    /// The key that objects are encrypted with; without one, S3's own.
+    /// The key that encrypts objects; the default is S3's own key.
     pub(crate) kms_key_id: Option<String>,
     pub(crate) versioning: bool,
     pub(crate) lifecycle: Option<Lifecycle>,
     pub(crate) object_lock: Option<ObjectLock>,
-    /// Tags of all that is created: buckets, users and roles.
+    /// Tags for all created buckets, users and roles.
     pub(crate) tags: Option<Tags>,
 }
 
@@ -88,18 +89,19 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// The tags that the class and the claim ask for. AWS can require tags in the request that creates a bucket, a user or a role.
+    /// Returns the tags that the class and the claim request. An AWS policy can require tags in the request that
+    /// creates a bucket, a user or a role.
     pub(crate) fn asked_tags(&self, config: &Config) -> BTreeMap<String, String> {
         let asked = self.tags.iter().chain(&config.bucket_tags).flat_map(Tags::as_map);
         asked.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    /// How long new versions of objects cannot be deleted.
+    /// Returns the object lock, which prevents the deletion of new object versions for some time.
     pub(crate) fn lock(&self, config: &Config) -> Option<ObjectLock> {
         config.bucket_object_lock.or(self.object_lock)
     }
 
-    /// The key of KMS that the bucket is encrypted with.
+    /// Returns the KMS key that encrypts the bucket.
     pub(crate) fn kms_key(&self) -> Option<&str> {
         self.kms_key_id.as_deref().filter(|key| !key.is_empty())
     }
@@ -119,7 +121,7 @@ pub struct Config {
     pub(crate) bucket_versioning: Option<Versioning>,
 }
 
-/// The ARN of a role or of a policy in IAM.
+/// The ARN of an IAM role or policy.
 /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html#identifiers-arns>
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IamArn(pub(crate) String);
@@ -148,7 +150,7 @@ impl FromStr for IamArn {
 
 kube_provisioner::deserialize_from_str!(IamArn);
 
-/// `createBucketUser` of the provisioner of 2019. Without a user, its claims got the administrator's key.
+/// `createBucketUser` of the provisioner of 2019. If it was `no`, claims received the administrator's key.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct CreateBucketUser;
@@ -167,7 +169,7 @@ impl TryFrom<String> for CreateBucketUser {
     }
 }
 
-/// How long new versions cannot be deleted: `governance:30d` or `compliance:30d`.
+/// The period during which new versions cannot be deleted, as in `governance:30d` or `compliance:30d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct ObjectLock {

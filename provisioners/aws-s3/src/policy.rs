@@ -1,4 +1,4 @@
-//! What the user of a claim may do: its policy.
+//! The IAM policies that grant a claim's user access to buckets.
 
 use kube_provisioner::bucket::Access;
 use serde_json::{Value, json};
@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use crate::account::sha256_hex;
 use crate::region::Region;
 
-/// The name of the one policy of a user that is for one bucket.
+/// The policy's name if the user has access to its own bucket only.
 pub(crate) const NAME: &str = "bucket";
-/// All policies of one user together have at most so many characters, without blanks.
+/// IAM's limit for all inline policies of a user together, in characters without whitespace.
 /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html>
 pub(crate) const ROOM: usize = 2048;
 /// IAM's limit for a policy's name.
@@ -29,14 +29,14 @@ const WRITES: [&str; 8] = [
 const KMS_READS: &str = "kms:Decrypt";
 const KMS_WRITES: &str = "kms:GenerateDataKey";
 
-/// The name of the policy for this bucket, of a user that may have others.
+/// Returns the name of the policy for this bucket, for a user that can have access to other buckets too.
 pub(crate) fn name(bucket: &str) -> String {
     let name = format!("{NAME}.{bucket}");
-    // Buckets of before 2018 may have such names.
+    // Names of buckets created before 2018 can be too long.
     if name.len() <= LONGEST { name } else { format!("{NAME}.{}", sha256_hex(bucket.as_bytes())) }
 }
 
-/// The policy as JSON. It has no rights on policies, ACLs or settings of the bucket.
+/// Returns the policy as JSON. It grants no permissions on the bucket's policies, ACLs or settings.
 pub(crate) fn document(region: &Region, bucket: &str, access: Access, kms_key: Option<&str>) -> String {
     let arn = region.bucket_arn(bucket);
     let mut actions = vec!["s3:GetBucketLocation"];
@@ -47,12 +47,12 @@ pub(crate) fn document(region: &Region, bucket: &str, access: Access, kms_key: O
     }
     if access.writes() {
         actions.extend(WRITES);
-        // The parts of an upload are read to be put together.
+        // S3 decrypts the parts of a multipart upload to combine them.
         of_key.extend(if access.reads() { vec![KMS_WRITES] } else { vec![KMS_READS, KMS_WRITES] });
     }
-    // Each action is for buckets or for objects.
+    // Each action applies either to buckets or to objects.
     let mut statements = vec![allow(&actions, json!([arn, format!("{arn}/*")]))];
-    // Only its ARN names a key in a policy.
+    // A policy can identify a key only by its ARN.
     statements.extend(kms_key.filter(|key| key.starts_with("arn:")).map(|key| allow(&of_key, json!(key))));
     json!({"Version": "2012-10-17", "Statement": statements}).to_string()
 }

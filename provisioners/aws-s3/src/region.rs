@@ -1,8 +1,8 @@
-//! Regions and partitions: where buckets are, and how policies name them there.
+//! Regions, partitions, and the bucket ARNs in them.
 
 use std::str::FromStr;
 
-/// A region of AWS.
+/// An AWS region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Region(String);
 
@@ -11,17 +11,18 @@ impl Region {
         &self.0
     }
 
-    /// What a new bucket names as its place: nothing in the first region.
+    /// Returns the `LocationConstraint` of a new bucket; `us-east-1` requires none.
     pub(crate) fn location_constraint(&self) -> Option<&str> {
         (self.0 != "us-east-1").then_some(self.0.as_str())
     }
 
-    /// How policies name a bucket.
+    /// Returns the bucket's ARN, which identifies it in policies.
     pub(crate) fn bucket_arn(&self, bucket: &str) -> String {
         format!("arn:{}:s3:::{bucket}", self.partition())
     }
 
-    /// What requests to IAM are signed for, where AWS's own table does not say it: IAM is in one place of each partition.
+    /// Returns the region for which IAM requests are signed if the endpoint is not Amazon's default. IAM runs in one
+    /// region of each partition.
     pub(crate) fn of_iam(&self) -> &'static str {
         match self.partition() {
             "aws-cn" => "cn-north-1",
@@ -30,7 +31,7 @@ impl Region {
         }
     }
 
-    /// The regions that share accounts.
+    /// Returns the partition, which is a group of regions that share accounts.
     /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html>
     fn partition(&self) -> &'static str {
         const PARTITIONS: [(&str, &str); 7] = [

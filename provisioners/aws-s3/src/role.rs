@@ -1,5 +1,5 @@
-//! The IAM role of a claim without a key. Pods of one service account assume it with their token, which the cluster's OIDC
-//! provider has signed.
+//! The IAM role of a claim without a key. Pods of one service account assume the role with a token that the cluster's
+//! OIDC provider has signed.
 
 use std::str::FromStr;
 
@@ -14,26 +14,26 @@ use crate::parameters::Parameters;
 use crate::policy;
 use crate::store::Store;
 
-/// Where Amazon's webhook mounts the token into pods, and others can mount it as well.
+/// The path at which Amazon's webhook mounts the token in pods. Users can also mount it there without the webhook.
 pub(crate) const TOKEN_FILE: &str = "/var/run/secrets/eks.amazonaws.com/serviceaccount/token";
-/// For whom the token is.
+/// The audience of the token.
 const AUDIENCE: &str = "sts.amazonaws.com";
-/// IAM does not know the path of a role that does not exist.
+/// For a role that does not exist, IAM checks the permission without the role's path.
 const ROLE_RIGHT: &str = "iam:GetRole, for arn:aws:iam::*:role/obc* too";
 
-/// The identity provider in IAM that stands for the cluster.
+/// The identity provider in IAM that represents the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OidcProvider {
     arn: String,
 }
 
 impl OidcProvider {
-    /// The issuer of the tokens, without `https://`.
+    /// Returns the issuer of the tokens, without `https://`.
     fn issuer(&self) -> &str {
         self.arn.split_once(":oidc-provider/").map_or("", |(_, issuer)| issuer)
     }
 
-    /// Who may assume a role: the service account and nobody else.
+    /// Returns the trust policy, which allows only the service account to assume the role.
     fn trust(&self, account: &ServiceAccount) -> String {
         let issuer = self.issuer();
         let whom = json!({
@@ -64,7 +64,8 @@ impl FromStr for OidcProvider {
 kube_provisioner::deserialize_from_str!(OidcProvider);
 
 impl Account {
-    /// Makes the role or brings it in line; returns its ARN. Written in any case: it is as quick as looking.
+    /// Creates or updates the role and returns its ARN. It always writes the policies, since a read takes as long as a
+    /// write.
     pub(crate) async fn set_role(
         &self,
         store: &Store,
@@ -106,14 +107,14 @@ impl Account {
         Ok(role.arn)
     }
 
-    /// What is there afterwards.
+    /// Creates the role and returns its state afterwards.
     async fn make_role(&self, store: &Store, parameters: &Parameters, trust: &str) -> Result<Sight<Identity>, Failure> {
         let (name, tags) = (&self.name, self.tags_at_creation());
         let boundary = store.permissions_boundary(parameters);
         let role = NewIdentity { name, path: PATH, tags: &tags, permissions_boundary: boundary };
         match store.iam.create_role(role, trust).await {
             Ok(()) => store.recent.created(&role_of(name)),
-            // An answer to an earlier call was lost.
+            // The answer to an earlier call may have been lost.
             Err(error) if error.code() == "EntityAlreadyExists" => {}
             Err(error) => {
                 let rights = "iam:CreateRole and iam:TagRole, with the class's permissionsBoundary";
@@ -123,16 +124,16 @@ impl Account {
         self.look_at_role(store).await
     }
 
-    /// Removes the role with its policies, if there is one of the claim's.
+    /// Removes the claim's role with its policies, if it exists.
     pub(crate) async fn remove_role(&self, store: &Store) -> Result<(), Failure> {
-        // Where users have no tags, no roles are made.
+        // The provisioner creates no roles on stores whose users have no tags.
         if self.proven_by_name {
             return Ok(());
         }
         let name = &self.name;
         match self.look_at_role(store).await? {
             Sight::Absent => return Ok(()),
-            // Who may not look at roles has made none.
+            // An administrator without permission to read roles has not created one.
             Sight::Forbidden(_) if !self.has_role => return Ok(()),
             Sight::Forbidden(failure) => return Err(failure),
             Sight::Other => {
@@ -171,7 +172,7 @@ impl Account {
     }
 }
 
-/// A role may have the name of a user.
+/// Returns the role's key in [`Store::recent`]. A role and a user can have the same name.
 fn role_of(name: &str) -> String {
     format!("role {name}")
 }

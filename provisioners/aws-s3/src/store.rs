@@ -104,7 +104,8 @@ pub(crate) struct Stores {
     gone: Arc<RecentlyCreated>,
 }
 
-/// A role's ARN, its external id, the region of STS, and the key that takes it: its id and its secret, or the provisioner's own.
+/// A role's ARN, its external id, the region of STS, and the key that takes it: its id and its secret, or the
+/// provisioner's own.
 type Role = (String, Option<String>, String, Option<(String, String)>);
 
 /// An account of AWS in one region, as its administrator sees it.
@@ -176,10 +177,12 @@ impl Store {
     pub(crate) fn client_settings(&self) -> Vec<(&'static str, &str)> {
         // Not AWS_ENDPOINT_URL: clients would ask SQS and STS there, too.
         let url = self.given_url.as_deref().map(|url| ("AWS_ENDPOINT_URL_S3", url));
-        // Clients add sums that some stores refuse: https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html.
+        // Clients add sums that some stores refuse:
+        // https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html.
         let sums = ["AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION"]
             .map(|name| (name, "when_required"));
-        // Amazon's clients for Python take the region from this one alone. AWS sends them to the right region, others do not.
+        // Amazon's clients for Python take the region from this one alone. AWS sends them to the right region, others
+        // do not.
         let others = sums.into_iter().chain([("AWS_DEFAULT_REGION", self.region.name())]);
         url.into_iter().chain(others.filter(|_| !self.dialect().is_complete())).collect()
     }
@@ -281,8 +284,9 @@ impl Stores {
         Ok(self.own.get_or_init(load).await)
     }
 
-    /// The class's Secret, or else what the process was given; and from there the class's role. What is named and broken is never
-    /// passed over. With them comes the cache for what ends and is renewed: it would keep the key of every Secret for ever.
+    /// The class's Secret, or else what the process was given; and from there the class's role. What is named and
+    /// broken is never passed over. With them comes the cache for what ends and is renewed: it would keep the key of
+    /// every Secret for ever.
     async fn administrator(
         &self,
         parameters: &Parameters,

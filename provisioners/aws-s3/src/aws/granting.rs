@@ -1,4 +1,4 @@
-//! Lets a claim's account into a bucket.
+//! Grants a claim's account access to buckets.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::policy;
 use crate::role::TOKEN_FILE;
 use crate::store::Store;
 
-/// How the claim's pods identify themselves, if they have no key.
+/// Returns the service account of the claim's pods if the claim uses a role instead of a key.
 pub(super) fn service_account(
     parameters: &Parameters,
     config: &Config,
@@ -46,13 +46,13 @@ impl Aws {
     }
 }
 
-/// A policy that lets the account into one bucket.
+/// A policy that grants the account access to one bucket.
 struct Policy {
     name: String,
     document: String,
 }
 
-/// What lets the account into a bucket.
+/// Returns the policy that grants the account access to a bucket, after a check of the bucket's owner.
 async fn policy_for(store: &Store, request: &GrantOf<Aws>, bucket: &BucketAccess) -> Result<Policy, Objection> {
     let (name, parameters) = (&bucket.name, &request.parameters);
     let access = bucket.allowed(parameters.access_mode, request.config.access_mode)?;
@@ -72,8 +72,8 @@ async fn policy_for(store: &Store, request: &GrantOf<Aws>, bucket: &BucketAccess
     Ok(Policy { name, document })
 }
 
-/// Lets the claim's user in with a key, or its service account by a role. The bucket is the one that the user is named after, or
-/// the first.
+/// Grants access to the claim's user with a key, or to its service account with a role. `bucket` is the bucket that the
+/// user is named after, or else the first one.
 async fn give_access(
     store: &Store,
     account: &Account,
@@ -86,7 +86,7 @@ async fn give_access(
     for bucket in &request.buckets {
         policies.push(policy_for(store, request, bucket).await?);
     }
-    // IAM may not show yet what `create_bucket` has made a moment ago.
+    // IAM may not show the user yet that `create_bucket` has just created.
     let user = if is_own && store.recent.has(&account.name) { Sight::Own(()) } else { account.look(store).await? };
     let taken = |user: &str| {
         if is_own {
@@ -111,7 +111,7 @@ async fn give_access(
             (Granted::new(store.endpoint.clone(), key), None)
         }
         Some(service_account) => {
-            // Nobody without a key has several buckets.
+            // A claim without a key has only one bucket.
             let document = policies.first().map(|policy| policy.document.as_str()).unwrap_or_default();
             let role = account.set_role(store, &request.parameters, service_account, document).await?;
             account.remove_access(store).await?;
@@ -123,7 +123,7 @@ async fn give_access(
     Ok(store.client_settings().into_iter().fold(granted, |granted, (key, value)| granted.config(key, value)))
 }
 
-/// Whether a bucket with these tags is still the one that was made for its owner.
+/// Returns true if a bucket with these tags is still the bucket that was created for its owner.
 async fn is_its_owners(
     bucket: &BucketAccess,
     owner: &claims::Account,

@@ -1,4 +1,4 @@
-//! What an account of AWS has for claims, by the tags of its buckets and users.
+//! Lists the buckets and users in an AWS account that have the tags of claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -10,7 +10,7 @@ use crate::bucket::{Live, find};
 use crate::failure::Failure;
 use crate::store::Store;
 
-/// Buckets come first: a user that is gone by the time of its turn has left its bucket behind, and that is kept.
+/// Lists buckets before users: if a user is deleted between the two requests, its bucket is listed as retained.
 pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn Error + Send + Sync>> {
     let names = store.s3.list_buckets().await;
     let names = names.map_err(Failure::of("list the buckets".to_owned(), "s3:ListAllMyBuckets"))?;
@@ -19,7 +19,7 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
         match find(store, &name).await {
             Ok(Live::Tagged(tags)) => buckets.extend(tagged(&tags, cluster).map(|owner| (name, owner))),
             Ok(Live::Absent) => {}
-            // Another class may name the other region.
+            // Another class may use the bucket's region.
             Ok(Live::Forbidden(failure) | Live::Elsewhere(failure)) | Err(failure) => {
                 assets.unread.push(format!("the bucket {name} is left out, with its user: {failure}"));
                 unread.insert(name);
@@ -41,7 +41,7 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
     for (name, (claim, marked)) in buckets {
         let user = users.get(&(name.clone(), claim.uid.clone()));
         let mut asset = Asset::new(AssetKind::Bucket, &name, claim, marked);
-        // The user goes when its claim is released.
+        // The user is deleted when its claim is released, so a retained bucket has no user.
         asset.retained = user.is_none();
         asset.state.extend(user.map(|user| (USER_NAME.to_owned(), user.clone())));
         assets.found.push(asset);

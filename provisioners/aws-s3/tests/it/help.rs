@@ -1,4 +1,4 @@
-//! What `--help` and `rbac` say is a promise: a change of it is a change of this file's snapshots.
+//! Guarantees the output of `--help` and `rbac`: each change to it requires a change to the snapshots.
 
 use kube_provisioner::CommandLine;
 

@@ -1,3 +1,3 @@
-//! The binary `aws-s3-provisioner`.
+//! Tests of the `aws-s3-provisioner` binary.
 
 mod help;

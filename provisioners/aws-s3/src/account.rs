@@ -1,4 +1,4 @@
-//! The IAM user of a claim, and its keys. AWS shows a key's secret once, when it creates the key.
+//! The IAM user of a claim, and its keys. AWS shows a key's secret only when it creates the key.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use crate::parameters::Parameters;
 use crate::policy;
 use crate::store::Store;
 
-/// What is kept in an ObjectBucket, as in 2019.
+/// Keys of the state in an ObjectBucket, which the provisioner of 2019 used too.
 pub(crate) const USER_NAME: &str = "UserName";
 const POLICY_ARN: &str = "ARN";
-/// The role of a claim without a key.
+/// The state's key for the role of a claim without an access key.
 const ROLE_ARN: &str = "RoleARN";
 
-/// Tags of users and buckets.
+/// Keys of the tags on users and buckets.
 pub(crate) const CLAIM_UID: &str = "kube-provisioner/claim-uid";
 const CLAIM: &str = "kube-provisioner/claim";
-/// Of users: the bucket that the user is for.
+/// The tag on a user that names the user's bucket.
 pub(crate) const BUCKET: &str = "kube-provisioner/bucket";
 
 pub(crate) const PATH: &str = "/kube-provisioner/";
-/// IAM's limit for a user's name.
+/// IAM's limit for the length of a user name.
 const LONGEST: usize = 64;
-/// The limit for a tag's value.
+/// The limit for the length of a tag value.
 const LONGEST_VALUE: usize = 256;
-/// IAM does not know the path of a user that does not exist.
+/// For a user that does not exist, IAM checks the permission without the user's path.
 const USER_RIGHT: &str = "iam:GetUser, for arn:aws:iam::*:user/obc* too";
 /// The pause between two lookups of a user that does not exist.
 const SECOND_LOOK: Duration = Duration::from_secs(2);
@@ -46,25 +46,26 @@ pub(crate) struct Account {
     bucket: String,
     claim: ClaimName,
     cluster_id: String,
-    /// The tags that the class and the claim ask for.
+    /// The tags that the class and the claim request.
     asked_tags: BTreeMap<String, String>,
-    /// The provisioner of 2019 has made it: it has no tags, and its policy is the account's.
+    /// The ARN of the policy if the provisioner of 2019 created the user. Such a user has no tags, and a managed
+    /// policy.
     policy_of_2019: Option<String>,
-    /// No attempt has come to its end yet: from then on the bucket has tags.
+    /// No attempt has succeeded yet. After the first success, the bucket has tags.
     pub(crate) unfinished: bool,
-    /// Its name is nobody else's, and there are no tags.
+    /// The user has no tags, and its name proves that it belongs to the claim.
     pub(crate) proven_by_name: bool,
-    /// The claim had no key but a role.
+    /// The claim used a role instead of a key.
     pub(crate) has_role: bool,
 }
 
-/// What IAM says of a user, or of a role with what has to be known of it.
+/// IAM's answer about a user, or about a role with its required properties.
 #[derive(Debug)]
 pub(crate) enum Sight<T = ()> {
     Absent,
-    /// The claim's.
+    /// It belongs to the claim.
     Own(T),
-    /// Another claim's, or another cluster's, or not ours at all.
+    /// It belongs to another claim or cluster, or the provisioner did not create it.
     Other,
     /// The administrator may not look at it. IAM answers so for one that does not exist, too, where the right is for
     /// those of a path: it knows no path of that one.
@@ -72,7 +73,8 @@ pub(crate) enum Sight<T = ()> {
 }
 
 impl<T> Sight<T> {
-    /// `key` is its name among what was created and removed a moment ago, and `what` that for errors.
+    /// Evaluates IAM's answer. `key` is the name in the lists of recently created and removed objects, and `what` is
+    /// the name in errors.
     pub(crate) fn of(
         store: &Store,
         key: &str,
@@ -122,7 +124,7 @@ impl Account {
         }
     }
 
-    /// The same on a store of this kind. Until an attempt has come to its end, no record says how the user is named.
+    /// Sets the user's name for this dialect. The name is not recorded until an attempt has succeeded.
     pub(crate) fn on(self, dialect: Dialect, cluster_id: &str) -> Self {
         match dialect.user_name(&self.claim, cluster_id).filter(|_| self.unfinished) {
             Some(name) => Self { name, former_name: None, proven_by_name: true, ..self },
@@ -130,17 +132,17 @@ impl Account {
         }
     }
 
-    /// The same with these tags besides.
+    /// Adds tags that the class and the claim request.
     pub(crate) fn with_tags(self, asked_tags: BTreeMap<String, String>) -> Self {
         Self { asked_tags, ..self }
     }
 
-    /// All tags of what is created for the claim: they are in the request that creates it.
+    /// Returns all tags for a request that creates a bucket, a user or a role for the claim.
     pub(crate) fn tags_at_creation(&self) -> BTreeMap<String, String> {
         self.asked_tags.clone().into_iter().chain(self.tags()).collect()
     }
 
-    /// The tags that say for whom something was made.
+    /// Returns the tags that identify the owner of a bucket, a user or a role.
     pub(crate) fn tags(&self) -> BTreeMap<String, String> {
         let ClaimName { namespace, name, uid } = &self.claim;
         let mut claim = format!("{namespace}/{name}");
@@ -149,19 +151,19 @@ impl Account {
         tags.map(|(key, value)| (key.to_owned(), value)).into()
     }
 
-    /// What the ObjectBucket keeps.
+    /// Returns the state to record in the ObjectBucket.
     pub(crate) fn state(&self, role: Option<String>) -> Vec<(&'static str, String)> {
         let policy = self.policy_of_2019.clone().map(|arn| (POLICY_ARN, arn));
         let role = role.map(|arn| (ROLE_ARN, arn));
         [(USER_NAME, self.name.clone())].into_iter().chain(policy).chain(role).collect()
     }
 
-    /// Whether the bucket's name proves whose it is: it ends in the claim's uid.
+    /// Returns true if the bucket's name proves that it belongs to the claim, since it ends in the claim's uid.
     pub(crate) fn is_named_in(&self, bucket: &str) -> bool {
         !self.claim.uid.is_empty() && bucket.ends_with(&self.claim.uid)
     }
 
-    /// Whether the record, and not a tag, says that the bucket is the claim's.
+    /// Returns true if the record, and not a tag, proves that the bucket belongs to the claim.
     pub(crate) fn is_of_2019(&self) -> bool {
         self.policy_of_2019.is_some()
     }
@@ -183,7 +185,7 @@ impl Account {
                     Ok(Sight::Own(()))
                 }
             }
-            // An answer to an earlier call was lost, or another claim was quicker.
+            // The answer to an earlier call was lost, or another claim has created the user first.
             Err(error) if error.code() == "EntityAlreadyExists" => self.look(store).await,
             Err(error) => {
                 let doing = format!("create the IAM user {}", self.name);
@@ -192,7 +194,7 @@ impl Account {
         }
     }
 
-    /// Takes back the user that was made just now, if the store has left its tags out: nothing would prove whose it is.
+    /// Deletes the user that was just created if the store ignored its tags, since its owner could not be proved.
     async fn has_kept_tags(&self, store: &Store) -> Result<Sight, Failure> {
         match store.iam.user(&self.name).await {
             Ok(Some(user)) if user.tags.is_empty() => {
@@ -206,7 +208,7 @@ impl Account {
         }
     }
 
-    /// Whether the user has this permissions boundary: some stores leave it out of the user without an error.
+    /// Returns true if the user has this permissions boundary. Some stores silently ignore it in the creation request.
     pub(crate) async fn is_within(&self, store: &Store, boundary: &str) -> Result<bool, Failure> {
         let user = store.iam.user(&self.name).await;
         let user = user.map_err(Failure::of(format!("look up the IAM user {}", self.name), USER_RIGHT))?;
@@ -229,7 +231,8 @@ impl Account {
                 return Ok(key);
             }
         }
-        // Pods may use the recorded key, and keys before it for their overlap. Without one, no key was delivered.
+        // Pods may use the recorded key, and earlier keys during their overlap. Without a recorded key, no key was
+        // delivered.
         if recorded.is_none() {
             self.remove_keys_but(store, None).await?;
         }
@@ -267,7 +270,7 @@ impl Account {
         Ok(())
     }
 
-    /// Removes all keys of the user, if it is the claim's, and the role.
+    /// Removes all keys of the user if it belongs to the claim, and the claim's role.
     pub(crate) async fn close(&self, store: &Store, user: &Sight) -> Result<(), Failure> {
         if let Sight::Own(()) = user {
             self.remove_keys_but(store, None).await?;
@@ -275,10 +278,12 @@ impl Account {
         self.remove_role(store).await
     }
 
-    /// Removes the user with its keys and policies, in the order that IAM wants. Somebody else's is left alone.
+    /// Removes the user with its keys and policies, in the order that IAM requires. A user that does not belong to the
+    /// claim is left unchanged.
     pub(crate) async fn remove(&self, store: &Store) -> Result<(), Failure> {
         self.remove_former(store).await?;
-        // Also where none is recorded: the claim may have changed its mind, and the process ended.
+        // An unrecorded role can exist if the claim's authentication changed and the process ended before it recorded
+        // the role.
         self.remove_role(store).await?;
         match self.look(store).await? {
             Sight::Absent => return Ok(()),
@@ -292,7 +297,7 @@ impl Account {
         let name = &self.name;
         self.remove_access(store).await?;
         let attached = match store.iam.attached_policies(name).await {
-            // Where IAM has no policies to attach, none is attached.
+            // An IAM without attached policies has none to detach.
             Err(error) if store.dialect().lacks_operation(&error) => Ok(Vec::new()),
             attached => attached,
         };
@@ -302,7 +307,7 @@ impl Account {
             let detached = store.iam.detach_policy(name, &arn).await;
             detached.map_err(Failure::of(format!("detach a policy of {name}"), "iam:DetachUserPolicy"))?;
         }
-        // It was made for this user alone and has its name.
+        // This policy was created only for this user, and has the user's name.
         if let Some(arn) = self.policy_of_2019.as_deref().filter(|arn| arn.ends_with(&format!(":policy/{name}"))) {
             let removed = store.iam.delete_policy(arn).await;
             removed.map_err(Failure::of(format!("delete the policy {arn}"), "iam:DeletePolicy"))?;
@@ -313,18 +318,19 @@ impl Account {
         Ok(())
     }
 
-    /// The user that an unfinished attempt has left under its former name. It has made no bucket that is not tagged.
+    /// Removes the user that an unfinished attempt created under its former name. Every bucket from that attempt has
+    /// tags.
     async fn remove_former(&self, store: &Store) -> Result<(), Failure> {
         let Some(name) = &self.former_name else { return Ok(()) };
         let former = Self { name: name.clone(), former_name: None, ..self.clone() };
         match former.look(store).await? {
             Sight::Own(()) => Box::pin(former.remove(store)).await,
-            // Hidden is the answer for a user that does not exist, too, and nearly always that is so.
+            // IAM also answers Forbidden for a user that does not exist, which is nearly always the case here.
             Sight::Absent | Sight::Other | Sight::Forbidden(_) => Ok(()),
         }
     }
 
-    /// What there is under the user's name.
+    /// Looks up the user's name in IAM.
     pub(crate) async fn look(&self, store: &Store) -> Result<Sight, Failure> {
         let what = format!("IAM user {}", self.name);
         let found = store.iam.user(&self.name).await;
@@ -332,7 +338,8 @@ impl Account {
         Sight::of(store, &self.name, &what, found, |user| self.owns(&user).then_some(()))
     }
 
-    /// The same before everything is removed. A process that has just ended may have made the user a moment ago.
+    /// Looks up the user before a removal. If an unfinished attempt's user is absent, it looks twice: a process that
+    /// has just ended may have created the user, and IAM may not show it yet.
     pub(crate) async fn look_carefully(&self, store: &Store) -> Result<Sight, Failure> {
         match self.look(store).await? {
             Sight::Absent if self.unfinished => {
@@ -343,7 +350,7 @@ impl Account {
         }
     }
 
-    /// Whose a bucket or a user with these tags is.
+    /// Returns the owner of a bucket, a user or a role with these tags.
     pub(crate) fn owner_of(&self, tags: &BTreeMap<String, String>) -> Owner {
         owner(tags, &self.claim.uid, &self.cluster_id)
     }
@@ -355,12 +362,12 @@ impl Account {
         match self.owner_of(&user.tags) {
             Owner::Claim => true,
             Owner::Other => false,
-            // In 2019 nothing was tagged. The ObjectBucket names the user and the policy.
+            // The provisioner of 2019 set no tags. The ObjectBucket names the user and the policy.
             Owner::Unknown => self.is_of_2019(),
         }
     }
 
-    /// Lets the user in. Written in any case: it is as quick as looking.
+    /// Grants the user access. It always writes the policy, since a read takes as long as a write.
     pub(crate) async fn grant_access(&self, store: &Store, policy: &str, document: &str) -> Result<(), Failure> {
         if self.policy_of_2019.is_some() {
             return Ok(());
@@ -372,7 +379,7 @@ impl Account {
         })
     }
 
-    /// Removes the policy that a user had before there was one for each bucket.
+    /// Removes the policy from earlier versions, which had one policy for each user instead of each bucket.
     pub(crate) async fn remove_former_policy(&self, store: &Store) -> Result<(), Failure> {
         if self.policies(store).await?.iter().any(|name| name == policy::NAME) {
             self.remove_policy(store, policy::NAME).await
@@ -391,7 +398,7 @@ impl Account {
         removed.map_err(Failure::of(format!("delete the policy of {}", self.name), "iam:DeleteUserPolicy"))
     }
 
-    /// Takes the user's keys and its own policies away.
+    /// Removes the user's keys and inline policies.
     pub(crate) async fn remove_access(&self, store: &Store) -> Result<(), Failure> {
         self.remove_keys_but(store, None).await?;
         for policy in self.policies(store).await? {
@@ -406,7 +413,8 @@ impl Account {
     }
 }
 
-/// Tags without a cluster's id are from before clusters had ids in tags.
+/// Returns the owner that the tags identify. Earlier versions set no tag with the cluster's id, so a missing one
+/// matches every cluster.
 fn owner(tags: &BTreeMap<String, String>, claim_uid: &str, cluster_id: &str) -> Owner {
     let of_cluster = tags.get(CLUSTER_ID).is_none_or(|id| id == cluster_id);
     match tags.get(CLAIM_UID) {
@@ -416,7 +424,7 @@ fn owner(tags: &BTreeMap<String, String>, claim_uid: &str, cluster_id: &str) -> 
     }
 }
 
-/// The claim that tags name, and the cluster.
+/// Returns the claim and the cluster that the tags identify.
 pub(crate) fn tagged(tags: &BTreeMap<String, String>, cluster_id: &str) -> Option<(ClaimName, api::MarkedCluster)> {
     let uid = tags.get(CLAIM_UID).filter(|uid| !uid.is_empty())?.clone();
     let (namespace, name) = tags.get(CLAIM).and_then(|claim| claim.split_once('/')).unwrap_or_default();
@@ -425,7 +433,7 @@ pub(crate) fn tagged(tags: &BTreeMap<String, String>, cluster_id: &str) -> Optio
     Some((claim, api::MarkedCluster::of(marked, &tag_value(cluster_id))))
 }
 
-/// A cluster's id as a tag takes it: it may be any text, and tags may not.
+/// Returns the tag value for a cluster's id. The id can be any text, but AWS restricts the characters of tag values.
 /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/id_tags.html#id_tags_rules>
 fn tag_value(cluster_id: &str) -> String {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || "+-=._:/@".contains(letter);
@@ -436,13 +444,13 @@ pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The account's own name, or a part of it with the claim's uid, which no other account's ever has.
+/// Returns the account's name, or a part of it with the claim's uid, which keeps the name unique.
 fn user_name_of_account(api::Account { name, claim, .. }: &api::Account) -> String {
     const DIGITS: usize = 32;
     if name.len() <= LONGEST {
         return name.clone();
     }
-    // A bucket of COSI is its own uid, and may have a long name.
+    // The uid of a COSI bucket contains its name, which can be long.
     let uid = if claim.uid.len() < LONGEST / 2 + DIGITS / 2 {
         claim.uid.clone()
     } else {
@@ -453,7 +461,8 @@ fn user_name_of_account(api::Account { name, claim, .. }: &api::Account) -> Stri
     format!("{name}-{uid}")
 }
 
-/// The same for every claim that wants this bucket, and no other bucket's. No user of a claim is named so.
+/// Returns the name of a bucket's user: the same name for every claim that requests the bucket, and another one for
+/// each other bucket. It differs from all user names that are derived from claims.
 fn user_name_of_bucket(bucket: &str) -> String {
     const DIGITS: usize = 16;
     let name = format!("obc.{bucket}");
@@ -514,14 +523,14 @@ mod tests {
         let of = |name: &dyn Fn(&api::Account) -> String| accounts.iter().map(name).collect::<BTreeSet<_>>().len();
         assert_eq!(of(&user_name_of_account), accounts.len());
         assert_eq!(of(&|account| dialect::user_name(&account.claim, "c")), accounts.len());
-        // The user of a new bucket is the bucket's.
+        // The user of a new bucket is named after the bucket.
         let all: BTreeSet<String> = names.iter().map(|name| user_name_of_bucket(name)).collect();
         assert_eq!(all.len(), names.len());
         assert!(accounts.iter().all(|account| !all.contains(&user_name_of_account(account))));
         assert_ne!(dialect::user_name(&claim("shop"), "c"), dialect::user_name(&claim("shop"), "d"));
     }
 
-    /// As the library makes it of a name of COSI.
+    /// Returns the account that the library creates for a COSI object.
     fn cosi(kind: &str, name: &str) -> api::Account {
         let (namespace, uid) = (String::new(), format!("{}.{name}", &kind[..1]));
         let mut account = api::Account::of(ClaimName { namespace, name: name.to_owned(), uid });

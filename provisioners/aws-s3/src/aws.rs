@@ -168,8 +168,8 @@ impl Aws {
         Ok(store)
     }
 
-    /// Returns the store and the account of a record. `bucket` is the bucket's name, and true if it was created for the
-    /// account.
+    /// Returns the store and the account of a record. `bucket` is the bucket's name, and whether the bucket was created
+    /// for the account.
     async fn recorded(
         &self,
         record: &Record<'_, Parameters>,
@@ -334,7 +334,7 @@ async fn create_if_absent(
     match task.join_next().await {
         Some(Ok(made)) => made,
         Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        // The runtime is shutting down.
+        // The process is exiting.
         _ => std::future::pending().await,
     }
 }

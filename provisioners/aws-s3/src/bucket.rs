@@ -1,4 +1,4 @@
-//! Buckets: how they are found, made and set, and how they go.
+//! Finds, creates, configures and deletes buckets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use crate::failure::{Failure, of_parameter};
 use crate::parameters::{BUCKET_POLICY, BUCKET_TAGS, Config, Parameters};
 use crate::store::Store;
 
-/// That the lifecycle was set, so that it is taken away when nobody asks for it any more.
+/// Records that the lifecycle was set, so that it is removed when the class and the claim no longer request one.
 const LIFECYCLE: &str = "lifecycle";
 
 type Tags = BTreeMap<String, String>;
 
-/// What there is under a bucket's name.
+/// The bucket that exists under a name.
 #[derive(Debug)]
 pub(crate) enum Live {
     Absent,
-    /// Another account's, or one that the administrator may not look at.
+    /// The bucket belongs to another account, or the administrator has no permission to read it.
     Forbidden(Failure),
-    /// In another region than the class's. Whose it is, this region does not say.
+    /// The bucket is in another region than the class's, where its owner cannot be determined.
     Elsewhere(Failure),
     Tagged(Tags),
 }
@@ -41,10 +41,10 @@ pub(crate) async fn find(store: &Store, name: &str) -> Result<Live, Failure> {
     }
 }
 
-/// Makes the bucket, with its tags where the store takes them.
+/// Creates the bucket, with its tags if the store accepts them in the request.
 ///
 /// # Errors
-/// `BucketAlreadyExists` and `BucketAlreadyOwnedByYou` among others.
+/// Refusals include `BucketAlreadyExists` and `BucketAlreadyOwnedByYou`.
 pub(crate) async fn create(
     store: &Store,
     name: &str,
@@ -66,7 +66,8 @@ pub(crate) async fn create(
     made.map_err(Failure::of(format!("create the bucket {name}"), "s3:CreateBucket and s3:TagResource"))
 }
 
-/// Whether the name is one that no other account can have, `PREFIX-ACCOUNT-REGION-an`. AWS takes it only with a header.
+/// Returns true if the name is reserved for the account: `PREFIX-ACCOUNT-REGION-an`. AWS requires a header to create
+/// such a bucket.
 /// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/gpbucketnamespaces.html>
 fn is_of_account(store: &Store, name: &str) -> bool {
     let account = name.strip_suffix("-an").and_then(|rest| rest.strip_suffix(store.region.name())?.strip_suffix('-'));
@@ -75,16 +76,16 @@ fn is_of_account(store: &Store, name: &str) -> bool {
         && account.is_some_and(|(_, id)| id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Whether a store does not know tags of new buckets, or rules for their objects.
+/// Returns true if the store may not support tags or ownership rules of new buckets.
 fn is_about_new_fields(error: &Error) -> bool {
     ["MalformedXML", "InvalidRequest", "InvalidArgument", "NotImplemented"].contains(&error.code())
 }
 
-/// What has become of a bucket's settings.
+/// The result of applying a bucket's settings.
 pub(crate) struct Applied {
-    /// For the claim.
+    /// The text of a warning event on the claim.
     pub(crate) warning: Option<String>,
-    /// What the ObjectBucket keeps.
+    /// The state to record in the ObjectBucket.
     pub(crate) state: Option<(&'static str, String)>,
 }
 
@@ -105,7 +106,7 @@ pub(crate) async fn apply(
         put.map_err(Failure::of(doing("set the tags"), "s3:PutBucketTagging"))?;
     }
     if let Some(rule) = dialect.settled_ownership().filter(|_| is_new) {
-        // Where there are no such rules, there are none to change.
+        // A store without ownership rules has no rule to replace.
         match store.s3.put_bucket_ownership(name, rule).await {
             Err(error) if dialect.lacks_feature(&error) => {}
             put => put.map_err(Failure::of(doing("set the object ownership"), "s3:PutBucketOwnershipControls"))?,
@@ -138,7 +139,7 @@ pub(crate) async fn apply(
         let put = store.s3.put_bucket_lifecycle(name, lifecycle.unwrap_or(&none)).await;
         put.map_err(of_parameter(doing("set the lifecycle"), "s3:PutLifecycleConfiguration", "lifecycle"))?;
     }
-    // Public access is blocked by now, so AWS refuses a policy that would allow it.
+    // The block of public access above makes AWS refuse a policy that would allow public access.
     let policy = claim.bucket_policy.as_ref();
     if policy.is_some() || request.applied_config.contains_key(BUCKET_POLICY) {
         let none = Policy::default();
@@ -153,7 +154,7 @@ pub(crate) async fn apply(
 fn tags(request: &RequestOf<Aws>, live: &Tags, ours: Tags) -> Tags {
     let asked = request.config.bucket_tags.as_ref();
     let owned = asked.is_some() || request.applied_config.contains_key(BUCKET_TAGS);
-    // AWS sets some of its own, and refuses their removal.
+    // AWS sets tags with this prefix itself, and refuses to remove them.
     let kept = live.iter().filter(|(key, _)| !owned || key.starts_with("aws:"));
     let kept = kept.map(|(key, value)| (key.clone(), value.clone()));
     kept.chain(request.parameters.asked_tags(&request.config)).chain(ours).collect()
@@ -167,7 +168,7 @@ fn versioning(class: &Parameters, claim: &Config) -> Option<bool> {
     wanted.filter(|enabled| !enabled || class.lock(claim).is_none())
 }
 
-/// The answer is a warning where the store has no such block and the class does not demand it.
+/// Blocks public access. Returns a warning if the store does not fully support this and the class does not require it.
 async fn block_public_access(store: &Store, name: &str, demanded: bool) -> Result<Option<String>, Failure> {
     match store.s3.put_public_access_block(name).await {
         Err(error) if !demanded && !store.dialect().is_complete() && error.status() == Some(501) => Ok(Some(format!(
@@ -187,7 +188,7 @@ async fn block_public_access(store: &Store, name: &str, demanded: bool) -> Resul
     }
 }
 
-/// AWS blocks it in every new bucket, and other stores may know no blocks.
+/// Removes the block of public access, which AWS sets on every new bucket and other stores may not support.
 async fn unblock_public_access(store: &Store, name: &str) -> Result<(), Failure> {
     match store.s3.delete_public_access_block(name).await {
         Err(error) if store.dialect().lacks_feature(&error) => Ok(()),
@@ -213,7 +214,7 @@ pub(crate) async fn remove_policy(store: &Store, bucket: &ProvisionedBucket<Para
     }
 }
 
-/// Whether it holds no version and no delete marker.
+/// Returns true if the bucket contains neither object versions nor delete markers, or does not exist.
 pub(crate) async fn is_empty(store: &Store, name: &str) -> Result<bool, Failure> {
     match store.s3.list_object_versions(name).await {
         Ok(versions) => Ok(versions.is_empty()),
@@ -224,7 +225,7 @@ pub(crate) async fn is_empty(store: &Store, name: &str) -> Result<bool, Failure>
     }
 }
 
-/// Deletes the bucket if nothing has been written to it.
+/// Deletes the bucket, or fails if it contains objects.
 pub(crate) async fn delete_empty(store: &Store, name: &str) -> Result<(), DeleteError> {
     match store.s3.delete_bucket(name).await {
         Err(error) if error.code() == "BucketNotEmpty" => Err(DeletionPolicy::not_empty(name)),
@@ -233,7 +234,7 @@ pub(crate) async fn delete_empty(store: &Store, name: &str) -> Result<(), Delete
     }
 }
 
-/// Deletes the bucket with all that it holds, or a part of it and says so.
+/// Deletes the bucket with its contents. If this takes too long, it deletes a part and returns an error.
 pub(crate) async fn delete(store: &Store, name: &str) -> Result<(), DeleteError> {
     let mut emptying = Emptying::new(name);
     loop {
@@ -245,7 +246,7 @@ pub(crate) async fn delete(store: &Store, name: &str) -> Result<(), DeleteError>
         }
         match store.s3.delete_bucket(name).await {
             Err(error) if error.code() == "BucketNotEmpty" && !emptying.is_over() => {
-                // Something was written meanwhile, or the list is behind.
+                // A client has just written an object, or the list is outdated.
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
             Err(error) => return Err(Failure::of(format!("delete the bucket {name}"), "s3:DeleteBucket")(error).into()),

@@ -1,4 +1,4 @@
-//! The addresses of S3 and IAM, and the administrator's key.
+//! Connections to S3 and IAM with the administrator's credentials.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,31 +24,33 @@ use crate::parameters::{IamArn, Parameters};
 use crate::region::Region;
 use crate::role::OidcProvider;
 
-/// The roles of the Secret with the administrator's key: `adminSecretName`, and `secretName` as in 2019.
+/// The names of the Secret that contains the administrator's key: `adminSecretName`, and `secretName` for classes of
+/// the provisioner of 2019.
 pub(crate) const ADMIN: [&str; 2] = ["admin", ""];
 
-/// IAM and the settings of buckets are eventually consistent. After this time a read shows what was written.
+/// The time after which reads reflect a write. IAM and bucket settings are eventually consistent.
 /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot.html#troubleshoot_general_eventual-consistency>
 const SETTLED: Duration = Duration::from_secs(30);
 
-/// The provisioner asks for credentials again so long before they end, or half of that.
+/// The provisioner renews credentials this long before they expire, or half as long.
 const RENEWAL: Duration = Duration::from_secs(60);
 
-/// More roles than classes of a cluster have.
+/// The maximum number of cached roles, which is more than the classes of a cluster use.
 const MOST_ROLES: usize = 100;
 
-/// What applies where classes say nothing. The variables are those of AWS's own tools.
+/// The defaults for classes that do not set a value. The environment variables have the same names as in AWS's own
+/// tools.
 #[derive(Args, Clone)]
 pub struct Defaults {
     /// Region of the buckets, for classes without `region`
     #[arg(long, env = "AWS_REGION", value_name = "REGION")]
     region: Option<Region>,
 
-    /// S3 endpoint [default: that of the region]
+    /// S3 endpoint [default: the region's endpoint]
     #[arg(long, env = "AWS_ENDPOINT_URL_S3", value_name = "URL")]
     endpoint: Option<Endpoint>,
 
-    /// IAM endpoint [default: that of the region's partition]
+    /// IAM endpoint [default: the endpoint of the region's partition]
     #[arg(long, env = "AWS_ENDPOINT_URL_IAM", value_name = "URL")]
     iam_endpoint: Option<Endpoint>,
 
@@ -64,11 +66,11 @@ pub struct Defaults {
     #[arg(long, env = "AWS_USE_FIPS_ENDPOINT")]
     fips: bool,
 
-    /// Use the dual-stack endpoints of AWS, which also have IPv6
+    /// Use the dual-stack endpoints of AWS, which also support IPv6
     #[arg(long, env = "AWS_USE_DUALSTACK_ENDPOINT")]
     dual_stack: bool,
 
-    /// File with CA certificates for the endpoints [default: the system's]
+    /// File with CA certificates for the endpoints [default: the system's certificates]
     #[arg(long, env = "AWS_CA_BUNDLE", value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
 
@@ -78,10 +80,10 @@ pub struct Defaults {
 }
 
 impl Defaults {
-    /// Reads the file with certificates, so that a wrong path is known at the start.
+    /// Reads the file with CA certificates, so that the provisioner refuses to start with a wrong path.
     ///
     /// # Errors
-    /// When it cannot be used.
+    /// If the file cannot be used.
     pub fn check(&self) -> Result<(), Misconfigured> {
         self.http(&Connections::default()).map(drop)
     }
@@ -92,11 +94,11 @@ impl Defaults {
     }
 }
 
-/// Gives connections. One that was made is used again.
+/// Creates a [`Store`] for each class, and reuses connections and credentials.
 pub(crate) struct Stores {
     defaults: Defaults,
     connections: Connections,
-    /// What the process was given: by its environment, its pod, its node or its profile.
+    /// The process's own configuration, from its environment, pod, node or profile.
     own: OnceCell<SdkConfig>,
     roles: Mutex<BTreeMap<Role, SharedCredentialsProvider>>,
     identities: SharedIdentityCache,
@@ -108,26 +110,27 @@ pub(crate) struct Stores {
 /// provisioner's own.
 type Role = (String, Option<String>, String, Option<(String, String)>);
 
-/// An account of AWS in one region, as its administrator sees it.
+/// Access to one region of an AWS account with the administrator's credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     pub(crate) region: Region,
     pub(crate) s3: Client,
     pub(crate) iam: Iam,
     pub(crate) endpoint: Endpoint,
-    /// S3's address, where it is not the region's own.
+    /// The S3 endpoint, if it is not the region's default.
     given_url: Option<String>,
     given_dialect: Option<Dialect>,
-    /// What was made in any account a moment ago.
+    /// The objects that were recently created in any account.
     pub(crate) recent: Arc<RecentlyCreated>,
-    /// The users and roles that were removed a moment ago, whose absence not every administrator may see.
+    /// Recently removed users and roles. Not every administrator has permission to see that they no longer exist.
     gone: Arc<RecentlyCreated>,
     permissions_boundary: Option<IamArn>,
     oidc_provider: Option<OidcProvider>,
 }
 
 impl Store {
-    /// Amazon's own store is at a region's address or at that of a VPC. SeaweedFS names itself in its answers.
+    /// Returns the store's dialect. The endpoint of a region or of a VPC identifies AWS; SeaweedFS identifies itself in
+    /// its answers.
     pub(crate) fn dialect(&self) -> Dialect {
         let is_amazons = || {
             let mut suffixes = [".amazonaws.com", ".amazonaws.com.cn"].iter();
@@ -141,10 +144,11 @@ impl Store {
         }
     }
 
-    /// Asks a store that nobody has named, before anything is made there: how users are named depends on its dialect.
+    /// Sends a request to a store whose dialect is unknown. This happens before the first user is created, since the
+    /// names of users depend on the dialect.
     ///
     /// # Errors
-    /// Unless the store itself has answered, whatever it has said.
+    /// If the store does not answer. Any answer of the store itself is a success.
     pub(crate) async fn learn_dialect(&self, bucket: &str) -> Result<(), Failure> {
         if self.dialect() != Dialect::Other || !self.s3.software().is_empty() {
             return Ok(());
@@ -162,20 +166,20 @@ impl Store {
         self.dialect().makes_a_bucket_once(&self.region)
     }
 
-    /// Remembers a user or a role that is removed.
+    /// Records that a user or a role was removed.
     pub(crate) fn is_gone(&self, name: &str) {
         self.recent.removed(name);
         self.gone.created(name);
     }
 
-    /// Whether this process has removed it a moment ago, and has not made it again.
+    /// Returns true if this process has recently removed the user or role, and has not created it again.
     pub(crate) fn was_removed(&self, name: &str) -> bool {
         self.gone.has(name) && !self.recent.has(name)
     }
 
-    /// What clients must know of the store, beside what they know of AWS.
+    /// Returns the settings that clients need in addition to their defaults for AWS.
     pub(crate) fn client_settings(&self) -> Vec<(&'static str, &str)> {
-        // Not AWS_ENDPOINT_URL: clients would ask SQS and STS there, too.
+        // AWS_ENDPOINT_URL would also redirect the clients' requests to SQS and STS.
         let url = self.given_url.as_deref().map(|url| ("AWS_ENDPOINT_URL_S3", url));
         // Clients add sums that some stores refuse:
         // https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html.
@@ -187,12 +191,12 @@ impl Store {
         url.into_iter().chain(others.filter(|_| !self.dialect().is_complete())).collect()
     }
 
-    /// What IAM knows the cluster's service accounts by.
+    /// Returns the OIDC provider in IAM that represents the cluster.
     pub(crate) fn oidc_provider<'a>(&'a self, parameters: &'a Parameters) -> Option<&'a OidcProvider> {
         parameters.oidc_provider_arn.as_ref().or(self.oidc_provider.as_ref())
     }
 
-    /// The policy that limits a new user.
+    /// Returns the ARN of the policy that limits the permissions of new users.
     pub(crate) fn permissions_boundary<'a>(&'a self, parameters: &'a Parameters) -> Option<&'a str> {
         let boundary = parameters.permissions_boundary.as_ref().or(self.permissions_boundary.as_ref());
         boundary.map(|IamArn(arn)| arn.as_str())
@@ -207,7 +211,7 @@ impl Stores {
         Self { defaults, connections, own, roles, identities, recent, gone }
     }
 
-    /// The account and the region of a class.
+    /// Returns access to the account and the region of a class.
     pub(crate) async fn of(&self, parameters: &Parameters, secrets: &Secrets) -> Result<Store, Misconfigured> {
         let region = self.region(parameters)?;
         let mut settings = Settings::new(self.defaults.http(&self.connections)?);
@@ -243,7 +247,7 @@ impl Stores {
         })
     }
 
-    /// Whether the provisioner's own credentials can be had, where it was given some for sure.
+    /// Checks that the provisioner can retrieve its own credentials if the environment configures them.
     pub(crate) async fn probe(&self) -> Result<(), Misconfigured> {
         let given = ["AWS_ROLE_ARN", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"];
         if given.into_iter().any(|name| std::env::var_os(name).is_some()) {
@@ -254,7 +258,7 @@ impl Stores {
         Ok(())
     }
 
-    /// Where S3 of a class is, and IAM, if its address is not Amazon's own.
+    /// Returns the class's S3 endpoint, and its IAM endpoint if that is not Amazon's default.
     pub(crate) async fn endpoints(&self, parameters: &Parameters) -> Result<Vec<Endpoint>, Misconfigured> {
         let mut settings = Settings::new(self.defaults.http(&self.connections)?);
         self.region(parameters)?.name().clone_into(&mut settings.region);
@@ -272,13 +276,13 @@ impl Stores {
             .ok_or_else(|| Misconfigured::new("no region is known: set region in the StorageClass, or --region"))
     }
 
-    /// What Amazon's chain of credentials finds for this process.
+    /// Returns the configuration that Amazon's default credential chain finds for this process.
     async fn own(&self) -> Result<&SdkConfig, Misconfigured> {
         let http = self.defaults.http(&self.connections)?;
         let region = self.defaults.region.as_ref().map_or("us-east-1", Region::name);
         let load = async || {
             let loader = aws_config::defaults(BehaviorVersion::latest()).http_client(http.client());
-            // Without one, the node would be asked for it.
+            // Without a region, the loader would request it from the node.
             loader.region(SdkRegion::new(region.to_owned())).load().await
         };
         Ok(self.own.get_or_init(load).await)
@@ -305,7 +309,7 @@ impl Stores {
         }
     }
 
-    /// A role's credentials. It is taken by this key, or else by the provisioner's own.
+    /// Returns the credentials of a role, which this key or else the provisioner's own credentials assume.
     async fn role(
         &self,
         (arn, external_id, region): (String, Option<String>, String),
@@ -349,7 +353,7 @@ fn own_credentials(own: &SdkConfig) -> Result<SharedCredentialsProvider, Misconf
     own.credentials_provider().ok_or_else(none)
 }
 
-/// The key in the class's Secret, if the class names one.
+/// Returns the key in the class's Secret, if the class names a Secret.
 fn key_in(secrets: &Secrets) -> Result<Option<Credentials>, Misconfigured> {
     let Some(role) = ADMIN.into_iter().find(|role| secrets.has(role)) else { return Ok(None) };
     let text = |name| secrets.text(role, name).filter(|text| !text.is_empty());
@@ -431,7 +435,8 @@ pub(crate) mod tests {
         assert!(error.starts_with("cannot read /nonexistent/ca.pem: "), "{error}");
     }
 
-    /// AWS takes the tags with the bucket. No request is sent: nobody listens.
+    /// AWS accepts the tags in the request that creates the bucket. The endpoint would not answer, so the test sends no
+    /// requests.
     #[tokio::test]
     async fn on_aws_a_bucket_without_tags_is_somebody_elses() {
         use crate::account::Account;

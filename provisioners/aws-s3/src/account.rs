@@ -40,8 +40,8 @@ const SECOND_LOOK: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
     pub(crate) name: String,
-    /// The name that the user had before users of buckets were named after them, while an attempt of then may be
-    /// unfinished.
+    /// The user's name in earlier versions, which did not name users after buckets. It is set while an attempt from
+    /// then may be unfinished.
     former_name: Option<String>,
     bucket: String,
     claim: ClaimName,
@@ -67,8 +67,8 @@ pub(crate) enum Sight<T = ()> {
     Own(T),
     /// It belongs to another claim or cluster, or the provisioner did not create it.
     Other,
-    /// The administrator may not look at it. IAM answers so for one that does not exist, too, where the right is for
-    /// those of a path: it knows no path of that one.
+    /// The administrator has no permission to read it. IAM also gives this answer for a name that does not exist, if
+    /// the permission is limited to a path: IAM knows no path for that name.
     Forbidden(Failure),
 }
 
@@ -94,8 +94,8 @@ impl<T> Sight<T> {
 }
 
 impl Account {
-    /// The user of a bucket that is made for the claim is named after the bucket, which reserves the bucket's name;
-    /// that of one that exists is named after the claim.
+    /// Returns the user of an account. If the bucket is created for the claim, the user is named after the bucket,
+    /// which reserves the bucket's name. If the bucket exists already, the user is named after the claim.
     pub(crate) fn of(
         account: &api::Account,
         cluster_id: &str,
@@ -124,7 +124,7 @@ impl Account {
         }
     }
 
-    /// Sets the user's name for this dialect. The name is not recorded until an attempt has succeeded.
+    /// Sets the user's name for this dialect, unless an attempt has succeeded and recorded the name.
     pub(crate) fn on(self, dialect: Dialect, cluster_id: &str) -> Self {
         match dialect.user_name(&self.claim, cluster_id).filter(|_| self.unfinished) {
             Some(name) => Self { name, former_name: None, proven_by_name: true, ..self },
@@ -168,8 +168,8 @@ impl Account {
         self.policy_of_2019.is_some()
     }
 
-    /// Makes the user, and so reserves the name of a bucket that is to be made for it. Whose the user is then, is the
-    /// answer.
+    /// Creates the user, which reserves the name of a bucket that is then created for it. Returns the owner of the user
+    /// that exists afterwards.
     pub(crate) async fn make(&self, store: &Store, parameters: &Parameters) -> Result<Sight, Failure> {
         self.remove_former(store).await?;
         let mut tags = self.tags_at_creation();
@@ -216,8 +216,8 @@ impl Account {
         Ok(user.permissions_boundary.as_deref() == Some(boundary))
     }
 
-    /// The claim's key: the one in its Secret while that works, or else a new one. `recorded` is the key that was
-    /// delivered.
+    /// Returns the claim's key: the key in its Secret if that is active, or else a new key. `recorded` is the ID of the
+    /// delivered key.
     pub(crate) async fn key(
         &self,
         store: &Store,
@@ -245,8 +245,8 @@ impl Account {
         }
     }
 
-    /// The ids of the keys that work. IAM may not list yet what this process created a moment ago: `recorded` is added
-    /// then.
+    /// Returns the IDs of the active keys. It adds `recorded` if this process has recently created that key, since IAM
+    /// may not list it yet.
     pub(crate) async fn key_ids(&self, store: &Store, recorded: Option<String>) -> Result<Vec<String>, Failure> {
         let keys = self.keys(store).await?.into_iter().filter(|key| key.active).map(|key| key.id);
         let mut ids: Vec<String> = keys.collect();
@@ -325,7 +325,7 @@ impl Account {
         let former = Self { name: name.clone(), former_name: None, ..self.clone() };
         match former.look(store).await? {
             Sight::Own(()) => Box::pin(former.remove(store)).await,
-            // IAM also answers Forbidden for a user that does not exist, which is nearly always the case here.
+            // IAM also denies access to a user that does not exist, which is nearly always the case here.
             Sight::Absent | Sight::Other | Sight::Forbidden(_) => Ok(()),
         }
     }

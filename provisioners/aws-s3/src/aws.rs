@@ -200,7 +200,7 @@ impl Aws {
 /// Creates or updates the bucket of a claim.
 async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> Result<Bucket, Objection> {
     let (name, parameters) = (&request.name, &request.parameters);
-    // Reject access that cannot be granted before the first change.
+    // Before the first change, reject access that cannot be granted.
     parameters.access_mode.restricted_to(request.config.access_mode)?;
     let service_account = service_account(parameters, &request.config, &request.owner.claim)?;
     store.dialect().check(parameters.block_public_access, service_account.is_some())?;
@@ -314,9 +314,9 @@ async fn whose(
     })
 }
 
-/// Checks again that the bucket does not exist, and creates it immediately. It uses a task of its own, since the caller
-/// may poll the attempt rarely. The task ends with the attempt. Returns `None` if the bucket was created since the
-/// first check.
+/// Checks again that the bucket does not exist, and creates it without a delay. This runs in its own task, since the
+/// caller may poll the attempt rarely. Dropping the attempt aborts the task. Returns `None` if another client has
+/// created the bucket since the first check.
 async fn create_if_absent(
     store: &Store,
     account: &Account,

@@ -89,8 +89,9 @@ pub(crate) struct Applied {
     pub(crate) state: Option<(&'static str, String)>,
 }
 
-/// Brings a bucket in line with the class and the claim. `ours` are the tags that say whose it is. Settings are written
-/// in any case: it is as quick as looking. `is_new`: nobody else can have set it yet.
+/// Applies the settings of the class and the claim to a bucket. It always writes them, since a read takes as long as a
+/// write. `ours` are the tags that identify the owner. `is_new` is true while no one else can have changed the bucket's
+/// settings.
 pub(crate) async fn apply(
     store: &Store,
     request: &RequestOf<Aws>,
@@ -149,8 +150,8 @@ pub(crate) async fn apply(
     Ok(Applied { warning, state: lifecycle.map(|_| (LIFECYCLE, "set".to_owned())) })
 }
 
-/// The tags that the bucket is to have: `ours`, and those of the class and the claim. A claim with tags removes all
-/// others. Without tags of the claim, tags that somebody has set by hand stay.
+/// Returns the bucket's intended tags: `ours`, and the tags from the class and the claim. If the claim sets tags, all
+/// other tags are removed; otherwise, tags that were set manually are kept.
 fn tags(request: &RequestOf<Aws>, live: &Tags, ours: Tags) -> Tags {
     let asked = request.config.bucket_tags.as_ref();
     let owned = asked.is_some() || request.applied_config.contains_key(BUCKET_TAGS);
@@ -160,8 +161,8 @@ fn tags(request: &RequestOf<Aws>, live: &Tags, ours: Tags) -> Tags {
     kept.chain(request.parameters.asked_tags(&request.config)).chain(ours).collect()
 }
 
-/// `None` where nothing is to be said. With object lock a bucket keeps versions anyway, and the store refuses to
-/// suspend that.
+/// Returns true to enable versioning, false to suspend it, and `None` to leave it unchanged. Object lock already
+/// enables versioning, and stores then refuse to suspend it.
 fn versioning(class: &Parameters, claim: &Config) -> Option<bool> {
     let of_class = class.versioning.then_some(Versioning::Enabled);
     let wanted = claim.bucket_versioning.or(of_class).map(|wanted| wanted == Versioning::Enabled);
@@ -199,8 +200,8 @@ async fn unblock_public_access(store: &Store, name: &str) -> Result<(), Failure>
     }
 }
 
-/// Takes away the policy of a bucket that is to be emptied: it could let others write, or keep the administrator from
-/// deleting.
+/// Removes the policy of a bucket before it is emptied. The policy could allow others to write, or prevent the
+/// administrator from deleting objects.
 pub(crate) async fn remove_policy(store: &Store, bucket: &ProvisionedBucket<Parameters>) -> Result<(), Failure> {
     if !bucket.config_texts.contains_key(BUCKET_POLICY) {
         return Ok(());

@@ -45,7 +45,7 @@ pub struct Parameters {
     /// The service account for claims that do not name one.
     pub(crate) service_account: Option<String>,
     pub(crate) oidc_provider_arn: Option<OidcProvider>,
-    /// Defines if a bucket that contains objects is deleted.
+    /// Defines whether a bucket that contains objects is deleted.
     pub(crate) deletion_policy: DeletionPolicy,
     /// A parameter of the provisioner of 2019.
     pub(crate) create_bucket_user: CreateBucketUser,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::account::sha256_hex;
 use crate::region::Region;
 
-/// The policy's name if the user has access to its own bucket only.
+/// The name of a role's policy, and of a user's policy for its own bucket.
 pub(crate) const NAME: &str = "bucket";
 /// IAM's limit for all inline policies of a user together, in characters without whitespace.
 /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html>

@@ -24,8 +24,8 @@ use crate::parameters::{IamArn, Parameters};
 use crate::region::Region;
 use crate::role::OidcProvider;
 
-/// The names of the Secret that contains the administrator's key: `adminSecretName`, and `secretName` for classes of
-/// the provisioner of 2019.
+/// The roles of the Secret with the administrator's key: `adminSecretName`, or `secretName` in classes of the
+/// provisioner of 2019.
 pub(crate) const ADMIN: [&str; 2] = ["admin", ""];
 
 /// The time after which reads reflect a write. IAM and bucket settings are eventually consistent.
@@ -106,8 +106,8 @@ pub(crate) struct Stores {
     gone: Arc<RecentlyCreated>,
 }
 
-/// A role's ARN, its external id, the region of STS, and the key that takes it: its id and its secret, or the
-/// provisioner's own.
+/// A role's ARN, its external ID, the region of STS, and the key (ID and secret) that assumes the role; without a key,
+/// the provisioner's own credentials assume it.
 type Role = (String, Option<String>, String, Option<(String, String)>);
 
 /// Access to one region of an AWS account with the administrator's credentials.
@@ -148,7 +148,7 @@ impl Store {
     /// names of users depend on the dialect.
     ///
     /// # Errors
-    /// If the store does not answer. Any answer of the store itself is a success.
+    /// If the request fails without an answer, or with 429 or 5xx, which need not come from the store itself.
     pub(crate) async fn learn_dialect(&self, bucket: &str) -> Result<(), Failure> {
         if self.dialect() != Dialect::Other || !self.s3.software().is_empty() {
             return Ok(());
@@ -181,12 +181,12 @@ impl Store {
     pub(crate) fn client_settings(&self) -> Vec<(&'static str, &str)> {
         // AWS_ENDPOINT_URL would also redirect the clients' requests to SQS and STS.
         let url = self.given_url.as_deref().map(|url| ("AWS_ENDPOINT_URL_S3", url));
-        // Clients add sums that some stores refuse:
+        // Clients add checksums that some stores refuse:
         // https://docs.aws.amazon.com/sdkref/latest/guide/feature-dataintegrity.html.
         let sums = ["AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION"]
             .map(|name| (name, "when_required"));
-        // Amazon's clients for Python take the region from this one alone. AWS sends them to the right region, others
-        // do not.
+        // Amazon's Python clients read the region only from this variable. AWS redirects them to the right region, but
+        // other stores do not.
         let others = sums.into_iter().chain([("AWS_DEFAULT_REGION", self.region.name())]);
         url.into_iter().chain(others.filter(|_| !self.dialect().is_complete())).collect()
     }
@@ -288,9 +288,9 @@ impl Stores {
         Ok(self.own.get_or_init(load).await)
     }
 
-    /// The class's Secret, or else what the process was given; and from there the class's role. What is named and
-    /// broken is never passed over. With them comes the cache for what ends and is renewed: it would keep the key of
-    /// every Secret for ever.
+    /// Returns the administrator's credentials: the key in the class's Secret, or else the process's own credentials.
+    /// If the class names a role, these assume the role. A source that is named but unusable is an error. The cache is
+    /// only for credentials that expire and are renewed; it would keep the keys of all Secrets forever.
     async fn administrator(
         &self,
         parameters: &Parameters,

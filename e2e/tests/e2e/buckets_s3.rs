@@ -243,7 +243,7 @@ async fn aws_z13_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() ->
         Ok(())
     };
     set(&weak).await?;
-    fixture.told("photos", "the administrator needs the right iam:GetUser").await?;
+    fixture.told("photos", "the administrator needs the permission iam:GetUser").await?;
     set(&Credentials::new(access_key, secret_key)).await?;
     fixture.bound("photos").await?;
 
@@ -282,7 +282,7 @@ async fn aws_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Resul
         [("adminSecretName", "blind"), ("adminSecretNamespace", fixture.space.namespace()), ("region", "us-east-1")];
     fixture.class("blind", &parameters).await?;
     fixture.claim("thief", "blind", json!({"bucketName": "shared-bucket"})).await?;
-    fixture.told("thief", "the administrator needs the right s3:GetBucketTagging").await?;
+    fixture.told("thief", "the administrator needs the permission s3:GetBucketTagging").await?;
     iam.put_user_policy("blind", "policy", &policy(&blind[..1])).await?;
     fixture.told("thief", "was not made for this claim").await?;
     fixture.delete("thief").await?;

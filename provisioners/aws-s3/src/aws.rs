@@ -76,8 +76,8 @@ impl BucketProvisioner for Aws {
                 Whose::HasLostItsTag => {
                     let uid = &bucket.owner.claim.uid;
                     return Err(DeleteError::retry(format!(
-                        "the bucket {name} has lost its tag {CLAIM_UID}, and may be somebody else's: set it to {uid} if it is to be \
-                         deleted, or to another text if it is to stay"
+                        "the bucket {name} has lost its tag {CLAIM_UID}, and may not belong to this claim: set the tag to {uid} to \
+                         delete the bucket, or to another text to keep it"
                     )));
                 }
                 Whose::Unsure => return Err(DeleteError::retry(unsure(name, &bucket.owner.claim.uid))),
@@ -340,7 +340,7 @@ async fn create_if_absent(
 }
 
 fn just_made(bucket: &str) -> ProvisionError {
-    ProvisionError::retry(format!("the bucket {bucket} has just been made; the next attempt looks at its tags"))
+    ProvisionError::retry(format!("the bucket {bucket} has just been created; the next attempt checks its tags"))
 }
 
 fn not_for_this_claim(bucket: &str) -> String {
@@ -349,8 +349,8 @@ fn not_for_this_claim(bucket: &str) -> String {
 
 fn unsure(bucket: &str, claim_uid: &str) -> String {
     format!(
-        "the bucket {bucket} has no tag {CLAIM_UID}, and nothing proves that it was made for this claim: set the tag to {claim_uid} if \
-         it was, or to another text if it was not; or delete the bucket"
+        "the bucket {bucket} has no tag {CLAIM_UID}, so its owner is unknown: set the tag to {claim_uid} if the bucket was created \
+         for this claim, or to another text if it was not; or delete the bucket"
     )
 }
 
@@ -378,8 +378,8 @@ async fn own_user(
     match boundary {
         Some(boundary) if !account.is_within(store, boundary).await? => {
             let text = format!(
-                "the IAM user {} does not have the permissionsBoundary {boundary}; if the store has no permissions boundaries, \
-                 remove it from the StorageClass and from --permissions-boundary, or use another store",
+                "the IAM user {} does not have the permissionsBoundary {boundary}; if the store does not support permissions \
+                 boundaries, remove it from the StorageClass and from --permissions-boundary, or use another store",
                 account.name
             );
             if !has_bucket {

@@ -181,7 +181,7 @@ async fn block_public_access(store: &Store, name: &str, demanded: bool) -> Resul
             put.map_err(of_parameter(doing, "s3:PutBucketPublicAccessBlock", "blockPublicAccess"))?;
             Ok(store.dialect().blocks_only_acls().then(|| {
                 format!(
-                    "the store blocks public ACLs of the bucket {name}, but no public bucket policies; set blockPublicAccess to \
+                    "the store blocks public ACLs of the bucket {name}, but not public bucket policies; set blockPublicAccess to \
                      \"false\" in the StorageClass to accept that"
                 )
             }))
@@ -265,7 +265,7 @@ async fn delete_some(store: &Store, name: &str) -> Result<usize, DeleteError> {
         }
         Err(Error::Object { key, code }) if code == "AccessDenied" => Err(DeleteError::retry(format!(
             "cannot delete the object {key:?} of the bucket {name}: it is locked until its retention ends, or the \
-             administrator needs the rights s3:DeleteObject and s3:DeleteObjectVersion"
+             administrator needs the permissions s3:DeleteObject and s3:DeleteObjectVersion"
         ))),
         Err(error) => {
             let rights = "s3:ListBucketVersions, s3:DeleteObjectVersion, s3:ListBucketMultipartUploads and \

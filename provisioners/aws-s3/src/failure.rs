@@ -13,16 +13,16 @@ pub(crate) enum Failure {
         advice: String,
     },
     /// A read does not reflect an earlier write yet.
-    #[error("AWS does not show the {0} yet, which was made a moment ago; the next attempt looks again")]
+    #[error("AWS does not show the {0} yet, which was just created; the next attempt checks again")]
     NotShownYet(String),
     #[error(
-        "the store leaves out the tags of new IAM users, so nothing would prove which are the provisioner's: if it is SeaweedFS, \
-         say store: seaweedfs in the StorageClass; otherwise use another store"
+        "the store ignores the tags of new IAM users, so the provisioner could not recognize its own users: if it is \
+         SeaweedFS, set store: seaweedfs in the StorageClass; otherwise use another store"
     )]
     LeavesTagsOut,
     #[error(
-        "the IAM user {user} has no room for another bucket: its policies have {room} characters at most, enough for {most} buckets \
-         with a name as long as this one; let a BucketAccess of its own into the others"
+        "the IAM user {user} has no room for another bucket: its policies can have at most {room} characters, enough for \
+         {most} buckets with a name as long as this one; use a separate BucketAccess for the other buckets"
     )]
     NoRoom { user: String, room: usize, most: usize },
 }
@@ -73,9 +73,9 @@ pub(crate) fn of_parameter(
 
 fn advice(cause: &Error, right: &str) -> String {
     if let Error::Credentials { .. } = cause {
-        return "; name the administrator's Secret by adminSecretName and adminSecretNamespace in the StorageClass, or give the \
+        return "; set adminSecretName and adminSecretNamespace in the StorageClass to the administrator's Secret, or give the \
                 provisioner a role (EKS Pod Identity, IRSA, an instance profile) or AWS_ACCESS_KEY_ID and \
-                AWS_SECRET_ACCESS_KEY; a role in adminRoleArn must trust it"
+                AWS_SECRET_ACCESS_KEY; a role in adminRoleArn must trust these credentials"
             .to_owned();
     }
     match cause.code() {
@@ -85,21 +85,21 @@ fn advice(cause: &Error, right: &str) -> String {
                 .to_owned()
         }
         "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" => {
-            "; the administrator's credentials have ended: renew them".to_owned()
+            "; the administrator's credentials have expired: renew them".to_owned()
         }
         "AccessDenied" | "AccessDeniedException" | "UnauthorizedOperation"
             if cause.to_string().contains("explicit deny") =>
         {
-            "; a policy forbids it, and no other permission changes that: an administrator of the account looks at the kind of policy \
-             that the answer names; some require tags, which the class sets with tags"
+            "; a policy forbids it, and no permission overrides that: an administrator of the account can check the kind of \
+             policy that the answer names; some policies require tags, which the class sets with tags"
                 .to_owned()
         }
         "AccessDenied" | "AccessDeniedException" | "UnauthorizedOperation" => {
-            format!("; the administrator needs the right {right}")
+            format!("; the administrator needs the permission {right}")
         }
-        "LimitExceeded" => "; a quota of the account is reached: raise it, or remove what nobody uses".to_owned(),
+        "LimitExceeded" => "; a quota of the account is reached: raise it, or remove unused resources".to_owned(),
         "TooManyBuckets" => {
-            "; the account has as many buckets as it may: raise the quota, or delete buckets that nobody uses".to_owned()
+            "; the bucket quota of the account is reached: raise it, or delete unused buckets".to_owned()
         }
         "PermanentRedirect" | "AuthorizationHeaderMalformed" | "IllegalLocationConstraintException" => {
             "; the bucket is in another region: set region in the StorageClass, or choose another bucketName".to_owned()
@@ -123,7 +123,7 @@ mod tests {
         let denied = failure(
             "User: x is not authorized to perform: iam:CreateUser with an explicit deny in a service control policy",
         );
-        assert!(denied.contains("a policy forbids it") && !denied.contains("needs the right"), "{denied}");
-        assert!(failure("no identity-based policy allows it").contains("needs the right iam:CreateUser"));
+        assert!(denied.contains("a policy forbids it") && !denied.contains("needs the permission"), "{denied}");
+        assert!(failure("no identity-based policy allows it").contains("needs the permission iam:CreateUser"));
     }
 }

@@ -161,7 +161,7 @@ impl TryFrom<String> for CreateBucketUser {
     fn try_from(text: String) -> Result<Self, String> {
         match text.as_str() {
             "no" => {
-                Err("claims would get the administrator's key: every claim has a user of its own, so leave it out"
+                Err("claims would receive the administrator's key: every claim has its own user, so leave it out"
                     .into())
             }
             _ => Ok(Self),
@@ -197,7 +197,7 @@ impl TryFrom<String> for ObjectLock {
 
     fn try_from(text: String) -> Result<Self, String> {
         let malformed =
-            || format!("{text:?} is no lock: expected governance:DAYSd or compliance:DAYSd, such as governance:30d");
+            || format!("{text:?} is not a lock: expected governance:DAYSd or compliance:DAYSd, such as governance:30d");
         let (mode, time) = text.split_once(':').ok_or_else(malformed)?;
         let days = time.strip_suffix('d').and_then(|days| days.parse().ok()).filter(|days| (1..=36_500).contains(days));
         let mode = match mode {
@@ -254,7 +254,7 @@ mod tests {
             ("adminRoleArn", "arn:aws:s3:::bucket", "expected an ARN of IAM"),
             ("permissionsBoundary", "arn:aws:iam::1:policy/", "expected an ARN of IAM"),
             ("permissionsBoundary", "arn:aws:iam::1:user/me", "expected an ARN of IAM"),
-            ("oidcProviderArn", "arn:aws:iam::1:role/x", "is no OIDC provider"),
+            ("oidcProviderArn", "arn:aws:iam::1:role/x", "is not an OIDC provider"),
         ] {
             let error = class(key, value).unwrap_err();
             assert!(error.starts_with(&format!("parameter {key:?}: ")) && error.contains(problem), "{error}");

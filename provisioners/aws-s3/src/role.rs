@@ -56,7 +56,7 @@ impl FromStr for OidcProvider {
         if arn.starts_with("arn:") && !provider.issuer().is_empty() {
             Ok(provider)
         } else {
-            Err(format!("{arn:?} is no OIDC provider: expected arn:aws:iam::ACCOUNT:oidc-provider/ISSUER"))
+            Err(format!("{arn:?} is not an OIDC provider: expected arn:aws:iam::ACCOUNT:oidc-provider/ISSUER"))
         }
     }
 }

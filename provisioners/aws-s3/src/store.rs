@@ -70,7 +70,7 @@ pub struct Defaults {
     #[arg(long, env = "AWS_USE_DUALSTACK_ENDPOINT")]
     dual_stack: bool,
 
-    /// File with CA certificates for the endpoints [default: the system's certificates]
+    /// File with CA certificates for the endpoints [default: the system's]
     #[arg(long, env = "AWS_CA_BUNDLE", value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
 
@@ -273,7 +273,7 @@ impl Stores {
         let region = parameters.region.as_ref().or(self.defaults.region.as_ref());
         region
             .cloned()
-            .ok_or_else(|| Misconfigured::new("no region is known: set region in the StorageClass, or --region"))
+            .ok_or_else(|| Misconfigured::new("no region is configured: set region in the StorageClass, or --region"))
     }
 
     /// Returns the configuration that Amazon's default credential chain finds for this process.
@@ -425,7 +425,7 @@ pub(crate) mod tests {
             ("--endpoint", "http://store/s3/", "has no path"),
             ("--iam-endpoint", "store", "expected an endpoint"),
             ("--permissions-boundary", "boundary", "expected an ARN of IAM"),
-            ("--oidc-provider-arn", "oidc.example.com", "is no OIDC provider"),
+            ("--oidc-provider-arn", "oidc.example.com", "is not an OIDC provider"),
         ] {
             let error = parsed([flag, value]).map(drop).unwrap_err().to_string();
             assert!(error.contains(flag) && error.contains(problem), "{error}");

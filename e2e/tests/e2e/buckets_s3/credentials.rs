@@ -63,7 +63,7 @@ async fn aws_the_administrator_may_be_a_role_of_the_provisioners_service_account
     fixture.told("photos", "InvalidIdentityToken").await?;
     // Tokens are rewritten while the provisioner runs.
     std::fs::write(&file, token)?;
-    fixture.told("photos", "the administrator needs the right iam:GetUser").await?;
+    fixture.told("photos", "the administrator needs the permission iam:GetUser").await?;
     fixture.server().allow_everything("provisioner").await?;
     fixture.bound("photos").await?;
     let user = fixture.user("photos").await?;
@@ -129,7 +129,7 @@ async fn aws_a_class_has_a_role_that_the_administrator_assumes() -> anyhow::Resu
         .class("account", &[("adminRoleArn", &role), ("externalId", "cluster-7"), ("region", "eu-central-1")])
         .await?;
     fixture.claim("photos", "account", json!({})).await?;
-    fixture.told("photos", "the administrator needs the right iam:GetUser").await?;
+    fixture.told("photos", "the administrator needs the permission iam:GetUser").await?;
     fixture.server().allow_everything("storage").await?;
     fixture.bound("photos").await?;
     let user = fixture.user("photos").await?;

@@ -450,6 +450,7 @@ impl Judge {
         if let Some(asset) = self.assets.get_mut(name) {
             asset.stage = AssetStage::Allocated;
         }
+        self.cleaned.insert(name.to_owned());
         self.check_covered(at, 0);
     }
 

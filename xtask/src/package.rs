@@ -44,7 +44,7 @@ fn published(metadata: &Value) -> Vec<&Value> {
     packages.filter(|package| package["publish"].is_null()).collect()
 }
 
-/// Problems that prevent a package from being published, or found.
+/// Problems that prevent a package from being published, or users from finding it.
 fn faults(package: &Value, published: &[&Value]) -> Vec<String> {
     let name = text(&package["name"]);
     let folder = PathBuf::from(text(&package["manifest_path"])).parent().unwrap_or(Path::new("")).to_owned();

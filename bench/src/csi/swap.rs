@@ -40,7 +40,7 @@ pub(crate) struct Settings {
     /// Seed of the random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// With a driver that has three zones and publishes its capacity
+    /// Use a driver that has three zones and publishes its capacity
     #[arg(long)]
     topology: bool,
 }
@@ -75,7 +75,7 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     );
     println!("|---|---|");
     print_ledger([(&stage, &outcome)]);
-    // What csi-provisioner has recorded and the Go program knows nothing of.
+    // csi-provisioner completes the attempts that it has recorded, which the Go program does not know.
     replace(&stage, &mut sidecar, Peer::Ours, settings.times + 1, Duration::from_secs(1), &flags).await?;
     let (left, settled) = stage.settle(PATIENCE, QUIET).await?;
     println!("\n| and when csi-provisioner has been back | |\n|---|---|");

@@ -76,7 +76,6 @@ impl Disk {
             fs::create_dir_all(dir.join(beside))?;
             fs::write(dir.join(beside).join("precious"), beside)?;
         }
-        // Otherwise its own time would change with its content.
         let around = around(&root)?;
         let seen = Arc::new(Mutex::new(Seen::default()));
         watch(&root, seen.clone(), log)?;
@@ -160,6 +159,7 @@ fn around(root: &Path) -> anyhow::Result<BTreeMap<PathBuf, String>> {
         for entry in fs::read_dir(dir)? {
             let path = entry?.path();
             let stat = path.symlink_metadata()?;
+            // The root's times are left out, because they change with its content.
             if path == root {
                 found.insert(path, format!("{:o} {}", stat.mode(), stat.uid()));
                 continue;

@@ -288,7 +288,7 @@ mod tests {
         assert!(told.len() == 1 && told[0].contains("such as pv-2 on node-b"), "{told:?}");
         let alike = volume("pv-3", "another root", "kubernetes.io/hostname", NODE_NAME);
         let told = advice(vec![alike, volume("pv-4", "another root", "rack", NODE_NAME)]).await;
-        assert!(told.len() == 1 && told[0].starts_with("the nodes node-a and node-b have one value"), "{told:?}");
+        assert!(told.len() == 1 && told[0].starts_with("the nodes node-a and node-b have the same value"), "{told:?}");
     }
 
     /// The PersistentVolumes contain the root's former path.

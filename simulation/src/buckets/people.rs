@@ -47,7 +47,7 @@ impl Users {
             deeds.extend([Deed::Garble, Deed::Garble, Deed::GiveUp, Deed::Mend]);
         }
         if plays.restore {
-            // Before a restore some objects are lost.
+            // Some objects are lost before a restore.
             deeds.extend([Deed::BackUp, Deed::LoseClaim, Deed::ForceObject, Deed::Restore]);
         }
         let Some(deed) = self.surprises.choice(&deeds).copied() else { return };
@@ -151,7 +151,7 @@ impl Users {
         }
     }
 
-    /// In the calm: unreadable objects are repaired, and people do what events ask of them, or do not.
+    /// Repairs unreadable objects during the calm, and follows or ignores the instructions in events.
     pub(super) async fn attend(&mut self) {
         while !self.garbled.is_empty() {
             self.mend();

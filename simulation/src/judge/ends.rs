@@ -130,8 +130,8 @@ impl Judge {
                 continue;
             }
             let stage = self.assets.get(name).map(|asset| asset.stage);
-            // An asset that was removed before the restore, or removed manually, does not come back.
-            if stage.is_none() && (self.bound_again.contains(name) || self.emptied.contains(name)) {
+            // An asset that was removed before the restore, even in part, or removed manually, does not come back.
+            if matches!(stage, None | Some(AssetStage::Fading)) && (self.bound_again.contains(name) || self.emptied.contains(name)) {
                 continue;
             }
             if stage != Some(AssetStage::Exported) {
@@ -141,7 +141,7 @@ impl Judge {
         None
     }
 
-    /// A user has deleted the volume while its asset was being removed. No volume asks for the rest of the removal.
+    /// Returns true if a user deleted the volume while its asset was being removed: no volume requests the rest.
     fn is_half_removed(&self, name: &str) -> bool {
         let stage = self.assets.get(name).map(|asset| asset.stage);
         stage == Some(AssetStage::Fading) && self.forgiven.contains(name)

@@ -98,7 +98,7 @@ impl Site {
         Ok(())
     }
 
-    /// Makes the disk unavailable, as if it were not mounted, and Google.
+    /// Makes Google unavailable, and the disk, as if it were not mounted.
     pub(super) fn break_down(&mut self) -> anyhow::Result<()> {
         self.works = false;
         self.google.model().faults.unavailable = 1;
@@ -114,7 +114,7 @@ impl Site {
         Ok(fs::rename(self.disk_away(), self.disk())?)
     }
 
-    /// Waits until all claims are bound, and there are no leftovers of others.
+    /// Waits until all claims are bound, and deleted claims have no leftovers.
     pub(super) async fn settled(&self) -> anyhow::Result<()> {
         let (volumes, buckets) = self.claims();
         let (all, made) =

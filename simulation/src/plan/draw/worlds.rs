@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Dice;
 use crate::plan::{Copying, Deed, Plan, When};
 
-/// Adds such plays to a share of the plans.
+/// Adds these influences to some of the plans.
 pub(super) fn meet(plan: &mut Plan) {
     let dice = &mut Dice(fastrand::Rng::with_seed(plan.seed ^ 0x00c0_1d5e_ed0e));
     // Such plans must not have other faults.
@@ -44,7 +44,7 @@ fn restore(plan: &mut Plan, dice: &mut Dice) {
     }
 }
 
-/// Another installation of the same provisioner uses the same backend, and gets a backup of this one.
+/// Another installation of the same provisioner uses the same backend, and receives a backup of this one.
 fn another_cluster(plan: &mut Plan, dice: &mut Dice) {
     plan.storm = plan.storm.max(Duration::from_secs(20));
     let seconds = plan.storm.as_secs_f64();

@@ -17,12 +17,12 @@ pub(crate) struct Bed {
     pub(crate) supported: Vec<i32>,
     pub(crate) protocol: Protocol,
     run: String,
-    made: Mutex<Made>,
+    made: Mutex<Inventory>,
 }
 
 /// Buckets and accounts that may exist.
 #[derive(Default)]
-struct Made {
+struct Inventory {
     names: u32,
     /// Requests by ID.
     buckets: BTreeMap<String, CreateRequest>,
@@ -173,11 +173,11 @@ impl Bed {
             }
         }
         let names = self.made().names;
-        *self.made() = Made { names, ..Made::default() };
+        *self.made() = Inventory { names, ..Inventory::default() };
         left
     }
 
-    fn made(&self) -> MutexGuard<'_, Made> {
+    fn made(&self) -> MutexGuard<'_, Inventory> {
         self.made.lock().unwrap()
     }
 }

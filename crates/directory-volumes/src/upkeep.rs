@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
 use kube_provisioner::kube::Api;
-use kube_provisioner::{FencingToken, ProvisionedVolume, Start, StartError};
+use kube_provisioner::{FencingToken, ProvisionedVolume, StartContext, StartError};
 use tokio::time::{Instant, timeout_at};
 
 use crate::deletion::{Annotations, is_retained, owner_here, owner_of};
@@ -34,7 +34,7 @@ impl Worker {
     pub async fn begin(
         &self,
         annotations: &Annotations,
-        start: &Start,
+        start: &StartContext,
         is_here: impl Fn(&ProvisionedVolume) -> bool,
     ) -> Result<(), StartError> {
         if !self.has_marker().await? {
@@ -56,7 +56,7 @@ impl Worker {
     /// Keeps the marks up to date with their volumes. With the UID of its volume, a mark proves that the directory still belongs to it after an
     /// administrator has bound the volume to another claim. The reclaim policy in the mark shows that the data is kept if an administrator has
     /// deleted the volume.
-    async fn follow_volumes(&self, start: Start) {
+    async fn follow_volumes(&self, start: StartContext) {
         loop {
             match start.volumes().await {
                 Ok(volumes) => {
@@ -83,7 +83,7 @@ impl Worker {
     }
 
     /// Records the UID of a newly created volume. If the volume is not saved yet, the next list of all volumes contains it.
-    async fn note_created(&self, start: &Start, name: &str, path: VolumePath) {
+    async fn note_created(&self, start: &StartContext, name: &str, path: VolumePath) {
         match Api::<PersistentVolume>::all(start.client.clone()).get_opt(name).await {
             Ok(Some(volume)) => {
                 let owner = Owner { cluster: Some(start.cluster_id.clone()), ..owner_of(&volume) };
@@ -112,7 +112,7 @@ impl Worker {
     async fn mark(
         &self,
         annotations: &Annotations,
-        start: &Start,
+        start: &StartContext,
         is_here: impl Fn(&ProvisionedVolume) -> bool,
     ) -> Result<(), StartError> {
         let volumes = start.volumes().await?;

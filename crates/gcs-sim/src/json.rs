@@ -3,10 +3,10 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{ADMIN, Account, Asked, Bucket, Key, Model, PROJECT, Reply, done, ok, refusal, status};
+use super::{ADMIN, Account, Bucket, DecodedRequest, Key, Model, PROJECT, Reply, done, ok, refusal, status};
 
 impl Model {
-    pub(super) fn buckets(&mut self, asked: &Asked) -> Reply {
+    pub(super) fn buckets(&mut self, asked: &DecodedRequest) -> Reply {
         let project = asked.query.get("project").cloned().unwrap_or_default();
         if asked.method == Method::GET {
             return self.allowed("storage.buckets.list").unwrap_or_else(|| {
@@ -60,7 +60,7 @@ impl Model {
         reply
     }
 
-    pub(super) fn bucket(&mut self, asked: &Asked, name: &str) -> Reply {
+    pub(super) fn bucket(&mut self, asked: &DecodedRequest, name: &str) -> Reply {
         let permission = match asked.method.as_str() {
             "GET" => "storage.buckets.get",
             "PATCH" => "storage.buckets.update",
@@ -94,7 +94,7 @@ impl Model {
         }
     }
 
-    pub(super) fn policy(&mut self, asked: &Asked, name: &str) -> Reply {
+    pub(super) fn policy(&mut self, asked: &DecodedRequest, name: &str) -> Reply {
         let reads = asked.method == Method::GET;
         let permission = if reads { "storage.buckets.getIamPolicy" } else { "storage.buckets.setIamPolicy" };
         if let Some(reply) = self.on_bucket(name, permission) {
@@ -147,7 +147,7 @@ impl Model {
         answer(bucket)
     }
 
-    pub(super) fn list_objects(&mut self, asked: &Asked, name: &str) -> Reply {
+    pub(super) fn list_objects(&mut self, asked: &DecodedRequest, name: &str) -> Reply {
         if let Some(reply) = self.on_bucket(name, "storage.objects.list") {
             return reply;
         }
@@ -162,7 +162,7 @@ impl Model {
         ok(&json!({"kind": "storage#objects", "items": items}))
     }
 
-    pub(super) fn delete_object(&mut self, asked: &Asked, name: &str, object: &str) -> Reply {
+    pub(super) fn delete_object(&mut self, asked: &DecodedRequest, name: &str, object: &str) -> Reply {
         if let Some(reply) = self.on_bucket(name, "storage.objects.delete") {
             return reply;
         }
@@ -177,7 +177,7 @@ impl Model {
         if found { done() } else { refusal(404, "notFound", &format!("No such object: {name}/{object}")) }
     }
 
-    pub(super) fn hmac(&mut self, asked: &Asked, project: &str, rest: &[&str]) -> Reply {
+    pub(super) fn hmac(&mut self, asked: &DecodedRequest, project: &str, rest: &[&str]) -> Reply {
         let verb = match (asked.method.as_str(), rest) {
             ("POST", []) => "create",
             ("GET", []) => "list",
@@ -242,7 +242,7 @@ impl Model {
         }
     }
 
-    pub(super) fn service_accounts(&mut self, asked: &Asked, project: &str, rest: &[&str]) -> Reply {
+    pub(super) fn service_accounts(&mut self, asked: &DecodedRequest, project: &str, rest: &[&str]) -> Reply {
         let verb = match asked.method.as_str() {
             "POST" => "create",
             "GET" if rest.is_empty() => "list",

@@ -134,7 +134,7 @@ pub struct Faults {
 }
 
 /// A request, decoded.
-struct Asked {
+struct DecodedRequest {
     method: Method,
     path: String,
     query: BTreeMap<String, String>,
@@ -226,7 +226,7 @@ async fn answer(model: Arc<Mutex<Model>>, request: Request<Incoming>) -> Result<
     // Split paths while they are encoded: names may contain slashes.
     let path = parts.uri.path().to_owned();
     let query = pairs.iter().cloned().collect();
-    let asked = Asked { method: parts.method, path, query, pairs, headers: parts.headers, body };
+    let asked = DecodedRequest { method: parts.method, path, query, pairs, headers: parts.headers, body };
     let faults = model.lock().unwrap().faults;
     if !faults.latency.is_zero() {
         tokio::time::sleep(faults.latency).await;
@@ -271,7 +271,7 @@ impl From<Infallible> for Cut {
 }
 
 impl Model {
-    fn answer(&mut self, asked: &Asked) -> Reply {
+    fn answer(&mut self, asked: &DecodedRequest) -> Reply {
         self.log.push(format!("{} {}", asked.method, asked.path));
         let segments: Vec<String> = asked.path[1..]
             .split('/')

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::objects::{LAST_MODIFIED, escaped, etag};
-use super::{Asked, Bucket, Reply};
+use super::{Bucket, DecodedRequest, Reply};
 
 /// Characters that are not encoded in encoded names.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'/');
 
-pub(super) fn list(asked: &Asked, name: &str, bucket: &Bucket) -> Reply {
+pub(super) fn list(asked: &DecodedRequest, name: &str, bucket: &Bucket) -> Reply {
     let argument = |name: &str| asked.query.get(name).map(String::as_str).filter(|value| !value.is_empty());
     let encoded = argument("encoding-type") == Some("url");
     let shown = |text: &str| if encoded { utf8_percent_encode(text, PLAIN).to_string() } else { escaped(text) };

@@ -4,7 +4,7 @@
 use http::Method;
 
 use super::objects::{LAST_MODIFIED, escaped, etag, xml};
-use super::{Asked, Model, Reply, Upload};
+use super::{DecodedRequest, Model, Reply, Upload};
 
 /// The minimum size of all parts except the last. <https://cloud.google.com/storage/quotas#requests>
 const LEAST: usize = 5 << 20;
@@ -24,7 +24,7 @@ impl Model {
     }
 
     /// Handles a request for an upload that has begun.
-    pub(super) fn upload(&mut self, asked: &Asked, bucket: &str, object: &str) -> Reply {
+    pub(super) fn upload(&mut self, asked: &DecodedRequest, bucket: &str, object: &str) -> Reply {
         let id = asked.query["uploadId"].clone();
         let ours = |upload: &&mut Upload| upload.bucket == bucket && upload.object == object;
         let Some(upload) = self.uploads.get_mut(&id).filter(ours) else { return xml(404, "NoSuchUpload") };

@@ -4,14 +4,14 @@ use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 
 use super::signature::{Signable, authorization, sha256_hex};
-use super::{Asked, Bucket, Model, Reply, listing};
+use super::{Bucket, DecodedRequest, Model, Reply, listing};
 
 /// The modification time of all objects.
 pub(super) const LAST_MODIFIED: &str = "2026-01-02T03:04:05.000Z";
 const LAST_MODIFIED_HEADER: &str = "Fri, 02 Jan 2026 03:04:05 GMT";
 
 impl Model {
-    pub(super) fn s3(&mut self, asked: &Asked) -> Reply {
+    pub(super) fn s3(&mut self, asked: &DecodedRequest) -> Reply {
         if has_checksum(asked) {
             return xml(403, "SignatureDoesNotMatch");
         }
@@ -58,7 +58,7 @@ impl Model {
     }
 
     /// Returns the service account whose key signed the request.
-    fn signer(&self, asked: &Asked) -> Option<String> {
+    fn signer(&self, asked: &DecodedRequest) -> Option<String> {
         let text = |name: &str| asked.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let header = text("authorization")?;
         let id = header.strip_prefix("AWS4-HMAC-SHA256 Credential=")?.split('/').next()?;
@@ -83,7 +83,7 @@ impl Model {
 }
 
 /// Returns true if the bucket's policy allows the request. The permission to read does not include listing uploads and their parts.
-fn may(asked: &Asked, email: &str, bucket: &Bucket, object: &str) -> bool {
+fn may(asked: &DecodedRequest, email: &str, bucket: &Bucket, object: &str) -> bool {
     let member = format!("serviceAccount:{email}");
     let bindings = bucket.policy["bindings"].as_array().cloned().unwrap_or_default();
     let has = |roles: &[&str]| {
@@ -108,7 +108,7 @@ fn may(asked: &Asked, email: &str, bucket: &Bucket, object: &str) -> bool {
 }
 
 /// Returns an object, or the range of it given in the header `Range`.
-fn read(asked: &Asked, generation: u64, body: &Bytes) -> Reply {
+fn read(asked: &DecodedRequest, generation: u64, body: &Bytes) -> Reply {
     let range =
         asked.headers.get("range").and_then(|range| range.to_str().ok()?.strip_prefix("bytes=")?.split_once('-'));
     let with = |reply: Reply| {
@@ -128,7 +128,7 @@ fn read(asked: &Asked, generation: u64, body: &Bytes) -> Reply {
 /// Returns true if a client adds its own checksum, in a header or after the body. Google supports neither: the body that it sees and the headers that
 /// it signs differ from the client's, and it responds with `SignatureDoesNotMatch`.
 /// <https://github.com/gramps-project/gramps-web-api/pull/758>
-fn has_checksum(asked: &Asked) -> bool {
+fn has_checksum(asked: &DecodedRequest) -> bool {
     let streams =
         asked.headers.get("x-amz-content-sha256").is_some_and(|hash| hash.as_bytes().starts_with(b"STREAMING-"));
     let names = asked.headers.keys().map(|name| name.as_str());

@@ -7,10 +7,10 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
-use super::{ADMIN, ADMIN_KEY, Asked, Model, PROJECT, Reply, ok};
+use super::{ADMIN, ADMIN_KEY, DecodedRequest, Model, PROJECT, Reply, ok};
 
 impl Model {
-    pub(super) fn token(&mut self, asked: &Asked) -> Reply {
+    pub(super) fn token(&mut self, asked: &DecodedRequest) -> Reply {
         match self.check_assertion(asked) {
             Ok(()) => self.new_token(),
             Err(words) => {
@@ -27,7 +27,7 @@ impl Model {
         ok(&json!({"access_token": token, "expires_in": 3599, "token_type": "Bearer"}))
     }
 
-    fn check_assertion(&self, asked: &Asked) -> Result<(), &'static str> {
+    fn check_assertion(&self, asked: &DecodedRequest) -> Result<(), &'static str> {
         let form = String::from_utf8_lossy(&asked.body).into_owned();
         let grant = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=";
         let assertion = form.strip_prefix(grant).ok_or("Bad Request")?;
@@ -60,7 +60,7 @@ impl Model {
         Ok(())
     }
 
-    pub(super) fn metadata(&mut self, asked: &Asked, what: &str) -> Reply {
+    pub(super) fn metadata(&mut self, asked: &DecodedRequest, what: &str) -> Reply {
         if asked.headers.get("metadata-flavor").is_none_or(|flavor| flavor != "Google") {
             return Reply::new(403, "Missing Metadata-Flavor:Google header.");
         }
@@ -71,7 +71,7 @@ impl Model {
         }
     }
 
-    pub(super) fn is_known(&self, asked: &Asked) -> bool {
+    pub(super) fn is_known(&self, asked: &DecodedRequest) -> bool {
         let header = asked.headers.get("authorization").and_then(|value| value.to_str().ok());
         header.and_then(|header| header.strip_prefix("Bearer ")).is_some_and(|token| self.tokens.contains(token))
     }

@@ -30,7 +30,7 @@ pub use self::parameters::{Access, Authentication, DeletionPolicy, Limit, Servic
 pub use self::provisioner::{BucketCapabilities, BucketProvisioner};
 pub use self::recent::RecentlyCreated;
 pub use self::request::{
-    BucketLookup, BucketRequest, BucketStart, GrantOf, GrantRequest, GrantedAccount, ProvisionedBucket, Record,
+    BucketLookup, BucketRequest, BucketStartContext, GrantOf, GrantRequest, GrantedAccount, ProvisionedBucket, Record,
     RequestOf,
 };
 #[cfg(feature = "planted-faults")]

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::controller::CosiController;
 use self::driver::{Driver, Setup};
 pub(crate) use self::names::{driver_name, of_options as driver_of_options};
-use crate::bucket::{BucketHooks, BucketStart};
+use crate::bucket::{BucketHooks, BucketStartContext};
 use crate::controller::RunError;
 use crate::controller::bucket::BucketBackend;
 use crate::controller::shared::calls::{capabilities, start_backend};
@@ -104,7 +104,7 @@ impl CosiDriver {
             start(
                 &options,
                 &*backend,
-                BucketStart { client: client.clone(), cluster_id: cluster_id.clone() },
+                BucketStartContext { client: client.clone(), cluster_id: cluster_id.clone() },
                 &readiness,
             )
             .await;
@@ -155,7 +155,7 @@ fn in_vain(address: &Address, source: std::io::Error) -> RunError {
 }
 
 /// Calls the provisioner's `start` until it succeeds.
-async fn start(options: &Options, backend: &dyn BucketBackend, start: BucketStart, readiness: &Readiness) {
+async fn start(options: &Options, backend: &dyn BucketBackend, start: BucketStartContext, readiness: &Readiness) {
     while let Err(problem) = start_backend(options.provision_timeout, backend.start(start.clone())).await {
         tracing::warn!(problem, "the provisioner cannot start yet");
         readiness.set(Err(format!("the provisioner cannot start yet: {problem}")));

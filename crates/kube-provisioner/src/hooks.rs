@@ -162,7 +162,7 @@ pub trait Hooks: Provisioner {
     /// Warns about a valid StorageClass that may behave unexpectedly, such as a default that differs from another
     /// provisioner of this class. The command `check-class` prints it. `own_name` is the provisioner's first name, if
     /// known.
-    fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<String>
+    fn class_warning(class: &StorageClass, own_name: Option<&str>) -> Option<String>
     where
         Self: Sized,
     {

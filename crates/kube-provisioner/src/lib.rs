@@ -143,13 +143,13 @@ pub use self::error::{
     DeleteError, DeleteVerdict, ExpandError, ExpandVerdict, ProvisionError, ProvisionVerdict, StartError,
 };
 pub use self::hooks::Hooks;
-pub use self::object_watch::{ObjectWatch, Wake};
+pub use self::object_watch::{ObjectWatch, Trigger};
 pub use self::options::{BidDelays, BucketOptions, Coordination, LogStyle, Options, parse_time_limit};
 pub use self::prepared::Prepared;
 pub use self::provisioner::Provisioner;
 pub use self::request::{ProvisionRequest, ProvisionedVolume};
 pub use self::secrets::Secrets;
-pub use self::start::Start;
+pub use self::start::StartContext;
 pub use self::volume::{Volume, VolumeSource};
 /// The Kubernetes API's types, in the version that this crate uses.
 pub use k8s_openapi;

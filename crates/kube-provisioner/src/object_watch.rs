@@ -18,12 +18,12 @@ pub struct ObjectWatch {
     pub(crate) on_change: OnChange,
 }
 
-type OnChange = Box<dyn Fn(Change<DynamicObject>) -> Vec<Wake> + Send + 'static>;
+type OnChange = Box<dyn Fn(Change<DynamicObject>) -> Vec<Trigger> + Send + 'static>;
 
 /// Waiting work to retry immediately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Wake {
+pub enum Trigger {
     /// The deletion of the volume with this name.
     Volume(String),
     /// The claims that wait for volumes with this data source, and the attempts for deleted claims with it.
@@ -49,7 +49,7 @@ impl ObjectWatch {
     pub fn new(
         plural: &'static str,
         api: Api<DynamicObject>,
-        on_change: impl Fn(Change<DynamicObject>) -> Vec<Wake> + Send + 'static,
+        on_change: impl Fn(Change<DynamicObject>) -> Vec<Trigger> + Send + 'static,
     ) -> Self {
         Self { plural, scope: api.into(), health: WatchHealth::new(), on_change: Box::new(on_change) }
     }
@@ -58,7 +58,7 @@ impl ObjectWatch {
     pub fn of_metadata(
         plural: &'static str,
         api: Api<DynamicObject>,
-        on_change: impl Fn(Change<DynamicObject>) -> Vec<Wake> + Send + 'static,
+        on_change: impl Fn(Change<DynamicObject>) -> Vec<Trigger> + Send + 'static,
     ) -> Self {
         Self { scope: Scope::metadata(api.clone()), ..Self::new(plural, api, on_change) }
     }

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use crate::capabilities::Capabilities;
 use crate::error::{DeleteError, ExpandError, ProvisionError, StartError};
 use crate::request::{ProvisionRequest, ProvisionedVolume};
-use crate::start::Start;
+use crate::start::StartContext;
 use crate::volume::Volume;
 
 /// Creates and deletes the storage behind PersistentVolumes.
@@ -201,7 +201,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// # Errors
     /// On any error, the controller calls it again and begins no work before it succeeds. Readiness and events give the
     /// reason.
-    fn start(&self, start: Start) -> impl Future<Output = Result<(), StartError>> + Send {
+    fn start(&self, start: StartContext) -> impl Future<Output = Result<(), StartError>> + Send {
         drop(start);
         async { Ok(()) }
     }

@@ -14,7 +14,7 @@ type List = Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<PersistentVolume>, Sta
 /// The argument of [`Provisioner::start`](crate::Provisioner::start).
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Start {
+pub struct StartContext {
     /// The client that the controller uses. Requests of the provisioner itself need
     /// [permissions of their own](crate::Hooks::access_rules).
     pub client: Client,
@@ -23,7 +23,7 @@ pub struct Start {
     list: List,
 }
 
-impl Start {
+impl StartContext {
     /// Creates a value with a client and the existing volumes, for use in tests.
     pub fn new(client: Client, volumes: Vec<PersistentVolume>) -> Self {
         Self::listing(client, TEST_CLUSTER, move || {
@@ -51,8 +51,8 @@ impl Start {
     }
 }
 
-impl std::fmt::Debug for Start {
+impl std::fmt::Debug for StartContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Start").finish_non_exhaustive()
+        f.debug_struct("StartContext").finish_non_exhaustive()
     }
 }

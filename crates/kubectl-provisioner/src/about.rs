@@ -7,7 +7,7 @@ use kube_provisioner::explain::Installation;
 use kube_provisioner::protocol;
 use serde_json::Value;
 
-use crate::Asked;
+use crate::CommandContext;
 use crate::answer::Answer;
 use crate::fleets::{Fleet, Fleets, Shard};
 use crate::object::{ago, annotation, at, given, items, name, namespace, text, time, uid};
@@ -28,7 +28,7 @@ pub(crate) struct EventSummary {
 }
 
 /// Returns the events about an object, the latest one first.
-pub(crate) async fn events(asked: &Asked<'_>, kind: &str, object: &Value) -> Vec<EventSummary> {
+pub(crate) async fn events(asked: &CommandContext<'_>, kind: &str, object: &Value) -> Vec<EventSummary> {
     // Events about cluster-scoped objects are in this namespace.
     let place = Some(namespace(object)).filter(|place| !place.is_empty()).unwrap_or("default");
     let selector = format!("involvedObject.kind={kind},involvedObject.name={}", name(object));
@@ -179,13 +179,13 @@ pub(crate) fn settled<J: PartialEq>(
 }
 
 /// Returns the fleets of a provisioner.
-pub(crate) async fn fleets(asked: &Asked<'_>, provisioner: &str) -> Fleets {
+pub(crate) async fn fleets(asked: &CommandContext<'_>, provisioner: &str) -> Fleets {
     Fleets::find(asked, &BTreeSet::from([provisioner.to_owned()])).await
 }
 
 /// Returns the installation that decides.
 pub(crate) fn installation(
-    asked: &Asked<'_>,
+    asked: &CommandContext<'_>,
     provisioner: &str,
     fleet: Option<&Fleet>,
     node: Option<&str>,
@@ -204,7 +204,13 @@ pub(crate) fn installation(
 }
 
 /// Adds the replica that is responsible for the key, or that there is none.
-pub(crate) async fn add_turn(asked: &Asked<'_>, answer: &mut Answer, provisioner: &str, fleets: &Fleets, key: &str) {
+pub(crate) async fn add_turn(
+    asked: &CommandContext<'_>,
+    answer: &mut Answer,
+    provisioner: &str,
+    fleets: &Fleets,
+    key: &str,
+) {
     let of = fleets.of(provisioner);
     for fleet in &of {
         answer.fact("Turn", fleet.turn(key));
@@ -236,7 +242,7 @@ pub(crate) async fn add_turn(asked: &Asked<'_>, answer: &mut Answer, provisioner
 }
 
 /// Explains why a replica that holds the Lease is not ready: it lacks something, such as a revoked permission.
-async fn add_readiness(asked: &Asked<'_>, answer: &mut Answer, namespace: &str, pod: &str) {
+async fn add_readiness(asked: &CommandContext<'_>, answer: &mut Answer, namespace: &str, pod: &str) {
     let found = asked.reader.get(&REPLICA, namespace, pod).await;
     let conditions = found.object().map(|pod| items(pod, &["status", "conditions"])).unwrap_or_default();
     let is_unready = |condition: &&Value| condition["type"] == "Ready" && condition["status"] == "False";

@@ -7,7 +7,7 @@ use kube_provisioner::explain::bucket::{
 use kube_provisioner::protocol;
 use serde_json::Value;
 
-use crate::Asked;
+use crate::CommandContext;
 use crate::about::{
     EventSummary, add_events, add_failure, add_finalizers, add_turn, events, fleets, installation, newest_first, say,
     settled,
@@ -15,29 +15,29 @@ use crate::about::{
 use crate::answer::Answer;
 use crate::fleets::{Fleets, provisioner_of};
 use crate::object::{annotation, given, is_going, items, label, name, text, uid};
-use crate::reader::{BUCKET, BUCKET_CLAIM, CLASS, CONFIG_MAP, Found, SECRET};
+use crate::reader::{BUCKET, BUCKET_CLAIM, CLASS, CONFIG_MAP, Lookup, SECRET};
 use crate::words::{bucket_action, bucket_refusal, bucket_rest};
 
 struct Case {
     claim: Value,
-    class: Found,
+    class: Lookup,
     buckets: Vec<Value>,
     /// The claim whose bucket this claim requests.
-    owner: Found,
+    owner: Lookup,
     /// That claim's ObjectBuckets, and the ObjectBuckets of claims that use this claim's own bucket.
     related: Vec<Value>,
-    secret: Found,
-    config_map: Found,
+    secret: Lookup,
+    config_map: Lookup,
     provisioner: Option<String>,
     fleets: Fleets,
 }
 
-pub(crate) async fn explain(asked: &Asked<'_>, claim: &str) -> Answer {
+pub(crate) async fn explain(asked: &CommandContext<'_>, claim: &str) -> Answer {
     let subject = format!("ObjectBucketClaim {}/{claim}", asked.namespace);
     let claim = match asked.reader.get(&BUCKET_CLAIM, asked.namespace, claim).await {
-        Found::Is(claim) => claim,
-        Found::Absent => return missing(asked, claim, subject).await,
-        Found::Unknown => return Answer::about(subject, "not known, because it cannot be read"),
+        Lookup::Is(claim) => claim,
+        Lookup::Absent => return missing(asked, claim, subject).await,
+        Lookup::Unknown => return Answer::about(subject, "not known, because it cannot be read"),
     };
     let case = Case::gather(asked, claim).await;
     let mut recorded = events(asked, "ObjectBucketClaim", &case.claim).await;
@@ -54,16 +54,16 @@ pub(crate) async fn explain(asked: &Asked<'_>, claim: &str) -> Answer {
 }
 
 impl Case {
-    async fn gather(asked: &Asked<'_>, claim: Value) -> Self {
+    async fn gather(asked: &CommandContext<'_>, claim: Value) -> Self {
         let namespace = asked.namespace;
         let class = match given(&claim, &["spec", "storageClassName"]) {
             Some(class) => asked.reader.get(&CLASS, "", class).await,
-            None => Found::Absent,
+            None => Lookup::Absent,
         };
         let buckets = object_buckets(asked, &claim).await;
         let owner = match given(&claim, &["spec", "additionalConfig", protocol::BUCKET_CLAIM_NAME]) {
             Some(owner) => asked.reader.get(&BUCKET_CLAIM, namespace, owner).await,
-            None => Found::Absent,
+            None => Lookup::Absent,
         };
         let mut related = match owner.object() {
             Some(owner) => object_buckets(asked, owner).await,
@@ -94,7 +94,7 @@ impl Case {
         format!("{}/{}/{}", text(claim, &["metadata", "namespace"]), name(claim), uid(claim))
     }
 
-    async fn judge(&self, asked: &Asked<'_>, answer: &mut Answer, recorded: &[EventSummary]) {
+    async fn judge(&self, asked: &CommandContext<'_>, answer: &mut Answer, recorded: &[EventSummary]) {
         let provisioner = self.provisioner.as_deref().unwrap_or_default();
         if self.buckets.is_empty() && self.fleets.serves_another(provisioner, protocol::SERVES_BUCKETS) {
             answer.state = "its class is for volumes".to_owned();
@@ -158,15 +158,20 @@ impl Case {
         answer.fact("Next", "nothing, until the claim or its class changes");
     }
 
-    fn judgement(&self, asked: &Asked<'_>, recorded: &[EventSummary], answer: &mut Answer) -> Option<Judgement> {
+    fn judgement(
+        &self,
+        asked: &CommandContext<'_>,
+        recorded: &[EventSummary],
+        answer: &mut Answer,
+    ) -> Option<Judgement> {
         let provisioner = self.provisioner.as_deref().unwrap_or_default();
         let fleets = self.fleets.of(provisioner);
         let made = self.buckets.iter().find(|bucket| annotation(bucket, protocol::IDENTITY).is_some());
         let installation = installation(asked, provisioner, fleets.first().copied(), None, made);
         // The controller's watches only see objects with its label.
         let delivery = |found| match found {
-            &Found::Unknown => Delivery::Unknown,
-            Found::Is(object) if label(object, objectbucket_api::names::PROVISIONER_LABEL).is_some() => {
+            &Lookup::Unknown => Delivery::Unknown,
+            Lookup::Is(object) if label(object, objectbucket_api::names::PROVISIONER_LABEL).is_some() => {
                 Delivery::Present(object)
             }
             _ => Delivery::Absent,
@@ -229,14 +234,14 @@ impl Case {
 }
 
 /// Returns the ObjectBuckets that a claim may have.
-async fn object_buckets(asked: &Asked<'_>, claim: &Value) -> Vec<Value> {
+async fn object_buckets(asked: &CommandContext<'_>, claim: &Value) -> Vec<Value> {
     let usual = objectbucket_api::names::object_bucket_name(asked.namespace, name(claim));
     let mut names = vec![usual, format!("obc-{}", uid(claim))];
     let pointed = given(claim, &["spec", "objectBucketName"]).map(str::to_owned);
     names.extend(pointed.filter(|pointed| !names.contains(pointed)));
     let mut buckets = Vec::new();
     for bucket in names {
-        if let Found::Is(bucket) = asked.reader.get(&BUCKET, "", &bucket).await {
+        if let Lookup::Is(bucket) = asked.reader.get(&BUCKET, "", &bucket).await {
             buckets.push(bucket);
         }
     }
@@ -244,11 +249,11 @@ async fn object_buckets(asked: &Asked<'_>, claim: &Value) -> Vec<Value> {
 }
 
 /// Explains a claim that does not exist: its bucket may be left.
-async fn missing(asked: &Asked<'_>, claim: &str, subject: String) -> Answer {
+async fn missing(asked: &CommandContext<'_>, claim: &str, subject: String) -> Answer {
     let mut answer = Answer::about(subject, "does not exist");
     let object = objectbucket_api::names::object_bucket_name(asked.namespace, claim);
     match asked.reader.get(&BUCKET, "", &object).await {
-        Found::Is(bucket) => {
+        Lookup::Is(bucket) => {
             answer.why = vec![format!("Its ObjectBucket {object} is still there.")];
             let provisioner = annotation(&bucket, protocol::BUCKET_PROVISIONER);
             let maker = provisioner.or(label(&bucket, objectbucket_api::names::PROVISIONER_LABEL));
@@ -261,8 +266,8 @@ async fn missing(asked: &Asked<'_>, claim: &str, subject: String) -> Answer {
             let recorded = events(asked, "ObjectBucket", &bucket).await;
             add_events(&mut answer, &recorded, asked.environment.now());
         }
-        Found::Absent => answer.remedy = vec!["create it, or correct the name or the namespace (-n)".to_owned()],
-        Found::Unknown => {}
+        Lookup::Absent => answer.remedy = vec!["create it, or correct the name or the namespace (-n)".to_owned()],
+        Lookup::Unknown => {}
     }
     answer
 }

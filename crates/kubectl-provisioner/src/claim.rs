@@ -8,7 +8,7 @@ use kube_provisioner::explain::{Able, Installation};
 use kube_provisioner::protocol;
 use serde_json::Value;
 
-use crate::Asked;
+use crate::CommandContext;
 use crate::about::{
     EventSummary, add_events, add_failure, add_finalizers, add_journal, add_turn, asked_provisioner, class_name,
     events, fleets, installation, last_word, maker, say, settled,
@@ -16,7 +16,7 @@ use crate::about::{
 use crate::answer::Answer;
 use crate::fleets::{Fleets, provisioner_of};
 use crate::object::{annotation, given, is_going, name, text, uid};
-use crate::reader::{CLAIM, CLASS, Found, NODE, VOLUME};
+use crate::reader::{CLAIM, CLASS, Lookup, NODE, VOLUME};
 use crate::words::{volume_action, volume_refusal, volume_rest};
 
 /// The provisioner in classes whose volumes are created manually.
@@ -25,21 +25,21 @@ const HAND_MADE: &str = "kubernetes.io/no-provisioner";
 /// The objects found for a claim.
 pub(crate) struct Case {
     claim: Value,
-    class: Found,
-    volume: Found,
+    class: Lookup,
+    volume: Lookup,
     /// The selected node, until the claim is bound.
-    node: Option<(String, Found)>,
+    node: Option<(String, Lookup)>,
     /// The provisioner that is or would be asked.
     provisioner: Option<String>,
     fleets: Fleets,
 }
 
-pub(crate) async fn explain(asked: &Asked<'_>, claim: &str) -> Answer {
+pub(crate) async fn explain(asked: &CommandContext<'_>, claim: &str) -> Answer {
     let subject = format!("PersistentVolumeClaim {}/{claim}", asked.namespace);
     let claim = match asked.reader.get(&CLAIM, asked.namespace, claim).await {
-        Found::Is(claim) => claim,
-        Found::Absent => return missing::explain(asked, claim, subject).await,
-        Found::Unknown => return Answer::about(subject, "not known, because it cannot be read"),
+        Lookup::Is(claim) => claim,
+        Lookup::Absent => return missing::explain(asked, claim, subject).await,
+        Lookup::Unknown => return Answer::about(subject, "not known, because it cannot be read"),
     };
     let recorded = events(asked, "PersistentVolumeClaim", &claim).await;
     let case = Case::gather(asked, claim).await;
@@ -64,10 +64,10 @@ pub(crate) async fn explain(asked: &Asked<'_>, claim: &str) -> Answer {
 }
 
 impl Case {
-    async fn gather(asked: &Asked<'_>, claim: Value) -> Self {
+    async fn gather(asked: &CommandContext<'_>, claim: Value) -> Self {
         let class = match class_name(&claim) {
             Some(class) => asked.reader.get(&CLASS, "", class).await,
-            None => Found::Absent,
+            None => Lookup::Absent,
         };
         let volume = given(&claim, &["spec", "volumeName"]).map(str::to_owned);
         let volume = volume.unwrap_or_else(|| format!("pvc-{}", uid(&claim)));
@@ -124,7 +124,7 @@ impl Case {
     }
 
     /// Adds the controller's decision in words.
-    fn judge(&self, asked: &Asked<'_>, answer: &mut Answer, recorded: &[EventSummary]) {
+    fn judge(&self, asked: &CommandContext<'_>, answer: &mut Answer, recorded: &[EventSummary]) {
         if self.is_bound() && self.volume.is_absent() && !self.is_complete() {
             let volume = text(&self.claim, &["spec", "volumeName"]);
             answer.state = "waits for the volume that it names".to_owned();
@@ -221,7 +221,7 @@ impl Case {
     /// Returns the decision for this form of the claim. If only the author's code can decide, an event has its text.
     fn judgement(
         &self,
-        asked: &Asked<'_>,
+        asked: &CommandContext<'_>,
         provisioner: &str,
         claim: &Value,
         recorded: &[EventSummary],
@@ -236,7 +236,7 @@ impl Case {
         Some(settled(answer, recorded, [all, least], |judgement| judgement.message.as_deref()))
     }
 
-    fn decide(&self, asked: &Asked<'_>, provisioner: &str, claim: &Value, able: Able) -> Option<Judgement> {
+    fn decide(&self, asked: &CommandContext<'_>, provisioner: &str, claim: &Value, able: Able) -> Option<Judgement> {
         let fleet = self.fleets.of(provisioner).first().copied();
         let made_by = self.volume.object().and_then(|volume| annotation(volume, protocol::IDENTITY));
         // Any node refuses a class with which the scheduler chooses no node; otherwise no node decides before one is chosen.
@@ -282,7 +282,7 @@ impl Case {
     }
 
     /// Explains what the provisioner would do, because kube-controller-manager has not asked it yet.
-    fn not_asked_yet(&self, asked: &Asked<'_>, answer: &mut Answer, provisioner: &str) {
+    fn not_asked_yet(&self, asked: &CommandContext<'_>, answer: &mut Answer, provisioner: &str) {
         let hand_made = provisioner == HAND_MADE;
         if is_going(&self.claim) {
             return say(answer, volume_rest(NoAction::ClaimTerminating), None);

@@ -10,7 +10,7 @@ use provisioner_runtime::journal::{Entry, JournalObject, Listing, selector};
 use provisioner_runtime::lease_name;
 use serde_json::Value;
 
-use crate::Asked;
+use crate::CommandContext;
 use crate::object::{ago, annotation, at, given, label, name, namespace, text, time};
 use crate::reader::{CONFIG_MAP, LEASE};
 
@@ -56,7 +56,7 @@ pub(crate) struct Shard {
 
 impl Fleets {
     /// Finds the fleets of these provisioners, or all fleets.
-    pub(crate) async fn find(asked: &Asked<'_>, provisioners: &BTreeSet<String>) -> Self {
+    pub(crate) async fn find(asked: &CommandContext<'_>, provisioners: &BTreeSet<String>) -> Self {
         let scope = asked.args.provisioner_namespace.as_deref().unwrap_or_default();
         let now = asked.environment.now();
         let mut leases = asked.reader.list(&LEASE, scope, ("labelSelector", FLEET)).await;
@@ -236,7 +236,7 @@ pub(crate) fn or_nobody(holder: &str) -> &str {
 }
 
 /// Returns why kube-controller-manager appears not to run, according to its Lease.
-pub(crate) async fn controller_manager_is_gone(asked: &Asked<'_>) -> Option<String> {
+pub(crate) async fn controller_manager_is_gone(asked: &CommandContext<'_>) -> Option<String> {
     let lease = asked.reader.get(&LEASE, "kube-system", "kube-controller-manager").await;
     match lease.object() {
         Some(lease) => {

@@ -24,7 +24,7 @@ pub use self::args::{Args, Command, Explain, Format};
 use self::reader::{NAMESPACE, Reader};
 
 /// The inputs of a command, and the clock.
-pub(crate) struct Asked<'a> {
+pub(crate) struct CommandContext<'a> {
     pub(crate) reader: Reader,
     pub(crate) environment: Environment,
     pub(crate) args: &'a Args,
@@ -44,7 +44,7 @@ pub async fn answer(args: &Args, client: Client, namespace: &str, environment: E
         }
         (given, _) => given.clone(),
     };
-    let asked = Asked { reader, environment, args, namespace, cluster_id };
+    let asked = CommandContext { reader, environment, args, namespace, cluster_id };
     let answer = match &args.command {
         Command::Explain(Explain::Pvc { name }) => claim::explain(&asked, name).await,
         Command::Explain(Explain::Pv { name }) => volume::explain(&asked, name).await,

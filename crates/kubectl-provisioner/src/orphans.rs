@@ -7,13 +7,13 @@ use kube_provisioner::explain::volume::Decision;
 use kube_provisioner::protocol;
 use serde_json::{Value, json};
 
-use crate::Asked;
+use crate::CommandContext;
 use crate::about::maker;
 use crate::answer::{Answer, table};
 use crate::fleets::{Fleets, claim_uid};
 use crate::object::{annotation, given, is_going, label, name, text, uid};
 use crate::overview::all;
-use crate::reader::{BUCKET, BUCKET_CLAIM, CLAIM, Found, NODE, VOLUME};
+use crate::reader::{BUCKET, BUCKET_CLAIM, CLAIM, Lookup, NODE, VOLUME};
 use crate::volume::judgement;
 
 struct Orphan {
@@ -22,7 +22,7 @@ struct Orphan {
     why: String,
 }
 
-pub(crate) async fn find(asked: &Asked<'_>) -> Answer {
+pub(crate) async fn find(asked: &CommandContext<'_>) -> Answer {
     let (fleets, _) = all(asked).await;
     let claims = asked.reader.list(&CLAIM, "", ("", "")).await;
     let volumes = asked.reader.list(&VOLUME, "", ("", "")).await;
@@ -79,7 +79,7 @@ fn entries(fleets: &Fleets, claims: Option<&[Value]>) -> Vec<Orphan> {
 }
 
 fn of_volume(
-    asked: &Asked<'_>,
+    asked: &CommandContext<'_>,
     fleets: &Fleets,
     volume: &Value,
     claims: Option<&[Value]>,
@@ -109,9 +109,9 @@ fn of_volume(
         return None;
     }
     let claim = match claims {
-        None => Found::Unknown,
+        None => Lookup::Unknown,
         Some(claims) => {
-            claims.iter().find(|claim| uid(claim) == owner).map_or(Found::Absent, |claim| Found::Is(claim.clone()))
+            claims.iter().find(|claim| uid(claim) == owner).map_or(Lookup::Absent, |claim| Lookup::Is(claim.clone()))
         }
     };
     match judgement(asked, fleets, provisioner, volume, &claim, &[], node_is_gone)? {

@@ -7,14 +7,14 @@ use kube_provisioner::protocol;
 use provisioner_runtime::journal::Listing;
 use serde_json::json;
 
-use crate::Asked;
+use crate::CommandContext;
 use crate::answer::{Answer, table};
 use crate::fleets::{Fleet, Fleets, or_nobody, provisioner_of};
 use crate::object::{annotation, name};
 use crate::reader::{CLASS, VOLUME};
 
 /// Lists provisioners, their shards, and the holders.
-pub(crate) async fn list(asked: &Asked<'_>) -> Answer {
+pub(crate) async fn list(asked: &CommandContext<'_>) -> Answer {
     let (fleets, in_classes) = all(asked).await;
     let names = names(asked, in_classes).await;
     let name_of = |fleet: &Fleet| names.iter().find(|name| fleet.is_of(name)).unwrap_or(&fleet.name).clone();
@@ -69,7 +69,7 @@ pub(crate) async fn list(asked: &Asked<'_>) -> Answer {
 }
 
 /// Lists the attempts recorded in the journals, by namespace.
-pub(crate) async fn journal(asked: &Asked<'_>) -> Answer {
+pub(crate) async fn journal(asked: &CommandContext<'_>) -> Answer {
     let fleets = Fleets::find(asked, &BTreeSet::new()).await;
     let mut by_namespace: BTreeMap<String, Vec<Listing>> = BTreeMap::new();
     for fleet in fleets.all {
@@ -99,7 +99,7 @@ pub(crate) async fn journal(asked: &Asked<'_>) -> Answer {
 }
 
 /// Returns all fleets, and the provisioners that classes name.
-pub(crate) async fn all(asked: &Asked<'_>) -> (Fleets, BTreeSet<String>) {
+pub(crate) async fn all(asked: &CommandContext<'_>) -> (Fleets, BTreeSet<String>) {
     let classes = asked.reader.list(&CLASS, "", ("", "")).await.unwrap_or_default();
     let in_classes: BTreeSet<String> = classes.iter().map(|class| provisioner_of(class).to_owned()).collect();
     let fleets = Fleets::find(asked, &in_classes).await;
@@ -107,7 +107,7 @@ pub(crate) async fn all(asked: &Asked<'_>) -> (Fleets, BTreeSet<String>) {
 }
 
 /// Returns the provisioners named by classes, or by volumes of this project.
-async fn names(asked: &Asked<'_>, in_classes: BTreeSet<String>) -> BTreeSet<String> {
+async fn names(asked: &CommandContext<'_>, in_classes: BTreeSet<String>) -> BTreeSet<String> {
     // Kubernetes' built-in provisioners have no separate controller.
     let mut names: BTreeSet<String> =
         in_classes.into_iter().filter(|name| !name.starts_with("kubernetes.io/")).collect();

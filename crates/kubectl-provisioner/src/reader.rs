@@ -52,7 +52,7 @@ pub(crate) const BUCKET_CLAIM: Kind = kind(BUCKETS, "objectbucketclaims", "what 
 pub(crate) const BUCKET: Kind = kind(BUCKETS, "objectbuckets", "what was made for the claim");
 
 /// The result of a request.
-pub(crate) enum Found {
+pub(crate) enum Lookup {
     Is(Value),
     /// The object does not exist.
     Absent,
@@ -60,7 +60,7 @@ pub(crate) enum Found {
     Unknown,
 }
 
-impl Found {
+impl Lookup {
     pub(crate) fn object(&self) -> Option<&Value> {
         if let Self::Is(object) = self { Some(object) } else { None }
     }
@@ -82,30 +82,30 @@ impl Reader {
     }
 
     /// Reads one object. Pass an empty namespace for cluster-scoped kinds.
-    pub(crate) async fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Found {
+    pub(crate) async fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Lookup {
         self.get_as(kind, namespace, name, "application/json").await
     }
 
     /// Reads only the metadata of one object: the server sends nothing else, and nothing else is kept.
-    pub(crate) async fn get_metadata(&self, kind: &Kind, namespace: &str, name: &str) -> Found {
+    pub(crate) async fn get_metadata(&self, kind: &Kind, namespace: &str, name: &str) -> Lookup {
         let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         match self.get_as(kind, namespace, name, accept).await {
-            Found::Is(mut object) => Found::Is(json!({"metadata": object["metadata"].take()})),
+            Lookup::Is(mut object) => Lookup::Is(json!({"metadata": object["metadata"].take()})),
             other => other,
         }
     }
 
-    async fn get_as(&self, kind: &Kind, namespace: &str, name: &str, accept: &str) -> Found {
+    async fn get_as(&self, kind: &Kind, namespace: &str, name: &str, accept: &str) -> Lookup {
         if ["", ".", ".."].contains(&name) {
-            return Found::Absent;
+            return Lookup::Absent;
         }
         let path = format!("{}/{}", collection(kind, namespace), utf8_percent_encode(name, ESCAPED));
         match self.request(&path, accept).await {
-            Ok(object) => Found::Is(object),
-            Err(CallError::NotFound | CallError::NotServed(_)) => Found::Absent,
+            Ok(object) => Lookup::Is(object),
+            Err(CallError::NotFound | CallError::NotServed(_)) => Lookup::Absent,
             Err(error) => {
                 self.note(kind, "get", namespace, &error);
-                Found::Unknown
+                Lookup::Unknown
             }
         }
     }

@@ -7,7 +7,7 @@ use kube_provisioner::explain::volume::{Decision, Judgement, NoAction, Objects, 
 use kube_provisioner::protocol;
 use serde_json::Value;
 
-use crate::Asked;
+use crate::CommandContext;
 use crate::about::{
     EventSummary, add_events, add_failure, add_finalizers, add_journal, add_turn, events, fleets, installation, maker,
     say,
@@ -15,15 +15,15 @@ use crate::about::{
 use crate::answer::Answer;
 use crate::fleets::{Fleet, Fleets};
 use crate::object::{annotation, finalizers, given, is_going, name, text, uid};
-use crate::reader::{ATTACHMENT, CLAIM, Found, NODE, VOLUME};
+use crate::reader::{ATTACHMENT, CLAIM, Lookup, NODE, VOLUME};
 use crate::words::{volume_action, volume_refusal, volume_rest};
 
-pub(crate) async fn explain(asked: &Asked<'_>, volume: &str) -> Answer {
+pub(crate) async fn explain(asked: &CommandContext<'_>, volume: &str) -> Answer {
     let subject = format!("PersistentVolume {volume}");
     let volume = match asked.reader.get(&VOLUME, "", volume).await {
-        Found::Is(volume) => volume,
-        Found::Absent => return missing(asked, volume, subject).await,
-        Found::Unknown => return Answer::about(subject, "not known, because it cannot be read"),
+        Lookup::Is(volume) => volume,
+        Lookup::Absent => return missing(asked, volume, subject).await,
+        Lookup::Unknown => return Answer::about(subject, "not known, because it cannot be read"),
     };
     let now = asked.environment.now();
     let recorded = events(asked, "PersistentVolume", &volume).await;
@@ -58,26 +58,26 @@ pub(crate) async fn explain(asked: &Asked<'_>, volume: &str) -> Answer {
 
 struct Case<'a> {
     volume: &'a Value,
-    claim: &'a Found,
+    claim: &'a Lookup,
     provisioner: &'a str,
     fleets: &'a Fleets,
     recorded: &'a [EventSummary],
 }
 
 /// Returns the claim that the volume names.
-async fn owner(asked: &Asked<'_>, volume: &Value) -> Found {
+async fn owner(asked: &CommandContext<'_>, volume: &Value) -> Lookup {
     let of = |field| text(volume, &["spec", "claimRef", field]);
     if of("name").is_empty() {
-        return Found::Absent;
+        return Lookup::Absent;
     }
     match asked.reader.get(&CLAIM, of("namespace"), of("name")).await {
         // Another claim of the same name is not the owner.
-        Found::Is(claim) if !of("uid").is_empty() && uid(&claim) != of("uid") => Found::Absent,
+        Lookup::Is(claim) if !of("uid").is_empty() && uid(&claim) != of("uid") => Lookup::Absent,
         found => found,
     }
 }
 
-async fn judge(asked: &Asked<'_>, answer: &mut Answer, case: &Case<'_>) {
+async fn judge(asked: &CommandContext<'_>, answer: &mut Answer, case: &Case<'_>) {
     let Case { volume, claim, provisioner, recorded, .. } = case;
     let is_gone = node_is_gone(asked, volume).await;
     let Some(Judgement { decision, message }) =
@@ -93,7 +93,7 @@ async fn judge(asked: &Asked<'_>, answer: &mut Answer, case: &Case<'_>) {
         }
         Decision::Refuse(refusal) => say(answer, volume_refusal(refusal), message),
         Decision::LookForNode { name } => match asked.reader.get(&NODE, "", name).await {
-            Found::Absent => {
+            Lookup::Absent => {
                 let refusal = Refusal::NodeGone { node: name.clone() };
                 say(answer, volume_refusal(&refusal), None);
                 answer.why.push(format!("There is no node {name}."));
@@ -110,8 +110,8 @@ async fn judge(asked: &Asked<'_>, answer: &mut Answer, case: &Case<'_>) {
 }
 
 /// Adds the doubt about an unreadable claim, which the rules treat as deleted.
-fn tell_doubt(answer: &mut Answer, decision: &Decision, claim: &Found) {
-    if let (Decision::Delete(_), Found::Unknown) = (decision, claim) {
+fn tell_doubt(answer: &mut Answer, decision: &Decision, claim: &Lookup) {
+    if let (Decision::Delete(_), Lookup::Unknown) = (decision, claim) {
         answer.state = "released; the provisioner deletes it if its claim is gone".to_owned();
         answer.why = vec!["Whether its claim still exists is not known.".to_owned()];
     }
@@ -168,7 +168,7 @@ fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
 }
 
 /// Returns true if the node that the volume names does not exist. If the provisioner does not run per node, the result has no meaning.
-async fn node_is_gone(asked: &Asked<'_>, volume: &Value) -> bool {
+async fn node_is_gone(asked: &CommandContext<'_>, volume: &Value) -> bool {
     match annotation(volume, protocol::IDENTITY) {
         Some(node) => asked.reader.get(&NODE, "", node).await.is_absent(),
         None => false,
@@ -178,11 +178,11 @@ async fn node_is_gone(asked: &Asked<'_>, volume: &Value) -> bool {
 /// Returns the decision of the responsible installation. `is_gone` is true if the volume's node does not exist. If only the author's code can decide,
 /// an event has its decision.
 pub(crate) fn judgement(
-    asked: &Asked<'_>,
+    asked: &CommandContext<'_>,
     fleets: &Fleets,
     provisioner: &str,
     volume: &Value,
-    claim: &Found,
+    claim: &Lookup,
     recorded: &[EventSummary],
     is_gone: bool,
 ) -> Option<Judgement> {
@@ -210,17 +210,17 @@ fn has_replica(fleet: Option<&Fleet>, node: &str) -> bool {
     fleet.is_some_and(|fleet| fleet.journals.iter().any(|journal| journal.name.ends_with(&part)))
 }
 
-fn tell_object(answer: &mut Answer, volume: &Value, claim: &Found) {
+fn tell_object(answer: &mut Answer, volume: &Value, claim: &Lookup) {
     let phase = given(volume, &["status", "phase"]).unwrap_or("Pending");
     let policy = given(volume, &["spec", "persistentVolumeReclaimPolicy"]).unwrap_or("Retain");
     answer.fact("Volume", format!("{phase}, reclaim policy {policy}"));
     let of = |field| text(volume, &["spec", "claimRef", field]);
     if !of("name").is_empty() {
         let exists = match claim {
-            Found::Is(claim) if is_going(claim) => ", which is being deleted",
-            Found::Is(_) => "",
-            Found::Absent => ", which is gone",
-            Found::Unknown => ", of which nothing is known",
+            Lookup::Is(claim) if is_going(claim) => ", which is being deleted",
+            Lookup::Is(_) => "",
+            Lookup::Absent => ", which is gone",
+            Lookup::Unknown => ", of which nothing is known",
         };
         answer.fact("Claim", format!("{}/{}{exists}", of("namespace"), of("name")));
     }
@@ -230,7 +230,7 @@ fn tell_object(answer: &mut Answer, volume: &Value, claim: &Found) {
 }
 
 /// Adds the nodes to which the volume is still attached.
-async fn tell_attachments(asked: &Asked<'_>, answer: &mut Answer, volume: &Value) {
+async fn tell_attachments(asked: &CommandContext<'_>, answer: &mut Answer, volume: &Value) {
     let phase = given(volume, &["status", "phase"]);
     if given(volume, &["spec", "csi", "driver"]).is_none() || phase == Some("Bound") && !is_going(volume) {
         return;
@@ -245,7 +245,7 @@ async fn tell_attachments(asked: &Asked<'_>, answer: &mut Answer, volume: &Value
 }
 
 /// Explains a volume that does not exist: an attempt may still be recorded.
-async fn missing(asked: &Asked<'_>, volume: &str, subject: String) -> Answer {
+async fn missing(asked: &CommandContext<'_>, volume: &str, subject: String) -> Answer {
     let mut answer = Answer::about(subject, "does not exist");
     let fleets = Fleets::find(asked, &BTreeSet::new()).await;
     let of: Vec<&Fleet> = fleets.all.iter().filter(|fleet| fleet.entry(volume).is_some()).collect();

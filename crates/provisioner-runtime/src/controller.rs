@@ -48,7 +48,7 @@ pub use self::watches::WatchSpec;
 use self::engine::{Engine, Settings};
 use self::shards::{Plan, Shards};
 use self::term::serve;
-use self::watches::Start;
+use self::watches::WatchStart;
 use crate::admin::{AdminError, AdminServer};
 use crate::backoff::Backoff;
 use crate::environment::Environment;
@@ -164,7 +164,7 @@ pub enum LoopError {
 /// Runs one [`Reconciler`].
 pub struct ControlLoop<R: Reconciler> {
     engine: Arc<Engine<R>>,
-    watches: Vec<Start<R::Cache>>,
+    watches: Vec<WatchStart<R::Cache>>,
     leases: Option<Leases>,
     resync: Duration,
     http_endpoint: Option<SocketAddr>,

@@ -62,7 +62,7 @@ use fleet::Fleet;
 use store::LeaseStore;
 
 pub use crate::name::lease_name;
-pub use health::{Held, LeaseHealth};
+pub use health::{HeldShard, LeaseHealth};
 pub use options::{LeaseOptions, LeaseOptionsError};
 pub use term::Term;
 

@@ -61,7 +61,7 @@ pub(crate) struct Account {
 
 /// IAM's answer about a user, or about a role with its required properties.
 #[derive(Debug)]
-pub(crate) enum Sight<T = ()> {
+pub(crate) enum IamLookup<T = ()> {
     Absent,
     /// It belongs to the claim.
     Own(T),
@@ -72,7 +72,7 @@ pub(crate) enum Sight<T = ()> {
     Forbidden(Failure),
 }
 
-impl<T> Sight<T> {
+impl<T> IamLookup<T> {
     /// Evaluates IAM's answer. `key` is the name in the lists of recently created and removed objects, and `what` is
     /// the name in errors.
     pub(crate) fn of(
@@ -170,7 +170,7 @@ impl Account {
 
     /// Creates the user, which reserves the name of a bucket that is then created for it. Returns the owner of the user
     /// that exists afterwards.
-    pub(crate) async fn make(&self, store: &Store, parameters: &Parameters) -> Result<Sight, Failure> {
+    pub(crate) async fn make(&self, store: &Store, parameters: &Parameters) -> Result<IamLookup, Failure> {
         self.remove_former(store).await?;
         let mut tags = self.tags_at_creation();
         tags.insert(BUCKET.to_owned(), self.bucket.clone());
@@ -182,7 +182,7 @@ impl Account {
                 if store.dialect().may_lose_tags_of_users() {
                     self.has_kept_tags(store).await
                 } else {
-                    Ok(Sight::Own(()))
+                    Ok(IamLookup::Own(()))
                 }
             }
             // The answer to an earlier call was lost, or another claim has created the user first.
@@ -195,7 +195,7 @@ impl Account {
     }
 
     /// Deletes the user that was just created if the store ignored its tags, since its owner could not be proved.
-    async fn has_kept_tags(&self, store: &Store) -> Result<Sight, Failure> {
+    async fn has_kept_tags(&self, store: &Store) -> Result<IamLookup, Failure> {
         match store.iam.user(&self.name).await {
             Ok(Some(user)) if user.tags.is_empty() => {
                 let removed = store.iam.delete_user(&self.name).await;
@@ -203,8 +203,8 @@ impl Account {
                 store.recent.removed(&self.name);
                 Err(Failure::LeavesTagsOut)
             }
-            Ok(Some(user)) if !self.owns(&user) => Ok(Sight::Other),
-            _ => Ok(Sight::Own(())),
+            Ok(Some(user)) if !self.owns(&user) => Ok(IamLookup::Other),
+            _ => Ok(IamLookup::Own(())),
         }
     }
 
@@ -271,8 +271,8 @@ impl Account {
     }
 
     /// Removes all keys of the user if it belongs to the claim, and the claim's role.
-    pub(crate) async fn close(&self, store: &Store, user: &Sight) -> Result<(), Failure> {
-        if let Sight::Own(()) = user {
+    pub(crate) async fn close(&self, store: &Store, user: &IamLookup) -> Result<(), Failure> {
+        if let IamLookup::Own(()) = user {
             self.remove_keys_but(store, None).await?;
         }
         self.remove_role(store).await
@@ -286,13 +286,13 @@ impl Account {
         // the role.
         self.remove_role(store).await?;
         match self.look(store).await? {
-            Sight::Absent => return Ok(()),
-            Sight::Forbidden(failure) => return Err(failure),
-            Sight::Other => {
+            IamLookup::Absent => return Ok(()),
+            IamLookup::Forbidden(failure) => return Err(failure),
+            IamLookup::Other => {
                 tracing::info!(user = self.name, "left an IAM user that is not the claim's");
                 return Ok(());
             }
-            Sight::Own(()) => {}
+            IamLookup::Own(()) => {}
         }
         let name = &self.name;
         self.remove_access(store).await?;
@@ -324,25 +324,25 @@ impl Account {
         let Some(name) = &self.former_name else { return Ok(()) };
         let former = Self { name: name.clone(), former_name: None, ..self.clone() };
         match former.look(store).await? {
-            Sight::Own(()) => Box::pin(former.remove(store)).await,
+            IamLookup::Own(()) => Box::pin(former.remove(store)).await,
             // IAM also denies access to a user that does not exist, which is nearly always the case here.
-            Sight::Absent | Sight::Other | Sight::Forbidden(_) => Ok(()),
+            IamLookup::Absent | IamLookup::Other | IamLookup::Forbidden(_) => Ok(()),
         }
     }
 
     /// Looks up the user's name in IAM.
-    pub(crate) async fn look(&self, store: &Store) -> Result<Sight, Failure> {
+    pub(crate) async fn look(&self, store: &Store) -> Result<IamLookup, Failure> {
         let what = format!("IAM user {}", self.name);
         let found = store.iam.user(&self.name).await;
         let found = found.map_err(Failure::of(format!("look up the {what}"), USER_RIGHT));
-        Sight::of(store, &self.name, &what, found, |user| self.owns(&user).then_some(()))
+        IamLookup::of(store, &self.name, &what, found, |user| self.owns(&user).then_some(()))
     }
 
     /// Looks up the user before a removal. If an unfinished attempt's user is absent, it looks twice: a process that
     /// has just ended may have created the user, and IAM may not show it yet.
-    pub(crate) async fn look_carefully(&self, store: &Store) -> Result<Sight, Failure> {
+    pub(crate) async fn look_carefully(&self, store: &Store) -> Result<IamLookup, Failure> {
         match self.look(store).await? {
-            Sight::Absent if self.unfinished => {
+            IamLookup::Absent if self.unfinished => {
                 tokio::time::sleep(SECOND_LOOK).await;
                 self.look(store).await
             }

@@ -16,7 +16,7 @@ use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use tokio::task::JoinSet;
 
 use self::granting::service_account;
-use crate::account::{Account, CLAIM_UID, Sight};
+use crate::account::{Account, CLAIM_UID, IamLookup};
 use crate::bucket::{self, Applied, Live};
 use crate::dialect::Maker;
 use crate::failure::Failure;
@@ -64,7 +64,7 @@ impl BucketProvisioner for Aws {
         let name = &bucket.name;
         let user = account.look_carefully(&store).await?;
         // Every attempt creates the user before the bucket.
-        let begun = !bucket.state.is_empty() || matches!(user, Sight::Own(()) | Sight::Forbidden(_));
+        let begun = !bucket.state.is_empty() || matches!(user, IamLookup::Own(()) | IamLookup::Forbidden(_));
         match bucket::find(&store, name).await? {
             Live::Absent => {}
             Live::Forbidden(failure) | Live::Elsewhere(failure) if begun => return Err(failure.into()),
@@ -72,16 +72,16 @@ impl BucketProvisioner for Aws {
                 tracing::info!(bucket = name, "left a bucket that is not the claim's");
             }
             Live::Tagged(tags) => match whose(&store, &account, name, &tags, &user).await? {
-                Whose::Other => tracing::info!(bucket = name, "left a bucket that is not the claim's"),
-                Whose::HasLostItsTag => {
+                BucketOwnership::Other => tracing::info!(bucket = name, "left a bucket that is not the claim's"),
+                BucketOwnership::HasLostItsTag => {
                     let uid = &bucket.owner.claim.uid;
                     return Err(DeleteError::retry(format!(
                         "the bucket {name} has lost its tag {CLAIM_UID}, and may not belong to this claim: set the tag to {uid} to \
                          delete the bucket, or to another text to keep it"
                     )));
                 }
-                Whose::Unsure => return Err(DeleteError::retry(unsure(name, &bucket.owner.claim.uid))),
-                Whose::Claim => {
+                BucketOwnership::Unsure => return Err(DeleteError::retry(unsure(name, &bucket.owner.claim.uid))),
+                BucketOwnership::Claim => {
                     let only_empty = record.parameters.deletion_policy == DeletionPolicy::DeleteIfEmpty;
                     if only_empty && !bucket::is_empty(&store, name).await? {
                         return Err(DeletionPolicy::not_empty(name));
@@ -129,7 +129,7 @@ impl BucketHooks for Aws {
         Ok(account.new_key(&store).await?)
     }
 
-    async fn retire(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+    async fn revoke_old_keys(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         let (store, account) = self.of_account(&known).await?;
         if known.access_key_id.is_some() {
             account.remove_keys_but(&store, known.access_key_id.as_deref()).await?;
@@ -212,7 +212,7 @@ async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> 
         Live::Elsewhere(failure) => return Err(ProvisionError::already_exists(failure).into()),
         // The bucket's owner is unknown, and in some regions S3 reports success for a bucket that already exists.
         Live::Forbidden(failure) => {
-            let failure = if let Sight::Forbidden(of_user) = user { of_user } else { failure };
+            let failure = if let IamLookup::Forbidden(of_user) = user { of_user } else { failure };
             let text = format!("{failure}, or choose another bucketName: this one may be taken");
             return Err(ProvisionError::no_change(text).into());
         }
@@ -220,13 +220,13 @@ async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> 
     if let Some(tags) = &live {
         let uid = &request.owner.claim.uid;
         match whose(store, account, name, tags, &user).await? {
-            Whose::Claim => {}
-            Whose::Other => return Err(Objection::Refused(not_for_this_claim(name))),
-            Whose::HasLostItsTag => {
+            BucketOwnership::Claim => {}
+            BucketOwnership::Other => return Err(Objection::Refused(not_for_this_claim(name))),
+            BucketOwnership::HasLostItsTag => {
                 let text = format!("the bucket {name} has lost its tag {CLAIM_UID}: set it to {uid}");
                 return Err(Objection::Refused(text));
             }
-            Whose::Unsure => return Err(ProvisionError::retry(unsure(name, uid)).into()),
+            BucketOwnership::Unsure => return Err(ProvisionError::retry(unsure(name, uid)).into()),
         }
     }
     // The creation reports if the user existed already.
@@ -282,7 +282,7 @@ async fn create(
 }
 
 /// The owner of an existing bucket.
-enum Whose {
+enum BucketOwnership {
     Claim,
     Other,
     /// The bucket belonged to the claim when the last attempt succeeded.
@@ -296,20 +296,20 @@ async fn whose(
     account: &Account,
     bucket: &str,
     tags: &BTreeMap<String, String>,
-    user: &Sight,
-) -> Result<Whose, Failure> {
+    user: &IamLookup,
+) -> Result<BucketOwnership, Failure> {
     let owner = account.owner_of(tags);
-    let has_user = matches!(user, Sight::Own(()));
+    let has_user = matches!(user, IamLookup::Own(()));
     Ok(match owner {
-        Owner::Claim => Whose::Claim,
-        Owner::Unknown if account.is_of_2019() && has_user => Whose::Claim,
-        Owner::Unknown if !account.unfinished => Whose::HasLostItsTag,
+        Owner::Claim => BucketOwnership::Claim,
+        Owner::Unknown if account.is_of_2019() && has_user => BucketOwnership::Claim,
+        Owner::Unknown if !account.unfinished => BucketOwnership::HasLostItsTag,
         // The bucket name is not reserved for the claim.
-        _ if !(account.unfinished && has_user) => Whose::Other,
+        _ if !(account.unfinished && has_user) => BucketOwnership::Other,
         _ => match store.dialect().maker(store, bucket, owner, account).await? {
-            Maker::TheAttempt => Whose::Claim,
-            Maker::Unknown if owner == Owner::Unknown => Whose::Unsure,
-            Maker::Unknown | Maker::SomebodyElse => Whose::Other,
+            Maker::TheAttempt => BucketOwnership::Claim,
+            Maker::Unknown if owner == Owner::Unknown => BucketOwnership::Unsure,
+            Maker::Unknown | Maker::SomebodyElse => BucketOwnership::Other,
         },
     })
 }
@@ -360,18 +360,18 @@ async fn own_user(
     account: &Account,
     store: &Store,
     parameters: &Parameters,
-    user: Sight,
+    user: IamLookup,
     has_bucket: bool,
     taken: impl FnOnce(&str) -> String,
 ) -> Result<(), ProvisionError> {
     let (user, is_new) = match user {
-        Sight::Absent | Sight::Forbidden(_) => (account.make(store, parameters).await?, true),
+        IamLookup::Absent | IamLookup::Forbidden(_) => (account.make(store, parameters).await?, true),
         user => (user, false),
     };
     match user {
-        Sight::Own(()) => {}
-        Sight::Forbidden(failure) => return Err(failure.into()),
-        Sight::Other | Sight::Absent => return Err(ProvisionError::retry(taken(&account.name))),
+        IamLookup::Own(()) => {}
+        IamLookup::Forbidden(failure) => return Err(failure.into()),
+        IamLookup::Other | IamLookup::Absent => return Err(ProvisionError::retry(taken(&account.name))),
     }
     let boundary =
         store.permissions_boundary(parameters).filter(|_| account.unfinished && !store.dialect().is_complete());
@@ -400,7 +400,7 @@ fn reserved(user: &str, bucket: &str) -> String {
 async fn is_removed(store: &Store, account: &Account) -> Result<bool, Failure> {
     match account.look(store).await? {
         // IAM also gives this answer for a user that does not exist.
-        Sight::Forbidden(_) => Ok(false),
+        IamLookup::Forbidden(_) => Ok(false),
         _ => account.remove(store).await.map(|()| true),
     }
 }

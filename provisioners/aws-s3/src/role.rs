@@ -8,7 +8,7 @@ use kube_provisioner::bucket::{Owner, ServiceAccount};
 use s3_client::iam::{Identity, NewIdentity};
 use serde_json::json;
 
-use crate::account::{Account, PATH, Sight};
+use crate::account::{Account, IamLookup, PATH};
 use crate::failure::Failure;
 use crate::parameters::Parameters;
 use crate::policy;
@@ -81,14 +81,14 @@ impl Account {
         })?;
         let (name, trust) = (&self.name, provider.trust(account));
         let role = match self.look_at_role(store).await? {
-            Sight::Absent | Sight::Forbidden(_) => self.make_role(store, parameters, &trust).await?,
+            IamLookup::Absent | IamLookup::Forbidden(_) => self.make_role(store, parameters, &trust).await?,
             seen => seen,
         };
         let role = match role {
-            Sight::Own(role) => role,
-            Sight::Absent => return Err(Failure::not_shown_yet(format!("IAM role {name}")).into()),
-            Sight::Forbidden(failure) => return Err(failure.into()),
-            Sight::Other => {
+            IamLookup::Own(role) => role,
+            IamLookup::Absent => return Err(Failure::not_shown_yet(format!("IAM role {name}")).into()),
+            IamLookup::Forbidden(failure) => return Err(failure.into()),
+            IamLookup::Other => {
                 let text = format!("the IAM role {name} exists and was not made for this claim: delete it");
                 return Err(ProvisionError::retry(text));
             }
@@ -108,7 +108,12 @@ impl Account {
     }
 
     /// Creates the role and returns its state afterwards.
-    async fn make_role(&self, store: &Store, parameters: &Parameters, trust: &str) -> Result<Sight<Identity>, Failure> {
+    async fn make_role(
+        &self,
+        store: &Store,
+        parameters: &Parameters,
+        trust: &str,
+    ) -> Result<IamLookup<Identity>, Failure> {
         let (name, tags) = (&self.name, self.tags_at_creation());
         let boundary = store.permissions_boundary(parameters);
         let role = NewIdentity { name, path: PATH, tags: &tags, permissions_boundary: boundary };
@@ -132,15 +137,15 @@ impl Account {
         }
         let name = &self.name;
         match self.look_at_role(store).await? {
-            Sight::Absent => return Ok(()),
+            IamLookup::Absent => return Ok(()),
             // An administrator without permission to read roles has not created one.
-            Sight::Forbidden(_) if !self.has_role => return Ok(()),
-            Sight::Forbidden(failure) => return Err(failure),
-            Sight::Other => {
+            IamLookup::Forbidden(_) if !self.has_role => return Ok(()),
+            IamLookup::Forbidden(failure) => return Err(failure),
+            IamLookup::Other => {
                 tracing::info!(role = name, "left an IAM role that is not the claim's");
                 return Ok(());
             }
-            Sight::Own(_) => {}
+            IamLookup::Own(_) => {}
         }
         let own = store.iam.role_policies(name).await;
         for policy in own.map_err(Failure::of(format!("list the policies of {name}"), "iam:ListRolePolicies"))? {
@@ -160,13 +165,13 @@ impl Account {
         Ok(())
     }
 
-    async fn look_at_role(&self, store: &Store) -> Result<Sight<Identity>, Failure> {
+    async fn look_at_role(&self, store: &Store) -> Result<IamLookup<Identity>, Failure> {
         let what = format!("IAM role {}", self.name);
         let found = match store.iam.role(&self.name).await {
             Err(error) if !self.has_role && store.dialect().lacks_operation(&error) => Ok(None),
             found => found.map_err(Failure::of(format!("look up the {what}"), ROLE_RIGHT)),
         };
-        Sight::of(store, &role_of(&self.name), &what, found, |role| {
+        IamLookup::of(store, &role_of(&self.name), &what, found, |role| {
             Some(role).filter(|role| self.owner_of(&role.tags) == Owner::Claim)
         })
     }

@@ -19,7 +19,7 @@ use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use s3_client::policy::Policy;
 
 use self::account::{Account, AccountError};
-use self::ownership::{Evidence, Whose};
+use self::ownership::{BucketOwnership, Evidence};
 use crate::admin::{BucketInfo, User};
 use crate::grants::{change_policy, granted, with_owner};
 use crate::parameters::{Config, Parameters, SETTINGS};
@@ -77,7 +77,7 @@ impl BucketProvisioner for Rgw {
         let user = owner.ensured(&store, ONE_BUCKET).await?;
         let key = owner.key(&store, &user, None).await?;
         let lent = match (live, whose) {
-            (Some(live), Some(Whose::Claim)) => (!owner.generated).then_some(live.marker),
+            (Some(live), Some(BucketOwnership::Claim)) => (!owner.generated).then_some(live.marker),
             (live, _) => match bucket::make(&store, &users, &user, &request, live.is_none()).await {
                 Ok(lent) => lent,
                 Err(Objection::Refused(text)) => return refuse(&store, &users, &request, None, text).await,
@@ -156,7 +156,7 @@ impl BucketHooks for Rgw {
         Ok(Credentials::new(new.access_key_id, new.secret_access_key))
     }
 
-    async fn retire(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+    async fn revoke_old_keys(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         let (store, users) = self.of_account(&known)?;
         let account = users.owner;
         if account.generated {
@@ -310,7 +310,7 @@ impl Users {
         store: &Store,
         state: &BTreeMap<String, String>,
         live: &BucketInfo,
-    ) -> Result<Whose, AccountError> {
+    ) -> Result<BucketOwnership, AccountError> {
         let Self { owner, own } = self;
         if owner.generated && own.as_ref().is_none_or(|own| own.id != owner.id) {
             // A user with a name from older versions of Rook may belong to a claim in another cluster.
@@ -344,27 +344,27 @@ async fn is_its_owners(
 ) -> Result<bool, ProvisionError> {
     let bucket_owner = bucket.state.get(BUCKET_OWNER).map(String::as_str);
     let users = Users::of(owner, &bucket.state, bucket_owner, cluster)?;
-    Ok(users.whose(store, &bucket.state, live).await? == Whose::Claim)
+    Ok(users.whose(store, &bucket.state, live).await? == BucketOwnership::Claim)
 }
 
 /// Returns the reason why an existing bucket cannot be used for this claim. The text does not disclose the bucket's
 /// owner.
-fn objection(whose: Whose, users: &Users, request: &RequestOf<Rgw>) -> Option<String> {
+fn objection(whose: BucketOwnership, users: &Users, request: &RequestOf<Rgw>) -> Option<String> {
     let name = &request.name;
     let recorded = request.state.get(BUCKET_OWNER).filter(|owner| **owner != users.owner.id);
     match (whose, recorded) {
-        (Whose::Claim | Whose::ToHandOver, _) => None,
-        (Whose::OfFormerOwner, _) => {
+        (BucketOwnership::Claim | BucketOwnership::ToHandOver, _) => None,
+        (BucketOwnership::OfFormerOwner, _) => {
             Some(format!("the bucket {name} was made for another bucketOwner: leave bucketOwner as it was"))
         }
-        (Whose::Others, Some(owner)) => Some(format!(
+        (BucketOwnership::Others, Some(owner)) => Some(format!(
             "the bucket {name} was made for the bucketOwner {owner}: leave it so, or let an administrator link the bucket to \
              another user"
         )),
-        (Whose::Others, None) if request.state.is_empty() => {
+        (BucketOwnership::Others, None) if request.state.is_empty() => {
             Some(format!("the bucket {name} exists and was not made for this claim: choose another bucketName"))
         }
-        (Whose::Others, None) => Some(format!(
+        (BucketOwnership::Others, None) => Some(format!(
             "the bucket {name} does not belong to this claim's user: leave bucketOwner as it was, or let an administrator \
              link the bucket to {}",
             users.owner.id

@@ -369,8 +369,8 @@ async fn keys_rotate_and_retire() {
     assert_eq!(again.provision(&fixture.rgw).await.unwrap().credentials, Some(new.clone()));
     let mut retired = record.clone();
     retired.access_key_id = Some(new.access_key_id.clone());
-    fixture.rgw.retire(retired.granted()).await.unwrap();
-    fixture.rgw.retire(retired.granted()).await.unwrap();
+    fixture.rgw.revoke_old_keys(retired.granted()).await.unwrap();
+    fixture.rgw.revoke_old_keys(retired.granted()).await.unwrap();
     assert!(fixture.s3(&bucket).list_buckets().await.is_err());
     assert!(s3(&new).list_buckets().await.is_ok());
     record.delete(&fixture.rgw).await.unwrap();

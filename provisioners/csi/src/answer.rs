@@ -6,7 +6,7 @@ use kube_provisioner::{ProvisionRequest, Volume};
 
 use crate::driver::DriverInfo;
 use crate::parameters::Texts;
-use crate::request::{Settings, Wanted};
+use crate::request::{RequestedVolume, Settings};
 use crate::secret_refs::Role;
 use crate::topology;
 
@@ -43,7 +43,7 @@ pub(crate) fn fault(made: &CsiVolume, request: &ProvisionRequest<Texts>) -> Opti
 /// Returns the volume for the PersistentVolume.
 pub(crate) fn volume(
     made: CsiVolume,
-    wanted: &Wanted,
+    wanted: &RequestedVolume,
     request: &ProvisionRequest<Texts>,
     driver: &DriverInfo,
     settings: &Settings,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kube_provisioner::k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject};
 use kube_provisioner::kube::{Client, ResourceExt};
-use kube_provisioner::{Change, ObjectWatch, Wake};
+use kube_provisioner::{Change, ObjectWatch, Trigger};
 
 use crate::watched::{Changed, Watched};
 
@@ -33,7 +33,7 @@ impl Attachments {
         ObjectWatch::new("volumeattachments", api, move |change| this.apply(change))
     }
 
-    fn apply(&self, change: Change<DynamicObject>) -> Vec<Wake> {
+    fn apply(&self, change: Change<DynamicObject>) -> Vec<Trigger> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match state.apply(change.map(|object| (object.name_any(), read(&object)))) {
             Changed::Nothing => return Vec::new(),
@@ -42,7 +42,7 @@ impl Attachments {
         };
         let is_gone = |name: &String| state.all().is_some_and(|all| !all.contains_key(name));
         let gone = before.into_iter().filter(|(name, _)| is_gone(name));
-        gone.map(|(_, attachment)| Wake::Volume(attachment.volume)).collect()
+        gone.map(|(_, attachment)| Trigger::Volume(attachment.volume)).collect()
     }
 }
 
@@ -81,12 +81,12 @@ mod tests {
         attachments.apply(Change::Ready);
         assert_eq!([is_attached("one"), is_attached("other")], [Some(true), Some(false)]);
         attachments.apply(Change::Applied(attachment("c", "three")));
-        assert_eq!(attachments.apply(Change::Deleted(attachment("a", "one"))), [Wake::Volume("one".to_owned())]);
+        assert_eq!(attachments.apply(Change::Deleted(attachment("a", "one"))), [Trigger::Volume("one".to_owned())]);
         assert_eq!([is_attached("one"), is_attached("three")], [Some(false), Some(true)]);
         // A list after a gap: volumes that it lacks were detached.
         attachments.apply(Change::Begin);
         attachments.apply(Change::Listed(attachment("c", "three")));
-        assert_eq!(attachments.apply(Change::Ready), [Wake::Volume("two".to_owned())]);
+        assert_eq!(attachments.apply(Change::Ready), [Trigger::Volume("two".to_owned())]);
         assert_eq!([is_attached("two"), is_attached("three")], [Some(false), Some(true)]);
     }
 }

@@ -24,7 +24,7 @@ use kube_provisioner::kube::{Client, ResourceExt};
 use kube_provisioner::prometheus_client::metrics::gauge::Gauge;
 use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::quantity::{format_bytes, parse_bytes};
-use kube_provisioner::{Change, ObjectWatch, StartError, Wake, error_chain};
+use kube_provisioner::{Change, ObjectWatch, StartError, Trigger, error_chain};
 use provisioner_runtime::{Backoff, CallError, Next, Priority, Queue, QueueOptions, Work, call, short_hash};
 use tokio::time::{Instant, sleep};
 
@@ -207,7 +207,7 @@ impl Capacity {
         ]
     }
 
-    fn class_event(&self, change: Change<DynamicObject>) -> Vec<Wake> {
+    fn class_event(&self, change: Change<DynamicObject>) -> Vec<Trigger> {
         let change = change.map(|class| (class.name_any(), Class::read(&class, &self.driver)));
         let mut state = self.lock();
         match state.classes.apply(change) {
@@ -221,7 +221,7 @@ impl Capacity {
         Vec::new()
     }
 
-    fn object_event(&self, change: Change<DynamicObject>) -> Vec<Wake> {
+    fn object_event(&self, change: Change<DynamicObject>) -> Vec<Trigger> {
         let change = change.map(|object| {
             let name = object.name_any();
             let read = object.try_parse::<CSIStorageCapacity>();

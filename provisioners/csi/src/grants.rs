@@ -5,7 +5,7 @@
 use kube_provisioner::k8s_openapi::api::core::v1::TypedObjectReference;
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube_provisioner::kube::{Client, Error as KubeError, ResourceExt};
-use kube_provisioner::{Change, ObjectWatch, Wake, error_chain};
+use kube_provisioner::{Change, ObjectWatch, Trigger, error_chain};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -67,7 +67,7 @@ pub(crate) fn watch(client: &Client) -> ObjectWatch {
     let api = Api::all_with(client.clone(), &resource());
     ObjectWatch::new("referencegrants", api, |change| match change {
         Change::Listed(grant) | Change::Applied(grant) | Change::Deleted(grant) => {
-            vec![Wake::SourceNamespace(grant.namespace().unwrap_or_default())]
+            vec![Trigger::SourceNamespace(grant.namespace().unwrap_or_default())]
         }
         Change::Begin | Change::Ready => Vec::new(),
     })

@@ -12,10 +12,10 @@ use crate::sources::{Kind, Source};
 /// This process's attempts by the uid of their source. They may be in several namespaces. The last one removes the
 /// finalizer.
 #[derive(Default)]
-pub(crate) struct Holds(Mutex<BTreeMap<String, Held>>);
+pub(crate) struct Holds(Mutex<BTreeMap<String, Hold>>);
 
 #[derive(Default)]
-struct Held {
+struct Hold {
     /// The names of the attempts' volumes.
     by: BTreeSet<String>,
     /// Serializes changes, so that a release cannot remove a finalizer that another attempt has just found in place.
@@ -85,7 +85,7 @@ impl Holds {
         self.lock().get(&source.uid).is_some_and(|held| held.by.iter().any(|holder| holder != volume))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Hold>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

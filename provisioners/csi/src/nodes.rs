@@ -11,7 +11,7 @@ use kube_provisioner::k8s_openapi::api::core::v1::{Node, TopologySelectorLabelRe
 use kube_provisioner::k8s_openapi::api::storage::v1::CSINode;
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject};
 use kube_provisioner::kube::{Client, ResourceExt};
-use kube_provisioner::{Change, ObjectWatch, ProvisionError, ProvisionRequest, Wake, error_chain};
+use kube_provisioner::{Change, ObjectWatch, ProvisionError, ProvisionRequest, Trigger, error_chain};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -162,7 +162,7 @@ impl Nodes {
         [nodes, ObjectWatch::new("csinodes", csi_nodes, move |change| that.csi_node_event(change, &list_nodes))]
     }
 
-    fn node_event(&self, change: Change<DynamicObject>) -> Vec<Wake> {
+    fn node_event(&self, change: Change<DynamicObject>) -> Vec<Trigger> {
         let mut state = self.lock();
         let (begins, is_complete) = (matches!(change, Change::Begin), matches!(change, Change::Ready));
         let all_keys = &state.all_keys;
@@ -176,12 +176,12 @@ impl Nodes {
             state.listed = Listed::Yes;
             self.listed.notify_waiters();
             self.changed.notify_one();
-            return vec![Wake::Claims];
+            return vec![Trigger::Claims];
         }
         self.wakes(state, changed)
     }
 
-    fn csi_node_event(&self, change: Change<DynamicObject>, list_nodes: impl Fn()) -> Vec<Wake> {
+    fn csi_node_event(&self, change: Change<DynamicObject>, list_nodes: impl Fn()) -> Vec<Trigger> {
         let change = change.map(|node| (node.name_any(), keys(&node, &self.driver)));
         let mut state = self.lock();
         if let Change::Listed((_, Some(keys))) | Change::Applied((_, Some(keys))) = &change
@@ -195,17 +195,17 @@ impl Nodes {
     }
 
     /// Returns the claims to wake after a change.
-    fn wakes<T>(&self, mut state: MutexGuard<'_, State>, changed: Changed<T>) -> Vec<Wake> {
+    fn wakes<T>(&self, mut state: MutexGuard<'_, State>, changed: Changed<T>) -> Vec<Trigger> {
         if !matches!(changed, Changed::Nothing) {
             self.changed.notify_one();
         }
         match changed {
             Changed::Nothing => Vec::new(),
-            Changed::One { .. } if std::mem::take(&mut state.is_awaited) => vec![Wake::Claims],
-            Changed::One { name, .. } => vec![Wake::SelectedNode(name)],
+            Changed::One { .. } if std::mem::take(&mut state.is_awaited) => vec![Trigger::Claims],
+            Changed::One { name, .. } => vec![Trigger::SelectedNode(name)],
             Changed::Many { .. } => {
                 self.listed.notify_waiters();
-                vec![Wake::Claims]
+                vec![Trigger::Claims]
             }
         }
     }

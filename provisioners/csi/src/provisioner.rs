@@ -16,7 +16,7 @@ use kube_provisioner::kube::{Client, Error as KubeError, ResourceExt};
 use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::{
     Capabilities, DeleteError, DeleteVerdict, Hooks, ObjectWatch, Prepared, ProvisionError, ProvisionRequest,
-    ProvisionVerdict, ProvisionedVolume, Provisioner, Start, StartError, Volume, error_chain,
+    ProvisionVerdict, ProvisionedVolume, Provisioner, StartContext, StartError, Volume, error_chain,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -31,12 +31,12 @@ use crate::missing::{self, Missing};
 use crate::nodes::{Nodes, refusal};
 use crate::own_node::OwnNode;
 use crate::parameters::Texts;
-use crate::request::{RequestError, Settings, Wanted};
+use crate::request::{RequestError, RequestedVolume, Settings};
 use crate::secret_refs::{Role, Tokens, secret_ref};
 use crate::sources::{self, KINDS, Kind, Source, SourceError, Sources};
 use crate::sweep::Sweep;
 use crate::topology::{self, Requirement, Term, Unmet};
-use crate::verdict::{self, Left};
+use crate::verdict::{self, Leftover};
 
 /// Provisions volumes with a CSI driver.
 pub struct CsiProvisioner<D> {
@@ -88,7 +88,7 @@ impl Choice {
 struct Attempt<'a> {
     request: &'a ProvisionRequest<Texts>,
     /// Includes the parameters of the VolumeAttributesClass and the source.
-    wanted: Wanted,
+    wanted: RequestedVolume,
     source: Option<Source>,
 }
 
@@ -134,7 +134,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
 
     /// Reads the class's parameters and the inputs of the first call.
     fn attempt<'a>(&self, request: &'a ProvisionRequest<Texts>) -> Result<Attempt<'a>, CreateError> {
-        let mut wanted = Wanted::read(request, &self.info, &self.settings).map_err(CreateError::not_asked)?;
+        let mut wanted = RequestedVolume::read(request, &self.info, &self.settings).map_err(CreateError::not_asked)?;
         let choice = Choice::of(&request.prepared).map_err(CreateError::not_asked)?;
         let requirement = choice.requirement(&request.prepared).map_err(CreateError::not_asked)?;
         wanted.create.accessibility_requirements = requirement.map(Requirement::into_request);
@@ -213,16 +213,16 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         match made {
             Ok(made) => self.discard(made, attempt).await.map_err(DeleteError::retry),
             Err(CreateError::Driver(error)) => match verdict::left(&error) {
-                Left::Nothing => Ok(()),
-                Left::InProgress => Err(DeleteError::in_progress(error)),
-                Left::NotAsked | Left::Unknown | Left::NothingNew => Err(error.into()),
+                Leftover::Nothing => Ok(()),
+                Leftover::InProgress => Err(DeleteError::in_progress(error)),
+                Leftover::NotAsked | Leftover::Unknown | Leftover::NothingNew => Err(error.into()),
             },
             Err(error) => Err(error.of_clean_up()),
         }
     }
 
     /// Reads the Secrets for CreateVolume.
-    async fn secrets_for(&self, wanted: &Wanted) -> Result<Secrets, CreateError> {
+    async fn secrets_for(&self, wanted: &RequestedVolume) -> Result<Secrets, CreateError> {
         let Some(reference) = wanted.secrets.get(&Role::Provisioner) else { return Ok(Secrets::default()) };
         let object = described(reference);
         let found = self.missing.read(&object, self.secrets(reference)).await.map_err(CreateError::NotAsked)?;
@@ -293,9 +293,11 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     fn verdict(&self, error: driver_rpc::Error, request: &ProvisionRequest<Texts>) -> ProvisionError {
         let node = request.selected_node.as_deref().filter(|_| self.info.chooses_places(&self.settings));
         match (node, verdict::left(&error)) {
-            (Some(_), Left::Nothing) if error.code() == Code::ResourceExhausted => ProvisionError::reschedule(error),
+            (Some(_), Leftover::Nothing) if error.code() == Code::ResourceExhausted => {
+                ProvisionError::reschedule(error)
+            }
             // The driver may have begun to create a volume that only this attempt can find, so the attempt continues.
-            (Some(node), Left::InProgress) if request.resumed && self.nodes.is_gone(node) => {
+            (Some(node), Leftover::InProgress) if request.resumed && self.nodes.is_gone(node) => {
                 ProvisionError::in_progress(format!(
                     "{error} (begun for the node {node}, which is deleted; if the driver does not finish, remove what it has created, and \
                      then the record with the command `journal drop {}`)",
@@ -434,7 +436,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
         }
     }
 
-    async fn start(&self, start: Start) -> Result<(), StartError> {
+    async fn start(&self, start: StartContext) -> Result<(), StartError> {
         self.holds.clear();
         if let Some(capacity) = &self.capacity {
             capacity.start(&start.client).await?;
@@ -467,7 +469,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
 
 impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
     async fn prepare(&self, request: ProvisionRequest<Texts>) -> Result<Prepared, ProvisionError> {
-        let wanted = Wanted::read(&request, &self.info, &self.settings);
+        let wanted = RequestedVolume::read(&request, &self.info, &self.settings);
         // Attempts are not recorded while their Secret is missing.
         if let Ok(wanted) = &wanted
             && wanted.secrets.get(&Role::Provisioner).is_some_and(|secret| self.missing.is_likely(&described(secret)))
@@ -532,8 +534,8 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
             Err(unmet) => return !matches!(unmet, Unmet::NotAllowed(_)),
         };
         let bytes = i64::try_from(request.bytes).unwrap_or(i64::MAX);
-        let wanted = Wanted::read(&request, &self.info, &self.settings);
-        let (Some(requirement), Ok(Wanted { create, .. })) = (requirement, wanted) else { return true };
+        let wanted = RequestedVolume::read(&request, &self.info, &self.settings);
+        let (Some(requirement), Ok(RequestedVolume { create, .. })) = (requirement, wanted) else { return true };
         if bytes == 0 || !self.info.can(Rpc::GetCapacity) {
             return true;
         }

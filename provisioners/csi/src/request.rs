@@ -83,7 +83,7 @@ pub(crate) enum RequestError {
 }
 
 /// The request of a claim. Only this type interprets the class's parameters.
-pub(crate) struct Wanted {
+pub(crate) struct RequestedVolume {
     /// The request without Secrets, source and parameters of a VolumeAttributesClass.
     pub(crate) create: CreateVolumeRequest,
     /// `None` for a block device, or if the driver chooses.
@@ -91,7 +91,7 @@ pub(crate) struct Wanted {
     pub(crate) secrets: BTreeMap<Role, SecretReference>,
 }
 
-impl Wanted {
+impl RequestedVolume {
     pub(crate) fn read(
         request: &ProvisionRequest<Texts>,
         driver: &DriverInfo,

@@ -9,7 +9,7 @@ use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
 use kube_provisioner::kube::{Client, Error as KubeError, ResourceExt};
 use kube_provisioner::quantity::parse_bytes;
-use kube_provisioner::{Change, ObjectWatch, ProvisionRequest, Wake, error_chain};
+use kube_provisioner::{Change, ObjectWatch, ProvisionRequest, Trigger, error_chain};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -300,7 +300,7 @@ pub(crate) fn watch_snapshots(client: &Client) -> ObjectWatch {
     ObjectWatch::new("volumesnapshots", api, |change| match change {
         Change::Applied(snapshot) => {
             let namespace = snapshot.namespace().unwrap_or_default();
-            vec![Wake::DataSource { namespace, name: snapshot.name_any() }]
+            vec![Trigger::DataSource { namespace, name: snapshot.name_any() }]
         }
         Change::Begin | Change::Listed(_) | Change::Ready | Change::Deleted(_) => Vec::new(),
     })

@@ -10,7 +10,7 @@ use kube_provisioner::{DeleteError, ProvisionError};
 
 /// The state of the volume after a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum Leftover {
     /// The driver was not called.
     NotAsked,
     /// The driver may still be working.
@@ -23,22 +23,22 @@ pub(crate) enum Left {
     Nothing,
 }
 
-pub(crate) fn left(error: &Error) -> Left {
+pub(crate) fn left(error: &Error) -> Leftover {
     let status = match error {
         Error::Status(status) => status,
-        Error::Unreachable { .. } => return Left::NotAsked,
-        Error::TimedOut(_) => return Left::InProgress,
-        _ => return Left::Unknown,
+        Error::Unreachable { .. } => return Leftover::NotAsked,
+        Error::TimedOut(_) => return Leftover::InProgress,
+        _ => return Leftover::Unknown,
     };
     match status.code() {
-        Code::DeadlineExceeded | Code::Aborted => Left::InProgress,
-        Code::OutOfRange | Code::ResourceExhausted => Left::Nothing,
+        Code::DeadlineExceeded | Code::Aborted => Leftover::InProgress,
+        Code::OutOfRange | Code::ResourceExhausted => Leftover::Nothing,
         Code::InvalidArgument
         | Code::NotFound
         | Code::PermissionDenied
         | Code::Unauthenticated
-        | Code::Unimplemented => Left::NothingNew,
-        _ => Left::Unknown,
+        | Code::Unimplemented => Leftover::NothingNew,
+        _ => Leftover::Unknown,
     }
 }
 
@@ -47,11 +47,11 @@ pub(crate) fn left(error: &Error) -> Left {
 pub(crate) fn of_create(error: Error, resumed: bool, longest: Duration) -> ProvisionError {
     let is_invalid = error.code() == Code::InvalidArgument;
     let verdict = match left(&error) {
-        Left::NotAsked => ProvisionError::no_change(error),
-        Left::InProgress => ProvisionError::in_progress(error),
-        Left::Unknown => ProvisionError::retry(error),
-        Left::NothingNew if resumed => ProvisionError::retry(error),
-        Left::NothingNew | Left::Nothing => ProvisionError::nothing_left(error),
+        Leftover::NotAsked => ProvisionError::no_change(error),
+        Leftover::InProgress => ProvisionError::in_progress(error),
+        Leftover::Unknown => ProvisionError::retry(error),
+        Leftover::NothingNew if resumed => ProvisionError::retry(error),
+        Leftover::NothingNew | Leftover::Nothing => ProvisionError::nothing_left(error),
     };
     if is_invalid { verdict.after(longest) } else { verdict }
 }
@@ -59,7 +59,7 @@ pub(crate) fn of_create(error: Error, resumed: bool, longest: Duration) -> Provi
 /// Returns the verdict about a failed DeleteVolume.
 pub(crate) fn of_delete(error: Error) -> DeleteError {
     match left(&error) {
-        Left::InProgress => DeleteError::in_progress(error),
+        Leftover::InProgress => DeleteError::in_progress(error),
         _ => error.into(),
     }
 }

@@ -145,7 +145,7 @@ impl BucketHooks for Garage {
         Ok(Credentials::new(key.access_key_id, key.secret_access_key))
     }
 
-    async fn retire(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+    async fn revoke_old_keys(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         let (store, claim) = self.of_account(&account)?;
         retire_keys(&store, &claim, &account).await?;
         Ok(())

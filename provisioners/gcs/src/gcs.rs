@@ -19,11 +19,11 @@ use serde_json::{Value, json};
 use crate::account::{CLAIM_UID, account_id, email, labels, owner};
 use crate::api::Failure;
 use crate::http::Proxies;
-use crate::iam::{Ensured, Known, Whom};
+use crate::iam::{AddressOwner, Ensured, Whom};
 use crate::parameters::{BUCKET_TAGS, Config, Parameters, SETTINGS, is_set};
 use crate::policy::{admitted, granted, revoked, shut};
 use crate::principal::{principal, title};
-use crate::storage::Found;
+use crate::storage::BucketState;
 use crate::store::{ADMIN, Defaults, Store, Stores};
 
 /// What is kept in an ObjectBucket: where the bucket is, and who has its key.
@@ -62,8 +62,8 @@ impl BucketProvisioner for Gcs {
             return Err(objection);
         }
         match live {
-            Found::Bucket(live) => bring_in_line(&store, &request, &live).await?,
-            Found::Absent | Found::Foreign => make_bucket(&store, &request).await?,
+            BucketState::Bucket(live) => bring_in_line(&store, &request, &live).await?,
+            BucketState::Absent | BucketState::Foreign => make_bucket(&store, &request).await?,
         }
         Ok(Bucket::new(store.endpoint).state(PROJECT, store.storage.project))
     }
@@ -107,9 +107,9 @@ impl BucketHooks for Gcs {
     async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
         let store = self.asked(&wanted.parameters, &wanted.secrets, &BTreeMap::new()).await?;
         match store.storage.find_bucket(&wanted.name).await? {
-            Found::Absent => Ok(None),
-            Found::Bucket(_) => Ok(Some(Bucket::new(store.endpoint))),
-            Found::Foreign => Err(ProvisionError::retry(format!(
+            BucketState::Absent => Ok(None),
+            BucketState::Bucket(_) => Ok(Some(Bucket::new(store.endpoint))),
+            BucketState::Foreign => Err(ProvisionError::retry(format!(
                 "the bucket {} exists and belongs to somebody else, or the administrator may not look at it",
                 wanted.name
             ))),
@@ -122,17 +122,17 @@ impl BucketHooks for Gcs {
             let text = format!("the keys of {} are not rotated: it was not made for the claim", account.email);
             return Err(ProvisionError::invalid(text));
         }
-        if account.known(&store).await? == Known::Foreign {
+        if account.known(&store).await? == AddressOwner::Foreign {
             return Err(ProvisionError::retry(account.foreign()));
         }
         account.remove_keys_but(&store, known.access_key_id.as_deref()).await?;
         Ok(store.storage.create_key(&account.email).await?)
     }
 
-    async fn retire(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+    async fn revoke_old_keys(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         let (store, account) = self.of_account(&known).await?;
         let keeps_one = account.generated && known.access_key_id.is_some();
-        if keeps_one && account.known(&store).await? != Known::Foreign {
+        if keeps_one && account.known(&store).await? != AddressOwner::Foreign {
             account.remove_keys_but(&store, known.access_key_id.as_deref()).await?;
         }
         Ok(())
@@ -229,7 +229,7 @@ impl Account {
         Whom { claim: &self.claim, cluster: &self.cluster }
     }
 
-    async fn known(&self, store: &Store) -> Result<Known, Failure> {
+    async fn known(&self, store: &Store) -> Result<AddressOwner, Failure> {
         store.iam.known(&self.email, self.whom()).await
     }
 
@@ -335,12 +335,14 @@ impl Account {
 }
 
 /// Why a bucket of this name is not for this claim.
-fn objection(live: &Found, request: &RequestOf<Gcs>) -> Option<ProvisionError> {
+fn objection(live: &BucketState, request: &RequestOf<Gcs>) -> Option<ProvisionError> {
     let name = &request.name;
     let text = match live {
-        Found::Absent => return None,
-        Found::Foreign => format!("the bucket {name} exists and belongs to somebody else: choose another bucketName"),
-        Found::Bucket(bucket) => match owner(bucket, &request.owner.claim, &request.cluster_id) {
+        BucketState::Absent => return None,
+        BucketState::Foreign => {
+            format!("the bucket {name} exists and belongs to somebody else: choose another bucketName")
+        }
+        BucketState::Bucket(bucket) => match owner(bucket, &request.owner.claim, &request.cluster_id) {
             Owner::Claim => return elsewhere(bucket, request),
             Owner::Unknown if !request.state.is_empty() => {
                 format!("the bucket {name} has lost its label {CLAIM_UID}: set it to {}", request.owner.claim.uid)

@@ -26,7 +26,7 @@ pub(crate) struct Whom<'a> {
 
 /// What is known of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum AddressOwner {
     Absent,
     Ours,
     Foreign,
@@ -88,21 +88,21 @@ impl Iam {
     /// Deletes a claim's own service account. Others, and none, are left.
     pub(crate) async fn delete(&self, email: &str, whom: Whom<'_>) -> Result<(), Failure> {
         match self.known(email, whom).await? {
-            Known::Ours => {
+            AddressOwner::Ours => {
                 let doing = format!("delete the service account {email}");
                 self.api.find(Call::new(Method::DELETE, self.path(email), "iam.serviceAccounts.delete", doing)).await?;
                 self.recent.removed(email);
             }
-            Known::Foreign => {
+            AddressOwner::Foreign => {
                 tracing::info!(account = email, "left a service account that was not made for the claim");
             }
-            Known::Absent => {}
+            AddressOwner::Absent => {}
         }
         Ok(())
     }
 
     /// Whether there is a service account, and whether it is the claim's own.
-    pub(crate) async fn known(&self, email: &str, whom: Whom<'_>) -> Result<Known, Failure> {
+    pub(crate) async fn known(&self, email: &str, whom: Whom<'_>) -> Result<AddressOwner, Failure> {
         Ok(match self.account(email).await? {
             None if self.recent.has(email) => {
                 return Err(Failure::Unanswered {
@@ -110,9 +110,9 @@ impl Iam {
                     reason: "it was created a moment ago and is not shown yet".to_owned(),
                 });
             }
-            None => Known::Absent,
-            Some(account) if is_of(&account, whom) => Known::Ours,
-            Some(_) => Known::Foreign,
+            None => AddressOwner::Absent,
+            Some(account) if is_of(&account, whom) => AddressOwner::Ours,
+            Some(_) => AddressOwner::Foreign,
         })
     }
 

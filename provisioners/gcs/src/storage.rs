@@ -20,7 +20,7 @@ pub(crate) struct Storage {
 }
 
 /// What is known of a name.
-pub(crate) enum Found {
+pub(crate) enum BucketState {
     Absent,
     /// Another project has it, and does not show it.
     Foreign,
@@ -37,10 +37,10 @@ pub(crate) struct Key {
 impl Storage {
     /// The bucket of this name. Google answers 403 for the buckets of others and where a right is missing; a list of the
     /// project's own buckets tells which.
-    pub(crate) async fn find_bucket(&self, name: &str) -> Result<Found, Failure> {
+    pub(crate) async fn find_bucket(&self, name: &str) -> Result<BucketState, Failure> {
         let failure = match self.bucket(name).await {
-            Ok(Some(bucket)) => return Ok(Found::Bucket(bucket)),
-            Ok(None) => return Ok(Found::Absent),
+            Ok(Some(bucket)) => return Ok(BucketState::Bucket(bucket)),
+            Ok(None) => return Ok(BucketState::Absent),
             Err(failure) if failure.status() == Some(403) => failure,
             Err(failure) => return Err(failure),
         };
@@ -49,7 +49,7 @@ impl Storage {
         let doing = format!("look for the bucket {name} in the project");
         // Names are in order, so the name itself is the first with this prefix.
         let list = self.api.ask(Call::new(Method::GET, path, "storage.buckets.list", doing)).await?;
-        if list["items"][0]["name"] == name { Err(failure) } else { Ok(Found::Foreign) }
+        if list["items"][0]["name"] == name { Err(failure) } else { Ok(BucketState::Foreign) }
     }
 
     /// The bucket of this name, in whatever project.

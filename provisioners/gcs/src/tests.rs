@@ -253,7 +253,7 @@ async fn a_key_whose_answer_was_lost_does_not_stay() {
     assert_eq!(fixture.google.model().keys.len(), 2);
     let mut retired = record.clone();
     retired.access_key_id = Some(rotated.1.access_key_id.clone());
-    fixture.gcs.retire(retired.granted()).await.unwrap();
+    fixture.gcs.revoke_old_keys(retired.granted()).await.unwrap();
     assert!(fixture.s3(&Some(rotated.0)).get("photos", "x").await.is_err());
     assert!(fixture.s3(&Some(rotated.1)).get("photos", "x").await.is_ok());
     assert_eq!(fixture.google.model().keys.len(), 1);
@@ -383,7 +383,7 @@ async fn an_account_that_the_class_names_stays_with_the_keys_of_others() {
     s3.put("photos", "x", "hello").await.unwrap();
     let record = request.after(&bucket);
     assert_eq!(fixture.gcs.rotate(record.granted()).await.unwrap_err().verdict(), ProvisionVerdict::Invalid);
-    fixture.gcs.retire(record.granted()).await.unwrap();
+    fixture.gcs.revoke_old_keys(record.granted()).await.unwrap();
     assert!(s3.get("photos", "x").await.is_ok());
     record.delete(&fixture.gcs).await.unwrap();
     let model = fixture.google.model();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use directory_volumes::{NotUsable, Opening, Root, TrashLimits, Worker};
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
-use kube_provisioner::{ProvisionedVolume, Start, StartError};
+use kube_provisioner::{ProvisionedVolume, StartContext, StartError};
 use thiserror::Error;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -122,7 +122,11 @@ impl Disks {
     }
 
     /// Prepares the roots before the first volume is created or deleted.
-    pub(crate) async fn start(self: &Arc<Self>, node: Option<&Arc<Node>>, start: &Start) -> Result<(), StartError> {
+    pub(crate) async fn start(
+        self: &Arc<Self>,
+        node: Option<&Arc<Node>>,
+        start: &StartContext,
+    ) -> Result<(), StartError> {
         for number in 0..self.all.len() {
             let disk = &self.all[number];
             if let Ok(worker) = disk.worker() {
@@ -146,7 +150,7 @@ impl Disks {
         usable.reduce(|one, other| one.or(other)).map_or(Ok(()), |any| any.map(drop)).map_err(StartError::new)
     }
 
-    async fn open_one(self: Arc<Self>, number: usize, node: Option<Arc<Node>>, start: Start) {
+    async fn open_one(self: Arc<Self>, number: usize, node: Option<Arc<Node>>, start: StartContext) {
         let disk = &self.all[number];
         let open = async || {
             let directory = disk.root.directory.clone();
@@ -163,7 +167,13 @@ impl Disks {
         tokio::spawn(self.metrics.clone().follow(worker.clone()));
     }
 
-    async fn begin(&self, disk: &Disk, worker: Worker, node: Option<&Node>, start: &Start) -> Result<(), StartError> {
+    async fn begin(
+        &self,
+        disk: &Disk,
+        worker: Worker,
+        node: Option<&Node>,
+        start: &StartContext,
+    ) -> Result<(), StartError> {
         for advice in worker.root().advice() {
             tracing::warn!("{advice}");
         }
@@ -293,7 +303,7 @@ mod tests {
         let names = texts.iter().map(|text| text.parse().unwrap()).collect();
         let disks = Arc::new(Disks::open(names, TrashLimits::default()).unwrap());
         assert!(disks.probe().await.is_ok(), "the roots are not in use yet");
-        let start = Start::new(Cluster::new().client("hostpath"), Vec::new());
+        let start = StartContext::new(Cluster::new().client("hostpath"), Vec::new());
         disks.start(None, &start).await.unwrap();
         assert_eq!(disks.of_class(None).unwrap().root().path(), folder.join("data"));
         let error = |name| disks.of_class(Some(name)).unwrap_err().to_string();

@@ -8,7 +8,7 @@ use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, Hooks, ProvisionError, ProvisionRequest, ProvisionVerdict,
-    ProvisionedVolume, Provisioner, Start, StartError, Volume,
+    ProvisionedVolume, Provisioner, StartContext, StartError, Volume,
 };
 
 use crate::disks::{DiskError, Disks};
@@ -142,7 +142,7 @@ fn is_of_this_node(error: &ProvisionError) -> bool {
 impl Provisioner for HostPath {
     type Parameters = Parameters;
 
-    async fn start(&self, start: Start) -> Result<(), StartError> {
+    async fn start(&self, start: StartContext) -> Result<(), StartError> {
         if let Some(node) = &self.node {
             node.start(&start.client).await.map_err(StartError::new)?;
         }
@@ -237,7 +237,7 @@ mod tests {
         cluster.create(&node).unwrap();
         let worker = Worker::new(Root::open(folder.path()).unwrap());
         let hostpath = HostPath::new(worker, Some(NODE_NAME.to_owned()));
-        hostpath.start(Start::new(cluster.client("hostpath"), Vec::new())).await.unwrap();
+        hostpath.start(StartContext::new(cluster.client("hostpath"), Vec::new())).await.unwrap();
         (cluster, hostpath)
     }
 
@@ -278,7 +278,7 @@ mod tests {
             serde_json::from_value(volume).unwrap()
         };
         let advice = async |volumes| {
-            let start = Start::new(cluster.client("hostpath"), volumes);
+            let start = StartContext::new(cluster.client("hostpath"), volumes);
             hostpath.node.as_ref().unwrap().advice(&root, &start).await
         };
         let elsewhere = volume("pv-1", "another root", "kubernetes.io/hostname", "node-b");

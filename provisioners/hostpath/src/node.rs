@@ -8,7 +8,9 @@ use kube_provisioner::k8s_openapi::api::core::v1::{Node as NodeObject, NodeSelec
 use kube_provisioner::kube::api::{Patch, PatchParams};
 use kube_provisioner::kube::{self, Api, Client};
 use kube_provisioner::protocol::HOSTNAME_LABEL;
-use kube_provisioner::{DeleteError, ExpandError, ProvisionError, ProvisionedVolume, Start, StartError, error_chain};
+use kube_provisioner::{
+    DeleteError, ExpandError, ProvisionError, ProvisionedVolume, StartContext, StartError, error_chain,
+};
 use serde_json::json;
 use thiserror::Error;
 
@@ -31,7 +33,7 @@ pub(crate) struct Node {
 }
 
 /// The current state of the node's object.
-pub(crate) struct Seen {
+pub(crate) struct ObservedNode {
     name: String,
     uid: String,
     labels: BTreeMap<String, String>,
@@ -58,14 +60,14 @@ impl Node {
     }
 
     /// Reads the node's object for the first time in a term.
-    pub(crate) async fn start(&self, client: &Client) -> Result<Seen, String> {
+    pub(crate) async fn start(&self, client: &Client) -> Result<ObservedNode, String> {
         let client = self.client.get_or_init(|| client.clone());
         let seen = self.read(client).await.map_err(|error| self.unread(&error))?;
         seen.ok_or_else(|| Unfit::Gone(self.name.clone()).to_string())
     }
 
     /// Reads the node's object. Its labels may have changed since the last attempt.
-    pub(crate) async fn look(&self) -> Result<Seen, ProvisionError> {
+    pub(crate) async fn look(&self) -> Result<ObservedNode, ProvisionError> {
         let client = self.client.get().ok_or_else(|| ProvisionError::retry("the provisioner has not started"))?;
         let seen = self.read(client).await.map_err(|error| ProvisionError::retry(self.unread(&error)))?;
         seen.ok_or_else(|| ProvisionError::reschedule(Unfit::Gone(self.name.clone())))
@@ -73,7 +75,7 @@ impl Node {
 
     /// Returns warnings about other nodes' volumes: volumes that are in this root, and volumes that may be mistaken for
     /// this node's because both nodes have the same label value.
-    pub(crate) async fn advice(&self, root: &Root, start: &Start) -> Vec<String> {
+    pub(crate) async fn advice(&self, root: &Root, start: &StartContext) -> Vec<String> {
         let (Ok(seen), Ok(volumes)) = (self.look().await, start.volumes().await) else { return Vec::new() };
         let elsewhere = |volume: &&ProvisionedVolume| volume.annotation(NODE).is_some_and(|node| node != self.name);
         let mut others: Vec<&ProvisionedVolume> = volumes.iter().filter(elsewhere).collect();
@@ -101,13 +103,13 @@ impl Node {
         in_root.into_iter().chain(alike).collect()
     }
 
-    async fn read(&self, client: &Client) -> kube::Result<Option<Seen>> {
+    async fn read(&self, client: &Client) -> kube::Result<Option<ObservedNode>> {
         let Some(found) = Api::<NodeObject>::all(client.clone()).get_metadata_opt(&self.name).await? else {
             return Ok(None);
         };
         let uid = found.metadata.uid.unwrap_or_default();
         *self.known_uid() = Some(uid.clone());
-        Ok(Some(Seen { name: self.name.clone(), uid, labels: found.metadata.labels.unwrap_or_default() }))
+        Ok(Some(ObservedNode { name: self.name.clone(), uid, labels: found.metadata.labels.unwrap_or_default() }))
     }
 
     fn unread(&self, error: &kube::Error) -> String {
@@ -141,7 +143,7 @@ impl Node {
     }
 }
 
-impl Seen {
+impl ObservedNode {
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -162,7 +164,7 @@ impl Seen {
 
 /// Updates volumes after the node was deleted and registered again with another uid. If the root is the same, its
 /// volumes still exist: they get the node's new uid, before an administrator abandons them.
-pub(crate) async fn registered_again(worker: &Worker, node: &Node, start: &Start) -> Result<(), StartError> {
+pub(crate) async fn registered_again(worker: &Worker, node: &Node, start: &StartContext) -> Result<(), StartError> {
     let Some(uid) = node.uid() else { return Ok(()) };
     let former: Option<String> = worker.run(|root| Ok::<_, StartError>(root.note(NOTE)?)).await?;
     if former.is_some_and(|former| former == uid) {

@@ -7,7 +7,7 @@ use directory_volumes::{Annotations, DirectoryError, Owner, Root, VolumePath, wh
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
 use kube_provisioner::{ProvisionError, ProvisionRequest, Volume};
 
-use crate::node::Seen;
+use crate::node::ObservedNode;
 use crate::parameters::{Parameters, VolumeType};
 
 /// The annotations of a volume with the action on its data and the id of its root.
@@ -39,7 +39,10 @@ pub(crate) struct NodePlace {
 }
 
 impl Placement {
-    pub(crate) fn of(request: &ProvisionRequest<Parameters>, node: Option<&Seen>) -> Result<Self, ProvisionError> {
+    pub(crate) fn of(
+        request: &ProvisionRequest<Parameters>,
+        node: Option<&ObservedNode>,
+    ) -> Result<Self, ProvisionError> {
         let parameters = request.parameters.clone();
         let volume_type = match request.claim.metadata.annotations.as_ref().and_then(|all| all.get(VOLUME_TYPE)) {
             None => parameters.volume_type,

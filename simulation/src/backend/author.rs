@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, Hooks, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume,
-    Provisioner, Start, StartError, Volume,
+    Provisioner, StartContext, StartError, Volume,
 };
 use serde::{Deserialize, Deserializer};
 
@@ -132,7 +132,7 @@ impl Author {
         answer
     }
 
-    async fn start(&self, start: Start) -> Result<(), StartError> {
+    async fn start(&self, start: StartContext) -> Result<(), StartError> {
         let (mut random, chances, calm) = self.stage.script();
         // `start` has no time limit, so it neither hangs nor fails more often than planned.
         self.wait(&mut Script { turn: None, ..Script::draw(&self.stage, "") }).await;
@@ -221,7 +221,7 @@ impl Provisioner for Whole {
         Capabilities::default().expansion().attempt_end()
     }
 
-    async fn start(&self, start: Start) -> Result<(), StartError> {
+    async fn start(&self, start: StartContext) -> Result<(), StartError> {
         self.0.start(start).await
     }
 }

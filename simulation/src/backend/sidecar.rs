@@ -20,7 +20,7 @@ use driver_rpc::{Code, Error, Status};
 use kube::Client;
 use kube_provisioner::{
     Capabilities, DeleteError, Hooks, ObjectWatch, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume,
-    Provisioner, Start, StartError, Volume,
+    Provisioner, StartContext, StartError, Volume,
 };
 
 use super::author::ended;
@@ -112,7 +112,7 @@ impl Provisioner for Sidecar {
         ended(call, self.inner.delete(volume).await)
     }
 
-    async fn start(&self, start: Start) -> Result<(), StartError> {
+    async fn start(&self, start: StartContext) -> Result<(), StartError> {
         self.inner.start(start).await
     }
 

@@ -390,7 +390,7 @@ impl BucketHooks for Author {
         Ok(Credentials::new(id, secret))
     }
 
-    async fn retire(&self, account: GrantedAccount<()>) -> Result<(), DeleteError> {
+    async fn revoke_old_keys(&self, account: GrantedAccount<()>) -> Result<(), DeleteError> {
         let mut call = self.begin("retire", &account.account, &account.cluster_id);
         self.between(&mut call).await.map_err(DeleteError::retry)?;
         let (user, current) = (call.user.clone(), account.access_key_id);

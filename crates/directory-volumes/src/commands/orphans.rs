@@ -85,7 +85,7 @@ impl State {
 }
 
 /// The state in the API server, and the identity of the provisioner.
-struct Known<'a> {
+struct ClusterState<'a> {
     provisioner: &'a str,
     cluster: &'a str,
     /// The annotation in which a volume records its root.
@@ -114,11 +114,11 @@ impl<S: Site> Orphans<S> {
         root: &'a Root,
         client: &Client,
         cluster: &'a str,
-    ) -> Result<(Survey, Known<'a>), BoxError> {
+    ) -> Result<(Survey, ClusterState<'a>), BoxError> {
         let survey = root.survey()?;
         let connection = self.site.connection();
         let recorded = recorded_volumes(&connection.options()).await?.into_iter().collect();
-        let mut known = Known {
+        let mut known = ClusterState {
             provisioner: &connection.provisioner_name,
             cluster,
             root_annotation: S::ANNOTATIONS.root,
@@ -143,7 +143,7 @@ impl<S: Site> Orphans<S> {
         client: &Client,
         cluster: &str,
         survey: &Survey,
-        known: &Known<'_>,
+        known: &ClusterState<'_>,
     ) -> Result<(), BoxError> {
         known.volumes.check_readable()?;
         let mut chosen = Vec::new();
@@ -175,7 +175,7 @@ impl<S: Site> Orphans<S> {
         Ok(())
     }
 
-    fn report(&self, survey: &Survey, known: &Known<'_>) -> String {
+    fn report(&self, survey: &Survey, known: &ClusterState<'_>) -> String {
         let mut rows = vec![["PATH", "VOLUME", "CLAIM", "STATE"].map(str::to_owned)];
         let states: Vec<State> = survey.marked.iter().map(|found| known.state(found)).collect();
         for (found, state) in survey.marked.iter().zip(&states).filter(|(_, state)| **state != State::Used) {
@@ -235,7 +235,7 @@ impl Volumes {
     }
 }
 
-impl Known<'_> {
+impl ClusterState<'_> {
     fn state(&self, found: &Found) -> State {
         let owner = &found.mark.owner;
         let claim = owner.claim.as_ref();

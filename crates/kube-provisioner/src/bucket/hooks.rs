@@ -8,7 +8,7 @@ use provisioner_runtime::access::AccessRule;
 use super::answer::{Bucket, Credentials};
 use super::asset::{Assets, ListAssets};
 use super::provisioner::BucketProvisioner;
-use super::request::{BucketLookup, BucketStart, GrantedAccount};
+use super::request::{BucketLookup, BucketStartContext, GrantedAccount};
 use crate::error::{DeleteError, ProvisionError, StartError};
 
 /// Optional methods of a bucket provisioner: rotate keys, look up buckets, list the backend's assets, and probe the backend.
@@ -50,7 +50,7 @@ pub trait BucketHooks: BucketProvisioner {
     ///
     /// # Errors
     /// Same as [`delete_bucket`](BucketProvisioner::delete_bucket).
-    fn retire(
+    fn revoke_old_keys(
         &self,
         account: GrantedAccount<Self::Parameters>,
     ) -> impl Future<Output = Result<(), DeleteError>> + Send {
@@ -131,7 +131,7 @@ pub trait BucketHooks: BucketProvisioner {
     ///
     /// # Errors
     /// On any error, the controller calls it again and begins no work before it succeeds. Readiness and events give the reason.
-    fn start(&self, start: BucketStart) -> impl Future<Output = Result<(), StartError>> + Send {
+    fn start(&self, start: BucketStartContext) -> impl Future<Output = Result<(), StartError>> + Send {
         drop(start);
         async { Ok(()) }
     }

@@ -113,7 +113,7 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
     ///
     /// The controller calls it whenever it calls [`create_bucket`](Self::create_bucket). It returns [the account's current
     /// key](super::GrantRequest::access_key_id), or a new one if the backend does not show it again. Former keys must then stay valid,
-    /// because pods may use them: the controller calls [`retire`](crate::bucket::BucketHooks::retire) later. If the request has no current
+    /// because pods may use them: the controller calls [`revoke_old_keys`](crate::bucket::BucketHooks::revoke_old_keys) later. If the request has no current
     /// key, no key of the account was delivered, and all of them can be removed.
     ///
     /// # Errors
@@ -154,7 +154,7 @@ pub struct BucketCapabilities {
 
 impl BucketCapabilities {
     /// Supports key rotation: the provisioner implements [`rotate`](crate::bucket::BucketHooks::rotate) and
-    /// [`retire`](crate::bucket::BucketHooks::retire).
+    /// [`revoke_old_keys`](crate::bucket::BucketHooks::revoke_old_keys).
     pub fn rotation(mut self) -> Self {
         self.rotation = true;
         self

@@ -328,7 +328,7 @@ fn test_account() -> Account {
 /// The argument of [`BucketHooks::start`](super::BucketHooks::start).
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct BucketStart {
+pub struct BucketStartContext {
     /// The client that the controller uses. Requests of the provisioner itself need
     /// [permissions of their own](super::BucketHooks::access_rules).
     pub client: Client,
@@ -336,15 +336,15 @@ pub struct BucketStart {
     pub cluster_id: String,
 }
 
-impl BucketStart {
+impl BucketStartContext {
     /// Creates an argument, for use in tests. Its fields can be changed.
     pub fn new(client: Client) -> Self {
         Self { client, cluster_id: TEST_CLUSTER.to_owned() }
     }
 }
 
-impl fmt::Debug for BucketStart {
+impl fmt::Debug for BucketStartContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BucketStart").field("cluster_id", &self.cluster_id).finish_non_exhaustive()
+        f.debug_struct("BucketStartContext").field("cluster_id", &self.cluster_id).finish_non_exhaustive()
     }
 }

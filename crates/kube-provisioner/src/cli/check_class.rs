@@ -68,7 +68,7 @@ impl CheckClass {
             };
             for class in classes {
                 let name = class["metadata"]["name"].as_str().unwrap_or("(without a name)").to_owned();
-                let advice = self.advice::<S>(&class);
+                let advice = self.class_warning::<S>(&class);
                 let problems = self.problems::<S>(class);
                 if problems.is_empty() {
                     line(&mut text, &format!("storageclass/{name}: ok"));
@@ -83,9 +83,9 @@ impl CheckClass {
     }
 
     /// Returns the provisioner's advice about a class that can be read.
-    fn advice<S: Served>(&self, class: &Value) -> Option<String> {
+    fn class_warning<S: Served>(&self, class: &Value) -> Option<String> {
         let class = serde_json::from_value(class.clone()).ok()?;
-        S::advice(&class, self.names.first().map(String::as_str))
+        S::class_warning(&class, self.names.first().map(String::as_str))
     }
 
     fn problems<S: Served>(&self, class: Value) -> Vec<String> {

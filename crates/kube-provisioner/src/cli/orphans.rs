@@ -17,7 +17,7 @@ use kube::api::{Api, ListParams};
 use self::removal::remove;
 use self::sets::{Recorded, Set, State, report, sets};
 use super::BoxError;
-use crate::bucket::{Asset, BucketStart, ListAssets};
+use crate::bucket::{Asset, BucketStartContext, ListAssets};
 use crate::controller::bucket::recorded::RecordedAssets;
 use crate::controller::bucket::{BucketBackend, read_texts};
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters, Parsed};
@@ -76,7 +76,7 @@ impl Orphans {
         ["provisioner_name", "additional_provisioner_names", "kubeconfig", "cluster_id"];
 
     pub(super) async fn run(&self, scene: &Scene<'_>, console: &Console) -> Result<(), BoxError> {
-        let mut start = BucketStart::new(scene.client.clone());
+        let mut start = BucketStartContext::new(scene.client.clone());
         start.cluster_id.clone_from(&scene.cluster_id);
         scene.backend.start(start).await.map_err(|error| error.to_string())?;
         let (places, mut problems) = self.places(scene).await?;

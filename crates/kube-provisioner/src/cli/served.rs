@@ -38,7 +38,7 @@ pub trait Served: Sized + 'static {
     }
 
     /// Returns a warning about a valid class.
-    fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
+    fn class_warning(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
         let _ = (class, own_name);
         None
     }
@@ -103,8 +103,8 @@ impl<P: Hooks> Served for (P, Options) {
         problems
     }
 
-    fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
-        P::advice(class, own_name)
+    fn class_warning(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
+        P::class_warning(class, own_name)
     }
 
     fn ignored_settings(class: &StorageClass) -> Vec<String> {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::error::ExpandVerdict;
 
-use super::subject::{Answer, Made, Request, Subject, USUAL};
+use super::subject::{Answer, CreatedVolume, Request, Subject, USUAL};
 use super::verdict::{Broken, CheckResult, Judgement};
 
 pub(super) async fn provision(subject: &Subject) -> CheckResult {
@@ -222,7 +222,7 @@ fn decoded(value: Value) -> Result<PersistentVolume, Broken> {
     serde_json::from_value(value).map_err(|error| Broken(error.to_string()))
 }
 
-fn same(first: &Made, second: &Made, what: &str) -> Result<(), Broken> {
+fn same(first: &CreatedVolume, second: &CreatedVolume, what: &str) -> Result<(), Broken> {
     if first.volume == second.volume {
         return Ok(());
     }

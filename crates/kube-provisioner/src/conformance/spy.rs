@@ -26,7 +26,7 @@ use crate::object_watch::ObjectWatch;
 use crate::parameters::ParameterError;
 use crate::prepared::Prepared;
 use crate::request::ProvisionedVolume;
-use crate::start::Start;
+use crate::start::StartContext;
 use crate::volume::Volume;
 
 pub(super) struct Spy {
@@ -190,7 +190,7 @@ impl Backend for Spy {
         self.backend.probe()
     }
 
-    fn start(&self, start: Start) -> BoxFuture<'_, Result<(), StartError>> {
+    fn start(&self, start: StartContext) -> BoxFuture<'_, Result<(), StartError>> {
         self.backend.start(start)
     }
 

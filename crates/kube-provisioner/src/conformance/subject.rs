@@ -29,7 +29,7 @@ use crate::protocol;
 use crate::request::ProvisionedVolume;
 use crate::request::TEST_CLUSTER;
 use crate::secrets::Secrets;
-use crate::start::Start;
+use crate::start::StartContext;
 use crate::volume::Volume;
 use provisioner_runtime::controller::FencingToken;
 
@@ -71,7 +71,7 @@ pub(super) struct Subject {
 
 /// A volume as the provisioner returned it, and as the API server stores it.
 #[derive(Clone, Debug)]
-pub(super) struct Made {
+pub(super) struct CreatedVolume {
     pub(super) volume: Volume,
     pub(super) object: PersistentVolume,
 }
@@ -119,7 +119,7 @@ impl Subject {
     /// Returns the provisioner of a new process.
     pub(super) async fn start(&self) -> Result<Arc<dyn Backend>, Broken> {
         let (backend, client) = (self.new_process(), self.calm().client("provisioner"));
-        match backend.start(Start::new(client, Vec::new())).await {
+        match backend.start(StartContext::new(client, Vec::new())).await {
             Ok(()) => Ok(backend),
             Err(error) => Err(Broken(format!("`start` failed: {error}"))),
         }
@@ -170,12 +170,12 @@ impl Subject {
     }
 
     /// Calls `provision` until there is a final answer, and builds the volume as the API server would store it.
-    pub(super) async fn provision(&self, backend: &Arc<dyn Backend>, name: &str) -> Result<Made, Broken> {
+    pub(super) async fn provision(&self, backend: &Arc<dyn Backend>, name: &str) -> Result<CreatedVolume, Broken> {
         self.made(backend, &Request::new(self, backend, name, USUAL)).await
     }
 
     /// Returns the volume of a valid request.
-    pub(super) async fn made(&self, backend: &Arc<dyn Backend>, request: &Request) -> Result<Made, Broken> {
+    pub(super) async fn made(&self, backend: &Arc<dyn Backend>, request: &Request) -> Result<CreatedVolume, Broken> {
         match self.ask(backend, request).await? {
             Answer::Done(volume) => request.save(volume),
             Answer::Never(error) => {
@@ -464,7 +464,7 @@ impl Request {
     }
 
     /// Returns the volume as an API server stores it, if it accepts the volume.
-    pub(super) fn save(&self, volume: Volume) -> Result<Made, Broken> {
+    pub(super) fn save(&self, volume: Volume) -> Result<CreatedVolume, Broken> {
         let (name, bytes, claim, class) = (self.name.as_str(), self.bytes, &*self.claim, &*self.class);
         let cluster_id = TEST_CLUSTER;
         let inputs = VolumeInputs { name, bytes, claim, class, finalizer: true, identity: None, cluster_id };
@@ -477,7 +477,7 @@ impl Request {
         saved["status"] = json!({"phase": "Released"});
         let object = serde_json::from_value(saved)
             .map_err(|error| Broken(format!("the saved volume cannot be read again: {error}")))?;
-        Ok(Made { volume, object })
+        Ok(CreatedVolume { volume, object })
     }
 }
 

@@ -83,7 +83,7 @@ use super::shared::limits::{CallLimits, Thresholds};
 use super::shared::names::ProvisionerNames;
 use super::shared::process::Process;
 use super::shared::watched::WatchedClass;
-use crate::bucket::{BucketHooks, BucketStart};
+use crate::bucket::{BucketHooks, BucketStartContext};
 use crate::options::BucketOptions;
 
 pub(crate) use self::backend::BucketBackend;
@@ -257,7 +257,7 @@ impl Reconciler for BucketReconciler {
 
     async fn start(&self) -> Result<(), String> {
         let (client, cluster_id) = (self.objects.context.client().clone(), self.rules.cluster_id.to_string());
-        let start = BucketStart { client, cluster_id };
+        let start = BucketStartContext { client, cluster_id };
         start_backend(self.limits.delete, async { self.backend.start(start).await }).await
     }
 
@@ -290,7 +290,7 @@ impl BucketReconciler {
             Decision::Adopt => Box::pin(adoption::adopt(self, facts)).await,
             Decision::Restore => Box::pin(delivery::restore(&self.objects, facts)).await,
             Decision::Rotate => Box::pin(Rotation::new(self, facts, step)?.rotate()).await,
-            Decision::Retire => Box::pin(Rotation::new(self, facts, step)?.retire()).await,
+            Decision::Retire => Box::pin(Rotation::new(self, facts, step)?.revoke_old_keys()).await,
             Decision::Release(ending) => Box::pin(Release::run(self, ending, facts, step)).await,
             Decision::ReleaseClaim => Box::pin(release_claim(self, facts, step)).await,
         }

@@ -64,7 +64,7 @@ use super::shared::limits::{CallLimits, Thresholds};
 use super::shared::names::ProvisionerNames;
 use super::shared::process::Process;
 use super::shared::watched::WatchedClass;
-use crate::object_watch::{ObjectWatch, Wake};
+use crate::object_watch::{ObjectWatch, Trigger};
 use crate::options::{BidDelays, Coordination, Options};
 
 pub(crate) use self::backend::Backend;
@@ -231,7 +231,7 @@ impl Reconciler for VolumeReconciler {
                 })
             };
             let apply =
-                |cache: &mut VolumeCache, wakes: Vec<Wake>| wakes.iter().flat_map(|wake| cache.wake(wake)).collect();
+                |cache: &mut VolumeCache, wakes: Vec<Trigger>| wakes.iter().flat_map(|wake| cache.wake(wake)).collect();
             WatchSpec::new(plural, scope, health, wakes, apply).optional()
         }));
         watches

@@ -53,7 +53,7 @@ pub(super) struct Record {
 }
 
 /// A record and the Secret that stores it.
-pub(super) struct Kept {
+pub(super) struct StoredAccount {
     pub(super) record: Record,
     secret: Secret,
 }
@@ -109,7 +109,7 @@ fn text(access: Access) -> Value {
 
 impl Accounts {
     /// Reads the record of an account. A foreign Secret of the same name is an error.
-    pub(super) async fn read(&self, account: &str) -> Result<Option<Kept>, Status> {
+    pub(super) async fn read(&self, account: &str) -> Result<Option<StoredAccount>, Status> {
         let name = self.secret_name(account);
         let secret = match call(LIMIT, self.api().get(&name)).await {
             Ok(secret) => secret,
@@ -126,11 +126,11 @@ impl Accounts {
                 self.namespace
             ))
         })?;
-        Ok(Some(Kept { record, secret }))
+        Ok(Some(StoredAccount { record, secret }))
     }
 
     /// Creates the record of an account that has none.
-    pub(super) async fn create(&self, account: &str, record: Record) -> Result<Kept, Status> {
+    pub(super) async fn create(&self, account: &str, record: Record) -> Result<StoredAccount, Status> {
         let metadata = ObjectMeta {
             name: Some(self.secret_name(account)),
             namespace: Some(self.namespace.clone()),
@@ -142,11 +142,11 @@ impl Accounts {
         let name = self.secret_name(account);
         let created = call(LIMIT, self.api().create(&PostParams::default(), &secret)).await;
         let secret = created.map_err(|error| not_answered(&self.doing("create", &name), &error))?;
-        Ok(Kept { record, secret })
+        Ok(StoredAccount { record, secret })
     }
 
     /// Writes a changed record, unless another writer has changed the Secret.
-    pub(super) async fn replace(&self, kept: Kept, record: Record) -> Result<(), Status> {
+    pub(super) async fn replace(&self, kept: StoredAccount, record: Record) -> Result<(), Status> {
         let name = kept.secret.metadata.name.clone().unwrap_or_default();
         let secret = Secret { data: Some(record.to_data()), ..kept.secret };
         let replaced = call(LIMIT, self.api().replace(&name, &PostParams::default(), &secret)).await;
@@ -159,7 +159,7 @@ impl Accounts {
     }
 
     /// Deletes the record of an account that no longer exists.
-    pub(super) async fn remove(&self, kept: Kept) -> Result<(), Status> {
+    pub(super) async fn remove(&self, kept: StoredAccount) -> Result<(), Status> {
         let ObjectMeta { name, uid, resource_version, .. } = kept.secret.metadata;
         let name = name.unwrap_or_default();
         let parameters =

@@ -38,7 +38,7 @@ use self::report::{Message, gives_up, label, message, next};
 use self::secrets::SecretFacts;
 use super::driver::{Driver, Setup};
 use super::{advised, names};
-use crate::bucket::{BucketHooks, BucketStart};
+use crate::bucket::{BucketHooks, BucketStartContext};
 use crate::controller::RunError;
 use crate::controller::bucket::BucketBackend;
 use crate::controller::shared::calls::{capabilities, start_backend};
@@ -252,7 +252,7 @@ impl Reconciler for CosiReconciler {
 
     async fn start(&self) -> Result<(), String> {
         let (client, cluster_id) = (self.actions.context.client().clone(), self.cluster_id.clone());
-        let start = BucketStart { client, cluster_id };
+        let start = BucketStartContext { client, cluster_id };
         start_backend(self.limits.delete, async { self.actions.backend.start(start).await }).await
     }
 

@@ -10,7 +10,7 @@ use kube::Client;
 use provisioner_runtime::controller::{FencingToken, catch_panic, guarded};
 use tokio::sync::Semaphore;
 
-use super::accounts::{Accounts, Kept, Record};
+use super::accounts::{Accounts, Record, StoredAccount};
 use super::errors::{aborted, crashed, exists, invalid, not_answered, not_made, not_removed, precondition};
 use super::locks::Locks;
 use super::names;
@@ -51,14 +51,14 @@ pub(super) struct Driver {
 }
 
 /// A requested grant.
-pub(super) struct Wanted {
+pub(super) struct RequestedGrant {
     pub(super) account: String,
     pub(super) buckets: BTreeMap<String, Access>,
     pub(super) parameters: Texts,
 }
 
 /// The endpoint and the key that an account receives.
-pub(super) struct Given {
+pub(super) struct IssuedAccess {
     pub(super) endpoint: Endpoint,
     pub(super) key: Credentials,
 }
@@ -167,8 +167,8 @@ impl Driver {
     }
 
     /// Grants an account access to buckets.
-    pub(super) async fn grant(&self, wanted: Wanted, token: &FencingToken) -> Result<Given, Status> {
-        let Wanted { account, buckets, parameters } = wanted;
+    pub(super) async fn grant(&self, wanted: RequestedGrant, token: &FencingToken) -> Result<IssuedAccess, Status> {
+        let RequestedGrant { account, buckets, parameters } = wanted;
         names::check("the account's name", &account).map_err(invalid)?;
         buckets.keys().try_for_each(|bucket| names::check("bucket_id", bucket)).map_err(invalid)?;
         match buckets.len() {
@@ -210,7 +210,7 @@ impl Driver {
         if record != kept.record {
             self.accounts.replace(kept, record).await?;
         }
-        Ok(Given { endpoint: granted.endpoint, key })
+        Ok(IssuedAccess { endpoint: granted.endpoint, key })
     }
 
     fn grant_request(
@@ -251,7 +251,7 @@ impl Driver {
         let kept = self.accounts.read(account).await?;
         let asked = || buckets.iter().map(|name| (name.clone(), Access::default())).collect();
         let record = match (&kept, parameters) {
-            (Some(Kept { record, .. }), _) => record.clone(),
+            (Some(StoredAccount { record, .. }), _) => record.clone(),
             (None, Some(parameters)) => {
                 buckets.iter().try_for_each(|bucket| names::check("bucket_id", bucket)).map_err(invalid)?;
                 Record { buckets: asked(), parameters, key: None, state: Texts::new() }

@@ -8,7 +8,7 @@ use driver_rpc::cosi::v1alpha1::*;
 use driver_rpc::{Code, Error, Secrets, Status};
 use provisioner_runtime::FencingToken;
 
-use super::driver::{Driver, Given, Wanted};
+use super::driver::{Driver, IssuedAccess, RequestedGrant};
 use super::errors::{invalid, precondition};
 use super::v1alpha2::region;
 use crate::bucket::Access;
@@ -58,8 +58,8 @@ impl Provisioner for V1alpha1 {
             return Err(invalid("bucket_id is required").into());
         }
         let buckets = BTreeMap::from([(bucket_id, Access::default())]);
-        let wanted = Wanted { account: name.clone(), buckets, parameters };
-        let Given { endpoint, key } =
+        let wanted = RequestedGrant { account: name.clone(), buckets, parameters };
+        let IssuedAccess { endpoint, key } =
             self.0.grant(wanted, &FencingToken::unlimited()).await.map_err(without_already_exists)?;
         let secrets = Secrets::from_iter([
             ("endpoint", endpoint.url()),

@@ -8,7 +8,7 @@ use driver_rpc::cosi::v1alpha2::*;
 use driver_rpc::{Error, Status};
 use provisioner_runtime::FencingToken;
 
-use super::driver::{Driver, Given, Wanted};
+use super::driver::{Driver, IssuedAccess, RequestedGrant};
 use super::errors::invalid;
 use crate::bucket::{Access, Endpoint};
 
@@ -69,8 +69,8 @@ impl Provisioner for V1alpha2 {
             }
         }
         let names: Vec<_> = buckets.keys().cloned().collect();
-        let wanted = Wanted { account: request.account_name.clone(), buckets, parameters: request.parameters };
-        let Given { endpoint, key } = self.0.grant(wanted, &FencingToken::unlimited()).await?;
+        let wanted = RequestedGrant { account: request.account_name.clone(), buckets, parameters: request.parameters };
+        let IssuedAccess { endpoint, key } = self.0.grant(wanted, &FencingToken::unlimited()).await?;
         let bucket = |id: String| driver_grant_bucket_access_response::BucketInfo {
             bucket_info: Some(info(&id, &endpoint)),
             bucket_id: id,

@@ -255,7 +255,7 @@ async fn g55_the_author_begins_with_the_volumes_that_there_are() {
     let known = Arc::new(Mutex::new(Vec::new()));
     let (ready, seen) = flag();
     let names = known.clone();
-    let start = move |start: kube_provisioner::Start| -> BoxFuture<'static, Result<(), StartError>> {
+    let start = move |start: kube_provisioner::StartContext| -> BoxFuture<'static, Result<(), StartError>> {
         let (names, ready) = (names.clone(), is_set(&seen));
         Box::pin(async move {
             if !ready {

@@ -10,7 +10,7 @@ use kube_provisioner::kube::Client;
 use kube_provisioner::protocol::{FINALIZER, PROVISIONED_BY};
 use kube_provisioner::{
     CancellationToken, Capabilities, Controller, Coordination, DeleteError, Environment, Hooks, Options,
-    ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, RunError, Start, StartError, Volume,
+    ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, RunError, StartContext, StartError, Volume,
 };
 use kube_sim::{Actors, Cluster, DeleteOptions, PatchKind, Running, SimClock, Target, merge_patch};
 use serde::Deserialize;
@@ -48,7 +48,7 @@ pub(crate) struct Script {
     pub(crate) clean_up: Box<dyn Fn(Request) -> Answer<(), DeleteError> + Send + Sync>,
     pub(crate) should_delete: Box<dyn Fn(ProvisionedVolume) -> Answer<(), DeleteError> + Send + Sync>,
     pub(crate) delete: Box<dyn Fn(ProvisionedVolume) -> Answer<(), DeleteError> + Send + Sync>,
-    pub(crate) start: Box<dyn Fn(Start) -> Answer<(), StartError> + Send + Sync>,
+    pub(crate) start: Box<dyn Fn(StartContext) -> Answer<(), StartError> + Send + Sync>,
     pub(crate) accepts: Box<dyn Fn(&PersistentVolumeClaim) -> bool + Send + Sync>,
 }
 
@@ -111,7 +111,7 @@ impl Provisioner for Scripted {
         (self.script.clean_up)(attempt).await
     }
 
-    async fn start(&self, start: Start) -> Result<(), StartError> {
+    async fn start(&self, start: StartContext) -> Result<(), StartError> {
         self.calls.note("start", "");
         (self.script.start)(start).await
     }

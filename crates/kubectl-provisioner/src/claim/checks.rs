@@ -5,17 +5,17 @@ use provisioner_runtime::journal::part_journal_name;
 use serde_json::Value;
 
 use super::Case;
-use crate::Asked;
+use crate::CommandContext;
 use crate::about::class_name;
 use crate::answer::Answer;
 use crate::fleets::{controller_manager_is_gone, provisioner_of};
 use crate::object::{annotation, at, given, is_going, items, name, text, texts};
-use crate::reader::{CLAIM, CLASS, Found, POD};
+use crate::reader::{CLAIM, CLASS, Lookup, POD};
 
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// Adds the class, or the default class if the claim names none, and which component has to ask the provisioner.
-pub(super) async fn tell_class(asked: &Asked<'_>, answer: &mut Answer, case: &Case) {
+pub(super) async fn tell_class(asked: &CommandContext<'_>, answer: &mut Answer, case: &Case) {
     match (class_name(&case.claim), case.class.object()) {
         (Some(named), Some(class)) => {
             answer.fact("Class", format!("{named}: {}", told_class(class)));
@@ -41,7 +41,7 @@ fn told_class(class: &Value) -> String {
     format!("{}, {mode}, {policy}{grows}", provisioner_of(class))
 }
 
-async fn tell_default(asked: &Asked<'_>, answer: &mut Answer) {
+async fn tell_default(asked: &CommandContext<'_>, answer: &mut Answer) {
     let Some(classes) = asked.reader.list(&CLASS, "", ("", "")).await else { return };
     let is_default = |class: &&Value| annotation(class, DEFAULT_CLASS) == Some("true");
     let defaults: Vec<&str> = classes.iter().filter(is_default).map(name).collect();
@@ -68,7 +68,7 @@ fn tell_topology(answer: &mut Answer, case: &Case, class: &Value) {
     let term =
         |term: &Value| items(term, &["matchLabelExpressions"]).iter().map(rule).collect::<Vec<_>>().join(" and ");
     answer.fact("Topology", terms.iter().map(term).collect::<Vec<_>>().join("; or "));
-    let Some((selected, Found::Is(node))) = &case.node else { return };
+    let Some((selected, Lookup::Is(node))) = &case.node else { return };
     let fits = |rule: &Value| {
         let value = given(node, &["metadata", "labels", text(rule, &["key"])]);
         value.is_some_and(|value| texts(rule, &["values"]).contains(&value))
@@ -121,7 +121,7 @@ pub(super) fn tell_node(answer: &mut Answer, case: &Case) {
 }
 
 /// Adds the pods that use the claim, if the claim or its deletion waits for them.
-pub(super) async fn tell_pods(asked: &Asked<'_>, answer: &mut Answer, case: &Case) {
+pub(super) async fn tell_pods(asked: &CommandContext<'_>, answer: &mut Answer, case: &Case) {
     let awaits_node = !case.is_bound() && case.waits_for_consumer() && case.selected_node().is_none();
     if !awaits_node && !is_going(&case.claim) {
         return;
@@ -173,7 +173,7 @@ fn told_pod(pod: &Value) -> String {
 }
 
 /// Checks the data source of the volume.
-pub(super) async fn tell_source(asked: &Asked<'_>, answer: &mut Answer, case: &Case) {
+pub(super) async fn tell_source(asked: &CommandContext<'_>, answer: &mut Answer, case: &Case) {
     let spec = |field| at(&case.claim, &["spec", field]);
     let source = Some(spec("dataSourceRef")).filter(|source| !source.is_null()).unwrap_or(spec("dataSource"));
     let (kind, source_name) = (text(source, &["kind"]), text(source, &["name"]));
@@ -182,14 +182,14 @@ pub(super) async fn tell_source(asked: &Asked<'_>, answer: &mut Answer, case: &C
     }
     let exists = match kind {
         "PersistentVolumeClaim" => asked.reader.get(&CLAIM, asked.namespace, source_name).await,
-        _ => Found::Unknown,
+        _ => Lookup::Unknown,
     };
     match exists {
-        Found::Is(claim) if given(&claim, &["spec", "volumeName"]).is_none() => {
+        Lookup::Is(claim) if given(&claim, &["spec", "volumeName"]).is_none() => {
             answer.fact("Source", format!("{kind} {source_name}"));
             answer.obstacle(format!("The {kind} {source_name} is not bound itself."));
         }
-        Found::Absent => {
+        Lookup::Absent => {
             answer.fact("Source", format!("{kind} {source_name}"));
             answer.obstacle(format!("There is no {kind} {source_name} to copy."));
             answer

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use crate::Asked;
+use crate::CommandContext;
 use crate::about::EventSummary;
 use crate::answer::Answer;
 use crate::object::{at, name};
 use crate::reader::{EVENT, QUOTA};
 
-pub(super) async fn explain(asked: &Asked<'_>, claim: &str, subject: String) -> Answer {
+pub(super) async fn explain(asked: &CommandContext<'_>, claim: &str, subject: String) -> Answer {
     let mut answer = Answer::about(subject, "does not exist");
     let events = asked.reader.list(&EVENT, asked.namespace, ("", "")).await.unwrap_or_default();
     // Controllers that create claims record an event when they fail, and so does the scheduler when a pod needs one. Other events may contain the
@@ -42,7 +42,7 @@ pub(super) async fn explain(asked: &Asked<'_>, claim: &str, subject: String) -> 
 }
 
 /// Returns the storage quotas that leave no room.
-async fn full_quotas(asked: &Asked<'_>) -> Vec<String> {
+async fn full_quotas(asked: &CommandContext<'_>) -> Vec<String> {
     let quotas = asked.reader.list(&QUOTA, asked.namespace, ("", "")).await.unwrap_or_default();
     let mut full = Vec::new();
     for quota in &quotas {

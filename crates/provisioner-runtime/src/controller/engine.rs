@@ -15,7 +15,7 @@ use super::journaling::JournalSpec;
 use super::reconciler::{FactsOf, KeyOf, Reconciler, Report};
 use super::shards::{Ownership, Shards};
 use super::step::{Safeguards, Step};
-use super::watches::{Start, Update, WatchSpec, Watched};
+use super::watches::{Update, WatchSpec, WatchStart, Watched};
 use crate::admin::Checks;
 use crate::call::CallError;
 use crate::events::Event;
@@ -64,16 +64,16 @@ impl<R: Reconciler> Engine<R> {
         shards: Shards,
         queue: Queue<KeyOf<R>>,
         settings: Settings,
-    ) -> (Arc<Self>, Vec<Start<R::Cache>>) {
+    ) -> (Arc<Self>, Vec<WatchStart<R::Cache>>) {
         let (watches, starts) = reconciler.watches().into_iter().map(WatchSpec::split).unzip();
         let (journal, first_term) = (reconciler.journal(), CancellationToken::new());
         (Arc::new(Self { reconciler, context, shards, queue, watches, journal, first_term, settings }), starts)
     }
 
     /// Spawns the watches. They end when the returned set is dropped.
-    pub(super) fn spawn_watches(self: &Arc<Self>, starts: Vec<Start<R::Cache>>) -> JoinSet<String> {
+    pub(super) fn spawn_watches(self: &Arc<Self>, starts: Vec<WatchStart<R::Cache>>) -> JoinSet<String> {
         let mut set = JoinSet::new();
-        for Start { name, run, after_first_term } in starts.into_iter().rev() {
+        for WatchStart { name, run, after_first_term } in starts.into_iter().rev() {
             let (engine, first_term) = (self.clone(), self.first_term.clone());
             let run = run(self.context.environment(), Box::new(move |update| engine.apply(update)));
             set.spawn(async move {

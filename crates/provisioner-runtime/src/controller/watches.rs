@@ -35,7 +35,7 @@ pub(super) struct Watched<C> {
 }
 
 /// The parameters for starting a watch.
-pub(super) struct Start<C: Cache> {
+pub(super) struct WatchStart<C: Cache> {
     pub(super) name: &'static str,
     pub(super) run: Run<C>,
     pub(super) after_first_term: bool,
@@ -99,10 +99,10 @@ impl<C: Cache> WatchSpec<C> {
         Self { optional: true, ..self }
     }
 
-    pub(super) fn split(self) -> (Watched<C>, Start<C>) {
+    pub(super) fn split(self) -> (Watched<C>, WatchStart<C>) {
         let Self { name, health, run, version, dated, after_first_term, optional } = self;
         let version = dated.then_some(version);
-        (Watched { name, health, optional, version }, Start { name, run, after_first_term })
+        (Watched { name, health, optional, version }, WatchStart { name, run, after_first_term })
     }
 }
 

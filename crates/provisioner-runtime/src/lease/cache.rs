@@ -18,7 +18,7 @@ pub(super) struct LeaseCache {
 }
 
 struct State {
-    known: BTreeMap<String, Known>,
+    known: BTreeMap<String, ObservedLease>,
     /// True once all Leases of the fleet have been listed.
     listed: bool,
     /// The time when the watch last delivered something.
@@ -29,7 +29,7 @@ struct State {
 
 /// The observed state of one Lease.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct ObservedLease {
     /// The object; `None` if it was deleted.
     pub(super) lease: Option<Lease>,
     /// The record; kept after the Lease is deleted.
@@ -46,7 +46,7 @@ pub(super) struct Known {
     version: Option<u64>,
 }
 
-impl Known {
+impl ObservedLease {
     pub(super) fn is_held(&self, now: Instant) -> bool {
         !self.spec.holder().is_empty() && now < self.until
     }
@@ -93,7 +93,7 @@ impl LeaseCache {
     pub(super) fn observe_list(&self, fleet: &str, leases: Vec<Lease>, version: Option<u64>) {
         let changed = self.update(|state| {
             let listed: BTreeSet<String> = leases.iter().map(ResourceExt::name_any).collect();
-            let has_label = |known: &Known| known.lease.as_ref().and_then(record::fleet_of) == Some(fleet);
+            let has_label = |known: &ObservedLease| known.lease.as_ref().and_then(record::fleet_of) == Some(fleet);
             let missing: Vec<String> = state
                 .known
                 .iter()
@@ -127,10 +127,10 @@ impl LeaseCache {
     /// Returns true if the watch of the fleet's Leases has failed to deliver a known change.
     pub(super) fn has_undelivered(&self, fleet: &str) -> bool {
         self.update(|state| {
-            let is_undelivered = |known: &Known| {
+            let is_undelivered = |known: &ObservedLease| {
                 known.version.zip(state.delivered).is_some_and(|(version, delivered)| version > delivered)
             };
-            let is_watched = |known: &Known| known.lease.as_ref().and_then(record::fleet_of) == Some(fleet);
+            let is_watched = |known: &ObservedLease| known.lease.as_ref().and_then(record::fleet_of) == Some(fleet);
             state.known.values().any(|known| is_undelivered(known) && is_watched(known))
         })
     }
@@ -144,7 +144,7 @@ impl LeaseCache {
         self.update(|state| state.listed)
     }
 
-    pub(super) fn known(&self, name: &str) -> Option<Known> {
+    pub(super) fn known(&self, name: &str) -> Option<ObservedLease> {
         self.update(|state| state.known.get(name).cloned())
     }
 
@@ -178,8 +178,9 @@ impl LeaseCache {
     /// Returns the live replicas with this number of shards.
     pub(super) fn members(&self, shards: u32, now: Instant) -> BTreeSet<String> {
         self.update(|state| {
-            let alive =
-                |known: &&Known| known.member && known.shards == shards && known.lease.is_some() && known.is_held(now);
+            let alive = |known: &&ObservedLease| {
+                known.member && known.shards == shards && known.lease.is_some() && known.is_held(now)
+            };
             state.known.values().filter(alive).map(|known| known.spec.holder().to_owned()).collect()
         })
     }
@@ -187,7 +188,7 @@ impl LeaseCache {
     /// Returns Leases of members that expired at least this long ago. Forgets deleted ones.
     pub(super) fn expired_members(&self, now: Instant, age: Duration) -> Vec<Lease> {
         self.update(|state| {
-            let expired = |known: &Known| known.member && known.until + age <= now;
+            let expired = |known: &ObservedLease| known.member && known.until + age <= now;
             state.known.retain(|_, known| known.lease.is_some() || !expired(known));
             state.known.values().filter(|known| expired(known)).filter_map(|known| known.lease.clone()).collect()
         })
@@ -195,7 +196,7 @@ impl LeaseCache {
 
     /// Returns when the next Lease expires if it is not renewed.
     pub(super) fn next_expiry(&self, now: Instant) -> Option<Instant> {
-        self.update(|state| state.known.values().filter(|known| known.is_held(now)).map(Known::until).min())
+        self.update(|state| state.known.values().filter(|known| known.is_held(now)).map(ObservedLease::until).min())
     }
 
     fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
@@ -209,7 +210,7 @@ impl State {
         let (name, version) = (lease.name_any(), version_of(&lease));
         let spec = lease.spec.clone().unwrap_or_default();
         let before = self.known.get(&name);
-        let is_old = |before: &Known| match (version, before.version) {
+        let is_old = |before: &ObservedLease| match (version, before.version) {
             // A Lease that was assumed to be deleted may exist after all.
             (Some(version), Some(than)) => version < than || version == than && before.lease.is_some(),
             _ => false,
@@ -219,7 +220,7 @@ impl State {
         }
         let unchanged = before.filter(|before| before.spec == spec);
         let since = unchanged.map_or_else(Instant::now, |before| before.since);
-        let known = Known {
+        let known = ObservedLease {
             until: since + spec.duration(duration),
             shards: record::shards_of(&lease),
             member: record::is_member(&lease),

@@ -9,7 +9,7 @@ use tracing::error;
 
 use super::balance::Action;
 use super::fleet::Fleet;
-use super::health::Held;
+use super::health::HeldShard;
 use super::options::JITTER;
 use super::record::{Spec, next_transition};
 use super::store::Draft;
@@ -220,7 +220,7 @@ where
         let term = Term::new(self.shard, acquisition.transitions, self.stop.child_token(), valid_until);
         let _end = term.lost.clone().drop_guard();
         crate::sync::lock(serving).insert(self.shard, false);
-        health.begins(Held { shard: self.shard, since: Instant::now(), transitions: acquisition.transitions });
+        health.begins(HeldShard { shard: self.shard, since: Instant::now(), transitions: acquisition.transitions });
 
         let mut task = AbortOnDropHandle::new(tokio::spawn((self.work)(term.clone())));
         let result = self.renew_until_end(acquisition, &term, &mut task).await;

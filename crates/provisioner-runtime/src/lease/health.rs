@@ -14,7 +14,7 @@ pub struct LeaseHealth {
 
 /// A shard that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldShard {
     /// The number of the shard, from 0.
     pub shard: u32,
     /// The time when the term began.
@@ -25,7 +25,7 @@ pub struct Held {
 
 #[derive(Debug, Default)]
 struct State {
-    held: BTreeMap<u32, Held>,
+    held: BTreeMap<u32, HeldShard>,
     members: usize,
     begun: u64,
     lost: u64,
@@ -35,7 +35,7 @@ struct State {
 
 impl LeaseHealth {
     /// Returns the shards that this replica holds, in order.
-    pub fn held(&self) -> Vec<Held> {
+    pub fn held(&self) -> Vec<HeldShard> {
         crate::sync::lock(&self.state).held.values().copied().collect()
     }
 
@@ -69,7 +69,7 @@ impl LeaseHealth {
         crate::sync::lock(&self.state).members = members;
     }
 
-    pub(super) fn begins(&self, held: Held) {
+    pub(super) fn begins(&self, held: HeldShard) {
         info!(shard = held.shard, transitions = held.transitions, "the Lease is held");
         let mut state = crate::sync::lock(&self.state);
         state.begun += 1;

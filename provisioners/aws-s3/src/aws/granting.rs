@@ -8,7 +8,7 @@ use kube_provisioner::bucket::{
 };
 
 use super::{Aws, is_removed, own_user, reserved};
-use crate::account::{Account, Sight};
+use crate::account::{Account, IamLookup};
 use crate::bucket::{self, Live};
 use crate::failure::Failure;
 use crate::parameters::{Config, Parameters, SETTINGS};
@@ -87,7 +87,7 @@ async fn give_access(
         policies.push(policy_for(store, request, bucket).await?);
     }
     // IAM may not show the user yet that `create_bucket` has just created.
-    let user = if is_own && store.recent.has(&account.name) { Sight::Own(()) } else { account.look(store).await? };
+    let user = if is_own && store.recent.has(&account.name) { IamLookup::Own(()) } else { account.look(store).await? };
     let taken = |user: &str| {
         if is_own {
             reserved(user, bucket)
@@ -133,7 +133,7 @@ async fn is_its_owners(
     let owner = Account::of(owner, cluster, (&bucket.name, true), &bucket.state);
     Ok(match owner.owner_of(tags) {
         Owner::Claim => true,
-        Owner::Unknown if owner.is_of_2019() => matches!(owner.look(store).await?, Sight::Own(())),
+        Owner::Unknown if owner.is_of_2019() => matches!(owner.look(store).await?, IamLookup::Own(())),
         Owner::Unknown | Owner::Other => false,
     })
 }

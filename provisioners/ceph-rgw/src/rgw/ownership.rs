@@ -12,7 +12,7 @@ use crate::users::Mark;
 
 /// The relation of a bucket to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum BucketOwnership {
     Claim,
     /// The claim's own user has created the bucket, but it does not yet belong to the owner whom the claim names.
     ToHandOver,
@@ -34,18 +34,18 @@ pub(super) struct Evidence<'a> {
 }
 
 impl Evidence<'_> {
-    pub(super) fn whose(&self, live: &BucketInfo) -> Whose {
+    pub(super) fn whose(&self, live: &BucketInfo) -> BucketOwnership {
         let Self { owner, own, state, .. } = self;
         let own = own.map(|own| own.id.as_str());
         match live.owner == owner.id {
-            true if owner.generated || self.is_recorded(live) || self.was_handed_over(live) => Whose::Claim,
-            true => Whose::Others,
-            false if self.was_handed_over(live) && state.is_empty() => Whose::OfFormerOwner,
+            true if owner.generated || self.is_recorded(live) || self.was_handed_over(live) => BucketOwnership::Claim,
+            true => BucketOwnership::Others,
+            false if self.was_handed_over(live) && state.is_empty() => BucketOwnership::OfFormerOwner,
             // If the claim began with its own user, that user keeps the bucket.
             false if own == Some(&live.owner) && !owner.generated && state.get(CEPH_USER) != Some(&live.owner) => {
-                Whose::ToHandOver
+                BucketOwnership::ToHandOver
             }
-            false => Whose::Others,
+            false => BucketOwnership::Others,
         }
     }
 
@@ -71,7 +71,12 @@ mod tests {
     use crate::quota::Quota;
     use crate::users::HandedOver;
 
-    fn whose(live_owner: &str, bucket_owner: Option<&str>, noted: Option<&str>, state: &[(&str, &str)]) -> Whose {
+    fn whose(
+        live_owner: &str,
+        bucket_owner: Option<&str>,
+        noted: Option<&str>,
+        state: &[(&str, &str)],
+    ) -> BucketOwnership {
         let claim = ClaimName { namespace: "shop".into(), name: "photos".into(), uid: "u-1".into() };
         let claim = bucket::Account::of(claim);
         let state = state.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -92,30 +97,30 @@ mod tests {
         let of_alice = [("cephUser", "alice"), ("bucketOwner", "alice")];
         let with_marker = |marker| [of_alice[0], of_alice[1], ("bucketMarker", marker)];
         for (live, bucket_owner, noted, state, expected) in [
-            (OWN, None, None, &[][..], Whose::Claim),
-            (OWN, None, None, &[("cephUser", OWN)], Whose::Claim),
-            ("obc-shop-photos", None, None, &[("cephUser", "obc-shop-photos")], Whose::Claim),
-            ("alice", None, None, &[], Whose::Others),
-            ("alice", None, None, &[("cephUser", OWN)], Whose::Others),
+            (OWN, None, None, &[][..], BucketOwnership::Claim),
+            (OWN, None, None, &[("cephUser", OWN)], BucketOwnership::Claim),
+            ("obc-shop-photos", None, None, &[("cephUser", "obc-shop-photos")], BucketOwnership::Claim),
+            ("alice", None, None, &[], BucketOwnership::Others),
+            ("alice", None, None, &[("cephUser", OWN)], BucketOwnership::Others),
             // Another cluster's claim of the same name.
-            ("obc-shop-photos-u-2", None, None, &[], Whose::Others),
-            ("alice", Some("alice"), None, &[], Whose::Others),
-            ("alice", Some("alice"), Some("m"), &[], Whose::Claim),
+            ("obc-shop-photos-u-2", None, None, &[], BucketOwnership::Others),
+            ("alice", Some("alice"), None, &[], BucketOwnership::Others),
+            ("alice", Some("alice"), Some("m"), &[], BucketOwnership::Claim),
             // A bucket of the same name that was made later.
-            ("alice", Some("alice"), Some("former"), &[], Whose::Others),
-            ("alice", Some("alice"), None, &with_marker("m"), Whose::Claim),
-            ("alice", None, None, &with_marker("former"), Whose::Others),
-            ("alice", None, Some("m"), &with_marker("former"), Whose::Claim),
-            ("alice", Some("alice"), None, &of_alice, Whose::Claim),
-            (OWN, Some("alice"), None, &[], Whose::ToHandOver),
-            (OWN, Some("alice"), None, &with_marker("former"), Whose::ToHandOver),
+            ("alice", Some("alice"), Some("former"), &[], BucketOwnership::Others),
+            ("alice", Some("alice"), None, &with_marker("m"), BucketOwnership::Claim),
+            ("alice", None, None, &with_marker("former"), BucketOwnership::Others),
+            ("alice", None, Some("m"), &with_marker("former"), BucketOwnership::Claim),
+            ("alice", Some("alice"), None, &of_alice, BucketOwnership::Claim),
+            (OWN, Some("alice"), None, &[], BucketOwnership::ToHandOver),
+            (OWN, Some("alice"), None, &with_marker("former"), BucketOwnership::ToHandOver),
             // The claim began without an owner.
-            (OWN, Some("alice"), None, &[("cephUser", OWN)], Whose::Others),
-            ("alice", None, Some("m"), &[], Whose::OfFormerOwner),
-            ("alice", Some("bob"), Some("m"), &[], Whose::OfFormerOwner),
-            ("bob", Some("bob"), Some("m"), &[], Whose::Others),
+            (OWN, Some("alice"), None, &[("cephUser", OWN)], BucketOwnership::Others),
+            ("alice", None, Some("m"), &[], BucketOwnership::OfFormerOwner),
+            ("alice", Some("bob"), Some("m"), &[], BucketOwnership::OfFormerOwner),
+            ("bob", Some("bob"), Some("m"), &[], BucketOwnership::Others),
             // An administrator has given it away.
-            ("bob", None, Some("m"), &with_marker("m"), Whose::Others),
+            ("bob", None, Some("m"), &with_marker("m"), BucketOwnership::Others),
         ] {
             assert_eq!(
                 whose(live, bucket_owner, noted, state),

@@ -4,7 +4,7 @@ use kube_provisioner::DeleteError;
 use kube_provisioner::bucket::{DeletionPolicy, GrantedAccount, ProvisionedBucket};
 
 use super::account::{Account, AccountError};
-use super::ownership::Whose;
+use super::ownership::BucketOwnership;
 use super::{Rgw, Users};
 use crate::admin::Key;
 use crate::grants::{change_policy, revoked};
@@ -23,11 +23,13 @@ impl Rgw {
                     return Ok(());
                 }
                 Err(AccountError::Failed(failure)) => return Err(failure.into()),
-                Ok(Whose::Others) => {
+                Ok(BucketOwnership::Others) => {
                     tracing::info!(bucket = name, owner = live.owner, "left a bucket that is not the claim's");
                 }
                 // The bucket was never handed over, or the claim named another owner before the first record.
-                Ok(Whose::Claim | Whose::ToHandOver | Whose::OfFormerOwner) => empty(&store, &bucket).await?,
+                Ok(BucketOwnership::Claim | BucketOwnership::ToHandOver | BucketOwnership::OfFormerOwner) => {
+                    empty(&store, &bucket).await?
+                }
             }
         }
         for account in users.generated() {

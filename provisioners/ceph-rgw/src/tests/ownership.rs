@@ -137,7 +137,7 @@ async fn what_is_of_another_cluster_is_left_alone() {
             record.delete(&fixture.rgw).await.unwrap();
             record.revoke(&fixture.rgw).await.unwrap();
             drop(fixture.rgw.rotate(record.granted()).await.unwrap_err());
-            drop(fixture.rgw.retire(record.granted()).await.unwrap_err());
+            drop(fixture.rgw.revoke_old_keys(record.granted()).await.unwrap_err());
         }
         assert!(fixture.s3(&bucket).object_exists(&theirs.name, "x").await.unwrap());
     }

@@ -8,11 +8,11 @@ use kube_provisioner::bucket::{DeletionPolicy, Emptying, GrantedAccount, Owner, 
 use super::{Account, Gcs};
 use crate::account::{CLAIM_UID, owner};
 use crate::api::Failure;
-use crate::iam::Known;
+use crate::iam::AddressOwner;
 use crate::parameters::Parameters;
 use crate::policy::{closed, revoked, shut};
 use crate::principal::title;
-use crate::storage::Found;
+use crate::storage::BucketState;
 use crate::store::Store;
 
 impl Gcs {
@@ -21,7 +21,7 @@ impl Gcs {
         let record = bucket.record()?;
         let (store, account) = self.recorded(&record).await?;
         let name = &bucket.name;
-        let Found::Bucket(live) = store.storage.find_bucket(name).await? else { return Ok(()) };
+        let BucketState::Bucket(live) = store.storage.find_bucket(name).await? else { return Ok(()) };
         match owner(&live, &bucket.owner.claim, &bucket.cluster_id) {
             Owner::Claim => {
                 let only_empty = record.parameters.deletion_policy == DeletionPolicy::DeleteIfEmpty;
@@ -61,13 +61,13 @@ impl Gcs {
 impl Account {
     async fn remove_rights(&self, store: &Store, known: &GrantedAccount<Parameters>) -> Result<(), Failure> {
         // The rights of somebody else's account of this name are not ours to take.
-        let theirs = self.generated && self.known(store).await? == Known::Foreign;
+        let theirs = self.generated && self.known(store).await? == AddressOwner::Foreign;
         let title = title(&self.claim);
         for bucket in &known.buckets {
             let ours = if bucket.belongs_to(&known.account) {
                 let live = store.storage.find_bucket(&bucket.name).await?;
                 let is_others = |live| owner(live, &self.claim, &known.cluster_id) == Owner::Other;
-                matches!(&live, Found::Bucket(live) if !is_others(live))
+                matches!(&live, BucketState::Bucket(live) if !is_others(live))
             } else {
                 // What an account that was not made for the claim may do there was not our doing.
                 self.generated
@@ -93,8 +93,8 @@ impl Account {
         }
         // Somebody else's account of this name keeps its keys.
         match self.known(store).await? {
-            Known::Ours => self.remove_keys_but(store, None).await,
-            Known::Absent | Known::Foreign => Ok(()),
+            AddressOwner::Ours => self.remove_keys_but(store, None).await,
+            AddressOwner::Absent | AddressOwner::Foreign => Ok(()),
         }
     }
 

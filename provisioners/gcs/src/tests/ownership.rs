@@ -93,7 +93,7 @@ async fn what_is_of_another_cluster_is_left_alone() {
             record.delete(&fixture.gcs).await.unwrap();
             record.revoke(&fixture.gcs).await.unwrap();
             drop(fixture.gcs.rotate(record.granted()).await.unwrap_err());
-            fixture.gcs.retire(record.granted()).await.unwrap();
+            fixture.gcs.revoke_old_keys(record.granted()).await.unwrap();
         }
         assert_eq!(fixture.google.assets(), before);
     }
@@ -147,7 +147,7 @@ async fn an_account_that_replaces_the_claims_keeps_its_keys_and_its_rights() {
         let record = claim.after(&bucket);
         let mut newer = record.clone();
         newer.access_key_id = Some("GOOGNEWER".into());
-        fixture.gcs.retire(newer.granted()).await.unwrap();
+        fixture.gcs.revoke_old_keys(newer.granted()).await.unwrap();
         drop(fixture.gcs.rotate(record.granted()).await.unwrap_err());
         record.revoke(&fixture.gcs).await.unwrap();
         assert_eq!(fixture.google.assets(), before);

@@ -15,7 +15,7 @@ use kube_provisioner::{NodeJournals, Options, client, parse_duration};
 use serde_json::json;
 
 use super::BoxError;
-use super::objects::{Ended, annotation, name_of, only, remove, settled, text, volumes};
+use super::objects::{FinalizerScope, annotation, name_of, only, remove, settled, text, volumes};
 use crate::events::{Warning, of_volume};
 use crate::node::NODE;
 use crate::placement::GONE_SINCE;
@@ -53,7 +53,7 @@ impl GoneNodes {
         let client = client(&options).await?;
         // The journals are listed before the nodes, so that they do not include a node that registers in the meantime.
         let journals = NodeJournals::list(&options).await?;
-        let look = Look { volumes: Api::all(client.clone()), client, options: self };
+        let look = GoneNodesRun { volumes: Api::all(client.clone()), client, options: self };
         // The nodes are listed after the volumes, so that every volume's node is found, even if it registers in the
         // meantime.
         let volumes = volumes(&look.volumes, |volume| look.ours(&volume)).await?;
@@ -65,14 +65,14 @@ impl GoneNodes {
     }
 }
 
-struct Look {
+struct GoneNodesRun {
     client: Client,
     volumes: Api<PersistentVolume>,
     options: GoneNodes,
 }
 
 /// The required fields of a volume. They are few, because a cluster may have very many volumes.
-struct Known {
+struct VolumeSummary {
     name: String,
     uid: String,
     node: String,
@@ -80,7 +80,7 @@ struct Known {
     claim: Option<ObjectReference>,
 }
 
-impl Look {
+impl GoneNodesRun {
     /// Returns the names of all nodes. A new node with the name of a former node protects the volumes: its disk may be
     /// the same, and if it is not, `root replace` abandons them.
     async fn nodes(&self) -> Result<BTreeSet<String>, BoxError> {
@@ -88,9 +88,9 @@ impl Look {
         Ok(list.items.into_iter().filter_map(|node| node.metadata.name).collect())
     }
 
-    fn ours(&self, volume: &PersistentVolume) -> Option<Known> {
+    fn ours(&self, volume: &PersistentVolume) -> Option<VolumeSummary> {
         let is_ours = annotation(volume, PROVISIONED_BY) == Some(&*self.options.provisioner_name);
-        Some(Known {
+        Some(VolumeSummary {
             name: name_of(volume).to_owned(),
             uid: text(&volume.metadata.uid).to_owned(),
             node: annotation(volume, NODE).filter(|_| is_ours)?.to_owned(),
@@ -99,8 +99,8 @@ impl Look {
         })
     }
 
-    async fn at(&self, volume: &Known, nodes: &BTreeSet<String>) -> Result<(), BoxError> {
-        let Known { name, node, since, .. } = volume;
+    async fn at(&self, volume: &VolumeSummary, nodes: &BTreeSet<String>) -> Result<(), BoxError> {
+        let VolumeSummary { name, node, since, .. } = volume;
         if nodes.contains(node) {
             if since.is_some() {
                 self.annotate(volume, None).await?;
@@ -156,24 +156,24 @@ impl Look {
     }
 
     /// Deletes the claim first, so that a new claim can be created. Afterwards the volume no longer needs protection.
-    async fn give_up(&self, volume: &Known) -> Result<(), BoxError> {
+    async fn give_up(&self, volume: &VolumeSummary) -> Result<(), BoxError> {
         if let Some(claim) = &volume.claim {
             let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), text(&claim.namespace));
             settled(claims.delete(text(&claim.name), &only(text(&claim.uid))).await.map(drop))?;
         }
-        remove(&self.volumes, &volume.name, &volume.uid, Ended::Ours).await?;
+        remove(&self.volumes, &volume.name, &volume.uid, FinalizerScope::Ours).await?;
         print(&format!("{}: abandoned with its node {}\n", volume.name, volume.node));
         Ok(())
     }
 
-    async fn annotate(&self, volume: &Known, since: Option<Timestamp>) -> Result<(), BoxError> {
+    async fn annotate(&self, volume: &VolumeSummary, since: Option<Timestamp>) -> Result<(), BoxError> {
         let annotations = json!({GONE_SINCE: since.map(|since| since.to_string())});
         let patch = Patch::Merge(json!({"metadata": {"uid": volume.uid, "annotations": annotations}}));
         settled(self.volumes.patch(&volume.name, &PatchParams::default(), &patch).await.map(drop))
     }
 
     /// Writes an event about the volume and about its claim.
-    async fn tell(&self, volume: &Known, note: &str) -> Result<(), BoxError> {
+    async fn tell(&self, volume: &VolumeSummary, note: &str) -> Result<(), BoxError> {
         let (action, reason) = ("LookForNode", "NodeGone");
         let (controller, instance) = (&*self.options.provisioner_name, "gone-nodes");
         let warning = Warning { action, reason, note, controller, instance };

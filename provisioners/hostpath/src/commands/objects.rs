@@ -33,7 +33,7 @@ pub(super) async fn volumes<T>(
 
 /// The finalizers to remove from a volume's object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum FinalizerScope {
     /// Only this program's finalizer.
     Ours,
     /// Also the finalizer that protects a bound volume.
@@ -41,9 +41,15 @@ pub(super) enum Ended {
 }
 
 /// Deletes the object of a volume, but not its data. A new object with the same name is not deleted.
-pub(super) async fn remove(api: &Api<PersistentVolume>, name: &str, uid: &str, ended: Ended) -> Result<(), BoxError> {
+pub(super) async fn remove(
+    api: &Api<PersistentVolume>,
+    name: &str,
+    uid: &str,
+    ended: FinalizerScope,
+) -> Result<(), BoxError> {
     settled(api.delete(name, &only(uid)).await.map(drop))?;
-    let is_ended = |finalizer: &String| finalizer == FINALIZER || ended == Ended::Everything && finalizer == PROTECTION;
+    let is_ended =
+        |finalizer: &String| finalizer == FINALIZER || ended == FinalizerScope::Everything && finalizer == PROTECTION;
     // The controller-manager updates the object concurrently.
     for _ in 0..MOST_ATTEMPTS {
         let live = api.get_opt(name).await?.filter(|live| live.metadata.uid.as_deref() == Some(uid));

@@ -18,9 +18,9 @@ use kube_provisioner::topology;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::objects::{Ended, annotation, claim_of, name_of, remove, text, volumes};
+use super::objects::{FinalizerScope, annotation, claim_of, name_of, remove, text, volumes};
 use super::{BoxError, Site};
-use crate::node::{NODE, Node, Seen};
+use crate::node::{NODE, Node, ObservedNode};
 use crate::placement::{ANNOTATIONS, GONE_SINCE, directory_of, path_of};
 
 /// A disk that does not respond within this time is considered dead.
@@ -127,7 +127,7 @@ async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     let mut claims = BTreeSet::new();
     for volume in &lost {
         let (name, claim) = (name_of(volume), claim_of(volume));
-        remove(&api, name, text(&volume.metadata.uid), Ended::Everything).await?;
+        remove(&api, name, text(&volume.metadata.uid), FinalizerScope::Everything).await?;
         print(&format!("{name} is abandoned\n"));
         claims.extend(
             claim.split_once('/').map(|(namespace, name)| format!("kubectl delete pvc -n {namespace} {name}\n")),
@@ -184,7 +184,7 @@ struct Move {
     client: Client,
     api: Api<PersistentVolume>,
     root: Root,
-    here: Seen,
+    here: ObservedNode,
 }
 
 impl Move {
@@ -210,7 +210,7 @@ impl Move {
         tried.metadata.name = Some(format!("{name}-renamed"));
         self.api.create(&PostParams { dry_run: true, ..PostParams::default() }, &tried).await?;
         self.root.put_note(NOTE, &serde_json::to_string(&object)?)?;
-        remove(&self.api, name, text(&volume.metadata.uid), Ended::Everything).await?;
+        remove(&self.api, name, text(&volume.metadata.uid), FinalizerScope::Everything).await?;
         self.create(&object).await?;
         self.root.put_note(NOTE, "")?;
         print(&format!("{name} is a volume of this node\n"));

@@ -9,7 +9,7 @@ use kube_provisioner::gid::GID_ANNOTATION;
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
-    Start, StartError, Volume,
+    StartContext, StartError, Volume,
 };
 
 use super::export::Export;
@@ -53,7 +53,7 @@ impl<E: Exporter> Server<E> {
 
     /// Reserves the ids of all volumes, including the old provisioner's volumes that are not adopted yet. Adds missing
     /// exports of adopted volumes to the table, and returns them.
-    async fn reserve_all(&self, start: &Start) -> Result<Vec<Export>, StartError> {
+    async fn reserve_all(&self, start: &StartContext) -> Result<Vec<Export>, StartError> {
         let volumes = start.volumes().await?;
         let placed = volumes.into_iter().filter_map(|volume| Some((self.path_of(&volume).ok()?, volume)));
         let (placed, table): (Vec<_>, _) = (placed.collect(), self.table.clone());
@@ -160,7 +160,7 @@ fn own_text(cause: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
 impl<E: Exporter> Provisioner for Server<E> {
     type Parameters = Parameters;
 
-    async fn start(&self, start: Start) -> Result<(), StartError> {
+    async fn start(&self, start: StartContext) -> Result<(), StartError> {
         for advice in self.worker.root().advice() {
             tracing::warn!("{advice}");
         }

@@ -9,7 +9,7 @@ use directory_volumes::{Root, Worker};
 use kube_provisioner::conformance::Conformance;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
-    Start, StartError, Volume,
+    StartContext, StartError, Volume,
 };
 use tokio::sync::{RwLock, RwLockReadGuard};
 
@@ -60,7 +60,7 @@ struct OnDisk {
 impl Provisioner for OnDisk {
     type Parameters = Parameters;
 
-    async fn start(&self, start: Start) -> Result<(), StartError> {
+    async fn start(&self, start: StartContext) -> Result<(), StartError> {
         let _disk = self.disk.write().await;
         self.server.start(start).await
     }

@@ -17,7 +17,7 @@ pub(super) fn archives(provisioner: &str, own_name: Option<&str>) -> bool {
 }
 
 /// Returns a note for the users of a class that archives by default.
-pub(super) fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
+pub(super) fn class_warning(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
     let says = |key: &&str| class.parameters.as_ref().is_some_and(|all| all.contains_key(*key));
     let is_silent = !SAYING.iter().any(says) && archives(&class.provisioner, own_name);
     is_silent.then(|| {
@@ -44,7 +44,7 @@ mod tests {
             parameters: Some(parameters),
             ..StorageClass::default()
         };
-        advice(&class, own_name).is_some()
+        class_warning(&class, own_name).is_some()
     }
 
     #[test]

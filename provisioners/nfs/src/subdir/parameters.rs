@@ -12,7 +12,7 @@ use crate::parameters::{Pattern, Policy};
 
 /// The class's parameters.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(try_from = "Written")]
+#[serde(try_from = "RawParameters")]
 pub(crate) struct Parameters {
     /// The share's server, if there are several shares.
     pub(crate) server: Option<String>,
@@ -35,7 +35,7 @@ impl Parameters {
 /// The parameters before validation.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Written {
+struct RawParameters {
     /// Server of the share, if there are several shares.
     server: Option<String>,
     /// Path of the share on its server.
@@ -65,10 +65,10 @@ struct Written {
     enforce_size: Option<bool>,
 }
 
-impl TryFrom<Written> for Parameters {
+impl TryFrom<RawParameters> for Parameters {
     type Error = String;
 
-    fn try_from(written: Written) -> Result<Self, String> {
+    fn try_from(written: RawParameters) -> Result<Self, String> {
         let both = |one: &str, other: &str| format!("{one} and {other} say the same; leave one out");
         let pattern = match (written.path_pattern, written.sub_dir) {
             (Some(_), Some(_)) => return Err(both("pathPattern", "subDir")),

@@ -6,7 +6,7 @@ use directory_volumes::{CallError as _, Deletion, TrashLimits, Worker, owner_her
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
-    Start, StartError, Volume,
+    StartContext, StartError, Volume,
 };
 
 use super::former;
@@ -94,7 +94,7 @@ impl Subdir {
         let source = on_server(&share.name.path, path.as_str());
         let (_, size) = worker.create(path, owner, retain, permissions, (bytes, enforced), token).await?;
         let volume = Volume::nfs(&share.name.server, source);
-        let advice = former::advice(&request.class, Some(&self.name));
+        let advice = former::class_warning(&request.class, Some(&self.name));
         let (on_delete, trash_ttl) = match &advice {
             Some(_) => Policy::Archive.on_delete(None),
             None => (parameters.on_delete, parameters.trash_ttl),
@@ -114,7 +114,7 @@ impl Provisioner for Subdir {
     type Parameters = Parameters;
 
     /// Opens the shares without waiting for them, so that an unusable share does not block the others.
-    async fn start(&self, start: Start) -> Result<(), StartError> {
+    async fn start(&self, start: StartContext) -> Result<(), StartError> {
         self.shares.iter().for_each(|share| share.open(&start));
         Ok(())
     }
@@ -173,7 +173,7 @@ impl Hooks for Subdir {
         directory_volumes::parameters::ignored_settings(class)
     }
 
-    fn advice(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
-        former::advice(class, own_name)
+    fn class_warning(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
+        former::class_warning(class, own_name)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use directory_volumes::{DirectoryError, NotUsable, Opening, Root, TrashLimits, Worker};
-use kube_provisioner::{ProvisionedVolume, Start, StartError};
+use kube_provisioner::{ProvisionedVolume, StartContext, StartError};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -92,7 +92,7 @@ impl Share {
     }
 
     /// Checks the share in the background until it can be used.
-    pub(crate) fn open(&self, start: &Start) {
+    pub(crate) fn open(&self, start: &StartContext) {
         if !self.opening.begin() {
             return;
         }
@@ -144,7 +144,7 @@ pub(crate) enum ShareError {
     Hangs { name: String, path: PathBuf },
 }
 
-async fn opened(name: &ShareName, mounted: Mounted, start: &Start) -> Result<Worker, StartError> {
+async fn opened(name: &ShareName, mounted: Mounted, start: &StartContext) -> Result<Worker, StartError> {
     let (directory, of_share) = (name.directory.clone(), name.clone());
     let root = spawn_blocking(move || root(&directory, mounted)).await??;
     for advice in root.advice() {

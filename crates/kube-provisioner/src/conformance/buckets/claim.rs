@@ -180,7 +180,7 @@ impl<P, C> BucketClaim<P, C> {
         author.revoke(self.granted()).await
     }
 
-    /// Returns the argument of `revoke`, `rotate` and `retire`.
+    /// Returns the argument of `revoke`, `rotate` and `revoke_old_keys`.
     pub fn granted(&self) -> GrantedAccount<P> {
         GrantedAccount {
             account: self.account(),

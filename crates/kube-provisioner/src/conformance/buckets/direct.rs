@@ -250,7 +250,7 @@ impl<'a> Direct<'a> {
     /// Removes the account's former keys.
     pub(super) async fn retires(&self, buckets: &[BucketAccess]) -> Result<(), Broken> {
         let start = Instant::now();
-        while let Err(error) = self.backend.retire(self.granted(buckets)).await {
+        while let Err(error) = self.backend.revoke_old_keys(self.granted(buckets)).await {
             self.again("retire", start, &error).await?;
         }
         Ok(())

@@ -21,7 +21,7 @@ struct Setting<'k> {
 
 /// The account that the setting applies to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum SettingOwner {
     /// The account of the claim that the bucket was created for.
     Owner,
     /// The account of another claim.
@@ -38,11 +38,11 @@ pub(super) async fn settings(subject: &Subject) -> CheckResult {
     let of_buckets = backend.capabilities().bucket_settings;
     let check = Check { subject, fixture, before };
     let mut seen = 0;
-    for whose in [Whose::Owner, Whose::Guest] {
+    for whose in [SettingOwner::Owner, SettingOwner::Guest] {
         let mut plain = None;
         for (place, key) in keys.clone() {
             // Only the claim that the bucket was created for can change its settings.
-            if whose == Whose::Guest && of_buckets.iter().any(|setting| setting == key) {
+            if whose == SettingOwner::Guest && of_buckets.iter().any(|setting| setting == key) {
                 continue;
             }
             let mut ignored = None;
@@ -73,10 +73,13 @@ pub(super) async fn settings(subject: &Subject) -> CheckResult {
     })
 }
 
-fn ignores(whose: Whose, place: Place, key: &str, value: &str) -> String {
+fn ignores(whose: SettingOwner, place: Place, key: &str, value: &str) -> String {
     let place = if place == Place::Class { "the class" } else { "additionalConfig" };
-    let whose =
-        if whose == Whose::Owner { "a claim with a bucket of its own" } else { "a claim on another claim's bucket" };
+    let whose = if whose == SettingOwner::Owner {
+        "a claim with a bucket of its own"
+    } else {
+        "a claim on another claim's bucket"
+    };
     format!(
         "`{key}: {value}` in {place} is accepted for {whose} and changes nothing that the list of assets shows: apply it or refuse it, \
          and list permissions and limits, such as `key K may read B` and `B holds at most 1Gi`"
@@ -120,7 +123,7 @@ impl Check<'_> {
     }
 
     /// Returns the list without any setting, or `None` if the provisioner refuses foreign accounts.
-    async fn plain(&self, whose: Whose) -> Result<Option<Vec<String>>, Broken> {
+    async fn plain(&self, whose: SettingOwner) -> Result<Option<Vec<String>>, Broken> {
         let Some(list) = self.listed(whose, None, &[]).await? else { return Ok(None) };
         // Ids that are new each time would look like an effect.
         let (start, mut again) = (Instant::now(), None);
@@ -140,7 +143,7 @@ impl Check<'_> {
     /// refuses.
     async fn listed(
         &self,
-        whose: Whose,
+        whose: SettingOwner,
         setting: Option<Setting<'_>>,
         plain: &[String],
     ) -> Result<Option<Vec<String>>, Broken> {
@@ -148,14 +151,14 @@ impl Check<'_> {
         let name = Fixture::claim_name("settings-owner", "00000000-0000-4000-8000-0000000d0013");
         let mut owner = Direct::new(self.subject, &self.fixture, name)?;
         let has_bucket = match whose {
-            Whose::Owner => claim.accepts(BUCKET, None).await,
-            Whose::Guest => {
+            SettingOwner::Owner => claim.accepts(BUCKET, None).await,
+            SettingOwner::Guest => {
                 let own = [owner.has_bucket(BUCKET).await?];
                 owner.is_let_in(&own).await?
             }
         };
         let access = |claim: &Direct<'_>| -> [BucketAccess; 1] {
-            [if whose == Whose::Owner { claim.own(BUCKET) } else { owner.own(BUCKET) }]
+            [if whose == SettingOwner::Owner { claim.own(BUCKET) } else { owner.own(BUCKET) }]
         };
         let list = if has_bucket && claim.accepts(BUCKET, Some(&access(&claim))).await {
             // A warning informs the user as well as a refusal does.
@@ -167,8 +170,8 @@ impl Check<'_> {
         };
         claim.is_let_out(&access(&claim)).await?;
         match whose {
-            Whose::Owner => claim.has_no_bucket(BUCKET).await?,
-            Whose::Guest => {
+            SettingOwner::Owner => claim.has_no_bucket(BUCKET).await?,
+            SettingOwner::Guest => {
                 owner.has_no_bucket(BUCKET).await?;
                 owner.is_let_out(&[owner.own(BUCKET)]).await?;
             }

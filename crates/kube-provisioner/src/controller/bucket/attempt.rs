@@ -17,7 +17,7 @@ use super::class::of_author;
 use super::decide::{bucket_name, effective_config, object_name, shared_bucket, wanted_names};
 use super::decision::Reason;
 use super::delivered_names::without_names;
-use super::delivery::{Delivery, Made};
+use super::delivery::{Delivery, ProvisionedBucket};
 use super::events;
 use super::facts::{BucketFacts, ClaimFacts, ClassState, Facts};
 use super::outcome::{Done, Outcome, Stopped};
@@ -247,7 +247,7 @@ impl<'a> Attempt<'a> {
         secrets: Secrets,
         key: AccountKey,
         calls: &mut Calls<'_>,
-    ) -> Result<Made, NotMade> {
+    ) -> Result<ProvisionedBucket, NotMade> {
         let Self { reconciler: BucketReconciler { backend, rules, .. }, facts, claim, source, record, .. } = self;
         let owner = bucket.owner(claim.name());
         let mut access = access(facts, bucket, Some(record), *source, &owner);
@@ -299,7 +299,7 @@ impl<'a> Attempt<'a> {
             fencing_token,
         };
         match self.call(calls, "grant", || backend.grant(request)).await {
-            Ok(granted) => Ok(Made::of(made, granted)),
+            Ok(granted) => Ok(ProvisionedBucket::of(made, granted)),
             Err(NotMade::Failed { error, .. }) => Err(NotMade::Failed { error, others_left }),
             Err(stopped) => Err(stopped),
         }

@@ -9,8 +9,8 @@ use futures::future::BoxFuture;
 use provisioner_runtime::access::AccessRule;
 
 use crate::bucket::{
-    Assets, Bucket, BucketCapabilities, BucketHooks, BucketLookup, BucketProvisioner, BucketRequest, BucketStart,
-    Credentials, GrantRequest, Granted, GrantedAccount, ListAssets, ProvisionedBucket,
+    Assets, Bucket, BucketCapabilities, BucketHooks, BucketLookup, BucketProvisioner, BucketRequest,
+    BucketStartContext, Credentials, GrantRequest, Granted, GrantedAccount, ListAssets, ProvisionedBucket,
 };
 use crate::controller::shared::class_parameters::Parsed;
 use crate::error::{DeleteError, ProvisionError, StartError};
@@ -79,10 +79,10 @@ pub(crate) trait BucketBackend: Send + Sync + 'static {
     fn grant(&self, request: UntypedGrant) -> Answer<'_, Granted, ProvisionError>;
     fn revoke(&self, account: UntypedAccount) -> Answer<'_, (), DeleteError>;
     fn rotate(&self, account: UntypedAccount) -> Answer<'_, Credentials, ProvisionError>;
-    fn retire(&self, account: UntypedAccount) -> Answer<'_, (), DeleteError>;
+    fn revoke_old_keys(&self, account: UntypedAccount) -> Answer<'_, (), DeleteError>;
     fn list_keys(&self, account: UntypedAccount) -> Answer<'_, Option<Vec<String>>, Box<dyn Error + Send + Sync>>;
     fn list_assets(&self, list: ListAssets<Parsed>) -> Answer<'_, Assets, Box<dyn Error + Send + Sync>>;
-    fn start(&self, start: BucketStart) -> Answer<'_, (), StartError>;
+    fn start(&self, start: BucketStartContext) -> Answer<'_, (), StartError>;
     fn probe(&self) -> Answer<'_, (), StartError>;
     fn probe_class(&self, parameters: Parsed) -> Answer<'_, (), StartError>;
     fn capabilities(&self) -> BucketCapabilities;
@@ -126,8 +126,8 @@ impl<B: BucketHooks> BucketBackend for B {
         Box::pin(BucketHooks::rotate(self, account(untyped)))
     }
 
-    fn retire(&self, untyped: UntypedAccount) -> Answer<'_, (), DeleteError> {
-        Box::pin(BucketHooks::retire(self, account(untyped)))
+    fn revoke_old_keys(&self, untyped: UntypedAccount) -> Answer<'_, (), DeleteError> {
+        Box::pin(BucketHooks::revoke_old_keys(self, account(untyped)))
     }
 
     fn list_keys(&self, untyped: UntypedAccount) -> Answer<'_, Option<Vec<String>>, Box<dyn Error + Send + Sync>> {
@@ -139,7 +139,7 @@ impl<B: BucketHooks> BucketBackend for B {
         Box::pin(BucketHooks::list_assets(self, ListAssets::of(of_author(&parameters), secrets, cluster_id)))
     }
 
-    fn start(&self, start: BucketStart) -> Answer<'_, (), StartError> {
+    fn start(&self, start: BucketStartContext) -> Answer<'_, (), StartError> {
         Box::pin(BucketHooks::start(self, start))
     }
 

@@ -12,12 +12,12 @@ use provisioner_runtime::watch::Change;
 
 use super::class::ReadClass;
 use super::decide::Rules;
-use super::delivered::{Deliverable, DeliveredFacts, Seen};
+use super::delivered::{Deliverable, DeliveredFacts, WatchedDelivered};
 use super::delivered_index::DeliveredIndex;
 use super::delivered_names::DeliveredNames;
 use super::delivered_table::DeliveredTable;
 use super::facts::{BucketFacts, ClaimFacts, ClassState, OurClass, Recorded};
-use super::gone::Gone;
+use super::gone::RecentDeletions;
 use super::key::Key;
 use super::record::SharedAccount;
 use crate::bucket::ClaimName;
@@ -43,7 +43,7 @@ pub(crate) struct BucketCache {
     asking: HashMap<Box<str>, BTreeSet<Key>>,
     /// ObjectBuckets of claims that use the bucket of another claim, by the uid of the claim that it was created for.
     using: HashMap<Box<str>, BTreeSet<Arc<str>>>,
-    gone: Gone,
+    gone: RecentDeletions,
 }
 
 /// The numbers of claims with and without their bucket.
@@ -70,7 +70,7 @@ impl BucketCache {
             by_delivered: DeliveredIndex::default(),
             asking: HashMap::new(),
             using: HashMap::new(),
-            gone: Gone::default(),
+            gone: RecentDeletions::default(),
         }
     }
 
@@ -147,7 +147,7 @@ impl BucketCache {
         self.of_class(&name)
     }
 
-    pub(crate) fn delivered_event<K: Deliverable>(&mut self, event: Change<Option<Seen>>) -> Vec<Key> {
+    pub(crate) fn delivered_event<K: Deliverable>(&mut self, event: Change<Option<WatchedDelivered>>) -> Vec<Key> {
         let (by_path, by_delivered) = (&self.by_path, &self.by_delivered);
         let keys_at = |path: &str| by_path.get(path).into_iter().chain(by_delivered.at(path)).cloned().collect();
         self.delivered[K::INDEX].event(keys_at, event)
@@ -204,7 +204,7 @@ impl BucketCache {
     }
 
     /// Applies a Secret or a ConfigMap that the API server has returned for a write that began at `lists`.
-    pub(crate) fn observe_delivered(&mut self, index: usize, seen: Option<Seen>, lists: u64) {
+    pub(crate) fn observe_delivered(&mut self, index: usize, seen: Option<WatchedDelivered>, lists: u64) {
         if lists == self.lists() {
             self.delivered[index].observe(seen);
         }

@@ -41,7 +41,7 @@ pub(crate) trait Deliverable:
     const ENTRIES: &'static str;
 
     fn name_in(names: &DeliveredNames) -> &str;
-    fn seen(&self) -> Option<Seen>;
+    fn seen(&self) -> Option<WatchedDelivered>;
 }
 
 impl Deliverable for Secret {
@@ -54,7 +54,7 @@ impl Deliverable for Secret {
     }
 
     /// Returns the watched facts. Of the data, only the ID of the key is kept.
-    fn seen(&self) -> Option<Seen> {
+    fn seen(&self) -> Option<WatchedDelivered> {
         let data = self.data.as_ref();
         let entries = data.into_iter().flatten().map(|(name, value)| (name.as_str(), value.0.as_slice())).collect();
         let given = |name| data.and_then(|data| data.get(name)).filter(|value| !value.0.is_empty());
@@ -73,7 +73,7 @@ impl Deliverable for ConfigMap {
         &names.config_map
     }
 
-    fn seen(&self) -> Option<Seen> {
+    fn seen(&self) -> Option<WatchedDelivered> {
         let data = self.data.as_ref();
         let entries = data.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         seen(&self.metadata, &entries, data.is_some_and(|data| data.contains_key(BUCKET_NAME)), None)
@@ -108,7 +108,7 @@ enum Content {
 
 /// An object from the watch: its path, and its facts.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct WatchedDelivered {
     pub(crate) path: Box<str>,
     pub(crate) facts: DeliveredFacts,
 }
@@ -177,7 +177,7 @@ fn seen(
     entries: &BTreeMap<&str, &[u8]>,
     complete: bool,
     access_key_id: Option<Box<str>>,
-) -> Option<Seen> {
+) -> Option<WatchedDelivered> {
     let path = format!("{}/{}", metadata.namespace.as_deref()?, metadata.name.as_deref()?).into();
     let content = match metadata.annotations.as_ref().and_then(|annotations| annotations.get(CHECKSUM)) {
         None => Content::Unmarked { complete },
@@ -192,7 +192,7 @@ fn seen(
     let resource_version =
         metadata.resource_version.as_ref().and_then(|version| version.parse().ok()).unwrap_or_default();
     let facts = DeliveredFacts { uid, resource_version, owner, unowned, finalizers, access_key_id, content };
-    Some(Seen { path, facts })
+    Some(WatchedDelivered { path, facts })
 }
 
 /// Returns true if the entries are unchanged since they were written.

@@ -3,7 +3,7 @@
 use provisioner_runtime::table::Table;
 use provisioner_runtime::watch::Change;
 
-use super::delivered::{DeliveredFacts, Seen};
+use super::delivered::{DeliveredFacts, WatchedDelivered};
 use super::key::Key;
 
 /// The Secrets or the ConfigMaps.
@@ -22,7 +22,11 @@ impl DeliveredTable {
     }
 
     /// Applies a watch event. `keys_at` returns the claims that an object at this path affects.
-    pub(super) fn event(&mut self, keys_at: impl Fn(&str) -> Vec<Key>, event: Change<Option<Seen>>) -> Vec<Key> {
+    pub(super) fn event(
+        &mut self,
+        keys_at: impl Fn(&str) -> Vec<Key>,
+        event: Change<Option<WatchedDelivered>>,
+    ) -> Vec<Key> {
         if let Change::Applied(Some(seen)) | Change::Deleted(Some(seen)) = &event {
             self.shown = self.shown.max(seen.facts.resource_version);
         }
@@ -59,7 +63,7 @@ impl DeliveredTable {
 
     /// Applies the result of a write, unless the watch is already newer. A list in progress decides whether the object
     /// still exists: if the list is older, the watch shows the write after it.
-    pub(super) fn observe(&mut self, seen: Option<Seen>) {
+    pub(super) fn observe(&mut self, seen: Option<WatchedDelivered>) {
         if let Some(seen) = seen.filter(|seen| seen.facts.resource_version > self.shown && self.is_newer(seen)) {
             let awaits_listing = self.table.awaits_listing(&*seen.path);
             self.table.insert(seen.path.clone(), seen.facts);
@@ -69,7 +73,7 @@ impl DeliveredTable {
         }
     }
 
-    fn put(&mut self, seen: Seen) -> bool {
+    fn put(&mut self, seen: WatchedDelivered) -> bool {
         // A watch that is behind may still show the previous object of this name.
         if !self.is_newer(&seen) {
             self.table.keep(&seen.path);
@@ -79,7 +83,7 @@ impl DeliveredTable {
         true
     }
 
-    fn is_newer(&self, seen: &Seen) -> bool {
+    fn is_newer(&self, seen: &WatchedDelivered) -> bool {
         self.table.get(&*seen.path).is_none_or(|known| seen.facts.resource_version >= known.resource_version)
     }
 }
@@ -94,7 +98,7 @@ mod tests {
 
     const PATH: &str = "shop/photos";
 
-    fn secret(resource_version: &str) -> Option<Seen> {
+    fn secret(resource_version: &str) -> Option<WatchedDelivered> {
         let metadata = json!({"namespace": "shop", "name": "photos", "uid": "s", "resourceVersion": resource_version});
         let secret: Secret = serde_json::from_value(json!({"metadata": metadata})).unwrap();
         secret.seen()

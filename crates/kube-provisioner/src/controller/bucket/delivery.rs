@@ -15,7 +15,7 @@ use super::record::{NewKey, Record};
 use crate::bucket::{Bucket, Credentials, Endpoint, Granted};
 
 /// A bucket and an account with access to it.
-pub(super) struct Made {
+pub(super) struct ProvisionedBucket {
     pub(super) endpoint: Endpoint,
     pub(super) credentials: Option<Credentials>,
     pub(super) state: Entries,
@@ -34,7 +34,7 @@ pub(super) struct Delivery<'a> {
 
 impl Delivery<'_> {
     /// Returns true if the Secret has another key than before.
-    pub(super) async fn deliver(self, made: Made) -> Result<bool, Stopped> {
+    pub(super) async fn deliver(self, made: ProvisionedBucket) -> Result<bool, Stopped> {
         let Self { reconciler, claim, bucket, record } = self;
         let objects = &reconciler.objects;
         // The Secret was deleted in the middle of a rotation, which ends with the new one.
@@ -42,7 +42,7 @@ impl Delivery<'_> {
             Some(new) => end_rotation(reconciler, record, new),
             None => record,
         };
-        let Made { endpoint, credentials, state, config_data, secret_data, warnings } = made;
+        let ProvisionedBucket { endpoint, credentials, state, config_data, secret_data, warnings } = made;
         // Pods may have read the former key.
         let is_other = |former: &String| credentials.as_ref().is_some_and(|key| key.access_key_id != *former);
         let replaces_key =
@@ -78,7 +78,7 @@ impl Delivery<'_> {
     }
 }
 
-impl Made {
+impl ProvisionedBucket {
     pub(super) fn of(bucket: Option<Bucket>, granted: Granted) -> Self {
         let Granted { endpoint, credentials, state, config_data, secret_data, warning } = granted;
         let (of_bucket, warning_of_bucket, endpoint) = match bucket {

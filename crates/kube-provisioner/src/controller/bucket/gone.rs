@@ -9,12 +9,12 @@ const KEPT: usize = 1024;
 
 /// The uids of the last deletions. A uid is never reused.
 #[derive(Default)]
-pub(super) struct Gone {
+pub(super) struct RecentDeletions {
     recent: HashSet<Box<str>>,
     former: HashSet<Box<str>>,
 }
 
-impl Gone {
+impl RecentDeletions {
     pub(super) fn add(&mut self, uid: &str) {
         if self.recent.len() >= KEPT {
             self.former = mem::take(&mut self.recent);

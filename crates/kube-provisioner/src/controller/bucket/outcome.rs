@@ -144,7 +144,7 @@ pub(crate) enum Stopped {
     ProvisionAborted { method: &'static str, aborted: CallAborted },
     /// The provisioner returned an error from `rotate`.
     NotRotated { message: String, retry_after: Option<Duration> },
-    /// The provisioner returned an error from `retire`.
+    /// The provisioner returned an error from `revoke_old_keys`.
     NotRetired { message: String, retry_after: Option<Duration> },
     /// The provisioner gave no answer when it should create or remove keys.
     RotationAborted { method: &'static str, aborted: CallAborted },

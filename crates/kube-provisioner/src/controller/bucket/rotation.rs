@@ -88,7 +88,7 @@ impl<'a> Rotation<'a> {
     }
 
     /// Removes the keys that were rotated out, once the overlap is over.
-    pub(super) async fn retire(self) -> Outcome {
+    pub(super) async fn revoke_old_keys(self) -> Outcome {
         let Self { reconciler: BucketReconciler { objects, backend, limits, .. }, facts, step, bucket, record } = self;
         if let Some(after) = self.until(record.retire_at.as_deref()) {
             return verify(self.reconciler, facts, step, Some(after)).await;
@@ -101,7 +101,7 @@ impl<'a> Rotation<'a> {
         let mut calls = self.calls(Purpose::Remove)?;
         let (_, account) = calls.known(bucket, self.source()).await?;
         let before = calls.unknown_keys(record, &account).await?;
-        let answer = calls.call(limits.delete, || backend.retire(account.clone())).await;
+        let answer = calls.call(limits.delete, || backend.revoke_old_keys(account.clone())).await;
         answer.map_err(|failure| {
             failure.stop(
                 |error| {

@@ -33,7 +33,7 @@ use super::facts::{ClaimState, ClassState, Facts, Progress, WaitingClaim};
 use super::outcome::{Outcome, Stopped};
 use crate::controller::shared::calls::{self, start_backend};
 use crate::controller::shared::class_parameters::BadParameters;
-use crate::start::Start;
+use crate::start::StartContext;
 
 /// One step of the work on one key.
 pub(crate) type Step<'a> = provisioner_runtime::controller::Step<'a, VolumeCache>;
@@ -68,7 +68,7 @@ impl Actions {
     pub(crate) async fn start(&self) -> Result<(), String> {
         let ActContext { rules, limits, backend, .. } = &*self.context;
         let context = self.context.clone();
-        let start = Start::listing(context.client().clone(), &rules.cluster_id, move || {
+        let start = StartContext::listing(context.client().clone(), &rules.cluster_id, move || {
             let context = context.clone();
             async move { Ok(context.own_volumes().await?) }.boxed()
         });

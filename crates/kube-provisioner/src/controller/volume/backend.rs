@@ -21,7 +21,7 @@ use crate::prepared::Prepared;
 use crate::provisioner::Provisioner;
 use crate::request::{ProvisionRequest, ProvisionedVolume};
 use crate::secrets::Secrets;
-use crate::start::Start;
+use crate::start::StartContext;
 use crate::volume::Volume;
 
 /// A [`ProvisionRequest`] before its parameters have their type.
@@ -91,7 +91,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
     fn should_delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> BoxFuture<'_, Result<(), ExpandError>>;
-    fn start(&self, start: Start) -> BoxFuture<'_, Result<(), StartError>>;
+    fn start(&self, start: StartContext) -> BoxFuture<'_, Result<(), StartError>>;
     fn probe(&self) -> BoxFuture<'_, Result<(), StartError>>;
     fn capabilities(&self) -> Capabilities;
     fn access_rules(&self) -> Vec<AccessRule>;
@@ -145,7 +145,7 @@ impl<P: Hooks> Backend for P {
         Box::pin(Provisioner::expand(self, volume, bytes))
     }
 
-    fn start(&self, start: Start) -> BoxFuture<'_, Result<(), StartError>> {
+    fn start(&self, start: StartContext) -> BoxFuture<'_, Result<(), StartError>> {
         Box::pin(Provisioner::start(self, start))
     }
 

@@ -26,7 +26,7 @@ use super::facts::{
 };
 use super::key::{ClaimUid, Key};
 use super::partial::{self, WatchedClaim, WatchedVolume};
-use crate::object_watch::Wake;
+use crate::object_watch::Trigger;
 
 pub(crate) struct VolumeCache {
     rules: Arc<Rules>,
@@ -168,22 +168,22 @@ impl VolumeCache {
     }
 
     /// Applies a wake from an author's watch. Returns the keys that may wait for it.
-    pub(crate) fn wake(&mut self, wake: &Wake) -> Vec<Key> {
+    pub(crate) fn wake(&mut self, wake: &Trigger) -> Vec<Key> {
         let keys: Vec<Key> = match wake {
-            Wake::Volume(name) => {
+            Trigger::Volume(name) => {
                 let key = Key::of_volume(name);
                 let waits = |volume: &Arc<OurVolume>| volume.facts.phase != Phase::Bound || volume.facts.deleting;
                 let is_known = matches!(self.volumes.get(&key), Some(Some(volume)) if waits(volume));
                 is_known.then_some(key).into_iter().collect()
             }
-            Wake::DataSource { namespace, name } => {
+            Trigger::DataSource { namespace, name } => {
                 self.with_source(|_, source| source == (namespace.as_str(), name.as_str()))
             }
-            Wake::SourceNamespace(namespace) => {
+            Trigger::SourceNamespace(namespace) => {
                 self.with_source(|claim, (of_source, _)| of_source == namespace && of_source != &*claim.namespace)
             }
-            Wake::SelectedNode(name) => self.concerned_claims(|claim| claim.selected_node.as_deref() == Some(name)),
-            Wake::Claims => self.concerned_claims(|_| true),
+            Trigger::SelectedNode(name) => self.concerned_claims(|claim| claim.selected_node.as_deref() == Some(name)),
+            Trigger::Claims => self.concerned_claims(|_| true),
         };
         for key in &keys {
             *self.woken.entry(key.clone()).or_default() += 1;

@@ -9,7 +9,7 @@ use provisioner_runtime::controller::Cache;
 use provisioner_runtime::{Change, Table};
 
 use super::decide::{AccessView, BucketState, BucketView, Decision, Facts, decide};
-use super::objects::{AccessContent, AccessFacts, BucketFacts, Seen};
+use super::objects::{AccessContent, AccessFacts, BucketFacts, WatchedObject};
 use super::secrets::{SecretFacts, SecretState};
 use crate::controller::shared::fingerprint::fingerprint;
 
@@ -55,7 +55,7 @@ pub(super) struct CosiCache {
 }
 
 impl CosiCache {
-    pub(super) fn bucket_event(&mut self, change: Change<Option<Seen<BucketFacts>>>) -> Vec<Key> {
+    pub(super) fn bucket_event(&mut self, change: Change<Option<WatchedObject<BucketFacts>>>) -> Vec<Key> {
         let changed = apply(&mut self.buckets, change);
         let names = |access: &&Arc<str>| {
             let content = self.accesses.get(*access).and_then(|access| access.content.as_ref().ok());
@@ -65,7 +65,7 @@ impl CosiCache {
         changed.into_iter().map(Key::Bucket).chain(accesses).collect()
     }
 
-    pub(super) fn access_event(&mut self, change: Change<Option<Seen<AccessFacts>>>) -> Vec<Key> {
+    pub(super) fn access_event(&mut self, change: Change<Option<WatchedObject<AccessFacts>>>) -> Vec<Key> {
         let changed = apply(&mut self.accesses, change);
         for path in &changed {
             let waits = self.accesses.get(path).is_some_and(|access| !access.object.is_ready());
@@ -180,12 +180,12 @@ fn access_of(path: &str, secret: &SecretFacts) -> Option<Key> {
 }
 
 /// Returns the names of the changed objects.
-fn apply<T>(table: &mut Table<Arc<str>, Arc<T>>, change: Change<Option<Seen<T>>>) -> BTreeSet<Arc<str>> {
+fn apply<T>(table: &mut Table<Arc<str>, Arc<T>>, change: Change<Option<WatchedObject<T>>>) -> BTreeSet<Arc<str>> {
     match change {
         Change::Begin => table.begin_snapshot(),
         Change::Ready => return table.end_snapshot().into_iter().map(|(path, _)| path).collect(),
         Change::Listed(Some(seen)) | Change::Applied(Some(seen)) => {
-            let Seen { path, ours } = seen;
+            let WatchedObject { path, ours } = seen;
             let known = match ours {
                 Some(object) => {
                     table.insert(path.clone(), object);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::cache::CosiCache;
 use super::decide::{AccessView, BucketState, BucketView, Decision, Facts, Refusal, decide};
-use super::objects::{self, AccessFacts, BucketFacts, FINALIZER, Seen, WatchedAccess, WatchedBucket};
+use super::objects::{self, AccessFacts, BucketFacts, FINALIZER, WatchedAccess, WatchedBucket, WatchedObject};
 use super::secrets::{self, SecretFacts, SecretState};
 
 const DRIVER: &str = "s3.example.com";
@@ -188,7 +188,7 @@ fn j8_an_object_that_cannot_be_read_counts() {
     let mut see = |name: &str, changes: &[Change<'_>]| {
         let named = [&[("/metadata/name", json!(name))], changes].concat();
         let ours = bucket(&named);
-        cache.bucket_event(provisioner_runtime::Change::Applied(Some(Seen { path: name.into(), ours })));
+        cache.bucket_event(provisioner_runtime::Change::Applied(Some(WatchedObject { path: name.into(), ours })));
     };
     see("bc-1", &[]);
     see("bc-2", &[]);

@@ -186,14 +186,14 @@ pub(super) struct Target {
 
 /// A watched object. For an object of another driver, only the name is kept.
 #[derive(Clone, Debug)]
-pub(super) struct Seen<T> {
+pub(super) struct WatchedObject<T> {
     /// Its name, preceded by the namespace if it has one.
     pub(super) path: Arc<str>,
     pub(super) ours: Option<Arc<T>>,
 }
 
 /// Returns `None` if the value is not an API object.
-pub(super) fn bucket(watched: &WatchedBucket, driver: &str) -> Option<Seen<BucketFacts>> {
+pub(super) fn bucket(watched: &WatchedBucket, driver: &str) -> Option<WatchedObject<BucketFacts>> {
     let facts = |fields: &ObjectFields, object: Object| {
         let Annotations { claim_ends, claim_ends_misspelt, .. } = &fields.metadata.annotations;
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
@@ -209,7 +209,7 @@ pub(super) fn bucket(watched: &WatchedBucket, driver: &str) -> Option<Seen<Bucke
 }
 
 /// Reads an access like [`bucket`]. A BucketAccess belongs to a driver once the central controller has written so into its status.
-pub(super) fn access(watched: &WatchedAccess, driver: &str) -> Option<Seen<AccessFacts>> {
+pub(super) fn access(watched: &WatchedAccess, driver: &str) -> Option<WatchedObject<AccessFacts>> {
     seen(
         watched,
         |fields| driver_of(&fields.status) == Some(driver),
@@ -230,7 +230,7 @@ fn seen<K, T>(
     watched: &Watched<K, ObjectFields>,
     is_ours: impl FnOnce(&ObjectFields) -> bool,
     facts: impl FnOnce(&ObjectFields, Object) -> T,
-) -> Option<Seen<T>> {
+) -> Option<WatchedObject<T>> {
     let metadata = watched.metadata();
     let name = metadata.name.as_deref()?;
     let path: Arc<str> = match metadata.namespace.as_deref() {
@@ -251,7 +251,7 @@ fn seen<K, T>(
         };
         Some(Arc::new(facts(fields, object)))
     });
-    Some(Seen { path, ours })
+    Some(WatchedObject { path, ours })
 }
 
 fn read<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, String> {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kube_provisioner::bucket::{
-    Access, Authentication, Bucket, BucketCapabilities, BucketHooks, BucketLookup, BucketProvisioner, BucketStart,
-    Credentials, Endpoint, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
+    Access, Authentication, Bucket, BucketCapabilities, BucketHooks, BucketLookup, BucketProvisioner,
+    BucketStartContext, Credentials, Endpoint, GrantOf, Granted, GrantedAccount, ProvisionedBucket, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use serde::Deserialize;
@@ -408,7 +408,7 @@ impl BucketHooks for Store {
         late(failed, key)
     }
 
-    async fn retire(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
+    async fn revoke_old_keys(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         let begun = self.begin("retire", &account.bucket().name).await;
         begun.map_err(|error| DeleteError::retry(error.to_string()))?;
         if self.is_wrong(Fault::NeverRetires) {
@@ -432,7 +432,7 @@ impl BucketHooks for Store {
         Ok(Some(ids.take(if fault == Some(Fault::ListsOneKey) { 1 } else { usize::MAX }).collect()))
     }
 
-    async fn start(&self, start: BucketStart) -> Result<(), StartError> {
+    async fn start(&self, start: BucketStartContext) -> Result<(), StartError> {
         self.state().clusters_at_start.push(start.cluster_id);
         Ok(())
     }

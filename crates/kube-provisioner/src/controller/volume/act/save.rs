@@ -17,7 +17,7 @@ use crate::protocol;
 
 /// The result of comparing a volume of the same name with the one to save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum Comparison {
     /// The same volume: an earlier request has saved it, and its answer was lost.
     Same,
     /// A volume of another installation, with the same asset.
@@ -54,17 +54,17 @@ impl Provisioning {
             Err(CallError::AlreadyExists) => match self.context.read_volume(&unsaved.name).await {
                 Ok(LiveVolume { seen, .. }) if !self.context.rules.safeguards.include(Safeguard::ReadBack) => seen,
                 Ok(LiveVolume { seen, object }) => match compare(unsaved, &object) {
-                    Found::Same => seen,
-                    Found::SameAsset => {
+                    Comparison::Same => seen,
+                    Comparison::SameAsset => {
                         self.context.finish(&unsaved.pending, step).await?;
                         return Err(Stopped::NoAction(NoAction::OtherInstallation));
                     }
-                    Found::OtherAsset => {
+                    Comparison::OtherAsset => {
                         tracing::warn!(pv = unsaved.name, "the volume was saved with another asset; ours is deleted");
                         self.context.cache().set_progress(key, Progress::Surplus(unsaved.clone()));
                         return Err(Stopped::Changed);
                     }
-                    Found::Former => {
+                    Comparison::Former => {
                         let after = object.metadata.uid.as_deref().map(Arc::from);
                         let unsaved = Arc::new(UnsavedVolume { after, ..(**unsaved).clone() });
                         let mut cache = self.context.cache();
@@ -72,14 +72,14 @@ impl Provisioning {
                         cache.observe_volume(seen);
                         return Err(Stopped::Changed);
                     }
-                    Found::OtherServer => {
+                    Comparison::OtherServer => {
                         let text = other_server_text(&unsaved.body, &object);
                         self.context.runtime.events().record(events::warned(&text, &unsaved.pending.claim.facts));
                         self.context.end_attempt(&unsaved.pending, step).await?;
                         self.context.cache().saved(key, seen);
                         return Err(Stopped::Changed);
                     }
-                    Found::OfAnother => {
+                    Comparison::OfAnother => {
                         // Its asset may be the one that the provisioner has created or found for this claim, so nothing
                         // is deleted. The provisioner is called again once the other volume no longer exists, which the
                         // watch shows.
@@ -87,7 +87,7 @@ impl Provisioning {
                         self.context.cache().set_progress(key, attempt);
                         return Err(Stopped::Behind);
                     }
-                    Found::Foreign => return Err(Stopped::NameTakenMeanwhile),
+                    Comparison::Foreign => return Err(Stopped::NameTakenMeanwhile),
                 },
                 Err(error) => return Err(Stopped::NotSaved(error)),
             },
@@ -103,26 +103,26 @@ impl Provisioning {
     }
 }
 
-fn compare(unsaved: &UnsavedVolume, found: &PersistentVolume) -> Found {
-    let Ok(wanted) = serde_json::from_slice::<PersistentVolume>(&unsaved.body) else { return Found::Foreign };
+fn compare(unsaved: &UnsavedVolume, found: &PersistentVolume) -> Comparison {
+    let Ok(wanted) = serde_json::from_slice::<PersistentVolume>(&unsaved.body) else { return Comparison::Foreign };
     let annotation = |volume: &PersistentVolume, key: &str| volume.metadata.annotations.as_ref()?.get(key).cloned();
     let same = |key: &str| annotation(found, key) == annotation(&wanted, key);
     let claim = |volume: &PersistentVolume| volume.spec.as_ref()?.claim_ref.as_ref()?.uid.clone();
     if same(protocol::PROVISIONED_BY) && claim(found).is_some() && claim(found) != claim(&wanted) {
-        return Found::OfAnother;
+        return Comparison::OfAnother;
     }
     if !same(protocol::PROVISIONED_BY) || claim(found) != claim(&wanted) {
-        return Found::Foreign;
+        return Comparison::Foreign;
     }
     let of = |volume: &PersistentVolume| serde_json::to_value(&volume.spec).unwrap_or_default();
     let server = |volume: &PersistentVolume| volume.spec.as_ref()?.nfs.as_ref().map(|nfs| nfs.server.clone());
     match (same_asset(&of(&wanted), &of(found)), same(protocol::IDENTITY)) {
         // If both servers are the same, deleting the surplus asset would delete the other volume's data.
-        (true, _) if server(&wanted) != server(found) => Found::OtherServer,
-        (true, true) => Found::Same,
-        (true, false) => Found::SameAsset,
-        (false, _) if found.metadata.deletion_timestamp.is_some() => Found::Former,
-        (false, _) => Found::OtherAsset,
+        (true, _) if server(&wanted) != server(found) => Comparison::OtherServer,
+        (true, true) => Comparison::Same,
+        (true, false) => Comparison::SameAsset,
+        (false, _) if found.metadata.deletion_timestamp.is_some() => Comparison::Former,
+        (false, _) => Comparison::OtherAsset,
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::controller::volume::tests::{pending, with};
 
-    fn compared(change: Value) -> Found {
+    fn compared(change: Value) -> Comparison {
         let volume = json!({
             "metadata": {"name": "pvc-u", "annotations": {protocol::PROVISIONED_BY: "p", protocol::IDENTITY: "here"}},
             "spec": {"claimRef": {"uid": "u"}, "nfs": {"server": "a", "path": "/v"}},
@@ -179,21 +179,24 @@ mod tests {
 
     #[test]
     fn g42_what_has_the_name_already_is_compared() {
-        assert_eq!(compared(json!({})), Found::Same);
-        assert_eq!(compared(json!({"spec": {"nfs": {"readOnly": false}}})), Found::Same);
+        assert_eq!(compared(json!({})), Comparison::Same);
+        assert_eq!(compared(json!({"spec": {"nfs": {"readOnly": false}}})), Comparison::Same);
         // It may be another directory, or the same one under another name: it is neither reused nor deleted.
-        assert_eq!(compared(json!({"spec": {"nfs": {"server": "b"}}})), Found::OtherServer);
+        assert_eq!(compared(json!({"spec": {"nfs": {"server": "b"}}})), Comparison::OtherServer);
         let elsewhere = json!({"metadata": {"annotations": {protocol::IDENTITY: "there"}}});
-        assert_eq!(compared(elsewhere.clone()), Found::SameAsset);
-        assert_eq!(compared(with(elsewhere, json!({"spec": {"nfs": {"path": "/w"}}}))), Found::OtherAsset);
-        assert_eq!(compared(json!({"spec": {"nfs": {"path": "/w"}}})), Found::OtherAsset);
-        assert_eq!(compared(json!({"spec": {"nfs": null, "hostPath": {"path": "/v"}}})), Found::OtherAsset);
-        assert_eq!(compared(json!({"spec": {"claimRef": {"uid": "v"}}})), Found::OfAnother);
-        assert_eq!(compared(json!({"spec": {"claimRef": null}})), Found::Foreign);
-        assert_eq!(compared(json!({"metadata": {"annotations": {protocol::PROVISIONED_BY: "q"}}})), Found::Foreign);
+        assert_eq!(compared(elsewhere.clone()), Comparison::SameAsset);
+        assert_eq!(compared(with(elsewhere, json!({"spec": {"nfs": {"path": "/w"}}}))), Comparison::OtherAsset);
+        assert_eq!(compared(json!({"spec": {"nfs": {"path": "/w"}}})), Comparison::OtherAsset);
+        assert_eq!(compared(json!({"spec": {"nfs": null, "hostPath": {"path": "/v"}}})), Comparison::OtherAsset);
+        assert_eq!(compared(json!({"spec": {"claimRef": {"uid": "v"}}})), Comparison::OfAnother);
+        assert_eq!(compared(json!({"spec": {"claimRef": null}})), Comparison::Foreign);
+        assert_eq!(
+            compared(json!({"metadata": {"annotations": {protocol::PROVISIONED_BY: "q"}}})),
+            Comparison::Foreign
+        );
         // An administrator has deleted the volume before the attempt that saved it, or a later one, has ended.
         let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
-        assert_eq!(compared(deleting.clone()), Found::Same);
-        assert_eq!(compared(with(deleting, json!({"spec": {"nfs": {"path": "/w"}}}))), Found::Former);
+        assert_eq!(compared(deleting.clone()), Comparison::Same);
+        assert_eq!(compared(with(deleting, json!({"spec": {"nfs": {"path": "/w"}}}))), Comparison::Former);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::controller::volume::decision::{NoAction, Refusal};
 use crate::controller::volume::facts::{ClaimState, ClassState, Pending, Progress, UnsavedVolume, VolumeState};
-use crate::object_watch::Wake;
+use crate::object_watch::Trigger;
 
 fn key() -> Key {
     Key::of_claim("uid-1-1")
@@ -438,16 +438,16 @@ fn g71_an_authors_watch_changes_the_inputs_of_what_waits_for_it() {
     let released = volume("Released", "Delete", json!({"metadata": {"name": "released"}}));
     let bound = volume("Bound", "Delete", json!({"metadata": {"name": "bound"}}));
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(source)).volume(released).volume(bound);
-    let wake_claims = |name: &str| Wake::DataSource { namespace: namespace.clone(), name: name.to_owned() };
-    let wake_volume = |name: &str| Wake::Volume(name.to_owned());
+    let wake_claims = |name: &str| Trigger::DataSource { namespace: namespace.clone(), name: name.to_owned() };
+    let wake_volume = |name: &str| Trigger::Volume(name.to_owned());
     for (wake, keys) in [
         (wake_claims("source"), vec![key()]),
         (wake_claims("other"), vec![]),
-        (Wake::DataSource { namespace: "elsewhere".to_owned(), name: "source".to_owned() }, vec![]),
-        (Wake::SourceNamespace(namespace.clone()), vec![]),
-        (Wake::SelectedNode("node-1".to_owned()), vec![key()]),
-        (Wake::SelectedNode("node-2".to_owned()), vec![]),
-        (Wake::Claims, vec![key()]),
+        (Trigger::DataSource { namespace: "elsewhere".to_owned(), name: "source".to_owned() }, vec![]),
+        (Trigger::SourceNamespace(namespace.clone()), vec![]),
+        (Trigger::SelectedNode("node-1".to_owned()), vec![key()]),
+        (Trigger::SelectedNode("node-2".to_owned()), vec![]),
+        (Trigger::Claims, vec![key()]),
         (wake_volume("released"), vec![Key::of_volume("released")]),
         (wake_volume("bound"), vec![]),
         (wake_volume("unknown"), vec![]),
@@ -467,19 +467,20 @@ fn g71_a_claim_waits_for_its_source_in_another_namespace_and_for_what_lets_it_us
     let claim = claim(json!({"spec": {"dataSourceRef": source}}));
     let own = claim["metadata"]["namespace"].as_str().unwrap().to_owned();
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim.clone());
-    let of_source = |namespace: &str| Wake::DataSource { namespace: namespace.to_owned(), name: "source".to_owned() };
+    let of_source =
+        |namespace: &str| Trigger::DataSource { namespace: namespace.to_owned(), name: "source".to_owned() };
     for (wake, keys) in [
         (of_source("theirs"), vec![key()]),
         // Another object of that name.
         (of_source(&own), vec![]),
-        (Wake::SourceNamespace("theirs".to_owned()), vec![key()]),
-        (Wake::SourceNamespace(own.clone()), vec![]),
+        (Trigger::SourceNamespace("theirs".to_owned()), vec![key()]),
+        (Trigger::SourceNamespace(own.clone()), vec![]),
     ] {
         assert_eq!(fixture.cache.wake(&wake), keys, "{wake:?}");
     }
     // Work that was begun for a deleted claim waits, too.
     begin(&mut fixture);
     delete_claim(&mut fixture, claim);
-    assert_eq!(fixture.cache.wake(&Wake::SourceNamespace("theirs".to_owned())), [key()]);
-    assert!(fixture.cache.wake(&Wake::SourceNamespace(own)).is_empty());
+    assert_eq!(fixture.cache.wake(&Trigger::SourceNamespace("theirs".to_owned())), [key()]);
+    assert!(fixture.cache.wake(&Trigger::SourceNamespace(own)).is_empty());
 }

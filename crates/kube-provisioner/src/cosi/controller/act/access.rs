@@ -11,7 +11,7 @@ use crate::cosi::controller::decide::Refusal;
 use crate::cosi::controller::objects::{AccessContent, AccessFacts, CLEANUP_FINISHED, FINALIZER};
 use crate::cosi::controller::outcome::{Done, Outcome, Stopped};
 use crate::cosi::controller::secrets::{self, SecretFacts, SecretState};
-use crate::cosi::driver::{Given, Wanted};
+use crate::cosi::driver::{IssuedAccess, RequestedGrant};
 
 const WRITING: &str = "writing a Secret of the BucketAccess";
 const DELETING: &str = "deleting a Secret of the BucketAccess";
@@ -39,11 +39,11 @@ impl Actions {
             self.write_status(access, &mut version, status).await?;
         }
         let buckets = content.targets.iter().map(|target| (target.id.clone(), target.access)).collect();
-        let wanted = Wanted { account: account.clone(), buckets, parameters: content.parameters.clone() };
+        let wanted = RequestedGrant { account: account.clone(), buckets, parameters: content.parameters.clone() };
         let flow = Flow::creating(content.class.as_str()).of_tenant(access.object.namespace.clone());
         let granted =
             self.call(step, flow, |token| Box::pin(async move { self.driver.grant(wanted, &token).await })).await;
-        let Given { endpoint, key } = granted?;
+        let IssuedAccess { endpoint, key } = granted?;
         for (target, secret) in content.targets.iter().zip(&reserved) {
             let entries = secrets::entries(&target.id, &endpoint, &key);
             let patch = Patch::Merge(secrets::patch(secret, &entries, self.driver.name()));

@@ -42,7 +42,7 @@ const ORPHANS: &str = "orphans";
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Creates the API client that the controller would use with these options, for the `setup` of a [`Program`]. [`StartContext::client`](crate::Start::client)
+/// Creates the API client that the controller would use with these options, for the `setup` of a [`Program`]. [`StartContext::client`](crate::StartContext::client)
 /// provides the same client.
 ///
 /// ```no_run

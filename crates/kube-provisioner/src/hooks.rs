@@ -145,7 +145,7 @@ pub trait Hooks: Provisioner {
     /// fn watches(&self, client: &Client) -> Vec<ObjectWatch> {
     ///     let backups = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Backup"));
     ///     vec![ObjectWatch::new("backups", Api::all_with(client.clone(), &backups), |change| match change {
-    ///         Change::Applied(backup) => vec![Wake::DataSource {
+    ///         Change::Applied(backup) => vec![Trigger::DataSource {
     ///             namespace: backup.namespace().unwrap_or_default(),
     ///             name: backup.name_any(),
     ///         }],

@@ -185,7 +185,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// #     type Parameters = ();
     /// #     async fn provision(&self, r: ProvisionRequest<()>) -> Result<Volume, ProvisionError> { Ok(Volume::host_path(r.name)) }
     /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
-    /// async fn start(&self, start: Start) -> Result<(), StartError> {
+    /// async fn start(&self, start: StartContext) -> Result<(), StartError> {
     ///     for volume in start.volumes().await? {
     ///         let gid = volume.annotation(GID_ANNOTATION).and_then(|gid| gid.parse().ok());
     ///         if let (Some(class), Some(gid)) = (volume.class_name(), gid) {

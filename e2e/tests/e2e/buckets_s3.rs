@@ -209,7 +209,7 @@ async fn aws_z14_settings_of_the_class_are_applied_and_versions_go_with_the_buck
     // Unsupported settings are reported, and change nothing.
     fixture.class("admin-keys", &[("createBucketUser", "no")]).await?;
     fixture.claim("nobody", "admin-keys", json!({})).await?;
-    fixture.told("nobody", "every claim has a user of its own").await?;
+    fixture.told("nobody", "every claim has its own user").await?;
     fixture.delete("nobody").await?;
     fixture.done().await
 }

@@ -137,7 +137,7 @@ async fn ganesha_a_server_in_a_pod_serves_the_pods_of_a_node() -> anyhow::Result
     space.apply(&[disk(&node)]).await?;
     let (kubectl, folder) = (space.kubectl(), tempfile::tempdir()?);
     // The default seccomp profile of Debian's containerd forbids `name_to_handle_at`.
-    let seccomp = example("or without helm:\n\n```yaml\n")?;
+    let seccomp = example("or without Helm:\n\n```yaml\n")?;
     let installed = Kustomization::new(folder.path(), "deploy/nfs/server", SERVER, "e2e", &seccomp)?;
     kubectl.apply(&installed.path())?;
     let in_server = |arguments: &[&str]| kubectl.run(&[arguments, &["-n", SERVER]].concat());

@@ -122,7 +122,7 @@ pub trait BucketHooks: BucketProvisioner {
     /// #     async fn revoke(&self, _: GrantedAccount<()>) -> Result<(), DeleteError> { Ok(()) }
     /// # }
     /// # impl BucketHooks for Store {
-    /// async fn start(&self, start: BucketStart) -> Result<(), StartError> {
+    /// async fn start(&self, start: BucketStartContext) -> Result<(), StartError> {
     ///     self.cluster.get_or_init(|| start.cluster_id);
     ///     Ok(())
     /// }

@@ -144,7 +144,7 @@ async fn aws_without_credentials_the_event_says_where_they_may_come_from() -> an
     let fixture = Fixture::new("s3-none").await?;
     let program = spawn(&fixture, &["AWS_EC2_METADATA_DISABLED=true".to_owned()])?;
     fixture.claim("photos", "class", json!({})).await?;
-    fixture.told("photos", "name the administrator's Secret by adminSecretName").await?;
+    fixture.told("photos", "set adminSecretName and adminSecretNamespace").await?;
     drop(program);
     let _program = fixture.start().await?;
     fixture.bound("photos").await?;

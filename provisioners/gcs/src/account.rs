@@ -1,4 +1,4 @@
-//! Names: the service account of a claim, and the labels that name a bucket's owner.
+//! Names of the claims' service accounts, and the labels that name a bucket's owner.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,29 @@ use serde_json::Value;
 
 /// The label that names a bucket's owner.
 pub(crate) const CLAIM_UID: &str = "objectbucketclaim-uid";
-/// How the descriptions of service accounts begin that were made for claims.
+/// Prefix of the descriptions of service accounts that were created for claims.
 const DESCRIPTION: &str = "gcs-provisioner: ObjectBucketClaim ";
-/// The label that names the claim's cluster. Buckets from before have none.
+/// The label that names the claim's cluster. Buckets of earlier releases lack it.
 const CLUSTER: &str = "objectbucketclaim-cluster";
 
-/// How the ids of service accounts begin.
+/// Prefix of the service account ids.
 const PREFIX: &str = "obc-";
 
-/// The id of the service account for an account of this name: always the same, of 30 characters, which is what Google allows.
+/// Returns the service account id for an account of this name. It is deterministic and has 30 characters, Google's
+/// maximum.
 pub(crate) fn account_id(name: &str) -> String {
     format!("{PREFIX}{}", hex(name, 26))
 }
 
-/// Whether a service account with this address has an id as those have which are made for claims.
+/// Returns true if the id in this address has the form of the ids that [`account_id`] returns.
 pub(crate) fn is_of_a_claim(email: &str) -> bool {
     let id = email.split_once('@').and_then(|(id, _)| id.strip_prefix(PREFIX));
     id.is_some_and(|id| id.len() == 26 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// The address of a project's service account.
+/// Returns the email address of a project's service account.
 pub(crate) fn email(id: &str, project: &str) -> String {
-    // A project of a domain is `domain:project`.
+    // The id of a domain-scoped project is `domain:project`.
     let project = match project.split_once(':') {
         Some((domain, project)) => format!("{project}.{domain}"),
         None => project.to_owned(),
@@ -37,18 +38,19 @@ pub(crate) fn email(id: &str, project: &str) -> String {
     format!("{id}@{project}.iam.gserviceaccount.com")
 }
 
-/// What a service account says of itself that was made for a claim. At most 256 bytes.
+/// Returns the description of a service account that is created for a claim. At most 256 bytes.
 pub(crate) fn description(claim: &ClaimName, cluster: &str) -> String {
     format!("{} of the cluster {cluster}", former_description(claim))
 }
 
-/// Whether a service account that says this of itself was made for the claim. Those from before do not name the cluster.
+/// Returns true if a service account with this description was created for the claim. Earlier releases did not name the
+/// cluster.
 pub(crate) fn describes(description: &str, claim: &ClaimName, cluster: &str) -> bool {
     let former = former_description(claim);
     !claim.uid.is_empty() && (description == former || description == self::description(claim, cluster))
 }
 
-/// The uid of the claim, and the cluster if it is named, for which a service account with this description was made.
+/// Parses the description of a service account into the claim's uid and, if it is named, the cluster.
 pub(crate) fn described(description: &str) -> Option<(&str, Option<&str>)> {
     let rest = description.strip_prefix(DESCRIPTION)?;
     match rest.split_once(" of the cluster ") {
@@ -57,7 +59,7 @@ pub(crate) fn described(description: &str) -> Option<(&str, Option<&str>)> {
     }
 }
 
-/// For which claim a bucket was made, and in which cluster, by its labels. The names are as labels take them.
+/// Parses a bucket's labels into its claim and cluster. The names are escaped as by [`label_value`].
 pub(crate) fn labelled(bucket: &Value, cluster: &str) -> Option<(ClaimName, MarkedCluster)> {
     let label = |key: &str| bucket["labels"][key].as_str();
     let text = |key: &str| label(key).unwrap_or_default().to_owned();
@@ -70,12 +72,12 @@ fn former_description(claim: &ClaimName) -> String {
     format!("{DESCRIPTION}{}", claim.uid)
 }
 
-/// What is shown of it. At most 100 bytes, which are all ASCII.
+/// Returns the display name of a claim's service account. At most 100 bytes, all ASCII.
 pub(crate) fn display_name(claim: &ClaimName) -> String {
     claim.to_string().chars().take(100).collect()
 }
 
-/// The labels of a claim's bucket, with those that class and claim ask for.
+/// Returns the labels of a claim's bucket, including the labels that class and claim request.
 pub(crate) fn labels(claim: &ClaimName, cluster: &str, asked: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let own = [
         (CLAIM_UID, uid_label(&claim.uid)),
@@ -87,7 +89,8 @@ pub(crate) fn labels(claim: &ClaimName, cluster: &str, asked: BTreeMap<String, S
     asked.into_iter().chain(own).collect()
 }
 
-/// Whose this bucket is, for a claim of this cluster. Only who may change the bucket writes labels, which no claim's account may.
+/// Returns the bucket's owner from the view of a claim in this cluster. Labels are trustworthy: writing them needs
+/// permission to update the bucket, which claims' accounts lack.
 pub(crate) fn owner(bucket: &Value, claim: &ClaimName, cluster: &str) -> Owner {
     let labels = &bucket["labels"];
     let is_here = labels[CLUSTER].as_str().is_none_or(|label| label == cluster_label(cluster));
@@ -98,8 +101,8 @@ pub(crate) fn owner(bucket: &Value, claim: &ClaimName, cluster: &str) -> Owner {
     }
 }
 
-/// The uid as a label, or what stands for it: no two uids have the same. The uid of a claim is a label as it is. That of a bucket of
-/// COSI has a dot behind its first letter.
+/// Returns a unique label value for the uid. A claim's uid is a valid label value. The uid of a COSI bucket has a dot
+/// after its first letter, which becomes `_`. Any other uid is hashed.
 fn uid_label(uid: &str) -> String {
     let is_plain = |text: &str| label_value(text) == text && !text.contains('_');
     let label = label_value(uid);
@@ -108,7 +111,7 @@ fn uid_label(uid: &str) -> String {
     if is_plain(uid) || of_cosi() { label } else { format!("sha256_{}", hex(uid, 40)) }
 }
 
-/// The cluster's id as a label, or what stands for it: no two clusters have the same.
+/// Returns a unique label value for the cluster's id: the id itself if it is valid, or else a hash.
 fn cluster_label(cluster: &str) -> String {
     match label_value(cluster) {
         label if label == cluster => label,
@@ -123,7 +126,7 @@ fn hex(text: &str, length: usize) -> String {
     hex
 }
 
-/// A text as labels allow it: lower case letters, digits, `_` and `-`, at most 63.
+/// Converts a text to a label value: at most 63 lower case letters, digits, `_` and `-`.
 pub(crate) fn label_value(text: &str) -> String {
     let allowed = |letter: char| match letter.to_ascii_lowercase() {
         letter if letter.is_ascii_alphanumeric() || letter == '-' => letter,
@@ -173,7 +176,7 @@ mod tests {
         assert_eq!(owner(&json!({}), &claim, "c-1"), Owner::Unknown);
         let former = json!({"labels": {CLAIM_UID: "u-1"}});
         assert_eq!(owner(&former, &claim, "c-1"), Owner::Claim);
-        // Labels know neither capital letters nor dots.
+        // Label values cannot contain capital letters or dots.
         let labels = ["Shop.EU", "shop.eu", "shop_eu", &"s".repeat(63)].map(cluster_label);
         assert!(labels.iter().all(|label| label_value(label) == *label), "{labels:?}");
         assert_eq!(BTreeSet::from(labels).len(), 4);
@@ -210,7 +213,7 @@ mod tests {
         assert_eq!(uid_label(&format!("b.bc-{uid}")), format!("b_bc-{uid}"), "as before");
     }
 
-    /// As the library makes it of a name of COSI.
+    /// The uids have the form that the library derives from COSI names.
     #[test]
     fn what_is_made_for_cosi_is_no_claims_and_the_other_way_round() {
         let cosi = |uid: &str| ClaimName { namespace: String::new(), name: "photos".into(), uid: uid.into() };

@@ -1,4 +1,4 @@
-//! Calls of Google's APIs: the administrator's token, what is tried again, and what refusals mean.
+//! Calls to Google's APIs: authentication as the administrator, retries, and error responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::http::{Client, Error};
 use crate::token::{TokenError, TokenSource};
 
-/// The pauses before a call is made again.
+/// Pauses before the retries of a call.
 const PAUSES: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(900)];
 
 /// A failed call, with what to do about it.
@@ -20,7 +20,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis
 pub(crate) enum Failure {
     #[error("cannot {doing}: {refusal}{advice}")]
     Refused { doing: String, refusal: Refusal, advice: String },
-    /// There was no answer, or a call got no token.
+    /// No response arrived, or no token was available.
     #[error("cannot {doing}: {reason}")]
     Unanswered { doing: String, reason: String },
 }
@@ -41,7 +41,7 @@ impl Failure {
     }
 }
 
-/// What an API answered other than 2xx.
+/// An error response (any status other than 2xx).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
@@ -61,17 +61,17 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// One call.
+/// An API call.
 pub(crate) struct Call {
     method: Method,
-    /// With its query, encoded.
+    /// Path and query, percent-encoded.
     path: String,
     body: Option<Value>,
-    /// What it is for, as in "make the bucket x".
+    /// The purpose for error texts, such as "make the bucket x".
     doing: String,
-    /// What the administrator must be allowed.
+    /// The IAM permission that the administrator needs.
     permission: &'static str,
-    /// Whether doing it twice is as good as doing it once.
+    /// True if the call is idempotent.
     repeatable: bool,
 }
 
@@ -85,14 +85,14 @@ impl Call {
         self
     }
 
-    /// A lost answer may hide that it was done.
+    /// Marks the call as not idempotent: it may have succeeded although its response was lost.
     pub(crate) fn once(mut self) -> Self {
         self.repeatable = false;
         self
     }
 }
 
-/// One of Google's services, asked by the administrator.
+/// One of Google's APIs, called as the administrator.
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) client: Client,
@@ -100,7 +100,7 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// The answer as JSON; `Null` where it has no body.
+    /// Returns the response as JSON, or `Null` if it has no body.
     pub(crate) async fn ask(&self, call: Call) -> Result<Value, Failure> {
         let mut pauses = PAUSES.into_iter();
         let mut token_is_old = false;
@@ -111,7 +111,7 @@ impl Api {
                 Ok(answer) => [408, 429, 500, 502, 503, 504].contains(&answer.status),
                 Err(error) => matches!(error, Error::Unreachable { .. }),
             };
-            // 429 says that nothing was done.
+            // A call that is refused with 429 had no effect.
             let safe = call.repeatable || matches!(&answer, Ok(answer) if answer.status == 429);
             if transient
                 && safe
@@ -141,7 +141,7 @@ impl Api {
         }
     }
 
-    /// The items of all pages of a list.
+    /// Returns the items of all pages of a list.
     pub(crate) async fn list(
         &self,
         path: &str,
@@ -161,7 +161,7 @@ impl Api {
         }
     }
 
-    /// The same, and `None` where the answer is 404.
+    /// Makes the call like [`Self::ask`], but returns `None` for status 404.
     pub(crate) async fn find(&self, call: Call) -> Result<Option<Value>, Failure> {
         match self.ask(call).await {
             Ok(answer) => Ok(Some(answer)),
@@ -178,7 +178,7 @@ impl Api {
     }
 }
 
-/// A part of a path or of a query.
+/// Percent-encodes a part of a path or query.
 pub(crate) fn encoded(text: &str) -> String {
     const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
     utf8_percent_encode(text, KEPT).to_string()
@@ -196,7 +196,7 @@ fn request(call: &Call, token: &str) -> Result<Request<Bytes>, Failure> {
     if call.body.is_some() {
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
-    // Without it Google answers 411 to POST and PUT without a body.
+    // Google refuses a POST or PUT without a body and this header with 411.
     let length = HeaderValue::from(request.body().len());
     request.headers_mut().insert(http::header::CONTENT_LENGTH, length);
     Ok(request)
@@ -220,7 +220,7 @@ fn refusal(status: u16, body: &[u8]) -> Option<Refusal> {
     let first = error.get("errors").and_then(|errors| errors.get(0));
     let reason = detail.or_else(|| text(first.and_then(|first| first.get("reason"))));
     let reason = reason.or_else(|| text(error.get("status"))).unwrap_or_default();
-    // The storage testbench, and some of Google's own answers, have words in the list only.
+    // The storage testbench and some of Google's responses have messages only in the list.
     let message = text(error.get("message")).or_else(|| text(first.and_then(|first| first.get("message"))));
     Some(Refusal { status, reason, message: message.unwrap_or_default() })
 }
@@ -261,7 +261,7 @@ fn advice(refusal: &Refusal, call: &Call, source: &TokenSource) -> String {
     }
 }
 
-/// A service's text as one short line.
+/// Shortens a service's text to one line.
 pub(crate) fn printable(text: &str) -> String {
     let line: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(300).collect();
     line.trim().to_owned()

@@ -1,4 +1,4 @@
-//! The provisioner.
+//! Implementation of the library's traits for Google Cloud Storage.
 
 mod keys;
 mod listing;
@@ -26,16 +26,16 @@ use crate::principal::{principal, title};
 use crate::storage::BucketState;
 use crate::store::{ADMIN, Defaults, Store, Stores};
 
-/// What is kept in an ObjectBucket: where the bucket is, and who has its key.
+/// Keys of the state in an ObjectBucket: the bucket's project, and the service account that owns the claim's HMAC key.
 const PROJECT: &str = "project";
 const SERVICE_ACCOUNT: &str = "serviceAccount";
-/// Who uses it without a key.
+/// Key of the state: the principal that has access without a key.
 const PRINCIPAL: &str = "principal";
 
-/// Google knows a new service account everywhere after some seconds.
+/// Google needs some seconds to propagate a new service account.
 const ACCOUNT_SPREADS: Duration = Duration::from_secs(2);
 
-/// Makes buckets and service accounts in projects.
+/// Provisions buckets and service accounts in Google Cloud projects.
 pub(crate) struct Gcs {
     stores: Stores,
 }
@@ -54,7 +54,7 @@ impl BucketProvisioner for Gcs {
         let store = self.asked(&request.parameters, &request.secrets, &request.state).await;
         let store = store.map_err(ProvisionError::before_changes)?;
         let (name, parameters, config) = (&request.name, &*request.parameters, &*request.config);
-        // What cannot be granted is known before anything is made.
+        // A request that cannot be granted fails before the bucket is created.
         parameters.access_mode.restricted_to(config.access_mode)?;
         principal((parameters, config), &request.owner.claim, &store)?;
         let live = store.storage.find_bucket(name).await.map_err(ProvisionError::before_changes)?;
@@ -168,7 +168,7 @@ impl Gcs {
         self.stores.of(parameters, secrets, state.get(PROJECT).map(String::as_str)).await
     }
 
-    /// The project of what was made for a claim, and the account.
+    /// Returns the store and the account that the ObjectBucket records for a claim.
     async fn recorded(&self, record: &Record<'_, Parameters>) -> Result<(Store, Account), Misconfigured> {
         let Record { account, parameters, state, secrets, cluster_id, .. } = record;
         if account.claim.uid.is_empty() {
@@ -184,7 +184,7 @@ impl Gcs {
     }
 }
 
-/// What the claim may do in a bucket.
+/// Returns the access to a bucket that the claim requests, or the reason to refuse it.
 async fn asked_access(store: &Store, request: &GrantOf<Gcs>, bucket: &BucketAccess) -> Result<Access, Objection> {
     request.check_settings(bucket, &SETTINGS)?;
     let access = bucket.allowed(request.parameters.access_mode, request.config.access_mode)?;
@@ -197,21 +197,21 @@ async fn asked_access(store: &Store, request: &GrantOf<Gcs>, bucket: &BucketAcce
     }
 }
 
-/// The service account whose key a claim gets.
+/// The service account whose key a claim receives.
 #[derive(Clone, Debug)]
 struct Account {
-    /// That of the one which is made for the claim.
+    /// The id of the service account that is generated for the claim.
     id: String,
     email: String,
     claim: ClaimName,
     /// The cluster in which this provisioner runs.
     cluster: String,
-    /// Whether it is made for the claim. Others are never changed and never deleted.
+    /// True if the account is generated for the claim. The provisioner never changes or deletes other accounts.
     generated: bool,
 }
 
 impl Account {
-    /// What was recorded counts more than what the class says now.
+    /// The recorded account takes precedence over the class's current parameters.
     fn of(
         store: &Store,
         account: &bucket::Account,
@@ -242,7 +242,8 @@ impl Account {
 
     async fn ensure(&self, store: &Store) -> Result<(), ProvisionError> {
         if !self.generated {
-            // It may belong to another project, invisible to this administrator. Creating a key shows that.
+            // The account may belong to a project that the administrator cannot read. Creating a key fails if it does
+            // not exist.
             return Ok(());
         }
         match store.iam.ensure(&self.id, &self.email, self.whom()).await? {
@@ -251,7 +252,7 @@ impl Account {
         }
     }
 
-    /// Lets the service account in with a key.
+    /// Grants access to the service account and creates its key.
     async fn give_key(
         &self,
         store: &Store,
@@ -261,7 +262,8 @@ impl Account {
         self.ensure(store).await?;
         let title = title(&self.claim);
         for (bucket, access) in buckets {
-            // In a bucket that exists, only an administrator lets in an account that was not made for the claim.
+            // Only an administrator grants access to an existing bucket to an account that was not generated for the
+            // claim.
             let lets_in = self.generated || bucket.belongs_to(&request.account);
             if lets_in || request.state.contains_key(PRINCIPAL) {
                 let changed = store.storage.change_policy(&bucket.name, |policy| {
@@ -276,7 +278,7 @@ impl Account {
         Ok(answer.state(SERVICE_ACCOUNT, &self.email))
     }
 
-    /// Lets a principal in, without a key.
+    /// Grants access to a principal, without a key.
     async fn admit(
         &self,
         store: &Store,
@@ -293,12 +295,12 @@ impl Account {
             });
             changed.await?;
         }
-        // An earlier attempt may have made it as well.
+        // An earlier attempt may have created the service account.
         self.remove(store).await?;
         Ok(self.answer(store, Granted::without_key(store.endpoint.clone())).state(PRINCIPAL, principal))
     }
 
-    /// Whether nothing is left of earlier attempts to let the account in.
+    /// Cleans up after earlier attempts to grant access. Returns false if leftovers may remain.
     async fn is_undone(&self, store: &Store, request: &GrantOf<Gcs>) -> Result<bool, Failure> {
         let may_end = request.state.is_empty() && self.generated;
         if may_end {
@@ -307,7 +309,7 @@ impl Account {
         Ok(may_end)
     }
 
-    /// A failure, as long as Google does not know a new service account everywhere.
+    /// Converts a failure, with advice if Google does not know the service account (yet).
     fn spreading(&self, failure: Failure) -> ProvisionError {
         let unknown = matches!(failure.status(), Some(400 | 404)) && failure.message().contains("does not exist");
         match unknown {
@@ -334,7 +336,7 @@ impl Account {
     }
 }
 
-/// Why a bucket of this name is not for this claim.
+/// Returns the reason why this claim cannot use the bucket.
 fn objection(live: &BucketState, request: &RequestOf<Gcs>) -> Option<ProvisionError> {
     let name = &request.name;
     let text = match live {
@@ -352,11 +354,12 @@ fn objection(live: &BucketState, request: &RequestOf<Gcs>) -> Option<ProvisionEr
             }
         },
     };
-    // It is for good only where no bucket was made.
+    // The error is final only if no bucket was created.
     Some(if request.state.is_empty() { ProvisionError::invalid(text) } else { ProvisionError::retry(text) })
 }
 
-/// Where a bucket is cannot change. What was served once is not refused for it.
+/// Refuses a bucket in another location, because a location cannot change. Buckets that were provisioned before are
+/// accepted.
 fn elsewhere(live: &Value, request: &RequestOf<Gcs>) -> Option<ProvisionError> {
     let (name, wanted, found) = (&request.name, &request.parameters.location, live["location"].as_str()?);
     let differs = request.state.is_empty() && !found.eq_ignore_ascii_case(wanted);
@@ -364,7 +367,7 @@ fn elsewhere(live: &Value, request: &RequestOf<Gcs>) -> Option<ProvisionError> {
     differs.then(|| ProvisionError::already_exists(text()))
 }
 
-/// Makes the bucket.
+/// Creates the bucket.
 async fn make_bucket(store: &Store, request: &RequestOf<Gcs>) -> Result<(), ProvisionError> {
     let (name, parameters) = (&request.name, &request.parameters);
     let mut body = json!({"name": name, "location": parameters.location, "labels": wanted_labels(request)});
@@ -377,19 +380,20 @@ async fn make_bucket(store: &Store, request: &RequestOf<Gcs>) -> Result<(), Prov
     if store.storage.create_bucket(name, body).await? {
         return Ok(());
     }
-    // Somebody else was faster, or an answer to an earlier call was lost.
+    // Another client created the bucket first, or the response to an earlier call was lost.
     let live = store.storage.find_bucket(name).await?;
     objection(&live, request).map_or(Ok(()), Err)
 }
 
-/// Brings a bucket in line. Only what differs is written; where a bucket is cannot change, and the class's storage class is for new ones.
+/// Reconciles a bucket's settings and writes only differences. The location cannot change, and the class's storage
+/// class applies only to new buckets.
 async fn bring_in_line(store: &Store, request: &RequestOf<Gcs>, live: &Value) -> Result<(), Failure> {
     let mut wanted = request.parameters.settings_for(&request.config, &request.applied_config);
     let mut labels = json!(wanted_labels(request));
-    // A claim that names labels has all but ours, or else those of others stay.
+    // A claim that sets labels controls all labels except the provisioner's. Otherwise other labels stay.
     if request.config.bucket_tags.is_some() || request.applied_config.contains_key(BUCKET_TAGS) {
         for key in live["labels"].as_object().into_iter().flatten().map(|(key, _)| key) {
-            // Google has some of its own.
+            // Google sets labels with this prefix.
             if labels.get(key).is_none() && !key.starts_with("goog") {
                 labels[key] = Value::Null;
             }
@@ -399,7 +403,7 @@ async fn bring_in_line(store: &Store, request: &RequestOf<Gcs>, live: &Value) ->
     if is_set(live, &wanted) { Ok(()) } else { store.storage.patch_bucket(&request.name, live, wanted).await }
 }
 
-/// The labels of the class and of the claim, with those that say whose the bucket is.
+/// Returns the labels of class and claim, and the labels that name the bucket's owner.
 fn wanted_labels(request: &RequestOf<Gcs>) -> BTreeMap<String, String> {
     let mut all = request.parameters.labels.0.clone();
     all.extend(request.config.bucket_tags.clone().unwrap_or_default().0);

@@ -1,4 +1,5 @@
-//! HTTP to Google's services: own certificates, proxies, and bounds in time and length. No text holds a secret.
+//! HTTP client for Google's services, with custom CA certificates, proxies, timeouts and size limits. Errors contain no
+//! secrets.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,17 +9,17 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Uri};
 use reqwest::{Certificate, NoProxy, Proxy, redirect};
 
-/// The most bytes of an answer that are read. The longest are lists, with 500 objects to a page.
+/// Size limit of a response in bytes. The largest responses are lists of 500 objects.
 const ANSWER_LIMIT: usize = 8 << 20;
-/// Certificates change, and clients with old ones are of no more use.
+/// Limit of the cache, because clients with replaced certificates are never used again.
 const MOST_CLIENTS: usize = 100;
 
-/// Why there is no answer.
+/// A request without a usable response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{endpoint} cannot be reached: {reason}")]
     Unreachable { endpoint: String, reason: String },
-    /// The request may have been carried out.
+    /// The service may have executed the request.
     #[error("{endpoint} has not answered in {limit:?}")]
     TimedOut { endpoint: String, limit: Duration },
     #[error("{endpoint} answered with more than {ANSWER_LIMIT} bytes")]
@@ -27,7 +28,7 @@ pub(crate) enum Error {
     Request(&'static str),
 }
 
-/// An answer, whatever its status is.
+/// A response with any status.
 #[derive(Clone, Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -35,7 +36,7 @@ pub(crate) struct Response {
     pub(crate) body: Bytes,
 }
 
-/// The proxies for each scheme. Their addresses may hold passwords.
+/// The proxy for each scheme. Its address may contain a password.
 #[derive(Clone, Default)]
 pub(crate) struct Proxies {
     http: Option<Proxy>,
@@ -43,12 +44,12 @@ pub(crate) struct Proxies {
 }
 
 impl Proxies {
-    /// Those of `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, in capital or small letters.
+    /// Reads `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, in upper or lower case.
     pub(crate) fn from_env() -> Result<Self, String> {
         Self::of(|name| std::env::var(name).or_else(|_| std::env::var(name.to_lowercase())).unwrap_or_default())
     }
 
-    /// `value` gives the value of a variable: an empty one if it is not set.
+    /// `value` returns the value of a variable, or an empty text if it is not set.
     pub(crate) fn of(value: impl Fn(&str) -> String) -> Result<Self, String> {
         let proxy = |name: &str, make: fn(String) -> reqwest::Result<Proxy>| {
             let text = value(name);
@@ -65,14 +66,14 @@ impl Proxies {
     }
 }
 
-/// Makes a client of each service once.
+/// Cache of one client per service.
 pub(crate) struct Clients {
     proxies: Proxies,
     time_limit: Duration,
     made: Mutex<BTreeMap<Key, Client>>,
 }
 
-/// Address, certificates, and whether a proxy may be used.
+/// Address, CA certificates, and true if a proxy may be used.
 type Key = (String, Option<Vec<u8>>, bool);
 
 impl Clients {
@@ -80,12 +81,12 @@ impl Clients {
         Self { proxies, time_limit, made: Mutex::default() }
     }
 
-    /// A client of the service at this address. Certificates in PEM replace those that the system trusts.
+    /// Returns a client for the service at this URL. The CA certificates (PEM) replace the system's.
     pub(crate) fn get(&self, url: &str, ca_bundle: Option<Vec<u8>>) -> Result<Client, String> {
         self.cached((url.to_owned(), ca_bundle, true))
     }
 
-    /// A client that uses no proxy, for a service of this machine or of its network.
+    /// Returns a client that uses no proxy, for a service on this host or its network.
     pub(crate) fn direct(&self, url: &str) -> Result<Client, String> {
         self.cached((url.to_owned(), None, false))
     }
@@ -107,13 +108,13 @@ impl Clients {
     }
 }
 
-/// Sends requests to one service. Clones share their connections.
+/// HTTP client for one service. Clones share their connections.
 #[derive(Clone)]
 pub(crate) struct Client {
     http: reqwest::Client,
-    /// The address without a slash at its end.
+    /// The URL without a trailing slash.
     base: String,
-    /// Added to the reason when nobody answers there.
+    /// Text appended to the reason if the service is unreachable.
     hint: &'static str,
     time_limit: Duration,
 }
@@ -127,13 +128,13 @@ impl Client {
             (&proxies.http, "; HTTP_PROXY is set")
         };
         let hint = if proxy.is_some() { hint } else { "" };
-        // reqwest takes the provider of the process. An error means that there is one.
+        // reqwest uses the process's provider. An error means that one is installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = reqwest::Client::builder().redirect(redirect::Policy::none()).no_proxy();
         let builder = proxy.iter().cloned().fold(builder, reqwest::ClientBuilder::proxy);
         let builder = match ca_bundle {
             Some(pem) => builder.tls_certs_only(certificates(pem)?),
-            // A machine without certificates reaches a service without TLS.
+            // Without TLS, the client must work on a host without CA certificates.
             None if base.starts_with("http:") && proxy.is_none() => builder.tls_certs_only([]),
             None => builder,
         };
@@ -141,12 +142,12 @@ impl Client {
         Ok(Self { http, base, hint, time_limit })
     }
 
-    /// The service's address.
+    /// Returns the service's URL.
     pub(crate) fn endpoint(&self) -> &str {
         &self.base
     }
 
-    /// Sends a request, whose path with its query comes behind the service's address.
+    /// Sends a request. Its path and query are appended to the service's URL.
     pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response, Error> {
         let (mut parts, body) = request.into_parts();
         let uri: Result<Uri, _> = format!("{}{}", self.base, parts.uri).parse();
@@ -154,7 +155,7 @@ impl Client {
         let path = parts.uri.path().to_owned();
         let request = reqwest::Request::try_from(Request::from_parts(parts, body));
         let request = request.map_err(|_| Error::Request("a name in the request is malformed"))?;
-        // Addresses lose `.` and `..` when they are parsed, and then name something else.
+        // Parsing a URL removes `.` and `..`, so it would name another resource.
         if request.url().path() != path {
             return Err(Error::Request("a name in the request is no part of an address"));
         }
@@ -181,12 +182,12 @@ impl Client {
     }
 }
 
-/// The address without a slash at its end, if it is one of a service.
+/// Validates a service's URL and returns it without a trailing slash.
 fn base_of(url: &str) -> Result<String, String> {
     let base = || {
         let uri: Uri = url.parse().ok()?;
         let (scheme, authority) = uri.scheme_str().zip(uri.authority())?;
-        // A user or a password in the address would end up in errors.
+        // A user or password in the URL would appear in error texts.
         let is_plain = uri.query().is_none() && !authority.as_str().contains('@') && !authority.host().is_empty();
         let path = uri.path().trim_end_matches('/');
         (is_plain && ["http", "https"].contains(&scheme)).then(|| format!("{scheme}://{authority}{path}"))
@@ -210,7 +211,7 @@ fn unusable(error: reqwest::Error) -> String {
     format!("the CA bundle cannot be used: {}", chain(error))
 }
 
-/// An error with its causes, and without the address, which holds names.
+/// Formats an error with its causes, without the URL, which contains names.
 fn chain(error: reqwest::Error) -> String {
     let error = error.without_url();
     let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| (*error).source());

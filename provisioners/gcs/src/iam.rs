@@ -1,4 +1,4 @@
-//! Service accounts, by the API of IAM.
+//! Service accounts, managed through the IAM API.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ pub(crate) struct Iam {
     pub(crate) recent: Arc<RecentlyCreated>,
 }
 
-/// For whom a service account was made.
+/// The claim and cluster for which a service account was created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whom<'a> {
     pub(crate) claim: &'a ClaimName,
     pub(crate) cluster: &'a str,
 }
 
-/// What is known of an address.
+/// Ownership of a service account's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddressOwner {
     Absent,
@@ -32,13 +32,13 @@ pub(crate) enum AddressOwner {
     Foreign,
 }
 
-/// What became of a wish for a service account.
+/// Result of [`Iam::ensure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ensured {
     Found,
-    /// Google may not know it everywhere for some time.
+    /// The account is new. Google needs some time to propagate it.
     Made,
-    /// It is not the claim's.
+    /// The account does not belong to the claim.
     Foreign,
 }
 
@@ -48,18 +48,18 @@ impl Iam {
         self.api.find(Call::new(Method::GET, self.path(email), "iam.serviceAccounts.get", doing)).await
     }
 
-    /// All service accounts of the project.
+    /// Returns all service accounts of the project.
     pub(crate) async fn accounts(&self) -> Result<Vec<Value>, Failure> {
         let path = format!("/v1/projects/{}/serviceAccounts?pageSize=100", encoded(&self.project));
         let call = |path| Call::new(Method::GET, path, "iam.serviceAccounts.list", "list the service accounts");
         self.api.list(&path, "accounts", call).await
     }
 
-    /// The claim's own service account, made if need be.
+    /// Creates the claim's own service account if it does not exist.
     pub(crate) async fn ensure(&self, id: &str, email: &str, whom: Whom<'_>) -> Result<Ensured, Failure> {
         let found = match self.account(email).await {
             Ok(found) => found,
-            // An account that is not found may exist without being visible. Creating it shows that.
+            // The account may exist, but the administrator cannot read it. Creation fails with 409 in this case.
             Err(failure) if failure.status() == Some(403) => None,
             Err(failure) => return Err(failure),
         };
@@ -76,7 +76,7 @@ impl Iam {
                 self.recent.created(email);
                 Ok(Ensured::Made)
             }
-            // An answer to an earlier call was lost.
+            // The response to an earlier call was lost.
             Err(failure) if failure.status() == Some(409) => match self.account(email).await? {
                 Some(account) if !is_of(&account, whom) => Ok(Ensured::Foreign),
                 _ => Ok(Ensured::Made),
@@ -85,7 +85,7 @@ impl Iam {
         }
     }
 
-    /// Deletes a claim's own service account. Others, and none, are left.
+    /// Deletes a claim's own service account. Succeeds without effect if the account is foreign or absent.
     pub(crate) async fn delete(&self, email: &str, whom: Whom<'_>) -> Result<(), Failure> {
         match self.known(email, whom).await? {
             AddressOwner::Ours => {
@@ -101,7 +101,7 @@ impl Iam {
         Ok(())
     }
 
-    /// Whether there is a service account, and whether it is the claim's own.
+    /// Looks up the service account and checks that it belongs to the claim.
     pub(crate) async fn known(&self, email: &str, whom: Whom<'_>) -> Result<AddressOwner, Failure> {
         Ok(match self.account(email).await? {
             None if self.recent.has(email) => {

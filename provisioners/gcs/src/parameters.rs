@@ -1,4 +1,4 @@
-//! What classes and claims say.
+//! Parameters of StorageClasses and settings of claims.
 
 use std::collections::BTreeMap;
 
@@ -9,39 +9,39 @@ use serde_json::{Value, json};
 use crate::account::label_value;
 use crate::principal::Pool;
 
-/// Keys of `additionalConfig` that are looked up among those that were applied.
+/// Keys of `additionalConfig` that are looked up in the applied configuration.
 const BUCKET_LIFECYCLE: &str = "bucketLifecycle";
 pub(crate) const BUCKET_TAGS: &str = "bucketTags";
-/// The keys that are about the bucket and not about the claim's own account.
+/// The keys that configure the bucket rather than the claim's account.
 pub(crate) const SETTINGS: [&str; 4] = [BUCKET_LIFECYCLE, "bucketStorageClass", BUCKET_TAGS, "bucketVersioning"];
 
-/// The parameters of a class.
+/// The parameters of a StorageClass.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Parameters {
     /// The project of buckets and service accounts.
     pub(crate) project: Option<String>,
-    /// Where buckets are: a region, a dual-region or a multi-region.
+    /// The location of buckets: a region, a dual-region or a multi-region.
     #[serde(alias = "region")]
     pub(crate) location: String,
-    /// The class of objects that say none.
+    /// The default storage class of objects.
     pub(crate) storage_class: Option<StorageClass>,
-    /// What claims may do.
+    /// The access that claims receive.
     pub(crate) access_mode: Access,
-    /// Whether claims get keys.
+    /// Selects access with or without keys.
     pub(crate) authentication: Authentication,
     pub(crate) workload_identity_pool: Option<Pool>,
-    /// Whether a bucket with objects is deleted.
+    /// Selects if a bucket that contains objects is deleted.
     pub(crate) deletion_policy: DeletionPolicy,
-    /// A service account that exists, instead of one for each claim.
+    /// An existing service account, instead of a generated one for each claim.
     pub(crate) service_account: Option<String>,
     pub(crate) uniform_bucket_level_access: bool,
     pub(crate) public_access_prevention: PublicAccessPrevention,
     pub(crate) versioning: Option<bool>,
-    /// How long deleted objects and buckets are kept; 0 is not at all.
+    /// Days that deleted objects and buckets are kept; 0 disables soft delete.
     pub(crate) soft_delete_days: Option<Days>,
     pub(crate) lifecycle: Option<Lifecycle>,
-    /// The key of Cloud KMS that objects are encrypted with.
+    /// The Cloud KMS key that encrypts objects.
     pub(crate) kms_key_name: Option<String>,
     /// Labels of the bucket: `a=b,c=d`.
     pub(crate) labels: Labels,
@@ -75,18 +75,19 @@ impl Default for Parameters {
 pub(crate) struct Config {
     pub(crate) access_mode: Option<Access>,
     pub(crate) authentication: Option<Authentication>,
-    /// Of Kubernetes, in the claim's namespace.
+    /// The Kubernetes ServiceAccount in the claim's namespace.
     pub(crate) service_account: Option<String>,
     pub(crate) bucket_lifecycle: Option<Lifecycle>,
-    /// The storage class of objects that name none.
+    /// The default storage class of objects.
     pub(crate) bucket_storage_class: Option<StorageClass>,
-    /// Labels, which Google calls what others call tags.
+    /// Labels. Other stores call them tags.
     pub(crate) bucket_tags: Option<Labels>,
     pub(crate) bucket_versioning: Option<Versioning>,
 }
 
 impl Parameters {
-    /// What is set of a bucket that is made, and kept so. `applied` has the keys of `additionalConfig` that may have been applied.
+    /// Returns the bucket settings to create and reconcile. `applied` contains the keys of `additionalConfig` that may
+    /// have been applied.
     pub(crate) fn settings_for(&self, config: &Config, applied: &BTreeMap<String, String>) -> Value {
         let mut settings = self.settings();
         match &config.bucket_lifecycle {
@@ -128,12 +129,12 @@ impl Parameters {
     }
 }
 
-/// Whether a bucket is as these settings say. What they do not name may be anything.
+/// Returns true if a bucket has these settings. Other settings are ignored.
 pub(crate) fn is_set(live: &Value, wanted: &Value) -> bool {
     match wanted {
         Value::Object(wanted) => wanted.iter().all(|(key, value)| match live.get(key) {
             Some(live) => is_set(live, value),
-            // Google leaves out what is off.
+            // Google omits settings that are off.
             None => is_off(value),
         }),
         _ => live == wanted,
@@ -203,7 +204,7 @@ impl TryFrom<String> for Days {
     }
 }
 
-/// The lifecycle of a bucket, in the JSON of Google's tools: `{"rule":[…]}`.
+/// The lifecycle of a bucket, in the JSON format of Google's tools: `{"rule":[…]}`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Lifecycle(Value);
@@ -215,7 +216,7 @@ impl TryFrom<String> for Lifecycle {
         let malformed =
             || "a lifecycle is JSON such as {\"rule\":[{\"action\":{\"type\":\"Delete\"},\"condition\":{\"age\":30}}]}";
         let value: Value = serde_json::from_str(&text).map_err(|error| format!("{error}; {}", malformed()))?;
-        // gsutil writes it with the bucket's field around it.
+        // gsutil wraps the rules in the bucket's field `lifecycle`.
         let value = value.get("lifecycle").cloned().unwrap_or(value);
         let rules = value.get("rule").and_then(Value::as_array).ok_or_else(malformed)?;
         let whole = |rule: &Value| rule["action"]["type"].is_string() && rule["condition"].is_object();

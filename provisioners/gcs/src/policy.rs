@@ -1,4 +1,4 @@
-//! Members in the IAM policy of a bucket. What is somebody else's stays as it is, whatever it holds.
+//! Members in a bucket's IAM policy. Bindings of other users stay unchanged.
 
 use kube_provisioner::bucket::Access;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::account::is_of_a_claim;
 use crate::principal::is_title;
 
-/// The roles that give this access. Those with `legacyBucketReader` let S3 clients ask for the bucket itself.
+/// Returns the roles for this access. `legacyBucketReader` allows S3 clients to request the bucket itself.
 pub(crate) fn roles(access: Access) -> &'static [&'static str] {
     match access {
         Access::ReadWrite => &["roles/storage.objectUser", "roles/storage.legacyBucketReader"],
@@ -15,7 +15,7 @@ pub(crate) fn roles(access: Access) -> &'static [&'static str] {
     }
 }
 
-/// All roles that are ever given.
+/// All roles that the provisioner grants.
 const GIVEN: [&str; 4] = [
     "roles/storage.objectUser",
     "roles/storage.objectViewer",
@@ -23,14 +23,14 @@ const GIVEN: [&str; 4] = [
     "roles/storage.legacyBucketReader",
 ];
 
-/// The policy that gives the service account this access, and none of the others that are ever given. Conditional bindings
-/// are never ours.
+/// Returns the policy with exactly this access for the service account: other roles in [`GIVEN`] are revoked. The
+/// provisioner never uses conditional bindings for service accounts, so they stay.
 pub(crate) fn granted(policy: &Value, email: &str, access: Access) -> Value {
     let (member, wanted) = (member(email), roles(access));
     let mut policy = without(policy, |binding, found| {
         let role = binding["role"].as_str().unwrap_or_default();
         let ours = !is_conditional(binding) && GIVEN.contains(&role) && !wanted.contains(&role);
-        // A deleted account of the same name is nobody any more.
+        // The entry of a deleted account with the same name is useless.
         (ours && found == member) || is_deleted(found, email)
     });
     for role in wanted {
@@ -48,11 +48,11 @@ pub(crate) fn granted(policy: &Value, email: &str, access: Access) -> Value {
     policy
 }
 
-/// The policy that gives this access to a principal, in bindings with this title, and none to those that had it by this title.
-/// The condition is there for the title: it is always met in this bucket.
+/// Returns the policy with a binding of this title that grants the access to a principal. It replaces earlier bindings
+/// of the title. The condition only carries the title: it is always true in this bucket.
 pub(crate) fn admitted(policy: &Value, title: &str, (bucket, principal): (&str, &str), access: Access) -> Value {
     let mut policy = shut(policy, title);
-    // Without keys nobody speaks S3, which asks for the bucket itself.
+    // The S3 protocol, which requests the bucket itself, needs keys. Without keys, the first role suffices.
     let expression = format!("resource.name.startsWith(\"projects/_/buckets/{bucket}\")");
     let binding = json!({
         "role": roles(access)[0], "members": [principal], "condition": {"title": title, "expression": expression},
@@ -61,14 +61,14 @@ pub(crate) fn admitted(policy: &Value, title: &str, (bucket, principal): (&str, 
     policy
 }
 
-/// The policy without the bindings of this title.
+/// Returns the policy without the bindings of this title.
 pub(crate) fn shut(policy: &Value, title: &str) -> Value {
     let mut policy = policy.clone();
     bindings_of(&mut policy).retain(|binding| binding["condition"]["title"] != title);
     policy
 }
 
-/// The policy without anybody who was let in for a claim, and without this service account.
+/// Returns the policy without this service account and without all members that were added for claims.
 pub(crate) fn closed(policy: &Value, email: &str) -> Value {
     let mut policy = without(&revoked(policy, email), |binding, found| {
         !is_conditional(binding) && found.strip_prefix("serviceAccount:").is_some_and(is_of_a_claim)
@@ -78,7 +78,7 @@ pub(crate) fn closed(policy: &Value, email: &str) -> Value {
     policy
 }
 
-/// The policy without the service account, whoever let it in.
+/// Returns the policy without the service account, including access that others granted.
 pub(crate) fn revoked(policy: &Value, email: &str) -> Value {
     let member = member(email);
     without(policy, |_, found| found == member || is_deleted(found, email))
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(granted(&one, A, Access::ReadOnly), one);
         let both = granted(&one, B, Access::ReadWrite);
         assert_eq!(revoked(&revoked(&both, B), A), theirs());
-        // The account with a condition is not ours, and the role without one is a binding of its own.
+        // The conditional binding is not the provisioner's, so the role has a separate binding without a condition.
         assert_eq!(both["bindings"][1], theirs()["bindings"][1]);
         assert!(
             both["bindings"]

@@ -1,4 +1,4 @@
-//! Who uses a bucket without a key: a Kubernetes service account, as a workload identity pool names it.
+//! Principals for access without keys: Kubernetes service accounts in a workload identity pool.
 
 use kube_provisioner::ProvisionError;
 use kube_provisioner::bucket::{Authentication, ClaimName, ServiceAccount};
@@ -6,12 +6,12 @@ use kube_provisioner::bucket::{Authentication, ClaimName, ServiceAccount};
 use crate::parameters::{Config, Parameters};
 use crate::store::Store;
 
-/// Its name, `projects/NUMBER/locations/global/workloadIdentityPools/POOL`.
+/// A pool's name, `projects/NUMBER/locations/global/workloadIdentityPools/POOL`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pool(String);
 
 impl Pool {
-    /// The service account as IAM policies name it. GKE's own pools have subjects of another form than others.
+    /// Returns the service account's identifier in IAM policies. The format of subjects differs between GKE's pools and others.
     /// <https://cloud.google.com/iam/docs/principal-identifiers>
     fn principal(&self, account: &ServiceAccount) -> String {
         let subject = if self.0.ends_with(".svc.id.goog") {
@@ -42,7 +42,7 @@ impl std::str::FromStr for Pool {
 
 kube_provisioner::deserialize_from_str!(Pool);
 
-/// Who a claim's pods are, if they have no key.
+/// Returns the principal of a claim's pods, or `None` if they use a key.
 pub(crate) fn principal(
     (parameters, config): (&Parameters, &Config),
     claim: &ClaimName,
@@ -73,12 +73,12 @@ pub(crate) fn principal(
 
 const TITLE: &str = "objectbucketclaim-";
 
-/// What marks the claim's bindings in a policy. Nobody else's have this title.
+/// Returns the title that marks the claim's bindings in a policy. It is unique to the claim.
 pub(crate) fn title(claim: &ClaimName) -> String {
     format!("{TITLE}{}", claim.uid)
 }
 
-/// Whether the binding of this title is a claim's.
+/// Returns true if a binding with this title belongs to a claim.
 pub(crate) fn is_title(text: &str) -> bool {
     text.starts_with(TITLE)
 }

@@ -1,4 +1,4 @@
-//! Buckets, objects and keys, by the JSON API of Cloud Storage.
+//! Buckets, objects and keys, managed through Cloud Storage's JSON API.
 
 use futures::{StreamExt, TryStreamExt, stream};
 use http::Method;
@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, Call, Failure, encoded};
 
-/// How often a policy is read again that somebody else changes at the same time.
+/// Attempts to change a policy that other clients change concurrently.
 const ROUNDS: usize = 5;
-/// How many objects are deleted at the same time.
+/// Number of objects that are deleted concurrently.
 const AT_ONCE: usize = 24;
 
 /// The buckets and keys of one project.
@@ -19,10 +19,10 @@ pub(crate) struct Storage {
     pub(crate) project: String,
 }
 
-/// What is known of a name.
+/// State of a bucket name.
 pub(crate) enum BucketState {
     Absent,
-    /// Another project has it, and does not show it.
+    /// The bucket belongs to another project, and the administrator cannot read it.
     Foreign,
     Bucket(Value),
 }
@@ -35,8 +35,8 @@ pub(crate) struct Key {
 }
 
 impl Storage {
-    /// The bucket of this name. Google answers 403 for the buckets of others and where a right is missing; a list of the
-    /// project's own buckets tells which.
+    /// Looks up the bucket of this name. Google answers 403 both for foreign buckets and if a permission is missing;
+    /// the list of the project's own buckets distinguishes the two.
     pub(crate) async fn find_bucket(&self, name: &str) -> Result<BucketState, Failure> {
         let failure = match self.bucket(name).await {
             Ok(Some(bucket)) => return Ok(BucketState::Bucket(bucket)),
@@ -47,19 +47,19 @@ impl Storage {
         let (project, prefix) = (encoded(&self.project), encoded(name));
         let path = format!("/storage/v1/b?project={project}&prefix={prefix}&maxResults=1&fields=items(name)");
         let doing = format!("look for the bucket {name} in the project");
-        // Names are in order, so the name itself is the first with this prefix.
+        // The list is sorted, so the name itself comes first among names with this prefix.
         let list = self.api.ask(Call::new(Method::GET, path, "storage.buckets.list", doing)).await?;
         if list["items"][0]["name"] == name { Err(failure) } else { Ok(BucketState::Foreign) }
     }
 
-    /// The bucket of this name, in whatever project.
+    /// Returns the bucket of this name, in any project.
     pub(crate) async fn bucket(&self, name: &str) -> Result<Option<Value>, Failure> {
         let doing = format!("look up the bucket {name}");
         let path = format!("{}?projection=noAcl", bucket_path(name));
         self.api.find(Call::new(Method::GET, path, "storage.buckets.get", doing)).await
     }
 
-    /// All buckets of the project, with their labels.
+    /// Returns all buckets of the project, with their labels.
     pub(crate) async fn buckets(&self) -> Result<Vec<Value>, Failure> {
         let fields = encoded("items(name,labels),nextPageToken");
         let path = format!("/storage/v1/b?project={}&maxResults=1000&fields={fields}", encoded(&self.project));
@@ -67,7 +67,7 @@ impl Storage {
         self.api.list(&path, "items", call).await
     }
 
-    /// Makes a bucket. `false` where the name is taken.
+    /// Creates a bucket. Returns false if the name is taken.
     pub(crate) async fn create_bucket(&self, name: &str, body: Value) -> Result<bool, Failure> {
         let path = format!("/storage/v1/b?project={}&projection=noAcl", encoded(&self.project));
         let doing = format!("make the bucket {name}");
@@ -78,7 +78,7 @@ impl Storage {
         }
     }
 
-    /// Changes a bucket, if it is still as it was read.
+    /// Updates a bucket. Fails if it has changed since it was read.
     pub(crate) async fn patch_bucket(&self, name: &str, live: &Value, body: Value) -> Result<(), Failure> {
         let metageneration = live["metageneration"].as_str().unwrap_or_default();
         let path = format!("{}?ifMetagenerationMatch={}&projection=noAcl", bucket_path(name), encoded(metageneration));
@@ -86,7 +86,7 @@ impl Storage {
         self.api.ask(Call::new(Method::PATCH, path, "storage.buckets.update", doing).body(body)).await.map(drop)
     }
 
-    /// Deletes a bucket. `false` where it is not empty.
+    /// Deletes a bucket. Returns false if it is not empty.
     pub(crate) async fn delete_bucket(&self, name: &str) -> Result<bool, Failure> {
         let doing = format!("delete the bucket {name}");
         match self.api.find(Call::new(Method::DELETE, bucket_path(name), "storage.buckets.delete", doing)).await {
@@ -96,7 +96,7 @@ impl Storage {
         }
     }
 
-    /// Whether it holds no generation of any object.
+    /// Returns true if the bucket contains no objects, including noncurrent generations.
     pub(crate) async fn is_empty(&self, bucket: &str) -> Result<bool, Failure> {
         let path = format!("{}/o?versions=true&maxResults=1&fields=items(name)", bucket_path(bucket));
         let doing = format!("list the objects of the bucket {bucket}");
@@ -104,12 +104,12 @@ impl Storage {
         Ok(page.is_none_or(|page| page["items"].as_array().is_none_or(Vec::is_empty)))
     }
 
-    /// Deletes the first objects with all their generations; `None` where there are none.
+    /// Deletes the first objects with all their generations. Returns `None` if there are no objects.
     pub(crate) async fn delete_some_objects(&self, bucket: &str) -> Result<Option<usize>, Failure> {
         let fields = "items(name,generation),nextPageToken";
         let path = format!("{}/o?versions=true&maxResults=500&fields={}", bucket_path(bucket), encoded(fields));
         let doing = format!("list the objects of the bucket {bucket}");
-        // A bucket that is gone has no objects.
+        // A bucket that does not exist has no objects.
         let page =
             self.api.find(Call::new(Method::GET, path, "storage.objects.list", doing)).await?.unwrap_or_default();
         let items = page["items"].as_array().cloned().unwrap_or_default();
@@ -126,8 +126,8 @@ impl Storage {
         self.api.find(Call::new(Method::DELETE, path, "storage.objects.delete", doing)).await.map(drop)
     }
 
-    /// Changes a bucket's policy, unless it says already what it should. It is read again when somebody else has changed it
-    /// in between. A bucket that is gone has no policy.
+    /// Changes a bucket's policy if the change has an effect. Reads the policy again after a concurrent change.
+    /// Succeeds if the bucket does not exist.
     pub(crate) async fn change_policy(&self, bucket: &str, change: impl Fn(&Value) -> Value) -> Result<(), Failure> {
         let path = format!("{}/iam", bucket_path(bucket));
         let mut rounds = 0;
@@ -153,7 +153,7 @@ impl Storage {
         }
     }
 
-    /// The keys of a service account. One that is not there has none.
+    /// Returns the keys of a service account: none if the account does not exist.
     pub(crate) async fn keys(&self, email: &str) -> Result<Vec<Key>, Failure> {
         let mut keys = Vec::new();
         let mut page = String::new();
@@ -172,7 +172,7 @@ impl Storage {
         Ok(keys)
     }
 
-    /// One key, whosever it is.
+    /// Returns one key, of any service account.
     pub(crate) async fn key(&self, id: &str) -> Result<Option<Key>, Failure> {
         let doing = "look up a key of the claim";
         let path = format!("{}/{}", self.keys_path(), encoded(id));
@@ -180,11 +180,11 @@ impl Storage {
         Ok(found.as_ref().and_then(key))
     }
 
-    /// Makes a key. Its secret is shown only now.
+    /// Creates a key. Only this response contains its secret.
     pub(crate) async fn create_key(&self, email: &str) -> Result<Credentials, Failure> {
         let path = format!("{}?serviceAccountEmail={}", self.keys_path(), encoded(email));
         let doing = format!("make a key for {email}");
-        // A lost answer is a lost key. Repeated attempts remove it, see `keys.rs`.
+        // If the response is lost, so is the key. The next attempt deletes it, see `keys.rs`.
         let call = Call::new(Method::POST, path, "storage.hmacKeys.create", doing.clone()).once();
         let made = self.api.ask(call).await?;
         let (id, secret) = (made["metadata"]["accessId"].as_str(), made["secret"].as_str());
@@ -192,7 +192,7 @@ impl Storage {
         key.ok_or_else(|| Failure::Unanswered { doing, reason: "the answer holds no key".to_owned() })
     }
 
-    /// Removes a key. Google deletes only those that are switched off.
+    /// Deletes a key. Google deletes only inactive keys, so an active key is deactivated first.
     pub(crate) async fn delete_key(&self, key: &Key) -> Result<(), Failure> {
         let path = format!("{}/{}", self.keys_path(), encoded(&key.id));
         if key.active {

@@ -1,4 +1,4 @@
-//! Where Google's services are, and with which credentials they are administered.
+//! Endpoints of Google's services, and the administrator's credentials.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,15 +18,15 @@ use crate::principal::Pool;
 use crate::storage::Storage;
 use crate::token::{ServiceAccountKey, TokenSource};
 
-/// The role of the Secret with the administrator's key, and its entry.
+/// The role of the Secret that contains the administrator's key, and its entry.
 pub(crate) const ADMIN: &str = "admin";
 const KEY: &str = "key.json";
 
-/// IAM is eventually consistent. After this time it shows a new service account.
+/// IAM is eventually consistent. It shows a new service account after this time.
 /// <https://cloud.google.com/iam/docs/service-accounts-create#creating>
 const SETTLED: Duration = Duration::from_secs(60);
 
-/// What applies where classes say nothing. Files are read for every call, so keys may change.
+/// Defaults for StorageClasses. Files are read for every call, so keys can be rotated.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Defaults {
     /// Project ID, for classes without `project` [default: that of the credentials]
@@ -67,7 +67,7 @@ pub(crate) struct Defaults {
 }
 
 impl Defaults {
-    /// Reads all files, so that a wrong path is known at the start.
+    /// Reads all files, so that a wrong path fails at the start.
     pub(crate) fn check(&self) -> Result<(), Misconfigured> {
         let Self { metadata_host, credentials_file, ca_bundle, .. } = self;
         let host: Result<Endpoint, _> = format!("http://{metadata_host}").parse();
@@ -80,7 +80,7 @@ impl Defaults {
     }
 }
 
-/// Gives connections and tokens. What was made is used again.
+/// Cache of connections and token sources.
 pub(crate) struct Stores {
     defaults: Defaults,
     clients: Clients,
@@ -88,13 +88,13 @@ pub(crate) struct Stores {
     recent: Arc<RecentlyCreated>,
 }
 
-/// One project of Google's, as its administrator sees it.
+/// A Google Cloud project, accessed with its administrator's credentials.
 #[derive(Clone)]
 pub(crate) struct Store {
     pub(crate) storage: Storage,
     pub(crate) iam: Iam,
     pub(crate) endpoint: Endpoint,
-    /// What Google knows the cluster's service accounts by.
+    /// The pool that identifies the cluster's service accounts.
     pub(crate) pool: Option<Pool>,
 }
 
@@ -105,7 +105,7 @@ impl Stores {
         Self { defaults, clients, sources: Mutex::default(), recent }
     }
 
-    /// The project of a class, or the one where a bucket was made.
+    /// Returns the store for the recorded project, or else the class's project.
     pub(crate) async fn of(
         &self,
         parameters: &Parameters,
@@ -125,18 +125,18 @@ impl Stores {
         };
         let storage = Storage { api: api(&self.defaults.endpoint)?, project: project.clone() };
         let iam = Iam { api: api(&self.defaults.iam_endpoint)?, project, recent: self.recent.clone() };
-        // `auto` is the region that Google's XML API is signed for.
+        // Signatures for Google's XML API use the region `auto`.
         let endpoint = self.defaults.endpoint.clone().region("auto");
         let pool = self.defaults.workload_identity_pool.clone();
         Ok(Store { storage, iam, endpoint, pool })
     }
 
-    /// Where Cloud Storage is.
+    /// Returns the endpoint of Cloud Storage.
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.defaults.endpoint
     }
 
-    /// Whether the provisioner's own credentials, if it has some, give a token.
+    /// Fails if the provisioner has credentials of its own and they yield no token.
     pub(crate) async fn probe(&self) -> Result<(), Misconfigured> {
         if self.defaults.credentials_file.is_none() && !self.defaults.workload_identity {
             return Ok(());
@@ -145,7 +145,8 @@ impl Stores {
         Ok(())
     }
 
-    /// The class's Secret, or else what the arguments say. What is named and broken is never passed over.
+    /// Returns the credentials in the class's Secret, or else the arguments' credentials. Broken credentials are an
+    /// error, without a fallback.
     fn source(&self, secrets: &Secrets) -> Result<Arc<TokenSource>, Misconfigured> {
         if secrets.has(ADMIN) {
             let text = secrets.bytes(ADMIN, KEY);
@@ -162,7 +163,7 @@ impl Stores {
                  set --credentials-file or --workload-identity",
             ));
         }
-        // The metadata server answers each machine for itself: a proxy would get its own tokens.
+        // The metadata server identifies the host that calls it, so a proxy would receive its own tokens.
         let client =
             self.clients.direct(&format!("http://{}", self.defaults.metadata_host)).map_err(Misconfigured::new)?;
         Ok(self.cached(Vec::new(), || TokenSource::of_metadata_server(client)))
@@ -177,7 +178,7 @@ impl Stores {
 
     fn cached(&self, id: Vec<u8>, make: impl FnOnce() -> TokenSource) -> Arc<TokenSource> {
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        // Keys change, and the tokens of the old ones are of no more use.
+        // Token sources of replaced keys are never used again.
         if sources.len() >= 100 && !sources.contains_key(&id) {
             sources.clear();
         }

@@ -1,4 +1,4 @@
-//! The provisioner against the google of Google's services.
+//! Tests of the provisioner with a simulation of Google's services.
 
 mod http;
 mod keyless;
@@ -43,7 +43,7 @@ impl Defaults {
     }
 }
 
-/// Checks all rules side by side, each on a Google Cloud Storage of its own.
+/// Checks all rules concurrently, each with a separate simulation.
 async fn conformance(faults: Faults, storms: u64) {
     join_all(BucketConformance::rules().map(|rule| check(rule, faults, storms))).await;
 }
@@ -128,7 +128,7 @@ fn flags_that_can_never_work_are_refused_at_the_start() {
     }
 }
 
-/// The google with a provisioner for it.
+/// The simulation, and a provisioner that uses it.
 struct Fixture {
     gcs: Gcs,
     google: Server,
@@ -144,7 +144,7 @@ impl Fixture {
         Secrets::new([("admin", [("key.json", self.google.admin_key())])])
     }
 
-    /// A claim of this name, whose bucket has its name too.
+    /// Returns a request for a claim and a bucket that both have this name.
     fn request(&self, name: &str, class: &[(&str, &str)]) -> Claim {
         let texts = class.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let parameters: Parameters = parameters::from_map(&texts).unwrap();
@@ -160,7 +160,7 @@ impl Fixture {
         Pod { client: clients.get(&self.google.endpoint, None).unwrap(), key: key.clone().expect("there is a key") }
     }
 
-    /// A bucket of this project that no claim has made.
+    /// Creates a bucket in this project that belongs to no claim.
     fn own_bucket(&self, name: &str) {
         let mut model = self.google.model();
         let policy = json!({"version": 3, "bindings": [
@@ -206,13 +206,13 @@ async fn a_bucket_from_its_claim_to_its_end() {
         assert_eq!(model.accounts[&fixture.email_of(&request)].display_name, "test/photos");
         assert_eq!(model.tokens_made, 1);
     }
-    // Again, nothing is written.
+    // A repeated call writes nothing.
     let writes = || ["PUT", "PATCH", "POST /storage"].map(|method| fixture.google.count(method));
     let before = writes();
     let same = request.after(&bucket).provision(&fixture.gcs).await.unwrap();
     assert_eq!(same.credentials, bucket.credentials);
     assert_eq!(writes(), before);
-    // The class has changed.
+    // The class changes.
     let changed = fixture.request("photos", &[("versioning", "false"), ("softDeleteDays", "7")]);
     drop(changed.after(&bucket).provision(&fixture.gcs).await.unwrap());
     let metadata = fixture.google.model().buckets["photos"].metadata.clone();
@@ -233,15 +233,15 @@ async fn a_key_whose_answer_was_lost_does_not_stay() {
     let bucket = request.provision(&fixture.gcs).await.unwrap();
     assert_ne!(lost.credentials, bucket.credentials);
     assert_eq!(fixture.google.model().keys.len(), 1);
-    // The Secret is lost, and nobody can tell what was in it.
+    // The Secret is lost with its key.
     let mut again = request.after(&bucket);
     again.credentials = None;
     let new = again.provision(&fixture.gcs).await.unwrap();
     assert!(fixture.s3(&new.credentials).get("photos", "x").await.is_ok());
-    // Running pods have the former one.
+    // Running pods use the previous key.
     assert!(fixture.s3(&bucket.credentials).get("photos", "x").await.is_ok());
     assert_eq!(fixture.google.model().keys.len(), 2);
-    // During a rotation both keys stay when the claim changes.
+    // A change of the claim during a rotation keeps both keys.
     let record = request.after(&new);
     let rotated = fixture.gcs.rotate(record.granted()).await.unwrap();
     let rotated = fixture.gcs.rotate(record.granted()).await.map(|again| (rotated, again)).unwrap();
@@ -277,7 +277,7 @@ async fn buckets_and_accounts_of_others_are_neither_taken_nor_deleted() {
         request.revoke(&fixture.gcs).await.unwrap();
         assert_eq!(fixture.google.assets(), before);
     }
-    // Without the right to look, whose a bucket is is not known.
+    // Without permission to read the bucket, its owner is unknown.
     fixture.google.model().denied.insert("storage.buckets.get".to_owned());
     let request = fixture.request("ours-by-hand", &[]);
     let error = request.provision(&fixture.gcs).await.unwrap_err();
@@ -286,7 +286,7 @@ async fn buckets_and_accounts_of_others_are_neither_taken_nor_deleted() {
     assert!(request.delete(&fixture.gcs).await.is_err());
     fixture.google.model().denied.clear();
 
-    // Somebody's service account has the claim's name.
+    // A foreign service account has the claim's name.
     let request = fixture.request("photos", &[]);
     let (address, theirs) = (fixture.email_of(&request), "theirs".to_owned());
     let account = Account { description: theirs.clone(), display_name: theirs, unknown_for: 0, hidden_for: 0 };
@@ -449,7 +449,7 @@ async fn errors_say_what_to_do_and_hold_no_secrets() {
         let text = told(secret(text).provision(&fixture.gcs).await.unwrap_err());
         assert!(text.contains(part), "{part}: {text}");
     }
-    // Nothing else is tried where the class names a Secret, or nothing at all.
+    // There is no fallback if the class names a Secret, or if no credentials are configured.
     let mut request = fixture.request("photos", &[]);
     request.secrets = Secrets::new([("admin", [("other", "x")])]);
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -461,7 +461,7 @@ async fn errors_say_what_to_do_and_hold_no_secrets() {
     assert!(told(request.provision(&by_file).await.unwrap_err()).contains("no entry key.json"));
     request.secrets = Secrets::default();
     assert!(told(request.provision(&fixture.gcs).await.unwrap_err()).contains("no credentials are known"));
-    // Both others work.
+    // Both other kinds of credentials work.
     by_file.probe().await.unwrap();
     let bucket = request.provision(&by_file).await.unwrap();
     let by_metadata =

@@ -1,4 +1,4 @@
-//! Where the administrator's tokens come from: the key of a service account, or the metadata server.
+//! The administrator's access tokens, from a service account key or the metadata server.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,15 +21,15 @@ use crate::api::printable;
 use crate::http::{Client, Response};
 
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
-/// A token with less than this left is not used. The metadata server has a new one when less than five minutes are left.
+/// Tokens are renewed this long before they expire. The metadata server returns a new token in the last five minutes.
 const EARLY: Duration = Duration::from_secs(225);
 
-/// Why there is no token. The text says what to do, and holds nothing of keys and tokens.
+/// An error without key or token material, whose text suggests a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct TokenError(pub(crate) String);
 
-/// Gives tokens, one until it expires.
+/// Source of access tokens. Caches a token until it expires.
 pub(crate) struct TokenSource {
     origin: Origin,
     client: Client,
@@ -47,17 +47,18 @@ struct Token {
 }
 
 impl TokenSource {
-    /// Tokens of a service account's key. The client is one of the key's `token_uri`.
+    /// Creates a source that exchanges a service account key for tokens. The client must connect to the key's
+    /// `token_uri`.
     pub(crate) fn of_key(key: ServiceAccountKey, client: Client) -> Self {
         Self { origin: Origin::Key(key), client, token: Mutex::default() }
     }
 
-    /// Tokens of the workload's own service account.
+    /// Creates a source for the tokens of the workload's own service account.
     pub(crate) fn of_metadata_server(client: Client) -> Self {
         Self { origin: Origin::MetadataServer, client, token: Mutex::default() }
     }
 
-    /// A token. With `renew` another one than the last.
+    /// Returns a token. `renew` discards the cached token.
     pub(crate) async fn token(&self, renew: bool) -> Result<String, TokenError> {
         let mut token = self.token.lock().await;
         if let Some(token) = token.as_ref().filter(|token| !renew && token.until > Instant::now()) {
@@ -75,7 +76,7 @@ impl TokenSource {
         Ok(token.insert(Token { text: answer.access_token, until }).text.clone())
     }
 
-    /// The project of the credentials.
+    /// Returns the project of the credentials.
     pub(crate) async fn project(&self) -> Result<Option<String>, TokenError> {
         match &self.origin {
             Origin::Key(key) => Ok(key.project_id.clone()),
@@ -100,7 +101,7 @@ impl TokenSource {
             return read(&answer.body);
         }
         let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-        // The words are Google's, such as "Invalid JWT Signature." They repeat nothing of what was sent.
+        // Google's text, such as "Invalid JWT Signature.", does not repeat the request.
         let [code, words] =
             ["error", "error_description"].map(|name| printable(body[name].as_str().unwrap_or_default()));
         let advice = match code.as_str() {
@@ -136,7 +137,7 @@ impl TokenSource {
     }
 }
 
-/// Who is asked for tokens, for errors.
+/// Names the source in error texts.
 impl fmt::Display for TokenSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.origin {
@@ -177,9 +178,9 @@ fn google() -> String {
 }
 
 impl ServiceAccountKey {
-    /// `origin` says where the text is from.
+    /// `origin` names the source of the text in errors.
     pub(crate) fn parse(text: &[u8], origin: &str) -> Result<Self, TokenError> {
-        // What serde says may hold parts of the text.
+        // serde's error may contain parts of the key.
         let key = serde_json::from_slice::<Self>(text);
         let key = key.map_err(|_| TokenError(format!("{origin} is no key of a service account in JSON")))?;
         if key.kind != "service_account" {
@@ -193,7 +194,7 @@ impl ServiceAccountKey {
         Ok(key)
     }
 
-    /// `https://host` of `token_uri`.
+    /// Returns the part `https://host` of `token_uri`.
     pub(crate) fn token_address(&self) -> Result<String, TokenError> {
         let malformed = || self.malformed("token_uri is no address");
         let uri: http::Uri = self.token_uri.parse().map_err(|_| malformed())?;
@@ -206,7 +207,7 @@ impl ServiceAccountKey {
         uri.ok().and_then(|uri| uri.path_and_query().map(ToString::to_string)).unwrap_or_default()
     }
 
-    /// What is exchanged for a token: signed claims about this account.
+    /// Returns the signed JWT that is exchanged for a token.
     fn assertion(&self, now: SystemTime) -> Result<String, TokenError> {
         let now =
             now.duration_since(UNIX_EPOCH).map_err(|_| TokenError("set this machine's clock".to_owned()))?.as_secs();

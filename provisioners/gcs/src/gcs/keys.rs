@@ -1,8 +1,8 @@
 //! The keys of service accounts. Google shows a key's secret once, when it creates the key.
 //!
-//! An account that is made for a claim has no keys but the claim's, so whatever is not recorded, and not in its Secret, is of
-//! an attempt whose answer was lost: it is removed. An account that is not made for a claim has keys of others, and only the
-//! recorded key is ever touched.
+//! An account that is generated for a claim has only the claim's keys. A key that is neither recorded nor in the Secret
+//! is left over from an attempt whose response was lost, and is deleted. An existing account may have other users'
+//! keys, so the provisioner deletes only the recorded key.
 
 use kube_provisioner::ProvisionError;
 use kube_provisioner::bucket::Credentials;
@@ -12,8 +12,8 @@ use crate::api::Failure;
 use crate::store::Store;
 
 impl Account {
-    /// The claim's key: the one in its Secret while that works, or else a new one. `recorded` is the key that the ObjectBucket
-    /// names.
+    /// Returns the key in the claim's Secret if it is active, or else a new key. `recorded` is the key that the
+    /// ObjectBucket names.
     pub(super) async fn key(
         &self,
         store: &Store,
@@ -25,7 +25,8 @@ impl Account {
         {
             return Ok(key);
         }
-        // Pods may use the recorded key, and keys before it for their overlap. Without one, no key was delivered.
+        // Pods may use the recorded key, and its predecessors during their overlap. Without a recorded key, none was
+        // delivered.
         if self.generated && recorded.is_none() {
             self.remove_keys_but(store, None).await?;
         }
@@ -37,14 +38,14 @@ impl Account {
             made => made,
         };
         let made = made.map_err(|failure| self.full(failure))?;
-        // The keys of an account that is not the claim's are never retired.
+        // Retirement of old keys skips existing accounts, so the replaced key is deleted here.
         if let Some(recorded) = recorded.filter(|_| !self.generated) {
             self.remove_key(store, recorded).await?;
         }
         Ok(made)
     }
 
-    /// Removes all keys of the claim's own account but this one.
+    /// Deletes all keys of the claim's own account except this one.
     pub(super) async fn remove_keys_but(&self, store: &Store, kept: Option<&str>) -> Result<(), Failure> {
         for key in store.storage.keys(&self.email).await? {
             if Some(key.id.as_str()) != kept {
@@ -54,7 +55,7 @@ impl Account {
         Ok(())
     }
 
-    /// Removes one key of the account.
+    /// Deletes one key if it belongs to the account.
     pub(super) async fn remove_key(&self, store: &Store, id: &str) -> Result<(), Failure> {
         match store.storage.key(id).await? {
             Some(key) if key.email == self.email => store.storage.delete_key(&key).await,
@@ -78,7 +79,7 @@ impl Account {
     }
 }
 
-/// Returns true if the account has as many keys as Google allows.
+/// Returns true if the account has reached Google's limit of keys.
 fn is_full(failure: &Failure) -> bool {
     let message = failure.message().to_lowercase();
     message.contains("maximum") || message.contains("limit")

@@ -1,4 +1,4 @@
-//! What a project has for claims. A bucket and its service account name the claim by its uid.
+//! List of a project's assets that were created for claims. A bucket and its service account name the claim's uid.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -9,7 +9,7 @@ use super::PROJECT;
 use crate::account::{account_id, described, email, label_value, labelled};
 use crate::store::Store;
 
-/// Buckets come first: a service account is made after its bucket, and goes after it.
+/// Lists buckets first, because a service account is created after its bucket and deleted after it.
 pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn Error + Send + Sync>> {
     let (buckets, mut assets) = (store.storage.buckets().await?, Assets::default());
     let of_project = BTreeMap::from([(PROJECT.to_owned(), store.storage.project.clone())]);
@@ -18,10 +18,11 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
         let text = |field: &str| account[field].as_str().unwrap_or_default();
         let Some((uid, of_cluster)) = described(text("description")) else { continue };
         let address = text("email");
-        // An account of COSI has no namespace.
+        // The display name of an account for COSI has no namespace.
         let (namespace, name) = text("displayName").split_once('/').unwrap_or(("", text("displayName")));
         let claim = ClaimName { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned() };
-        // The display name may have been shortened, and others may write it. The address is made of the whole name.
+        // The display name may be shortened or edited. The address is derived from the full name, so it verifies the
+        // claim.
         let is_its =
             |claim: &ClaimName| email(&account_id(&Account::of(claim.clone()).name), &store.iam.project) == address;
         let Some(claim) = Some(claim).filter(is_its) else {
@@ -40,7 +41,8 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
             continue;
         };
         let of_account = claims.get(&labelled.uid).cloned();
-        // The account goes with its claim, and a bucket that was to stay is left alone. So is one whose pods have no key.
+        // The account is deleted with its claim, so a bucket without one was retained, or its pods have access without
+        // a key.
         let retained = of_account.is_none();
         let mut asset = Asset::new(AssetKind::Bucket, name, of_account.unwrap_or(labelled), cluster);
         asset.retained = retained;

@@ -1,4 +1,4 @@
-//! What becomes of buckets, service accounts and keys that are not needed any more.
+//! Deletion of buckets, service accounts and keys.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::storage::BucketState;
 use crate::store::Store;
 
 impl Gcs {
-    /// Deletes the bucket if it is the claim's.
+    /// Deletes the bucket if it belongs to the claim.
     pub(super) async fn remove_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         let record = bucket.record()?;
         let (store, account) = self.recorded(&record).await?;
@@ -28,7 +28,7 @@ impl Gcs {
                 if only_empty && !store.storage.is_empty(name).await? {
                     return Err(DeletionPolicy::not_empty(name));
                 }
-                // An account that still writes, the owner's or one of COSI, could do so forever.
+                // Deletion would never end while the owner's account or a COSI account keeps writing.
                 store.storage.change_policy(name, |policy| closed(policy, &account.email)).await?;
                 if !only_empty {
                     empty(&store, name).await?;
@@ -49,7 +49,7 @@ impl Gcs {
         }
     }
 
-    /// Takes the rights and the keys away, and leaves the buckets.
+    /// Revokes the account's permissions and keys, and leaves the buckets.
     pub(super) async fn remove_account(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         let (store, account) = self.of_account(&known).await?;
         account.close(&store, known.access_key_id.as_deref()).await?;
@@ -60,7 +60,7 @@ impl Gcs {
 
 impl Account {
     async fn remove_rights(&self, store: &Store, known: &GrantedAccount<Parameters>) -> Result<(), Failure> {
-        // The rights of somebody else's account of this name are not ours to take.
+        // A foreign account with this name keeps its permissions.
         let theirs = self.generated && self.known(store).await? == AddressOwner::Foreign;
         let title = title(&self.claim);
         for bucket in &known.buckets {
@@ -69,7 +69,7 @@ impl Account {
                 let is_others = |live| owner(live, &self.claim, &known.cluster_id) == Owner::Other;
                 matches!(&live, BucketState::Bucket(live) if !is_others(live))
             } else {
-                // What an account that was not made for the claim may do there was not our doing.
+                // An administrator granted the permissions of an existing account there.
                 self.generated
             };
             if ours {
@@ -83,7 +83,7 @@ impl Account {
         Ok(())
     }
 
-    /// Removes the claim's keys.
+    /// Deletes the claim's keys.
     async fn close(&self, store: &Store, recorded: Option<&str>) -> Result<(), Failure> {
         if !self.generated {
             return match recorded {
@@ -91,14 +91,14 @@ impl Account {
                 None => Ok(()),
             };
         }
-        // Somebody else's account of this name keeps its keys.
+        // A foreign account with this name keeps its keys.
         match self.known(store).await? {
             AddressOwner::Ours => self.remove_keys_but(store, None).await,
             AddressOwner::Absent | AddressOwner::Foreign => Ok(()),
         }
     }
 
-    /// Removes the claim's own account with its keys.
+    /// Deletes the claim's own account and its keys.
     pub(super) async fn remove(&self, store: &Store) -> Result<(), Failure> {
         if !self.generated {
             return Ok(());
@@ -108,7 +108,7 @@ impl Account {
     }
 }
 
-/// Deletes the bucket with all that it holds, or a part of it and says so.
+/// Deletes the bucket and its objects. Returns an error of the kind "in progress" after a part of them.
 async fn empty(store: &Store, name: &str) -> Result<(), DeleteError> {
     let mut emptying = Emptying::new(name);
     loop {
@@ -118,7 +118,7 @@ async fn empty(store: &Store, name: &str) -> Result<(), DeleteError> {
         if store.storage.delete_bucket(name).await? {
             return Ok(());
         }
-        // Something was written meanwhile, or the list is behind.
+        // A client wrote an object in between, or the list is outdated.
         if emptying.is_over() || emptying.deleted() == 0 {
             return Err(DeleteError::in_progress(format!("the bucket {name} is not empty yet")));
         }

@@ -1,4 +1,4 @@
-//! Requests through a proxy and around it, certificates, and the bounds of answers.
+//! Tests of requests with and without a proxy, of certificates, and of limits for responses.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::gcs::Gcs;
 use crate::http::{Client, Clients, Error, Proxies};
 use crate::store::Defaults;
 
-/// A proxy that remembers how each of its connections began.
+/// A proxy that records the first request of each connection.
 #[derive(Clone)]
 struct CountingProxy {
     address: String,
@@ -69,7 +69,7 @@ impl CountingProxy {
     }
 }
 
-/// The head of a request, and as much of its body as came with it.
+/// Reads the head of a request, and the part of its body that arrived with it.
 async fn head_of(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -87,7 +87,7 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: &[u8]) 
     }
 }
 
-/// A server that always gives this answer, with TLS if there is an acceptor; returns its `host:port`.
+/// Starts a server that always sends this response, with TLS if there is an acceptor, and returns its `host:port`.
 async fn server(text: String, tls: Option<TlsAcceptor>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -109,7 +109,7 @@ async fn server(text: String, tls: Option<TlsAcceptor>) -> String {
     address
 }
 
-/// TLS for `127.0.0.1`, and the certificate that a client must trust.
+/// Returns a TLS acceptor for `127.0.0.1`, and the certificate that a client must trust.
 fn tls() -> (TlsAcceptor, String) {
     let rcgen::CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
@@ -142,7 +142,7 @@ async fn google_is_asked_through_a_proxy_and_the_metadata_server_is_not() {
         drop(request.provision(&gcs).await.unwrap());
         let lines = proxy.first_lines();
         assert_eq!(!lines.is_empty(), is_used, "{no_proxy}: {lines:?}");
-        // One client for both APIs, which have one address here, keeps its connection.
+        // Both APIs have one address here, so they share a client and its connection.
         assert!(lines.len() <= 1, "{lines:?}");
         assert!(lines.iter().all(|line| line.contains("/storage/v1/")), "{lines:?}");
         assert!(google.count("GET /computeMetadata/v1/") > 0);
@@ -167,7 +167,7 @@ async fn tls_is_tunnelled_and_only_the_own_certificates_are_trusted() {
     let google = client(&url, Some(&certificate), proxy.proxies(&[]));
     for _ in 0..3 {
         let answer = google.send(get("/x?y=z")).await.unwrap();
-        // It is not asked elsewhere.
+        // The request is not sent anywhere else.
         assert_eq!((answer.status, &answer.body[..]), (302, &b"hello"[..]));
     }
     assert_eq!(proxy.first_lines(), [format!("CONNECT {address}")]);
@@ -213,7 +213,7 @@ async fn answers_are_bounded_in_length_and_time() {
         let expected = if fits { Ok(length) } else { Err(too_long) };
         assert_eq!(answer.map(|answer| answer.body.len()).map_err(|error| error.to_string()), expected);
     }
-    // It promises more than it sends.
+    // The server announces more bytes than it sends.
     let url = format!("http://{}", server("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n".to_owned(), None).await);
     let silent = Clients::new(Proxies::default(), Duration::from_millis(200)).get(&url, None).unwrap();
     assert_eq!(silent.send(get("/")).await.unwrap_err().to_string(), format!("{url} has not answered in 200ms"));

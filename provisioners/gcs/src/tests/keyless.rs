@@ -1,4 +1,4 @@
-//! Claims without keys: the policy of the bucket names a service account of Kubernetes.
+//! Tests of claims without keys: the bucket's policy names a Kubernetes service account.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn principal(account: &str) -> String {
     format!("principal://iam.googleapis.com/{POOL}/subject/ns/test/sa/{account}")
 }
 
-/// The roles of a principal.
+/// Returns the roles of a principal.
 fn roles(fixture: &Fixture, bucket: &str, principal: &str) -> Vec<String> {
     let model = fixture.google.model();
     let bindings = model.buckets[bucket].policy["bindings"].as_array().cloned().unwrap_or_default();
@@ -36,7 +36,7 @@ async fn a_bucket_without_a_key_is_for_one_service_account() {
     let policy = fixture.google.model().buckets["photos"].policy.clone();
     let bucket = request.after(&bucket).provision(&fixture.gcs).await.unwrap();
     assert_eq!(fixture.google.model().buckets["photos"].policy, policy);
-    // Another service account takes the place of the first.
+    // Another service account replaces the first.
     let mut moved = keyless(&fixture, "photos", "other").after(&bucket);
     moved.parameters = request.parameters.clone();
     let bucket = moved.provision(&fixture.gcs).await.unwrap();
@@ -79,7 +79,7 @@ async fn grants_without_a_key_come_and_go_one_by_one() {
     a.after(&of_a).revoke(&fixture.gcs).await.unwrap();
     assert_eq!(roles(&fixture, "shared", &principal("web")).len(), 1);
     drop(of_b);
-    // The answer was lost, and the claim is deleted.
+    // The response was lost, and the claim is deleted.
     b.revoke(&fixture.gcs).await.unwrap();
     assert_eq!(fixture.google.model().buckets["shared"].policy["bindings"], before["bindings"]);
 }

@@ -1,4 +1,4 @@
-//! What the provisioner lists for the command `orphans`.
+//! Tests of the list for the command `orphans`.
 
 use kube_provisioner::bucket::{AssetKind, BucketHooks, ListAssets, MarkedCluster};
 
@@ -28,7 +28,7 @@ async fn buckets_and_service_accounts_are_listed_with_what_their_marks_say() {
     let elsewhere = listed(&fixture, &request, "another-cluster").await;
     assert!(elsewhere.iter().all(|(.., cluster)| matches!(cluster, MarkedCluster::Other(_))), "{elsewhere:?}");
 
-    // Its class said that the bucket stays.
+    // The class retained the bucket.
     request.revoke(&fixture.gcs).await.unwrap();
     let retained = listed(&fixture, &request, &request.cluster_id).await;
     assert_eq!(retained, [(AssetKind::Bucket, "photos".to_owned(), true, MarkedCluster::This)]);

@@ -1,4 +1,4 @@
-//! Whose a bucket and a service account are: what tenants, administrators and other clusters' installations do is no proof.
+//! Tests of ownership: only the provisioner's marks prove that a bucket or service account belongs to a claim.
 
 use gcs_sim::Account;
 use kube_provisioner::bucket::{BucketHooks, ClaimName};
@@ -12,7 +12,7 @@ fn told(error: &ProvisionError, part: &str, hidden: &str) {
     assert!(text.contains(part) && !text.contains(hidden), "{text}");
 }
 
-/// The same claim in another cluster, that is of the same backup.
+/// Returns the same claim in another cluster, restored from the same backup.
 fn elsewhere(request: &Claim) -> Claim {
     let mut request = request.clone();
     request.cluster_id = "another-cluster".to_owned();
@@ -23,7 +23,7 @@ fn elsewhere(request: &Claim) -> Claim {
 async fn of_two_claims_with_one_name_at_once_one_has_the_bucket() {
     let fixture = Fixture::new().await;
     let first = fixture.request("photos", &[]);
-    // A claim of the same namespace and name in another cluster, and one of another namespace.
+    // One claim has the same namespace and name in another cluster, and one is in another namespace.
     let (mut same, mut third) = (elsewhere(&first), first.clone());
     same.claim.uid = "another-uid".to_owned();
     third.claim = ClaimName { namespace: "elsewhere".into(), uid: "third-uid".into(), ..first.claim.clone() };
@@ -49,7 +49,7 @@ async fn a_bucket_does_not_move_to_another_location() {
     let fixture = Fixture::new().await;
     let asked = |location: &'static str| fixture.request("photos", &[("location", location)]);
     drop(asked("eu").provision(&fixture.gcs).await.unwrap());
-    // A repeated call may have another spelling.
+    // A repeated call may spell the location differently.
     drop(asked("EU").provision(&fixture.gcs).await.unwrap());
     let error = asked("ASIA").provision(&fixture.gcs).await.unwrap_err();
     assert_eq!(error.verdict(), ProvisionVerdict::AlreadyExists);
@@ -69,7 +69,7 @@ async fn a_bucket_that_an_administrator_makes_meanwhile_is_the_administrators() 
     request.delete(&fixture.gcs).await.unwrap();
     let left = fixture.google.assets();
     assert!(left.len() == 1 && left[0].starts_with("bucket photos"), "{left:?}");
-    // One that replaces the claim's.
+    // An administrator's bucket replaces the claim's bucket.
     let request = fixture.request("videos", &[]);
     let bucket = request.provision(&fixture.gcs).await.unwrap();
     fixture.google.model().buckets.remove("videos");
@@ -97,7 +97,7 @@ async fn what_is_of_another_cluster_is_left_alone() {
         }
         assert_eq!(fixture.google.assets(), before);
     }
-    // The account alone is another cluster's where the class names the bucket.
+    // Only the account belongs to another cluster if the class names the bucket.
     fixture.own_bucket("shared");
     let mut granted = elsewhere(&theirs).on_existing();
     granted.name = "shared".to_owned();
@@ -161,7 +161,7 @@ async fn the_longest_names_are_no_trouble() {
     request.claim.namespace = "n".repeat(63);
     request.claim.name = "c".repeat(253);
     request.claim.uid = "00000000-0000-4000-8000-000000000001".to_owned();
-    // It is a label's value in Kubernetes, which may have capital letters and dots.
+    // The id is a Kubernetes label value, which may contain capital letters and dots.
     request.cluster_id = format!("Shop.{}", "e".repeat(58));
     let bucket = request.provision(&fixture.gcs).await.unwrap();
     drop(request.after(&bucket).provision(&fixture.gcs).await.unwrap());
@@ -177,7 +177,7 @@ async fn a_bucket_goes_whatever_its_objects_are_called() {
     let request = fixture.request("photos", &[("versioning", "true")]);
     let bucket = request.provision(&fixture.gcs).await.unwrap();
     let s3 = fixture.s3(&bucket.credentials);
-    // Google refuses line breaks and nothing else.
+    // Google refuses only line breaks.
     for key in ["\u{1}", "a\u{b}b", "\u{7f}", "\u{fffe}", "a//b", "%41+ &<>\"'#?", "..a", "ü/ü"] {
         for text in ["one", "two"] {
             s3.put("photos", key, text).await.unwrap();

@@ -1,4 +1,4 @@
-//! A pod that uses its bucket by S3's protocol, with the key of its Secret.
+//! A pod that uses its bucket through the S3 protocol, with the key in its Secret.
 
 use bytes::Bytes;
 use gcs_sim::signature::{Signable, authorization, sha256_hex};
@@ -14,7 +14,7 @@ pub(super) struct Pod {
 }
 
 impl Pod {
-    /// The error is S3's code.
+    /// Returns S3's error code on failure.
     pub(super) async fn put(&self, bucket: &str, object: &str, text: &'static str) -> Result<(), String> {
         self.send(Method::PUT, bucket, object, text).await.map(drop)
     }

@@ -1,4 +1,4 @@
-//! What a claim's `additionalConfig` says of its bucket.
+//! Tests of the bucket settings in a claim's `additionalConfig`.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ async fn settings_follow_the_claim() {
     assert_eq!([&made["storageClass"], &made["versioning"]["enabled"]], [&json!("NEARLINE"), &json!(true)]);
     let labels = |metadata: &Value| ["team", "cost-center", "stage"].map(|key| metadata["labels"][key].clone());
     assert_eq!(labels(&made), [json!("shop"), json!("1"), json!("test")]);
-    // Fewer labels, and one that somebody has set by hand.
+    // The claim removes labels, and an administrator adds one manually.
     fixture.google.model().buckets.get_mut("photos").unwrap().metadata["labels"]["hand"] = json!("x");
     let fewer = [("bucketTags", "stage=live"), ("bucketVersioning", "Suspended")];
     bucket = fixture.asking(&class, &fewer, &asked).after(&bucket).provision(&fixture.gcs).await.unwrap();
@@ -52,7 +52,7 @@ async fn settings_follow_the_claim() {
     assert_eq!(live["labels"]["objectbucketclaim-uid"], "uid-of-photos");
     assert_eq!(live["versioning"]["enabled"], false);
     assert_eq!(live["lifecycle"]["rule"], json!([]));
-    // Nothing is asked for any more, and nothing is written twice.
+    // The claim drops all settings, and a repeated call writes nothing.
     bucket = fixture.asking(&class, &[], &fewer).after(&bucket).provision(&fixture.gcs).await.unwrap();
     assert_eq!(labels(&fixture.metadata()), [json!("shop"), Value::Null, Value::Null]);
     let before = fixture.google.count("PATCH");

@@ -1,4 +1,4 @@
-//! What `--help` and `rbac` say is a promise: a change of it is a change of this file's snapshots.
+//! Snapshots of `--help` and `rbac`, which users rely on.
 
 use kube_provisioner::CommandLine;
 

@@ -29,7 +29,7 @@ const SETTLED: Duration = Duration::from_secs(60);
 /// Defaults for StorageClasses. Files are read for every call, so keys can be rotated.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Defaults {
-    /// Project ID, for classes without `project` [default: that of the credentials]
+    /// Project ID, for classes without `project` [default: the project of the credentials]
     #[arg(long, env = "GOOGLE_CLOUD_PROJECT", value_name = "ID")]
     pub(crate) project: Option<String>,
 

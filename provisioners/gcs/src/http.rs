@@ -59,7 +59,7 @@ impl Proxies {
             let address = if text.contains("://") { text } else { format!("http://{text}") };
             let is_known = address.starts_with("http://") || address.starts_with("https://");
             let proxy = is_known.then(|| make(address).ok()).flatten();
-            let proxy = proxy.ok_or_else(|| format!("{name} is no address of a proxy: expected http://host:port"))?;
+            let proxy = proxy.ok_or_else(|| format!("{name} is not a valid proxy URL: expected http://host:port"))?;
             Ok::<_, String>(Some(proxy.no_proxy(NoProxy::from_string(&value("NO_PROXY")))))
         };
         Ok(Self { http: proxy("HTTP_PROXY", Proxy::http)?, https: proxy("HTTPS_PROXY", Proxy::https)? })
@@ -157,7 +157,7 @@ impl Client {
         let request = request.map_err(|_| Error::Request("a name in the request is malformed"))?;
         // Parsing a URL removes `.` and `..`, so it would name another resource.
         if request.url().path() != path {
-            return Err(Error::Request("a name in the request is no part of an address"));
+            return Err(Error::Request("a name in the request is not valid in a URL"));
         }
         let limit = self.time_limit;
         let timed_out = || Error::TimedOut { endpoint: self.base.clone(), limit };
@@ -194,7 +194,7 @@ fn base_of(url: &str) -> Result<String, String> {
     };
     base().ok_or_else(|| {
         let shown = url.rsplit('@').next().unwrap_or_default();
-        format!("{shown:?} is no address of a service: expected http://host:port or https://host:port")
+        format!("{shown:?} is not a valid endpoint URL: expected http://host:port or https://host:port")
     })
 }
 

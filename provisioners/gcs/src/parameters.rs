@@ -242,11 +242,13 @@ impl TryFrom<String> for Labels {
             let (key, value) = pair.split_once('=').ok_or_else(|| format!("{pair:?} is not like key=value"))?;
             if !key.starts_with(|first: char| first.is_ascii_lowercase()) || label_value(key) != key {
                 return Err(format!(
-                    "{key:?} is no label: lower case letters, digits, _ and - up to 63, a letter first"
+                    "{key:?} is not a valid label: lower case letters, digits, _ and - up to 63, a letter first"
                 ));
             }
             if label_value(value) != value {
-                return Err(format!("{value:?} is no label's value: lower case letters, digits, _ and - up to 63"));
+                return Err(format!(
+                    "{value:?} is not a valid label value: lower case letters, digits, _ and - up to 63"
+                ));
             }
             if key.starts_with("objectbucketclaim-") || key.starts_with("goog") {
                 return Err(format!("the label {key:?} is not free"));
@@ -305,8 +307,8 @@ mod tests {
             ("lifecycle", "[]", "a lifecycle is JSON"),
             ("lifecycle", r#"{"rule":[{}]}"#, "a lifecycle is JSON"),
             ("lifecycle", r#"{"Rules":[]}"#, "a lifecycle is JSON"),
-            ("labels", "Team=x", "is no label"),
-            ("labels", "team=X", "no label's value"),
+            ("labels", "Team=x", "is not a valid label:"),
+            ("labels", "team=X", "not a valid label value"),
             ("labels", "team", "key=value"),
             ("labels", "objectbucketclaim-uid=1", "not free"),
             ("accessMode", "all", "read-only"),

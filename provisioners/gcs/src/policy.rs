@@ -100,7 +100,7 @@ fn bindings_of(policy: &mut Value) -> &mut Vec<Value> {
     if !policy["bindings"].is_array() {
         policy["bindings"] = json!([]);
     }
-    policy["bindings"].as_array_mut().expect("it was just made one")
+    policy["bindings"].as_array_mut().expect("the bindings are an array")
 }
 
 fn member(email: &str) -> String {

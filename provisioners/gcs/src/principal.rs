@@ -34,7 +34,7 @@ impl std::str::FromStr for Pool {
                 Ok(Self(text.to_owned()))
             }
             _ => Err(format!(
-                "{text:?} is no workload identity pool: expected projects/NUMBER/locations/global/workloadIdentityPools/POOL"
+                "{text:?} is not a workload identity pool: expected projects/NUMBER/locations/global/workloadIdentityPools/POOL"
             )),
         }
     }

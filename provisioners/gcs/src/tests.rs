@@ -439,9 +439,9 @@ async fn errors_say_what_to_do_and_hold_no_secrets() {
     };
     let key = fixture.google.admin_key();
     for (text, part) in [
-        ("no json".to_owned(), "no key of a service account"),
+        ("no json".to_owned(), "is not a service account key"),
         (key.replace("\"service_account\"", "\"external_account\""), "only service_account is known"),
-        (key.replace("BEGIN PRIVATE KEY", "BEGIN"), "no PEM of PKCS#8"),
+        (key.replace("BEGIN PRIVATE KEY", "BEGIN"), "is not PKCS#8 in PEM"),
         (key.replace("admin@", "other@"), "the key may be deleted, disabled or expired"),
         (key.replace("shop-project\"", "unknown-x\""), "check project in the StorageClass"),
         (key.replace(&fixture.google.endpoint, "http://127.0.0.1:1"), "cannot be reached"),

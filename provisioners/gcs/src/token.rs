@@ -93,7 +93,7 @@ impl TokenSource {
         let form = format!("grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion={assertion}");
         let mut request = Request::new(Bytes::from(form));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = key.token_path().parse().map_err(|_| key.malformed("token_uri is no address"))?;
+        *request.uri_mut() = key.token_path().parse().map_err(|_| key.malformed("token_uri is not a valid URL"))?;
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");
         request.headers_mut().insert(CONTENT_TYPE, form);
         let answer = self.send(request).await?;
@@ -123,7 +123,7 @@ impl TokenSource {
         let flavor = answer.headers.get("metadata-flavor").is_some_and(|flavor| flavor == "Google");
         match answer.status {
             200 if flavor => Ok(answer.body),
-            200 => Err(TokenError(format!("{} is no metadata server of Google's", self.client.endpoint()))),
+            200 => Err(TokenError(format!("{} is not Google's metadata server", self.client.endpoint()))),
             404 => Err(TokenError(
                 "the metadata server knows no service account: bind one to the provisioner's Kubernetes account, or to the node"
                     .to_owned(),
@@ -182,7 +182,7 @@ impl ServiceAccountKey {
     pub(crate) fn parse(text: &[u8], origin: &str) -> Result<Self, TokenError> {
         // serde's error may contain parts of the key.
         let key = serde_json::from_slice::<Self>(text);
-        let key = key.map_err(|_| TokenError(format!("{origin} is no key of a service account in JSON")))?;
+        let key = key.map_err(|_| TokenError(format!("{origin} is not a service account key in JSON")))?;
         if key.kind != "service_account" {
             let kind = printable(&key.kind);
             return Err(TokenError(format!(
@@ -196,7 +196,7 @@ impl ServiceAccountKey {
 
     /// Returns the part `https://host` of `token_uri`.
     pub(crate) fn token_address(&self) -> Result<String, TokenError> {
-        let malformed = || self.malformed("token_uri is no address");
+        let malformed = || self.malformed("token_uri is not a valid URL");
         let uri: http::Uri = self.token_uri.parse().map_err(|_| malformed())?;
         let (scheme, authority) = uri.scheme_str().zip(uri.authority()).ok_or_else(malformed)?;
         Ok(format!("{scheme}://{authority}"))
@@ -226,8 +226,8 @@ impl ServiceAccountKey {
 
     fn pair(&self) -> Result<RsaKeyPair, TokenError> {
         let der = PrivatePkcs8KeyDer::from_pem_slice(self.private_key.as_bytes());
-        let der = der.map_err(|_| self.malformed("its private_key is no PEM of PKCS#8"))?;
-        RsaKeyPair::from_pkcs8(der.secret_pkcs8_der()).map_err(|_| self.malformed("its private_key is no RSA key"))
+        let der = der.map_err(|_| self.malformed("its private_key is not PKCS#8 in PEM"))?;
+        RsaKeyPair::from_pkcs8(der.secret_pkcs8_der()).map_err(|_| self.malformed("its private_key is not an RSA key"))
     }
 
     fn malformed(&self, what: &str) -> TokenError {

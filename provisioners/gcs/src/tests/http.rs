@@ -198,7 +198,7 @@ async fn errors_about_proxies_hold_no_passwords() {
     }
     for (name, value) in [("HTTPS_PROXY", "socks5://user:p@proxy:1080"), ("HTTP_PROXY", "http://user:p@")] {
         let error = Proxies::of(|other| if other == name { value.to_owned() } else { String::new() }).err().unwrap();
-        assert_eq!(error, format!("{name} is no address of a proxy: expected http://host:port"));
+        assert_eq!(error, format!("{name} is not a valid proxy URL: expected http://host:port"));
     }
     assert!(Proxies::of(|_| "proxy.example.com:3128".to_owned()).is_ok());
 }
@@ -224,7 +224,7 @@ async fn addresses_are_taken_as_they_are_or_refused() {
     let clients = Clients::new(Proxies::default(), Duration::from_secs(5));
     for url in ["", "storage", "ftp://host", "http://", "https://host?x=y", "https://user:secret@host"] {
         let error = clients.get(url, None).err().unwrap();
-        assert!(error.contains("is no address of a service") && !error.contains("secret"), "{error}");
+        assert!(error.contains("is not a valid endpoint URL") && !error.contains("secret"), "{error}");
     }
     let google = Server::start().await.unwrap();
     let client = clients.get(&google.endpoint, None).unwrap();

@@ -26,7 +26,7 @@ fn a_proxy_that_cannot_be_used_ends_the_program() {
     for variable in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY"] {
         let environment = [(variable, "socks5://user:secret@proxy.example.com")];
         let (success, text) = PROGRAM.run_with(&["--provisioner-name", "gcs.example.com/bucket"], &environment);
-        let says = format!("{} is no address of a proxy", variable.to_uppercase());
+        let says = format!("{} is not a valid proxy URL", variable.to_uppercase());
         assert!(!success && text.contains(&says) && !text.contains("secret"), "{text}");
     }
 }

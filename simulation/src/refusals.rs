@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use kube_sim::{Request, Resource, Status, Verb};
+use kube_sim::{Content, Request, Resource, Status, Verb};
+use serde_json::Value;
 
 /// A period in which the API server permanently refuses some requests of the controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,17 @@ pub(crate) fn answer(refusals: &[Refusal], request: &Request, now: Duration) -> 
     })
 }
 
+/// Returns the object's name. A request that creates an object has it only in the body.
+fn object_name(request: &Request) -> String {
+    let body = match &request.content {
+        Content::Json(body) => serde_json::from_slice(body).ok(),
+        Content::Value(body) => Some(body.clone()),
+        _ => None,
+    };
+    let in_body = body.as_ref().and_then(|body: &Value| body["metadata"]["name"].as_str());
+    in_body.unwrap_or(&request.name).to_owned()
+}
+
 /// The number of refusals per process, kind of request and object, with their minute.
 #[derive(Default)]
 pub(crate) struct Count(BTreeMap<(u64, String), u32>);
@@ -78,7 +90,7 @@ impl Count {
         if request.resource.plural == "events" {
             return None;
         }
-        let what = format!("{:?} {} {}", request.verb, request.resource.plural, request.name);
+        let what = format!("{:?} {} {}", request.verb, request.resource.plural, object_name(request));
         let count = self.0.entry((now.as_secs() / 60, what.clone())).or_default();
         *count += 1;
         (*count > MANY)

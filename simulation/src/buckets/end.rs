@@ -144,7 +144,7 @@ impl<'a> Picture<'a> {
             }
             _ => {}
         }
-        if self.may_wait(wish, claim, &origin) {
+        if self.may_wait(wish, claim, &origin) || phase != "Bound" && self.is_blocked(wish, claim) {
             let of_claim = self.objects.iter().filter(|object| claimed_uid(object) == origin);
             let records: Vec<Value> = of_claim.map(record_of).collect();
             let is_served = phase == "Bound" || records.iter().any(|record| record["made"] == true);
@@ -247,6 +247,13 @@ impl<'a> Picture<'a> {
         let restored = self.world.plays.restore && self.world.plays.second_cluster;
         let contested = wish.kind == Kind::Rival || wish.disturbed || by_hand || restored;
         wish.kind != Kind::Granted && contested && !self.owns(mark, &user)
+    }
+
+    /// Returns true if a Secret or ConfigMap that was restored for another claim has the name of this claim's. A user must delete it.
+    fn is_blocked(&self, wish: &Wish, claim: &Value) -> bool {
+        let is_foreign = |object: &&Value| object["metadata"]["ownerReferences"][0]["uid"] != claim["metadata"]["uid"];
+        let delivered = [self.secrets.get(wish.delivered("secrets")), self.maps.get(wish.delivered("configmaps"))];
+        self.world.plays.restore && delivered.into_iter().flatten().any(|object| is_foreign(&object))
     }
 
     /// The claim that a claim's bucket was created for. A claim that took over an unfinished attempt has ended it, and

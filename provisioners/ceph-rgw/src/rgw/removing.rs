@@ -28,7 +28,7 @@ impl Rgw {
                 }
                 // The bucket was never handed over, or the claim named another owner before the first record.
                 Ok(BucketOwnership::Claim | BucketOwnership::ToHandOver | BucketOwnership::OfFormerOwner) => {
-                    empty(&store, &bucket).await?
+                    empty(&store, &bucket).await?;
                 }
             }
         }

@@ -5,9 +5,8 @@ use std::time::Duration;
 use anyhow::ensure;
 use clap::Args;
 use fastrand::Rng;
-use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ObjectMeta};
+use kube::api::DeleteParams;
 use testbed::cluster::is_bound;
 use testbed::control_plane::State;
 use tokio::time::{Instant, sleep};
@@ -99,9 +98,7 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
     let (mut between, mut kept) = (0, 0);
     for round in 0..settings.rounds {
         let name = format!("{}-{round}", stage.name);
-        let node =
-            || Node { metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() }, ..Node::default() };
-        stage.create_node(node(), rng.choice(ZONES).unwrap_or_default()).await?;
+        stage.create_node(&name, rng.choice(ZONES).unwrap_or_default()).await?;
         let claim = format!("claim-{round}");
         let volume = stage.create_delayed_claim(&claim, &name).await?;
         stage.called(CALL, |ledger| ledger.first_call(&volume)).await?;
@@ -112,7 +109,7 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
         match rng.u32(..4) {
             0 => {}
             1 => drop(stage.claims().delete(&claim, &DeleteParams::default()).await?),
-            _ => stage.create_node(node(), rng.choice(ZONES).unwrap_or_default()).await?,
+            _ => stage.create_node(&name, rng.choice(ZONES).unwrap_or_default()).await?,
         }
         kept += usize::from(
             stage.claims().get_opt(&claim).await?.is_some_and(|claim| claim.metadata.deletion_timestamp.is_none()),

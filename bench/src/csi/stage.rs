@@ -9,7 +9,7 @@ use futures::{StreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::CSINode;
-use kube::api::{DeleteParams, ListParams, Patch, PostParams};
+use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use kube_provisioner::protocol::{SELECTED_NODE, STORAGE_PROVISIONER};
 use serde_json::json;
@@ -34,6 +34,8 @@ pub(super) struct Stage {
     programs: Programs,
     /// The name of the namespace and of the class.
     pub(super) name: String,
+    /// The driver's zones; empty without topology.
+    zones: Vec<String>,
     pub(super) driver: Driver,
     driver_name: String,
     kubeconfig: PathBuf,
@@ -105,7 +107,8 @@ impl Stage {
         let folder = tempfile::tempdir()?;
         let driver = Driver::new(&driver_name, folder.path(), pace, seed, zones);
         driver.serve()?;
-        Ok(Self { state, client, programs: programs.clone(), name, driver, driver_name, kubeconfig, _sockets: folder })
+        let (programs, zones) = (programs.clone(), zones.iter().map(ToString::to_string).collect());
+        Ok(Self { state, client, programs, name, zones, driver, driver_name, kubeconfig, _sockets: folder })
     }
 
     /// Starts a sidecar with a host name of its own: both sidecars write the name into the election's Lease.
@@ -189,8 +192,18 @@ impl Stage {
         self.create(claim).await
     }
 
-    /// Creates a node with the driver registered on it.
-    pub(super) async fn create_node(&self, mut node: Node, zone: &str) -> anyhow::Result<()> {
+    pub(super) fn zones(&self) -> &[String] {
+        &self.zones
+    }
+
+    /// Creates a node that has only a name, with the driver registered on it.
+    pub(super) async fn create_node(&self, name: &str, zone: &str) -> anyhow::Result<()> {
+        let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+        self.create_node_from(Node { metadata, ..Node::default() }, zone).await
+    }
+
+    /// Creates this node, with the driver registered on it.
+    pub(super) async fn create_node_from(&self, mut node: Node, zone: &str) -> anyhow::Result<()> {
         node.labels_mut().insert(ZONE.to_owned(), zone.to_owned());
         let created = Api::<Node>::all(self.client.clone()).create(&PostParams::default(), &node).await?;
         let registered = json!([{"name": self.driver_name, "nodeID": created.name_any(), "topologyKeys": [ZONE]}]);

@@ -57,7 +57,7 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     let mut rng = Rng::with_seed(settings.seed);
     let mut sidecar = stage.start(Peer::Go, "pod-0", &flags)?;
     stage.wait_for_holder(&["pod-0"], Duration::from_secs(60)).await?;
-    let traffic = Traffic::start_on(&stage, settings.claims, settings.seed, settings.topology);
+    let traffic = Traffic::start(&stage, settings.claims, settings.seed);
     let (mut to_ours, mut to_go) = (Vec::new(), Vec::new());
     for number in 1..=settings.times {
         sleep(Duration::from_millis(rng.u64(WORKS))).await;

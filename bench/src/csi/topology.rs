@@ -17,12 +17,12 @@ use tokio::time::sleep;
 use super::driver::Pace;
 use super::peer::{Peer, Programs};
 use super::stage::Stage;
+use super::zones::ZONES;
 use crate::burst::mb;
 use crate::process::memory;
 use crate::wait::until;
 use crate::waiting::median;
 
-const ZONES: [&str; 3] = ["a", "b", "c"];
 /// Concurrent requests while objects are created.
 const AT_ONCE: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(1800);
@@ -181,7 +181,7 @@ async fn create_nodes(stage: &Stage, count: usize, node: impl Fn(usize) -> Node)
         let mut node = node(number);
         node.metadata.name = Some(name(stage, number));
         node.metadata.labels.get_or_insert_default().insert(LABEL.to_owned(), "yes".to_owned());
-        async move { stage.create_node(node, ZONES[number % ZONES.len()]).await }
+        async move { stage.create_node_from(node, ZONES[number % ZONES.len()]).await }
     };
     stream::iter(0..count).map(create).buffer_unordered(AT_ONCE).try_collect().await
 }

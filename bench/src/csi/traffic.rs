@@ -36,20 +36,15 @@ pub(super) struct Counts {
 }
 
 impl Traffic {
-    /// Keeps this number of claims in progress.
+    /// Keeps this number of claims in progress. If the driver has zones, each claim waits for a node, whose zone depends on the claim's place.
     pub(super) fn start(stage: &Arc<Stage>, at_a_time: usize, seed: u64) -> Self {
-        Self::start_on(stage, at_a_time, seed, false)
-    }
-
-    /// Same as [`start`](Self::start), with claims that wait for nodes in all zones.
-    pub(super) fn start_on(stage: &Arc<Stage>, at_a_time: usize, seed: u64, has_zones: bool) -> Self {
         let (stop, stopped) = watch::channel(false);
         let (seen, bound) = watch::channel(HashSet::new());
         let looking = tokio::spawn(look(stage.clone(), seen));
         let mut places = JoinSet::new();
         for place in 0..at_a_time {
             let rng = Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(place as u64));
-            places.spawn(one_after_the_other(stage.clone(), (place, has_zones), rng, stopped.clone(), bound.clone()));
+            places.spawn(one_after_the_other(stage.clone(), place, rng, stopped.clone(), bound.clone()));
         }
         Self { stop, places, looking }
     }
@@ -82,7 +77,7 @@ async fn look(stage: Arc<Stage>, seen: watch::Sender<HashSet<String>>) {
 
 async fn one_after_the_other(
     stage: Arc<Stage>,
-    (place, has_zones): (usize, bool),
+    place: usize,
     mut rng: Rng,
     mut stopped: watch::Receiver<bool>,
     mut bound: watch::Receiver<HashSet<String>>,
@@ -92,11 +87,10 @@ async fn one_after_the_other(
     sleep(Duration::from_millis(rng.u64(..2000))).await;
     while !*stopped.borrow() {
         let name = format!("claim-{place}-{}", counts.made);
-        if has_zones {
-            stage.create_delayed_claim(&name, &zones::node(&stage, zones::zone_of(place))).await?;
-        } else {
-            stage.create_claim(&name).await?;
-        }
+        match zones::zone_of(&stage, place) {
+            Some(zone) => stage.create_delayed_claim(&name, &zones::node(&stage, zone)).await?,
+            None => stage.create_claim(&name).await?,
+        };
         counts.made += 1;
         if rng.u32(..100) < EARLY {
             counts.early += 1;

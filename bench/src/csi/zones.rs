@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::api::storage::v1::CSIStorageCapacity;
-use kube::api::{ListParams, ObjectMeta};
+use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -23,17 +23,15 @@ const INTERVAL: Duration = Duration::from_millis(300);
 
 /// Creates one node in each zone.
 pub(super) async fn create_nodes(stage: &Stage) -> anyhow::Result<()> {
-    for zone in ZONES {
-        let name = Some(node(stage, zone));
-        let node = Node { metadata: ObjectMeta { name, ..ObjectMeta::default() }, ..Node::default() };
-        stage.create_node(node, zone).await?;
+    for zone in stage.zones() {
+        stage.create_node(&node(stage, zone), zone).await?;
     }
     Ok(())
 }
 
 /// Deletes the nodes.
 pub(super) async fn delete_nodes(stage: &Stage) -> anyhow::Result<()> {
-    for zone in ZONES {
+    for zone in stage.zones() {
         stage.delete_node(&node(stage, zone)).await?;
     }
     Ok(())
@@ -45,7 +43,7 @@ pub(super) fn node(stage: &Stage, zone: &str) -> String {
 
 /// The volumes seen so far.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Observations {
     pub(super) volumes: BTreeSet<String>,
     /// Volumes that are not in the zone of their claim's node.
     pub(super) wrong: BTreeSet<String>,
@@ -57,13 +55,13 @@ pub(super) struct Seen {
 
 /// Checks until it is dropped.
 pub(super) struct Watch {
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<Observations>>,
     task: JoinHandle<()>,
 }
 
 impl Watch {
     pub(super) fn start(stage: &Arc<Stage>) -> Self {
-        let seen = Arc::<Mutex<Seen>>::default();
+        let seen = Arc::<Mutex<Observations>>::default();
         let (stage, seen_by_task) = (stage.clone(), seen.clone());
         let task = tokio::spawn(async move {
             loop {
@@ -77,8 +75,7 @@ impl Watch {
     }
 
     /// Checks once more, and returns what was seen.
-    pub(super) async fn finish(self, stage: &Stage) -> anyhow::Result<Seen> {
-        self.task.abort();
+    pub(super) async fn finish(self, stage: &Stage) -> anyhow::Result<Observations> {
         check(stage, &self.seen).await?;
         Ok(std::mem::take(&mut *self.seen.lock().unwrap()))
     }
@@ -90,7 +87,7 @@ impl Drop for Watch {
     }
 }
 
-async fn check(stage: &Stage, seen: &Mutex<Seen>) -> anyhow::Result<()> {
+async fn check(stage: &Stage, seen: &Mutex<Observations>) -> anyhow::Result<()> {
     let volumes = stage.volumes().await?;
     let published = Api::<CSIStorageCapacity>::namespaced(stage.client.clone(), &stage.name)
         .list(&ListParams::default().match_any())
@@ -104,7 +101,7 @@ async fn check(stage: &Stage, seen: &Mutex<Seen>) -> anyhow::Result<()> {
     seen.published = published.len();
     seen.most_of_one = seen.most_of_one.max(counts.into_values().max().unwrap_or_default());
     for volume in volumes {
-        if zone_of_claim(&volume) != zone_of_affinity(&volume) {
+        if zone_of_claim(stage, &volume) != zone_of_affinity(&volume) {
             seen.wrong.insert(volume.name_any());
         }
         seen.volumes.insert(volume.name_any());
@@ -113,19 +110,19 @@ async fn check(stage: &Stage, seen: &Mutex<Seen>) -> anyhow::Result<()> {
 }
 
 /// The zone that `Traffic` selects for a claim: `claim-PLACE-NUMBER`.
-fn zone_of_claim(volume: &PersistentVolume) -> Option<String> {
+fn zone_of_claim<'a>(stage: &'a Stage, volume: &PersistentVolume) -> Option<&'a str> {
     let claim = volume.spec.as_ref()?.claim_ref.as_ref()?.name.as_ref()?;
-    Some(zone_of(claim.split('-').nth(1)?.parse().ok()?).to_owned())
+    zone_of(stage, claim.split('-').nth(1)?.parse().ok()?)
 }
 
-pub(super) fn zone_of(place: usize) -> &'static str {
-    ZONES[place % ZONES.len()]
+pub(super) fn zone_of(stage: &Stage, place: usize) -> Option<&str> {
+    stage.zones().get(place.checked_rem(stage.zones().len())?).map(String::as_str)
 }
 
-fn zone_of_affinity(volume: &PersistentVolume) -> Option<String> {
+fn zone_of_affinity(volume: &PersistentVolume) -> Option<&str> {
     let terms = &volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()?.node_selector_terms;
     let [term] = terms.as_slice() else { return None };
     let [requirement] = term.match_expressions.as_deref()? else { return None };
     let [zone] = requirement.values.as_deref()? else { return None };
-    (requirement.key == ZONE).then(|| zone.clone())
+    (requirement.key == ZONE).then_some(zone)
 }

@@ -154,7 +154,12 @@ fn recover(begun: usize, done: usize, give_up: bool, cut: &str) {
     let unfinished = STEPS.get(done).filter(|_| begun > done);
     // A mark is synced at the end of its attempt.
     let may_be_empty = unfinished.is_some_and(|(step, _)| *step == Step::Make);
+    let is_of_attempt = |error: &DirectoryError| match (error, unfinished) {
+        (DirectoryError::Damaged { name, .. }, Some((_, path))) => path.rsplit('/').next() == Some(name),
+        _ => false,
+    };
     assert!(survey.damaged.len() <= usize::from(may_be_empty), "{cut}: {:?}", survey.damaged);
+    assert!(survey.damaged.iter().all(is_of_attempt), "{cut}: {:?}", survey.damaged);
     let is_served = |path: &str, step: Step| step == Step::Make && unfinished.is_none_or(|(_, other)| *other != path);
     for (path, _) in served.iter().filter(|(path, step)| is_served(path, **step)) {
         let metadata = fs::metadata(root.path().join(path));

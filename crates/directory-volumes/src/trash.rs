@@ -41,7 +41,7 @@ impl Root {
     ) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let _lock = state.lock(path)?;
-        let Some(mark) = self.recovered(&state, path, owner)? else {
+        let Some(mark) = self.recovered(&state, path, owner, fencing_token)? else {
             return Ok(());
         };
         if !fencing_token.is_valid() {

@@ -119,7 +119,8 @@ impl Root {
             return Err(DirectoryError::Fenced(path.to_string()));
         }
         // An earlier attempt that marked the path has already checked it.
-        let proof = if self.recovered(state, path, owner)?.is_some() { Proof::Rights } else { Proof::Made };
+        let proof =
+            if self.recovered(state, path, owner, fencing_token)?.is_some() { Proof::Rights } else { Proof::Made };
         self.check_above(state, path, proof)?;
         let (mark, is_new) = state.reserve(path, owner, retain, Durable::Later)?;
         self.expect(path, owner, &mark)?;
@@ -168,7 +169,7 @@ impl Root {
         // Remove what an earlier call left first.
         self.finish_removal(&state, &owner.volume, fencing_token)?;
         let lock = state.lock(path)?;
-        let Some(mark) = self.recovered(&state, path, owner)? else {
+        let Some(mark) = self.recovered(&state, path, owner, fencing_token)? else {
             return Ok(());
         };
         if !fencing_token.is_valid() {
@@ -262,11 +263,15 @@ impl Root {
         state: &State,
         path: &VolumePath,
         owner: &Owner,
+        fencing_token: &FencingToken,
     ) -> Result<Option<Mark>, DirectoryError> {
         let error = |error| failed("cannot remove the unfinished directory", path.as_str(), error);
         match self.marked(state, path, owner) {
             Err(DirectoryError::Damaged { .. }) if state.is_mark_empty(path).map_err(error)? => {}
             found => return found,
+        }
+        if !fencing_token.is_valid() {
+            return Err(DirectoryError::Fenced(path.to_string()));
         }
         let (above, last) = path.split();
         match open_down(state.root.as_fd(), &above)

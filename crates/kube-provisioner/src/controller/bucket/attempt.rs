@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use objectbucket_api::names::generated_bucket_name;
 use provisioner_runtime::Cache as _;
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::{CallAborted, catch_panic};
@@ -87,7 +86,8 @@ impl<'a> Attempt<'a> {
         let secrets = calls::secrets(self.reconciler, &self.class, &claim.name()).await?;
         let key = self.account_key().await?;
         if key.credentials.is_none() && !self.record.keyless {
-            objects.confirm_writable(claim, &self.record).await?;
+            let copied = objects.copied_metadata(claim, &self.record).await?;
+            objects.confirm_writable(claim, &self.record, &copied).await?;
         }
         let bucket = self.recorded().await?;
         self.join().await?;
@@ -379,8 +379,9 @@ impl<'a> Attempt<'a> {
     /// Returns true if the claim has both a name for its bucket and a prefix. A generated name is written to the claim, too.
     fn has_unused_prefix(&self) -> bool {
         let Self { claim, source, name, .. } = self;
-        let is_unused = |prefix: &str| !prefix.is_empty() && generated_bucket_name(prefix, &claim.uid) != *name;
-        *source == Source::Provisioned && claim.bucket_name.is_some() && claim.prefix.as_deref().is_some_and(is_unused)
+        let has_prefix = claim.prefix.as_deref().is_some_and(|prefix| !prefix.is_empty());
+        let is_unused = has_prefix && claim.generated_name().as_ref() != Some(name);
+        *source == Source::Provisioned && claim.bucket_name.is_some() && is_unused
     }
 }
 

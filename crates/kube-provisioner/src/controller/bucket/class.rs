@@ -14,7 +14,6 @@ use super::decide::Rules;
 use super::delivered_names;
 use super::facts::{OurClass, ReclaimPolicy};
 use crate::bucket::BucketCapabilities;
-use crate::controller::shared::checksum::CHECKSUM;
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters, Parsed};
 use crate::controller::shared::fingerprint::fingerprint;
 use crate::controller::shared::watched::WatchedClass;
@@ -25,10 +24,10 @@ use crate::protocol::{BUCKET_CLAIM_NAME, CONFIG_MAP_NAME, SECRET_NAME};
 const OVERLAP: &str = "credentialsOverlap";
 /// The class parameter with the keys of `additionalConfig` that its claims may use.
 const ALLOWED_CONFIG: &str = "allowedAdditionalConfig";
-/// The class parameters with the keys of the claim's labels and annotations that its Secret and ConfigMap receive, too.
+/// The class parameters with the keys of the labels and annotations that a claim's Secret and ConfigMap receive from the claim.
 const COPIED: [&str; 2] = ["copyClaimLabels", "copyClaimAnnotations"];
 /// The keys that must not be copied: they have a meaning on the objects themselves.
-const NOT_COPIED: [&str; 3] = [PROVISIONER_LABEL, CHECKSUM, "kubectl.kubernetes.io/last-applied-configuration"];
+const NOT_COPIED: [&str; 2] = [PROVISIONER_LABEL, "kubectl.kubernetes.io/last-applied-configuration"];
 /// The keys of `additionalConfig` that are not passed to the provisioner.
 const OF_CONTROLLER: [&str; 3] = [BUCKET_CLAIM_NAME, SECRET_NAME, CONFIG_MAP_NAME];
 /// The default validity of a key after it was rotated out.
@@ -85,10 +84,9 @@ pub(crate) fn read_texts(
     parse: impl FnOnce(&BTreeMap<String, String>) -> Result<Parsed, ParameterError>,
 ) -> Result<ClassParameters, BadParameters> {
     let mut of_author = texts.clone();
-    of_author.remove(CLASS_BUCKET_NAME);
-    of_author.remove(OVERLAP);
-    of_author.remove(ALLOWED_CONFIG);
-    COPIED.iter().for_each(|parameter| drop(of_author.remove(*parameter)));
+    for parameter in [CLASS_BUCKET_NAME, OVERLAP, ALLOWED_CONFIG].into_iter().chain(COPIED) {
+        of_author.remove(parameter);
+    }
     let of_names = delivered_names::take(&mut of_author);
     let read = ClassParameters::read(of_author, &capabilities.secrets, parse);
     if matches!(read, Err(BadParameters::Crashed(_))) {
@@ -116,14 +114,12 @@ pub(crate) fn overlap(texts: &BTreeMap<String, String>) -> Result<Duration, Stri
 /// Returns the keys of the claim's labels and annotations that its Secret and ConfigMap receive.
 pub(super) fn copied(texts: &BTreeMap<String, String>) -> Result<[Vec<String>; 2], String> {
     let keys = COPIED.map(|parameter| texts.get(parameter).map(|keys| list(keys)).unwrap_or_default());
-    match COPIED
-        .iter()
-        .zip(&keys)
-        .find_map(|(parameter, keys)| Some((parameter, keys.iter().find(|key| is_reserved(key))?)))
-    {
-        Some((parameter, key)) => Err(format!("parameter \"{parameter}\": \"{key}\" is reserved and cannot be copied")),
-        None => Ok(keys),
+    for (parameter, keys) in COPIED.iter().zip(&keys) {
+        if let Some(key) = keys.iter().find(|key| is_reserved(key)) {
+            return Err(format!("parameter \"{parameter}\": \"{key}\" is reserved and cannot be copied"));
+        }
     }
+    Ok(keys)
 }
 
 fn is_reserved(key: &str) -> bool {

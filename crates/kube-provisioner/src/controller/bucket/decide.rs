@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use objectbucket_api::names::generated_bucket_name;
-
 use super::decision::{
     BucketClaimProblem, ChangeWithoutEffect, Decision, Ending, NoAction, Reason, Refusal, RefusedConfig,
 };
@@ -188,7 +186,7 @@ pub(crate) fn change_without_effect(facts: &Facts) -> Option<ChangeWithoutEffect
     let record = bucket.record().filter(|record| record.made && facts.is_served())?;
     let made = &*bucket.endpoint.bucket;
     // An earlier attempt, for another class of the same name, may have written the generated name.
-    let generated = claim.prefix.as_deref().map(|prefix| generated_bucket_name(prefix, &claim.uid));
+    let generated = claim.generated_name();
     let differs = |name: &str| name != made && generated.as_deref() != Some(name);
     if claim.bucket_name.as_deref().is_some_and(differs) && !made.is_empty() {
         return Some(ChangeWithoutEffect::BucketName { bucket: made.to_owned() });
@@ -347,7 +345,7 @@ pub(crate) fn bucket_name(claim: &ClaimFacts, class: &OurClass) -> Option<String
     if let Some(name) = class.bucket.as_deref().or(claim.bucket_name.as_deref()) {
         return Some(name.to_owned());
     }
-    claim.prefix.as_deref().map(|prefix| generated_bucket_name(prefix, &claim.uid))
+    claim.generated_name()
 }
 
 /// Checks the rules for names of S3 buckets:
@@ -385,11 +383,10 @@ impl Rules {
 
     /// Returns true if the claim has our finalizer and label and names its ObjectBucket, and its bucket if that has a final name.
     pub(crate) fn is_prepared(&self, claim: &ClaimFacts, object: &str, bucket: Option<&str>) -> bool {
-        let is_named = match claim.bucket_claim() {
-            _ if bucket.is_none() => true,
-            Some(_) => claim.bucket_name.as_deref() == bucket,
+        let is_named = bucket.is_none_or(|bucket| match claim.bucket_claim() {
+            Some(_) => claim.bucket_name.as_deref() == Some(bucket),
             None => claim.bucket_name.is_some(),
-        };
+        });
         let is_ours = claim.has_finalizer() && self.has_label(claim.label.as_deref());
         is_ours && claim.object_bucket.as_deref() == Some(object) && is_named
     }

@@ -68,8 +68,9 @@ impl Delivery<'_> {
             secret.insert(AWS_ACCESS_KEY_ID.to_owned(), credentials.access_key_id);
             secret.insert(AWS_SECRET_ACCESS_KEY.to_owned(), credentials.secret_access_key);
         }
-        objects.write_secret(claim, &record, &secret).await?;
-        objects.write_config_map(claim, &bucket, &record).await?;
+        let copied = objects.copied_metadata(claim, &record).await?;
+        objects.write_secret(claim, &record, &secret, &copied).await?;
+        objects.write_config_map(claim, &bucket, &record, &copied).await?;
         objects.set_bucket_phase(&bucket, "Bound").await?;
         for text in warnings {
             objects.context.events().record(warned(&text, claim));
@@ -99,7 +100,8 @@ pub(super) async fn restore(objects: &Objects, facts: &Facts) -> Outcome {
     objects.prepare_claim(claim, &bucket.name, Some(&bucket.endpoint.bucket)).await?;
     objects.own_delivered(facts, claim).await?;
     if facts.config_map != Delivered::Intact {
-        objects.write_config_map(claim, bucket, record).await?;
+        let copied = objects.copied_metadata(claim, record).await?;
+        objects.write_config_map(claim, bucket, record, &copied).await?;
     }
     objects.set_bucket_phase(bucket, "Bound").await?;
     Ok(Done::Restored)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use objectbucket_api::names::generated_bucket_name;
 
 use super::delivered_names::DeliveredNames;
 use super::record::Record;
@@ -243,6 +244,11 @@ impl ClaimFacts {
     /// Returns the claim in its namespace whose bucket it requests.
     pub(crate) fn bucket_claim(&self) -> Option<&str> {
         self.config.get(BUCKET_CLAIM_NAME).map(String::as_str)
+    }
+
+    /// Returns the bucket name that the claim's prefix generates.
+    pub(crate) fn generated_name(&self) -> Option<String> {
+        self.prefix.as_deref().map(|prefix| generated_bucket_name(prefix, &self.uid))
     }
 
     /// Returns `namespace/name`.

@@ -2,8 +2,6 @@
 
 use std::hash::Hash;
 
-use objectbucket_api::names::generated_bucket_name;
-
 use super::facts::{ClaimFacts, ClassState, Facts, OwnerFacts, Recorded};
 use crate::controller::shared::fingerprint::fingerprint;
 
@@ -63,8 +61,7 @@ fn of_owner(owner: &OwnerFacts) -> impl Hash {
 
 /// Returns true if the claim's bucket name is the one that we write to a claim without one.
 fn is_given_by_us(facts: &Facts, claim: &ClaimFacts, name: &str) -> bool {
-    let generated = claim.prefix.as_deref().map(|prefix| generated_bucket_name(prefix, &claim.uid));
     let granted = matches!(&facts.class, ClassState::Ours(class) if class.bucket.as_deref() == Some(name));
     let shared = facts.owner.bucket.as_ref().is_some_and(|bucket| &*bucket.endpoint.bucket == name);
-    granted || shared || generated.as_deref() == Some(name)
+    granted || shared || claim.generated_name().as_deref() == Some(name)
 }

@@ -60,6 +60,13 @@ pub(super) struct Spec<'a> {
     pub(super) state: &'a BTreeMap<String, String>,
 }
 
+/// The labels and annotations that a claim's Secret and ConfigMap receive from the claim.
+#[derive(Clone, Default)]
+pub(super) struct CopiedMetadata {
+    labels: Entries,
+    annotations: Entries,
+}
+
 /// The mode of a write: store it, or only validate it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Write {
@@ -471,11 +478,16 @@ impl Objects {
 
     /// Confirms that the API server accepts the claim's Secret. If it rejected the Secret after the backend has created a key, the
     /// key would be lost, and each attempt would create another one. Nothing is written: pods wait until the Secret exists.
-    pub(super) async fn confirm_writable(&self, claim: &ClaimFacts, record: &Record) -> Result<(), Stopped> {
+    pub(super) async fn confirm_writable(
+        &self,
+        claim: &ClaimFacts,
+        record: &Record,
+        copied: &CopiedMetadata,
+    ) -> Result<(), Stopped> {
         // An admission policy may reject static keys, so the check only includes one if the claim is known to have a key.
         let key = [AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY].map(|name| (name.to_owned(), "dry-run".to_owned()));
         let entries = if record.access_key_id.is_some() { key.into() } else { Entries::new() };
-        match self.write_delivered::<Secret>(claim, record, &entries, Write::DryRun).await {
+        match self.write_delivered::<Secret>(claim, record, &entries, copied, Write::DryRun).await {
             // The API server cannot call such webhooks without a real write.
             Err(Stopped::CallFailed { error: CallError::Invalid(text), .. }) if text.contains(NO_DRY_RUN) => Ok(()),
             confirmed => confirmed,
@@ -487,8 +499,9 @@ impl Objects {
         claim: &ClaimFacts,
         record: &Record,
         entries: &Entries,
+        copied: &CopiedMetadata,
     ) -> Result<(), Stopped> {
-        self.write_delivered::<Secret>(claim, record, entries, Write::Persist).await
+        self.write_delivered::<Secret>(claim, record, entries, copied, Write::Persist).await
     }
 
     pub(super) async fn write_config_map(
@@ -496,6 +509,7 @@ impl Objects {
         claim: &ClaimFacts,
         bucket: &BucketFacts,
         record: &Record,
+        copied: &CopiedMetadata,
     ) -> Result<(), Stopped> {
         let entries = config_map_entries(record, &bucket.endpoint);
         {
@@ -505,7 +519,7 @@ impl Objects {
                 return Ok(());
             }
         }
-        self.write_delivered::<ConfigMap>(claim, record, &entries, Write::Persist).await
+        self.write_delivered::<ConfigMap>(claim, record, &entries, copied, Write::Persist).await
     }
 
     /// Creates the object, or updates it if it belongs to the claim. Foreign objects are left alone.
@@ -514,6 +528,7 @@ impl Objects {
         claim: &ClaimFacts,
         record: &Record,
         entries: &Entries,
+        copied: &CopiedMetadata,
         write: Write,
     ) -> Result<(), Stopped> {
         let names = record.delivered_names(&claim.name);
@@ -523,19 +538,17 @@ impl Objects {
             (cache.delivered(&claim.namespace, &names)[K::INDEX].is_some(), cache.lists())
         };
         let bytes = entries.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let CopiedMetadata { mut labels, mut annotations } = copied.clone();
+        labels.insert(PROVISIONER_LABEL.to_owned(), provisioner_label(&self.rules.names.own));
+        annotations.insert(CHECKSUM.to_owned(), checksum(bytes.collect()));
         let mut body = json!({
             "apiVersion": "v1", "kind": K::KIND,
             "metadata": {
                 "name": name, "namespace": &*claim.namespace,
-                "labels": {PROVISIONER_LABEL: provisioner_label(&self.rules.names.own)},
-                "annotations": {CHECKSUM: checksum(bytes.collect())},
-                "ownerReferences": owners(claim),
+                "labels": labels, "annotations": annotations, "ownerReferences": owners(claim),
             },
             K::ENTRIES: entries,
         });
-        if write == Write::Persist {
-            self.copy_metadata(claim, record, &mut body).await?;
-        }
         let doing = if K::KIND == "Secret" { "writing the claim's Secret" } else { "writing the claim's ConfigMap" };
         let failed = |error| Stopped::CallFailed { doing, error };
         let dry_run = write == Write::DryRun;
@@ -577,11 +590,13 @@ impl Objects {
         Ok(())
     }
 
-    /// Copies the claim's labels and annotations that the class lists. Labels and annotations are not watched, so the claim is read.
-    async fn copy_metadata(&self, claim: &ClaimFacts, record: &Record, body: &mut Value) -> Result<(), Stopped> {
-        let Some(Ok([labels, annotations])) = record.parameters.as_ref().map(copied) else { return Ok(()) };
+    /// Reads the claim's labels and annotations that the class copies. They are not watched.
+    pub(super) async fn copied_metadata(&self, claim: &ClaimFacts, record: &Record) -> Result<CopiedMetadata, Stopped> {
+        let Some(Ok([labels, annotations])) = record.parameters.as_ref().map(copied) else {
+            return Ok(CopiedMetadata::default());
+        };
         if labels.is_empty() && annotations.is_empty() {
-            return Ok(());
+            return Ok(CopiedMetadata::default());
         }
         let api: Api<ObjectBucketClaim> = Api::namespaced(self.context.client().clone(), &claim.namespace);
         let live = match self.context.request(api.get_metadata(&claim.name)).await {
@@ -589,15 +604,12 @@ impl Objects {
             Err(CallError::NotFound) => return Err(Stopped::Changed),
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the claim", error }),
         };
-        let [of_labels, of_annotations] = [live.labels, live.annotations].map(Option::unwrap_or_default);
-        for (field, keys, values) in [("labels", labels, of_labels), ("annotations", annotations, of_annotations)] {
-            for key in keys {
-                if let Some(value) = values.get(&key) {
-                    body["metadata"][field][key] = json!(value);
-                }
-            }
-        }
-        Ok(())
+        let select = |keys: Vec<String>, entries: Option<Entries>| {
+            let mut entries = entries.unwrap_or_default();
+            entries.retain(|key, _| keys.contains(key));
+            entries
+        };
+        Ok(CopiedMetadata { labels: select(labels, live.labels), annotations: select(annotations, live.annotations) })
     }
 
     /// Returns the metadata of the claim's object. Foreign objects are left alone.

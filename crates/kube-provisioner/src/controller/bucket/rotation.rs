@@ -50,7 +50,8 @@ impl<'a> Rotation<'a> {
             }
         }
         let mut calls = self.calls(Purpose::Create)?;
-        objects.confirm_writable(claim, record).await?;
+        let copied = objects.copied_metadata(claim, record).await?;
+        objects.confirm_writable(claim, record, &copied).await?;
         let (_, account) = calls.known(bucket, self.source()).await?;
         let before = calls.unknown_keys(record, &account).await?;
         let answer = calls.call(limits.provision, || backend.rotate(account.clone())).await;
@@ -76,7 +77,7 @@ impl<'a> Rotation<'a> {
             (AWS_ACCESS_KEY_ID.to_owned(), credentials.access_key_id),
             (AWS_SECRET_ACCESS_KEY.to_owned(), credentials.secret_access_key),
         ]);
-        objects.write_secret(claim, record, &entries).await?;
+        objects.write_secret(claim, record, &entries, &copied).await?;
         self.end(&bucket, record, new).await
     }
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -24,6 +25,7 @@ import (
 // A volume is a directory under root, or nothing at all where root is empty.
 type provisioner struct {
 	root  string
+	sync  bool
 	delay time.Duration
 }
 
@@ -39,6 +41,11 @@ func (p provisioner) Provision(
 		path = filepath.Join(p.root, options.PVName)
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			return nil, controller.ProvisioningFinished, err
+		}
+		if p.sync {
+			if err := errors.Join(fsync(path), fsync(p.root)); err != nil {
+				return nil, controller.ProvisioningInBackground, err
+			}
 		}
 	}
 	policy := v1.PersistentVolumeReclaimDelete
@@ -72,6 +79,14 @@ func (p provisioner) Delete(ctx context.Context, volume *v1.PersistentVolume) er
 	return os.RemoveAll(path)
 }
 
+func fsync(path string) error {
+	directory, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(directory.Sync(), directory.Close())
+}
+
 func pause(ctx context.Context, delay time.Duration) error {
 	if delay == 0 {
 		return nil
@@ -90,6 +105,7 @@ func main() {
 		server       = flag.String("server", "", "address of the API server, instead of or over the kubeconfig's")
 		name         = flag.String("provisioner", "example.com/go", "name of the provisioner")
 		root         = flag.String("root", "", "directory of the volumes; empty: nothing is made")
+		sync         = flag.Bool("sync", false, "write each directory and the root to the disk before the volume is saved")
 		delay        = flag.Duration("delay", 0, "how long each provision and delete takes")
 		threads      = flag.Int("threads", controller.DefaultThreadiness, "workers for claims, and as many for volumes")
 		addFinalizer = flag.Bool("add-finalizer", controller.DefaultAddFinalizer, "protect volumes with a finalizer")
@@ -111,7 +127,7 @@ func main() {
 	exitOn(err)
 
 	ctrl := controller.NewProvisionController(
-		ctx, client, *name, provisioner{root: *root, delay: *delay},
+		ctx, client, *name, provisioner{root: *root, sync: *sync, delay: *delay},
 		controller.LeaderElection(false),
 		controller.Threadiness(*threads),
 		controller.AddFinalizer(*addFinalizer),

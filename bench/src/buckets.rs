@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow::{Break, Continue};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
 use clap::Args;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -21,8 +20,10 @@ use objectbucket_api::{API_VERSION, ClaimPhase, ObjectBucket, ObjectBucketClaim}
 use serde_json::json;
 use testbed::cluster::{AuditEntry, AuditLog, apply, install_bucket_crds};
 use testbed::control_plane::{State, client_from, kubeconfig_for_service_account};
+use testbed::figures::Figures;
 
 use crate::burst::mb;
+use crate::measured::Measured;
 use crate::process::Provisioner;
 use crate::wait::until;
 
@@ -34,6 +35,9 @@ const AT_ONCE: usize = 64;
 /// Connections of the bare client.
 const BARE: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(900);
+const BOUND: &str = "all bound, s";
+const PEAK: &str = "peak memory, MB";
+const PROCESSOR: &str = "processor time, s";
 
 /// Options of the measurement.
 #[derive(Args)]
@@ -41,6 +45,12 @@ pub(crate) struct Settings {
     /// Number of claims created at once
     #[arg(long, default_value_t = 1000)]
     claims: usize,
+    /// Number of rounds, with the bare client and the provisioner in turns
+    #[arg(long, default_value_t = 2)]
+    rounds: usize,
+    /// Also measure another build of `noop-bucket-provisioner`
+    #[arg(long, value_name = "PROGRAM")]
+    beside: Option<PathBuf>,
     /// Number of bound claims that exist when a process starts
     #[arg(long, default_value_t = 10_000)]
     bound: usize,
@@ -50,18 +60,23 @@ pub(crate) struct Settings {
     resyncs: u32,
 }
 
-pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     let bench = Bench::new().await?;
+    let mut figures = Figures::default();
     // A new control plane processes its first requests faster than all later ones.
     bench.bare_client(settings.claims).await?;
-    bench.bare_client(settings.claims).await?;
-    let empty = bench.start(&[]).await?;
-    let (at_first, ready) = (empty.provisioner.memory("VmRSS")?, empty.ready);
-    println!("ready after {:.2} s without a claim, {:.1} MB resident", ready.as_secs_f64(), mb(at_first));
-    bench.at_once(&empty.provisioner, settings.claims).await?;
-    drop(empty);
-    bench.free_lease().await?;
-    bench.at_rest(&settings).await
+    let ours = std::env::current_exe()?.with_file_name("noop-bucket-provisioner");
+    let mut programs = vec![("kube-provisioner", &ours)];
+    programs.extend(settings.beside.as_ref().map(|path| ("the other build", path)));
+    for _ in 0..settings.rounds {
+        let bound = bench.bare_client(settings.claims).await?;
+        figures.record("bare client", BOUND, bound.as_secs_f64());
+        for (name, path) in &programs {
+            bench.at_once(path, name, settings.claims, &mut figures).await?;
+        }
+    }
+    let written = bench.at_rest(&settings, &ours, &mut figures).await?;
+    Ok(Measured::from(figures).limit(written == 0, "something is written although nothing changes"))
 }
 
 struct Bench {
@@ -94,83 +109,70 @@ impl Bench {
         Ok(Self { state, client, kubeconfig, audit })
     }
 
-    async fn start(&self, more: &[&str]) -> anyhow::Result<Started> {
+    async fn start(&self, path: &Path, more: &[&str]) -> anyhow::Result<Started> {
         let arguments = [&["--provisioner-name", PROVISIONER, "--namespace", NAMESPACE], more].concat();
         let begun = Instant::now();
         let log = self.state.dir.join("noop-bucket-provisioner.log");
-        let mut provisioner = Provisioner::start_buckets(&self.kubeconfig, &log, &arguments)?;
+        let mut provisioner = Provisioner::start_buckets(path, &self.kubeconfig, &log, &arguments)?;
         provisioner.wait_ready().await?;
         Ok(Started { provisioner, ready: begun.elapsed() })
     }
 
-    async fn at_once(&self, provisioner: &Provisioner, count: usize) -> anyhow::Result<()> {
+    async fn at_once(&self, path: &Path, name: &str, count: usize, figures: &mut Figures) -> anyhow::Result<()> {
+        self.free_lease().await?;
+        let Started { provisioner, .. } = self.start(path, &[]).await?;
         let before = self.requests()?.len();
         let begun = Instant::now();
         self.create(count).await?;
-        let created = begun.elapsed();
         self.wait_bound(count).await?;
-        let bound = begun.elapsed();
+        figures.record(name, BOUND, begun.elapsed().as_secs_f64());
         // Events are written slightly later.
         tokio::time::sleep(Duration::from_secs(10)).await;
         let of_binding = self.requests()?.split_off(before);
         let begun = Instant::now();
         self.delete_all(count).await?;
-        let deleted = begun.elapsed();
         self.wait_gone().await?;
-        let gone = begun.elapsed();
+        figures.record(name, "all deleted, s", begun.elapsed().as_secs_f64());
         tokio::time::sleep(Duration::from_secs(10)).await;
         let of_deletion = self.requests()?.split_off(before + of_binding.len());
-        println!("\n| {count} claims at once | created | all done | requests of each |\n|---|---|---|---|");
-        let row = |what: &str, asked: Duration, done: Duration, requests: &[AuditEntry]| {
-            let each = per_claim(requests) as f64 / count as f64;
-            println!("| {what} | {:.1} s | {:.1} s | {each:.2} |", asked.as_secs_f64(), done.as_secs_f64());
-        };
-        row("bound", created, bound, &of_binding);
-        row("deleted", deleted, gone, &of_deletion);
-        println!("\npeak memory {:.1} MB, processor time {:.1} s", mb(provisioner.memory("VmHWM")?), {
-            provisioner.processor_time()?.as_secs_f64()
-        });
-        print_requests("to bind them", &of_binding);
-        print_requests("to delete them", &of_deletion);
+        for (quantity, requests) in [("requests per binding", &of_binding), ("requests per deletion", &of_deletion)] {
+            figures.record(name, quantity, per_claim(requests) as f64 / count as f64);
+        }
+        figures.record(name, PEAK, mb(provisioner.memory("VmHWM")?));
+        figures.record(name, PROCESSOR, provisioner.processor_time()?.as_secs_f64());
+        print_requests(&format!("of {name} to bind them"), &of_binding);
+        print_requests(&format!("of {name} to delete them"), &of_deletion);
         Ok(())
     }
 
-    /// Counts the requests of a process for bound claims that do not change: at its start, and afterwards.
-    async fn at_rest(&self, settings: &Settings) -> anyhow::Result<()> {
-        let first = self.start(&[]).await?;
+    /// Measures a process that starts beside bound claims, and returns the number of its writes while nothing changes.
+    async fn at_rest(&self, settings: &Settings, path: &Path, figures: &mut Figures) -> anyhow::Result<usize> {
+        self.free_lease().await?;
+        let first = self.start(path, &[]).await?;
         self.create(settings.bound).await?;
         self.wait_bound(settings.bound).await?;
-        println!("\n{} bound claims: peak memory of the process that bound them {:.1} MB", settings.bound, {
-            mb(first.provisioner.memory("VmHWM")?)
-        });
         drop(first);
         self.free_lease().await?;
         let before = self.requests()?.len();
         let resync = Duration::from_secs(15);
-        let Started { provisioner, ready } = self.start(&["--resync-period", "15s"]).await?;
+        let Started { provisioner, ready } = self.start(path, &["--resync-period", "15s"]).await?;
         let processor = provisioner.processor_time()?;
         tokio::time::sleep(Duration::from_secs(2)).await;
         let start = self.requests()?.split_off(before);
-        println!("| a process that starts | ready | processor time | resident | peak | requests |");
-        println!("|---|---|---|---|---|---|");
-        println!(
-            "| beside {} bound claims | {:.2} s | {:.2} s | {:.1} MB | {:.1} MB | {} |",
-            settings.bound,
-            ready.as_secs_f64(),
-            processor.as_secs_f64(),
-            mb(provisioner.memory("VmRSS")?),
-            mb(provisioner.memory("VmHWM")?),
-            start.len()
-        );
-        print_requests("at the start", &start);
         tokio::time::sleep(resync * settings.resyncs + resync / 2).await;
         let rest = self.requests()?.split_off(before + start.len());
         let written = rest.iter().filter(|entry| is_write(entry) && entry.resource != "leases").count();
-        println!("\nin {} looks at all of them, as in an hour: {written} writes", settings.resyncs);
+        let name = format!("kube-provisioner, started beside {} bound claims", settings.bound);
+        figures.record(&name, "ready after, s", ready.as_secs_f64());
+        figures.record(&name, PEAK, mb(provisioner.memory("VmHWM")?));
+        figures.record(&name, PROCESSOR, processor.as_secs_f64());
+        figures.record(&name, "requests at the start", start.len() as f64);
+        figures.record(&name, &format!("writes in {} idle resyncs", settings.resyncs), written as f64);
+        print_requests("at the start", &start);
         print_requests("at rest", &rest);
-        ensure!(written == 0, "something is written although nothing changes");
         self.delete_all(settings.bound).await?;
-        self.wait_gone().await
+        self.wait_gone().await?;
+        Ok(written)
     }
 
     /// The requests of the provisioner without renewals of its Lease, which depend only on time.
@@ -227,7 +229,7 @@ impl Bench {
 
     /// Writes with a bare client what the provisioner writes for claims: this is the upper limit of the control plane's
     /// throughput.
-    async fn bare_client(&self, count: usize) -> anyhow::Result<()> {
+    async fn bare_client(&self, count: usize) -> anyhow::Result<Duration> {
         let client = client_from(&self.kubeconfig).await?;
         let begun = Instant::now();
         self.create(count).await?;
@@ -236,7 +238,7 @@ impl Bench {
             async move { write_like_a_provisioner(client, &format!("claim-{at}")).await }
         };
         stream::iter(0..count).map(serve).buffer_unordered(BARE).try_collect::<()>().await?;
-        println!("a bare client, {BARE} connections: {count} claims bound in {:.1} s", begun.elapsed().as_secs_f64());
+        let bound = begun.elapsed();
         let namespaced = (Api::<Secret>::namespaced(self.client.clone(), NAMESPACE), self.claims());
         let all = ListParams::default();
         namespaced.0.delete_collection(&DeleteParams::default(), &all.clone().labels("bare")).await?;
@@ -244,7 +246,8 @@ impl Bench {
         maps.delete_collection(&DeleteParams::default(), &all.clone().labels("bare")).await?;
         Api::<ObjectBucket>::all(self.client.clone()).delete_collection(&DeleteParams::default(), &all).await?;
         namespaced.1.delete_collection(&DeleteParams::default(), &all).await?;
-        self.wait_gone().await
+        self.wait_gone().await?;
+        Ok(bound)
     }
 
     async fn wait_gone(&self) -> anyhow::Result<()> {

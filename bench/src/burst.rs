@@ -1,44 +1,65 @@
-//! Claims created at once: each is bound, and each has exactly one event about its volume.
+//! Claims created at once until each is bound and has its event, and then deleted at once until no volume is left.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use clap::Args;
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
+use testbed::figures::Figures;
 
 use crate::cluster::{Cluster, NAMESPACE};
-use crate::process::Provisioner;
+use crate::contender::{Contender, Turns};
+use crate::measured::Measured;
 
-pub(crate) async fn run(count: usize, program: Option<PathBuf>) -> anyhow::Result<()> {
+#[derive(Args)]
+pub(crate) struct Settings {
+    #[command(flatten)]
+    turns: Turns,
+    /// Also measure the Go library with its defaults, which takes about half a second per claim
+    #[arg(long)]
+    defaults: bool,
+}
+
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     let cluster = Cluster::connect().await?;
+    let mut contenders = vec![Contender::noop("kube-provisioner", &[])?, Contender::go_tuned("Go library, tuned", &[])];
+    if settings.defaults {
+        contenders.push(Contender::go_defaults(&[]));
+    }
+    let count = settings.turns.claims;
+    let turn = async |contender: &Contender, figures: &mut Figures| turn(&cluster, count, contender, figures).await;
+    let figures = settings.turns.take(&contenders, turn).await?;
+    let once = figures.summary("kube-provisioner", ONE_EVENT).is_some_and(|summary| summary.least == count as f64);
+    Ok(Measured::from(figures).limit(once, "some claim of kube-provisioner has not exactly one event"))
+}
+
+const ONE_EVENT: &str = "claims with one event";
+
+async fn turn(cluster: &Cluster, count: usize, contender: &Contender, figures: &mut Figures) -> anyhow::Result<()> {
     cluster.clear().await?;
-    let mut provisioner = match program {
-        Some(program) => Provisioner::start_program(&cluster, &program, "other-build", &[]).await?,
-        None => Provisioner::start(&cluster, &[]).await?,
-    };
-    provisioner.wait_ready().await?;
+    let mut provisioner = contender.start(cluster, &[]).await?;
+    contender.wait_ready(&mut provisioner).await?;
     let idle = provisioner.memory("VmRSS")?;
     let start = Instant::now();
     cluster.create_claims(count).await?;
-    let created = start.elapsed();
     let claims = cluster.wait_claims(count, "bound", testbed::cluster::is_bound).await?;
     let bound = start.elapsed();
     let uids: Vec<_> = claims.iter().filter_map(|claim| claim.metadata.uid.clone()).collect();
-    let told = wait_told(&cluster, &uids, Duration::from_secs(120)).await?;
-    let all_told = start.elapsed();
+    let told = wait_told(cluster, &uids, contender.patience()).await?;
     let once = uids.iter().filter(|uid| told.get(*uid) == Some(&1)).count();
-    println!("| measured | figure |\n|---|---|");
-    println!("| claims created | {count} in {:.1} s |", created.as_secs_f64());
-    println!("| all bound | after {:.1} s ({:.0}/s) |", bound.as_secs_f64(), count as f64 / bound.as_secs_f64());
-    println!("| all told | after {:.1} s |", all_told.as_secs_f64());
-    println!("| claims with exactly one ProvisioningSucceeded | {once} of {count} |");
-    println!("| resident memory idle, peak | {:.1} MB, {:.1} MB |", mb(idle), mb(provisioner.memory("VmHWM")?));
-    println!("| processor time | {:.2} s |", provisioner.processor_time()?.as_secs_f64());
-    cluster.clear().await?;
-    ensure!(once == count, "{} claims were not told exactly once", count - once);
+    let start = Instant::now();
+    cluster.delete_claims(count).await?;
+    cluster.wait_no_volumes().await?;
+    let deleted = start.elapsed();
+    let name = contender.name.as_str();
+    figures.record(name, "all bound, s", bound.as_secs_f64());
+    figures.record(name, ONE_EVENT, once as f64);
+    figures.record(name, "all deleted, s", deleted.as_secs_f64());
+    figures.record(name, "idle memory, MB", mb(idle));
+    figures.record(name, "peak memory, MB", mb(provisioner.memory("VmHWM")?));
+    figures.record(name, "processor time, s", provisioner.processor_time()?.as_secs_f64());
     Ok(())
 }
 

@@ -25,6 +25,7 @@ pub(crate) const PROVISIONER: &str = "bench.example.com/noop";
 /// A class that does not exist until everything is ready.
 const LATER: &str = "bench-later";
 const GO_ACCOUNT: &str = "go-provisioner";
+const FINALIZERS: &str = "go-provisioner-finalizers";
 /// Concurrent requests while a measurement is prepared.
 const AT_ONCE: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -54,6 +55,14 @@ impl Cluster {
             "subjects": [{"kind": "ServiceAccount", "name": GO_ACCOUNT, "namespace": NAMESPACE}],
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
                 "name": "system:persistent-volume-provisioner"}}));
+        // With finalizers, the library also needs the right to remove them.
+        objects.push(json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": FINALIZERS},
+            "rules": [{"apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["patch", "update"]}]}));
+        objects.push(json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": FINALIZERS},
+            "subjects": [{"kind": "ServiceAccount", "name": GO_ACCOUNT, "namespace": NAMESPACE}],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": FINALIZERS}}));
         let mut options = Options::new(PROVISIONER);
         options.shards = 4;
         let mut rules = rules(&options, &Capabilities::default().expansion(), &[2]);
@@ -100,6 +109,45 @@ impl Cluster {
             }
         };
         Ok(stream::iter(0..count).map(create).buffer_unordered(AT_ONCE).try_collect().await?)
+    }
+
+    /// Creates one claim as the controller-manager leaves it.
+    pub(crate) async fn create_annotated_claim(&self, name: &str) -> anyhow::Result<PersistentVolumeClaim> {
+        let mut claim = testbed::cluster::claim(name, CLASS);
+        claim.annotations_mut().insert(STORAGE_PROVISIONER.to_owned(), PROVISIONER.to_owned());
+        Ok(self.claims().create(&PostParams::default(), &claim).await?)
+    }
+
+    /// Deletes a claim with its volume and all Leases, whoever holds them, and leaves everything else.
+    pub(crate) async fn forget(&self, claim: &PersistentVolumeClaim) -> anyhow::Result<()> {
+        self.claims().delete(&claim.name_any(), &DeleteParams::default()).await?;
+        self.delete_volume(&format!("pvc-{}", claim.uid().unwrap_or_default())).await;
+        let leases = Api::<Lease>::namespaced(self.client.clone(), NAMESPACE);
+        leases.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        until(PATIENCE, Duration::from_millis(200), async || {
+            let left = self.claims().get_metadata_opt(&claim.name_any()).await?;
+            Ok(if left.is_none() { Break(()) } else { Continue("the claim is not deleted".to_owned()) })
+        })
+        .await
+    }
+
+    /// Deletes the claims of [`Self::create_claims`].
+    pub(crate) async fn delete_claims(&self, count: usize) -> anyhow::Result<()> {
+        let api = self.claims();
+        let delete = |at: usize| {
+            let api = api.clone();
+            async move { api.delete(&format!("claim-{at}"), &DeleteParams::default()).await.map(drop) }
+        };
+        Ok(stream::iter(0..count).map(delete).buffer_unordered(AT_ONCE).try_collect().await?)
+    }
+
+    /// Waits until the provisioner has deleted all volumes.
+    pub(crate) async fn wait_no_volumes(&self) -> anyhow::Result<()> {
+        until(PATIENCE, Duration::from_millis(200), async || {
+            let left = self.volumes().list_metadata(&ListParams::default().match_any()).await?.items.len();
+            Ok(if left == 0 { Break(()) } else { Continue(format!("{left} volumes are not deleted")) })
+        })
+        .await
     }
 
     /// Creates claims as the controller-manager leaves them, with a class that does not exist yet. So all of them start
@@ -190,20 +238,20 @@ impl Cluster {
                 return Ok(Break(()));
             }
             let seen = format!("{} volumes and {} claims do not go", volumes.len(), claims.len());
-            let api = self.volumes();
-            let delete = |volume: kube::core::PartialObjectMeta<PersistentVolume>| {
-                let api = api.clone();
-                async move {
-                    let name = volume.name_any();
-                    let none = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
-                    // Another client may also be deleting it.
-                    let _ = api.delete(&name, &DeleteParams::default()).await;
-                    let _ = api.patch_metadata(&name, &Default::default(), &none).await;
-                }
+            let delete = |volume: kube::core::PartialObjectMeta<PersistentVolume>| async move {
+                self.delete_volume(&volume.name_any()).await;
             };
             stream::iter(volumes).map(delete).buffer_unordered(AT_ONCE).collect::<()>().await;
             Ok(Continue(seen))
         })
         .await
+    }
+
+    /// Deletes a volume without its provisioner.
+    async fn delete_volume(&self, name: &str) {
+        let none = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        // Another client may also be deleting it.
+        let _ = self.volumes().delete(name, &DeleteParams::default()).await;
+        let _ = self.volumes().patch_metadata(name, &Default::default(), &none).await;
     }
 }

@@ -4,15 +4,22 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::ensure;
-use clap::Args;
+use anyhow::{Context, ensure};
+use clap::{Args, ValueEnum};
 use tempfile::TempDir;
 use testbed::cluster::provisioner_program;
+use testbed::figures::Figures;
 
 use crate::cluster::Cluster;
-use crate::process::Provisioner;
-use crate::waiting::{A_WHILE, GO_THREADS, PATIENCE, Round, Turns, median_of, provisioner, waiting_claims};
+use crate::contender::{Contender, Turns};
+use crate::measured::Measured;
+use crate::waiting::turn;
+
+/// Size of the file with a file system.
+const IMAGE_BYTES: u64 = 4 << 30;
+const WITHOUT: &str = "no directories";
 
 /// Options of the measurement.
 #[derive(Args)]
@@ -22,68 +29,92 @@ pub(crate) struct Settings {
     /// Existing directory in which the volumes are created [default: the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     place: Option<PathBuf>,
+    /// Create the volumes on a new file system; needs root
+    #[arg(long, value_enum, conflicts_with = "place")]
+    file_system: Option<Kind>,
     /// Also measure another build of `hostpath-provisioner`
     #[arg(long, value_name = "PROGRAM")]
     beside: Option<PathBuf>,
 }
 
-enum Contender {
-    /// No directory.
-    Noop,
-    HostPath(PathBuf),
-    OtherBuild(PathBuf),
-    Go,
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    Ext4,
+    Xfs,
+    Tmpfs,
 }
 
-impl Contender {
-    fn name(&self) -> String {
-        match self {
-            Self::Noop => "no directories".to_owned(),
-            Self::HostPath(_) => "hostPath".to_owned(),
-            Self::OtherBuild(_) => "hostPath, the other build".to_owned(),
-            Self::Go => format!("the Go library, {GO_THREADS} threads"),
-        }
-    }
-}
-
-pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     let cluster = Cluster::connect().await?;
-    let mut contenders = vec![Contender::HostPath(provisioner_program("hostpath-provisioner")?), Contender::Go];
-    contenders.extend(settings.beside.map(Contender::OtherBuild));
-    contenders.push(Contender::Noop);
-    let count = settings.turns.claims;
-    let place = settings.place.unwrap_or_else(std::env::temp_dir);
+    let hostpath = |name, path, log| Contender::ours(name, path, log, &[]);
+    let mut contenders = vec![hostpath("hostPath", provisioner_program("hostpath-provisioner")?, "hostpath")];
+    contenders.extend(settings.beside.map(|path| hostpath("hostPath, the other build", path, "hostpath-other")));
+    contenders.push(Contender::go_tuned("Go library, tuned, no fsync", &[]));
+    contenders.push(Contender::go_tuned("Go library, tuned, fsync", &["-sync".to_owned()]));
+    contenders.push(Contender::noop(WITHOUT, &[])?);
+    let mounted = settings.file_system.map(FileSystem::mount).transpose()?;
+    let place = match &mounted {
+        Some(file_system) => file_system.place(),
+        None => settings.place.unwrap_or_else(std::env::temp_dir),
+    };
     // All roots are removed at the end: for a minute, ext4 checks each freed inode before it allocates another one.
     let mut roots = Vec::new();
-    let in_new_root = async |contender: &Contender| {
+    let in_new_root = async |contender: &Contender, figures: &mut Figures| {
         let root = new_root(&place)?;
-        let result = turn(&cluster, count, contender, root.path()).await;
+        let arguments = ["--root".to_owned(), root.path().display().to_string()];
+        let more: &[String] = if contender.name == WITHOUT { &[] } else { &arguments };
+        let result = turn(&cluster, settings.turns.claims, contender, more, figures).await;
         roots.push(root);
         result
     };
-    let results = settings.turns.take(&cluster, &contenders, Contender::name, in_new_root).await?;
-    let [ours, go] = [0, 1].map(|at: usize| median_of(&results[at], Round::rate));
-    ensure!(ours >= go, "hostPath made {ours:.0} volumes a second, the Go library {go:.0}");
-    Ok(())
-}
-
-async fn turn(cluster: &Cluster, count: usize, contender: &Contender, root: &Path) -> anyhow::Result<Round> {
-    let claims = waiting_claims(cluster, count).await?;
-    match contender {
-        Contender::Noop => provisioner(cluster, &claims, Provisioner::start(cluster, &[]), PATIENCE).await,
-        Contender::HostPath(program) | Contender::OtherBuild(program) => {
-            let arguments = ["--root".to_owned(), root.display().to_string()];
-            let start = Provisioner::start_program(cluster, program, "hostpath", &arguments);
-            provisioner(cluster, &claims, start, PATIENCE).await
-        }
-        Contender::Go => {
-            provisioner(cluster, &claims, Provisioner::start_go(cluster, GO_THREADS, Some(root)), A_WHILE).await
-        }
-    }
+    let figures = settings.turns.take(&contenders, in_new_root).await?;
+    cluster.clear().await?;
+    Ok(figures.into())
 }
 
 fn new_root(place: &Path) -> anyhow::Result<TempDir> {
     let root = tempfile::tempdir_in(place)?;
     fs::set_permissions(root.path(), fs::Permissions::from_mode(0o700))?;
     Ok(root)
+}
+
+/// A new file system, in a file of the directory for temporary files or in memory.
+struct FileSystem {
+    folder: TempDir,
+}
+
+impl FileSystem {
+    fn mount(kind: Kind) -> anyhow::Result<Self> {
+        let mounted = Self { folder: tempfile::tempdir()? };
+        let (place, image) = (mounted.place(), mounted.folder.path().join("image"));
+        fs::create_dir(&place)?;
+        let mkfs: &[&str] = match kind {
+            Kind::Ext4 => &["mkfs.ext4", "-q"],
+            Kind::Xfs => &["mkfs.xfs", "-q"],
+            Kind::Tmpfs => return command("mount", &["-t", "tmpfs", "tmpfs"], &place).map(|()| mounted),
+        };
+        fs::File::create(&image)?.set_len(IMAGE_BYTES)?;
+        command(mkfs[0], &mkfs[1..], &image)?;
+        let options = ["-o", "loop", &image.display().to_string()];
+        command("mount", &options, &place)?;
+        Ok(mounted)
+    }
+
+    fn place(&self) -> PathBuf {
+        self.folder.path().join("volumes")
+    }
+}
+
+impl Drop for FileSystem {
+    fn drop(&mut self) {
+        // It may not have been mounted.
+        let _ = command("umount", &[], &self.place());
+    }
+}
+
+fn command(program: &str, arguments: &[&str], last: &Path) -> anyhow::Result<()> {
+    let output = Command::new(program).args(arguments).arg(last).output();
+    let output = output.with_context(|| format!("cannot start {program}"))?;
+    ensure!(output.status.success(), "{program} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(())
 }

@@ -1,120 +1,171 @@
-//! A cluster full of claims and volumes, our own or other provisioners': their cost in memory and at startup.
+//! A cluster full of claims and volumes, our own or other provisioners': their cost in memory and at startup, and the
+//! writes to our own volumes while nothing changes.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use clap::Args;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::api::{ListParams, PostParams};
-use serde_json::json;
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use testbed::figures::Figures;
 
 use crate::burst::mb;
-use crate::cluster::{Cluster, NAMESPACE};
-use crate::process::Provisioner;
+use crate::cluster::{CLASS, Cluster, NAMESPACE, PROVISIONER};
+use crate::contender::Contender;
+use crate::measured::Measured;
+use crate::metrics::Page;
+use crate::saved::Saved;
 
 /// Size of a second manager's fields, which every object in a real cluster has.
 const PADDING: usize = 600;
+/// Concurrent requests while objects are created.
+const AT_ONCE: usize = 64;
+/// Time in which a process returns the memory of its start.
+const SETTLE: Duration = Duration::from_secs(10);
+/// With default settings, an hour has four resyncs.
+const RESYNC: Duration = Duration::from_secs(30);
+const RESYNCS: u32 = 4;
+const WRITES: &str = "writes to claims and volumes in four idle resyncs";
 
-pub(crate) async fn run(pairs: usize, own: bool) -> anyhow::Result<()> {
+#[derive(Args)]
+pub(crate) struct Settings {
+    /// Numbers of claims, each with its volume, in ascending order
+    #[arg(long, value_delimiter = ',', default_values_t = [0, 50_000])]
+    pairs: Vec<usize>,
+    /// The volumes belong to the same provisioner, on a thousand nodes
+    #[arg(long)]
+    own: bool,
+    /// Number of rounds for each program and number
+    #[arg(long, default_value_t = 2)]
+    rounds: usize,
+    /// Skip the Go library
+    #[arg(long)]
+    without_go: bool,
+}
+
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     let cluster = Cluster::connect().await?;
     cluster.clear().await?;
-    let empty = measure(&cluster).await?;
-    if own {
-        provision(&cluster, pairs).await?;
-    } else {
-        create(&cluster, pairs).await?;
+    let mut contenders = vec![Contender::noop("kube-provisioner", &[])?];
+    if !settings.without_go {
+        contenders.push(Contender::go_tuned("Go library, tuned", &[]));
     }
-    // The time that the server needs for the same lists, for any client.
+    let (mut figures, mut exist) = (Figures::default(), 0);
+    for pairs in settings.pairs {
+        create(&cluster, exist..pairs, settings.own).await?;
+        exist = pairs;
+        eprintln!("{pairs} claims with a volume exist");
+        for _ in 0..settings.rounds {
+            for contender in &contenders {
+                let name = format!("{}, {pairs} pairs", contender.name);
+                started(&cluster, contender, &name, &mut figures).await?;
+            }
+        }
+        if settings.own && pairs > 0 {
+            let name = format!("{}, {pairs} pairs", contenders[0].name);
+            figures.record(&name, WRITES, idle_writes(&cluster, &contenders[0]).await?);
+        }
+    }
+    let written = figures.rows.iter().filter_map(|row| row.summary(WRITES)).any(|writes| writes.most > 0.0);
+    Ok(Measured::from(figures).limit(!written, "something is written although nothing changes"))
+}
+
+/// Starts a provisioner while one claim waits.
+async fn started(cluster: &Cluster, contender: &Contender, name: &str, figures: &mut Figures) -> anyhow::Result<()> {
+    let claim = cluster.create_annotated_claim("waiting").await?;
+    cluster.wait_quiet().await?;
+    let saved = Saved::watch(cluster, 1).await?;
     let start = Instant::now();
-    list_all(&cluster).await?;
-    let server = start.elapsed();
-    let full = measure(&cluster).await?;
-    let whose = if own { "own" } else { "foreign" };
-    println!("| | empty | {pairs} + {pairs} {whose} |\n|---|---|---|");
-    println!("| resident memory when ready | {:.1} MB | {:.1} MB |", mb(empty.resident), mb(full.resident));
-    println!("| peak | {:.1} MB | {:.1} MB |", mb(empty.peak), mb(full.peak));
-    println!("| ready after | {:.2} s | {:.2} s |", empty.ready, full.ready);
-    println!("| processor time until ready | {:.2} s | {:.2} s |", empty.processor, full.processor);
-    println!("| the same lists by a client that drops them | | {:.2} s |", server.as_secs_f64());
-    let bytes = (full.resident - empty.resident) as f64 * 1024.0 / pairs as f64;
-    println!("| per pair | | {bytes:.0} bytes |");
-    Ok(())
+    let provisioner = contender.start(cluster, &[]).await?;
+    let span = saved.all().await?;
+    figures.record(name, "first volume after, s", (span.first.at - start).as_secs_f64());
+    tokio::time::sleep(SETTLE).await;
+    figures.record(name, "memory after 10 s, MB", mb(provisioner.memory("VmRSS")?));
+    figures.record(name, "peak memory, MB", mb(provisioner.memory("VmHWM")?));
+    figures.record(name, "processor time, s", provisioner.processor_time()?.as_secs_f64());
+    drop(provisioner);
+    cluster.forget(&claim).await
 }
 
-struct Measured {
-    resident: u64,
-    peak: u64,
-    ready: f64,
-    processor: f64,
+/// Writes to claims and volumes by all clients while the provisioner reads its objects again and again.
+async fn idle_writes(cluster: &Cluster, contender: &Contender) -> anyhow::Result<f64> {
+    let resync = ["--resync-period".to_owned(), format!("{}s", RESYNC.as_secs())];
+    let mut provisioner = contender.start(cluster, &resync).await?;
+    contender.wait_ready(&mut provisioner).await?;
+    tokio::time::sleep(SETTLE).await;
+    let before = writes(cluster).await?;
+    tokio::time::sleep(RESYNC * RESYNCS + RESYNC / 2).await;
+    Ok(writes(cluster).await? - before)
 }
 
-async fn measure(cluster: &Cluster) -> anyhow::Result<Measured> {
-    let start = Instant::now();
-    let mut provisioner = Provisioner::start(cluster, &[]).await?;
-    provisioner.wait_ready().await?;
-    let (ready, processor) = (start.elapsed(), provisioner.processor_time()?);
-    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-    Ok(Measured {
-        resident: provisioner.memory("VmRSS")?,
-        peak: provisioner.memory("VmHWM")?,
-        ready: ready.as_secs_f64(),
-        processor: processor.as_secs_f64(),
-    })
-}
-
-async fn provision(cluster: &Cluster, pairs: usize) -> anyhow::Result<()> {
-    let mut provisioner = Provisioner::start(cluster, &[]).await?;
-    provisioner.wait_ready().await?;
-    cluster.create_claims(pairs).await?;
-    let is_bound = |claim: &PersistentVolumeClaim| {
-        claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Bound"))
+async fn writes(cluster: &Cluster) -> anyhow::Result<f64> {
+    let page = Page::read(&cluster.client()).await?;
+    let of = |resource: &str, verb: &str| {
+        let labels = [format!("resource=\"{resource}\""), format!("verb=\"{verb}\"")];
+        page.sum("apiserver_request_total", &[&labels[0], &labels[1]])
     };
-    cluster.wait_claims(pairs, "bound", is_bound).await.map(drop)
+    let verbs = ["POST", "PUT", "PATCH", "APPLY", "DELETE"];
+    let resources = ["persistentvolumes", "persistentvolumeclaims"];
+    Ok(resources.iter().flat_map(|resource| verbs.map(|verb| of(resource, verb))).sum())
 }
 
 /// Creates claims and volumes of another provisioner.
-pub(crate) async fn create(cluster: &Cluster, pairs: usize) -> anyhow::Result<()> {
-    let (claims, volumes) = (cluster.claims(), cluster.volumes());
-    let make = |at: usize| {
-        let (claims, volumes) = (claims.clone(), volumes.clone());
-        async move {
-            let padding = "x".repeat(PADDING);
-            let claim: PersistentVolumeClaim = serde_json::from_value(json!({
-                "metadata": {"name": format!("foreign-{at}"), "namespace": NAMESPACE, "annotations": {
-                    "volume.kubernetes.io/storage-provisioner": "csi.example.com", "example.com/padding": padding}},
-                "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "foreign", "volumeName": format!("foreign-{at}"),
-                    "resources": {"requests": {"storage": "1Gi"}}},
-            }))?;
-            let created = claims.create(&PostParams::default(), &claim).await?;
-            let volume: PersistentVolume = serde_json::from_value(json!({
-                "metadata": {"name": format!("pvc-{}", created.metadata.uid.clone().unwrap_or_default()), "annotations": {
-                    "pv.kubernetes.io/provisioned-by": "csi.example.com", "example.com/padding": padding}},
-                "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "foreign",
-                    "persistentVolumeReclaimPolicy": "Retain", "csi": {"driver": "csi.example.com", "volumeHandle": at.to_string()},
-                    "claimRef": {"namespace": NAMESPACE, "name": format!("foreign-{at}"), "uid": created.metadata.uid}},
-            }))?;
-            volumes.create(&PostParams::default(), &volume).await?;
-            anyhow::Ok(())
+pub(crate) async fn create_foreign(cluster: &Cluster, pairs: usize) -> anyhow::Result<()> {
+    create(cluster, 0..pairs, false).await
+}
+
+/// Creates claims with their volumes.
+async fn create(cluster: &Cluster, numbers: std::ops::Range<usize>, own: bool) -> anyhow::Result<()> {
+    let pair = |number: usize| async move {
+        let created =
+            cluster.claims().create(&PostParams::default(), &serde_json::from_value(claim(number, own))?).await?;
+        let volume: PersistentVolume = serde_json::from_value(volume(number, &created, own))?;
+        cluster.volumes().create(&PostParams::default(), &volume).await?;
+        if own {
+            // The controller-manager would bind them at a hundred per second.
+            let bound = Patch::Merge(json!({"status": {"phase": "Bound"}}));
+            let parameters = PatchParams::default();
+            cluster.volumes().patch_status(&volume.name_any(), &parameters, &bound).await?;
+            cluster.claims().patch_status(&created.name_any(), &parameters, &bound).await?;
         }
+        anyhow::Ok(())
     };
-    stream::iter(0..pairs).map(make).buffer_unordered(64).try_collect().await
+    stream::iter(numbers).map(pair).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-async fn list_all(cluster: &Cluster) -> anyhow::Result<()> {
-    let (claims, volumes) = (cluster.claims(), cluster.volumes());
-    tokio::try_join!(pages(&claims), pages(&volumes))?;
-    Ok(())
+fn claim(number: usize, own: bool) -> Value {
+    let (class, provisioner) = if own { (CLASS, PROVISIONER) } else { ("foreign", "csi.example.com") };
+    let bound = if own { "yes" } else { "" };
+    let name = format!("pair-{number}");
+    json!({
+        "metadata": {"name": name, "namespace": NAMESPACE, "annotations": {
+            "volume.kubernetes.io/storage-provisioner": provisioner,
+            "pv.kubernetes.io/bind-completed": bound, "pv.kubernetes.io/bound-by-controller": bound,
+            "example.com/padding": "x".repeat(PADDING)}},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": class, "volumeName": name,
+            "resources": {"requests": {"storage": "1Gi"}}},
+    })
 }
 
-async fn pages<K>(api: &kube::Api<K>) -> anyhow::Result<()>
-where
-    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
-{
-    let mut parameters = ListParams::default().limit(500);
-    loop {
-        let page = api.list_metadata(&parameters).await?;
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => return Ok(()),
-        }
+fn volume(number: usize, claim: &PersistentVolumeClaim, own: bool) -> Value {
+    let name = format!("pair-{number}");
+    let (class, provisioner) = if own { (CLASS, PROVISIONER) } else { ("foreign", "csi.example.com") };
+    let mut volume = json!({
+        "metadata": {"name": name, "annotations": {
+            "pv.kubernetes.io/provisioned-by": provisioner, "example.com/padding": "x".repeat(PADDING)}},
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+            "persistentVolumeReclaimPolicy": if own { "Delete" } else { "Retain" },
+            "claimRef": {"namespace": NAMESPACE, "name": name, "uid": claim.metadata.uid}},
+    });
+    if own {
+        volume["metadata"]["finalizers"] = json!([kube_provisioner::protocol::FINALIZER]);
+        volume["spec"]["hostPath"] = json!({"path": format!("/volumes/{name}")});
+        volume["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [
+            {"key": "kubernetes.io/hostname", "operator": "In", "values": [format!("node-{}", number % 1000)]}]}]}});
+    } else {
+        volume["spec"]["csi"] = json!({"driver": "csi.example.com", "volumeHandle": name});
     }
+    volume
 }

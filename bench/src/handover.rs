@@ -3,17 +3,18 @@
 use std::ops::ControlFlow::{Break, Continue};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use testbed::control_plane::Signal;
+use testbed::figures::Figures;
 
 use crate::cluster::Cluster;
+use crate::measured::Measured;
 use crate::process::{Provisioner, WITH_METRICS};
 use crate::wait::until;
-use crate::waiting::median;
 
 /// Twenty claims per second, so that many are still pending.
 const SLOW: [&str; 4] = ["--delay", "50", "--max-concurrent-calls", "1"];
@@ -22,25 +23,21 @@ const KILLED: Duration = Duration::from_secs(15 + 2);
 const TOLD: Duration = Duration::from_secs(1);
 const CLAIMS: usize = 600;
 
-pub(crate) async fn run(rounds: usize) -> anyhow::Result<()> {
+pub(crate) async fn run(rounds: usize) -> anyhow::Result<Measured> {
     let cluster = Cluster::connect().await?;
-    let (mut told, mut killed) = (Vec::new(), Vec::new());
-    println!("| the holder | waiting claims | the next replica's first volume after |\n|---|---|---|");
+    let mut figures = Figures::default();
     for number in 0..rounds {
-        for (signal, what, times) in [(Signal::TERM, "SIGTERM", &mut told), (Signal::KILL, "kill -9", &mut killed)] {
-            let (time, waiting) = round(&cluster, signal, &format!("{what}-{number}")).await?;
-            println!("| {what} | {waiting} | {:.2} s |", time.as_secs_f64());
-            times.push(time.as_secs_f64());
+        for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::KILL, "SIGKILL")] {
+            let (time, waiting) = round(&cluster, signal, &format!("{name}-{number}")).await?;
+            eprintln!("{name}: {:.2} s", time.as_secs_f64());
+            figures.record(name, "first volume of the next replica after, s", time.as_secs_f64());
+            figures.record(name, "claims waiting", waiting as f64);
         }
     }
-    let row = |what: &str, times: &mut [f64], limit: Duration| {
-        let (middle, most) = (median(times), times.iter().copied().fold(0.0, f64::max));
-        println!("| {what}: median, longest | | {middle:.2} s, {most:.2} s (at most {} s) |", limit.as_secs());
-        most <= limit.as_secs_f64()
-    };
-    let (told, killed) = (row("SIGTERM", &mut told, TOLD), row("kill -9", &mut killed, KILLED));
-    ensure!(told && killed, "claims waited longer than they may");
-    Ok(())
+    let longest = |name: &str| figures.summary(name, "first volume of the next replica after, s").map(|all| all.most);
+    let within = |name: &str, limit: Duration| longest(name).is_some_and(|longest| longest <= limit.as_secs_f64());
+    let holds = within("SIGTERM", TOLD) && within("SIGKILL", KILLED);
+    Ok(Measured::from(figures).limit(holds, format!("claims waited longer than {TOLD:?} and {KILLED:?}")))
 }
 
 async fn round(cluster: &Cluster, signal: Signal, name: &str) -> anyhow::Result<(Duration, usize)> {

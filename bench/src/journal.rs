@@ -7,59 +7,53 @@ use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use kube_provisioner::protocol::STORAGE_PROVISIONER;
+use testbed::figures::Figures;
 
 use crate::cluster::Cluster;
+use crate::measured::Measured;
 use crate::metrics::{self, Page};
 use crate::process::{Provisioner, WITH_METRICS};
 use crate::saved::Saved;
-use crate::waiting::median;
+use crate::waiting::RATE;
 
 /// Maximum number of bytes that the journal may write per second.
 const MOST_A_SECOND: f64 = 1e6;
 /// Minimum share of the throughput without a journal.
 const LEAST_SHARE: f64 = 0.85;
+const WITH: &str = "with the journal";
+const WITHOUT: &str = "without";
+const MOST_WRITTEN: &str = "most bytes in a second";
 const SAMPLES: Duration = Duration::from_millis(20);
 /// Time limit for the journal to become empty after the work.
 const EMPTYING: Duration = Duration::from_secs(60);
 /// An entry leaves the count before its removal is written.
 const QUIET: Duration = Duration::from_secs(3);
 
-pub(crate) async fn run(rounds: usize, claims: usize) -> anyhow::Result<()> {
+pub(crate) async fn run(rounds: usize, claims: usize) -> anyhow::Result<Measured> {
     let cluster = Cluster::connect().await?;
-    println!(
-        "| claims at once | backend | API writes of ConfigMaps | per claim | bytes per claim | looks at the holder \
-        | most entries, bytes in it | most bytes written in a second |\n|---|---|---|---|---|---|---|---|"
-    );
-    let mut most = 0.0_f64;
+    let mut figures = Figures::default();
     for count in [1, 10, 100, 1000] {
-        most = most.max(cost(&cluster, count, "at once", &[]).await?);
+        cost(&cluster, count, &format!("{count} at once"), &[], &mut figures).await?;
     }
     // Enough concurrency for all calls to be in progress together.
     let slow = ["--delay", "5000", "--api-concurrency", "1000"];
-    most = most.max(cost(&cluster, 1000, "5 s, 1000 workers", &slow).await?);
-
-    println!("\n| {claims} claims that wait | volumes/s | bytes into etcd's log per claim |\n|---|---|---|");
-    let (mut with, mut without) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
+    cost(&cluster, 1000, "1000 at once, a backend of 5 s", &slow, &mut figures).await?;
     for _ in 0..rounds {
-        for (journal, figures) in [(true, &mut with), (false, &mut without)] {
+        for (journal, name) in [(true, WITH), (false, WITHOUT)] {
             let (rate, bytes) = throughput(&cluster, claims, journal).await?;
-            let name = if journal { "with the journal" } else { "without" };
-            println!("| {name} | {rate:.0} | {bytes:.0} |");
-            figures.0.push(rate);
-            figures.1.push(bytes);
+            figures.record(name, RATE, rate);
+            figures.record(name, "bytes in etcd's log per claim", bytes);
         }
     }
-    let share = median(&mut with.0) / median(&mut without.0);
-    let (rate_with, rate_without) = (median(&mut with.0), median(&mut without.0));
-    let bytes = median(&mut with.1) - median(&mut without.1);
-    println!("| medians | {rate_with:.0} of {rate_without:.0} = {:.0} % | {bytes:.0} more |", 100.0 * share);
-    ensure!(most <= MOST_A_SECOND, "{most} bytes were written in a second");
-    ensure!(share >= LEAST_SHARE, "the journal costs more than 15 % of the throughput");
-    Ok(())
+    let share = figures.median(WITH, RATE) / figures.median(WITHOUT, RATE);
+    let most = figures.rows.iter().filter_map(|row| row.summary(MOST_WRITTEN)).map(|all| all.most).fold(0.0, f64::max);
+    Ok(Measured::from(figures)
+        .limit(most <= MOST_A_SECOND, format!("{most} bytes were written in a second"))
+        .limit(share >= LEAST_SHARE, "the journal costs more than 15 % of the throughput"))
 }
 
-/// Provisions this number of claims at once, prints the cost, and returns the maximum number of bytes per second.
-async fn cost(cluster: &Cluster, count: usize, backend: &str, more: &[&str]) -> anyhow::Result<f64> {
+/// Provisions this number of claims at once.
+async fn cost(cluster: &Cluster, count: usize, name: &str, more: &[&str], figures: &mut Figures) -> anyhow::Result<()> {
     cluster.clear().await?;
     let arguments: Vec<String> = WITH_METRICS.iter().chain(more).map(ToString::to_string).collect();
     let mut provisioner = Provisioner::start(cluster, &arguments).await?;
@@ -88,27 +82,20 @@ async fn cost(cluster: &Cluster, count: usize, backend: &str, more: &[&str]) -> 
     samples.take(&provisioner).await?;
     let after = Costs::read(cluster, &provisioner).await?;
     ensure!(after.entries == 0.0, "{} entries stay in the journal", after.entries);
-    let writes = after.writes - before.writes;
-    let (bytes, checks) = (after.bytes - before.bytes, after.checks - before.checks);
-    println!(
-        "| {count} | {backend} | {writes} | {:.3} | {:.0} | {checks} | {}, {} | {:.0} |",
-        writes / count as f64,
-        bytes / count as f64,
-        samples.most_entries,
-        samples.most_held,
-        samples.most_written
-    );
+    let each = |now: f64, then: f64| (now - then) / count as f64;
+    figures.record(name, "writes per claim", each(after.writes, before.writes));
+    figures.record(name, "bytes per claim", each(after.bytes, before.bytes));
+    figures.record(name, MOST_WRITTEN, samples.most_written);
+    figures.record(name, "most entries", samples.most_entries);
     drop(provisioner);
     cluster.close_class().await?;
-    cluster.clear().await?;
-    Ok(samples.most_written)
+    cluster.clear().await
 }
 
 struct Costs {
     /// As counted by the API server.
     writes: f64,
     bytes: f64,
-    checks: f64,
     entries: f64,
 }
 
@@ -123,7 +110,6 @@ impl Costs {
         Ok(Self {
             writes: ["POST", "PUT", "PATCH", "DELETE"].map(of_verb).iter().sum(),
             bytes: own.sum("provisioner_journal_written_bytes_total", &[]),
-            checks: own.sum("provisioner_journal_checks_total", &[]),
             entries: own.sum("provisioner_journal_entries", &[]),
         })
     }
@@ -136,7 +122,6 @@ struct Samples {
     window: VecDeque<(Instant, f64)>,
     most_written: f64,
     most_entries: f64,
-    most_held: f64,
 }
 
 impl Samples {
@@ -152,7 +137,6 @@ impl Samples {
         self.most_written = self.most_written.max(written - first);
         let entries = page.sum("provisioner_journal_entries", &[]);
         self.most_entries = self.most_entries.max(entries);
-        self.most_held = self.most_held.max(page.sum("provisioner_journal_bytes", &[]));
         Ok(entries)
     }
 }

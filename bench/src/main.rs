@@ -5,11 +5,13 @@
 mod buckets;
 mod burst;
 mod cluster;
+mod contender;
 mod csi;
 mod directories;
 mod foreign;
 mod handover;
 mod journal;
+mod measured;
 mod metrics;
 mod process;
 mod removal;
@@ -19,6 +21,8 @@ mod soak;
 mod wait;
 mod waiting;
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -26,18 +30,15 @@ use clap::{Parser, Subcommand};
 struct Arguments {
     #[command(subcommand)]
     command: Command,
+    /// Also write the values as JSON to this file
+    #[arg(long, value_name = "FILE", global = true)]
+    output: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Time to bind N claims created at once, including their events
-    Burst {
-        #[arg(long, default_value_t = 1000)]
-        claims: usize,
-        /// Measure another build of `noop-provisioner` instead
-        #[arg(long, value_name = "PROGRAM")]
-        program: Option<std::path::PathBuf>,
-    },
+    /// Claims created at once and deleted at once, compared with the Go library
+    Burst(burst::Settings),
     /// Bucket claims on a backend that does no work: time and API requests under load, at rest and at startup
     Buckets(buckets::Settings),
     /// Claims that are pending when the provisioner starts, compared with a bare client that posts the same volumes
@@ -45,16 +46,10 @@ enum Command {
     /// Pending claims with a directory each: hostPath compared with a Go provisioner that only creates directories
     Directories(directories::Settings),
     /// Memory and startup time with claims and volumes of another provisioner in the cluster, or of the same one
-    Foreign {
-        #[arg(long, default_value_t = 50_000)]
-        pairs: usize,
-        /// The volumes belong to the same provisioner
-        #[arg(long)]
-        own: bool,
-    },
+    Foreign(foreign::Settings),
     /// Cost of the journal: writes and bytes per claim, and throughput compared with a provisioner without a journal
     Journal {
-        /// Number of rounds for each; the table lists all rounds and the medians
+        /// Number of rounds for each
         #[arg(long, default_value_t = 5)]
         rounds: usize,
         /// Number of claims in a round that measures throughput
@@ -72,7 +67,7 @@ enum Command {
         /// Number of claims in a round; with few claims, one shard receives far more than its share
         #[arg(long, default_value_t = 4000)]
         claims: usize,
-        /// Number of rounds for each; the table lists all rounds and the medians
+        /// Number of rounds for each
         #[arg(long, default_value_t = 1)]
         rounds: usize,
     },
@@ -90,17 +85,22 @@ enum Command {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    match Arguments::parse().command {
-        Command::Burst { claims, program } => burst::run(claims, program).await,
-        Command::Buckets(settings) => buckets::run(settings).await,
-        Command::Waiting(settings) => waiting::run(settings).await,
-        Command::Directories(settings) => directories::run(settings).await,
-        Command::Foreign { pairs, own } => foreign::run(pairs, own).await,
-        Command::Journal { rounds, claims } => journal::run(rounds, claims).await,
-        Command::Handover { rounds } => handover::run(rounds).await,
-        Command::Shards { claims, rounds } => shards::run(claims, rounds).await,
-        Command::Removal { files } => removal::run(files).await,
-        Command::Csi(command) => csi::run(command).await,
-        Command::Soak(settings) => soak::run(settings).await,
-    }
+    let Arguments { command, output } = Arguments::parse();
+    let measured = match command {
+        Command::Burst(settings) => burst::run(settings).await?,
+        Command::Buckets(settings) => buckets::run(settings).await?,
+        Command::Waiting(settings) => waiting::run(settings).await?,
+        Command::Directories(settings) => directories::run(settings).await?,
+        Command::Foreign(settings) => foreign::run(settings).await?,
+        Command::Handover { rounds } => handover::run(rounds).await?,
+        Command::Csi(command) => match csi::run(command).await? {
+            Some(measured) => measured,
+            None => return Ok(()),
+        },
+        Command::Journal { rounds, claims } => journal::run(rounds, claims).await?,
+        Command::Shards { claims, rounds } => shards::run(claims, rounds).await?,
+        Command::Removal { files } => removal::run(files).await?,
+        Command::Soak(settings) => return soak::run(settings).await,
+    };
+    measured.finish(output.as_deref())
 }

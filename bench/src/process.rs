@@ -39,9 +39,9 @@ impl Provisioner {
         Self::start_program(cluster, &program, name, more).await
     }
 
-    /// Starts `noop-bucket-provisioner`.
-    pub(crate) fn start_buckets(kubeconfig: &Path, log: &Path, more: &[&str]) -> anyhow::Result<Self> {
-        let mut command = Command::new(std::env::current_exe()?.with_file_name("noop-bucket-provisioner"));
+    /// Starts a build of `noop-bucket-provisioner`.
+    pub(crate) fn start_buckets(path: &Path, kubeconfig: &Path, log: &Path, more: &[&str]) -> anyhow::Result<Self> {
+        let mut command = Command::new(path);
         command.arg("--kubeconfig").arg(kubeconfig).args(more);
         Self::spawn(command, log)
     }
@@ -58,15 +58,11 @@ impl Provisioner {
         Self::spawn(command, &cluster.state().dir.join(format!("{name}.log")))
     }
 
-    /// Starts the Go provisioner without its client's limits. Without a root its backend does no work either.
-    pub(crate) async fn start_go(cluster: &Cluster, workers: usize, root: Option<&Path>) -> anyhow::Result<Self> {
-        let program = go_provisioner(&cluster.state().guard(), &progress::silent()).await?;
-        let mut command = Command::new(program);
-        command.args(["-provisioner", PROVISIONER, "-qps", "-1", "-add-finalizer", "-threads", &workers.to_string()]);
-        command.arg("-kubeconfig").arg(cluster.go_kubeconfig().await?);
-        if let Some(root) = root {
-            command.arg("-root").arg(root);
-        }
+    /// Starts the Go provisioner. Without a root its backend does no work either.
+    pub(crate) async fn start_go(cluster: &Cluster, more: &[String]) -> anyhow::Result<Self> {
+        let mut command = Command::new(go_provisioner(&cluster.state().guard(), &progress::silent()).await?);
+        command.args(["-provisioner", PROVISIONER, "-add-finalizer", "-kubeconfig"]);
+        command.arg(cluster.go_kubeconfig().await?).args(more);
         Self::spawn(command, &cluster.state().dir.join("go-provisioner.log"))
     }
 

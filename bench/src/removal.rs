@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use kube::api::{DeleteParams, PostParams};
 use testbed::cluster::{is_bound, provisioner_program};
+use testbed::figures::Figures;
 
 use crate::burst::mb;
 use crate::cluster::{CLASS, Cluster};
+use crate::measured::Measured;
 use crate::process::Provisioner;
 use crate::wait::until;
 
@@ -22,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Number of timed claims before the removal begins.
 const BEFORE: usize = 40;
 
-pub(crate) async fn run(files: usize) -> anyhow::Result<()> {
+pub(crate) async fn run(files: usize) -> anyhow::Result<Measured> {
     let cluster = Cluster::connect().await?;
     cluster.clear().await?;
     let place = tempfile::tempdir()?;
@@ -57,15 +59,17 @@ pub(crate) async fn run(files: usize) -> anyhow::Result<()> {
     let start = Instant::now();
     ensure!(Command::new("rm").arg("-rf").arg(&beside).status()?.success(), "rm failed");
     let by_rm = start.elapsed();
-    let [before, during] = [before, during].map(Latencies::of);
-    println!("| measured | figure |\n|---|---|");
-    println!("| {files} files removed, other claims served meanwhile | {:.1} s |", removed.as_secs_f64());
-    println!("| `rm -rf` of the same tree, afterwards and alone | {:.1} s |", by_rm.as_secs_f64());
-    println!("| claim to bound before: median, 9 in 10, longest of {} | {} |", before.0.len(), before.text());
-    println!("| claim to bound meanwhile: median, 9 in 10, longest of {} | {} |", during.0.len(), during.text());
-    println!("| resident memory before, peak | {:.1} MB, {:.1} MB |", mb(idle), mb(provisioner.memory("VmHWM")?));
-    println!("| processor time of the provisioner meanwhile | {:.2} s |", processor_time.as_secs_f64());
-    cluster.clear().await
+    let mut figures = Figures::default();
+    figures.record("hostPath", "files removed after, s", removed.as_secs_f64());
+    figures.record("hostPath", "processor time, s", processor_time.as_secs_f64());
+    figures.record("hostPath", "idle memory, MB", mb(idle));
+    figures.record("hostPath", "peak memory, MB", mb(provisioner.memory("VmHWM")?));
+    figures.record("`rm -rf` of the same tree", "files removed after, s", by_rm.as_secs_f64());
+    for (name, times) in [("hostPath, before", before), ("hostPath", during)] {
+        times.iter().for_each(|time| figures.record(name, "another claim bound after, s", time.as_secs_f64()));
+    }
+    cluster.clear().await?;
+    Ok(figures.into())
 }
 
 /// Creates files, a thousand in each directory.
@@ -103,19 +107,4 @@ async fn timed(cluster: &Cluster, name: &str) -> anyhow::Result<Duration> {
     let (_, took) = bind(cluster, name).await?;
     tokio::time::sleep(PAUSE).await;
     Ok(took)
-}
-
-struct Latencies(Vec<Duration>);
-
-impl Latencies {
-    fn of(mut all: Vec<Duration>) -> Self {
-        all.sort();
-        Self(all)
-    }
-
-    fn text(&self) -> String {
-        let at = |share: usize| self.0.get((self.0.len() * share / 100).min(self.0.len().saturating_sub(1)));
-        let ms = |time: Option<&Duration>| time.map_or(0, |time| time.as_millis());
-        format!("{} ms, {} ms, {} ms", ms(at(50)), ms(at(90)), ms(self.0.last()))
-    }
 }

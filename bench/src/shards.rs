@@ -1,33 +1,35 @@
 //! Speedup of four replicas over one, with a slow backend.
 
 use std::ops::ControlFlow::{Break, Continue};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::ensure;
+use testbed::figures::Figures;
 
 use crate::cluster::Cluster;
+use crate::measured::Measured;
 use crate::process::{Provisioner, WITH_METRICS};
 use crate::saved::Saved;
 use crate::wait::until;
-use crate::waiting::median;
+use crate::waiting::RATE;
 
 /// Duration of a call, and number of concurrent calls per replica.
 const BACKEND: [&str; 4] = ["--delay", "200", "--max-concurrent-calls", "10"];
 const REPLICAS: usize = 4;
+const ONE: &str = "one replica";
+const FOUR: &str = "four replicas, four shards";
 
-pub(crate) async fn run(count: usize, rounds: usize) -> anyhow::Result<()> {
+pub(crate) async fn run(count: usize, rounds: usize) -> anyhow::Result<Measured> {
     let cluster = Cluster::connect().await?;
-    let (mut one, mut four) = (Vec::new(), Vec::new());
-    println!("| replicas | volumes/s from the first to the last | first after | last after |\n|---|---|---|---|");
+    let mut figures = Figures::default();
     for _ in 0..rounds {
-        for (replicas, rates) in [(1, &mut one), (REPLICAS, &mut four)] {
-            rates.push(round(&cluster, count, replicas).await?);
+        for (replicas, name) in [(1, ONE), (REPLICAS, FOUR)] {
+            let rate = round(&cluster, count, replicas).await?;
+            eprintln!("{name}: {rate:.1} volumes/s");
+            figures.record(name, RATE, rate);
         }
     }
-    let ratio = median(&mut four) / median(&mut one);
-    println!("| medians | {:.1} and {:.1}: {ratio:.2} times as many | | |", median(&mut one), median(&mut four));
-    ensure!(ratio >= 3.5, "{REPLICAS} replicas are less than 3.5 times as fast as one");
-    Ok(())
+    let ratio = figures.median(FOUR, RATE) / figures.median(ONE, RATE);
+    Ok(Measured::from(figures).limit(ratio >= 3.5, "four replicas are less than 3.5 times as fast as one"))
 }
 
 /// The rate of this number of replicas with as many shards.
@@ -36,12 +38,8 @@ async fn round(cluster: &Cluster, count: usize, replicas: usize) -> anyhow::Resu
     let team = team(cluster, replicas).await?;
     cluster.create_waiting_claims(count).await?;
     let saved = Saved::watch(cluster, count).await?;
-    let start = Instant::now();
     cluster.open_class().await?;
-    let span = saved.all().await?;
-    let rate = span.rate();
-    let after = |time: Instant| time.duration_since(start).as_secs_f64();
-    println!("| {replicas} | {rate:.1} | {:.2} s | {:.2} s |", after(span.first.at), after(span.last.at));
+    let rate = saved.all().await?.rate();
     drop(team);
     cluster.close_class().await?;
     cluster.clear().await?;

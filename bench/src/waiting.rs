@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
 use clap::Args;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -12,38 +11,24 @@ use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 use kube_provisioner::protocol::STORAGE_PROVISIONER;
 use serde_json::json;
+use testbed::figures::Figures;
 
 use crate::burst::{mb, wait_told};
 use crate::cluster::{CLASS, Cluster, NAMESPACE, PROVISIONER};
-use crate::process::Provisioner;
-use crate::saved::Saved;
+use crate::contender::{Contender, Program, Turns};
+use crate::measured::Measured;
+use crate::saved::{Saved, Span};
 
-/// Time limit for the events of claims.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-/// The Go library never emits events on some claims.
-pub(crate) const A_WHILE: Duration = Duration::from_secs(20);
-
-/// The Go library is fastest with this number of threads.
-pub(crate) const GO_THREADS: usize = 100;
-
-/// Amount of work to measure.
-#[derive(Args)]
-pub(crate) struct Turns {
-    #[arg(long, default_value_t = 3000)]
-    pub(crate) claims: usize,
-    /// Number of rounds for each, alternately in forward and reverse order; the table lists all rounds and the medians
-    #[arg(long, default_value_t = 4)]
-    rounds: usize,
-}
+pub(crate) const RATE: &str = "volumes/s";
 
 /// The measured programs, and the reference.
 #[derive(Args)]
 pub(crate) struct Settings {
     #[command(flatten)]
     turns: Turns,
-    /// Number of connections of the bare client
-    #[arg(long, default_value_t = 32)]
-    connections: usize,
+    /// Duration of each call of the backend in milliseconds; without the bare client, and with the Go library's defaults
+    #[arg(long, value_name = "MILLIS", default_value_t = 0)]
+    delay: u64,
     /// Also measure the provisioner with this number of workers; can be repeated
     #[arg(long, value_name = "COUNT")]
     workers: Vec<usize>,
@@ -55,156 +40,59 @@ pub(crate) struct Settings {
     without_go: bool,
 }
 
-enum Contender {
-    Bare {
-        connections: usize,
-    },
-    /// With its default settings, or with this number of workers.
-    Ours {
-        workers: Option<usize>,
-    },
-    OtherBuild(PathBuf),
-    Go,
-}
-
-impl Contender {
-    fn all(settings: &Settings) -> Vec<Self> {
-        let mut all = vec![Self::Bare { connections: settings.connections }, Self::Ours { workers: None }];
-        all.extend(settings.workers.iter().map(|workers| Self::Ours { workers: Some(*workers) }));
-        all.extend(settings.beside.iter().cloned().map(Self::OtherBuild));
-        if !settings.without_go {
-            all.push(Self::Go);
+impl Settings {
+    fn contenders(&self) -> anyhow::Result<Vec<Contender>> {
+        let slow = self.delay > 0;
+        let ours: &[String] = if slow { &["--delay".to_owned(), self.delay.to_string()] } else { &[] };
+        let go: &[String] = if slow { &["-delay".to_owned(), format!("{}ms", self.delay)] } else { &[] };
+        let mut all = if slow { Vec::new() } else { vec![Contender::bare()] };
+        all.push(Contender::noop("kube-provisioner", ours)?);
+        for workers in &self.workers {
+            let argument = format!("--api-concurrency={workers}");
+            all.push(Contender::noop(&format!("kube-provisioner, {workers} workers"), &[ours, &[argument]].concat())?);
         }
-        all
-    }
-
-    fn name(&self) -> String {
-        match self {
-            Self::Bare { connections } => format!("bare client, {connections} connections"),
-            Self::Ours { workers: None } => "kube-provisioner".to_owned(),
-            Self::Ours { workers: Some(workers) } => format!("kube-provisioner, {workers} workers"),
-            Self::OtherBuild(_) => "the other build".to_owned(),
-            Self::Go => format!("the Go library, {GO_THREADS} threads"),
+        all.extend(self.beside.clone().map(|path| Contender::ours("the other build", path, "other-build", ours)));
+        if !self.without_go {
+            all.push(Contender::go_tuned("Go library, tuned", go));
         }
-    }
-}
-
-pub(crate) struct Round {
-    rate: f64,
-    /// CPU time of the whole machine per volume.
-    machine: Duration,
-    /// Time from the start of the process to the first volume.
-    first: Duration,
-    rest: Option<Rest>,
-}
-
-impl Round {
-    /// The header of a table of rounds.
-    fn print_header() {
-        println!(
-            "| | volumes/s | processors, per volume | first after | told | all told after the last volume | peak memory | \
-             processor time |"
-        );
-        println!("|---|---|---|---|---|---|---|---|");
-    }
-
-    pub(crate) fn rate(&self) -> f64 {
-        self.rate
-    }
-
-    fn machine_ms(&self) -> f64 {
-        self.machine.as_secs_f64() * 1e3
-    }
-
-    fn print(&self, name: &str, count: usize) {
-        let (rate, machine, first) = (self.rate, self.machine_ms(), self.first.as_secs_f64());
-        print!("| {name} | {rate:.0} | {machine:.2} ms | {first:.2} s |");
-        match &self.rest {
-            None => println!(" | | | |"),
-            Some(rest) => println!(
-                " {} of {count} | {:.1} s | {:.1} MB | {:.2} s |",
-                rest.told,
-                rest.told_after.as_secs_f64(),
-                mb(rest.peak),
-                rest.processor.as_secs_f64()
-            ),
+        if slow && !self.without_go {
+            all.push(Contender::go_defaults(go));
         }
+        Ok(all)
     }
 }
 
-struct Rest {
-    told: usize,
-    told_after: Duration,
-    peak: u64,
-    processor: Duration,
-}
-
-pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     let cluster = Cluster::connect().await?;
-    let contenders = Contender::all(&settings);
-    let count = settings.turns.claims;
-    let results = settings
-        .turns
-        .take(&cluster, &contenders, Contender::name, async |each| turn(&cluster, count, each).await)
-        .await?;
-    let share = median_of(&results[1], Round::rate) / median_of(&results[0], Round::rate);
-    let work = median_of(&results[0], Round::machine_ms) / median_of(&results[1], Round::machine_ms);
-    println!("| share of the bare client | {:.0} % | {:.0} % | | | | | |", 100.0 * share, 100.0 * work);
-    ensure!(share >= 0.85, "the provisioner is below 85 % of the bare client");
-    Ok(())
+    let contenders = settings.contenders()?;
+    let turn = async |contender: &Contender, figures: &mut Figures| {
+        turn(&cluster, settings.turns.claims, contender, &[], figures).await
+    };
+    let figures = settings.turns.take(&contenders, turn).await?;
+    cluster.clear().await?;
+    let [ours, bare] = ["kube-provisioner", "bare client"].map(|name| figures.median(name, RATE));
+    // Without the bare client there is no share.
+    let share = if bare.is_nan() { 1.0 } else { ours / bare };
+    Ok(Measured::from(figures).limit(share >= 0.85, "the provisioner is below 85 % of the bare client"))
 }
 
-impl Turns {
-    /// Measures each contender once per round, and prints all rounds and their medians.
-    pub(crate) async fn take<C>(
-        &self,
-        cluster: &Cluster,
-        contenders: &[C],
-        name: impl Fn(&C) -> String,
-        mut turn: impl AsyncFnMut(&C) -> anyhow::Result<Round>,
-    ) -> anyhow::Result<Vec<Vec<Round>>> {
-        let mut results: Vec<Vec<Round>> = contenders.iter().map(|_| Vec::new()).collect();
-        Round::print_header();
-        // A new control plane processes the first turn faster than all later ones.
-        turn(&contenders[0]).await?;
-        for round in 0..self.rounds {
-            let mut turns: Vec<_> = contenders.iter().zip(&mut results).collect();
-            // The control plane becomes slower as it ages: the first contender in one round is the last in the next.
-            if round % 2 == 1 {
-                turns.reverse();
-            }
-            for (contender, results) in turns {
-                let result = turn(contender).await?;
-                result.print(&name(contender), self.claims);
-                results.push(result);
-            }
-        }
-        cluster.clear().await?;
-        for (contender, results) in contenders.iter().zip(&results) {
-            print_medians(&name(contender), results);
-        }
-        Ok(results)
-    }
-}
-
-/// The medians of one contender's rounds.
-fn print_medians(name: &str, results: &[Round]) {
-    let (rate, machine) = (median_of(results, Round::rate), median_of(results, Round::machine_ms));
-    print!("| {name}, medians | {rate:.0} | {machine:.2} ms | | | |");
-    let of_process = |of: fn(&Rest) -> f64| median_of(results, |round| round.rest.as_ref().map_or(f64::NAN, of));
-    if results.first().is_some_and(|round| round.rest.is_some()) {
-        println!(
-            " {:.1} MB | {:.2} s |",
-            of_process(|rest| mb(rest.peak)),
-            of_process(|rest| rest.processor.as_secs_f64())
-        );
-    } else {
-        println!(" | |");
+/// Measures one contender in a round, with its own claims.
+pub(crate) async fn turn(
+    cluster: &Cluster,
+    count: usize,
+    contender: &Contender,
+    more: &[String],
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
+    let claims = waiting_claims(cluster, count).await?;
+    match contender.program {
+        Program::Bare { connections } => bare_client(cluster, &claims, connections, &contender.name, figures).await,
+        Program::Ours { .. } | Program::Go { .. } => provisioner(cluster, &claims, contender, more, figures).await,
     }
 }
 
 /// Creates the claims of a turn, once the control plane is idle.
-pub(crate) async fn waiting_claims(cluster: &Cluster, count: usize) -> anyhow::Result<Vec<PersistentVolumeClaim>> {
+async fn waiting_claims(cluster: &Cluster, count: usize) -> anyhow::Result<Vec<PersistentVolumeClaim>> {
     cluster.clear().await?;
     cluster.create_claims(count).await?;
     let asks = |claim: &PersistentVolumeClaim| claim.annotations().contains_key(STORAGE_PROVISIONER);
@@ -213,25 +101,13 @@ pub(crate) async fn waiting_claims(cluster: &Cluster, count: usize) -> anyhow::R
     Ok(claims)
 }
 
-/// Measures one contender in a round, with its own claims.
-async fn turn(cluster: &Cluster, count: usize, contender: &Contender) -> anyhow::Result<Round> {
-    let claims = waiting_claims(cluster, count).await?;
-    match contender {
-        Contender::Bare { connections } => bare_client(cluster, &claims, *connections).await,
-        Contender::Ours { workers } => {
-            let workers: Vec<String> =
-                workers.map(|workers| format!("--api-concurrency={workers}")).into_iter().collect();
-            provisioner(cluster, &claims, Provisioner::start(cluster, &workers), PATIENCE).await
-        }
-        Contender::OtherBuild(program) => {
-            let start = async { Provisioner::start_program(cluster, program, "other-build", &[]).await };
-            provisioner(cluster, &claims, start, PATIENCE).await
-        }
-        Contender::Go => provisioner(cluster, &claims, Provisioner::start_go(cluster, GO_THREADS, None), A_WHILE).await,
-    }
-}
-
-async fn bare_client(cluster: &Cluster, claims: &[PersistentVolumeClaim], connections: usize) -> anyhow::Result<Round> {
+async fn bare_client(
+    cluster: &Cluster,
+    claims: &[PersistentVolumeClaim],
+    connections: usize,
+    name: &str,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
     let saved = Saved::watch(cluster, claims.len()).await?;
     let start = Instant::now();
     // It uses the same account and, like a process that starts, has no connection yet.
@@ -243,34 +119,41 @@ async fn bare_client(cluster: &Cluster, claims: &[PersistentVolumeClaim], connec
         async move { api.create(&PostParams::default(), &volume).await.map(drop) }
     };
     stream::iter(bodies).map(post).buffer_unordered(connections).try_collect::<()>().await?;
-    let span = saved.all().await?;
-    Ok(Round { rate: span.rate(), machine: span.machine(), first: span.first.at - start, rest: None })
+    record_span(figures, name, start, &saved.all().await?);
+    Ok(())
 }
 
 /// Runs a provisioner until all claims have their events, or for a while: some never receive one.
-pub(crate) async fn provisioner(
+async fn provisioner(
     cluster: &Cluster,
     claims: &[PersistentVolumeClaim],
-    start: impl Future<Output = anyhow::Result<Provisioner>>,
-    patience: Duration,
-) -> anyhow::Result<Round> {
+    contender: &Contender,
+    more: &[String],
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
     let saved = Saved::watch(cluster, claims.len()).await?;
-    let begun = Instant::now();
-    let provisioner = start.await?;
+    let start = Instant::now();
+    let provisioner = contender.start(cluster, more).await?;
     let span = saved.all().await?;
-    let peak = provisioner.memory("VmHWM")?;
     let processor = provisioner.processor_time()?;
     let uids: Vec<String> = claims.iter().filter_map(ResourceExt::uid).collect();
-    let told = wait_told(cluster, &uids, patience).await?;
+    let told = wait_told(cluster, &uids, contender.patience()).await?;
     let told_after = span.last.at.elapsed();
+    let name = contender.name.as_str();
+    record_span(figures, name, start, &span);
+    figures.record(name, "processor time, s", processor.as_secs_f64());
+    figures.record(name, "peak memory, MB", mb(provisioner.memory("VmHWM")?));
     let told = uids.iter().filter(|uid| told.get(*uid) == Some(&1)).count();
-    let peak = peak.max(provisioner.memory("VmHWM")?);
-    Ok(Round {
-        rate: span.rate(),
-        machine: span.machine(),
-        first: span.first.at - begun,
-        rest: Some(Rest { told, told_after, peak, processor }),
-    })
+    figures.record(name, "claims with one event", told as f64);
+    figures.record(name, "wait for events, s", told_after.as_secs_f64());
+    Ok(())
+}
+
+fn record_span(figures: &mut Figures, name: &str, start: Instant, span: &Span) {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    figures.record(name, RATE, span.rate());
+    figures.record(name, "machine's processor time per volume, ms", ms(span.machine()));
+    figures.record(name, "first volume after, s", (span.first.at - start).as_secs_f64());
 }
 
 /// The volume that our provisioner saves for a claim.
@@ -285,14 +168,4 @@ fn volume_for(claim: &PersistentVolumeClaim) -> serde_json::Result<PersistentVol
             "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": NAMESPACE,
                 "name": claim.name_any(), "uid": claim.uid(), "resourceVersion": claim.resource_version()}},
     }))
-}
-
-pub(crate) fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let upper = values.len() / 2;
-    if values.len().is_multiple_of(2) { (values[upper - 1] + values[upper]) / 2.0 } else { values[upper] }
-}
-
-pub(crate) fn median_of(rounds: &[Round], of: impl Fn(&Round) -> f64) -> f64 {
-    median(&mut rounds.iter().map(of).collect::<Vec<_>>())
 }

@@ -57,6 +57,7 @@ pub mod csi_sanity;
 pub mod dependency;
 pub mod external_provisioner;
 pub mod faults;
+pub mod figures;
 pub mod garage;
 pub mod go_module;
 pub mod go_provisioner;

@@ -9,22 +9,31 @@ use testbed::guard::{Guard, Running};
 use testbed::progress::{self, SharedProgress};
 
 use crate::build::{self, Profile};
+use crate::report;
+
+/// Runs a measurement, or all of them for the report.
+pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<ExitCode> {
+    if arguments.first().is_some_and(|name| name == "report") {
+        return report::run(arguments, guard).await;
+    }
+    measure(arguments, guard, &progress::terminal()).await?;
+    Ok(ExitCode::SUCCESS)
+}
 
 /// Runs a measurement, built in release mode, on its own control plane.
-pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<ExitCode> {
-    let progress = progress::terminal();
+pub(crate) async fn measure(arguments: &[String], guard: &Guard, progress: &SharedProgress) -> anyhow::Result<()> {
     let measurement = arguments.first().map(String::as_str);
     let features: &[&str] = if measurement == Some("journal") { &["without-journal"] } else { &[] };
     // The package has a second program, which the first one expects next to itself.
-    let program = build::program(Profile::Release, "bench", features, guard, &progress).await?.with_file_name("bench");
+    let program = build::program(Profile::Release, "bench", features, guard, progress).await?.with_file_name("bench");
     let provisioner = match measurement {
         Some("soak" | "removal" | "directories") => {
-            Some(build::program(Profile::Release, "hostpath-provisioner", &[], guard, &progress).await?)
+            Some(build::program(Profile::Release, "hostpath-provisioner", &[], guard, progress).await?)
         }
         _ => None,
     };
     let sidecar = match measurement {
-        Some("csi") => Some(build::program(Profile::Release, "csi-provisioner", &[], guard, &progress).await?),
+        Some("csi") => Some(build::program(Profile::Release, "csi-provisioner", &[], guard, progress).await?),
         _ => None,
     };
     // Logging of requests would affect the measurement, so it is enabled only when requests are counted.
@@ -34,9 +43,9 @@ pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<E
     };
     let needs_node = measurement == Some("csi") && arguments.get(1).is_some_and(|name| name == "suite");
     let driver =
-        if needs_node { Some(build::program(Profile::Release, "csi-sim", &[], guard, &progress).await?) } else { None };
+        if needs_node { Some(build::program(Profile::Release, "csi-sim", &[], guard, progress).await?) } else { None };
     let settings = Settings { audit: counts_requests, node: needs_node, ..Settings::default() };
-    let control_plane = ControlPlane::start(&settings, guard, &progress).await?;
+    let control_plane = ControlPlane::start(&settings, guard, progress).await?;
     let mut command = build::command(guard, &program);
     command.args(arguments).env(STATE_VARIABLE, control_plane.state().path());
     command.envs(provisioner.map(|path| ("HOSTPATH_PROVISIONER", path)));
@@ -45,16 +54,16 @@ pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<E
     let status = match measurement {
         // The soak test prints its own progress.
         Some("soak") => Running::start(command)?.ended().await.map_err(anyhow::Error::from),
-        _ => measure(command, &progress).await,
+        _ => with_progress(command, progress).await,
     };
     control_plane.stop().await?;
     let status = status?;
     ensure!(status.success(), "the measurement ended with {status}");
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Runs a program that prints its figures at the end, and shows progress until then.
-async fn measure(mut command: Command, progress: &SharedProgress) -> anyhow::Result<ExitStatus> {
+async fn with_progress(mut command: Command, progress: &SharedProgress) -> anyhow::Result<ExitStatus> {
     command.stdout(Stdio::piped());
     let mut program = Running::start(command)?;
     let output = program.take_stdout().context("the measurement has no output")?;

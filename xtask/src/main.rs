@@ -21,6 +21,7 @@ mod install;
 mod manifests;
 mod new;
 mod package;
+mod report;
 #[cfg(feature = "full")]
 mod rules;
 mod server;
@@ -91,7 +92,8 @@ enum Command {
         stay: bool,
     },
 
-    /// Measure on a real control plane, for instance `bench burst`; `bench -- --help` lists the measurements
+    /// Measure on a real control plane, for instance `bench burst`; `bench -- --help` lists the measurements, and
+    /// `bench report` takes all of the performance page
     Bench {
         /// The measurement and its options
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]

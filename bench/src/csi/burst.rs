@@ -11,6 +11,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use kube::api::ListParams;
 use testbed::cluster::{AuditLog, is_bound};
 use testbed::control_plane::State;
+use testbed::figures::Figures;
 use tokio::time::sleep;
 
 use super::driver::Pace;
@@ -18,9 +19,10 @@ use super::peer::{Peer, Programs};
 use super::stage::Stage;
 use crate::burst::mb;
 use crate::cluster::Cluster;
+use crate::foreign;
+use crate::measured::Measured;
 use crate::process::{memory, processor_time};
 use crate::wait::until;
-use crate::{foreign, waiting};
 
 const TUNED: [&str; 3] = ["--kube-api-qps=10000", "--kube-api-burst=10000", "--worker-threads=100"];
 /// Concurrent requests while claims are created.
@@ -33,7 +35,7 @@ pub(crate) struct Settings {
     /// Number of claims created at once
     #[arg(long, default_value_t = 1000)]
     claims: usize,
-    /// Number of rounds for each; the table lists all rounds and the medians
+    /// Number of rounds for each
     #[arg(long, default_value_t = 2)]
     rounds: usize,
     /// Programs to measure
@@ -63,51 +65,39 @@ impl Which {
         }
     }
 
+    fn peer(self) -> Peer {
+        if self == Self::Ours { Peer::Ours } else { Peer::Go }
+    }
+
     async fn measure(self, programs: &Programs, claims: usize) -> anyhow::Result<Burst> {
-        match self {
-            Self::Ours => Burst::measure(programs, Peer::Ours, &[], claims).await,
-            Self::Tuned => Burst::measure(programs, Peer::Go, &TUNED, claims).await,
-            Self::Defaults => Burst::measure(programs, Peer::Go, &[], claims).await,
-        }
+        let flags: &[&str] = if self == Self::Tuned { &TUNED } else { &[] };
+        Burst::measure(programs, self.peer(), flags, claims).await
     }
 }
 
-pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
+pub(super) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     let state = State::for_tests()?;
     let programs = Programs::find(&state).await?;
+    let mut figures = Figures::default();
     if settings.foreign > 0 {
-        return beside_others(&programs, settings).await;
+        beside_others(&programs, settings, &mut figures).await?;
+        return Ok(figures.into());
     }
-    for peer in Peer::BOTH {
-        let size = std::fs::metadata(programs.path(peer))?.len();
-        println!("the program of {}: {:.1} MB", peer.title(), size as f64 / 1e6);
-    }
-    println!(
-        "\n| {} claims at once | all bound | claims/s | memory idle, peak | processor time | CreateVolume |\n|---|---|---|---|---|---|",
-        settings.claims
-    );
     let mut requests = Vec::new();
-    let mut rates = vec![Vec::new(); settings.which.len()];
     for _ in 0..settings.rounds {
-        for (which, rates) in settings.which.iter().zip(&mut rates) {
-            let one = which.measure(&programs, settings.claims).await?;
-            let rate = settings.claims as f64 / one.bound;
-            println!(
-                "| {} | {:.1} s | {rate:.1} | {:.1} MB, {:.1} MB | {:.2} s | {} |",
-                which.title(),
-                one.bound,
-                one.idle,
-                one.peak,
-                one.processor,
-                one.calls
-            );
-            requests.push((which.title(), one.requests));
-            rates.push(rate);
+        for which in &settings.which {
+            let (name, one) = (which.title(), which.measure(&programs, settings.claims).await?);
+            eprintln!("{name}: {:.1} s", one.bound);
+            figures.record(&name, "all bound, s", one.bound);
+            figures.record(&name, "idle memory, MB", one.idle);
+            figures.record(&name, "peak memory, MB", one.peak);
+            figures.record(&name, "processor time, s", one.processor);
+            figures.record(&name, "calls of CreateVolume", one.calls as f64);
+            figures.record(&name, "API requests", one.requests.values().sum::<usize>() as f64);
+            let size = std::fs::metadata(programs.path(which.peer()))?.len();
+            figures.record(&name, "program, MB", size as f64 / 1e6);
+            requests.push((name, one.requests));
         }
-    }
-    println!("\n| claims/s, medians | |\n|---|---|");
-    for (which, rates) in settings.which.iter().zip(&mut rates) {
-        println!("| {} | {:.1} |", which.title(), waiting::median(rates));
     }
     println!("\n| requests for them | | answer | count |\n|---|---|---|---|");
     for (title, requests) in requests {
@@ -116,7 +106,7 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
             println!("| {verb} | {resource} | {code} | {count} |");
         }
     }
-    Ok(())
+    Ok(figures.into())
 }
 
 struct Burst {
@@ -171,27 +161,21 @@ async fn wait_bound(stage: &Stage, count: usize) -> anyhow::Result<()> {
     .await
 }
 
-async fn beside_others(programs: &Programs, settings: Settings) -> anyhow::Result<()> {
-    let mut rows = Vec::new();
+async fn beside_others(programs: &Programs, settings: Settings, figures: &mut Figures) -> anyhow::Result<()> {
     for pairs in [0, settings.foreign] {
         if pairs > 0 {
-            foreign::create(&Cluster::connect().await?, pairs).await?;
+            foreign::create_foreign(&Cluster::connect().await?, pairs).await?;
             eprintln!("{pairs} claims and volumes are made");
         }
         for _ in 0..settings.rounds {
             for peer in Peer::BOTH {
-                rows.push((pairs, peer, Memory::measure(programs, peer).await?));
+                let Memory { ready, later, peak } = Memory::measure(programs, peer).await?;
+                let name = format!("{}, {pairs} pairs", peer.title());
+                figures.record(&name, "first CreateVolume after, s", ready);
+                figures.record(&name, "memory after 10 s, MB", later);
+                figures.record(&name, "peak memory, MB", peak);
             }
         }
-    }
-    println!(
-        "| foreign claims and volumes | | first CreateVolume after | resident memory then, 10 s later | peak |\n|---|---|---|---|---|"
-    );
-    for (pairs, peer, Memory { ready, then, later, peak }) in rows {
-        println!(
-            "| {pairs} + {pairs} | {} | {ready:.2} s | {then:.1} MB, {later:.1} MB | {peak:.1} MB |",
-            peer.title()
-        );
     }
     Ok(())
 }
@@ -199,8 +183,7 @@ async fn beside_others(programs: &Programs, settings: Settings) -> anyhow::Resul
 struct Memory {
     /// Seconds from the start until it provisions a pending claim.
     ready: f64,
-    /// MB.
-    then: f64,
+    /// MB, 10 s later.
     later: f64,
     peak: f64,
 }
@@ -217,9 +200,8 @@ impl Memory {
             _ = sidecar.ended(PATIENCE) => bail!("the sidecar has ended"),
         };
         let pid = sidecar.id().pid;
-        let then = mb(memory(pid, "VmRSS")?);
         sleep(IDLE).await;
         let (later, peak) = (mb(memory(pid, "VmRSS")?), mb(memory(pid, "VmHWM")?));
-        Ok(Self { ready: ready.as_secs_f64(), then, later, peak })
+        Ok(Self { ready: ready.as_secs_f64(), later, peak })
     }
 }

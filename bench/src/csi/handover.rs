@@ -6,12 +6,13 @@ use anyhow::Context;
 use clap::Args;
 use testbed::cluster::Program;
 use testbed::control_plane::{Signal, State};
+use testbed::figures::Figures;
 use tokio::time::sleep;
 
 use super::driver::Pace;
-use super::median_and_longest;
 use super::peer::{Peer, Programs};
 use super::stage::Stage;
+use crate::measured::Measured;
 
 const FLAGS: [&str; 1] = ["--leader-election"];
 /// Time until a new replica is on standby.
@@ -25,38 +26,21 @@ pub(crate) struct Settings {
     rounds: usize,
 }
 
-/// Seconds from the signal to CreateVolume.
-#[derive(Default)]
-struct Times {
-    /// With one replica that runs all the time.
-    before: Vec<f64>,
-    told: Vec<f64>,
-    killed: Vec<f64>,
-}
-
-pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
+pub(super) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     let programs = Programs::find(&State::for_tests()?).await?;
-    let (ours, go) = tokio::try_join!(of(Peer::Ours, &programs, settings), of(Peer::Go, &programs, settings))?;
-    println!(
-        "| {} rounds of each: from claim to CreateVolume | no signal: median, longest | SIGTERM | SIGKILL |",
-        settings.rounds
-    );
-    println!("|---|---|---|---|");
-    for (peer, mut times) in [(Peer::Ours, ours), (Peer::Go, go)] {
-        let [before, told, killed] =
-            [&mut times.before, &mut times.told, &mut times.killed].map(|times| median_and_longest(times));
-        println!("| {} | {before} | {told} | {killed} |", peer.title());
-    }
-    Ok(())
+    let (mut figures, mut of_go) = (Figures::default(), Figures::default());
+    tokio::try_join!(of(Peer::Ours, &programs, settings, &mut figures), of(Peer::Go, &programs, settings, &mut of_go))?;
+    figures.rows.append(&mut of_go.rows);
+    Ok(figures.into())
 }
 
-async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Result<Times> {
+/// Records seconds from the claim's creation, at the moment of the signal, until CreateVolume.
+async fn of(peer: Peer, programs: &Programs, settings: Settings, figures: &mut Figures) -> anyhow::Result<()> {
     let stage = Stage::set(programs, &format!("handover-{}", peer.slug()), Pace::AT_ONCE, 1).await?;
     let mut replicas: Vec<(String, Program)> = Vec::new();
     let mut started = 0;
-    let mut times = Times::default();
     for number in 0..settings.rounds {
-        for (signal, what) in [(Signal::TERM, "told"), (Signal::KILL, "killed")] {
+        for (signal, what) in [(Signal::TERM, "SIGTERM"), (Signal::KILL, "SIGKILL")] {
             while replicas.len() < 2 {
                 let host = format!("pod-{started}-of");
                 replicas.push((host.clone(), stage.start(peer, &host, &FLAGS)?));
@@ -68,16 +52,17 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
             let holder = stage.wait_for_holder(&hosts, PATIENCE).await?;
             let at = hosts.iter().position(|host| *host == holder).context("it is one of them")?;
             let (_, mut old) = replicas.remove(at);
-            times.before.push(first_call(&stage, &format!("before-{what}-{number}")).await?.as_secs_f64());
+            let claim = what.to_lowercase();
+            let before = first_call(&stage, &format!("before-{claim}-{number}")).await?;
             old.signal(signal);
-            let time = first_call(&stage, &format!("after-{what}-{number}")).await?;
-            eprintln!("{}: {what} {:.2} s", peer.slug(), time.as_secs_f64());
-            let all = if what == "told" { &mut times.told } else { &mut times.killed };
-            all.push(time.as_secs_f64());
+            let after = first_call(&stage, &format!("after-{claim}-{number}")).await?;
+            eprintln!("{}: {what} {:.2} s", peer.slug(), after.as_secs_f64());
+            figures.record(peer.title(), "no signal, s", before.as_secs_f64());
+            figures.record(peer.title(), &format!("{what}, s"), after.as_secs_f64());
             old.ended(PATIENCE).await?;
         }
     }
-    Ok(times)
+    Ok(())
 }
 
 /// Time from now until CreateVolume is called for a new claim.

@@ -19,7 +19,7 @@ mod zones;
 
 use clap::Subcommand;
 
-use crate::waiting::median;
+use crate::measured::Measured;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -41,21 +41,16 @@ pub(crate) enum Command {
     Suite(suite::Settings),
 }
 
-pub(crate) async fn run(command: Command) -> anyhow::Result<()> {
+/// Returns values if the measurement has some; the others print what they have counted.
+pub(crate) async fn run(command: Command) -> anyhow::Result<Option<Measured>> {
     match command {
-        Command::Kills(settings) => kills::run(settings).await,
-        Command::LostNodes(settings) => lost_nodes::run(settings).await,
-        Command::Topology(settings) => topology::run(settings).await,
-        Command::Restarts(settings) => restarts::run(settings).await,
-        Command::Handover(settings) => handover::run(settings).await,
-        Command::Burst(settings) => burst::run(settings).await,
-        Command::Swap(settings) => swap::run(settings).await,
-        Command::Suite(settings) => suite::run(settings).await,
+        Command::Restarts(settings) => restarts::run(settings).await.map(Some),
+        Command::Handover(settings) => handover::run(settings).await.map(Some),
+        Command::Burst(settings) => burst::run(settings).await.map(Some),
+        Command::Topology(settings) => topology::run(settings).await.map(Some),
+        Command::Kills(settings) => kills::run(settings).await.map(|()| None),
+        Command::LostNodes(settings) => lost_nodes::run(settings).await.map(|()| None),
+        Command::Swap(settings) => swap::run(settings).await.map(|()| None),
+        Command::Suite(settings) => suite::run(settings).await.map(|()| None),
     }
-}
-
-/// Median and longest, in seconds.
-fn median_and_longest(times: &mut [f64]) -> String {
-    let longest = times.iter().copied().fold(0.0, f64::max);
-    format!("{:.2} s, {longest:.2} s", median(times))
 }

@@ -7,14 +7,15 @@ use clap::Args;
 use fastrand::Rng;
 use testbed::cluster::is_bound;
 use testbed::control_plane::State;
+use testbed::figures::Figures;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::driver::Pace;
-use super::median_and_longest;
 use super::peer::{Peer, Programs};
-use super::stage::{Left, Stage};
+use super::stage::Stage;
 use super::traffic::{Counts, Traffic};
+use crate::measured::Measured;
 
 /// Time between two restarts, and time without the driver, in milliseconds.
 const UP: std::ops::RangeInclusive<u64> = 2000..=5000;
@@ -35,46 +36,22 @@ pub(crate) struct Settings {
     seed: u64,
 }
 
-struct Measured {
-    /// Number of sidecar exits.
-    ends: usize,
-    /// Seconds from the driver's return to its next CreateVolume.
-    times: Vec<f64>,
-    counts: Counts,
-    lost: usize,
-    left: Left,
-}
-
-pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
+pub(super) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     let programs = Programs::find(&State::for_tests()?).await?;
-    println!(
-        "| {} restarts of the driver | the sidecar ended | to the next CreateVolume: median, longest | claims made, bound | never bound | left in the driver |",
-        settings.times
-    );
-    println!("|---|---|---|---|---|---|");
+    let mut figures = Figures::default();
     for peer in Peer::BOTH {
-        let mut measured = of(peer, &programs, settings).await?;
-        let Counts { made, bound, .. } = measured.counts;
-        println!(
-            "| {} | {} times | {} | {made}, {bound} | {} | {} |",
-            peer.title(),
-            measured.ends,
-            median_and_longest(&mut measured.times),
-            measured.lost,
-            measured.left.in_driver
-        );
+        of(peer, &programs, settings, &mut figures).await?;
     }
-    Ok(())
+    Ok(figures.into())
 }
 
-async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Result<Measured> {
+async fn of(peer: Peer, programs: &Programs, settings: Settings, figures: &mut Figures) -> anyhow::Result<()> {
     let name = format!("restarts-{}", peer.slug());
     let stage = Arc::new(Stage::set(programs, &name, Pace::SLOW, settings.seed).await?);
     let mut rng = Rng::with_seed(settings.seed);
     let (stop, stopped) = watch::channel(false);
     let supervisor = tokio::spawn(supervise(stage.clone(), peer, stopped));
     let traffic = Traffic::start(&stage, settings.claims, settings.seed);
-    let mut times = Vec::new();
     for _ in 0..settings.times {
         sleep(Duration::from_millis(rng.u64(UP))).await;
         stage.driver.leave();
@@ -82,13 +59,22 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
         stage.driver.serve()?;
         let back = Instant::now();
         let next = stage.called(PATIENCE, |ledger| ledger.next_call(back)).await?;
-        times.push((next - back).as_secs_f64());
+        figures.record(peer.title(), "next CreateVolume after, s", (next - back).as_secs_f64());
     }
     let counts = traffic.stop().await?;
     let lost = never_bound(&stage).await?;
     let (left, _) = stage.settle(PATIENCE, QUIET).await?;
     stop.send_replace(true);
-    Ok(Measured { ends: supervisor.await??, times, counts, lost, left })
+    let Counts { made, bound, .. } = counts;
+    let counts = [
+        ("sidecar exits", supervisor.await??),
+        ("claims created", made),
+        ("claims bound", bound),
+        ("claims never bound", lost),
+        ("volumes left in the driver", left.in_driver),
+    ];
+    counts.iter().for_each(|(quantity, count)| figures.record(peer.title(), quantity, *count as f64));
+    Ok(())
 }
 
 /// Restarts the sidecar whenever it exits, like a kubelet without back-off.

@@ -7,11 +7,11 @@ use anyhow::ensure;
 use clap::Args;
 use fastrand::Rng;
 use testbed::control_plane::{Signal, State};
+use testbed::figures::Figures;
 use tokio::time::{Instant, sleep};
 
 use super::driver::Pace;
 use super::kills::{Outcome, print_ledger};
-use super::median_and_longest;
 use super::peer::{Peer, Programs};
 use super::stage::Stage;
 use super::traffic::Traffic;
@@ -58,12 +58,13 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     let mut sidecar = stage.start(Peer::Go, "pod-0", &flags)?;
     stage.wait_for_holder(&["pod-0"], Duration::from_secs(60)).await?;
     let traffic = Traffic::start(&stage, settings.claims, settings.seed);
-    let (mut to_ours, mut to_go) = (Vec::new(), Vec::new());
+    let mut takeovers = Figures::default();
     for number in 1..=settings.times {
         sleep(Duration::from_millis(rng.u64(WORKS))).await;
-        let (peer, times) = if number % 2 == 1 { (Peer::Ours, &mut to_ours) } else { (Peer::Go, &mut to_go) };
+        let peer = if number % 2 == 1 { Peer::Ours } else { Peer::Go };
         let overlap = Duration::from_millis(rng.u64(OVERLAP));
-        times.push(replace(&stage, &mut sidecar, peer, number, overlap, &flags).await?);
+        let time = replace(&stage, &mut sidecar, peer, number, overlap, &flags).await?;
+        takeovers.record(peer.title(), "Lease held after the other's SIGTERM, s", time);
         eprintln!("{number} swaps, {}", stage.left().await?.shown());
     }
     let counts = traffic.stop().await?;
@@ -80,10 +81,7 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     let (left, settled) = stage.settle(PATIENCE, QUIET).await?;
     println!("\n| and when csi-provisioner has been back | |\n|---|---|");
     print_ledger([(&stage, &Outcome { counts, left, settled, journal: stage.journal().await? })]);
-    println!("\n| from the SIGTERM until the other one holds the Lease | median, longest |\n|---|---|");
-    for (peer, times) in [(Peer::Ours, &mut to_ours), (Peer::Go, &mut to_go)] {
-        println!("| {} | {} |", peer.title(), median_and_longest(times));
-    }
+    println!("\n{}", takeovers.table());
     if let Some(watch) = watch {
         let seen = watch.finish(&stage).await?;
         zones::delete_nodes(&stage).await?;

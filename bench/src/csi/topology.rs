@@ -12,6 +12,7 @@ use k8s_openapi::api::storage::v1::CSINode;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, ObjectMeta};
 use testbed::control_plane::State;
+use testbed::figures::Figures;
 use tokio::time::sleep;
 
 use super::driver::Pace;
@@ -19,9 +20,10 @@ use super::peer::{Peer, Programs};
 use super::stage::Stage;
 use super::zones::ZONES;
 use crate::burst::mb;
+use crate::measured::Measured;
 use crate::process::memory;
 use crate::wait::until;
-use crate::waiting::median;
+use crate::waiting::RATE;
 
 /// Concurrent requests while objects are created.
 const AT_ONCE: usize = 32;
@@ -29,6 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 const IDLE: Duration = Duration::from_secs(20);
 /// Label of the nodes that the measurement creates.
 const LABEL: &str = "bench.example.com/node";
+const PEAK: &str = "peak memory, MB";
 
 #[derive(Args, Clone)]
 pub(crate) struct Settings {
@@ -38,7 +41,7 @@ pub(crate) struct Settings {
     /// Number of nodes selected for the claims
     #[arg(long, default_value_t = 100)]
     nodes: usize,
-    /// Number of rounds for each; the table lists all rounds and the medians
+    /// Number of rounds for each
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Measure memory in a cluster with this number of nodes of 15 kB instead
@@ -88,34 +91,26 @@ impl Which {
     }
 }
 
-pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
+pub(super) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     let programs = Programs::find(&State::for_tests()?).await?;
     let peers: &[Peer] = if settings.both { &Peer::BOTH } else { &[Peer::Ours] };
+    let mut figures = Figures::default();
     if settings.memory > 0 {
-        return memories(&programs, peers, &settings).await;
+        memories(&programs, peers, &settings, &mut figures).await?;
+        return Ok(figures.into());
     }
-    println!(
-        "| {} claims that wait, {} nodes | | volumes/s | peak memory |\n|---|---|---|---|",
-        settings.claims, settings.nodes
-    );
     for peer in peers {
-        let mut rates = [const { Vec::new() }; Which::OF_RATES.len()];
         for _ in 0..settings.rounds {
-            for (which, rates) in Which::OF_RATES.into_iter().zip(&mut rates) {
+            for which in Which::OF_RATES {
                 let (rate, peak) = rate(which, *peer, &programs, &settings).await?;
-                println!("| {} | {} | {rate:.0} | {peak:.1} MB |", peer.title(), which.title());
-                rates.push(rate);
+                let name = format!("{}, {}", peer.title(), which.title());
+                eprintln!("{name}: {rate:.0} volumes/s");
+                figures.record(&name, RATE, rate);
+                figures.record(&name, PEAK, peak);
             }
         }
-        let [without, strict, not_strict] = rates.each_mut().map(|rates| median(rates));
-        let share = |rate: f64| format!("{rate:.0}, {:.0} %", 100.0 * rate / without);
-        println!(
-            "| medians | without; strict; not strict | {without:.0}; {}; {} | |",
-            share(strict),
-            share(not_strict)
-        );
     }
-    Ok(())
+    Ok(figures.into())
 }
 
 /// Volumes per second, and the peak memory in MB.
@@ -143,8 +138,12 @@ async fn rate(which: Which, peer: Peer, programs: &Programs, settings: &Settings
     Ok((settings.claims as f64 / took, peak))
 }
 
-async fn memories(programs: &Programs, peers: &[Peer], settings: &Settings) -> anyhow::Result<()> {
-    println!("| nodes | | | resident memory after 20 s | peak |\n|---|---|---|---|---|");
+async fn memories(
+    programs: &Programs,
+    peers: &[Peer],
+    settings: &Settings,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
     for nodes in [0, settings.memory] {
         for peer in peers {
             for which in Which::OF_MEMORY {
@@ -154,8 +153,9 @@ async fn memories(programs: &Programs, peers: &[Peer], settings: &Settings) -> a
                     let sidecar = stage.start(*peer, "sidecar", &which.flags(*peer))?;
                     sleep(IDLE).await;
                     let pid = sidecar.id().pid;
-                    let (now, peak) = (mb(memory(pid, "VmRSS")?), mb(memory(pid, "VmHWM")?));
-                    println!("| {nodes} | {} | {} | {now:.1} MB | {peak:.1} MB |", peer.title(), which.title());
+                    let name = format!("{}, {}, {nodes} nodes", peer.title(), which.title());
+                    figures.record(&name, "memory after 20 s, MB", mb(memory(pid, "VmRSS")?));
+                    figures.record(&name, PEAK, mb(memory(pid, "VmHWM")?));
                 }
                 delete_nodes(stage).await?;
             }

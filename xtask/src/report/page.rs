@@ -1,0 +1,159 @@
+//! The generated parts of the performance page and of `README.md`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context, ensure};
+use testbed::figures::number;
+
+use super::{Report, SCENARIOS, chart, folder};
+use crate::build::workspace_root;
+
+/// The rows of README.md's table: a text, the scenario, its quantity, our row, and the peer's row.
+const HIGHLIGHTS: [[&str; 5]; 8] = [
+    ["volumes per second, 3000 waiting claims", "waiting-3000", "volumes/s", "kube-provisioner", "Go library, tuned"],
+    ["peak memory for them", "waiting-3000", "peak memory, MB", "kube-provisioner", "Go library, tuned"],
+    ["100 claims at once, all bound", "burst-100", "all bound, s", "kube-provisioner", "Go library, defaults"],
+    [
+        "peak memory beside 100 000 claims and volumes of others",
+        "foreign",
+        "peak memory, MB",
+        "kube-provisioner, 100000 pairs",
+        "Go library, tuned, 100000 pairs",
+    ],
+    ["directories per second on ext4", "directories-ext4", "volumes/s", "hostPath", "Go library, tuned, fsync"],
+    [
+        "CSI: 1000 claims at once, all bound",
+        "csi-burst",
+        "all bound, s",
+        "csi-provisioner",
+        "external-provisioner v6.4.0, defaults",
+    ],
+    [
+        "CSI: peak memory beside 50 000 claims and volumes of others",
+        "csi-foreign",
+        "peak memory, MB",
+        "csi-provisioner, 50000 pairs",
+        "external-provisioner v6.4.0, 50000 pairs",
+    ],
+    [
+        "CSI: CreateVolume after SIGTERM of the active replica",
+        "csi-handover",
+        "SIGTERM, s",
+        "csi-provisioner",
+        "external-provisioner v6.4.0",
+    ],
+];
+
+/// Writes all generated files.
+pub(super) fn write(report: &Report) -> anyhow::Result<()> {
+    for (path, content) in files(report)? {
+        std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The files with figures, as they should be.
+fn files(report: &Report) -> anyhow::Result<BTreeMap<PathBuf, String>> {
+    let (mut files, mut parts) = (BTreeMap::new(), BTreeMap::new());
+    parts.insert("machine", machine(report));
+    parts.insert("highlights", highlights(report));
+    for scenario in &SCENARIOS {
+        let Some(measured) = report.figures(scenario.name) else { continue };
+        let file = format!("figures/{}.svg", scenario.name);
+        files.insert(folder().join(&file), chart::svg(&measured.figures, scenario.charts));
+        let command = if scenario.command.starts_with("sim") { "" } else { "bench " };
+        let (name, table) = (scenario.name, measured.figures.table());
+        parts.insert(
+            name,
+            format!(
+                "`cargo xtask {command}{}`, {} min\n\n![{}]({file})\n\n{table}",
+                scenario.command,
+                number(measured.minutes),
+                scenario.charts.join(", ")
+            ),
+        );
+    }
+    for path in [folder().join("performance.md"), workspace_root().join("README.md")] {
+        let page = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        files.insert(path, fill(&page, &parts)?);
+    }
+    Ok(files)
+}
+
+/// Replaces what lies between `<!-- figures NAME -->` and `<!-- end -->`.
+fn fill(page: &str, parts: &BTreeMap<&str, String>) -> anyhow::Result<String> {
+    let mut pieces = page.split("<!-- figures ");
+    let mut filled = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (name, rest) = piece.split_once(" -->").context("a mark without an end")?;
+        let (_, after) = rest.split_once("<!-- end -->").with_context(|| format!("no end of {name}"))?;
+        ensure!(
+            parts.contains_key(name) || SCENARIOS.iter().any(|scenario| scenario.name == name),
+            "there is no scenario {name}"
+        );
+        let part = parts.get(name).map(String::as_str).unwrap_or("Not measured.\n");
+        filled.push_str(&format!("<!-- figures {name} -->\n{part}<!-- end -->{after}"));
+    }
+    Ok(filled)
+}
+
+fn machine(report: &Report) -> String {
+    let machine = &report.machine;
+    let minutes: f64 = report.scenarios.iter().map(|measured| measured.minutes).sum();
+    format!(
+        "{}, commit {}, {} processors, {} GB, Linux {}, Rust {}, Kubernetes {}, etcd {} without fsync; {minutes:.0} minutes.\n",
+        machine.date,
+        machine.commit,
+        machine.processors,
+        machine.memory_gb,
+        machine.kernel,
+        machine.rust,
+        machine.kubernetes,
+        machine.etcd,
+    )
+}
+
+fn highlights(report: &Report) -> String {
+    let mut table = "| | kube-provisioner | Go |\n|---|---|---|\n".to_owned();
+    for [text, scenario, quantity, ours, theirs] in HIGHLIGHTS {
+        let figure = |row: &str| report.figures(scenario)?.figures.summary(row, quantity);
+        let unit = quantity.rsplit_once(", ").map_or(String::new(), |(_, unit)| format!(" {unit}"));
+        let cell = |row: &str| figure(row).map(|summary| format!("{}{unit}", number(summary.median)));
+        let [ours, theirs] = [ours, theirs].map(|row| cell(row).unwrap_or_default());
+        table.push_str(&format!("| {text} | {ours} | {theirs} |\n"));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_and_readme_have_the_figures_of_the_report() {
+        let report = Report::read().unwrap();
+        for (path, expected) in files(&report).unwrap() {
+            let written = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(written == expected, "{}: run `cargo xtask bench report --render`", path.display());
+        }
+        for row in HIGHLIGHTS {
+            let [_, scenario, quantity, ours, theirs] = row;
+            let figures = &report.figures(scenario).unwrap().figures;
+            assert!(
+                figures.summary(ours, quantity).is_some() && figures.summary(theirs, quantity).is_some(),
+                "{row:?}"
+            );
+        }
+        let missing: Vec<_> = SCENARIOS.iter().filter(|scenario| report.figures(scenario.name).is_none()).collect();
+        assert!(missing.is_empty(), "{} scenarios are not measured", missing.len());
+    }
+
+    #[test]
+    fn only_marked_parts_are_replaced() {
+        let parts = BTreeMap::from([("machine", "new\n".to_owned())]);
+        let page = "a\n<!-- figures machine -->\nold\n<!-- end -->\nb\n";
+        assert_eq!(fill(page, &parts).unwrap(), "a\n<!-- figures machine -->\nnew\n<!-- end -->\nb\n");
+        assert!(fill("<!-- figures nothing -->\n<!-- end -->", &parts).is_err());
+    }
+}

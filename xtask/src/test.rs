@@ -217,7 +217,7 @@ mod tests {
             known.map(|dependency| dependency.name).collect::<Vec<_>>()
         };
         assert_eq!(needs("node_nfs::ganesha_a_share"), ["a node", "an NFS server", "user-mode Linux"]);
-        assert_eq!(needs("nfs::quota::ganesha_o3_on_xfs"), ["an NFS server", "user-mode Linux"]);
+        assert_eq!(needs("nfs::quota::ganesha_sizes_hold_on_xfs"), ["an NFS server", "user-mode Linux"]);
         assert_eq!(needs("bucket_clients::ceph_clients_use_a_bucket"), ["a Ceph cluster", "clients of S3"]);
         assert_eq!(needs("s3::rights::aws_no_administrators"), ["S3 and IAM"]);
         assert_eq!(needs("versity::versity_cases::z12"), ["the Versity S3 Gateway"]);

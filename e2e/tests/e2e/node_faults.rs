@@ -35,7 +35,7 @@ async fn wait_empty(space: &TestSpace, installed: &Installed<'_>) -> anyhow::Res
 }
 
 #[tokio::test]
-async fn node_m2_a_provisioner_that_was_started_again_deletes_what_it_made_before() -> anyhow::Result<()> {
+async fn node_a_restarted_provisioner_deletes_earlier_volumes() -> anyhow::Result<()> {
     let space = TestSpace::new("m2").await?;
     let installed = space.install(Variant::Single).await?;
     space.create_claim(testbed::cluster::claim("data", &installed.class("hostpath"))).await?;
@@ -52,7 +52,7 @@ async fn node_m2_a_provisioner_that_was_started_again_deletes_what_it_made_befor
 }
 
 #[tokio::test]
-async fn node_k4_killed_again_and_again_it_leaves_nothing_and_doubles_nothing() -> anyhow::Result<()> {
+async fn node_repeated_kills_leave_nothing_and_double_nothing() -> anyhow::Result<()> {
     const COUNT: usize = 60;
     let space = TestSpace::with_own_node("k4").await?;
     let installed = space.install(Variant::PerNode).await?;
@@ -82,7 +82,7 @@ async fn node_k4_killed_again_and_again_it_leaves_nothing_and_doubles_nothing() 
 }
 
 #[tokio::test]
-async fn node_k5_a_thousand_claims_at_once() -> anyhow::Result<()> {
+async fn node_a_thousand_claims_at_once_are_bound() -> anyhow::Result<()> {
     const COUNT: usize = 1000;
     let space = TestSpace::with_own_node("k5").await?;
     let installed = space.install(Variant::PerNode).await?;
@@ -111,7 +111,7 @@ async fn node_k5_a_thousand_claims_at_once() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn node_k13_of_two_replicas_one_works_and_the_other_takes_over() -> anyhow::Result<()> {
+async fn node_one_of_two_replicas_works_and_the_other_takes_over() -> anyhow::Result<()> {
     let space = TestSpace::new("k13").await?;
     let installed = space.install(Variant::Single).await?;
     let two = Patch::Merge(json!({"spec": {"replicas": 2}}));

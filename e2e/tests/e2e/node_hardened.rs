@@ -19,7 +19,7 @@ fn status(process: ProcessId, key: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn node_k11_it_has_four_capabilities_and_nothing_to_write_to_but_its_root() -> anyhow::Result<()> {
+async fn node_needs_four_capabilities_and_writes_only_to_its_root() -> anyhow::Result<()> {
     for variant in [Variant::PerNode, Variant::Single] {
         let space = TestSpace::new("k11").await?;
         let installed = space.install(variant).await?;
@@ -50,7 +50,7 @@ async fn node_k11_it_has_four_capabilities_and_nothing_to_write_to_but_its_root(
 
 /// The settings come from `deploy/README.md`.
 #[tokio::test]
-async fn node_k11_it_needs_no_capability_where_all_pods_are_of_its_own_user() -> anyhow::Result<()> {
+async fn node_needs_no_capability_when_all_pods_have_its_user() -> anyhow::Result<()> {
     let space = TestSpace::new("nonroot").await?;
     let installed = space.install(Variant::PerNode).await?;
     installed.processes(1).await?;

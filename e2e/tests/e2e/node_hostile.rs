@@ -8,7 +8,7 @@ use serde_json::json;
 use testbed::cluster::{TestSpace, Variant};
 
 #[tokio::test]
-async fn node_p13_a_pattern_that_leads_out_of_the_root_makes_nothing() -> anyhow::Result<()> {
+async fn node_a_pattern_that_leaves_the_root_creates_nothing() -> anyhow::Result<()> {
     let space = TestSpace::new("p13").await?;
     let installed = space.install(Variant::PerNode).await?;
     let mut class = space.class("class");

@@ -33,7 +33,7 @@ fn directory(volume: &PersistentVolume) -> &Path {
 }
 
 #[tokio::test]
-async fn node_p1_p3_a_pod_writes_into_a_volume_of_the_default_type() -> anyhow::Result<()> {
+async fn node_a_pod_writes_into_a_volume_of_the_default_type() -> anyhow::Result<()> {
     let space = TestSpace::new("p1").await?;
     let installed = space.install(Variant::PerNode).await?;
     claim_with(&space, &[]).await?;
@@ -49,7 +49,7 @@ async fn node_p1_p3_a_pod_writes_into_a_volume_of_the_default_type() -> anyhow::
 }
 
 #[tokio::test]
-async fn node_p2_h3_a_local_volume_belongs_to_the_fs_group_of_its_pod() -> anyhow::Result<()> {
+async fn node_a_local_volume_belongs_to_the_fs_group_of_its_pod() -> anyhow::Result<()> {
     let space = TestSpace::new("p2").await?;
     let installed = space.install(Variant::PerNode).await?;
     claim(&space, &installed, "data", "hostpath-local").await?;
@@ -64,7 +64,7 @@ async fn node_p2_h3_a_local_volume_belongs_to_the_fs_group_of_its_pod() -> anyho
 }
 
 #[tokio::test]
-async fn node_p4_h1_a_claim_waits_for_its_pod_and_is_bound_on_the_pods_node() -> anyhow::Result<()> {
+async fn node_a_claim_waits_for_its_pod_and_is_bound_on_the_pods_node() -> anyhow::Result<()> {
     let space = TestSpace::new("p4").await?;
     let installed = space.install(Variant::PerNode).await?;
     claim(&space, &installed, "data", "hostpath").await?;
@@ -88,7 +88,7 @@ async fn node_p4_h1_a_claim_waits_for_its_pod_and_is_bound_on_the_pods_node() ->
 }
 
 #[tokio::test]
-async fn node_p5_a_claim_of_one_pod_is_used_by_one_pod() -> anyhow::Result<()> {
+async fn node_a_read_write_once_pod_claim_is_used_by_one_pod() -> anyhow::Result<()> {
     let space = TestSpace::new("p5").await?;
     let installed = space.install(Variant::PerNode).await?;
     let mut claim = testbed::cluster::claim("data", &installed.class("hostpath"));
@@ -107,7 +107,7 @@ async fn node_p5_a_claim_of_one_pod_is_used_by_one_pod() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn node_p6_k9_a_restricted_pod_of_no_privileges_writes() -> anyhow::Result<()> {
+async fn node_a_restricted_pod_writes_to_its_volume() -> anyhow::Result<()> {
     let space = TestSpace::new("p6").await?;
     let installed = space.install(Variant::PerNode).await?;
     // A restricted namespace would refuse the provisioner's pod, so wait for it first.
@@ -132,7 +132,7 @@ async fn node_p6_k9_a_restricted_pod_of_no_privileges_writes() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn node_p7_a_pod_mounts_a_part_of_its_volume() -> anyhow::Result<()> {
+async fn node_a_pod_mounts_a_sub_path_of_its_volume() -> anyhow::Result<()> {
     let space = TestSpace::new("p7").await?;
     let installed = space.install(Variant::PerNode).await?;
     claim(&space, &installed, "data", "hostpath").await?;
@@ -145,7 +145,7 @@ async fn node_p7_a_pod_mounts_a_part_of_its_volume() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn node_p10_a_pod_sees_the_owner_and_the_mode_of_its_class() -> anyhow::Result<()> {
+async fn node_a_pod_sees_the_owner_and_the_mode_of_its_class() -> anyhow::Result<()> {
     let space = TestSpace::new("p10").await?;
     let installed = space.install(Variant::PerNode).await?;
     claim_with(&space, &[("uid", "1000"), ("gid", "2000"), ("mode", "2700")]).await?;
@@ -161,7 +161,7 @@ async fn node_p10_a_pod_sees_the_owner_and_the_mode_of_its_class() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn node_m1_what_a_pod_wrote_its_successor_reads() -> anyhow::Result<()> {
+async fn node_a_new_pod_reads_the_files_of_the_former_one() -> anyhow::Result<()> {
     let space = TestSpace::new("m1").await?;
     let installed = space.install(Variant::PerNode).await?;
     claim(&space, &installed, "data", "hostpath").await?;

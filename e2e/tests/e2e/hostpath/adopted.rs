@@ -49,7 +49,7 @@ async fn a_directory_becomes_a_volume() -> anyhow::Result<()> {
 
 /// The volumes have the form that rancher's local path provisioner and the tutorial's demo write.
 #[tokio::test]
-async fn hostpath_k14_volumes_of_other_provisioners_are_taken_over() -> anyhow::Result<()> {
+async fn hostpath_adopts_volumes_of_other_provisioners() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("k14").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let old_name = format!("rancher-{}", space.provisioner());

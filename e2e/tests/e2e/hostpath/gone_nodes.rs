@@ -74,7 +74,7 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn hostpath_l4_volumes_of_a_node_that_is_gone_are_given_up_after_some_time() -> anyhow::Result<()> {
+async fn hostpath_abandons_volumes_of_a_removed_node_after_some_time() -> anyhow::Result<()> {
     let (fixture, program) = Fixture::new("l4").await?;
     assert_eq!(fixture.look("0s")?, "", "the node is there");
     // The next write removes the entry of an attempt that has ended.
@@ -100,7 +100,7 @@ async fn hostpath_l4_volumes_of_a_node_that_is_gone_are_given_up_after_some_time
 
 /// A node that was deleted and registers again has another uid, but the same disk.
 #[tokio::test]
-async fn hostpath_l5_a_node_that_comes_back_in_time_keeps_its_volumes() -> anyhow::Result<()> {
+async fn hostpath_keeps_volumes_of_a_node_that_returns_in_time() -> anyhow::Result<()> {
     let (fixture, program) = Fixture::new("l5").await?;
     drop(program);
     fixture.delete_node().await?;
@@ -120,7 +120,7 @@ async fn hostpath_l5_a_node_that_comes_back_in_time_keeps_its_volumes() -> anyho
 
 /// A node of the same name may have the same disk or a new one. Only an administrator can abandon its volumes.
 #[tokio::test]
-async fn hostpath_k3_a_node_with_another_disk_begins_when_a_person_says_so() -> anyhow::Result<()> {
+async fn hostpath_uses_another_disk_only_after_an_administrator_confirms() -> anyhow::Result<()> {
     let (fixture, program) = Fixture::new("k3").await?;
     drop(program);
     fixture.delete_node().await?;
@@ -152,7 +152,7 @@ async fn hostpath_k3_a_node_with_another_disk_begins_when_a_person_says_so() -> 
 
 /// The node affinity of volumes cannot be changed, so they are recreated.
 #[tokio::test]
-async fn hostpath_l6_a_node_of_another_name_gets_the_volumes_of_its_disk() -> anyhow::Result<()> {
+async fn hostpath_gives_a_renamed_node_the_volumes_of_its_disk() -> anyhow::Result<()> {
     let (fixture, program) = Fixture::new("l6").await?;
     drop(program);
     let node = fixture.space.create_node("other", &[]).await?.name_any();

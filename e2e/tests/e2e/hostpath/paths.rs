@@ -17,7 +17,7 @@ use super::fixture::*;
 const PATTERN: &str = "${pvc.metadata.namespace}/${pvc.metadata.name}";
 
 #[tokio::test]
-async fn hostpath_p9_a_class_says_where_directories_are() -> anyhow::Result<()> {
+async fn hostpath_creates_directories_by_the_pattern_of_the_class() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("p9").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
@@ -32,7 +32,7 @@ async fn hostpath_p9_a_class_says_where_directories_are() -> anyhow::Result<()> 
 
 /// The paths of these rows of the local path provisioner's suite are refused, and cannot be allowed.
 #[tokio::test]
-async fn hostpath_p11_p12_p13_a_pattern_that_may_lead_out_is_refused_with_an_event() -> anyhow::Result<()> {
+async fn hostpath_refuses_a_pattern_that_may_leave_the_root() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("p13").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
@@ -64,7 +64,7 @@ async fn hostpath_p11_p12_p13_a_pattern_that_may_lead_out_is_refused_with_an_eve
 }
 
 #[tokio::test]
-async fn hostpath_s4_two_claims_never_share_a_directory() -> anyhow::Result<()> {
+async fn hostpath_two_claims_never_share_a_directory() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("s4").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
@@ -87,7 +87,7 @@ async fn hostpath_s4_two_claims_never_share_a_directory() -> anyhow::Result<()> 
 
 /// Deletion does not depend on the label that volumes name.
 #[tokio::test]
-async fn hostpath_p8_p15_k2_volumes_name_the_label_that_the_class_says() -> anyhow::Result<()> {
+async fn hostpath_volumes_use_the_node_label_of_the_class() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("p8").await?, tempfile::tempdir()?);
     let mut options = Options::new(space.provisioner());
     options.coordination = Coordination::PerNode;
@@ -122,7 +122,7 @@ async fn hostpath_p8_p15_k2_volumes_name_the_label_that_the_class_says() -> anyh
 }
 
 #[tokio::test]
-async fn hostpath_p2_p3_a_claim_may_choose_the_source_of_its_volume() -> anyhow::Result<()> {
+async fn hostpath_a_claim_may_choose_its_volume_type() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("p2").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
@@ -144,7 +144,7 @@ async fn hostpath_p2_p3_a_claim_may_choose_the_source_of_its_volume() -> anyhow:
 
 /// Users who may create volumes can write any path into them.
 #[tokio::test]
-async fn hostpath_k7_k8_a_hand_made_volume_costs_nobody_a_file() -> anyhow::Result<()> {
+async fn hostpath_a_manually_created_volume_removes_no_foreign_file() -> anyhow::Result<()> {
     let (space, outer) = (TestSpace::new("k8").await?, tempfile::tempdir()?);
     let root = outer.path().canonicalize()?.join("root");
     fs::create_dir(&root)?;

@@ -21,7 +21,7 @@ fn private(path: &Path) -> anyhow::Result<()> {
 
 /// Replaces the directory by an empty one, which is how an unmounted file system looks to a program.
 #[tokio::test]
-async fn hostpath_k1_nothing_is_made_or_removed_while_the_disk_is_away() -> anyhow::Result<()> {
+async fn hostpath_creates_and_removes_nothing_while_the_disk_is_missing() -> anyhow::Result<()> {
     let (space, outer) = (TestSpace::new("k1").await?, tempfile::tempdir()?);
     let outer = outer.path().canonicalize()?;
     let (disk, away): (PathBuf, PathBuf) = (outer.join("disk"), outer.join("away"));

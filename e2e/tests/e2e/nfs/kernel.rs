@@ -53,7 +53,7 @@ async fn goes_on(guest: &Guest, what: &str) -> anyhow::Result<()> {
 /// The file stays open while the server restarts, while the server and the provisioner are killed, separately and
 /// together, and while another replica takes over at the end.
 #[tokio::test]
-async fn ganesha_g5_the_kernels_client_goes_on_with_an_open_file() -> anyhow::Result<()> {
+async fn ganesha_the_kernels_client_continues_with_an_open_file() -> anyhow::Result<()> {
     let (space, link) = (TestSpace::new("ganesha-kernel").await?, Link::new()?);
     let (access, server) = (account(&space).await?, Server::at(link.here())?);
     let guest = Guest::start(Machine::with(&link), &writer(server.client.port)).await?;
@@ -101,7 +101,7 @@ async fn ganesha_g5_the_kernels_client_goes_on_with_an_open_file() -> anyhow::Re
 
 /// NFSv3 needs rpcbind next to the server, so both the server and the client run inside the guest.
 #[tokio::test]
-async fn ganesha_g3_g4_the_kernels_client_of_version_3() -> anyhow::Result<()> {
+async fn ganesha_serves_the_kernels_client_of_version_3() -> anyhow::Result<()> {
     let (space, link) = (TestSpace::new("ganesha-v3").await?, Link::new()?);
     let access = account(&space).await?;
     let server = ["server", "--export-directory=/mnt/export", "--server-hostname=127.0.0.1", "--nfs-versions=3,4"];
@@ -133,7 +133,7 @@ done"
 /// An external server, here the guest's kernel. It exports one directory, and the client mounts the source of the
 /// volume.
 #[tokio::test]
-async fn nfs_s8_a_share_of_the_kernels_server() -> anyhow::Result<()> {
+async fn nfs_uses_a_share_of_the_kernels_server() -> anyhow::Result<()> {
     let (space, link) = (TestSpace::new("nfs-s8").await?, Link::new()?);
     let access = account(&space).await?;
     let provisioner = inside(&space, &["subdir", "--share=127.0.0.1:/volumes=/mnt/share"].map(str::to_owned))?;

@@ -15,7 +15,7 @@ use super::fixture::*;
 const KILLS: u64 = 5;
 
 #[tokio::test]
-async fn ganesha_k4_killed_at_random_moments() -> anyhow::Result<()> {
+async fn ganesha_leaves_nothing_when_killed_at_random_moments() -> anyhow::Result<()> {
     let (space, server) = (TestSpace::new("ganesha-k4").await?, Server::new()?);
     let access = account(&space).await?;
     let exported = || Some(server.exports().into_iter().map(|(_, path)| path).collect());
@@ -24,7 +24,7 @@ async fn ganesha_k4_killed_at_random_moments() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn nfs_k4_killed_at_random_moments() -> anyhow::Result<()> {
+async fn nfs_leaves_nothing_when_killed_at_random_moments() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("nfs-k4").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let start = async || {

@@ -16,7 +16,7 @@ use testbed::control_plane::Signal;
 use super::fixture::*;
 
 #[tokio::test]
-async fn ganesha_g1_g2_g3_g4_g6_two_clients_see_each_others_file() -> anyhow::Result<()> {
+async fn ganesha_two_clients_see_each_others_file() -> anyhow::Result<()> {
     let (space, server) = (TestSpace::new("ganesha-g1").await?, Server::new()?);
     let access = account(&space).await?;
     let _program = server.started(&space, &access).await?;
@@ -63,7 +63,7 @@ async fn ganesha_g1_g2_g3_g4_g6_two_clients_see_each_others_file() -> anyhow::Re
 
 /// The server is stopped and killed, with and without the provisioner. After each restart, ids and data are unchanged.
 #[tokio::test]
-async fn ganesha_g5_restarts_keep_ids_and_data() -> anyhow::Result<()> {
+async fn ganesha_restarts_keep_ids_and_data() -> anyhow::Result<()> {
     let (space, server) = (TestSpace::new("ganesha-g5").await?, Server::new()?);
     let access = account(&space).await?;
     let mut program = server.started(&space, &access).await?;
@@ -163,7 +163,7 @@ async fn ganesha_many_exports_are_served_again() -> anyhow::Result<()> {
 /// Only one replica uses the disk at a time. Its server keeps the disk while it runs, even if the provisioner has
 /// ended.
 #[tokio::test]
-async fn ganesha_k13_a_replica_that_stands_by_takes_the_disk() -> anyhow::Result<()> {
+async fn ganesha_a_standby_replica_takes_over_the_disk() -> anyhow::Result<()> {
     let (space, server) = (TestSpace::new("ganesha-k13").await?, Server::new()?);
     let (access, other) = (account(&space).await?, server.standby()?);
     let mut program = server.started(&space, &access).await?;
@@ -195,7 +195,7 @@ async fn ganesha_k13_a_replica_that_stands_by_takes_the_disk() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn ganesha_d3_the_longest_name_of_a_claim_has_an_export() -> anyhow::Result<()> {
+async fn ganesha_exports_a_claim_with_the_longest_name() -> anyhow::Result<()> {
     let (space, server) = (TestSpace::new("ganesha-d3").await?, Server::new()?);
     let access = account(&space).await?;
     let program = server.started(&space, &access).await?;
@@ -219,7 +219,7 @@ async fn ganesha_d3_the_longest_name_of_a_claim_has_an_export() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn ganesha_d4_a_client_has_a_privileged_port_and_an_allowed_network() -> anyhow::Result<()> {
+async fn ganesha_a_client_needs_a_privileged_port_and_an_allowed_network() -> anyhow::Result<()> {
     let (space, server) = (TestSpace::new("ganesha-d4").await?, Server::new()?);
     let access = account(&space).await?;
     let mut program = server.started(&space, &access).await?;
@@ -244,7 +244,7 @@ async fn ganesha_d4_a_client_has_a_privileged_port_and_an_allowed_network() -> a
 /// Clients' file handles contain ids, so they are never reused, and the old provisioner's records of an export remain
 /// valid.
 #[tokio::test]
-async fn ganesha_k14_volumes_of_the_old_provisioner_keep_their_exports() -> anyhow::Result<()> {
+async fn ganesha_volumes_of_the_old_provisioner_keep_their_exports() -> anyhow::Result<()> {
     let (space, server) = (TestSpace::new("ganesha-k14").await?, Server::new()?);
     let (access, former) = (account(&space).await?, former(&space));
     let root = server.root.path().display().to_string();

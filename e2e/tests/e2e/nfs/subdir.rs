@@ -14,7 +14,7 @@ use testbed::cluster::{TestSpace, eventually, provisioner_program};
 use super::fixture::*;
 
 #[tokio::test]
-async fn nfs_s1_s2_a_claim_becomes_a_directory_of_the_share() -> anyhow::Result<()> {
+async fn nfs_a_claim_becomes_a_directory_of_the_share() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("nfs-s1").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = subdir(&space, &access, &[share(root.path())], &[])?;
@@ -54,7 +54,7 @@ async fn nfs_s1_s2_a_claim_becomes_a_directory_of_the_share() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn nfs_s3_s4_s5_no_claim_gets_out_of_the_share_or_into_another_claims_directory() -> anyhow::Result<()> {
+async fn nfs_no_claim_leaves_the_share_or_enters_another_claims_directory() -> anyhow::Result<()> {
     const KEY: &str = "nfs.io/storage-path";
     let (space, outer) = (TestSpace::new("nfs-s3").await?, tempfile::tempdir()?);
     let root = outer.path().join("share");
@@ -98,7 +98,7 @@ async fn nfs_s3_s4_s5_no_claim_gets_out_of_the_share_or_into_another_claims_dire
 }
 
 #[tokio::test]
-async fn nfs_s6_the_class_goes_before_the_volume() -> anyhow::Result<()> {
+async fn nfs_a_deleted_class_still_decides_about_the_data() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("nfs-s6").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = subdir(&space, &access, &[share(root.path())], &[])?;
@@ -113,7 +113,7 @@ async fn nfs_s6_the_class_goes_before_the_volume() -> anyhow::Result<()> {
 
 /// Replaces the directory by an empty one, which is how an unmounted share looks to a program.
 #[tokio::test]
-async fn nfs_k1_a_share_that_is_away_stops_no_other() -> anyhow::Result<()> {
+async fn nfs_an_unavailable_share_blocks_no_other() -> anyhow::Result<()> {
     let (space, outer) = (TestSpace::new("nfs-k1").await?, tempfile::tempdir()?);
     let (one, two, away) = (outer.path().join("one"), outer.path().join("two"), outer.path().join("away"));
     fs::create_dir(&one)?;
@@ -147,7 +147,7 @@ async fn nfs_k1_a_share_that_is_away_stops_no_other() -> anyhow::Result<()> {
 
 /// The volumes have the form that nfs-subdir-external-provisioner and csi-driver-nfs write.
 #[tokio::test]
-async fn nfs_k14_volumes_of_other_provisioners_are_taken_over() -> anyhow::Result<()> {
+async fn nfs_adopts_volumes_of_other_provisioners() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("nfs-k14").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let former = former(&space);
@@ -198,7 +198,7 @@ async fn nfs_k14_volumes_of_other_provisioners_are_taken_over() -> anyhow::Resul
 /// Creates many claims at once, for NFS and hostPath in the same run, and prints the figures.
 #[tokio::test]
 #[expect(clippy::print_stdout, reason = "figures")]
-async fn nfs_k5_many_claims_at_once() -> anyhow::Result<()> {
+async fn nfs_many_claims_at_once_are_bound() -> anyhow::Result<()> {
     // A thousand claims would block the control plane for all other tests.
     let count = std::env::var("E2E_CLAIMS").ok().and_then(|count| count.parse().ok()).unwrap_or(100);
     for mode in ["hostpath", "subdir"] {

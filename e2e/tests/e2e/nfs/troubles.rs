@@ -90,7 +90,7 @@ find /mnt/exported -name 'pvc-*' -printf 'left: %p\n'"#,
 /// An event reports each fault with its remedy, faults of one share do not block others, and waiting claims continue
 /// when the fault ends.
 #[tokio::test]
-async fn ganesha_k1_k6_s7_shares_with_trouble_are_told_and_stop_no_other() -> anyhow::Result<()> {
+async fn ganesha_a_share_with_problems_is_reported_and_blocks_no_other() -> anyhow::Result<()> {
     let (space, link) = (TestSpace::new("ganesha-troubles").await?, Link::new()?);
     let access = account(&space).await?;
     let shares = SHARES.map(|share| format!("--share=127.0.0.1:/mnt/exported/{share}=/mnt/shares/{share}"));

@@ -94,7 +94,7 @@ impl Fixture {
 
 /// Neither the Lease of a dead replica nor an unreachable API server delays an export.
 #[tokio::test]
-async fn ganesha_d1_exports_are_served_without_lease_and_api_server() -> anyhow::Result<()> {
+async fn ganesha_serves_exports_without_lease_and_api_server() -> anyhow::Result<()> {
     let (fixture, program, class) = Fixture::new("ganesha-d1").await?;
     fixture.kill(program).await?;
     let program = fixture.start()?;
@@ -118,7 +118,7 @@ async fn ganesha_d1_exports_are_served_without_lease_and_api_server() -> anyhow:
 /// The readiness of the Service's endpoints depends on the server's port.
 #[tokio::test]
 #[expect(clippy::print_stdout, reason = "figures")]
-async fn ganesha_d2_no_client_notices_an_unready_controller() -> anyhow::Result<()> {
+async fn ganesha_no_client_notices_an_unready_controller() -> anyhow::Result<()> {
     let (fixture, _program, _) = Fixture::new("ganesha-d2").await?;
     let (start, mut last, mut longest) = (Instant::now(), written(&fixture.guest), Duration::ZERO);
     let mut since = start;

@@ -198,7 +198,7 @@ mod tests {
             "bucket_clients::aws_clients_use_a_bucket",
             "bucket_clients::ceph_clients_use_a_bucket",
             "buckets::claims::ceph_quotas_hold",
-            "garage::cases::garage_cases::z12",
+            "garage::cases::garage_cases::a_replica_takes_over",
             "kubectl::a_claim",
         ];
         let selection = Selection {
@@ -220,14 +220,14 @@ mod tests {
         assert_eq!(needs("nfs::quota::ganesha_sizes_hold_on_xfs"), ["an NFS server", "user-mode Linux"]);
         assert_eq!(needs("bucket_clients::ceph_clients_use_a_bucket"), ["a Ceph cluster", "clients of S3"]);
         assert_eq!(needs("s3::rights::aws_no_administrators"), ["S3 and IAM"]);
-        assert_eq!(needs("versity::versity_cases::z12"), ["the Versity S3 Gateway"]);
-        assert_eq!(needs("seaweedfs::seaweedfs_cases::z12"), ["SeaweedFS"]);
+        assert_eq!(needs("versity::versity_cases::a_replica_takes_over"), ["the Versity S3 Gateway"]);
+        assert_eq!(needs("seaweedfs::seaweedfs_cases::a_replica_takes_over"), ["SeaweedFS"]);
         assert_eq!(needs("csi_sanity::csi_sanity_passes"), ["csi-sanity"]);
-        assert_eq!(needs("garage::cases::garage_cases::z12"), ["Garage"]);
+        assert_eq!(needs("garage::cases::garage_cases::a_replica_takes_over"), ["Garage"]);
         assert_eq!(needs("csi_scenarios::the_sidecar_agrees"), ["external-provisioner"]);
         let both = ["clients of S3", "the Versity S3 Gateway"];
         assert_eq!(needs("bucket_clients::versity_clients_use_a_bucket"), both);
-        assert!(needs("nodes::t1_the_node").is_empty());
+        assert!(needs("nodes::the_node").is_empty());
     }
 
     #[test]

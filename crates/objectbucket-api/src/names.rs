@@ -81,8 +81,9 @@ mod tests {
 
     const UID: &str = "5ac4d1f0-8f3e-4a55-b8a1-5e2c0f1d9b77";
 
+    // Rules: Y2.
     #[test]
-    fn y2_labels_are_those_of_the_go_library() {
+    fn labels_are_those_of_the_go_library() {
         assert_eq!(provisioner_label("ceph"), "ceph");
         assert_eq!(provisioner_label("aws-s3.io/bucket"), "aws-s3.io-bucket");
         assert_eq!(provisioner_label("rook-ceph.ceph.rook.io/bucket"), "rook-ceph.ceph.rook.io-bucket");
@@ -104,8 +105,9 @@ mod tests {
         assert_eq!(object_bucket_name("a-b", "c"), object_bucket_name("a", "b-c"));
     }
 
+    // Rules: Y5.
     #[test]
-    fn y5_long_prefixes_are_cut() {
+    fn long_prefixes_are_cut() {
         assert_eq!(generated_bucket_name("photos", UID), format!("photos-{UID}"));
         assert_eq!(generated_bucket_name(&"a".repeat(26), UID), format!("{}-{UID}", "a".repeat(26)));
         assert_eq!(generated_bucket_name(&"a".repeat(27), UID), format!("{}-{UID}", "a".repeat(26)));

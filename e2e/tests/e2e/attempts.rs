@@ -1,6 +1,4 @@
 //! Attempts that fail, hang, crash or are cut off, on a real control plane.
-//!
-//! Each test's name begins with the id of its row in `docs/book/pages/reference/behaviour.md`.
 
 use std::time::Duration;
 
@@ -14,8 +12,9 @@ use testbed::cluster::{TestSpace, is_bound, until};
 use testbed::faults::{Fault, faulty};
 use testbed::toy::{Answer, Call, Toy, options};
 
+// Rules: C10, C18, C21.
 #[tokio::test]
-async fn c10_c18_c21_a_failure_is_told_and_tried_again() -> anyhow::Result<()> {
+async fn a_failure_is_told_and_tried_again() -> anyhow::Result<()> {
     let space = TestSpace::new("c10").await?;
     let toy = Toy::new().on_provision(|_, call| match call {
         1..=3 => Answer::Failed(ProvisionError::retry("the pool is full")),
@@ -30,8 +29,9 @@ async fn c10_c18_c21_a_failure_is_told_and_tried_again() -> anyhow::Result<()> {
     space.done().await
 }
 
+// Rules: C12, C25, C26.
 #[tokio::test]
-async fn c12_c25_c26_a_volume_that_cannot_be_saved_is_kept() -> anyhow::Result<()> {
+async fn a_volume_that_cannot_be_saved_is_kept() -> anyhow::Result<()> {
     let space = TestSpace::new("c12").await?;
     let toy = Toy::new();
     let refused = std::sync::atomic::AtomicUsize::new(0);
@@ -49,8 +49,9 @@ async fn c12_c25_c26_a_volume_that_cannot_be_saved_is_kept() -> anyhow::Result<(
     space.done().await
 }
 
+// Rules: C26.
 #[tokio::test]
-async fn c26_an_answer_that_is_lost_is_not_a_second_volume() -> anyhow::Result<()> {
+async fn an_answer_that_is_lost_is_not_a_second_volume() -> anyhow::Result<()> {
     let space = TestSpace::new("c26").await?;
     let toy = Toy::new();
     let lost = std::sync::atomic::AtomicBool::new(false);
@@ -65,8 +66,9 @@ async fn c26_an_answer_that_is_lost_is_not_a_second_volume() -> anyhow::Result<(
     space.done().await
 }
 
+// Rules: C19, C22.
 #[tokio::test]
-async fn c19_c22_work_in_progress_is_asked_for_again() -> anyhow::Result<()> {
+async fn work_in_progress_is_asked_for_again() -> anyhow::Result<()> {
     let space = TestSpace::new("c19").await?;
     let toy = Toy::new().on_provision(|_, call| match call {
         1..=3 => Answer::Failed(ProvisionError::in_progress("still formatting").after(Duration::from_millis(50))),
@@ -83,8 +85,9 @@ async fn c19_c22_work_in_progress_is_asked_for_again() -> anyhow::Result<()> {
     space.done().await
 }
 
+// Rules: C24.
 #[tokio::test]
-async fn c24_a_claim_deleted_meanwhile_leaves_nothing_behind() -> anyhow::Result<()> {
+async fn a_claim_deleted_meanwhile_leaves_nothing_behind() -> anyhow::Result<()> {
     let space = TestSpace::new("c24").await?;
     let go = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let gate = go.clone();
@@ -111,8 +114,9 @@ async fn c24_a_claim_deleted_meanwhile_leaves_nothing_behind() -> anyhow::Result
     space.done().await
 }
 
+// Rules: G18.
 #[tokio::test]
-async fn g18_a_panic_costs_one_attempt() -> anyhow::Result<()> {
+async fn a_panic_costs_one_attempt() -> anyhow::Result<()> {
     let space = TestSpace::new("g18").await?;
     let toy = Toy::new().on_provision(|_, call| if call == 1 { Answer::Panics } else { Answer::Done });
     let _controller = toy.run(&space);
@@ -123,8 +127,9 @@ async fn g18_a_panic_costs_one_attempt() -> anyhow::Result<()> {
     space.done().await
 }
 
+// Rules: G19.
 #[tokio::test]
-async fn g19_a_call_that_hangs_is_cut_off_and_others_go_on() -> anyhow::Result<()> {
+async fn a_call_that_hangs_is_cut_off_and_others_go_on() -> anyhow::Result<()> {
     let space = TestSpace::new("g19").await?;
     let toy = Toy::new().on_provision(|claim, call| match (claim, call) {
         ("slow", 1) => Answer::After(Duration::from_secs(3600)),
@@ -142,8 +147,9 @@ async fn g19_a_call_that_hangs_is_cut_off_and_others_go_on() -> anyhow::Result<(
     space.done().await
 }
 
+// Rules: G20.
 #[tokio::test]
-async fn g20_a_template_that_cannot_be_a_volume_is_not_saved() -> anyhow::Result<()> {
+async fn a_template_that_cannot_be_a_volume_is_not_saved() -> anyhow::Result<()> {
     let space = TestSpace::new("g20").await?;
     let toy = Toy::new().on_provision(|_, call| match call {
         1 => Answer::Made(Box::new(Volume::nfs("server", "/small").capacity(1))),
@@ -156,8 +162,9 @@ async fn g20_a_template_that_cannot_be_a_volume_is_not_saved() -> anyhow::Result
     space.done().await
 }
 
+// Rules: G3.
 #[tokio::test]
-async fn g3_an_unrelated_update_does_not_cut_a_pause_short() -> anyhow::Result<()> {
+async fn an_unrelated_update_does_not_cut_a_pause_short() -> anyhow::Result<()> {
     let space = TestSpace::new("g3").await?;
     let toy = Toy::new().on_provision(|_, _| Answer::Failed(ProvisionError::retry("no")));
     let mut options = options(&space);

@@ -73,8 +73,9 @@ mod gcs_cases {
     crate::store_cases::store_cases!(super::Fixture, "gcs", &[("versioning", "true")]);
 }
 
+// Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
-async fn gcs_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
+async fn gcs_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
     let fixture = Fixture::new("gcs-use").await?;
     let program = fixture.start().await?;
     fixture.claim("photos", "class", json!({})).await?;
@@ -109,8 +110,9 @@ async fn gcs_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rot
     fixture.done().await
 }
 
+// Rules: Y4.
 #[tokio::test]
-async fn gcs_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
+async fn gcs_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
     let fixture = Fixture::new("gcs-grant").await?;
     let program = fixture.start().await?;
     fixture.claim("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
@@ -135,8 +137,9 @@ async fn gcs_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()>
     fixture.done().await
 }
 
+// Rules: Z13.
 #[tokio::test]
-async fn gcs_z13_what_is_missing_is_told_and_waited_for() -> anyhow::Result<()> {
+async fn gcs_what_is_missing_is_told_and_waited_for() -> anyhow::Result<()> {
     let fixture = Fixture::new("gcs-faults").await?;
     let _program = fixture.start().await?;
     fixture.google.model().denied.insert("storage.hmacKeys.create".to_owned());
@@ -154,9 +157,10 @@ async fn gcs_z13_what_is_missing_is_told_and_waited_for() -> anyhow::Result<()> 
     fixture.done().await
 }
 
+// Rules: Z1, Z2.
 /// Claims are created, rotated and deleted while the provisioner is killed at random moments.
 #[tokio::test]
-async fn gcs_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+async fn gcs_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
     let fixture = Fixture::new("gcs-kill").await?;
     fixture.google.model().faults = Faults { latency: Duration::from_millis(8), ..Faults::default() };
     let mut program = fixture.start().await?;

@@ -110,8 +110,9 @@ mod aws_cases {
     crate::store_cases::store_cases!(super::Fixture, "s3", &[("versioning", "true")]);
 }
 
+// Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
-async fn aws_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
+async fn aws_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-use").await?;
     let program = fixture.start().await?;
     fixture.claim("photos", "class", json!({})).await?;
@@ -149,8 +150,9 @@ async fn aws_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rot
     fixture.done().await
 }
 
+// Rules: Y4.
 #[tokio::test]
-async fn aws_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
+async fn aws_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-grant").await?;
     let program = fixture.start().await?;
     let admin = fixture.server().admin()?;
@@ -182,8 +184,9 @@ async fn aws_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()>
     fixture.done().await
 }
 
+// Rules: Z14.
 #[tokio::test]
-async fn aws_z14_settings_of_the_class_are_applied_and_versions_go_with_the_bucket() -> anyhow::Result<()> {
+async fn aws_settings_of_the_class_are_applied_and_versions_go_with_the_bucket() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-settings").await?;
     let _program = fixture.start().await?;
     let rule = r#"{"Rules":[{"ID":"old","Status":"Enabled","Filter":{"Prefix":""},"Expiration":{"Days":30}}]}"#;
@@ -214,8 +217,9 @@ async fn aws_z14_settings_of_the_class_are_applied_and_versions_go_with_the_buck
     fixture.done().await
 }
 
+// Rules: Z13.
 #[tokio::test]
-async fn aws_z13_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() -> anyhow::Result<()> {
+async fn aws_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-faults").await?;
     let _program = fixture.start().await?;
     let admin = |key: &Credentials| -> anyhow::Result<Secret> {
@@ -293,13 +297,15 @@ async fn aws_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Resul
     fixture.done().await
 }
 
+// Rules: Z1, Z2.
 #[tokio::test]
-async fn aws_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+async fn aws_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
     killed("s3-kill", "eu-central-1").await
 }
 
+// Rules: Z1, Z2.
 #[tokio::test]
-async fn aws_z1_z2_killed_at_any_moment_in_us_east_1() -> anyhow::Result<()> {
+async fn aws_killed_at_any_moment_in_us_east_1() -> anyhow::Result<()> {
     killed("s3-kill-east", EAST).await
 }
 

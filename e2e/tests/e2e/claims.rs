@@ -1,5 +1,4 @@
-//! Claims on a real control plane. Each test's name begins with the id of its row in
-//! `docs/book/pages/reference/behaviour.md`.
+//! Claims on a real control plane.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,8 +30,9 @@ async fn told(space: &TestSpace, claim: &str, words: &str) -> anyhow::Result<()>
     found.await?.map(drop).with_context(|| format!("{claim} is not told of {words}"))
 }
 
+// Rules: C1, C17.
 #[tokio::test]
-async fn c1_c17_only_our_class_is_served() -> anyhow::Result<()> {
+async fn only_our_class_is_served() -> anyhow::Result<()> {
     let space = TestSpace::new("c1").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
@@ -56,8 +56,9 @@ async fn c1_c17_only_our_class_is_served() -> anyhow::Result<()> {
     space.done().await
 }
 
+// Rules: C2.
 #[tokio::test]
-async fn c2_a_volume_that_is_there_is_not_made_again() -> anyhow::Result<()> {
+async fn a_volume_that_is_there_is_not_made_again() -> anyhow::Result<()> {
     let space = TestSpace::new("c2").await?;
     let toy = Toy::new();
     let controller = toy.run(&space);
@@ -75,8 +76,9 @@ async fn c2_a_volume_that_is_there_is_not_made_again() -> anyhow::Result<()> {
     space.done().await
 }
 
+// Rules: C3.
 #[tokio::test]
-async fn c3_block_is_refused_with_an_event() -> anyhow::Result<()> {
+async fn block_is_refused_with_an_event() -> anyhow::Result<()> {
     let space = TestSpace::new("c3").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
@@ -89,8 +91,9 @@ async fn c3_block_is_refused_with_an_event() -> anyhow::Result<()> {
     space.done().await
 }
 
+// Rules: C4.
 #[tokio::test]
-async fn c4_an_additional_name_is_ours_too() -> anyhow::Result<()> {
+async fn an_additional_name_is_ours_too() -> anyhow::Result<()> {
     let space = TestSpace::new("c4").await?;
     let toy = Toy::new();
     let mut options = options(&space);
@@ -103,8 +106,9 @@ async fn c4_an_additional_name_is_ours_too() -> anyhow::Result<()> {
     space.done().await
 }
 
+// Rules: C6.
 #[tokio::test]
-async fn c6_a_claim_that_names_its_volume_is_left_alone() -> anyhow::Result<()> {
+async fn a_claim_that_names_its_volume_is_left_alone() -> anyhow::Result<()> {
     let space = TestSpace::new("c6").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
@@ -124,8 +128,9 @@ async fn c6_a_claim_that_names_its_volume_is_left_alone() -> anyhow::Result<()> 
     space.done().await
 }
 
+// Rules: C7, G4.
 #[tokio::test]
-async fn c7_g4_a_class_that_comes_later_continues_at_once() -> anyhow::Result<()> {
+async fn a_class_that_comes_later_continues_at_once() -> anyhow::Result<()> {
     let space = TestSpace::new("c7").await?;
     let toy = Toy::new();
     let mut options = options(&space);
@@ -150,9 +155,10 @@ async fn c7_g4_a_class_that_comes_later_continues_at_once() -> anyhow::Result<()
     space.done().await
 }
 
+// Rules: G34.
 /// Parameters cannot be changed, so a class is deleted and recreated; waiting claims use the new parameters.
 #[tokio::test]
-async fn g34_claims_that_wait_get_what_the_class_says_when_it_is_back() -> anyhow::Result<()> {
+async fn claims_that_wait_get_what_the_class_says_when_it_is_back() -> anyhow::Result<()> {
     let space = TestSpace::new("g34").await?;
     let ready = Arc::new(AtomicBool::new(false));
     let gate = ready.clone();
@@ -200,9 +206,10 @@ async fn g34_claims_that_wait_get_what_the_class_says_when_it_is_back() -> anyho
     space.done().await
 }
 
+// Rules: G33.
 /// The test has its own cluster because a default class affects the whole cluster.
 #[tokio::test]
-async fn g33_a_claim_without_a_class_gets_the_newest_default_class() -> anyhow::Result<()> {
+async fn a_claim_without_a_class_gets_the_newest_default_class() -> anyhow::Result<()> {
     let space = TestSpace::with_own_cluster("g33").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
@@ -241,8 +248,9 @@ async fn g33_a_claim_without_a_class_gets_the_newest_default_class() -> anyhow::
     space.done().await
 }
 
+// Rules: C14, C15.
 #[tokio::test]
-async fn c14_c15_a_claim_that_is_not_mine_is_left_alone() -> anyhow::Result<()> {
+async fn a_claim_that_is_not_mine_is_left_alone() -> anyhow::Result<()> {
     let space = TestSpace::new("c14").await?;
     let toy = Toy::new().on_provision(|claim, _| match claim {
         "theirs" => Answer::Failed(ProvisionError::ignored("another node's")),
@@ -258,8 +266,9 @@ async fn c14_c15_a_claim_that_is_not_mine_is_left_alone() -> anyhow::Result<()> 
     space.done().await
 }
 
+// Rules: C16.
 #[tokio::test]
-async fn c16_everything_of_the_class_is_on_the_volume() -> anyhow::Result<()> {
+async fn everything_of_the_class_is_on_the_volume() -> anyhow::Result<()> {
     let space = TestSpace::new("c16").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
@@ -288,8 +297,9 @@ async fn c16_everything_of_the_class_is_on_the_volume() -> anyhow::Result<()> {
     space.done().await
 }
 
+// Rules: G7.
 #[tokio::test]
-async fn g7_a_foreign_volume_of_our_name_is_not_touched() -> anyhow::Result<()> {
+async fn a_foreign_volume_of_our_name_is_not_touched() -> anyhow::Result<()> {
     let space = TestSpace::new("g7").await?;
     let toy = Toy::new();
     let class = space.create_class_and_claim("claim").await?;
@@ -312,8 +322,9 @@ async fn g7_a_foreign_volume_of_our_name_is_not_touched() -> anyhow::Result<()> 
     space.done().await
 }
 
+// Rules: G10, I1.
 #[tokio::test]
-async fn g10_i1_two_controllers_in_one_process() -> anyhow::Result<()> {
+async fn two_controllers_in_one_process() -> anyhow::Result<()> {
     let space = TestSpace::new("g10").await?;
     let (one, two) = (Toy::new(), Toy::new());
     let _first = one.run(&space);

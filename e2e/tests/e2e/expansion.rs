@@ -1,5 +1,4 @@
-//! Expansion on a real control plane. Each test's name begins with the id of its row in
-//! `docs/book/pages/reference/behaviour.md`.
+//! Expansion on a real control plane.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt;
@@ -48,8 +47,9 @@ async fn wait_for_size(space: &TestSpace, volume: &str, size: &str) -> anyhow::R
     Ok(())
 }
 
+// Rules: X8.
 #[tokio::test]
-async fn x8_a_claim_grows() -> anyhow::Result<()> {
+async fn a_claim_grows() -> anyhow::Result<()> {
     let space = TestSpace::new("x8").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
@@ -67,8 +67,9 @@ async fn x8_a_claim_grows() -> anyhow::Result<()> {
     space.done().await
 }
 
+// Rules: X9.
 #[tokio::test]
-async fn x9_what_cannot_be_done_is_told_and_the_user_asks_for_less() -> anyhow::Result<()> {
+async fn what_cannot_be_done_is_told_and_the_user_asks_for_less() -> anyhow::Result<()> {
     let space = TestSpace::new("x9").await?;
     let toy = Toy::new().on_expand(|bytes, _| match bytes {
         0..=0x40_0000 => Ok(()),
@@ -87,8 +88,9 @@ async fn x9_what_cannot_be_done_is_told_and_the_user_asks_for_less() -> anyhow::
     space.done().await
 }
 
+// Rules: X10.
 #[tokio::test]
-async fn x10_a_failure_is_told_and_tried_again() -> anyhow::Result<()> {
+async fn a_failure_is_told_and_tried_again() -> anyhow::Result<()> {
     let space = TestSpace::new("x10").await?;
     let toy = Toy::new().on_expand(|_, call| match call {
         1 | 2 => Err(ExpandError::retry("the pool does not answer")),

@@ -13,8 +13,9 @@ use testbed::toy::{Answer, Toy};
 const CLAIMS: usize = 1000;
 const LIMIT: Duration = Duration::from_secs(3);
 
+// Rules: G52.
 #[tokio::test]
-async fn g52_a_thousand_claims_of_a_class_that_hangs_stop_no_other_class() -> anyhow::Result<()> {
+async fn a_thousand_claims_of_a_class_that_hangs_stop_no_other_class() -> anyhow::Result<()> {
     let space = TestSpace::with_own_cluster("g52").await?;
     let freed = Arc::new(AtomicBool::new(false));
     let gate = freed.clone();

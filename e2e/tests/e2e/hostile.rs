@@ -1,6 +1,4 @@
 //! Hostile objects and lost responses, as far as a real API server permits them.
-//!
-//! The prefixes refer to rows of `docs/book/pages/reference/behaviour.md`.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +15,11 @@ use testbed::toy::{Toy, options};
 
 const VOLUMES: &str = "/api/v1/persistentvolumes";
 
+// Rules: G29.
 /// All annotations of an object together can have at most 256 KiB; labels, finalizers and others have no such limit.
 /// See <https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/>.
 #[tokio::test]
-async fn g29_the_largest_objects_that_the_server_takes_are_served() -> anyhow::Result<()> {
+async fn the_largest_objects_that_the_server_takes_are_served() -> anyhow::Result<()> {
     const LARGEST: usize = 256 * 1024;
     let space = TestSpace::new("g29").await?;
     let toy = Toy::new();
@@ -56,8 +55,9 @@ async fn g29_the_largest_objects_that_the_server_takes_are_served() -> anyhow::R
     space.done().await
 }
 
+// Rules: G30.
 #[tokio::test]
-async fn g30_sizes_as_users_write_them() -> anyhow::Result<()> {
+async fn sizes_as_users_write_them() -> anyhow::Result<()> {
     let space = TestSpace::new("g30").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
@@ -85,9 +85,10 @@ async fn g30_sizes_as_users_write_them() -> anyhow::Result<()> {
     space.done().await
 }
 
+// Rules: G28.
 /// Requests that the server has executed are not repeated, even if their responses are lost.
 #[tokio::test]
-async fn g28_lost_answers_do_not_double_what_was_done() -> anyhow::Result<()> {
+async fn lost_answers_do_not_double_what_was_done() -> anyhow::Result<()> {
     for (method, path) in [(Method::POST, VOLUMES), (Method::DELETE, VOLUMES), (Method::PATCH, VOLUMES)] {
         let space = TestSpace::new("g28").await?;
         let toy = Toy::new();
@@ -108,8 +109,9 @@ async fn g28_lost_answers_do_not_double_what_was_done() -> anyhow::Result<()> {
     Ok(())
 }
 
+// Rules: G28.
 #[tokio::test]
-async fn g28_an_event_whose_answer_was_lost_is_not_written_twice() -> anyhow::Result<()> {
+async fn an_event_whose_answer_was_lost_is_not_written_twice() -> anyhow::Result<()> {
     let space = TestSpace::new("g28").await?;
     let toy = Toy::new();
     let client = failing(&space.client(), Method::POST, "/apis/events.k8s.io/", &[Fault::Lose(504)]);
@@ -124,9 +126,10 @@ async fn g28_an_event_whose_answer_was_lost_is_not_written_twice() -> anyhow::Re
     space.done().await
 }
 
+// Rules: G26, G27.
 /// The tests within the process cover every write and its delays; here, they are mixed with real responses.
 #[tokio::test]
-async fn g26_g27_a_server_with_bad_moments_is_waited_for() -> anyhow::Result<()> {
+async fn a_server_with_bad_moments_is_waited_for() -> anyhow::Result<()> {
     let faults = [Fault::Busy(1), Fault::Refuse(409), Fault::Refuse(500)];
     for method in [Method::POST, Method::DELETE, Method::PATCH] {
         let space = TestSpace::new("g27").await?;

@@ -7,8 +7,9 @@ use testbed::control_plane::BUSYBOX;
 
 use crate::cosi::native::Native;
 
+// Rules: J14.
 #[tokio::test]
-async fn node_j14_a_pod_has_the_entries_in_its_environment() -> anyhow::Result<()> {
+async fn node_a_pod_has_the_entries_in_its_environment() -> anyhow::Result<()> {
     let (native, google, files) = (Native::new("cosi-n-pod").await?, Server::start().await?, tempfile::tempdir()?);
     let program = native.start_on_google(&google, files.path())?;
     native.claim("photos", "delete").await?;

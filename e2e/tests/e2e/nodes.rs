@@ -1,6 +1,4 @@
 //! Nodes and topology, on a real control plane.
-//!
-//! Each test's name begins with the id of its row in `docs/book/pages/reference/behaviour.md`.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
@@ -37,8 +35,9 @@ async fn later(space: &TestSpace) -> anyhow::Result<PersistentVolumeClaim> {
     Ok(space.api::<PersistentVolumeClaim>().get("claim").await?)
 }
 
+// Rules: C27.
 #[tokio::test]
-async fn c27_reschedule_takes_the_node_back_and_nothing_else() -> anyhow::Result<()> {
+async fn reschedule_takes_the_node_back_and_nothing_else() -> anyhow::Result<()> {
     let space = TestSpace::new("c27").await?;
     let toy = failing(|| ProvisionError::reschedule("no room on this node"));
     let _controller = toy.run(&space);
@@ -53,8 +52,9 @@ async fn c27_reschedule_takes_the_node_back_and_nothing_else() -> anyhow::Result
     space.done().await
 }
 
+// Rules: C28, C29, C30.
 #[tokio::test]
-async fn c28_c29_c30_other_failures_keep_the_node() -> anyhow::Result<()> {
+async fn other_failures_keep_the_node() -> anyhow::Result<()> {
     for error in [|| ProvisionError::retry("no"), || ProvisionError::in_progress("not yet")] {
         let space = TestSpace::new("c28").await?;
         let toy = failing(error);
@@ -70,8 +70,9 @@ async fn c28_c29_c30_other_failures_keep_the_node() -> anyhow::Result<()> {
     Ok(())
 }
 
+// Rules: T1, T2, T3, T4.
 #[tokio::test]
-async fn t1_t2_t3_t4_topology_and_node_are_handed_on() -> anyhow::Result<()> {
+async fn topology_and_node_are_handed_on() -> anyhow::Result<()> {
     let space = TestSpace::new("t1").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);

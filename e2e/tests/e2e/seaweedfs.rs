@@ -36,18 +36,21 @@ mod seaweedfs_cases {
     crate::store_cases::store_cases!(super::Fixture, "weed", &[("versioning", "true")]);
 }
 
+// Rules: Z1, Z2.
 #[tokio::test]
-async fn seaweedfs_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+async fn seaweedfs_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
     Fixture::new("weed-kill").await?.survives_kills().await
 }
 
+// Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
-async fn seaweedfs_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
+async fn seaweedfs_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
     Fixture::case("weed-use", rights::a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate).await
 }
 
+// Rules: Y4.
 #[tokio::test]
-async fn seaweedfs_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
+async fn seaweedfs_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
     Fixture::case("weed-grant", rights::claims_are_let_into_a_bucket_that_exists).await
 }
 
@@ -83,8 +86,9 @@ async fn seaweedfs_parameters_that_it_cannot_keep_are_refused_by_name() -> anyho
     fixture.done().await
 }
 
+// Rules: Z14.
 #[tokio::test]
-async fn seaweedfs_z14_versions_and_locks_are_kept_and_go_with_the_bucket() -> anyhow::Result<()> {
+async fn seaweedfs_versions_and_locks_are_kept_and_go_with_the_bucket() -> anyhow::Result<()> {
     let check = async |admin: &Client| {
         ensure!(!admin.bucket_lifecycle("my-photos").await?.is_empty(), "the bucket has no lifecycle");
         // Four versions of one object, and the other objects.

@@ -1,5 +1,5 @@
-//! Tests that apply to all bucket provisioners, instantiated for an object store. Their names contain the rows of
-//! `docs/book/pages/reference/behaviour.md`, and their module has the store's name.
+//! Tests that apply to all bucket provisioners, instantiated for an object store. Their module has the store's
+//! name.
 
 /// Defines the tests for a fixture with a function `case`. The second argument is the prefix of their namespaces. A
 /// third argument, the parameters of a class for full buckets, adds Z14.
@@ -7,8 +7,9 @@ macro_rules! store_cases {
     ($fixture:ty, $prefix:literal, $full:expr) => {
         crate::store_cases::store_cases!($fixture, $prefix);
 
+        // Rules: Z14.
         #[tokio::test]
-        async fn z14_a_full_bucket_goes_while_others_are_served() -> anyhow::Result<()> {
+        async fn a_full_bucket_goes_while_others_are_served() -> anyhow::Result<()> {
             let case = async |fixture: &$fixture| {
                 testbed::bucket_cases::a_full_bucket_goes_while_others_are_served(fixture, $full).await
             };
@@ -16,40 +17,47 @@ macro_rules! store_cases {
         }
     };
     ($fixture:ty, $prefix:literal) => {
+        // Rules: U1, U3, U7, U8, Y1, Y5.
         #[tokio::test]
-        async fn u1_u3_u7_u8_y1_y5_claims_of_a_late_class_are_served() -> anyhow::Result<()> {
+        async fn claims_of_a_late_class_are_served() -> anyhow::Result<()> {
             <$fixture>::case(concat!($prefix, "-late"), testbed::bucket_cases::claims_of_a_late_class_are_served).await
         }
 
+        // Rules: Z3, Z4.
         #[tokio::test]
-        async fn z3_z4_buckets_outlive_their_classes() -> anyhow::Result<()> {
+        async fn buckets_outlive_their_classes() -> anyhow::Result<()> {
             <$fixture>::case(concat!($prefix, "-classes"), testbed::bucket_cases::buckets_outlive_their_classes).await
         }
 
+        // Rules: Z5, Z6, Z7, Z8.
         #[tokio::test]
-        async fn z5_z6_z7_z8_what_is_of_others_stays() -> anyhow::Result<()> {
+        async fn what_is_of_others_stays() -> anyhow::Result<()> {
             <$fixture>::case(concat!($prefix, "-others"), testbed::bucket_cases::what_is_of_others_stays).await
         }
 
+        // Rules: Z10, Z11.
         #[tokio::test]
-        async fn z10_z11_claims_that_change_are_looked_at_at_once() -> anyhow::Result<()> {
+        async fn claims_that_change_are_looked_at_at_once() -> anyhow::Result<()> {
             let case = testbed::bucket_cases::claims_that_change_are_looked_at_at_once;
             <$fixture>::case(concat!($prefix, "-change"), case).await
         }
 
+        // Rules: Z12.
         #[tokio::test]
-        async fn z12_a_replica_takes_over() -> anyhow::Result<()> {
+        async fn a_replica_takes_over() -> anyhow::Result<()> {
             <$fixture>::case(concat!($prefix, "-two"), testbed::bucket_cases::a_replica_takes_over).await
         }
 
+        // Rules: Z17.
         #[tokio::test]
-        async fn z17_a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::Result<()> {
+        async fn a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::Result<()> {
             let case = testbed::bucket_cases::a_bucket_with_objects_stays_if_its_class_says_so;
             <$fixture>::case(concat!($prefix, "-careful"), case).await
         }
 
+        // Rules: Z30.
         #[tokio::test]
-        async fn z30_claims_share_a_bucket() -> anyhow::Result<()> {
+        async fn claims_share_a_bucket() -> anyhow::Result<()> {
             <$fixture>::case(concat!($prefix, "-share"), testbed::bucket_cases::claims_share_a_bucket).await
         }
     };

@@ -1,6 +1,4 @@
 //! Events and metrics on a real control plane.
-//!
-//! The prefixes refer to rows of `docs/book/pages/reference/behaviour.md`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,9 +14,10 @@ use testbed::toy::{Answer, Toy, options};
 
 const SOON: Duration = Duration::from_secs(20);
 
+// Rules: G5.
 /// Uses the default settings; `docs/book/pages/operate/performance.md` contains larger numbers.
 #[tokio::test]
-async fn g5_in_a_burst_every_claim_is_told_of_its_volume_once() -> anyhow::Result<()> {
+async fn in_a_burst_every_claim_is_told_of_its_volume_once() -> anyhow::Result<()> {
     const COUNT: usize = 300;
     let space = TestSpace::new("g5").await?;
     let toy = Toy::new();
@@ -46,8 +45,9 @@ async fn g5_in_a_burst_every_claim_is_told_of_its_volume_once() -> anyhow::Resul
     space.done().await
 }
 
+// Rules: G23.
 #[tokio::test]
-async fn g23_outcomes_are_counted_and_readiness_says_why_not() -> anyhow::Result<()> {
+async fn outcomes_are_counted_and_readiness_says_why_not() -> anyhow::Result<()> {
     let space = TestSpace::new("g23").await?;
     let toy = Toy::new().on_provision(|_, call| match call {
         1 => Answer::Failed(ProvisionError::retry("no")),

@@ -30,20 +30,23 @@ mod versity_cases {
     crate::store_cases::store_cases!(super::Fixture, "versity", &super::VERSIONS);
 }
 
+// Rules: Z1, Z2.
 #[tokio::test]
-async fn versity_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+async fn versity_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
     let mut fixture = Fixture::new("versity-kill").await?;
     fixture.disturb(Faults::USUAL).await?;
     fixture.survives_kills().await
 }
 
+// Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
-async fn versity_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
+async fn versity_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
     Fixture::case("versity-use", rights::a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate).await
 }
 
+// Rules: Y4.
 #[tokio::test]
-async fn versity_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
+async fn versity_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
     Fixture::case("versity-grant", rights::claims_are_let_into_a_bucket_that_exists).await
 }
 
@@ -73,8 +76,9 @@ async fn versity_parameters_that_the_gateway_cannot_keep_are_refused_by_name() -
     fixture.done().await
 }
 
+// Rules: Z14.
 #[tokio::test]
-async fn versity_z14_versions_and_locks_are_kept_and_go_with_the_bucket() -> anyhow::Result<()> {
+async fn versity_versions_and_locks_are_kept_and_go_with_the_bucket() -> anyhow::Result<()> {
     let case = async |fixture: &Fixture| fixture.keeps_versions_and_locks(&VERSIONS, async |_| Ok(())).await;
     Fixture::case("versity-settings", case).await
 }

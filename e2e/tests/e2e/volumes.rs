@@ -1,5 +1,4 @@
-//! Volumes on a real control plane. Each test's name begins with the id of its row in
-//! `docs/book/pages/reference/behaviour.md`.
+//! Volumes on a real control plane.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -67,8 +66,9 @@ async fn another_round(space: &TestSpace, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+// Rules: C5, I2.
 #[tokio::test]
-async fn c5_i2_ours_goes_and_foreign_stays() -> anyhow::Result<()> {
+async fn ours_goes_and_foreign_stays() -> anyhow::Result<()> {
     let space = TestSpace::new("c5").await?;
     let foreign = json!({"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": "abc.example.com/ghi"}}});
     let volumes = space.cluster_api::<PersistentVolume>();
@@ -84,8 +84,9 @@ async fn c5_i2_ours_goes_and_foreign_stays() -> anyhow::Result<()> {
     space.done().await
 }
 
+// Rules: C8, C9.
 #[tokio::test]
-async fn c8_c9_bound_and_retained_stay() -> anyhow::Result<()> {
+async fn bound_and_retained_stay() -> anyhow::Result<()> {
     let space = TestSpace::new("c8").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
@@ -99,8 +100,9 @@ async fn c8_c9_bound_and_retained_stay() -> anyhow::Result<()> {
     space.done().await
 }
 
+// Rules: C11, C37.
 #[tokio::test]
-async fn c11_c37_a_failed_delete_is_told_and_the_volume_stays() -> anyhow::Result<()> {
+async fn a_failed_delete_is_told_and_the_volume_stays() -> anyhow::Result<()> {
     let space = TestSpace::new("c11").await?;
     let open = Arc::new(AtomicBool::new(false));
     let gate = open.clone();
@@ -124,8 +126,9 @@ async fn c11_c37_a_failed_delete_is_told_and_the_volume_stays() -> anyhow::Resul
     space.done().await
 }
 
+// Rules: C13, C38, G2.
 #[tokio::test]
-async fn c13_c38_g2_the_backend_is_asked_once_when_the_object_will_not_go() -> anyhow::Result<()> {
+async fn the_backend_is_asked_once_when_the_object_will_not_go() -> anyhow::Result<()> {
     for finalizer in [false, true] {
         let space = TestSpace::new("c13").await?;
         let toy = Toy::new();
@@ -148,8 +151,9 @@ async fn c13_c38_g2_the_backend_is_asked_once_when_the_object_will_not_go() -> a
     Ok(())
 }
 
+// Rules: C31, C35.
 #[tokio::test]
-async fn c31_c35_a_new_volume_is_protected_and_goes_with_its_claim() -> anyhow::Result<()> {
+async fn a_new_volume_is_protected_and_goes_with_its_claim() -> anyhow::Result<()> {
     let space = TestSpace::new("c31").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
@@ -161,8 +165,9 @@ async fn c31_c35_a_new_volume_is_protected_and_goes_with_its_claim() -> anyhow::
     space.done().await
 }
 
+// Rules: C36.
 #[tokio::test]
-async fn c36_a_volume_deleted_before_its_claim_does_not_leave_its_asset() -> anyhow::Result<()> {
+async fn a_volume_deleted_before_its_claim_does_not_leave_its_asset() -> anyhow::Result<()> {
     let space = TestSpace::new("c36").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
@@ -177,8 +182,9 @@ async fn c36_a_volume_deleted_before_its_claim_does_not_leave_its_asset() -> any
     space.done().await
 }
 
+// Rules: C32.
 #[tokio::test]
-async fn c32_the_finalizer_goes_when_the_option_is_off() -> anyhow::Result<()> {
+async fn the_finalizer_goes_when_the_option_is_off() -> anyhow::Result<()> {
     let space = TestSpace::new("c32").await?;
     let toy = Toy::new();
     let controller = toy.run(&space);
@@ -191,8 +197,9 @@ async fn c32_the_finalizer_goes_when_the_option_is_off() -> anyhow::Result<()> {
     space.done().await
 }
 
+// Rules: C33, G6.
 #[tokio::test]
-async fn c33_g6_a_volume_that_is_kept_loses_our_finalizer_and_no_other() -> anyhow::Result<()> {
+async fn a_volume_that_is_kept_loses_our_finalizer_and_no_other() -> anyhow::Result<()> {
     let space = TestSpace::new("c33").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
@@ -210,8 +217,9 @@ async fn c33_g6_a_volume_that_is_kept_loses_our_finalizer_and_no_other() -> anyh
     space.done().await
 }
 
+// Rules: C34.
 #[tokio::test]
-async fn c34_a_volume_that_goes_without_our_finalizer_is_out_of_our_hands() -> anyhow::Result<()> {
+async fn a_volume_that_goes_without_our_finalizer_is_out_of_our_hands() -> anyhow::Result<()> {
     let space = TestSpace::new("c34").await?;
     let hold = json!({"metadata": {"finalizers": ["first.example.com/hold"]}});
     let name = by_hand(&space, "going", hold).await?.name_any();
@@ -228,8 +236,9 @@ async fn c34_a_volume_that_goes_without_our_finalizer_is_out_of_our_hands() -> a
     space.done().await
 }
 
+// Rules: C39, C40.
 #[tokio::test]
-async fn c39_c40_static_volumes_of_ours_are_protected() -> anyhow::Result<()> {
+async fn static_volumes_of_ours_are_protected() -> anyhow::Result<()> {
     let space = TestSpace::new("c39").await?;
     let toy = Toy::new();
     let mut options = options(&space);
@@ -258,8 +267,9 @@ async fn c39_c40_static_volumes_of_ours_are_protected() -> anyhow::Result<()> {
     space.done().await
 }
 
+// Rules: G9.
 #[tokio::test]
-async fn g9_stopping_ends_what_runs() -> anyhow::Result<()> {
+async fn stopping_ends_what_runs() -> anyhow::Result<()> {
     let space = TestSpace::new("g9").await?;
     let toy = Toy::new().on_provision(|_, _| Answer::After(Duration::from_secs(2)));
     let controller = toy.run(&space);
@@ -272,9 +282,10 @@ async fn g9_stopping_ends_what_runs() -> anyhow::Result<()> {
     space.done().await
 }
 
+// Rules: G2.
 /// A decision about one volume object never deletes another object with the same name.
 #[tokio::test]
-async fn g2_the_uid_counts_and_not_the_name() -> anyhow::Result<()> {
+async fn the_uid_counts_and_not_the_name() -> anyhow::Result<()> {
     let space = TestSpace::new("g2").await?;
     let name = by_hand(&space, "twice", json!({})).await?.name_any();
     let volumes = space.cluster_api::<PersistentVolume>();

@@ -133,8 +133,9 @@ fn said(more: &str, options: &[&str]) -> Vec<String> {
     lines
 }
 
+// Rules: G16.
 #[test]
-fn g16_a_class_is_checked_before_it_is_used() {
+fn a_class_is_checked_before_it_is_used() {
     assert_eq!(said(GOOD, &[]), ["ok"]);
     assert_eq!(said("parameters: {server: s, adminSecretName: a, adminSecretNamespace: b}", &[]), ["ok"]);
     assert_eq!(
@@ -152,8 +153,9 @@ fn g16_a_class_is_checked_before_it_is_used() {
     );
 }
 
+// Rules: X3.
 #[test]
-fn x3_a_class_that_promises_growth_is_named() {
+fn a_class_that_promises_growth_is_named() {
     assert_eq!(
         said("parameters: {server: s, adminSecretName: a, adminSecretNamespace: b}\nallowVolumeExpansion: true", &[]),
         ["Warning VolumeResizeFailed: volumes cannot be expanded by this provisioner; remove allowVolumeExpansion"]

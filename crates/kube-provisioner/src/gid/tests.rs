@@ -9,18 +9,21 @@ fn one_to_ten() -> IntervalAllocator {
     IntervalAllocator::new(1, 10).unwrap()
 }
 
+// Rules: M1.
 #[test]
-fn m1_free_of_a_new_range() {
+fn free_of_a_new_range() {
     assert_eq!(one_to_ten().free(), 10);
 }
 
+// Rules: M2.
 #[test]
-fn m2_a_range_that_ends_before_it_begins() {
+fn a_range_that_ends_before_it_begins() {
     assert_eq!(IntervalAllocator::new(10, 1).unwrap_err(), AllocatorError::InvalidRange);
 }
 
+// Rules: M3.
 #[test]
-fn m3_set_range_keeps_what_is_in_use() {
+fn set_range_keeps_what_is_in_use() {
     let mut numbers = one_to_ten();
     assert_eq!(numbers.set_range(10, 1), Err(AllocatorError::InvalidRange));
     assert_eq!(numbers.free(), 10);
@@ -38,16 +41,18 @@ fn m3_set_range_keeps_what_is_in_use() {
     assert_eq!(numbers.free(), 1);
 }
 
+// Rules: M4.
 #[test]
-fn m4_allocate_next_takes_one() {
+fn allocate_next_takes_one() {
     let mut numbers = one_to_ten();
     let number = numbers.allocate_next().unwrap();
     assert!(numbers.has(number));
     assert_eq!(numbers.free(), 9);
 }
 
+// Rules: M5.
 #[test]
-fn m5_allocate_next_until_full() {
+fn allocate_next_until_full() {
     let mut numbers = one_to_ten();
     let taken: Vec<_> = (0..10).map(|_| numbers.allocate_next().unwrap()).collect();
     assert_eq!(taken, (1..=10).collect::<Vec<_>>());
@@ -55,31 +60,35 @@ fn m5_allocate_next_until_full() {
     assert_eq!(numbers.free(), 0);
 }
 
+// Rules: M6.
 #[test]
-fn m6_allocate_takes_the_number() {
+fn allocate_takes_the_number() {
     let mut numbers = one_to_ten();
     numbers.allocate(3).unwrap();
     assert!(numbers.has(3));
     assert_eq!(numbers.free(), 9);
 }
 
+// Rules: M7.
 #[test]
-fn m7_allocate_twice_is_a_conflict() {
+fn allocate_twice_is_a_conflict() {
     let mut numbers = one_to_ten();
     numbers.allocate(3).unwrap();
     assert_eq!(numbers.allocate(3), Err(AllocatorError::Conflict));
     assert_eq!(numbers.free(), 9);
 }
 
+// Rules: M8.
 #[test]
-fn m8_allocate_out_of_range() {
+fn allocate_out_of_range() {
     let mut numbers = one_to_ten();
     assert_eq!(numbers.allocate(11), Err(AllocatorError::OutOfRange));
     assert_eq!(numbers.allocate(0), Err(AllocatorError::OutOfRange));
 }
 
+// Rules: M9.
 #[test]
-fn m9_release_gives_the_number_back() {
+fn release_gives_the_number_back() {
     let mut numbers = one_to_ten();
     numbers.allocate(3).unwrap();
     numbers.release(3);

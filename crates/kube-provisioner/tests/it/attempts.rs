@@ -120,8 +120,9 @@ async fn until_calls(fixture: &Fixture, author: &Author, calls: &[&str]) {
     assert_eq!(fixture.entries(), [""; 0]);
 }
 
+// Rules: G66.
 #[tokio::test(start_paused = true)]
-async fn g66_what_is_prepared_is_the_same_in_every_call_of_an_attempt() {
+async fn what_is_prepared_is_the_same_in_every_call_of_an_attempt() {
     let fixture = fixture();
     let author = Author::default()
         .fails("provision", || ProvisionError::retry("the answer is lost"))
@@ -143,8 +144,9 @@ async fn g66_what_is_prepared_is_the_same_in_every_call_of_an_attempt() {
     assert_eq!(author.calls()[6..], ["prepare", "provision 2", "clean_up 2", "end 2"]);
 }
 
+// Rules: G67.
 #[tokio::test(start_paused = true)]
-async fn g67_nothing_begins_before_everything_is_prepared() {
+async fn nothing_begins_before_everything_is_prepared() {
     let fixture = fixture();
     let author = Author::default()
         .fails("prepare", || ProvisionError::retry("the snapshot is not ready"))
@@ -158,8 +160,9 @@ async fn g67_nothing_begins_before_everything_is_prepared() {
     until_calls(&fixture, &author, &["prepare", "prepare"]).await;
 }
 
+// Rules: G68.
 #[tokio::test(start_paused = true)]
-async fn g68_a_call_that_asked_nothing_leaves_an_attempt_as_it_was() {
+async fn a_call_that_asked_nothing_leaves_an_attempt_as_it_was() {
     attempt_is_left_as_it_was(|| ProvisionError::no_change("the Secret is missing")).await;
     attempt_is_left_as_it_was(|| ProvisionError::already_exists("the volume is on another disk")).await;
 }
@@ -183,8 +186,9 @@ async fn attempt_is_left_as_it_was(no_change: fn() -> ProvisionError) {
     assert_eq!(author.calls().iter().filter(|call| *call == "clean_up 2").count(), 1);
 }
 
+// Rules: G69.
 #[tokio::test(start_paused = true)]
-async fn g69_an_attempt_ends_when_the_author_has_let_go() {
+async fn an_attempt_ends_when_the_author_has_let_go() {
     let fixture = fixture();
     let lost = || ProvisionError::retry("the source cannot be released");
     let author = (0..3).fold(Author::default(), |author, _| author.fails("end", lost));
@@ -207,8 +211,9 @@ async fn g69_an_attempt_ends_when_the_author_has_let_go() {
     assert_eq!(author.calls()[7..], ["prepare", "provision 2", "end 2", "prepare", "provision 3", "end 3"]);
 }
 
+// Rules: G72.
 #[tokio::test(start_paused = true)]
-async fn g72_the_attempts_of_another_process_are_known_before_anything_is_done_about_one_of_them() {
+async fn the_attempts_of_another_process_are_known_before_anything_is_done_about_one_of_them() {
     let fixture = fixture();
     let author = (0..4).fold(Author::default(), |author, _| {
         author.fails("provision", || ProvisionError::in_progress("the copy is at 5 %"))
@@ -228,8 +233,9 @@ async fn g72_the_attempts_of_another_process_are_known_before_anything_is_done_a
     assert_eq!(calls.iter().filter(|call| call.starts_with("take_over")).count(), 2, "{calls:?}");
 }
 
+// Rules: G73.
 #[tokio::test(start_paused = true)]
-async fn g73_one_process_leads_and_its_crash_beside_the_work_costs_nothing() {
+async fn one_process_leads_and_its_crash_beside_the_work_costs_nothing() {
     let (fixture, author) = (fixture(), Author::default());
     let leaders = || author.0.lock().unwrap().leaders;
     let first = start(&fixture, &author, 1);

@@ -22,8 +22,9 @@ fn is_set(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Relaxed)
 }
 
+// Rules: S9, S10.
 #[tokio::test(start_paused = true)]
-async fn s9_s10_the_author_may_veto_and_is_asked_again_with_every_resync() {
+async fn the_author_may_veto_and_is_asked_again_with_every_resync() {
     let (willing, seen) = flag();
     let accepts = move |claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim| {
         claim.metadata.name.as_deref() != Some("vetoed") || is_set(&seen)
@@ -41,8 +42,9 @@ async fn s9_s10_the_author_may_veto_and_is_asked_again_with_every_resync() {
     assert!(took <= fixture.options.resync_period, "{took:?}");
 }
 
+// Rules: G18.
 #[tokio::test(start_paused = true)]
-async fn g18_code_that_panics_anywhere_costs_that_object_that_attempt() {
+async fn code_that_panics_anywhere_costs_that_object_that_attempt() {
     let accepts = |claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim| {
         assert_ne!(claim.metadata.name.as_deref(), Some("crash"), "the author's veto crashes");
         true
@@ -84,8 +86,9 @@ fn fails_until(flag: Arc<AtomicBool>) -> Box<dyn Fn(Request) -> Made + Send + Sy
     })
 }
 
+// Rules: G53.
 #[tokio::test(start_paused = true)]
-async fn g53_what_a_failed_call_may_have_left_is_cleaned_up_when_its_claim_goes() {
+async fn what_a_failed_call_may_have_left_is_cleaned_up_when_its_claim_goes() {
     let (_, never) = flag();
     let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
     let first = fixture.start(1);
@@ -102,8 +105,9 @@ async fn g53_what_a_failed_call_may_have_left_is_cleaned_up_when_its_claim_goes(
     assert_eq!(fixture.calls.count("delete"), 0);
 }
 
+// Rules: G53.
 #[tokio::test(start_paused = true)]
-async fn g53_what_a_claim_has_had_stays_when_its_volume_is_removed_by_force() {
+async fn what_a_claim_has_had_stays_when_its_volume_is_removed_by_force() {
     let (_, never) = flag();
     let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
     let first = fixture.start(1);
@@ -129,8 +133,9 @@ async fn g53_what_a_claim_has_had_stays_when_its_volume_is_removed_by_force() {
     assert_eq!(fixture.calls.count("clean_up") + fixture.calls.count("delete"), 0);
 }
 
+// Rules: G53.
 #[tokio::test(start_paused = true)]
-async fn g53_what_a_restored_claim_asks_for_stays_while_the_claim_exists() {
+async fn what_a_restored_claim_asks_for_stays_while_the_claim_exists() {
     let (_, never) = flag();
     let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
     let first = fixture.start(1);
@@ -151,8 +156,9 @@ async fn g53_what_a_restored_claim_asks_for_stays_while_the_claim_exists() {
     assert_eq!(fixture.calls.count("clean_up restored"), 1);
 }
 
+// Rules: G53.
 #[tokio::test(start_paused = true)]
-async fn g53_what_left_nothing_is_forgotten_at_once() {
+async fn what_left_nothing_is_forgotten_at_once() {
     let provision = |_: Request| -> Made { Box::pin(async { Err(ProvisionError::nothing_left("the pool is full")) }) };
     let fixture = Fixture::new(Script { provision: Box::new(provision), ..Script::default() });
     let _running = fixture.start(1);
@@ -165,8 +171,9 @@ async fn g53_what_left_nothing_is_forgotten_at_once() {
     assert_eq!(fixture.calls.count("clean_up"), 0);
 }
 
+// Rules: G49.
 #[tokio::test(start_paused = true)]
-async fn g49_a_claim_goes_on_with_a_class_that_was_made_anew() {
+async fn a_claim_goes_on_with_a_class_that_was_made_anew() {
     let servers = Arc::new(Mutex::new(Vec::new()));
     let seen = servers.clone();
     let provision = move |request: Request| -> Made {
@@ -200,8 +207,9 @@ async fn g49_a_claim_goes_on_with_a_class_that_was_made_anew() {
     assert_eq!(*cleaned.lock().unwrap(), ["wrong"], "with what the attempt was begun with");
 }
 
+// Rules: G54.
 #[tokio::test(start_paused = true)]
-async fn g54_a_guard_keeps_object_and_asset() {
+async fn a_guard_keeps_object_and_asset() {
     let (free, seen) = flag();
     let guard = move |_| -> BoxFuture<'static, Result<(), DeleteError>> {
         let free = is_set(&seen);
@@ -225,8 +233,9 @@ async fn g54_a_guard_keeps_object_and_asset() {
     fixture.until("it is gone", || fixture.get(VOLUMES, &name).is_none()).await;
 }
 
+// Rules: G47.
 #[tokio::test(start_paused = true)]
-async fn g47_a_volume_that_is_to_be_kept_after_its_deletion_began_keeps_its_object() {
+async fn a_volume_that_is_to_be_kept_after_its_deletion_began_keeps_its_object() {
     let (works, seen) = flag();
     let delete = move |_| -> BoxFuture<'static, Result<(), DeleteError>> {
         let works = is_set(&seen);
@@ -250,8 +259,9 @@ async fn g47_a_volume_that_is_to_be_kept_after_its_deletion_began_keeps_its_obje
     fixture.until("it is gone", || fixture.get(VOLUMES, &name).is_none()).await;
 }
 
+// Rules: G55.
 #[tokio::test(start_paused = true)]
-async fn g55_the_author_begins_with_the_volumes_that_there_are() {
+async fn the_author_begins_with_the_volumes_that_there_are() {
     let known = Arc::new(Mutex::new(Vec::new()));
     let (ready, seen) = flag();
     let names = known.clone();
@@ -288,8 +298,9 @@ async fn g55_the_author_begins_with_the_volumes_that_there_are() {
     assert_eq!(*known.lock().unwrap(), expected);
 }
 
+// Rules: G56.
 #[tokio::test(start_paused = true)]
-async fn g56_secrets_reach_the_author_and_nobody_else() {
+async fn secrets_reach_the_author_and_nobody_else() {
     let got = Arc::new(Mutex::new(Vec::new()));
     let seen = got.clone();
     let provision = move |request: Request| -> Made {
@@ -325,8 +336,9 @@ async fn g56_secrets_reach_the_author_and_nobody_else() {
     assert!(!everything.contains("sesame"));
 }
 
+// Rules: G57.
 #[tokio::test(start_paused = true)]
-async fn g57_an_attempt_has_one_token_and_one_view_for_the_author() {
+async fn an_attempt_has_one_token_and_one_view_for_the_author() {
     let got = Arc::new(Mutex::new(Vec::new()));
     let (seen, calls) = (got.clone(), AtomicUsize::new(0));
     let provision = move |request: Request| -> Made {
@@ -363,8 +375,9 @@ async fn g57_an_attempt_has_one_token_and_one_view_for_the_author() {
     assert!(annotations.contains_key("volume.kubernetes.io/storage-provisioner"));
 }
 
+// Rules: G58.
 #[tokio::test(start_paused = true)]
-async fn g58_a_data_source_for_a_populator_is_no_failure() {
+async fn a_data_source_for_a_populator_is_no_failure() {
     let fixture = Fixture::new(Script::default());
     let _running = fixture.start(1);
     fixture.cluster.create(&json!({
@@ -384,8 +397,9 @@ async fn g58_a_data_source_for_a_populator_is_no_failure() {
     assert_eq!(fixture.calls.count("provision"), 0);
 }
 
+// Rules: G44.
 #[tokio::test(start_paused = true)]
-async fn g44_a_released_volume_of_a_node_that_is_gone_is_told_once() {
+async fn a_released_volume_of_a_node_that_is_gone_is_told_once() {
     let mut fixture = Fixture::new(Script::default());
     fixture.cluster.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "there"}})).unwrap();
     for node in ["gone", "there"] {

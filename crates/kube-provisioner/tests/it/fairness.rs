@@ -28,8 +28,9 @@ async fn a_healthy_claim_is_bound(fixture: &Fixture, after: &str) {
     assert!(took < LIMIT, "{after}: {took:?}");
 }
 
+// Rules: G52.
 #[tokio::test(start_paused = true)]
-async fn g52_ten_thousand_claims_of_a_class_that_hangs_stop_no_other_class() {
+async fn ten_thousand_claims_of_a_class_that_hangs_stop_no_other_class() {
     let fixture = Fixture::new(hangs());
     let old = fixture.claim("old", "other");
     let _running = fixture.start(1);
@@ -50,8 +51,9 @@ async fn g52_ten_thousand_claims_of_a_class_that_hangs_stop_no_other_class() {
     assert!(took < LIMIT, "{took:?}");
 }
 
+// Rules: G52.
 #[tokio::test(start_paused = true)]
-async fn g52_several_classes_that_hang_stop_no_other_class() {
+async fn several_classes_that_hang_stop_no_other_class() {
     let provision = |request: super::fixture::Request| -> futures::future::BoxFuture<'static, _> {
         Box::pin(async move {
             match request.class.metadata.name.as_deref() {
@@ -72,8 +74,9 @@ async fn g52_several_classes_that_hang_stop_no_other_class() {
     a_healthy_claim_is_bound(&fixture, "eight-classes-that-hang").await;
 }
 
+// Rules: G52.
 #[tokio::test(start_paused = true)]
-async fn g52_three_thousand_claims_in_progress_stop_no_other_class() {
+async fn three_thousand_claims_in_progress_stop_no_other_class() {
     let provision = |request: super::fixture::Request| -> futures::future::BoxFuture<'static, _> {
         Box::pin(async move {
             match request.class.metadata.name.as_deref() {
@@ -93,8 +96,9 @@ async fn g52_three_thousand_claims_in_progress_stop_no_other_class() {
     a_healthy_claim_is_bound(&fixture, "thousands-in-progress").await;
 }
 
+// Rules: G63.
 #[tokio::test(start_paused = true)]
-async fn g63_a_namespace_whose_calls_hang_stops_no_other_namespace() {
+async fn a_namespace_whose_calls_hang_stops_no_other_namespace() {
     let provision = |request: super::fixture::Request| -> futures::future::BoxFuture<'static, _> {
         Box::pin(async move {
             match request.claim.metadata.namespace.as_deref() {
@@ -119,8 +123,9 @@ async fn g63_a_namespace_whose_calls_hang_stops_no_other_namespace() {
     a_healthy_claim_is_bound(&fixture, "a-crowd-that-hangs").await;
 }
 
+// Rules: G51.
 #[tokio::test(start_paused = true)]
-async fn g51_deletions_that_hang_delay_no_new_claim_of_their_class() {
+async fn deletions_that_hang_delay_no_new_claim_of_their_class() {
     let delete = |_| -> futures::future::BoxFuture<'static, _> { Box::pin(std::future::pending()) };
     let fixture = Fixture::new(Script { delete: Box::new(delete), ..Script::default() });
     let _running = fixture.start(1);

@@ -73,8 +73,9 @@ fn remove_volume(fixture: &Fixture, name: &str) {
     fixture.patch(VOLUMES, name, json!({"metadata": {"finalizers": null}}));
 }
 
+// Rules: G78.
 #[tokio::test(start_paused = true)]
-async fn g78_a_refused_write_is_tried_again_within_a_minute() {
+async fn a_refused_write_is_tried_again_within_a_minute() {
     for (verb, resource) in [(Create, VOLUMES), (Patch, VOLUMES), (Delete, VOLUMES), (Create, CONFIG_MAPS)] {
         let (outages, fixture) = fixture();
         outages.next(verb, resource, [Refuse(403); 12]);
@@ -91,8 +92,9 @@ async fn g78_a_refused_write_is_tried_again_within_a_minute() {
     }
 }
 
+// Rules: G79.
 #[tokio::test(start_paused = true)]
-async fn g79_an_event_that_was_refused_or_has_expired_is_sent_again() {
+async fn an_event_that_was_refused_or_has_expired_is_sent_again() {
     let (outages, fixture) = fixture();
     outages.next(Create, EVENTS, [Refuse(403)]);
     let _running = fixture.start(1);
@@ -104,8 +106,9 @@ async fn g79_an_event_that_was_refused_or_has_expired_is_sent_again() {
     assert_eq!(named_in_events(&fixture, "ProvisioningFailed"), ["a"; 4]);
 }
 
+// Rules: G24.
 #[tokio::test(start_paused = true)]
-async fn g24_a_list_that_hangs_is_cut_off_and_asked_for_again() {
+async fn a_list_that_hangs_is_cut_off_and_asked_for_again() {
     for resource in WATCHED {
         let (outages, fixture) = fixture();
         fixture.claim("a", "class");
@@ -139,15 +142,17 @@ async fn nothing_is_lost(resource: &'static str, outage: Outage, limit: Duration
     running.abort();
 }
 
+// Rules: G24.
 #[tokio::test(start_paused = true)]
-async fn g24_a_watch_whose_start_hangs_is_cut_off_and_nothing_is_lost() {
+async fn a_watch_whose_start_hangs_is_cut_off_and_nothing_is_lost() {
     for resource in WATCHED {
         nothing_is_lost(resource, Hang, 15 * SECOND).await;
     }
 }
 
+// Rules: G25.
 #[tokio::test(start_paused = true)]
-async fn g25_a_watch_that_lies_still_is_noticed_and_nothing_is_lost() {
+async fn a_watch_that_lies_still_is_noticed_and_nothing_is_lost() {
     nothing_is_lost(CLASSES, Silence, 65 * SECOND).await;
     // The controller looks up the claim of the volume to delete, and the claim no longer exists.
     nothing_is_lost(CLAIMS, Silence, 5 * SECOND).await;
@@ -155,9 +160,10 @@ async fn g25_a_watch_that_lies_still_is_noticed_and_nothing_is_lost() {
     nothing_is_lost(VOLUMES, Silence, 5 * SECOND).await;
 }
 
+// Rules: G25.
 /// The controller saves nothing here, but the volume to delete no longer exists.
 #[tokio::test(start_paused = true)]
-async fn g25_a_watch_that_does_not_tell_that_a_volume_is_gone_is_begun_anew() {
+async fn a_watch_that_does_not_tell_that_a_volume_is_gone_is_begun_anew() {
     let (outages, fixture) = fixture();
     released(&fixture, "old").await;
     outages.next(Delete, VOLUMES, [Busy(3)]);
@@ -172,9 +178,10 @@ async fn g25_a_watch_that_does_not_tell_that_a_volume_is_gone_is_begun_anew() {
     assert!(took < 12 * SECOND, "{took:?}");
 }
 
+// Rules: G27.
 /// The asset is deleted; the server's answer about the object need not mean that the object is deleted as well.
 #[tokio::test(start_paused = true)]
-async fn g27_a_volume_whose_deletion_meets_a_conflict_is_deleted_later() {
+async fn a_volume_whose_deletion_meets_a_conflict_is_deleted_later() {
     let (outages, fixture) = fixture();
     fixture.released("bare", json!({"metadata": {"finalizers": null}}));
     outages.next(Delete, VOLUMES, [Refuse(409)]);
@@ -184,8 +191,9 @@ async fn g27_a_volume_whose_deletion_meets_a_conflict_is_deleted_later() {
     assert_eq!(fixture.calls.count("delete bare"), 1);
 }
 
+// Rules: G24.
 #[tokio::test(start_paused = true)]
-async fn g24_what_changed_while_an_attempt_waited_is_what_the_author_is_asked_for() {
+async fn what_changed_while_an_attempt_waited_is_what_the_author_is_asked_for() {
     let nodes = Arc::new(Mutex::new(Vec::new()));
     let seen = nodes.clone();
     let provision = move |request: Request| -> BoxFuture<'static, Result<Volume, ProvisionError>> {
@@ -205,9 +213,10 @@ async fn g24_what_changed_while_an_attempt_waited_is_what_the_author_is_asked_fo
     assert_eq!(*nodes.lock().unwrap(), [Some("second".to_owned())]);
 }
 
+// Rules: G25.
 /// The watch of claims does not show that the scheduler was asked for another node.
 #[tokio::test(start_paused = true)]
-async fn g25_a_node_that_was_taken_back_is_not_served_again() {
+async fn a_node_that_was_taken_back_is_not_served_again() {
     for lost in [None, Some(Swallow)] {
         let (outages, fixture) = fixture();
         claim_on(&fixture, "no-room", "node");
@@ -225,9 +234,10 @@ async fn g25_a_node_that_was_taken_back_is_not_served_again() {
     }
 }
 
+// Rules: G25.
 /// The watch of claims does not show that the claim and its volume were deleted and that another claim has the name.
 #[tokio::test(start_paused = true)]
-async fn g25_another_claim_of_the_same_name_is_not_taken_for_the_one_that_is_known() {
+async fn another_claim_of_the_same_name_is_not_taken_for_the_one_that_is_known() {
     let (outages, fixture) = fixture();
     let first = fixture.claim("a", "class");
     sleep(SECOND).await;
@@ -248,8 +258,9 @@ async fn g25_another_claim_of_the_same_name_is_not_taken_for_the_one_that_is_kno
     assert_eq!(fixture.calls.count("provision a"), 2);
 }
 
+// Rules: G24.
 #[tokio::test(start_paused = true)]
-async fn g24_a_save_that_hangs_holds_up_no_other_claim() {
+async fn a_save_that_hangs_holds_up_no_other_claim() {
     let (outages, fixture) = fixture();
     outages.next(Create, VOLUMES, [Hang]);
     fixture.claim("slow", "class");
@@ -271,8 +282,9 @@ async fn g24_a_save_that_hangs_holds_up_no_other_claim() {
     assert!(warnings[0].contains("made but not saved yet"), "{warnings:?}");
 }
 
+// Rules: G24.
 #[tokio::test(start_paused = true)]
-async fn g24_a_deletion_that_hangs_holds_up_no_other_volume() {
+async fn a_deletion_that_hangs_holds_up_no_other_volume() {
     for verb in [Delete, Patch] {
         let (outages, fixture) = fixture();
         outages.next(verb, VOLUMES, [Hang]);
@@ -289,8 +301,9 @@ async fn g24_a_deletion_that_hangs_holds_up_no_other_volume() {
     }
 }
 
+// Rules: G24.
 #[tokio::test(start_paused = true)]
-async fn g24_events_that_hang_hold_up_no_work_and_come_later() {
+async fn events_that_hang_hold_up_no_work_and_come_later() {
     let (outages, fixture) = fixture();
     outages.next(Create, EVENTS, [Hang; 16]);
     let mut claims: Vec<String> = (0..40).map(|at| format!("claim-{at}")).collect();
@@ -331,8 +344,9 @@ fn calls(fixture: &Fixture) -> [usize; 2] {
 const WRITES: [(Verb, &str); 5] =
     [(Create, VOLUMES), (Delete, VOLUMES), (Patch, VOLUMES), (Patch, CLAIMS), (Create, EVENTS)];
 
+// Rules: G26.
 #[tokio::test(start_paused = true)]
-async fn g26_a_server_that_asks_to_wait_is_left_alone_for_as_long() {
+async fn a_server_that_asks_to_wait_is_left_alone_for_as_long() {
     for (verb, resource) in WRITES {
         let (outages, fixture) = fixture();
         outages.next(verb, resource, [Busy(60)]);
@@ -359,8 +373,9 @@ async fn g26_a_server_that_asks_to_wait_is_left_alone_for_as_long() {
     }
 }
 
+// Rules: G26.
 #[tokio::test(start_paused = true)]
-async fn g26_a_server_that_stays_busy_is_not_flooded() {
+async fn a_server_that_stays_busy_is_not_flooded() {
     for (verb, resource) in WRITES {
         let (outages, fixture) = fixture();
         outages.next(verb, resource, [Busy(1); 2_000]);
@@ -375,8 +390,9 @@ async fn g26_a_server_that_stays_busy_is_not_flooded() {
     }
 }
 
+// Rules: G27.
 #[tokio::test(start_paused = true)]
-async fn g27_refused_writes_are_repeated_and_the_author_is_not_asked_again() {
+async fn refused_writes_are_repeated_and_the_author_is_not_asked_again() {
     let refusals: [&[Outage]; 4] = [&[Refuse(500); 3], &[Refuse(503)], &[Refuse(409)], &[Refuse(409), Refuse(500)]];
     for (verb, resource) in WRITES {
         for refusals in refusals {
@@ -397,8 +413,9 @@ async fn g27_refused_writes_are_repeated_and_the_author_is_not_asked_again() {
     }
 }
 
+// Rules: G28.
 #[tokio::test(start_paused = true)]
-async fn g28_lost_answers_do_not_double_what_was_done() {
+async fn lost_answers_do_not_double_what_was_done() {
     for (verb, resource) in WRITES {
         for outage in [Lose(504), Lose(500), Swallow] {
             let (outages, fixture) = fixture();
@@ -419,9 +436,10 @@ async fn g28_lost_answers_do_not_double_what_was_done() {
     }
 }
 
+// Rules: G35.
 /// Events wait while keys are ready, and keys stay ready when the controller stops under load.
 #[tokio::test(start_paused = true)]
-async fn g35_stopping_under_load_tells_of_every_volume_that_was_saved() {
+async fn stopping_under_load_tells_of_every_volume_that_was_saved() {
     let (outages, fixture) = fixture();
     let claims: Vec<String> = (0..400).map(|at| format!("claim-{at}")).collect();
     claims.iter().for_each(|claim| drop(fixture.claim(claim, "class")));
@@ -443,10 +461,11 @@ async fn g35_stopping_under_load_tells_of_every_volume_that_was_saved() {
     assert_eq!(named, bound);
 }
 
+// Rules: G32.
 /// The pauses do not use the wall clock, which nearly stops while the controller's time advances, and advances while
 /// the controller's time stops.
 #[tokio::test(start_paused = true)]
-async fn g32_pauses_do_not_depend_on_the_wall_clock() {
+async fn pauses_do_not_depend_on_the_wall_clock() {
     let (outages, fixture) = fixture();
     outages.next(Create, VOLUMES, [Busy(600)]);
     fixture.claim("a", "class");

@@ -67,14 +67,16 @@ fn ten_megabytes() -> Value {
     json!({"note": "x".repeat(10 * 1024 * 1024)})
 }
 
+// Rules: G29.
 #[tokio::test(start_paused = true)]
-async fn g29_what_nobody_reads_of_a_claim_does_not_make_it_large() {
+async fn what_nobody_reads_of_a_claim_does_not_make_it_large() {
     let odd = [("large", json!({"metadata": {"annotations": ten_megabytes()}}))];
     beside_others(true, &odd, claims(&odd), |fixture| assert_eq!(fixture.calls.count("provision large"), 1)).await;
 }
 
+// Rules: G29.
 #[tokio::test(start_paused = true)]
-async fn g29_a_claim_that_the_journal_cannot_hold_is_refused_with_the_reason() {
+async fn a_claim_that_the_journal_cannot_hold_is_refused_with_the_reason() {
     let odd = [("large", json!({"metadata": {"labels": ten_megabytes()}}))];
     let check = |fixture: &Fixture| {
         assert_eq!(fixture.calls.count("provision large"), 0);
@@ -84,8 +86,9 @@ async fn g29_a_claim_that_the_journal_cannot_hold_is_refused_with_the_reason() {
     beside_others(true, &odd, claims(&odd), check).await;
 }
 
+// Rules: G29.
 #[tokio::test(start_paused = true)]
-async fn g29_a_volume_of_ten_megabytes_is_deleted_like_any_other() {
+async fn a_volume_of_ten_megabytes_is_deleted_like_any_other() {
     let odd = [("large", json!({"metadata": {"annotations": ten_megabytes()}}))];
     let put = |fixture: &Fixture| fixture.released("large", json!({}));
     let check = |fixture: &Fixture| {
@@ -94,8 +97,9 @@ async fn g29_a_volume_of_ten_megabytes_is_deleted_like_any_other() {
     beside_others(false, &odd, put, check).await;
 }
 
+// Rules: G30.
 #[tokio::test(start_paused = true)]
-async fn g30_sizes_are_read_or_refused_with_the_reason() {
+async fn sizes_are_read_or_refused_with_the_reason() {
     let asks = |size: &str| json!({"spec": {"resources": {"requests": {"storage": size}}}});
     let served = [("1e3", 1000), ("1.5Gi", 1536 << 20), ("9E", 9_000_000_000_000_000_000), ("100m", 1)];
     let refused = ["-1", "", "9X", "1.5.5", "0x10", "NaN", "１Gi", "1Gi\n"];
@@ -125,8 +129,9 @@ async fn g30_sizes_are_read_or_refused_with_the_reason() {
     .await;
 }
 
+// Rules: G31.
 #[tokio::test(start_paused = true)]
-async fn g31_claims_that_lack_parts_or_have_unknown_ones_harm_nobody() {
+async fn claims_that_lack_parts_or_have_unknown_ones_harm_nobody() {
     let odd = [
         ("no-spec", json!({"spec": null})),
         ("no-size", json!({"spec": {"resources": null}})),
@@ -148,8 +153,9 @@ async fn g31_claims_that_lack_parts_or_have_unknown_ones_harm_nobody() {
     .await;
 }
 
+// Rules: G31.
 #[tokio::test(start_paused = true)]
-async fn g31_volumes_that_lack_parts_or_have_unknown_ones_are_not_deleted() {
+async fn volumes_that_lack_parts_or_have_unknown_ones_are_not_deleted() {
     let odd = [
         ("no-spec", json!({"spec": null})),
         ("no-uid", json!({"metadata": {"uid": null}})),
@@ -175,8 +181,9 @@ async fn g31_volumes_that_lack_parts_or_have_unknown_ones_are_not_deleted() {
     .await;
 }
 
+// Rules: G31.
 #[tokio::test(start_paused = true)]
-async fn g31_classes_that_cannot_be_read_harm_only_their_claims() {
+async fn classes_that_cannot_be_read_harm_only_their_claims() {
     let odd = [("odd", json!({"parameters": ["a"]})), ("mute", json!({"provisioner": null}))];
     let put = |fixture: &Fixture| {
         for (class, _) in &odd {

@@ -8,8 +8,9 @@ use super::outages::Outage::{Hang, Refuse};
 
 const CONFIG_MAPS: &str = "configmaps";
 
+// Rules: G37.
 #[tokio::test(start_paused = true)]
-async fn g37_an_attempt_is_in_the_journal_from_before_it_begins_until_its_volume_is_seen() {
+async fn an_attempt_is_in_the_journal_from_before_it_begins_until_its_volume_is_seen() {
     let (outages, fixture) = Fixture::with_outages(Script::default());
     let _running = fixture.start(1);
     // The volume cannot be saved for some time.
@@ -22,8 +23,9 @@ async fn g37_an_attempt_is_in_the_journal_from_before_it_begins_until_its_volume
     assert_eq!(fixture.calls.count("provision one"), 1);
 }
 
+// Rules: G37.
 #[tokio::test(start_paused = true)]
-async fn g37_what_was_begun_is_finished_by_the_next_process_when_the_claim_is_gone() {
+async fn what_was_begun_is_finished_by_the_next_process_when_the_claim_is_gone() {
     let (outages, fixture) = Fixture::with_outages(Script::default());
     let first = fixture.start(1);
     outages.next(Create, VOLUMES, [Hang]);
@@ -38,8 +40,9 @@ async fn g37_what_was_begun_is_finished_by_the_next_process_when_the_claim_is_go
     assert_eq!((fixture.calls.count("provision one"), fixture.get(VOLUMES, &volume)), (1, None));
 }
 
+// Rules: G38.
 #[tokio::test(start_paused = true)]
-async fn g38_without_a_journal_nothing_is_provisioned_and_the_claim_says_why() {
+async fn without_a_journal_nothing_is_provisioned_and_the_claim_says_why() {
     let refusals = [
         (403, "does not allow"),
         // The answer of a full etcd.
@@ -64,8 +67,9 @@ async fn g38_without_a_journal_nothing_is_provisioned_and_the_claim_says_why() {
     }
 }
 
+// Rules: G39.
 #[tokio::test(start_paused = true)]
-async fn g39_a_second_process_takes_the_place_of_the_first_which_says_so() {
+async fn a_second_process_takes_the_place_of_the_first_which_says_so() {
     let (outages, fixture) = Fixture::with_outages(Script::default());
     let first = fixture.start(1);
     fixture.claim("one", "class");

@@ -106,8 +106,9 @@ fn twins(store: &Store, seed: u64) -> (Fixture, String, String, String) {
     unreachable!("there are only sixteen names")
 }
 
+// Rules: G70.
 #[tokio::test(start_paused = true)]
-async fn g70_one_of_two_claims_is_served_and_the_other_says_which_one_it_waits_for() {
+async fn one_of_two_claims_is_served_and_the_other_says_which_one_it_waits_for() {
     let store = Store::default();
     let (fixture, first, second, name) = twins(&store, 1);
     let running = fixture.start(1);
@@ -167,19 +168,22 @@ async fn one_goes_at_each_moment(restarts: bool) {
     }
 }
 
+// Rules: G70.
 #[tokio::test(start_paused = true)]
-async fn g70_each_claim_takes_only_what_is_its_own_whenever_one_goes() {
+async fn each_claim_takes_only_what_is_its_own_whenever_one_goes() {
     one_goes_at_each_moment(false).await;
 }
 
+// Rules: G70.
 #[tokio::test(start_paused = true)]
-async fn g70_each_claim_takes_only_what_is_its_own_whenever_one_goes_with_the_process() {
+async fn each_claim_takes_only_what_is_its_own_whenever_one_goes_with_the_process() {
     one_goes_at_each_moment(true).await;
 }
 
+// Rules: G70.
 /// Another program has created a volume for the second claim while the author created one for the first.
 #[tokio::test(start_paused = true)]
-async fn g70_a_volume_of_another_claim_that_has_the_name_meanwhile_loses_nothing() {
+async fn a_volume_of_another_claim_that_has_the_name_meanwhile_loses_nothing() {
     let store = Store::default();
     let (fixture, first, second, name) = twins(&store, 3);
     let _running = fixture.start(1);
@@ -199,9 +203,10 @@ async fn g70_a_volume_of_another_claim_that_has_the_name_meanwhile_loses_nothing
     assert_eq!(store.seen(), (vec![first], vec![]));
 }
 
+// Rules: G70.
 /// The watch does not show the volume of a deleted claim.
 #[tokio::test(start_paused = true)]
-async fn g70_a_name_is_looked_up_before_it_is_used_again() {
+async fn a_name_is_looked_up_before_it_is_used_again() {
     let (store, outages) = (Store::default(), Outages::default());
     let cluster = Cluster::builder().hide_managed_fields().interceptor(Arc::new(outages.clone())).build();
     let mut fixture = Fixture::on(cluster, store.script());

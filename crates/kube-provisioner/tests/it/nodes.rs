@@ -57,8 +57,9 @@ pub(crate) fn selected(fixture: &Fixture, claim: &str) -> Option<String> {
     claim["metadata"]["annotations"][SELECTED_NODE].as_str().map(str::to_owned)
 }
 
+// Rules: G64.
 #[tokio::test(start_paused = true)]
-async fn g64_the_node_of_a_claim_that_is_gone_is_taken_off_it() {
+async fn the_node_of_a_claim_that_is_gone_is_taken_off_it() {
     let fixture = per_node(Fixture::new(Script::default()));
     claim(&fixture, "data", "gone");
     let took = fixture.until("the scheduler may choose again", || selected(&fixture, "data").is_none()).await;
@@ -89,8 +90,9 @@ async fn a_replica_of_a_node_sends_only_watches_while_nothing_happens() {
     assert!(ours.iter().all(|line| line.contains(" watch ")), "{ours:#?}");
 }
 
+// Rules: G64.
 #[tokio::test(start_paused = true)]
-async fn g64_a_node_that_cannot_be_read_is_not_absent() {
+async fn a_node_that_cannot_be_read_is_not_absent() {
     let cluster = Cluster::builder().hide_managed_fields().authorizer(Arc::new(NoNodes)).build();
     let fixture = per_node(Fixture::on(cluster, Script::default()));
     claim(&fixture, "data", "gone");
@@ -100,8 +102,9 @@ async fn g64_a_node_that_cannot_be_read_is_not_absent() {
     assert!(texts.iter().all(|text| text.contains("is not allowed to read nodes")) && !texts.is_empty(), "{texts:?}");
 }
 
+// Rules: G64.
 #[tokio::test(start_paused = true)]
-async fn g64_a_claim_says_that_its_node_has_no_replica_is_not_ready_or_does_not_answer() {
+async fn a_claim_says_that_its_node_has_no_replica_is_not_ready_or_does_not_answer() {
     let fixture = per_node(Fixture::new(Script::default()));
     put_node(&fixture, "virtual");
     put_node(&fixture, "down");
@@ -134,8 +137,9 @@ async fn g64_a_claim_says_that_its_node_has_no_replica_is_not_ready_or_does_not_
     fixture.until("the scheduler may choose again", || selected(&fixture, "on-virtual").is_none()).await;
 }
 
+// Rules: G77.
 #[tokio::test(start_paused = true)]
-async fn g77_other_nodes_do_not_report_the_silence_of_a_replica_that_refuses_the_claim() {
+async fn other_nodes_do_not_report_the_silence_of_a_replica_that_refuses_the_claim() {
     let fixture = per_node(Fixture::new(Script::default()));
     let block = json!({"metadata": {"annotations": {SELECTED_NODE: "node-2"}}, "spec": {"volumeMode": "Block"}});
     fixture.claim_with("data", "late", block);
@@ -145,8 +149,9 @@ async fn g77_other_nodes_do_not_report_the_silence_of_a_replica_that_refuses_the
     assert!(texts.len() == 1 && texts[0].contains("does not support block volume"), "{texts:?}");
 }
 
+// Rules: G64.
 #[tokio::test(start_paused = true)]
-async fn g64_a_claim_of_another_node_that_is_served_is_no_concern_of_ours() {
+async fn a_claim_of_another_node_that_is_served_is_no_concern_of_ours() {
     let fixture = per_node(Fixture::new(Script::default()));
     claim(&fixture, "data", "node-1");
     fixture.until("it is made", || fixture.calls.count("provision data") == 1).await;
@@ -195,9 +200,10 @@ async fn one_replica_looks_for_the_node_of_a_released_volume() {
     assert!(fixture.get(VOLUMES, &volume).is_some());
 }
 
+// Rules: G64.
 /// With a Lease, the only replica reads the node before it makes a call.
 #[tokio::test(start_paused = true)]
-async fn g64_what_was_begun_on_a_node_that_is_gone_is_not_forgotten() {
+async fn what_was_begun_on_a_node_that_is_gone_is_not_forgotten() {
     let script = Script {
         provision: Box::new(|request| {
             Box::pin(async move {

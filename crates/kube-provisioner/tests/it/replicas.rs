@@ -94,8 +94,9 @@ fn create_claim(cluster: &Cluster, index: usize) -> String {
     created["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
+// Rules: L1.
 #[test]
-fn l1_of_five_controllers_one_provisions() {
+fn of_five_controllers_one_provisions() {
     for seed in 0..10 {
         run(async {
             let (cluster, calls) = (cluster(seed), Calls::default());
@@ -117,8 +118,9 @@ fn l1_of_five_controllers_one_provisions() {
     }
 }
 
+// Rules: L1.
 #[test]
-fn l1_a_replica_that_dies_is_succeeded_and_what_it_had_begun_is_finished() {
+fn a_replica_that_dies_is_succeeded_and_what_it_had_begun_is_finished() {
     for seed in 0..20 {
         run(async {
             let (cluster, calls) = (cluster(seed), Calls::default());

@@ -12,8 +12,9 @@ use testbed::cluster::eventually;
 
 use super::fixture::{Fixture, SOON};
 
+// Rules: W1, W2, Z16.
 #[tokio::test]
-async fn ceph_w1_w2_z16_a_pod_uses_its_bucket_and_nobody_elses() -> anyhow::Result<()> {
+async fn ceph_a_pod_uses_its_bucket_and_nobody_elses() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-use").await?;
     let program = fixture.start().await?;
     let claim = fixture.claim("photos", "class", json!({})).await?;
@@ -47,8 +48,9 @@ async fn ceph_w1_w2_z16_a_pod_uses_its_bucket_and_nobody_elses() -> anyhow::Resu
     fixture.done().await
 }
 
+// Rules: W5, W6, Y10.
 #[tokio::test]
-async fn ceph_w5_w6_y10_quotas_hold_and_change() -> anyhow::Result<()> {
+async fn ceph_quotas_hold_and_change() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-quota").await?;
     let _program = fixture.start().await?;
     fixture.claim("photos", "class", json!({"additionalConfig": {"bucketMaxObjects": "1"}})).await?;
@@ -82,8 +84,9 @@ async fn ceph_w5_w6_y10_quotas_hold_and_change() -> anyhow::Result<()> {
     fixture.done().await
 }
 
+// Rules: W7, W8.
 #[tokio::test]
-async fn ceph_w7_w8_policies_and_lifecycles_follow_the_claim() -> anyhow::Result<()> {
+async fn ceph_policies_and_lifecycles_follow_the_claim() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-policy").await?;
     let _program = fixture.start().await?;
     fixture.claim("photos", "class", json!({})).await?;
@@ -129,8 +132,9 @@ async fn ceph_w7_w8_policies_and_lifecycles_follow_the_claim() -> anyhow::Result
     fixture.done().await
 }
 
+// Rules: Z9.
 #[tokio::test]
-async fn ceph_z9_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
+async fn ceph_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-rotate").await?;
     fixture.class("short", &[("credentialsOverlap", "8s")]).await?;
     let _program = fixture.start().await?;
@@ -157,8 +161,9 @@ async fn ceph_z9_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
     fixture.done().await
 }
 
+// Rules: W9, W11, W12, W13.
 #[tokio::test]
-async fn ceph_w9_w11_w12_w13_an_owner_whom_the_claim_names_keeps_its_user() -> anyhow::Result<()> {
+async fn ceph_an_owner_whom_the_claim_names_keeps_its_user() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-owner").await?;
     let _program = fixture.start().await?;
     let owner = format!("owner-{}", fixture.space.namespace());
@@ -180,8 +185,9 @@ async fn ceph_w9_w11_w12_w13_an_owner_whom_the_claim_names_keeps_its_user() -> a
     fixture.done().await
 }
 
+// Rules: Z7, Y10.
 #[tokio::test]
-async fn ceph_z7_y10_a_bucket_of_somebody_else_is_refused() -> anyhow::Result<()> {
+async fn ceph_a_bucket_of_somebody_else_is_refused() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-taken").await?;
     let _program = fixture.start().await?;
     let name = format!("taken-{}", fixture.space.namespace());
@@ -229,8 +235,9 @@ async fn ceph_nothing_is_written_when_nothing_changes() -> anyhow::Result<()> {
     fixture.done().await
 }
 
+// Rules: W3, W4.
 #[tokio::test]
-async fn ceph_w3_w4_a_users_quota_holds_and_is_raised() -> anyhow::Result<()> {
+async fn ceph_a_users_quota_holds_and_is_raised() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-user-quota").await?;
     let _program = fixture.start().await?;
     fixture.claim("photos", "class", json!({"additionalConfig": {"maxObjects": "2"}})).await?;
@@ -254,8 +261,9 @@ async fn ceph_w3_w4_a_users_quota_holds_and_is_raised() -> anyhow::Result<()> {
     fixture.done().await
 }
 
+// Rules: W10, Y10.
 #[tokio::test]
-async fn ceph_w10_y10_another_owner_is_refused_and_an_owner_no_longer_named_is_kept() -> anyhow::Result<()> {
+async fn ceph_another_owner_is_refused_and_an_owner_no_longer_named_is_kept() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-owners").await?;
     let _program = fixture.start().await?;
     let owners = ["one", "two"].map(|name| format!("{name}-{}", fixture.space.namespace()));
@@ -280,8 +288,9 @@ async fn ceph_w10_y10_another_owner_is_refused_and_an_owner_no_longer_named_is_k
     fixture.done().await
 }
 
+// Rules: Z14.
 #[tokio::test]
-async fn ceph_z14_versions_delete_markers_and_open_uploads_go_with_the_bucket() -> anyhow::Result<()> {
+async fn ceph_versions_delete_markers_and_open_uploads_go_with_the_bucket() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-versions").await?;
     let _program = fixture.start().await?;
     fixture.claim("photos", "class", json!({})).await?;

@@ -12,8 +12,9 @@ use testbed::progress;
 
 use super::fixture::{Fixture, SOON};
 
+// Rules: Z13.
 #[tokio::test]
-async fn ceph_z13_a_gateway_that_is_down_or_hangs_is_told_and_waited_for() -> anyhow::Result<()> {
+async fn ceph_a_gateway_that_is_down_or_hangs_is_told_and_waited_for() -> anyhow::Result<()> {
     let ceph = Ceph::start(&State::for_tests()?.guard(), &progress::silent()).await?;
     let fixture = Fixture::on(State::read(&ceph.state().path())?, "bucket-down").await?;
     let _program = fixture.start().await?;
@@ -53,9 +54,10 @@ async fn ceph_wrong_admin_keys_are_told_and_new_ones_taken() -> anyhow::Result<(
     fixture.done().await
 }
 
+// Rules: Z1, Z2.
 /// Claims are created, changed, rotated and deleted while the provisioner is killed at random moments.
 #[tokio::test]
-async fn ceph_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+async fn ceph_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-kill").await?;
     fixture.class("short", &[("credentialsOverlap", "2s")]).await?;
     let shared = format!("shared-{}", fixture.space.namespace());
@@ -84,8 +86,9 @@ async fn ceph_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyh
     fixture.done().await
 }
 
+// Rules: U10.
 #[tokio::test]
-async fn ceph_u10_tls_with_the_certificates_of_the_classs_secret() -> anyhow::Result<()> {
+async fn ceph_tls_with_the_certificates_of_the_classs_secret() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-tls").await?;
     let _program = fixture.start().await?;
     let admin = |ca_bundle: &str| -> anyhow::Result<Secret> {

@@ -103,8 +103,9 @@ async fn seen(fixture: &Fixture) -> anyhow::Result<BTreeMap<&'static str, String
     ]))
 }
 
+// Rules: Z15.
 #[tokio::test]
-async fn ceph_z15_what_rook_has_applied_goes_when_the_claim_wants_it_no_more() -> anyhow::Result<()> {
+async fn ceph_what_rook_has_applied_goes_when_the_claim_wants_it_no_more() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-rook-policy").await?;
     let mut left = Left::in_scene(&fixture)?;
     let bucket = left.claim["spec"]["bucketName"].as_str().context("no bucket")?.to_owned();
@@ -143,8 +144,9 @@ async fn ceph_z15_what_rook_has_applied_goes_when_the_claim_wants_it_no_more() -
     fixture.done().await
 }
 
+// Rules: Z15, Y8.
 #[tokio::test]
-async fn ceph_z15_y8_what_rook_left_is_taken_over_and_later_deleted() -> anyhow::Result<()> {
+async fn ceph_what_rook_left_is_taken_over_and_later_deleted() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-rook").await?;
     let client = Left::in_scene(&fixture)?.make(&fixture).await?;
     let before = seen(&fixture).await?;

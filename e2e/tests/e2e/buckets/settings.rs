@@ -9,8 +9,9 @@ use testbed::cluster::eventually;
 
 use super::fixture::{Fixture, SOON};
 
+// Rules: W15.
 #[tokio::test]
-async fn ceph_w15_tags_and_versioning_follow_the_claim() -> anyhow::Result<()> {
+async fn ceph_tags_and_versioning_follow_the_claim() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-tags").await?;
     let _program = fixture.start().await?;
     let asked =
@@ -34,8 +35,9 @@ async fn ceph_w15_tags_and_versioning_follow_the_claim() -> anyhow::Result<()> {
     fixture.done().await
 }
 
+// Rules: W16.
 #[tokio::test]
-async fn ceph_w16_a_placement_that_is_not_there_is_told_and_a_bucket_stays_in_its_own() -> anyhow::Result<()> {
+async fn ceph_a_placement_that_is_not_there_is_told_and_a_bucket_stays_in_its_own() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-placement").await?;
     let _program = fixture.start().await?;
     fixture.claim("nowhere", "class", json!({"additionalConfig": {"bucketPlacement": "nowhere"}})).await?;

@@ -158,10 +158,11 @@ async fn aws_a_claim_asks_for_access_without_a_key_where_that_is_possible_and_al
     keyless.fixture.done().await
 }
 
+// Rules: Z1, Z2.
 /// A role is created, trusted and given its policy in separate steps, and the process is killed between any two of
 /// them.
 #[tokio::test]
-async fn aws_z1_z2_killed_at_any_moment_no_role_is_left() -> anyhow::Result<()> {
+async fn aws_killed_at_any_moment_no_role_is_left() -> anyhow::Result<()> {
     let keyless = Keyless::new("s3-keyless-kill").await?;
     let fixture = &keyless.fixture;
     let config = json!({"authentication": "ServiceAccount", "serviceAccount": "web"});

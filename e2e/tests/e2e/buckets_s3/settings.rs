@@ -10,8 +10,9 @@ use super::{Fixture, SOON};
 
 const ALLOWED: &str = "ALLOWED_ADDITIONAL_CONFIG=bucketLifecycle,bucketPolicy,bucketTags,bucketVersioning";
 
+// Rules: W7, W8, W15.
 #[tokio::test]
-async fn aws_w7_w8_w15_policy_tags_and_versioning_follow_the_claim() -> anyhow::Result<()> {
+async fn aws_policy_tags_and_versioning_follow_the_claim() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-config").await?;
     let server = fixture.server();
     let key =

@@ -1,5 +1,4 @@
 //! The controller as a replacement of the sidecar, on moto, which shows a key only once and checks all permissions.
-//! Test names begin with the ids of `docs/book/pages/reference/behaviour.md`.
 
 use std::time::Duration;
 
@@ -49,8 +48,9 @@ impl Aws {
     }
 }
 
+// Rules: J3, J6, J14, J16, J17.
 #[tokio::test]
-async fn aws_j3_j6_j14_j16_j17_a_claim_and_its_access() -> anyhow::Result<()> {
+async fn aws_a_claim_and_its_access() -> anyhow::Result<()> {
     let aws = Aws::new("cosi-n-life").await?;
     let (native, program) = (&aws.native, aws.start()?);
     native.claim("photos", "delete").await?;
@@ -82,8 +82,9 @@ async fn aws_j3_j6_j14_j16_j17_a_claim_and_its_access() -> anyhow::Result<()> {
     aws.done(&program, &[&secret]).await
 }
 
+// Rules: J7, J13.
 #[tokio::test]
-async fn aws_j7_j13_what_is_not_ours_stays() -> anyhow::Result<()> {
+async fn aws_what_is_not_ours_stays() -> anyhow::Result<()> {
     let aws = Aws::new("cosi-n-keep").await?;
     let (native, program) = (&aws.native, aws.start()?);
     native.claim("films", "retain").await?;
@@ -118,8 +119,9 @@ async fn aws_j7_j13_what_is_not_ours_stays() -> anyhow::Result<()> {
     aws.done(&program, &[]).await
 }
 
+// Rules: J15, J18.
 #[tokio::test]
-async fn aws_j15_j18_a_controller_that_is_killed_leaves_nothing() -> anyhow::Result<()> {
+async fn aws_a_controller_that_is_killed_leaves_nothing() -> anyhow::Result<()> {
     let aws = Aws::new("cosi-n-kill").await?;
     let native = &aws.native;
     let mut program = aws.start()?;

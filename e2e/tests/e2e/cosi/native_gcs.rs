@@ -7,8 +7,9 @@ use testbed::manifests::{parse, project};
 
 use super::native::Native;
 
+// Rules: J14, J17.
 #[tokio::test]
-async fn gcs_j14_j17_one_account_of_two_buckets() -> anyhow::Result<()> {
+async fn gcs_one_account_of_two_buckets() -> anyhow::Result<()> {
     let space = TestSpace::new("cosi-n-gcs").await?;
     let name = space.namespace().to_owned();
     // The test's namespace does not contain an account of the chart's name.

@@ -12,16 +12,18 @@ mod garage_cases {
     crate::store_cases::store_cases!(super::Fixture, "garage", &[]);
 }
 
+// Rules: Z34.
 #[tokio::test]
-async fn garage_z34_orphans_are_found_and_removed_and_nothing_else_is() -> anyhow::Result<()> {
+async fn garage_orphans_are_found_and_removed_and_nothing_else_is() -> anyhow::Result<()> {
     let case = async |fixture: &Fixture| {
         cases::orphans_are_found_and_removed(fixture, async |more: &[&str]| fixture.orphans(more).await).await
     };
     Fixture::case("garage-orphans", case).await
 }
 
+// Rules: Z1, Z2.
 #[tokio::test]
-async fn garage_z1_z2_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+async fn garage_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
     let mut fixture = Fixture::new("garage-kill").await?;
     fixture.disturb(Faults::USUAL).await?;
     let mut program = fixture.start().await?;

@@ -317,9 +317,10 @@ async fn garage_what_is_changed_by_hand_is_put_right_or_shown() -> anyhow::Resul
     Ok(())
 }
 
+// Rules: Z34.
 /// The input of the command `orphans`.
 #[tokio::test]
-async fn garage_z34_buckets_and_keys_are_listed_with_what_their_marks_say() -> anyhow::Result<()> {
+async fn garage_buckets_and_keys_are_listed_with_what_their_marks_say() -> anyhow::Result<()> {
     let mut one = One::new().await?;
     ensure!(one.server().make_bucket("of-somebody").await?, "there is a bucket");
     // More keys than fit on a page.
@@ -354,9 +355,10 @@ async fn garage_z34_buckets_and_keys_are_listed_with_what_their_marks_say() -> a
     Ok(())
 }
 
+// Rules: Z34.
 /// A bucket that stays while it contains objects keeps its name, even if nothing records it.
 #[tokio::test]
-async fn garage_z34_a_bucket_that_stays_keeps_its_name() -> anyhow::Result<()> {
+async fn garage_a_bucket_that_stays_keeps_its_name() -> anyhow::Result<()> {
     let one = One::new().await?;
     let key = one.provision().await?.credentials.context("no key")?;
     let s3 = one.server().s3(s3_client::Credentials::new(key.access_key_id, key.secret_access_key))?;

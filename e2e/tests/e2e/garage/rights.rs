@@ -8,13 +8,15 @@ use testbed::s3::clients::{AWS, RCLONE, boto3, works};
 
 use super::fixture::Fixture;
 
+// Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
-async fn garage_w1_w2_z8_z9_z16_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
+async fn garage_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
     Fixture::case("garage-use", rights::a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate).await
 }
 
+// Rules: Y4.
 #[tokio::test]
-async fn garage_y4_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
+async fn garage_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
     Fixture::case("garage-grant", rights::claims_are_let_into_a_bucket_that_exists).await
 }
 

@@ -50,8 +50,9 @@ async fn two_hundred_claims_at_once_are_all_bound() -> anyhow::Result<()> {
     space.done().await
 }
 
+// Rules: G14.
 #[tokio::test]
-async fn g14_killed_and_started_again_the_rest_is_finished() -> anyhow::Result<()> {
+async fn killed_and_started_again_the_rest_is_finished() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("killed").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let mut program = started(&space, &access, root.path(), &[]).await?;
@@ -81,8 +82,9 @@ async fn g14_killed_and_started_again_the_rest_is_finished() -> anyhow::Result<(
     space.done().await
 }
 
+// Rules: G8.
 #[tokio::test]
-async fn g8_the_api_server_goes_and_comes_back() -> anyhow::Result<()> {
+async fn the_api_server_goes_and_comes_back() -> anyhow::Result<()> {
     let (mut space, root) = (TestSpace::with_own_cluster("restart").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let program = started(&space, &access, root.path(), &[]).await?;

@@ -237,8 +237,9 @@ fn after_attempts(text: &str) -> Record {
     }
 }
 
+// Rules: Z36.
 #[test]
-fn z36_an_attempt_changes_no_input_of_the_next_one() {
+fn an_attempt_changes_no_input_of_the_next_one() {
     let recorded = |text: &str, made: bool| {
         let record = serde_json::to_value(Record { made, ..after_attempts(text) }).unwrap();
         let written = json!({
@@ -265,8 +266,9 @@ fn z36_an_attempt_changes_no_input_of_the_next_one() {
     assert_ne!(bound().inputs(), bound().bucket(json!({"spec": {"reclaimPolicy": "Retain"}})).inputs());
 }
 
+// Rules: Z38.
 #[test]
-fn z38_protection_of_a_bound_claim_is_restored() {
+fn protection_of_a_bound_claim_is_restored() {
     let bound = || Fixture::bound();
     let lost = [
         ("finalizer", json!({"metadata": {"finalizers": null}})),
@@ -281,8 +283,9 @@ fn z38_protection_of_a_bound_claim_is_restored() {
     }
 }
 
+// Rules: Z39.
 #[test]
-fn z39_changes_without_effect_are_told() {
+fn changes_without_effect_are_told() {
     let told = |change| Refuse(Refusal::ChangeWithoutEffect(change));
     let spec = |spec: Value| Fixture::bound().claim(json!({"spec": spec}));
     let class = ChangeWithoutEffect::Class { class: "class".to_owned(), policy: "Delete", object: OBJECT.to_owned() };
@@ -358,8 +361,9 @@ fn a_new_claim() {
     assert!(!matches!(unreadable, Attempt(_) | ReleaseClaim), "{unreadable:?}");
 }
 
+// Rules: Z32.
 #[test]
-fn z32_names_of_secret_and_config_map() {
+fn names_of_secret_and_config_map() {
     use Delivered::{Absent, Intact, Unmanaged};
     let asks = |config: Value| json!({"spec": {"additionalConfig": config}});
     let (new, bound) = (|config: Value| Fixture::new().claim(asks(config)), Fixture::bound);
@@ -478,8 +482,9 @@ fn a_claim_with_its_bucket() {
     assert!(matches!(unreadable, Refuse(Refusal::Unreadable { kind: "ObjectBucket", .. })), "{unreadable:?}");
 }
 
+// Rules: Z35.
 #[test]
-fn z35_keeps_a_recorded_shared_account_until_the_next_key() {
+fn keeps_a_recorded_shared_account_until_the_next_key() {
     use Delivered::{Absent, Intact};
     let account = |left: bool| json!({"name": "team", "uid": "a", "generation": 2, "left": left, "state": {"a": "b"}});
     let asks = json!({"account": "team"});

@@ -84,8 +84,9 @@ mod tests {
         names(prefix, uid_length).unwrap().key(&ClaimUid::new(uid)).to_string()
     }
 
+    // Rules: G70.
     #[test]
-    fn g70_replicas_of_nodes_do_not_share_names() {
+    fn replicas_of_nodes_do_not_share_names() {
         let mut options = Options::new("example.com/p");
         (options.coordination, options.volume_name_prefix) = (Coordination::PerNode, "disk".to_owned());
         assert!(VolumeNames::of(&options).is_ok());
@@ -93,8 +94,9 @@ mod tests {
         assert!(VolumeNames::of(&options).unwrap_err().contains("per-node"));
     }
 
+    // Rules: G70.
     #[test]
-    fn g70_names_have_the_prefix_and_the_length_of_the_options() {
+    fn names_have_the_prefix_and_the_length_of_the_options() {
         assert!(matches!(names("pvc", None), Ok(VolumeNames::Usual)));
         assert_eq!(name("pvc", None, UID), format!("pvc-{UID}"));
         assert_eq!(name("my-volumes", None, UID), format!("my-volumes-{UID}"));
@@ -105,8 +107,9 @@ mod tests {
         assert_eq!(name("v", Some(32), "uid-1-1"), "v-uid11");
     }
 
+    // Rules: G70.
     #[test]
-    fn g70_what_no_volume_can_be_named_is_refused_at_the_start() {
+    fn what_no_volume_can_be_named_is_refused_at_the_start() {
         for bad in ["", "-a", "A", "a_b", "a..b", ".a", "a-.b", "a/b", &"x".repeat(217)] {
             assert!(names(bad, None).unwrap_err().contains("cannot begin with"), "{bad}");
         }

@@ -161,8 +161,9 @@ mod tests {
         }
     }
 
+    // Rules: L10.
     #[test]
-    fn l10_everything_comes_from_claim_and_class() {
+    fn everything_comes_from_claim_and_class() {
         let (claim, class) = (claim(), class(json!({"reclaimPolicy": "Retain", "mountOptions": ["ro"]})));
         let volume =
             build(&inputs(&claim, &class), Volume::host_path("/v/pvc-u").on_node("a").label("x", "y")).unwrap();
@@ -192,8 +193,9 @@ mod tests {
         );
     }
 
+    // Rules: G12, L9.
     #[test]
-    fn g12_l9_a_class_without_a_policy_means_delete_and_a_larger_volume_says_so() {
+    fn a_class_without_a_policy_means_delete_and_a_larger_volume_says_so() {
         let (claim, class) = (claim(), class(json!({})));
         let spec = build(&inputs(&claim, &class), Volume::nfs("s", "/x").capacity(2 << 30)).unwrap().spec.unwrap();
         assert_eq!(spec.persistent_volume_reclaim_policy.as_deref(), Some("Delete"));
@@ -221,8 +223,9 @@ mod tests {
         }
     }
 
+    // Rules: G20.
     #[test]
-    fn g20_more_access_modes_than_asked_are_told_and_fewer_are_refused() {
+    fn more_access_modes_than_asked_are_told_and_fewer_are_refused() {
         let (claim, class) = (claim(), class(json!({})));
         let all = [AccessMode::ReadWriteOnce, AccessMode::ReadOnlyMany, AccessMode::ReadWriteMany];
         let made = build(&inputs(&claim, &class), Volume::nfs("s", "/x").access_modes(all)).unwrap();
@@ -231,8 +234,9 @@ mod tests {
         assert_eq!(refused, Err(TemplateError::AccessMode("ReadOnlyMany".to_owned())));
     }
 
+    // Rules: G20.
     #[test]
-    fn g20_what_the_api_server_or_the_user_would_not_accept_is_refused() {
+    fn what_the_api_server_or_the_user_would_not_accept_is_refused() {
         let (claim, class) = (claim(), class(json!({})));
         let refused = |volume| build(&inputs(&claim, &class), volume).unwrap_err();
         assert!(matches!(refused(Volume::nfs("s", "/x").capacity(1)), TemplateError::TooSmall { .. }));

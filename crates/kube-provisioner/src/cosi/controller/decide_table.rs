@@ -1,4 +1,4 @@
-//! The rules as tables. Test names begin with the IDs of `docs/book/pages/reference/behaviour.md`.
+//! The rules of `docs/book/pages/reference/behaviour.md` as tables.
 
 use std::sync::Arc;
 
@@ -95,8 +95,9 @@ fn annotated(name: &str) -> Change<'static> {
     ("/metadata/annotations", json!({name: ""}))
 }
 
+// Rules: J1.
 #[test]
-fn j1_objects_of_other_drivers_are_left_alone() {
+fn objects_of_other_drivers_are_left_alone() {
     let other = |path| (path, json!("other.example.com"));
     for changes in [
         &[other("/spec/driverName")][..],
@@ -110,16 +111,18 @@ fn j1_objects_of_other_drivers_are_left_alone() {
     assert_eq!(about_access(&[other("/status/driverName"), protected(), deleted()]), Decision::NoAction);
 }
 
+// Rules: J2.
 #[test]
-fn j2_another_protocol_is_refused() {
+fn another_protocol_is_refused() {
     let protocols = |list: Value| about_bucket(&[("/spec/protocols", list)]);
     assert_eq!(protocols(json!(["S3", "Azure"])), Decision::Refuse(Refusal::Protocol("Azure".to_owned())));
     assert_eq!(protocols(json!(["S3"])), Decision::Protect);
     assert_eq!(protocols(json!(null)), Decision::Protect);
 }
 
+// Rules: J3.
 #[test]
-fn j3_the_finalizer_comes_before_the_bucket_and_the_status_after_it() {
+fn the_finalizer_comes_before_the_bucket_and_the_status_after_it() {
     assert_eq!(about_bucket(&[]), Decision::Protect);
     assert_eq!(about_bucket(&[protected()]), Decision::Provision);
     assert_eq!(about_bucket(&[protected(), ready()]), Decision::NoAction);
@@ -136,8 +139,9 @@ fn j3_the_finalizer_comes_before_the_bucket_and_the_status_after_it() {
     assert_eq!(about_bucket(&[protected(), annotated(ENDS)]), Decision::NoAction);
 }
 
+// Rules: J4.
 #[test]
-fn j4_a_bucket_that_exists_needs_no_claim_yet() {
+fn a_bucket_that_exists_needs_no_claim_yet() {
     let existing = ("/spec/existingBucketID", json!("photos"));
     let unbound = ("/spec/bucketClaimRef", json!({"namespace": "shop", "name": "photos"}));
     assert_eq!(about_bucket(&[protected(), existing.clone(), unbound.clone()]), Decision::Provision);
@@ -148,8 +152,9 @@ fn j4_a_bucket_that_exists_needs_no_claim_yet() {
     assert_eq!(about_bucket(&[protected(), existing, unbound, deleted()]), Decision::Release);
 }
 
+// Rules: J5.
 #[test]
-fn j5_a_bucket_is_kept_until_its_claim_goes() {
+fn a_bucket_is_kept_until_its_claim_goes() {
     let kept = Decision::Refuse(Refusal::ClaimRemains);
     assert_eq!(about_bucket(&[protected(), ready(), deleted()]), kept);
     let retain = ("/spec/deletionPolicy", json!("Retain"));
@@ -159,8 +164,9 @@ fn j5_a_bucket_is_kept_until_its_claim_goes() {
     }
 }
 
+// Rules: J6.
 #[test]
-fn j6_delete_needs_the_annotation_and_a_deletion_time() {
+fn delete_needs_the_annotation_and_a_deletion_time() {
     assert_eq!(about_bucket(&[protected(), ready(), annotated(ENDS)]), Decision::NoAction);
     assert_eq!(about_bucket(&[protected(), ready(), annotated(ENDS), deleted()]), Decision::Delete);
     // The bucket may exist although the status does not say so.
@@ -169,21 +175,24 @@ fn j6_delete_needs_the_annotation_and_a_deletion_time() {
     assert_eq!(about_bucket(&[annotated(ENDS), deleted()]), Decision::NoAction);
 }
 
+// Rules: J7.
 #[test]
-fn j7_retain_deletes_nothing() {
+fn retain_deletes_nothing() {
     let retain = || ("/spec/deletionPolicy", json!("Retain"));
     assert_eq!(about_bucket(&[protected(), ready(), retain(), annotated(ENDS)]), Decision::NoAction);
     assert_eq!(about_bucket(&[protected(), ready(), retain(), annotated(ENDS), deleted()]), Decision::Release);
 }
 
+// Rules: J8.
 #[test]
-fn j8_a_bucket_of_two_objects_goes_with_the_last() {
+fn a_bucket_of_two_objects_goes_with_the_last() {
     let bucket = bucket(&[protected(), ready(), annotated(ENDS), deleted()]).unwrap();
     assert_eq!(decide(&Facts::Bucket(BucketView { bucket, twin: Some("static".into()) })), Decision::Release);
 }
 
+// Rules: J8.
 #[test]
-fn j8_an_object_that_cannot_be_read_counts() {
+fn an_object_that_cannot_be_read_counts() {
     let mut cache = CosiCache::default();
     let mut see = |name: &str, changes: &[Change<'_>]| {
         let named = [&[("/metadata/name", json!(name))], changes].concat();
@@ -197,8 +206,9 @@ fn j8_an_object_that_cannot_be_read_counts() {
     assert_eq!((twin("bc-1"), twin("bc-2")), (None, Some("static".to_owned())));
 }
 
+// Rules: J9.
 #[test]
-fn j9_an_unreadable_object_is_present() {
+fn an_unreadable_object_is_present() {
     let refused = |decision: Decision| match decision {
         Decision::Refuse(Refusal::Unreadable(problem)) => problem,
         decision => panic!("{decision:?}"),
@@ -239,8 +249,9 @@ fn j9_an_unreadable_object_is_present() {
     assert!(refused(decide(&Facts::Access(view))).contains("bc-1"));
 }
 
+// Rules: J10.
 #[test]
-fn j10_an_access_is_ours_from_the_hand_over_to_the_cleanup() {
+fn an_access_is_ours_from_the_hand_over_to_the_cleanup() {
     assert_eq!(about_access(&[("/status", json!({"readyToUse": false}))]), Decision::NoAction);
     assert_eq!(about_access(&[("/status", Value::Null)]), Decision::NoAction);
     assert_eq!(about_access(&[]), Decision::Protect);
@@ -253,8 +264,9 @@ fn j10_an_access_is_ours_from_the_hand_over_to_the_cleanup() {
     assert_eq!(about_access(&[protected(), deleted(), overridden()]), Decision::NoAction);
 }
 
+// Rules: J11.
 #[test]
-fn j11_what_an_access_cannot_have_is_refused() {
+fn what_an_access_cannot_have_is_refused() {
     let two = |secret: &str, id: &str| {
         let claim = |name: &str, secret: &str| json!({"bucketClaimName": name, "accessMode": "ReadOnly", "accessSecretName": secret});
         let of = |name: &str, id: &str| json!({"bucketName": id, "bucketID": id, "bucketClaimName": name});
@@ -278,8 +290,9 @@ fn j11_what_an_access_cannot_have_is_refused() {
     }
 }
 
+// Rules: J12.
 #[test]
-fn j12_the_buckets_exist_are_ready_and_not_about_to_go() {
+fn the_buckets_exist_are_ready_and_not_about_to_go() {
     let with = |state: BucketState| {
         let view = AccessView { buckets: vec![state], ..view(access(&[protected()]).unwrap()) };
         decide(&Facts::Access(view))
@@ -299,8 +312,9 @@ fn j12_the_buckets_exist_are_ready_and_not_about_to_go() {
     assert_eq!(ours(&[protected(), ready()]), Decision::Grant);
 }
 
+// Rules: J13, J15, J16.
 #[test]
-fn j13_j15_j16_the_secrets_decide_what_is_done_again() {
+fn the_secrets_decide_what_is_done_again() {
     let with = |changes: &[Change<'_>], state: SecretState| {
         let view = AccessView { secrets: vec![state], ..view(access(changes).unwrap()) };
         decide(&Facts::Access(view))
@@ -316,8 +330,9 @@ fn j13_j15_j16_the_secrets_decide_what_is_done_again() {
     assert_eq!(with(&[protected()], SecretState::Intact), Decision::Grant);
 }
 
+// Rules: J13.
 #[test]
-fn j13_a_secret_is_ours_by_its_controller_alone() {
+fn a_secret_is_ours_by_its_controller_alone() {
     let access = access(&[protected()]).unwrap();
     let state = |change: Value| {
         let mut secret = secrets::reserved(&access, "key", DRIVER);

@@ -7,8 +7,9 @@ use super::fixture::{BUCKETS, CLAIMS, Fixture};
 use super::ownership::{HOUR, OBJECT, told};
 use super::store::Failure;
 
+// Rules: Z24.
 #[tokio::test(start_paused = true)]
-async fn z24_what_was_applied_is_never_refused_later() {
+async fn what_was_applied_is_never_refused_later() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({"additionalConfig": {"maxObjects": "2"}}));
     let running = fixture.start(1);
@@ -31,8 +32,9 @@ async fn z24_what_was_applied_is_never_refused_later() {
     fixture.until("it is told", || told(&fixture, "photos", "nobodys")).await;
 }
 
+// Rules: Z24.
 #[tokio::test(start_paused = true)]
-async fn z24_what_a_failed_attempt_may_have_applied_is_recorded() {
+async fn what_a_failed_attempt_may_have_applied_is_recorded() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
@@ -56,8 +58,9 @@ async fn z24_what_a_failed_attempt_may_have_applied_is_recorded() {
     fixture.until("it is applied", || fixture.store.state().configs.values().next() == Some(&Some(3))).await;
 }
 
+// Rules: Z24.
 #[tokio::test(start_paused = true)]
-async fn z24_a_change_that_is_taken_back_before_it_was_recorded_is_taken_back_in_the_store() {
+async fn a_change_that_is_taken_back_before_it_was_recorded_is_taken_back_in_the_store() {
     let fixture = Fixture::new();
     let config = |objects: Value| json!({"spec": {"additionalConfig": {"maxObjects": objects}}});
     fixture.claim("photos", config(json!("1"))["spec"].clone());

@@ -1,6 +1,5 @@
 //! The same author behind the controller of COSI's Buckets and BucketAccesses, with exactly the permissions in its
-//! manifests. The test plays the central controller. Test names begin with the IDs in
-//! `docs/book/pages/reference/behaviour.md`.
+//! manifests. The test plays the central controller.
 
 mod crashes;
 mod rules;

@@ -13,8 +13,9 @@ use super::fixture::{BUCKETS, CLAIMS, Fixture, target};
 use super::refusing::LateList;
 use super::store::Failure;
 
+// Rules: Y3.
 #[tokio::test(start_paused = true)]
-async fn y3_everything_goes_with_the_claim() {
+async fn everything_goes_with_the_claim() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
@@ -33,8 +34,9 @@ async fn y3_everything_goes_with_the_claim() {
     }
 }
 
+// Rules: Y3.
 #[tokio::test(start_paused = true)]
-async fn y3_a_bucket_that_stays_keeps_its_account() {
+async fn a_bucket_that_stays_keeps_its_account() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
@@ -51,8 +53,9 @@ async fn y3_a_bucket_that_stays_keeps_its_account() {
     assert!(fixture.store.is_empty());
 }
 
+// Rules: Z3.
 #[tokio::test(start_paused = true)]
-async fn z3_the_class_is_not_needed_to_delete() {
+async fn the_class_is_not_needed_to_delete() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -64,8 +67,9 @@ async fn z3_the_class_is_not_needed_to_delete() {
     running.abort();
 }
 
+// Rules: Z4.
 #[tokio::test(start_paused = true)]
-async fn z4_a_class_made_anew_cannot_turn_a_granted_bucket_into_a_provisioned_one() {
+async fn a_class_made_anew_cannot_turn_a_granted_bucket_into_a_provisioned_one() {
     let fixture = Fixture::new();
     fixture.store.state().buckets.insert("shared".to_owned(), "somebody".to_owned());
     fixture.class("granted", json!({"parameters": {"bucketName": "shared"}}));
@@ -93,8 +97,9 @@ async fn retained_buckets_lose_their_user() {
     assert_eq!((state.buckets.len(), state.users.len()), (1, 0));
 }
 
+// Rules: Z1.
 #[tokio::test(start_paused = true)]
-async fn z1_an_unfinished_attempt_is_cleaned_up() {
+async fn an_unfinished_attempt_is_cleaned_up() {
     let fixture = Fixture::new();
     for _ in 0..1000 {
         fixture.store.fail("create_bucket", Failure::Late);
@@ -107,8 +112,9 @@ async fn z1_an_unfinished_attempt_is_cleaned_up() {
     assert!(fixture.store.is_empty());
 }
 
+// Rules: Z11.
 #[tokio::test(start_paused = true)]
-async fn z11_a_claim_made_anew_waits_for_the_end_of_the_one_before() {
+async fn a_claim_made_anew_waits_for_the_end_of_the_one_before() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({"bucketName": "photos"}));
     let running = fixture.start(1);
@@ -205,9 +211,10 @@ async fn the_finalizer_of_a_new_object_bucket_is_removed_although_a_late_list_do
     assert_eq!(left["metadata"]["deletionTimestamp"], Value::Null, "{left:#}");
 }
 
+// Rules: Z38.
 /// The claim is replaced as by `kubectl replace`, `helm upgrade --force` and Argo CD with `Replace=true`.
 #[tokio::test(start_paused = true)]
-async fn z38_what_protects_a_bound_claim_is_restored() {
+async fn what_protects_a_bound_claim_is_restored() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -244,9 +251,10 @@ async fn z38_what_protects_a_bound_claim_is_restored() {
     assert!(fixture.store.is_empty(), "{:?}", fixture.store.assets());
 }
 
+// Rules: Z39.
 /// Users often change a claim to a class that retains buckets to keep its data, which has no effect.
 #[tokio::test(start_paused = true)]
-async fn z39_the_event_of_another_class_says_how_to_keep_the_bucket() {
+async fn the_event_of_another_class_says_how_to_keep_the_bucket() {
     let fixture = Fixture::new();
     fixture.class("keep", json!({"reclaimPolicy": "Retain"}));
     fixture.claim("photos", json!({}));

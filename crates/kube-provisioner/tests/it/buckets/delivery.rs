@@ -10,8 +10,9 @@ use tokio::time::sleep;
 use super::fixture::{BUCKETS, CLAIMS, Fixture};
 use super::refusing::refusing;
 
+// Rules: Z6.
 #[tokio::test(start_paused = true)]
-async fn z6_a_foreign_secret_is_left_alone() {
+async fn a_foreign_secret_is_left_alone() {
     for (kind, plural) in [("Secret", "secrets"), ("ConfigMap", "configmaps")] {
         let fixture = Fixture::new();
         let field = if kind == "Secret" { "stringData" } else { "data" };
@@ -31,8 +32,9 @@ async fn z6_a_foreign_secret_is_left_alone() {
     }
 }
 
+// Rules: Z8.
 #[tokio::test(start_paused = true)]
-async fn z8_what_is_lost_or_edited_is_written_again_with_the_same_keys() {
+async fn what_is_lost_or_edited_is_written_again_with_the_same_keys() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
@@ -90,8 +92,9 @@ async fn the_status_is_written_only_over_the_version_that_was_read() {
     assert_eq!(refused.load(Ordering::Relaxed), 1, "a status was written without a version");
 }
 
+// Rules: Y3.
 #[tokio::test(start_paused = true)]
-async fn y3_a_status_that_cannot_be_written_keeps_no_event_back() {
+async fn a_status_that_cannot_be_written_keeps_no_event_back() {
     let (refused, fixture) =
         refusing(|request| request.resource.plural == CLAIMS && request.subresource == Some(Subresource::Status));
     refused.store(3, Ordering::Relaxed);
@@ -103,9 +106,10 @@ async fn y3_a_status_that_cannot_be_written_keeps_no_event_back() {
     assert_eq!((refused.load(Ordering::Relaxed), fixture.store.calls("create_bucket")), (0, 1));
 }
 
+// Rules: Z29.
 /// The claim's pods authenticate in another way.
 #[tokio::test(start_paused = true)]
-async fn z29_a_claim_without_a_key_has_none_in_its_secret() {
+async fn a_claim_without_a_key_has_none_in_its_secret() {
     let fixture = Fixture::new();
     let without_key = json!({"spec": {"additionalConfig": {"authentication": "ServiceAccount"}}});
     fixture.claim("photos", without_key["spec"].clone());

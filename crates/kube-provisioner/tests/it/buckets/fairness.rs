@@ -37,8 +37,9 @@ async fn many_of_a_slow_store(fixture: &Fixture) {
     sleep(Duration::from_secs(5)).await;
 }
 
+// Rules: Z27.
 #[tokio::test(start_paused = true)]
-async fn z27_a_namespace_with_500_claims_delays_no_other_namespace() {
+async fn a_namespace_with_500_claims_delays_no_other_namespace() {
     let fixture = with_namespaces();
     let _running = fixture.start(1);
     many_of_a_slow_store(&fixture).await;
@@ -50,8 +51,9 @@ async fn z27_a_namespace_with_500_claims_delays_no_other_namespace() {
     assert!(took < SLOW + Duration::from_secs(2), "{took:?}");
 }
 
+// Rules: Z27.
 #[tokio::test(start_paused = true)]
-async fn z27_with_one_call_at_a_time_namespaces_take_turns() {
+async fn with_one_call_at_a_time_namespaces_take_turns() {
     let mut fixture = with_namespaces();
     fixture.options.options.class_concurrency = 1;
     let _running = fixture.start(1);
@@ -64,9 +66,10 @@ async fn z27_with_one_call_at_a_time_namespaces_take_turns() {
     assert!(before <= 2, "{before}");
 }
 
+// Rules: Z27.
 /// A namespace leaves room for others, regardless of the number of calls that it holds.
 #[tokio::test(start_paused = true)]
-async fn z27_a_namespace_whose_calls_hang_stops_no_other_namespace() {
+async fn a_namespace_whose_calls_hang_stops_no_other_namespace() {
     let fixture = with_namespaces();
     let _running = fixture.start(1);
     fixture.store.state().pauses.insert("create_bucket", HANGS);
@@ -81,8 +84,9 @@ async fn z27_a_namespace_whose_calls_hang_stops_no_other_namespace() {
     assert!(took < Duration::from_secs(3), "{took:?}");
 }
 
+// Rules: Z28.
 #[tokio::test(start_paused = true)]
-async fn z28_a_hundred_purges_that_hang_delay_no_new_claim() {
+async fn a_hundred_purges_that_hang_delay_no_new_claim() {
     for class_concurrency in [0, 1] {
         purges_hang(class_concurrency).await;
     }

@@ -93,8 +93,9 @@ fn leave(fixture: &Fixture, [claim, bucket, secret, map]: [&str; 4]) -> (String,
     (path, object, class)
 }
 
+// Rules: Z15, Y6, Y7, Y8.
 #[tokio::test(start_paused = true)]
-async fn z15_y6_y7_y8_what_others_left_is_adopted_and_then_deleted_correctly() {
+async fn what_others_left_is_adopted_and_then_deleted_correctly() {
     for (from, left) in LEFT {
         let mut fixture = Fixture::new();
         let (path, object, class) = leave(&fixture, left);

@@ -66,8 +66,9 @@ impl Fixture {
     }
 }
 
+// Rules: Z35.
 #[tokio::test(start_paused = true)]
-async fn z35_revokes_a_shared_account_with_its_last_claim() {
+async fn revokes_a_shared_account_with_its_last_claim() {
     for policy in ["Delete", "Retain"] {
         let fixture = Fixture::with_former_account(policy).await;
         let calls = fixture.store.state().calls.len();
@@ -89,8 +90,9 @@ async fn z35_revokes_a_shared_account_with_its_last_claim() {
     }
 }
 
+// Rules: Z35.
 #[tokio::test(start_paused = true)]
-async fn z35_revokes_a_shared_account_when_its_claims_end_at_once() {
+async fn revokes_a_shared_account_when_its_claims_end_at_once() {
     let fixture = Fixture::with_former_account("Delete").await;
     for claim in ["first", "second"] {
         fixture.delete(CLAIMS, claim);
@@ -103,8 +105,9 @@ async fn z35_revokes_a_shared_account_when_its_claims_end_at_once() {
     assert!(fixture.store.is_empty() && fixture.store.state().grants.is_empty());
 }
 
+// Rules: Z35.
 #[tokio::test(start_paused = true)]
-async fn z35_gives_a_claim_an_account_of_its_own_with_its_next_key() {
+async fn gives_a_claim_an_account_of_its_own_with_its_next_key() {
     let fixture = Fixture::with_former_account("Delete").await;
     let _running = fixture.start(2);
     let rotation = json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}});

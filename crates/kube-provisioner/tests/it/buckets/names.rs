@@ -30,8 +30,9 @@ impl Fixture {
     }
 }
 
+// Rules: Z32.
 #[tokio::test(start_paused = true)]
-async fn z32_a_claim_or_its_class_names_them() {
+async fn a_claim_or_its_class_names_them() {
     let fixture = Fixture::new();
     let parameters = json!({"claimSecretName": "${pvc.name}-keys", "claimConfigMapName": "${pvc.namespace}-store"});
     fixture.class("naming", json!({"parameters": parameters}));
@@ -67,8 +68,9 @@ async fn z32_a_claim_or_its_class_names_them() {
     assert!(fixture.store.is_empty());
 }
 
+// Rules: Z32.
 #[tokio::test(start_paused = true)]
-async fn z32_a_name_of_somebody_else_is_left_to_him() {
+async fn a_name_of_somebody_else_is_left_to_him() {
     let fixture = Fixture::new();
     fixture.create(json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys", "namespace": "default"},
@@ -93,8 +95,9 @@ async fn z32_a_name_of_somebody_else_is_left_to_him() {
     assert_eq!(fixture.delivered(), [["others", "videos"], ["photos", "videos"]]);
 }
 
+// Rules: Z33.
 #[tokio::test(start_paused = true)]
-async fn z33_names_are_fixed_once_the_claim_is_bound() {
+async fn names_are_fixed_once_the_claim_is_bound() {
     let fixture = Fixture::new();
     let uid = fixture.claim("photos", json!({}));
     let running = fixture.start(1);

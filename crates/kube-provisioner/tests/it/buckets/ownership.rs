@@ -55,8 +55,9 @@ pub(super) fn told(fixture: &Fixture, name: &str, reason: &str) -> bool {
 
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 
+// Rules: Z20.
 #[tokio::test(start_paused = true)]
-async fn z20_a_restored_object_bucket_is_kept_and_given_to_its_claim_by_a_person() {
+async fn a_restored_object_bucket_is_kept_and_given_to_its_claim_by_a_person() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -95,8 +96,9 @@ async fn z20_a_restored_object_bucket_is_kept_and_given_to_its_claim_by_a_person
     assert!(fixture.store.is_empty());
 }
 
+// Rules: Z20.
 #[tokio::test(start_paused = true)]
-async fn z20_a_secret_and_a_config_map_that_were_restored_without_an_owner_are_the_claims_again() {
+async fn a_secret_and_a_config_map_that_were_restored_without_an_owner_are_the_claims_again() {
     let fixture = Fixture::new();
     fixture.store.state().shows_keys_once = true;
     fixture.claim("photos", json!({}));
@@ -128,8 +130,9 @@ async fn z20_a_secret_and_a_config_map_that_were_restored_without_an_owner_are_t
     assert!(fixture.store.is_empty());
 }
 
+// Rules: Z20.
 #[tokio::test(start_paused = true)]
-async fn z20_what_went_since_the_backup_is_made_again_although_a_call_fails() {
+async fn what_went_since_the_backup_is_made_again_although_a_call_fails() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -152,8 +155,9 @@ async fn z20_what_went_since_the_backup_is_made_again_although_a_call_fails() {
     assert_eq!(fixture.get("secrets", "photos").unwrap()["data"]["AWS_ACCESS_KEY_ID"], id);
 }
 
+// Rules: Z20.
 #[tokio::test(start_paused = true)]
-async fn z20_a_restored_object_bucket_is_removed_when_a_person_deletes_it() {
+async fn a_restored_object_bucket_is_removed_when_a_person_deletes_it() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -169,8 +173,9 @@ async fn z20_a_restored_object_bucket_is_removed_when_a_person_deletes_it() {
     assert!(fixture.store.is_empty());
 }
 
+// Rules: Z39.
 #[tokio::test(start_paused = true)]
-async fn z39_serves_claims_whose_conditions_the_definition_of_lib_bucket_provisioner_drops() {
+async fn serves_claims_whose_conditions_the_definition_of_lib_bucket_provisioner_drops() {
     let fixture = fixture(UPSTREAM);
     fixture.claim("photos", json!({}));
     fixture.claim("named", json!({"generateBucketName": null, "bucketName": "named"}));
@@ -185,8 +190,9 @@ async fn z39_serves_claims_whose_conditions_the_definition_of_lib_bucket_provisi
     assert!(fixture.store.is_empty());
 }
 
+// Rules: Z20.
 #[tokio::test(start_paused = true)]
-async fn z20_what_rook_left_without_its_claim_is_kept() {
+async fn what_rook_left_without_its_claim_is_kept() {
     let mut fixture = fixture(ROOK);
     let mut object: Value =
         serde_json::from_str(include_str!("../../../../objectbucket-api/fixtures/rook/bucket.json")).unwrap();
@@ -211,8 +217,9 @@ async fn z20_what_rook_left_without_its_claim_is_kept() {
     assert_eq!(fixture.store.state().calls, Vec::<String>::new());
 }
 
+// Rules: Z20.
 #[tokio::test(start_paused = true)]
-async fn z20_what_rook_left_is_given_with_the_uid_that_it_was_made_for() {
+async fn what_rook_left_is_given_with_the_uid_that_it_was_made_for() {
     let mut fixture = fixture(ROOK);
     let mut object: Value =
         serde_json::from_str(include_str!("../../../../objectbucket-api/fixtures/rook/bucket.json")).unwrap();
@@ -241,8 +248,9 @@ async fn z20_what_rook_left_is_given_with_the_uid_that_it_was_made_for() {
     assert!(fixture.store.is_empty());
 }
 
+// Rules: Z21.
 #[tokio::test(start_paused = true)]
-async fn z21_who_points_at_anothers_object_bucket_gets_nothing_of_it() {
+async fn who_points_at_anothers_object_bucket_gets_nothing_of_it() {
     let fixture = fixture(NOOBAA);
     fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "evil"}}));
     fixture.claim("photos", json!({}));
@@ -284,8 +292,9 @@ fn left_by_noobaa() -> Fixture {
     fixture
 }
 
+// Rules: Z21.
 #[tokio::test(start_paused = true)]
-async fn z21_an_object_bucket_that_nobody_names_says_so_and_is_forgotten_on_demand() {
+async fn an_object_bucket_that_nobody_names_says_so_and_is_forgotten_on_demand() {
     let fixture = left_by_noobaa();
     let _running = fixture.start(1);
     fixture.until("it has an event", || told(&fixture, "obc-shop-backups", "ObjectBucketUnclaimed")).await;
@@ -298,8 +307,9 @@ async fn z21_an_object_bucket_that_nobody_names_says_so_and_is_forgotten_on_dema
     assert_eq!(fixture.store.state().calls, Vec::<String>::new());
 }
 
+// Rules: Z21.
 #[tokio::test(start_paused = true)]
-async fn z21_a_claim_that_is_being_deleted_can_be_given_its_object_bucket() {
+async fn a_claim_that_is_being_deleted_can_be_given_its_object_bucket() {
     let fixture = left_by_noobaa();
     fixture.store.state().buckets.insert("backups-1".to_owned(), "somebody's".to_owned());
     let spec = json!({"storageClassName": "noobaa", "objectBucketName": "obc-shop-backups"});
@@ -315,8 +325,9 @@ async fn z21_a_claim_that_is_being_deleted_can_be_given_its_object_bucket() {
     assert!(fixture.get(BUCKETS, "obc-shop-backups").is_none());
 }
 
+// Rules: Z21.
 #[tokio::test(start_paused = true)]
-async fn z21_an_object_bucket_that_names_nobody_is_given_by_a_person_alone() {
+async fn an_object_bucket_that_names_nobody_is_given_by_a_person_alone() {
     let fixture = left_by_noobaa();
     fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "evil"}}));
     let spec = json!({"storageClassName": "noobaa", "objectBucketName": "obc-shop-backups"});
@@ -336,8 +347,9 @@ async fn z21_an_object_bucket_that_names_nobody_is_given_by_a_person_alone() {
     assert!(!told(&fixture, "x", "Adopted"));
 }
 
+// Rules: Z22.
 #[tokio::test(start_paused = true)]
-async fn z22_what_another_cluster_has_made_is_left_alone() {
+async fn what_another_cluster_has_made_is_left_alone() {
     let fixture = seeded(1, ROOK);
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -366,8 +378,9 @@ async fn z22_what_another_cluster_has_made_is_left_alone() {
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.calls("revoke")), (0, 0));
 }
 
+// Rules: Z23.
 #[tokio::test(start_paused = true)]
-async fn z23_a_claim_that_another_installation_has_to_release_says_so() {
+async fn a_claim_that_another_installation_has_to_release_says_so() {
     let mut fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -384,8 +397,9 @@ async fn z23_a_claim_that_another_installation_has_to_release_says_so() {
     assert!(fixture.events("photos").iter().any(|event| event.contains("--identity default")));
 }
 
+// Rules: Z25.
 #[tokio::test(start_paused = true)]
-async fn z25_the_key_in_the_secret_works_although_the_write_of_the_next_one_fails() {
+async fn the_key_in_the_secret_works_although_the_write_of_the_next_one_fails() {
     let (refused, fixture) = refusing(|request| request.resource.plural == "secrets");
     fixture.store.state().shows_keys_once = true;
     fixture.claim("photos", json!({}));
@@ -422,8 +436,9 @@ async fn z25_the_key_in_the_secret_works_although_the_write_of_the_next_one_fail
     assert_eq!(fixture.store.state().users.values().map(Vec::len).sum::<usize>(), 2);
 }
 
+// Rules: Z25.
 #[tokio::test(start_paused = true)]
-async fn z25_a_secret_that_is_lost_in_a_rotation_comes_back_with_the_new_key() {
+async fn a_secret_that_is_lost_in_a_rotation_comes_back_with_the_new_key() {
     let (refused, fixture) = refusing(|request| request.resource.plural == "secrets" && !request.options.dry_run);
     fixture.overlap("2h");
     fixture.claim("photos", json!({}));
@@ -451,8 +466,9 @@ async fn z25_a_secret_that_is_lost_in_a_rotation_comes_back_with_the_new_key() {
     assert_eq!(fixture.store.state().users.values().map(Vec::len).sum::<usize>(), 1);
 }
 
+// Rules: Z25.
 #[tokio::test(start_paused = true)]
-async fn z25_a_rotation_is_not_undone_by_the_loss_of_a_secret_of_a_claim_that_is_not_bound_yet() {
+async fn a_rotation_is_not_undone_by_the_loss_of_a_secret_of_a_claim_that_is_not_bound_yet() {
     let is_refused = |request: &Request| match request.resource.plural.as_str() {
         "configmaps" => format!("{:?}", request.content).contains("BUCKET_NAME"),
         "secrets" => request.verb == Verb::Patch && !request.options.dry_run,
@@ -492,8 +508,9 @@ impl Interceptor for LatePatch {
     }
 }
 
+// Rules: Z25.
 #[tokio::test(start_paused = true)]
-async fn z25_the_late_write_of_a_key_that_was_replaced_fails() {
+async fn the_late_write_of_a_key_that_was_replaced_fails() {
     let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(LatePatch::default())));
     fixture.store.state().shows_keys_once = true;
     fixture.claim("photos", json!({}));
@@ -530,8 +547,9 @@ fn encoded(text: &str) -> String {
     secret["data"]["key"].as_str().unwrap().to_owned()
 }
 
+// Rules: Z26.
 #[tokio::test(start_paused = true)]
-async fn z26_finalizers_of_others_stay_on_secrets() {
+async fn finalizers_of_others_stay_on_secrets() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);

@@ -11,8 +11,9 @@ use super::fixture::{BUCKETS, CLAIMS, Fixture};
 use super::refusing::{LosesDeletions, LosesWrite};
 use super::store::Failure;
 
+// Rules: U1, U3, U6, U7, U8, Y1, Y3, Y4.
 #[tokio::test(start_paused = true)]
-async fn u1_u3_u6_u7_u8_y1_y3_y4_a_claim_gets_bucket_user_secret_and_config_map() {
+async fn a_claim_gets_bucket_user_secret_and_config_map() {
     let fixture = Fixture::new();
     let uid = fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -55,8 +56,9 @@ async fn u1_u3_u6_u7_u8_y1_y3_y4_a_claim_gets_bucket_user_secret_and_config_map(
     running.abort();
 }
 
+// Rules: U2, Y5.
 #[tokio::test(start_paused = true)]
-async fn u2_y5_a_claim_without_a_name_is_refused_and_names_are_checked() {
+async fn a_claim_without_a_name_is_refused_and_names_are_checked() {
     let fixture = Fixture::new();
     fixture.claim("none", json!({"generateBucketName": ""}));
     let bad = ["ab", "UPPER", "192.168.0.1", "a..b", "-abc", &"x".repeat(64)];
@@ -77,8 +79,9 @@ async fn u2_y5_a_claim_without_a_name_is_refused_and_names_are_checked() {
     assert!(fixture.store.state().buckets.contains_key("mended"));
 }
 
+// Rules: Z7.
 #[tokio::test(start_paused = true)]
-async fn z7_a_bucket_of_somebody_else_is_refused_and_survives() {
+async fn a_bucket_of_somebody_else_is_refused_and_survives() {
     let fixture = Fixture::new();
     fixture.store.state().buckets.insert("taken".to_owned(), "somebody".to_owned());
     fixture.claim("greedy", json!({"bucketName": "taken"}));
@@ -92,8 +95,9 @@ async fn z7_a_bucket_of_somebody_else_is_refused_and_survives() {
     assert_eq!(fixture.store.calls("delete_bucket"), 0);
 }
 
+// Rules: Z2.
 #[tokio::test(start_paused = true)]
-async fn z2_failures_are_told_and_tried_again() {
+async fn failures_are_told_and_tried_again() {
     let fixture = Fixture::new();
     for failure in [Failure::Retry, Failure::Panic, Failure::NothingLeft, Failure::Late] {
         fixture.store.fail("create_bucket", failure);
@@ -108,8 +112,9 @@ async fn z2_failures_are_told_and_tried_again() {
     assert_eq!(fixture.store.state().users.values().next().unwrap().len(), 1, "one key");
 }
 
+// Rules: Z2.
 #[tokio::test(start_paused = true)]
-async fn z2_a_bucket_whose_account_is_refused_is_kept_until_its_claim_goes() {
+async fn a_bucket_whose_account_is_refused_is_kept_until_its_claim_goes() {
     let fixture = Fixture::new();
     for failure in [Failure::Retry, Failure::NothingLeft, Failure::Invalid, Failure::Panic, Failure::Late] {
         fixture.store.fail("grant", failure);
@@ -139,9 +144,10 @@ async fn z2_a_bucket_whose_account_is_refused_is_kept_until_its_claim_goes() {
     assert_eq!((buckets, fixture.store.state().users.len()), (vec![format!("b-{uid}")], 1));
 }
 
+// Rules: Z40.
 /// For example, the class has a wrong endpoint.
 #[tokio::test(start_paused = true)]
-async fn z40_an_attempt_that_has_asked_nothing_pins_no_class() {
+async fn an_attempt_that_has_asked_nothing_pins_no_class() {
     let fixture = Fixture::new();
     fixture.class("s3", json!({"parameters": {"host": "wrong"}}));
     for claim in ["photos", "films"] {
@@ -162,9 +168,10 @@ async fn z40_an_attempt_that_has_asked_nothing_pins_no_class() {
     assert_eq!(fixture.record("photos")["parameters"]["host"], "right");
 }
 
+// Rules: Z40.
 /// CustomResourceDefinitions do not let a claim's `bucketName` change once it is set.
 #[tokio::test(start_paused = true)]
-async fn z40_a_claim_receives_the_name_of_a_granted_bucket_after_the_class_is_corrected() {
+async fn a_claim_receives_the_name_of_a_granted_bucket_after_the_class_is_corrected() {
     let fixture = Fixture::new();
     for bucket in ["right", "wrong"] {
         fixture.store.state().buckets.insert(bucket.to_owned(), "somebody".to_owned());
@@ -184,9 +191,10 @@ async fn z40_a_claim_receives_the_name_of_a_granted_bucket_after_the_class_is_co
     assert_eq!(fixture.ready("photos").0, "Bound");
 }
 
+// Rules: Z40.
 /// Another call may have created something by the parameters that it had.
 #[tokio::test(start_paused = true)]
-async fn z40_an_attempt_that_may_have_left_something_says_how_to_abandon_it() {
+async fn an_attempt_that_may_have_left_something_says_how_to_abandon_it() {
     let fixture = Fixture::new();
     fixture.class("s3", json!({"parameters": {"host": "wrong"}}));
     fixture.claim("photos", json!({"storageClassName": "s3"}));
@@ -210,8 +218,9 @@ async fn z40_an_attempt_that_may_have_left_something_says_how_to_abandon_it() {
     fixture.gone("photos").await;
 }
 
+// Rules: Z2.
 #[tokio::test(start_paused = true)]
-async fn z2_the_account_of_an_attempt_goes_when_its_bucket_is_refused() {
+async fn the_account_of_an_attempt_goes_when_its_bucket_is_refused() {
     let fixture = Fixture::new();
     fixture.store.fail("grant", Failure::Late);
     fixture.store.state().pauses.insert("grant", Duration::from_secs(5));
@@ -229,8 +238,9 @@ async fn z2_the_account_of_an_attempt_goes_when_its_bucket_is_refused() {
     assert_eq!(fixture.store.state().buckets["photos"], "somebody");
 }
 
+// Rules: Z5.
 #[tokio::test(start_paused = true)]
-async fn z5_ambiguous_names_get_two_objects() {
+async fn ambiguous_names_get_two_objects() {
     let fixture = Fixture::new();
     for namespace in ["a", "a-b"] {
         fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}));
@@ -253,8 +263,9 @@ async fn z5_ambiguous_names_get_two_objects() {
     assert_eq!(fixture.store.state().buckets.len(), 1);
 }
 
+// Rules: Y9.
 #[tokio::test(start_paused = true)]
-async fn y9_config_is_applied_when_it_changes_and_only_then() {
+async fn config_is_applied_when_it_changes_and_only_then() {
     let mut fixture = Fixture::new();
     fixture.options.allowed_additional_config = Some(vec!["maxObjects".to_owned()]);
     let uid = fixture.claim("photos", json!({"additionalConfig": {"maxObjects": "2"}}));
@@ -296,8 +307,9 @@ async fn texts_about_a_claim_are_short_however_long_its_fields_are() {
     assert!(fixture.ready("many").1.contains("and 2990 others"));
 }
 
+// Rules: W17.
 #[tokio::test(start_paused = true)]
-async fn w17_a_class_lists_the_keys_that_its_claims_may_use() {
+async fn a_class_lists_the_keys_that_its_claims_may_use() {
     let mut fixture = Fixture::new();
     fixture.options.allowed_additional_config = Some(Vec::new());
     let class = |keys: &str| json!({"parameters": {"host": "store", "allowedAdditionalConfig": keys}});
@@ -319,8 +331,9 @@ async fn w17_a_class_lists_the_keys_that_its_claims_may_use() {
     fixture.until("it is applied", || live(3)).await;
 }
 
+// Rules: W18.
 #[tokio::test(start_paused = true)]
-async fn w18_copies_labels_and_annotations_that_the_class_lists() {
+async fn copies_labels_and_annotations_that_the_class_lists() {
     let fixture = Fixture::new();
     let class = |labels: &str| {
         let parameters = json!({"copyClaimLabels": labels, "copyClaimAnnotations": "example.com/owner"});
@@ -352,8 +365,9 @@ async fn w18_copies_labels_and_annotations_that_the_class_lists() {
     );
 }
 
+// Rules: U2, U3.
 #[tokio::test(start_paused = true)]
-async fn u2_u3_a_class_that_cannot_be_used_is_told_and_a_new_one_wakes_its_claims() {
+async fn a_class_that_cannot_be_used_is_told_and_a_new_one_wakes_its_claims() {
     let fixture = Fixture::new();
     fixture.class("bad", json!({"parameters": {"hots": "x"}}));
     fixture.claim("photos", json!({"storageClassName": "bad"}));
@@ -368,8 +382,9 @@ async fn u2_u3_a_class_that_cannot_be_used_is_told_and_a_new_one_wakes_its_claim
     fixture.bound("photos").await;
 }
 
+// Rules: Y4.
 #[tokio::test(start_paused = true)]
-async fn y4_access_to_a_bucket_that_exists_is_granted_to_several_claims() {
+async fn access_to_a_bucket_that_exists_is_granted_to_several_claims() {
     let fixture = Fixture::new();
     fixture.store.state().buckets.insert("shared".to_owned(), "somebody".to_owned());
     fixture.class("granted", json!({"parameters": {"bucketName": "shared"}}));
@@ -387,8 +402,9 @@ async fn y4_access_to_a_bucket_that_exists_is_granted_to_several_claims() {
     assert_eq!(state.buckets["shared"], "somebody");
 }
 
+// Rules: U4.
 #[tokio::test(start_paused = true)]
-async fn u4_finalizers_and_labels_of_others_stay() {
+async fn finalizers_and_labels_of_others_stay() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let others = json!({"finalizers": ["example.com/mine"], "labels": {"mine": "x"}});
@@ -409,8 +425,9 @@ async fn u4_finalizers_and_labels_of_others_stay() {
     assert!(fixture.store.is_empty());
 }
 
+// Rules: Y5.
 #[tokio::test(start_paused = true)]
-async fn y5_a_name_wins_over_a_prefix_and_a_long_prefix_is_cut() {
+async fn a_name_wins_over_a_prefix_and_a_long_prefix_is_cut() {
     let fixture = Fixture::new();
     fixture.claim("named", json!({"bucketName": "mine", "generateBucketName": "b"}));
     let uid = fixture.claim("long", json!({"generateBucketName": "abcdefghijklmnopqrstuvwxyz0123"}));
@@ -421,8 +438,9 @@ async fn y5_a_name_wins_over_a_prefix_and_a_long_prefix_is_cut() {
     assert_eq!(buckets, [format!("abcdefghijklmnopqrstuvwxyz-{uid}"), "mine".to_owned()]);
 }
 
+// Rules: Z10.
 #[tokio::test(start_paused = true)]
-async fn z10_a_claim_in_back_off_is_looked_at_when_its_user_changes_or_deletes_it() {
+async fn a_claim_in_back_off_is_looked_at_when_its_user_changes_or_deletes_it() {
     let fixture = Fixture::new();
     for _ in 0..1000 {
         fixture.store.fail("create_bucket", Failure::Retry);
@@ -441,8 +459,9 @@ async fn z10_a_claim_in_back_off_is_looked_at_when_its_user_changes_or_deletes_i
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
 }
 
+// Rules: Z10.
 #[tokio::test(start_paused = true)]
-async fn z10_a_failed_change_of_a_buckets_settings_waits_for_its_back_off() {
+async fn a_failed_change_of_a_buckets_settings_waits_for_its_back_off() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
@@ -459,8 +478,9 @@ async fn z10_a_failed_change_of_a_buckets_settings_waits_for_its_back_off() {
     assert!((5..12).contains(&calls), "what an attempt has recorded is no reason to try again: {calls} calls");
 }
 
+// Rules: Z13.
 #[tokio::test(start_paused = true)]
-async fn z13_a_store_that_is_down_for_half_an_hour_is_told_and_asked_ever_more_rarely() {
+async fn a_store_that_is_down_for_half_an_hour_is_told_and_asked_ever_more_rarely() {
     let fixture = Fixture::new();
     for _ in 0..14 {
         fixture.store.fail("create_bucket", Failure::Retry);
@@ -478,8 +498,9 @@ async fn z13_a_store_that_is_down_for_half_an_hour_is_told_and_asked_ever_more_r
     assert_eq!(events.iter().filter(|event| *event == told).count(), 1, "one line, counted: {events:?}");
 }
 
+// Rules: Z12.
 #[tokio::test(start_paused = true)]
-async fn z12_of_two_replicas_one_acts() {
+async fn of_two_replicas_one_acts() {
     let fixture = Fixture::new();
     let first = fixture.start(1);
     let _second = fixture.start(2);
@@ -496,8 +517,9 @@ async fn z12_of_two_replicas_one_acts() {
     assert_eq!(fixture.store.calls("create_bucket"), 11);
 }
 
+// Rules: Z2.
 #[tokio::test(start_paused = true)]
-async fn z2_no_call_is_made_for_an_object_bucket_that_may_be_gone() {
+async fn no_call_is_made_for_an_object_bucket_that_may_be_gone() {
     let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(LosesDeletions)));
     fixture.store.fail("create_bucket", Failure::NothingLeft);
     fixture.claim("photos", json!({}));
@@ -507,9 +529,10 @@ async fn z2_no_call_is_made_for_an_object_bucket_that_may_be_gone() {
     assert_eq!(fixture.store.calls("create_bucket"), 2);
 }
 
+// Rules: Z2.
 /// A later refusal does not undo a success.
 #[tokio::test(start_paused = true)]
-async fn z2_the_lost_answer_to_the_last_write_of_an_attempt_is_read_again() {
+async fn the_lost_answer_to_the_last_write_of_an_attempt_is_read_again() {
     let lost = LosesWrite::default();
     let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(lost.clone())));
     fixture.claim("photos", json!({}));
@@ -524,8 +547,9 @@ async fn z2_the_lost_answer_to_the_last_write_of_an_attempt_is_read_again() {
     assert_eq!(uid(), before);
 }
 
+// Rules: Z43.
 #[tokio::test(start_paused = true)]
-async fn z43_a_claim_that_nobody_works_on_is_told() {
+async fn a_claim_that_nobody_works_on_is_told() {
     let fixture = Fixture::new();
     fixture.create(json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "disks"},

@@ -114,9 +114,10 @@ async fn life(fixture: &Fixture) {
     fixture.gone("photos").await;
 }
 
+// Rules: Z36, Z37.
 /// The pauses never shrink, so there are few refusals, regardless of the writes of earlier attempts.
 #[tokio::test(start_paused = true)]
-async fn z36_z37_refused_writes_of_each_kind_back_off_and_all_name_their_version() {
+async fn refused_writes_of_each_kind_back_off_and_all_name_their_version() {
     let all = Refusals::default();
     let fixture = all.fixture();
     fixture.overlap("10s");
@@ -142,8 +143,9 @@ async fn z36_z37_refused_writes_of_each_kind_back_off_and_all_name_their_version
     }
 }
 
+// Rules: Z44.
 #[tokio::test(start_paused = true)]
-async fn z44_the_event_of_a_refused_claim_is_sent_again() {
+async fn the_event_of_a_refused_claim_is_sent_again() {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
     fixture.claim("photos", json!({"additionalConfig": {"maxObject": "1"}}));
@@ -152,8 +154,9 @@ async fn z44_the_event_of_a_refused_claim_is_sent_again() {
     assert_eq!(events.iter().filter(|event| event.contains("maxObject")).count(), 6, "{events:?}");
 }
 
+// Rules: Z36.
 #[tokio::test(start_paused = true)]
-async fn z36_a_claim_whose_secret_is_refused_costs_no_keys() {
+async fn a_claim_whose_secret_is_refused_costs_no_keys() {
     for keys_only in [false, true] {
         let refusals = Refusals::default();
         let fixture = refusals.fixture();

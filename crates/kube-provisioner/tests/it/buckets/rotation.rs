@@ -8,8 +8,9 @@ use tokio::time::sleep;
 use super::fixture::{CLAIMS, Fixture};
 use super::store::Failure;
 
+// Rules: Z9.
 #[tokio::test(start_paused = true)]
-async fn z9_the_old_key_lives_for_the_overlap() {
+async fn the_old_key_lives_for_the_overlap() {
     let fixture = Fixture::new();
     fixture.overlap("1h");
     fixture.claim("photos", json!({}));
@@ -42,8 +43,9 @@ async fn z9_the_old_key_lives_for_the_overlap() {
     assert_eq!(keys(), 1);
 }
 
+// Rules: Z9.
 #[tokio::test(start_paused = true)]
-async fn z9_a_bucket_stays_ready_while_its_keys_cannot_be_changed() {
+async fn a_bucket_stays_ready_while_its_keys_cannot_be_changed() {
     let fixture = Fixture::new();
     fixture.overlap("10s");
     fixture.claim("photos", json!({}));
@@ -68,10 +70,11 @@ async fn z9_a_bucket_stays_ready_while_its_keys_cannot_be_changed() {
     assert_eq!((fixture.store.calls("rotate"), fixture.store.calls("retire")), (3, 3));
 }
 
+// Rules: Z8.
 /// On a store that shows a key only once, such as AWS, an edited or deleted Secret receives another key. Running pods
 /// use the former one.
 #[tokio::test(start_paused = true)]
-async fn z8_pods_keep_their_key_for_the_overlap_when_the_secret_gets_another_one() {
+async fn pods_keep_their_key_for_the_overlap_when_the_secret_gets_another_one() {
     let fixture = Fixture::new();
     fixture.store.state().shows_keys_once = true;
     fixture.overlap("1h");
@@ -102,8 +105,9 @@ async fn z8_pods_keep_their_key_for_the_overlap_when_the_secret_gets_another_one
     assert_eq!(told("UnknownKeysRemoved"), 0, "{:?}", fixture.events("photos"));
 }
 
+// Rules: Z41.
 #[tokio::test(start_paused = true)]
-async fn z41_a_key_that_nobody_delivered_is_not_removed_without_a_word() {
+async fn a_key_that_nobody_delivered_is_not_removed_without_a_word() {
     let fixture = Fixture::new();
     fixture.overlap("1h");
     fixture.claim("photos", json!({}));
@@ -127,8 +131,9 @@ async fn z41_a_key_that_nobody_delivered_is_not_removed_without_a_word() {
     assert_eq!(fixture.store.state().users.values().map(Vec::len).sum::<usize>(), 1);
 }
 
+// Rules: Z42.
 #[tokio::test(start_paused = true)]
-async fn z42_a_key_that_no_longer_works_is_replaced_with_the_next_resync() {
+async fn a_key_that_no_longer_works_is_replaced_with_the_next_resync() {
     for shows_keys_once in [false, true] {
         let mut fixture = Fixture::new();
         fixture.options.options.resync_period = Duration::from_secs(120);

@@ -233,8 +233,9 @@ async fn whole_life(lines: &Lines) -> (Fixture, Vec<(&'static str, String)>) {
     (fixture, pages)
 }
 
+// Rules: Z16.
 #[tokio::test(start_paused = true)]
-async fn z16_secrets_are_in_the_claims_secret_alone() {
+async fn secrets_are_in_the_claims_secret_alone() {
     let lines = Lines::begin();
     let (fixture, mut places) = whole_life(&lines).await;
     let text = lines.text();

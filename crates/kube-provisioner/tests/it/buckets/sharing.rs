@@ -29,8 +29,9 @@ impl Fixture {
     }
 }
 
+// Rules: Z30.
 #[tokio::test(start_paused = true)]
-async fn z30_claims_share_a_bucket_and_the_last_one_takes_it_with_it() {
+async fn claims_share_a_bucket_and_the_last_one_takes_it_with_it() {
     let fixture = Fixture::new();
     let second = fixture.claim("second", of("first"));
     let third = fixture.claim("third", of("first"));
@@ -72,8 +73,9 @@ async fn z30_claims_share_a_bucket_and_the_last_one_takes_it_with_it() {
     assert!(fixture.store.is_empty() && fixture.grants().is_empty());
 }
 
+// Rules: Z30.
 #[tokio::test(start_paused = true)]
-async fn z30_the_first_one_stays_when_others_go() {
+async fn the_first_one_stays_when_others_go() {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
     fixture.claim("first", json!({"bucketName": "photos"}));
@@ -91,8 +93,9 @@ async fn z30_the_first_one_stays_when_others_go() {
     assert!(fixture.store.is_empty());
 }
 
+// Rules: Z30.
 #[tokio::test(start_paused = true)]
-async fn z30_a_claim_of_another_namespace_has_no_part_in_it() {
+async fn a_claim_of_another_namespace_has_no_part_in_it() {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
     fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}));
@@ -106,8 +109,9 @@ async fn z30_a_claim_of_another_namespace_has_no_part_in_it() {
     assert!(fixture.grants().is_empty());
 }
 
+// Rules: Z30.
 #[tokio::test(start_paused = true)]
-async fn z30_a_failing_attempt_gives_way_to_the_deletion_of_the_bucket() {
+async fn a_failing_attempt_gives_way_to_the_deletion_of_the_bucket() {
     for of_object in [true, false] {
         a_failing_attempt_gives_way(of_object).await;
     }
@@ -138,8 +142,9 @@ async fn a_failing_attempt_gives_way(of_object: bool) {
     assert_eq!(fixture.get(CLAIMS, "second").unwrap()["spec"]["bucketName"], format!("b-{first}"));
 }
 
+// Rules: Z30.
 #[tokio::test(start_paused = true)]
-async fn z30_a_bucket_that_was_replaced_is_shared_with_nobody_until_it_is_back() {
+async fn a_bucket_that_was_replaced_is_shared_with_nobody_until_it_is_back() {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
     fixture.claim("first", json!({"bucketName": "photos"}));
@@ -155,9 +160,10 @@ async fn z30_a_bucket_that_was_replaced_is_shared_with_nobody_until_it_is_back()
     fixture.bound("second").await;
 }
 
+// Rules: Z30.
 /// The cluster does not show that the bucket exists again.
 #[tokio::test(start_paused = true)]
-async fn z30_a_bucket_that_is_missing_may_come_back() {
+async fn a_bucket_that_is_missing_may_come_back() {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
     fixture.claim("first", json!({"bucketName": "photos"}));
@@ -170,8 +176,9 @@ async fn z30_a_bucket_that_is_missing_may_come_back() {
     fixture.bound("second").await;
 }
 
+// Rules: Z30.
 #[tokio::test(start_paused = true)]
-async fn z30_another_name_in_a_bound_claim_has_no_effect() {
+async fn another_name_in_a_bound_claim_has_no_effect() {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
     for name in ["first", "other"] {
@@ -239,8 +246,9 @@ impl Interceptor for DeletesMeanwhile {
     }
 }
 
+// Rules: Z31.
 #[tokio::test(start_paused = true)]
-async fn z31_a_deletion_in_the_middle_of_an_attempt_leaves_no_user_without_a_bucket() {
+async fn a_deletion_in_the_middle_of_an_attempt_leaves_no_user_without_a_bucket() {
     for (at, before) in [(Verb::Create, true), (Verb::Create, false), (Verb::Patch, true), (Verb::Patch, false)] {
         let deletes = DeletesMeanwhile { at, before, cluster: Arc::default() };
         let mut fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(deletes.clone())));

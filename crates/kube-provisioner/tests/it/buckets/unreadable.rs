@@ -13,8 +13,9 @@ use tokio::time::sleep;
 use super::fixture::{BUCKETS, CLAIMS, Fixture, target};
 use super::ownership::{HOUR, OBJECT, ROOK, fixture, told};
 
+// Rules: Z18.
 #[tokio::test(start_paused = true)]
-async fn z18_settings_without_quotes_are_read_as_texts() {
+async fn settings_without_quotes_are_read_as_texts() {
     let fixture = fixture(ROOK);
     fixture.claim("photos", json!({"additionalConfig": {"maxObjects": 1000}}));
     let running = fixture.start(1);
@@ -56,8 +57,9 @@ spec:
         .join("---\n")
 }
 
+// Rules: Z19.
 #[tokio::test(start_paused = true)]
-async fn z19_a_claim_that_cannot_be_read_is_present() {
+async fn a_claim_that_cannot_be_read_is_present() {
     let fixture = fixture(&lax());
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -114,9 +116,10 @@ impl WatchInterceptor for Spoils {
     }
 }
 
+// Rules: Z19.
 /// The controller reports the problem in the status, which repairs the status before a watch delivers it.
 #[tokio::test(start_paused = true)]
-async fn z19_a_claim_that_could_not_be_read_for_a_moment_is_served() {
+async fn a_claim_that_could_not_be_read_for_a_moment_is_served() {
     let spoils = Spoils::default();
     let cluster = Cluster::builder().hide_managed_fields().interceptor(Arc::new(spoils.clone())).build();
     cluster.create_yaml(&lax()).unwrap();
@@ -128,8 +131,9 @@ async fn z19_a_claim_that_could_not_be_read_for_a_moment_is_served() {
     fixture.bound("photos").await;
 }
 
+// Rules: Z19.
 #[tokio::test(start_paused = true)]
-async fn z19_an_object_bucket_that_cannot_be_read_holds_its_claim() {
+async fn an_object_bucket_that_cannot_be_read_holds_its_claim() {
     let fixture = fixture(&lax());
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -148,8 +152,9 @@ async fn z19_an_object_bucket_that_cannot_be_read_holds_its_claim() {
     assert!(fixture.store.is_empty());
 }
 
+// Rules: Z19.
 #[tokio::test(start_paused = true)]
-async fn z19_a_claim_stays_while_neither_it_nor_its_object_bucket_can_be_read() {
+async fn a_claim_stays_while_neither_it_nor_its_object_bucket_can_be_read() {
     let fixture = fixture(&lax());
     let claim = fixture.claim("photos", json!({}));
     fixture.create(json!({

@@ -7,8 +7,9 @@ use k8s_openapi::jiff::Timestamp;
 use super::super::state::Ending;
 use super::*;
 
+// Rules: G32.
 #[tokio::test(start_paused = true)]
-async fn g32_a_leap_of_the_wall_clock_ends_no_series_and_repeats_no_name() {
+async fn a_leap_of_the_wall_clock_ends_no_series_and_repeats_no_name() {
     let mut state = State::new(&options());
     let (start, noon) = (Instant::now(), Timestamp::from_second(1_800_000_000).unwrap());
     let year = Duration::from_secs(365 * 24 * 3600);
@@ -32,8 +33,9 @@ async fn g32_a_leap_of_the_wall_clock_ends_no_series_and_repeats_no_name() {
     assert_eq!(names.len(), clocks.len());
 }
 
+// Rules: G32.
 #[tokio::test(start_paused = true)]
-async fn g32_a_leap_of_the_wall_clock_neither_cuts_nor_stretches_a_pause() {
+async fn a_leap_of_the_wall_clock_neither_cuts_nor_stretches_a_pause() {
     let leap = Duration::from_secs(365 * 24 * 3600);
     let noon = Timestamp::from_second(1_800_000_000).unwrap();
     for clock in [noon + leap, noon - leap] {

@@ -28,8 +28,9 @@ fn restore(cluster: &Cluster, mut journal: Value) {
     cluster.create(&journal).unwrap();
 }
 
+// Rules: G62.
 #[tokio::test(start_paused = true)]
-async fn g62_nobody_acts_on_the_entries_of_a_restored_journal() {
+async fn nobody_acts_on_the_entries_of_a_restored_journal() {
     for elsewhere in [false, true] {
         let first = Cluster::builder().build();
         let saved = backup(&first, &["a", "b"]).await;
@@ -47,8 +48,9 @@ async fn g62_nobody_acts_on_the_entries_of_a_restored_journal() {
     }
 }
 
+// Rules: G62.
 #[tokio::test(start_paused = true)]
-async fn g62_a_person_accepts_and_drops_restored_entries() {
+async fn a_person_accepts_and_drops_restored_entries() {
     let cluster = Cluster::builder().build();
     let saved = backup(&cluster, &["a", "b", "c"]).await;
     restore(&cluster, saved);

@@ -292,8 +292,9 @@ mod tests {
         .unwrap()
     }
 
+    // Rules: R1, R2, R3, R4, R5, A1, A2, A3, A4, G6.
     #[test]
-    fn r1_r2_r3_r4_r5_a1_a2_a3_a4_g6_the_patch_touches_our_finalizer_only() {
+    fn the_patch_touches_our_finalizer_only() {
         let ours = protocol::FINALIZER;
         assert_eq!(finalizer_patch(&volume(&[]), false), None);
         assert_eq!(finalizer_patch(&volume(&["other", ours]), true), None);

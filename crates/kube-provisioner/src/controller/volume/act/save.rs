@@ -177,8 +177,9 @@ mod tests {
         compare(&unsaved, &serde_json::from_value(with(volume, change)).unwrap())
     }
 
+    // Rules: G42.
     #[test]
-    fn g42_what_has_the_name_already_is_compared() {
+    fn what_has_the_name_already_is_compared() {
         assert_eq!(compared(json!({})), Comparison::Same);
         assert_eq!(compared(json!({"spec": {"nfs": {"readOnly": false}}})), Comparison::Same);
         // It may be another directory, or the same one under another name: it is neither reused nor deleted.

@@ -36,8 +36,9 @@ fn saved() -> Value {
     volume("Pending", "Delete", json!({"metadata": {"name": "pvc-uid-1-1"}, "spec": {"claimRef": {"uid": "uid-1-1"}}}))
 }
 
+// Rules: G4.
 #[test]
-fn g4_class_changes_wake_the_claims_that_name_the_class() {
+fn class_changes_wake_the_claims_that_name_the_class() {
     let mut fixture = Fixture::new().claim(claim(json!({})));
     let wakes = |fixture: &mut Fixture, event| fixture.class_event(event);
     assert_eq!(wakes(&mut fixture, Change::Applied(sent(class(json!({}))))), [key()]);
@@ -51,16 +52,18 @@ fn g4_class_changes_wake_the_claims_that_name_the_class() {
     assert_eq!(wakes(&mut fixture, Change::Applied(sent(class(json!({}))))), []);
 }
 
+// Rules: G4.
 #[test]
-fn g4_relist_without_a_class_wakes_its_claims() {
+fn relist_without_a_class_wakes_its_claims() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     assert_eq!(fixture.class_event(Change::Begin), []);
     assert_eq!(fixture.class_event(Change::Ready), [key()]);
     assert!(matches!(fixture.about_claim(), Decision::Refuse(_)));
 }
 
+// Rules: G3, N3.
 #[test]
-fn g3_n3_inputs_only_what_matters_changes_them() {
+fn inputs_only_what_matters_changes_them() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     let before = fixture.cache.inputs(&key());
     let touched =
@@ -98,17 +101,19 @@ fn stale_answers_do_not_undo_newer_ones() {
     assert_eq!(fixture.put_volume(with(saved(), json!({"metadata": {"resourceVersion": "29"}}))), []);
 }
 
+// Rules: G1.
 #[test]
-fn g1_an_answer_newer_than_the_watch_stands() {
+fn an_answer_newer_than_the_watch_stands() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     fixture.put_claim(claim(json!({"metadata": {"resourceVersion": "12"}, "spec": {"volumeName": "other"}})));
     assert_eq!(fixture.put_claim(claim(json!({"metadata": {"resourceVersion": "11"}}))), []);
     assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::Bound));
 }
 
+// Rules: G1.
 /// The watch shows that the volume was created and deleted before our own request is answered.
 #[test]
-fn g1_a_late_answer_makes_no_ghost() {
+fn a_late_answer_makes_no_ghost() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     fixture.put_volume(saved());
     delete_volume(&mut fixture, saved());
@@ -116,9 +121,10 @@ fn g1_a_late_answer_makes_no_ghost() {
     assert_eq!(fixture.about_claim(), Decision::Confirm);
 }
 
+// Rules: G1.
 /// The same late answer, while the provisioner has not yet released the resources of the attempt.
 #[test]
-fn g1_a_late_answer_makes_no_ghost_of_an_attempt_that_has_not_ended() {
+fn a_late_answer_makes_no_ghost_of_an_attempt_that_has_not_ended() {
     let able = Fixture::able(Capabilities::default().attempt_end());
     let mut fixture = able.class(class(json!({}))).claim(claim(json!({})));
     begin(&mut fixture);
@@ -131,9 +137,10 @@ fn g1_a_late_answer_makes_no_ghost_of_an_attempt_that_has_not_ended() {
     assert_eq!(fixture.about_claim(), Decision::Provision);
 }
 
+// Rules: G1.
 /// A read of an object is answered after the watch has shown its deletion.
 #[test]
-fn g1_an_answer_of_before_the_end_makes_no_ghost() {
+fn an_answer_of_before_the_end_makes_no_ghost() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved());
     fixture.cache.observe_volume(sent(with(saved(), json!({"metadata": {"resourceVersion": "7"}}))));
     fixture.cache.observe_claim(sent(claim(json!({"metadata": {"resourceVersion": "12"}}))));
@@ -145,8 +152,9 @@ fn g1_an_answer_of_before_the_end_makes_no_ghost() {
     assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::NothingHere));
 }
 
+// Rules: G1.
 #[test]
-fn g1_stale_claim_gets_no_second_volume_unasked() {
+fn stale_claim_gets_no_second_volume_unasked() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved());
     assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::Provisioned));
     assert_eq!(delete_volume(&mut fixture, saved()), [key()]);
@@ -156,9 +164,10 @@ fn g1_stale_claim_gets_no_second_volume_unasked() {
     assert!(matches!(fixture.cache.facts(&key()).progress, Progress::None));
 }
 
+// Rules: G1.
 /// A read of the claim is in progress while an entry for it is adopted.
 #[test]
-fn g1_a_look_at_the_claim_forgets_nothing_that_was_adopted_meanwhile() {
+fn a_look_at_the_claim_forgets_nothing_that_was_adopted_meanwhile() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     fixture.cache.confirm_first(&key());
     assert_eq!(fixture.about_claim(), Decision::Confirm);
@@ -167,9 +176,10 @@ fn g1_a_look_at_the_claim_forgets_nothing_that_was_adopted_meanwhile() {
     assert!(fixture.cache.unfinished(&key()));
 }
 
+// Rules: G1.
 /// The previous replica may have created, bound and deleted the claim's volume unseen.
 #[test]
-fn g1_a_claim_as_it_was_before_the_shard_was_ours_is_looked_at_first() {
+fn a_claim_as_it_was_before_the_shard_was_ours_is_looked_at_first() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     fixture.cache.claims_stale_before(20);
     fixture.cache.revalidate_claims(20, |_| true);
@@ -187,8 +197,9 @@ fn g1_a_claim_as_it_was_before_the_shard_was_ours_is_looked_at_first() {
     assert_eq!(fixture.about_claim(), Decision::Provision);
 }
 
+// Rules: C24.
 #[test]
-fn c24_background_work_goes_on_without_its_claim() {
+fn background_work_goes_on_without_its_claim() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     begin(&mut fixture);
     assert_eq!(fixture.about_claim(), Decision::Provision);
@@ -199,8 +210,9 @@ fn c24_background_work_goes_on_without_its_claim() {
     assert!(matches!(fixture.cache.facts(&key()).progress, Progress::None));
 }
 
+// Rules: G2.
 #[test]
-fn g2_backend_deleted_is_remembered_until_the_object_is_gone() {
+fn backend_deleted_is_remembered_until_the_object_is_gone() {
     let released = || volume("Released", "Delete", json!({}));
     let mut fixture = Fixture::new().volume(released());
     let key = Key::of_volume("volume-1");
@@ -220,8 +232,9 @@ fn g2_backend_deleted_is_remembered_until_the_object_is_gone() {
     );
 }
 
+// Rules: G17.
 #[test]
-fn g17_malformed_objects_change_nothing_and_stop_nobody() {
+fn malformed_objects_change_nothing_and_stop_nobody() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     for broken in [
         json!({}),
@@ -251,8 +264,9 @@ fn g17_malformed_objects_change_nothing_and_stop_nobody() {
     assert!(matches!(fixture.decision("pvc-uid-3"), Decision::Refuse(_)));
 }
 
+// Rules: G16.
 #[test]
-fn g16_class_parameters_are_parsed_once_per_version() {
+fn class_parameters_are_parsed_once_per_version() {
     static PARSED: AtomicUsize = AtomicUsize::new(0);
 
     struct Counted(());
@@ -289,8 +303,9 @@ fn g16_class_parameters_are_parsed_once_per_version() {
     assert_eq!(PARSED.load(Ordering::Relaxed), 1);
 }
 
+// Rules: L2, L3, L4.
 #[test]
-fn l2_l3_l4_the_lock_of_an_old_library_means_nothing_and_a_class_that_changes_does() {
+fn the_lock_of_an_old_library_means_nothing_and_a_class_that_changes_does() {
     let lock = |holder: &str| {
         let record = json!({ "holderIdentity": holder, "leaseDurationSeconds": 15 }).to_string();
         json!({"metadata": {"annotations": {"control-plane.alpha.kubernetes.io/leader": record}}})
@@ -304,8 +319,9 @@ fn l2_l3_l4_the_lock_of_an_old_library_means_nothing_and_a_class_that_changes_do
     assert_ne!(fixture.cache.inputs(&key()), unlocked, "l4: the class changed");
 }
 
+// Rules: G49.
 #[test]
-fn g49_an_attempt_whose_class_was_made_anew_is_cleaned_up() {
+fn an_attempt_whose_class_was_made_anew_is_cleaned_up() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     begin(&mut fixture);
     let touched = class(json!({"metadata": {"resourceVersion": "2", "labels": {"a": "b"}}}));
@@ -320,8 +336,9 @@ fn g49_an_attempt_whose_class_was_made_anew_is_cleaned_up() {
     assert_eq!(fixture.about_claim(), Decision::CleanUp);
 }
 
+// Rules: G49.
 #[test]
-fn g49_an_attempt_whose_claim_is_going_is_cleaned_up() {
+fn an_attempt_whose_claim_is_going_is_cleaned_up() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     begin(&mut fixture);
     fixture
@@ -329,8 +346,9 @@ fn g49_an_attempt_whose_claim_is_going_is_cleaned_up() {
     assert_eq!(fixture.about_claim(), Decision::CleanUp);
 }
 
+// Rules: G50.
 #[test]
-fn g50_a_volume_of_before_the_term_ends_no_attempt() {
+fn a_volume_of_before_the_term_ends_no_attempt() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     fixture.cache.volumes_stale_before(20);
     begin(&mut fixture);
@@ -342,8 +360,9 @@ fn g50_a_volume_of_before_the_term_ends_no_attempt() {
     assert!(matches!(fixture.cache.facts(&key()).progress, Progress::None));
 }
 
+// Rules: G50.
 #[test]
-fn g50_a_volume_that_is_being_deleted_ends_no_attempt_whose_asset_is_not_saved() {
+fn a_volume_that_is_being_deleted_ends_no_attempt_whose_asset_is_not_saved() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     begin(&mut fixture);
     let Progress::Background(pending) = fixture.cache.facts(&key()).progress else { panic!("begun") };
@@ -359,8 +378,9 @@ fn g50_a_volume_that_is_being_deleted_ends_no_attempt_whose_asset_is_not_saved()
     assert_eq!(fixture.about_claim(), Decision::Provision, "with what was prepared");
 }
 
+// Rules: G50.
 #[test]
-fn g50_an_answer_that_is_older_than_a_list_brings_nothing_back() {
+fn an_answer_that_is_older_than_a_list_brings_nothing_back() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     fixture.put_volume(saved());
     fixture.cache.claim_event(Change::Begin);
@@ -383,8 +403,9 @@ fn is_unreadable(decision: &Decision) -> bool {
     matches!(decision, Decision::Refuse(Refusal::Unreadable { problem }) if problem.contains("invalid type"))
 }
 
+// Rules: G60.
 #[test]
-fn g60_a_claim_that_cannot_be_read_is_present() {
+fn a_claim_that_cannot_be_read_is_present() {
     // Nothing is known about it from before.
     let mut fixture = Fixture::new().class(class(json!({}))).claim(garbled(claim(json!({}))));
     assert!(is_unreadable(&fixture.about_claim()), "{:?}", fixture.about_claim());
@@ -407,15 +428,17 @@ fn g60_a_claim_that_cannot_be_read_is_present() {
     assert!(matches!(fixture.cache.facts(&key()).claim, ClaimState::Absent));
 }
 
+// Rules: G60.
 #[test]
-fn g60_the_volume_of_a_claim_that_cannot_be_read_is_not_deleted() {
+fn the_volume_of_a_claim_that_cannot_be_read_is_not_deleted() {
     let released = with(saved(), json!({"status": {"phase": "Released"}}));
     let fixture = Fixture::new().class(class(json!({}))).claim(garbled(claim(json!({})))).volume(released);
     assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::ClaimStillSeen));
 }
 
+// Rules: G60.
 #[test]
-fn g60_a_volume_that_cannot_be_read_is_present() {
+fn a_volume_that_cannot_be_read_is_present() {
     let damaged = with(saved(), json!({"spec": {"capacity": 7}}));
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     begin(&mut fixture);
@@ -427,9 +450,10 @@ fn g60_a_volume_that_cannot_be_read_is_present() {
     assert_eq!(fixture.about_claim(), Decision::Provision);
 }
 
+// Rules: G71.
 /// A provisioner's watch ends only the back-off of work that waits for the object.
 #[test]
-fn g71_an_authors_watch_changes_the_inputs_of_what_waits_for_it() {
+fn an_authors_watch_changes_the_inputs_of_what_waits_for_it() {
     let source = json!({
         "metadata": {"annotations": {"volume.kubernetes.io/selected-node": "node-1"}},
         "spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "source"}},
@@ -461,8 +485,9 @@ fn g71_an_authors_watch_changes_the_inputs_of_what_waits_for_it() {
     }
 }
 
+// Rules: G71.
 #[test]
-fn g71_a_claim_waits_for_its_source_in_another_namespace_and_for_what_lets_it_use_that() {
+fn a_claim_waits_for_its_source_in_another_namespace_and_for_what_lets_it_use_that() {
     let source = json!({"kind": "PersistentVolumeClaim", "name": "source", "namespace": "theirs"});
     let claim = claim(json!({"spec": {"dataSourceRef": source}}));
     let own = claim["metadata"]["namespace"].as_str().unwrap().to_owned();

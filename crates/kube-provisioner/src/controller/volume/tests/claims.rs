@@ -9,44 +9,51 @@ fn asked_by(annotations: Value) -> Value {
     with(cleared, json!({"metadata": {"annotations": annotations}}))
 }
 
+// Rules: G76.
 #[test]
-fn g76_refuses_a_claim_with_the_annotation_of_a_complete_binding() {
+fn refuses_a_claim_with_the_annotation_of_a_complete_binding() {
     let copied = json!({"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}});
     let fixture = Fixture::new().class(class(json!({}))).claim(claim(copied));
     assert_eq!(fixture.about_claim(), Decision::Refuse(Refusal::BindCompleted));
 }
 
+// Rules: S1.
 #[test]
-fn s1_the_annotation_names_us() {
+fn the_annotation_names_us() {
     assert_eq!(Fixture::new().class(class(json!({}))).claim(claim(json!({}))).about_claim(), Decision::Provision);
 }
 
+// Rules: S2.
 #[test]
-fn s2_the_annotation_names_one_of_our_additional_names() {
+fn the_annotation_names_one_of_our_additional_names() {
     let fixture = Fixture::named("csi.com/mock-csi", &[OURS, "foo.xyz/baz"]);
     assert_eq!(fixture.class(class(json!({}))).claim(claim(json!({}))).about_claim(), Decision::Provision);
 }
 
+// Rules: S3.
 #[test]
-fn s3_a_claim_with_a_volume_is_settled() {
+fn a_claim_with_a_volume_is_settled() {
     let bound = claim(json!({"spec": {"volumeName": "volume-1"}}));
     assert_eq!(Fixture::new().class(class(json!({}))).claim(bound).about_claim(), Decision::NoAction(NoAction::Bound));
 }
 
+// Rules: S4.
 #[test]
-fn s4_no_class_and_no_annotation_is_nobody_asking() {
+fn no_class_and_no_annotation_is_nobody_asking() {
     assert_eq!(Fixture::new().claim(asked_by(json!({}))).about_claim(), Decision::NoAction(NoAction::NothingHere));
 }
 
+// Rules: S5.
 #[test]
-fn s5_annotation_and_class_of_another() {
+fn annotation_and_class_of_another() {
     let fixture = Fixture::new().class(class(json!({"provisioner": OTHER})));
     let claim = asked_by(json!({"volume.beta.kubernetes.io/storage-provisioner": OTHER}));
     assert_eq!(fixture.claim(claim).about_claim(), Decision::NoAction(NoAction::NothingHere));
 }
 
+// Rules: S6, L6.
 #[test]
-fn s6_l6_the_annotation_wins_over_the_class() {
+fn the_annotation_wins_over_the_class() {
     let claim = asked_by(json!({"volume.beta.kubernetes.io/storage-provisioner": OTHER}));
     assert_eq!(
         Fixture::new().class(class(json!({}))).claim(claim).about_claim(),
@@ -54,14 +61,16 @@ fn s6_l6_the_annotation_wins_over_the_class() {
     );
 }
 
+// Rules: S7, L5.
 #[test]
-fn s7_l5_a_class_of_ours_without_annotation_is_not_enough() {
+fn a_class_of_ours_without_annotation_is_not_enough() {
     let fixture = Fixture::new().class(class(json!({})));
     assert_eq!(fixture.claim(asked_by(json!({}))).about_claim(), Decision::NoAction(NoAction::NothingHere));
 }
 
+// Rules: S8.
 #[test]
-fn s8_the_ga_annotation_wins_over_the_beta_one() {
+fn the_ga_annotation_wins_over_the_beta_one() {
     let claim = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/storage-provisioner": OTHER}}}));
     assert_eq!(
         Fixture::new().class(class(json!({}))).claim(claim).about_claim(),
@@ -69,8 +78,9 @@ fn s8_the_ga_annotation_wins_over_the_beta_one() {
     );
 }
 
+// Rules: S11.
 #[test]
-fn s11_waiting_for_a_consumer_without_a_node() {
+fn waiting_for_a_consumer_without_a_node() {
     let fixture = Fixture::new().class(waiting_class()).claim(claim(json!({})));
     assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::AwaitsNode));
     let empty = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": ""}}}));
@@ -78,14 +88,16 @@ fn s11_waiting_for_a_consumer_without_a_node() {
     assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::AwaitsNode));
 }
 
+// Rules: S12.
 #[test]
-fn s12_waiting_for_a_consumer_with_a_node() {
+fn waiting_for_a_consumer_with_a_node() {
     let selected = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "node-1"}}}));
     assert_eq!(Fixture::new().class(waiting_class()).claim(selected).about_claim(), Decision::Provision);
 }
 
+// Rules: S13.
 #[test]
-fn s13_the_same_with_the_ga_annotation() {
+fn the_same_with_the_ga_annotation() {
     let selected = asked_by(json!({
         "volume.kubernetes.io/storage-provisioner": OURS,
         "volume.kubernetes.io/selected-node": "node-1",
@@ -102,45 +114,53 @@ fn with_mode(able: bool, volume_mode: Option<&str>) -> Decision {
     fixture.class(class(json!({}))).claim(mode(json!(volume_mode))).about_claim()
 }
 
+// Rules: B1.
 #[test]
-fn b1_no_mode_without_block_support() {
+fn no_mode_without_block_support() {
     assert_eq!(with_mode(false, None), Decision::Provision);
 }
 
+// Rules: B2.
 #[test]
-fn b2_filesystem_without_block_support() {
+fn filesystem_without_block_support() {
     assert_eq!(with_mode(false, Some("Filesystem")), Decision::Provision);
 }
 
+// Rules: B3.
 #[test]
-fn b3_block_without_block_support_is_refused() {
+fn block_without_block_support_is_refused() {
     assert_eq!(with_mode(false, Some("Block")), Decision::Refuse(Refusal::Block));
 }
 
+// Rules: B4, B5, B6.
 /// A provisioner either supports block volumes or does not; the unsupported case is the default here.
 #[test]
-fn b4_b5_b6_a_capability_that_says_no_is_the_default() {
+fn a_capability_that_says_no_is_the_default() {
     assert_eq!(Capabilities::default(), Plain::capabilities());
     assert_eq!(with_mode(false, Some("Block")), Decision::Refuse(Refusal::Block));
 }
 
+// Rules: B7.
 #[test]
-fn b7_no_mode_with_block_support() {
+fn no_mode_with_block_support() {
     assert_eq!(with_mode(true, None), Decision::Provision);
 }
 
+// Rules: B8.
 #[test]
-fn b8_filesystem_with_block_support() {
+fn filesystem_with_block_support() {
     assert_eq!(with_mode(true, Some("Filesystem")), Decision::Provision);
 }
 
+// Rules: B9.
 #[test]
-fn b9_block_with_block_support() {
+fn block_with_block_support() {
     assert_eq!(with_mode(true, Some("Block")), Decision::Provision);
 }
 
+// Rules: G15.
 #[test]
-fn g15_what_cannot_be_honoured_is_refused() {
+fn what_cannot_be_honoured_is_refused() {
     let refused = |change| match Fixture::new().class(class(json!({}))).claim(claim(change)).about_claim() {
         Decision::Refuse(refusal) => refusal,
         other => panic!("{other:?}"),
@@ -162,8 +182,9 @@ fn g15_what_cannot_be_honoured_is_refused() {
     assert_eq!(decision, Decision::Refuse(Refusal::AccessModes(vec!["ReadWriteOnce".into()])));
 }
 
+// Rules: G15.
 #[test]
-fn g15_what_the_author_can_do_is_not_refused() {
+fn what_the_author_can_do_is_not_refused() {
     let able = Capabilities::default().selectors().data_sources(["Backup.example.com"]).volume_attributes_classes();
     let all = claim(
         json!({"spec": {"selector": {}, "dataSourceRef": {"apiGroup": "example.com", "kind": "Backup", "name": "b"},
@@ -172,8 +193,9 @@ fn g15_what_the_author_can_do_is_not_refused() {
     assert_eq!(Fixture::able(able).class(class(json!({}))).claim(all).about_claim(), Decision::Provision);
 }
 
+// Rules: G43.
 #[test]
-fn g43_topologies_and_mount_options_of_a_class_need_an_author_who_heeds_them() {
+fn topologies_and_mount_options_of_a_class_need_an_author_who_heeds_them() {
     let zones = json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]);
     let asks = |change: Value, able: Capabilities| {
         Fixture::able(able).class(class(change)).claim(claim(json!({}))).about_claim()
@@ -188,8 +210,9 @@ fn g43_topologies_and_mount_options_of_a_class_need_an_author_who_heeds_them() {
     assert_eq!(asks(json!({"mountOptions": []}), none()), Decision::Provision);
 }
 
+// Rules: G65.
 #[test]
-fn g65_a_source_of_another_namespace_needs_an_author_who_checks_the_grant() {
+fn a_source_of_another_namespace_needs_an_author_who_checks_the_grant() {
     let asks = |namespace: Value, can: Capabilities| {
         let source = json!({"kind": "PersistentVolumeClaim", "name": "c", "namespace": namespace});
         let claim = claim(json!({"spec": {"dataSourceRef": source}}));
@@ -204,8 +227,9 @@ fn g65_a_source_of_another_namespace_needs_an_author_who_checks_the_grant() {
     }
 }
 
+// Rules: G44.
 #[test]
-fn g44_a_released_volume_of_another_node_is_asked_about() {
+fn a_released_volume_of_another_node_is_asked_about() {
     let of = |phase, identity: &str| {
         let made = json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}});
         Fixture::new().on_node("here").volume(volume(phase, "Delete", made)).about_volume()
@@ -215,8 +239,9 @@ fn g44_a_released_volume_of_another_node_is_asked_about() {
     assert!(matches!(of("Released", "here"), Decision::Delete(_)));
 }
 
+// Rules: G44.
 #[test]
-fn g44_a_node_of_its_own_serves_no_class_that_binds_at_once() {
+fn a_node_of_its_own_serves_no_class_that_binds_at_once() {
     let claim = claim(json!({"spec": {"storageClassName": "at-once"}}));
     let at_once = class(json!({"metadata": {"name": "at-once"}}));
     let fixture = Fixture::new().on_node("here").class(at_once).claim(claim);
@@ -250,8 +275,9 @@ fn the_place_decides_about_volumes_whoever_made_them() {
     assert_eq!(decision("b", "Bound"), Decision::NoAction(NoAction::OtherNode));
 }
 
+// Rules: G16.
 #[test]
-fn g16_parameters_are_named_in_the_refusal() {
+fn parameters_are_named_in_the_refusal() {
     let fixture = Fixture::new().class(class(json!({"parameters": {"sever": "x", "zz": "y"}}))).claim(claim(json!({})));
     match fixture.about_claim() {
         Decision::Refuse(Refusal::Parameters(problems)) => {
@@ -261,8 +287,9 @@ fn g16_parameters_are_named_in_the_refusal() {
     }
 }
 
+// Rules: G11.
 #[test]
-fn g11_a_claim_that_is_going_gets_no_first_attempt() {
+fn a_claim_that_is_going_gets_no_first_attempt() {
     let going = claim(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
     assert_eq!(
         Fixture::new().class(class(json!({}))).claim(going).about_claim(),
@@ -270,8 +297,9 @@ fn g11_a_claim_that_is_going_gets_no_first_attempt() {
     );
 }
 
+// Rules: L7.
 #[test]
-fn l7_class_missing_foreign_and_by_the_beta_annotation() {
+fn class_missing_foreign_and_by_the_beta_annotation() {
     let missing = Fixture::new().claim(claim(json!({}))).about_claim();
     assert_eq!(missing, Decision::Refuse(Refusal::ClassMissing(Some("class-1".into()))));
     let none = Fixture::new().claim(claim(json!({"spec": {"storageClassName": null}}))).about_claim();

@@ -38,8 +38,9 @@ fn allocated(status: &str, size: &str) -> Value {
     json!({"status": {"allocatedResources": {"storage": size}, "allocatedResourceStatuses": {"storage": status}}})
 }
 
+// Rules: X1.
 #[test]
-fn x1_a_bound_claim_that_asks_for_more_gets_it() {
+fn a_bound_claim_that_asks_for_more_gets_it() {
     assert_eq!(decided(json!({}), json!({})), expand(2));
     assert_eq!(
         decided(
@@ -54,8 +55,9 @@ fn x1_a_bound_claim_that_asks_for_more_gets_it() {
     assert_eq!(decided(enough, json!({})), Decision::NoAction(NoAction::Bound));
 }
 
+// Rules: X2.
 #[test]
-fn x2_what_is_not_bound_both_ways_or_goes_stays_as_it_is() {
+fn what_is_not_bound_both_ways_or_goes_stays_as_it_is() {
     let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
     let bound = Decision::NoAction(NoAction::Bound);
     assert_eq!(decided(deleting.clone(), json!({})), bound);
@@ -68,9 +70,10 @@ fn x2_what_is_not_bound_both_ways_or_goes_stays_as_it_is() {
     assert_eq!(decided(json!({}), elsewhere), Decision::NoAction(NoAction::OtherInstallation));
 }
 
+// Rules: X11.
 /// The volume was adopted, restored, or created by a populator: its claim may name no provisioner.
 #[test]
-fn x11_a_volume_that_is_not_named_after_its_claim_grows() {
+fn a_volume_that_is_not_named_after_its_claim_grows() {
     let of_claim = json!({
         "spec": {"capacity": {"storage": "1Gi"},
             "claimRef": {"namespace": "default", "name": "claim-1", "uid": "uid-1-1"}},
@@ -118,14 +121,16 @@ fn x11_a_volume_that_is_not_named_after_its_claim_grows() {
     assert_eq!(fixture.about_volume(), Decision::Refuse(Refusal::Unadopted));
 }
 
+// Rules: X3.
 #[test]
-fn x3_who_cannot_expand_says_so() {
+fn who_cannot_expand_says_so() {
     let fixture = Fixture::new().claim(growing(json!({}))).volume(bound_volume(json!({})));
     assert_eq!(fixture.about_claim(), Decision::Refuse(Refusal::Expansion));
 }
 
+// Rules: X4.
 #[test]
-fn x4_what_was_begun_is_finished_before_the_claim_is_heard_again() {
+fn what_was_begun_is_finished_before_the_claim_is_heard_again() {
     let less = |status: &str| {
         let request = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
         decided(with(request, allocated(status, "5Gi")), json!({}))
@@ -136,13 +141,15 @@ fn x4_what_was_begun_is_finished_before_the_claim_is_heard_again() {
     assert_eq!(decided(with(more, allocated("ControllerResizeInProgress", "5Gi")), json!({})), expand(5));
 }
 
+// Rules: X5.
 #[test]
-fn x5_nothing_shrinks() {
+fn nothing_shrinks() {
     assert_eq!(decided(json!({}), json!({"spec": {"capacity": {"storage": "3Gi"}}})), expand(3));
 }
 
+// Rules: X6.
 #[test]
-fn x6_sizes_are_compared_by_value_and_written_as_they_are() {
+fn sizes_are_compared_by_value_and_written_as_they_are() {
     let claim = with(growing(json!({})), allocated("ControllerResizeInProgress", "1536Mi"));
     let fixture = Fixture::new().claim(claim).volume(bound_volume(json!({})));
     let facts = fixture.cache.facts(&Key::of_claim("uid-1-1"));
@@ -151,8 +158,9 @@ fn x6_sizes_are_compared_by_value_and_written_as_they_are() {
     assert_eq!(texts, ["1536Mi", "2Gi", "3Gi"]);
 }
 
+// Rules: X7.
 #[test]
-fn x7_our_own_writes_cut_no_pause_short() {
+fn our_own_writes_cut_no_pause_short() {
     let mut fixture = Fixture::new().claim(growing(json!({}))).volume(bound_volume(json!({})));
     let key = Key::of_claim("uid-1-1");
     let before = fixture.cache.inputs(&key);

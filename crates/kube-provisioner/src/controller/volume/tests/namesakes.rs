@@ -72,8 +72,9 @@ fn attempt(number: u32) -> Arc<Pending> {
     Arc::new(Pending { claim, class, ..pending() })
 }
 
+// Rules: G70.
 #[test]
-fn g70_the_oldest_claim_has_the_name_in_whatever_order_claims_are_seen() {
+fn the_oldest_claim_has_the_name_in_whatever_order_claims_are_seen() {
     for order in [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]] {
         let mut fixture = fixture();
         for number in order {
@@ -94,8 +95,9 @@ fn g70_the_oldest_claim_has_the_name_in_whatever_order_claims_are_seen() {
     }
 }
 
+// Rules: G70.
 #[test]
-fn g70_a_list_takes_out_only_the_claims_that_are_missing_in_it() {
+fn a_list_takes_out_only_the_claims_that_are_missing_in_it() {
     let mut fixture = fixture().claim(numbered(1, 1)).claim(numbered(2, 2));
     assert_eq!(fixture.cache.claim_event(Change::Begin), []);
     assert_eq!(fixture.cache.claim_event(Change::Listed(sent(numbered(2, 2)))), [key()]);
@@ -104,8 +106,9 @@ fn g70_a_list_takes_out_only_the_claims_that_are_missing_in_it() {
     assert_eq!(claims(&fixture), ("claim-2".to_owned(), vec![]));
 }
 
+// Rules: G70.
 #[test]
-fn g70_a_recorded_attempt_has_the_name_and_is_nobody_elses() {
+fn a_recorded_attempt_has_the_name_and_is_nobody_elses() {
     let mut fixture = fixture().claim(numbered(1, 1)).claim(numbered(2, 2));
     let begun = Arc::into_inner(attempt(2)).unwrap();
     fixture.cache.adopt(&key(), begun);
@@ -118,16 +121,18 @@ fn g70_a_recorded_attempt_has_the_name_and_is_nobody_elses() {
     assert_eq!((claims(&fixture).0, decision(&fixture)), ("claim-1".to_owned(), Decision::Provision));
 }
 
+// Rules: G70.
 #[test]
-fn g70_an_attempt_that_is_not_known_yet_may_be_of_each_claim() {
+fn an_attempt_that_is_not_known_yet_may_be_of_each_claim() {
     let mut fixture = fixture().claim(numbered(1, 1)).claim(numbered(2, 2));
     fixture.cache.await_adoption(&[key()]);
     let waits = Decision::NoAction(NoAction::AwaitsAdoption);
     assert_eq!((decision(&fixture), of_twins(&fixture)), (waits.clone(), vec![waits]));
 }
 
+// Rules: G70.
 #[test]
-fn g70_the_volume_of_one_claim_is_never_seen_as_the_others() {
+fn the_volume_of_one_claim_is_never_seen_as_the_others() {
     let mut fixture = fixture().claim(numbered(1, 1)).claim(numbered(2, 2)).volume(volume_of(2, "Available"));
     assert_eq!(claims(&fixture), ("claim-2".to_owned(), vec!["claim-1".to_owned()]));
     assert_eq!(decision(&fixture), Decision::NoAction(NoAction::Provisioned));
@@ -150,8 +155,9 @@ fn g70_the_volume_of_one_claim_is_never_seen_as_the_others() {
     assert!(matches!(decision(&fixture), Decision::Confirm | Decision::Provision));
 }
 
+// Rules: G70.
 #[test]
-fn g70_a_claim_that_is_bound_to_the_name_has_it_before_its_volume_is_seen() {
+fn a_claim_that_is_bound_to_the_name_has_it_before_its_volume_is_seen() {
     let bound = with(numbered(2, 2), json!({"spec": {"volumeName": "v-uid"}, "status": {"phase": "Bound"}}));
     let mut fixture = fixture().claim(numbered(1, 1)).claim(bound);
     assert_eq!((claims(&fixture).0, decision(&fixture)), ("bound".to_owned(), Decision::NoAction(NoAction::Bound)));
@@ -163,8 +169,9 @@ fn g70_a_claim_that_is_bound_to_the_name_has_it_before_its_volume_is_seen() {
     assert_eq!((claims(&fixture), decision(&fixture)), (("claim-1".to_owned(), vec![]), Decision::Provision));
 }
 
+// Rules: G70.
 #[test]
-fn g70_an_attempt_waits_while_another_claims_volume_has_its_name() {
+fn an_attempt_waits_while_another_claims_volume_has_its_name() {
     let mut fixture = fixture().claim(numbered(1, 1)).claim(numbered(2, 2));
     let begun = attempt(1);
     let (name, body) = ("v-uid".to_owned(), Vec::new());
@@ -184,8 +191,9 @@ fn g70_an_attempt_waits_while_another_claims_volume_has_its_name() {
     assert!(fixture.cache.facts(&key()).attempt().is_some());
 }
 
+// Rules: G70.
 #[test]
-fn g70_with_usual_names_too_only_the_claims_own_volume_ends_its_attempt() {
+fn with_usual_names_too_only_the_claims_own_volume_ends_its_attempt() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(numbered(1, 1));
     let usual = Key::of_claim("uid-1");
     let begun = attempt(1);
@@ -198,8 +206,9 @@ fn g70_with_usual_names_too_only_the_claims_own_volume_ends_its_attempt() {
     assert!(!fixture.cache.unfinished(&usual));
 }
 
+// Rules: G70.
 #[test]
-fn g70_what_is_wrong_with_the_other_claim_itself_comes_first() {
+fn what_is_wrong_with_the_other_claim_itself_comes_first() {
     let waits = with(numbered(2, 2), json!({"spec": {"storageClassName": "waits"}}));
     let later = class(json!({"metadata": {"name": "waits"}, "volumeBindingMode": "WaitForFirstConsumer"}));
     let block = with(numbered(3, 3), json!({"spec": {"volumeMode": "Block"}}));

@@ -28,8 +28,9 @@ fn failure(verdict: ProvisionVerdict, retry_after: Option<Duration>, rescheduled
     Err(Stopped::NotProvisioned { verdict, message: "no".into(), retry_after, rescheduled })
 }
 
+// Rules: N1, N2, C20, C23.
 #[test]
-fn n1_n2_c20_c23_verdicts_each_has_its_pause_and_its_event() {
+fn verdicts_each_has_its_pause_and_its_event() {
     let retry = first(failure(ProvisionVerdict::Retry, None, false));
     assert!(matches!(retry.next, Next::Retry) && retry.event.unwrap().warning);
     let pause = Duration::from_secs(7);
@@ -47,8 +48,9 @@ fn n1_n2_c20_c23_verdicts_each_has_its_pause_and_its_event() {
     assert!(matches!(first(failure(ProvisionVerdict::Reschedule, None, false)).next, Next::Retry));
 }
 
+// Rules: G21.
 #[test]
-fn g21_threshold_gives_up_and_says_so() {
+fn threshold_gives_up_and_says_so() {
     let two = Thresholds { provision: 2, delete: 2 };
     assert!(matches!(reported(failure(ProvisionVerdict::Retry, None, false), 2, two).next, Next::Retry));
     let last = reported(failure(ProvisionVerdict::Retry, None, false), 3, two);
@@ -61,8 +63,9 @@ fn g21_threshold_gives_up_and_says_so() {
     assert!(matches!(reported(kept, 3, two).next, Next::AwaitChange));
 }
 
+// Rules: G18, G19.
 #[test]
-fn g18_g19_breakage_is_told_and_tried_again() {
+fn breakage_is_told_and_tried_again() {
     let panicked = first(Err(Stopped::ProvisionAborted {
         method: "provision",
         aborted: CallAborted::Panicked("index out of bounds".into()),
@@ -77,16 +80,18 @@ fn g18_g19_breakage_is_told_and_tried_again() {
     assert!(event.text.contains("within 5 s"));
 }
 
+// Rules: G22.
 #[test]
-fn g22_in_use_is_no_warning() {
+fn in_use_is_no_warning() {
     let busy = Err(Stopped::NotDeleted { verdict: DeleteVerdict::InUse, message: "mounted".into(), retry_after: None });
     let report = first(busy);
     let event = report.event.unwrap();
     assert!(!event.warning && event.reason == "VolumeDelete" && matches!(report.next, Next::Retry));
 }
 
+// Rules: G45.
 #[test]
-fn g45_waiting_is_not_failing() {
+fn waiting_is_not_failing() {
     let busy = || CallError::TooManyRequests { retry_after: Some(Duration::from_secs(3)), message: "busy".into() };
     assert_eq!(first(Err(Stopped::NotSaved(busy()))).next, Next::Wait(Some(Duration::from_secs(3))));
     let call = Err(Stopped::CallFailed { doing: "reading the volume", error: busy() });
@@ -96,8 +101,9 @@ fn g45_waiting_is_not_failing() {
     assert_eq!(first(deleting).next, Next::Wait(None));
 }
 
+// Rules: G46.
 #[test]
-fn g46_what_the_server_does_not_take_is_told_when_it_happens_again() {
+fn what_the_server_does_not_take_is_told_when_it_happens_again() {
     let rejected =
         || Err(Stopped::Rejected { doing: "setting the volume's finalizer", error: CallError::Invalid("no".into()) });
     let quiet = first(rejected());
@@ -124,14 +130,16 @@ fn a_secret_that_is_created_late_is_noticed_within_a_minute() {
     }
 }
 
+// Rules: C7.
 #[test]
-fn c7_a_class_that_may_still_come_is_no_failure() {
+fn a_class_that_may_still_come_is_no_failure() {
     let report = first(Err(Stopped::Refused(Refusal::ClassMissing(Some("fast".into())))));
     assert!(report.event.is_none() && matches!(report.next, Next::RetryAfter(_)), "{:?}", report.event);
 }
 
+// Rules: G15.
 #[test]
-fn g15_refusals_say_what_to_do() {
+fn refusals_say_what_to_do() {
     for refusal in [
         Refusal::AccessModes(vec!["ReadWriteOnce".into()]),
         Refusal::AllowedTopologies,

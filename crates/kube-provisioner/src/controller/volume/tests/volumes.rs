@@ -21,39 +21,46 @@ fn guarded(volume: Value) -> Decision {
 const DELETES: Decision = Decision::Delete(Deletion::Checked);
 const DELETES_PROTECTED: Decision = Decision::Delete(Deletion::Protected);
 
+// Rules: D1.
 #[test]
-fn d1_released_and_delete() {
+fn released_and_delete() {
     assert_eq!(bare(volume("Released", "Delete", json!({}))), DELETES);
 }
 
+// Rules: D2, L8.
 #[test]
-fn d2_l8_failed_is_never_deleted() {
+fn failed_is_never_deleted() {
     assert_eq!(bare(volume("Failed", "Delete", json!({}))), Decision::NoAction(NoAction::NotReleased));
 }
 
+// Rules: D3.
 #[test]
-fn d3_bound_is_in_use() {
+fn bound_is_in_use() {
     assert_eq!(bare(volume("Bound", "Delete", json!({}))), Decision::NoAction(NoAction::Bound));
 }
 
+// Rules: D4.
 #[test]
-fn d4_retained_is_kept() {
+fn retained_is_kept() {
     assert_eq!(bare(volume("Released", "Retain", json!({}))), Decision::NoAction(NoAction::Retained));
 }
 
+// Rules: D5.
 #[test]
-fn d5_an_unprotected_volume_that_goes_already() {
+fn an_unprotected_volume_that_goes_already() {
     let going = volume("Released", "Delete", json!({"metadata": {"deletionTimestamp": GOING}}));
     assert_eq!(bare(going), Decision::NoAction(NoAction::VolumeTerminating));
 }
 
+// Rules: D6.
 #[test]
-fn d6_a_volume_that_stays() {
+fn a_volume_that_stays() {
     assert_eq!(bare(volume("Released", "Delete", json!({"metadata": {"deletionTimestamp": null}}))), DELETES);
 }
 
+// Rules: D7.
 #[test]
-fn d7_a_volume_migrated_to_us() {
+fn a_volume_migrated_to_us() {
     let migrated = volume(
         "Released",
         "Delete",
@@ -63,24 +70,28 @@ fn d7_a_volume_migrated_to_us() {
     assert_eq!(fixture.about_volume(), DELETES);
 }
 
+// Rules: F1.
 #[test]
-fn f1_released_and_protected() {
+fn released_and_protected() {
     assert_eq!(guarded(protected("Released", "Delete", json!({}))), DELETES_PROTECTED);
 }
 
+// Rules: F2.
 #[test]
-fn f2_released_protected_and_going() {
+fn released_protected_and_going() {
     let going = protected("Released", "Delete", json!({"metadata": {"deletionTimestamp": GOING}}));
     assert_eq!(guarded(going), DELETES_PROTECTED);
 }
 
+// Rules: F3.
 #[test]
-fn f3_bound_and_protected() {
+fn bound_and_protected() {
     assert_eq!(guarded(protected("Bound", "Delete", json!({}))), Decision::NoAction(NoAction::Bound));
 }
 
+// Rules: F4.
 #[test]
-fn f4_retained_and_unprotected() {
+fn retained_and_unprotected() {
     assert_eq!(guarded(volume("Released", "Retain", json!({}))), Decision::NoAction(NoAction::Retained));
 }
 
@@ -98,61 +109,72 @@ fn anonymous(change: Value) -> Value {
     with(nameless, change)
 }
 
+// Rules: O1.
 #[test]
-fn o1_provisioned_by_us() {
+fn provisioned_by_us() {
     assert!(is_ours(OURS, volume("Bound", "Delete", json!({}))));
 }
 
+// Rules: O2.
 #[test]
-fn o2_provisioned_by_and_migrated_to_us() {
+fn provisioned_by_and_migrated_to_us() {
     assert!(is_ours(OURS, volume("Bound", "Delete", migrated(OURS))));
 }
 
+// Rules: O3.
 #[test]
-fn o3_provisioned_by_another() {
+fn provisioned_by_another() {
     assert!(!is_ours("foo.bar1/baz1", volume("Bound", "Delete", json!({}))));
 }
 
+// Rules: O4.
 #[test]
-fn o4_provisioned_by_and_migrated_to_another() {
+fn provisioned_by_and_migrated_to_another() {
     assert!(!is_ours("foo.bar1/baz1", volume("Bound", "Delete", migrated(OURS))));
 }
 
+// Rules: O5.
 #[test]
-fn o5_csi_provisioned_by_us() {
+fn csi_provisioned_by_us() {
     assert!(is_ours(OURS, volume("Bound", "Delete", json!({"spec": {"nfs": null, "csi": {"driver": OURS}}}))));
 }
 
+// Rules: O6.
 #[test]
-fn o6_csi_provisioned_by_another() {
+fn csi_provisioned_by_another() {
     assert!(!is_ours(
         "foo.bar1/baz1",
         volume("Bound", "Delete", json!({"spec": {"nfs": null, "csi": {"driver": OURS}}}))
     ));
 }
 
+// Rules: O7.
 #[test]
-fn o7_static_csi_of_our_driver() {
+fn static_csi_of_our_driver() {
     assert!(is_ours(OURS, anonymous(json!({"spec": {"nfs": null, "csi": {"driver": OURS}}}))));
 }
 
+// Rules: O8.
 #[test]
-fn o8_static_csi_of_another_driver() {
+fn static_csi_of_another_driver() {
     assert!(!is_ours("foo.bar1/baz1", anonymous(json!({"spec": {"nfs": null, "csi": {"driver": OURS}}}))));
 }
 
+// Rules: O9.
 #[test]
-fn o9_static_without_annotations() {
+fn static_without_annotations() {
     assert!(!is_ours(OURS, anonymous(json!({}))));
 }
 
+// Rules: O10.
 #[test]
-fn o10_static_migrated_to_us() {
+fn static_migrated_to_us() {
     assert!(is_ours(OURS, anonymous(migrated(OURS))));
 }
 
+// Rules: O11.
 #[test]
-fn o11_static_migrated_to_another() {
+fn static_migrated_to_another() {
     assert!(!is_ours("foo.bar1/baz1", anonymous(migrated(OURS))));
 }
 
@@ -173,8 +195,9 @@ fn finalizer_switched_off_still_deletes_a_protected_volume() {
     assert_eq!(bare(going), DELETES_PROTECTED);
 }
 
+// Rules: G13.
 #[test]
-fn g13_released_while_the_claim_lives_is_not_deleted() {
+fn released_while_the_claim_lives_is_not_deleted() {
     let mine = json!({"metadata": {"name": "pvc-uid-1-1"}, "spec": {"claimRef": {"uid": "uid-1-1"}}});
     let released = || volume("Released", "Delete", mine.clone());
     let bound = |going: Value| claim(with(json!({"spec": {"volumeName": "pvc-uid-1-1"}}), going));
@@ -188,8 +211,9 @@ fn g13_released_while_the_claim_lives_is_not_deleted() {
     assert_eq!(elsewhere.about_claim(), DELETES, "the claim took another volume, ours is surplus");
 }
 
+// Rules: G7.
 #[test]
-fn g7_foreign_volume_of_our_name_is_not_touched() {
+fn foreign_volume_of_our_name_is_not_touched() {
     let name = json!({"metadata": {"name": "pvc-uid-1-1"}});
     for phase in ["Bound", "Released", "Available"] {
         let ours_for_another = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
@@ -201,8 +225,9 @@ fn g7_foreign_volume_of_our_name_is_not_touched() {
     assert_eq!(fixture.about_claim(), Decision::Refuse(Refusal::NameTaken));
 }
 
+// Rules: C2.
 #[test]
-fn c2_provisioned_volume_waits_for_its_binding() {
+fn provisioned_volume_waits_for_its_binding() {
     let saved = volume(
         "Available",
         "Delete",
@@ -212,8 +237,9 @@ fn c2_provisioned_volume_waits_for_its_binding() {
     assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::Provisioned));
 }
 
+// Rules: G36.
 #[test]
-fn g36_a_volume_that_goes_before_it_is_bound_makes_room_for_another() {
+fn a_volume_that_goes_before_it_is_bound_makes_room_for_another() {
     let going = |phase: &str, claim_uid: &str| {
         let change = json!({
             "metadata": {
@@ -234,8 +260,9 @@ fn g36_a_volume_that_goes_before_it_is_bound_makes_room_for_another() {
     assert_eq!(decision(waiting(), going("Bound", "uid-1-1")), Decision::NoAction(NoAction::VolumeTerminating));
 }
 
+// Rules: G74.
 #[test]
-fn g74_reports_a_deleted_volume_whose_claim_ref_was_removed() {
+fn reports_a_deleted_volume_whose_claim_ref_was_removed() {
     let unclaimed =
         |phase: &str, change: Value| with(protected(phase, "Delete", change), json!({"spec": {"claimRef": null}}));
     let deleted = |change: Value| with(json!({"metadata": {"deletionTimestamp": GOING}}), change);
@@ -256,8 +283,9 @@ fn g74_reports_a_deleted_volume_whose_claim_ref_was_removed() {
     assert_eq!(decision, Decision::LookForNode { name: "node-2".into() });
 }
 
+// Rules: G75.
 #[test]
-fn g75_adopting_a_volume_retries_failed_work_on_it() {
+fn adopting_a_volume_retries_failed_work_on_it() {
     use crate::controller::volume::facts::VolumeState;
     let fingerprint = |adopted: &str| {
         let adopted = json!({"metadata": {"annotations": {"kube-provisioner/adopted": adopted}}});
@@ -296,8 +324,9 @@ fn created_by(manager: &str, time: &str) -> Value {
     }})
 }
 
+// Rules: G59.
 #[test]
-fn g59_a_volume_that_was_restored_is_not_deleted_because_its_claim_is_absent() {
+fn a_volume_that_was_restored_is_not_deleted_because_its_claim_is_absent() {
     let decision = |change: Value| Fixture::new().volume(protected("Released", "Delete", change)).about_volume();
     let (ours, now, before) = (crate::protocol::CREATOR, "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z");
     let kept = Decision::Refuse(Refusal::Copy { uid: "volume-uid".to_owned() });
@@ -317,8 +346,9 @@ fn g59_a_volume_that_was_restored_is_not_deleted_because_its_claim_is_absent() {
     assert_eq!(bound, Decision::NoAction(NoAction::Bound));
 }
 
+// Rules: G40.
 #[test]
-fn g40_a_volume_of_another_installation_is_left_alone() {
+fn a_volume_of_another_installation_is_left_alone() {
     let made_by = |phase: &str, identity: Value| {
         let annotations = json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}});
         protected(phase, "Delete", annotations)
@@ -332,8 +362,9 @@ fn g40_a_volume_of_another_installation_is_left_alone() {
     }
 }
 
+// Rules: G41.
 #[test]
-fn g41_with_a_replica_for_each_node_only_the_own_claims_and_volumes_are_served() {
+fn with_a_replica_for_each_node_only_the_own_claims_and_volumes_are_served() {
     let fixture = || Fixture::new().class(waiting_class()).on_node("node-1");
     let selects =
         |node: &str| claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": node}}}));
@@ -347,17 +378,19 @@ fn g41_with_a_replica_for_each_node_only_the_own_claims_and_volumes_are_served()
     assert_eq!(fixture().volume(made_by(json!("node-2"))).about_volume(), of_another);
 }
 
+// Rules: G61.
 #[test]
-fn g61_where_each_node_has_a_replica_a_released_volume_that_nobody_adopted_is_reported() {
+fn where_each_node_has_a_replica_a_released_volume_that_nobody_adopted_is_reported() {
     let fixture = |phase: &str, policy: &str| Fixture::new().on_node("node-1").volume(volume(phase, policy, json!({})));
     assert_eq!(fixture("Released", "Delete").about_volume(), Decision::Refuse(Refusal::Nobodys));
     assert_eq!(fixture("Bound", "Delete").about_volume(), Decision::NoAction(NoAction::OtherNode));
     assert_eq!(fixture("Released", "Retain").about_volume(), Decision::NoAction(NoAction::OtherNode));
 }
 
+// Rules: G13.
 /// Volumes that are not named after their claim: static ones, migrated ones, and those bound to another claim since.
 #[test]
-fn g13_the_claim_that_lives_is_found_by_its_uid() {
+fn the_claim_that_lives_is_found_by_its_uid() {
     let of_claim = json!({"spec": {"claimRef": {"namespace": "default", "name": "claim-1", "uid": "uid-1-1"}}});
     let mut fixture = Fixture::new()
         .claim(claim(json!({"spec": {"volumeName": "volume-1"}})))
@@ -368,8 +401,9 @@ fn g13_the_claim_that_lives_is_found_by_its_uid() {
     assert_eq!(fixture.about_volume(), DELETES);
 }
 
+// Rules: G47.
 #[test]
-fn g47_a_policy_that_becomes_retain_after_the_deletion_began_keeps_the_object() {
+fn a_policy_that_becomes_retain_after_the_deletion_began_keeps_the_object() {
     let going = protected("Released", "Retain", json!({"metadata": {"deletionTimestamp": GOING}}));
     assert_eq!(guarded(going), Decision::Refuse(Refusal::RetainedTooLate));
     let released = protected("Released", "Retain", json!({}));
@@ -379,8 +413,9 @@ fn g47_a_policy_that_becomes_retain_after_the_deletion_began_keeps_the_object() 
     assert_eq!(guarded(in_use), Decision::Unprotect);
 }
 
+// Rules: G48.
 #[test]
-fn g48_a_deletion_that_is_recorded_on_its_volume_is_finished_while_that_volume_exists() {
+fn a_deletion_that_is_recorded_on_its_volume_is_finished_while_that_volume_exists() {
     let marked = |phase, policy, uid: &str| {
         volume(phase, policy, json!({"metadata": {"annotations": {"kube-provisioner/deleting": uid}}}))
     };
@@ -398,9 +433,10 @@ fn g48_a_deletion_that_is_recorded_on_its_volume_is_finished_while_that_volume_e
     );
 }
 
+// Rules: G3.
 /// Otherwise there would be two first attempts without a pause between them.
 #[test]
-fn g3_what_we_write_while_we_delete_cuts_no_pause_short() {
+fn what_we_write_while_we_delete_cuts_no_pause_short() {
     let mut fixture = Fixture::without_finalizer().volume(volume("Released", "Delete", json!({})));
     let before = fixture.cache.inputs(&Key::of_volume("volume-1"));
     let marked =

@@ -11,8 +11,9 @@ use tokio::time::sleep;
 use super::{Bed, Crash, GROUP, NAMESPACE};
 use crate::buckets::store::Failure;
 
+// Rules: J18.
 #[tokio::test(start_paused = true)]
-async fn j18_a_crash_at_any_write_leaves_nothing() {
+async fn a_crash_at_any_write_leaves_nothing() {
     let mut writes = 0;
     for (at, after) in (1..30).flat_map(|at| [(at, false), (at, true)]) {
         let bed = Bed::crashing(at, after);
@@ -53,8 +54,9 @@ async fn j18_a_crash_at_any_write_leaves_nothing() {
     assert!(writes > 15, "{writes} writes");
 }
 
+// Rules: J18.
 #[tokio::test(start_paused = true)]
-async fn j18_an_access_that_is_deleted_after_a_crash_in_its_grant_leaves_nothing() {
+async fn an_access_that_is_deleted_after_a_crash_in_its_grant_leaves_nothing() {
     for at in 1..9 {
         let bed = Bed::crashing(3 + at, true);
         let running = bed.start();
@@ -74,9 +76,10 @@ async fn j18_an_access_that_is_deleted_after_a_crash_in_its_grant_leaves_nothing
     }
 }
 
+// Rules: J18.
 /// Two replicas, one of which is killed and restarted.
 #[tokio::test(start_paused = true)]
-async fn j18_a_storm_of_faults_leaves_nothing() {
+async fn a_storm_of_faults_leaves_nothing() {
     for seed in 0..8 {
         let user = format!("system:serviceaccount:{NAMESPACE}:driver");
         let faults = Faults::storm(seed).only(&user).until(Duration::from_secs(200));

@@ -17,8 +17,9 @@ use crate::buckets::store::Failure;
 /// Long enough for all expected actions, and for most of the back-off.
 const LONG: Duration = Duration::from_secs(300);
 
+// Rules: J3, J6, J14, J17.
 #[tokio::test(start_paused = true)]
-async fn j3_j6_j14_j17_a_bucket_and_its_access_come_and_go() {
+async fn a_bucket_and_its_access_come_and_go() {
     let bed = Bed::new();
     let _running = bed.start();
     bed.bucket("bc-1", json!({"spec": {"protocols": ["S3"]}}));
@@ -69,8 +70,9 @@ async fn j3_j6_j14_j17_a_bucket_and_its_access_come_and_go() {
     bed.assert_empty();
 }
 
+// Rules: J4.
 #[tokio::test(start_paused = true)]
-async fn j4_a_bucket_that_exists_is_found_and_never_deleted() {
+async fn a_bucket_that_exists_is_found_and_never_deleted() {
     let bed = Bed::new();
     let _running = bed.start();
     let unbound = json!({"existingBucketID": "photos", "bucketClaimRef": {"uid": null}});
@@ -103,8 +105,9 @@ async fn j4_a_bucket_that_exists_is_found_and_never_deleted() {
     assert!(bed.store.state().buckets.contains_key("photos"), "it is somebody's");
 }
 
+// Rules: J1, J5, J7, J8.
 #[tokio::test(start_paused = true)]
-async fn j1_j5_j7_j8_buckets_that_are_not_deleted() {
+async fn buckets_that_are_not_deleted() {
     let bed = Bed::new();
     let _running = bed.start();
     for (name, change) in [
@@ -147,8 +150,9 @@ async fn j1_j5_j7_j8_buckets_that_are_not_deleted() {
     assert_eq!(bed.store.state().buckets.keys().collect::<Vec<_>>(), ["bc-kept"]);
 }
 
+// Rules: J13.
 #[tokio::test(start_paused = true)]
-async fn j13_a_secret_of_somebody_else_is_not_touched() {
+async fn a_secret_of_somebody_else_is_not_touched() {
     let bed = Bed::new();
     let _running = bed.start();
     bed.bucket("bc-1", json!({}));
@@ -178,8 +182,9 @@ async fn j13_a_secret_of_somebody_else_is_not_touched() {
     assert_eq!(bed.error("bucketaccesses", "web"), "");
 }
 
+// Rules: J15.
 #[tokio::test(start_paused = true)]
-async fn j15_a_restart_calls_nothing() {
+async fn a_restart_calls_nothing() {
     let bed = Bed::new();
     let running = bed.start();
     bed.bucket("bc-1", json!({}));
@@ -194,8 +199,9 @@ async fn j15_a_restart_calls_nothing() {
     assert_eq!((bed.store.state().calls.clone(), bed.get("secrets", "web-bc-1")), (calls, secret));
 }
 
+// Rules: J16.
 #[tokio::test(start_paused = true)]
-async fn j16_a_secret_that_is_lost_or_edited_is_written_again() {
+async fn a_secret_that_is_lost_or_edited_is_written_again() {
     let bed = Bed::new();
     let running = bed.start();
     bed.bucket("bc-1", json!({}));
@@ -228,8 +234,9 @@ async fn j16_a_secret_that_is_lost_or_edited_is_written_again() {
     assert_eq!(bed.store.state().users.len(), 2, "the account is the same");
 }
 
+// Rules: J19.
 #[tokio::test(start_paused = true)]
-async fn j19_while_a_sidecar_holds_its_lease_nothing_is_done() {
+async fn while_a_sidecar_holds_its_lease_nothing_is_done() {
     let bed = Bed::new();
     let now = || format!("{:.6}", bed.cluster.clock().now());
     let lease = |renewed: &str| {
@@ -258,8 +265,9 @@ async fn j19_while_a_sidecar_holds_its_lease_nothing_is_done() {
     bed.bucket_ready("bc-1").await;
 }
 
+// Rules: J20.
 #[tokio::test(start_paused = true)]
-async fn j20_a_failing_store_is_asked_again_less_and_less() {
+async fn a_failing_store_is_asked_again_less_and_less() {
     let bed = Bed::new();
     let _running = bed.start();
     for _ in 0..6 {
@@ -294,8 +302,9 @@ async fn j20_a_failing_store_is_asked_again_less_and_less() {
     bed.assert_empty();
 }
 
+// Rules: J10, J12.
 #[tokio::test(start_paused = true)]
-async fn j10_j12_an_access_waits_for_what_it_needs() {
+async fn an_access_waits_for_what_it_needs() {
     let bed = Bed::new();
     let _running = bed.start();
     bed.access("web", &["bc-1"]);
@@ -342,8 +351,9 @@ fn no_crash() -> Arc<Crash> {
     Arc::new(Crash { left: AtomicU64::new(u64::MAX / 2), after: false })
 }
 
+// Rules: J22.
 #[tokio::test(start_paused = true)]
-async fn j22_a_refused_secret_backs_off_and_costs_one_key_at_most() {
+async fn a_refused_secret_backs_off_and_costs_one_key_at_most() {
     for (verb, keys) in [(Verb::Create, 0), (Verb::Patch, 1)] {
         let refuses = Arc::new(RefusesSecrets { verb, is_over: AtomicBool::new(false), refused: AtomicU64::new(0) });
         let bed = Bed::on(Cluster::builder().interceptor(refuses.clone()), no_crash());
@@ -367,8 +377,9 @@ async fn j22_a_refused_secret_backs_off_and_costs_one_key_at_most() {
     }
 }
 
+// Rules: J25.
 #[tokio::test(start_paused = true)]
-async fn j25_the_event_of_a_refused_bucket_is_sent_again() {
+async fn the_event_of_a_refused_bucket_is_sent_again() {
     let bed = Bed::new();
     let _running = bed.start();
     bed.bucket("bc-1", json!({"spec": {"parameters": {"hots": "store"}}}));
@@ -377,8 +388,9 @@ async fn j25_the_event_of_a_refused_bucket_is_sent_again() {
     assert_eq!(events.iter().filter(|event| event.contains("hots")).count(), 6, "{events:?}");
 }
 
+// Rules: J21.
 #[tokio::test(start_paused = true)]
-async fn j21_a_bucket_whose_class_cannot_be_used_can_be_deleted() {
+async fn a_bucket_whose_class_cannot_be_used_can_be_deleted() {
     let bed = Bed::new();
     let _running = bed.start();
     let secret = json!({"adminSecretName": "admin", "adminSecretNamespace": "nowhere"});
@@ -411,8 +423,9 @@ async fn j21_a_bucket_whose_class_cannot_be_used_can_be_deleted() {
     bed.until("the access is handed back", || bed.is_finished("web")).await;
 }
 
+// Rules: J23.
 #[tokio::test(start_paused = true)]
-async fn j23_the_event_about_a_store_that_is_gone_names_a_way_out() {
+async fn the_event_about_a_store_that_is_gone_names_a_way_out() {
     let bed = Bed::new();
     let _running = bed.start();
     bed.bucket("bc-1", json!({}));
@@ -434,8 +447,9 @@ async fn j23_the_event_about_a_store_that_is_gone_names_a_way_out() {
     bed.until("the Bucket is gone", || bed.get("buckets", "bc-1").is_none()).await;
 }
 
+// Rules: J24.
 #[tokio::test(start_paused = true)]
-async fn j24_an_access_without_its_id_is_revoked() {
+async fn an_access_without_its_id_is_revoked() {
     let bed = Bed::new();
     let running = bed.start();
     bed.bucket("bc-1", json!({}));
@@ -466,8 +480,9 @@ impl WatchInterceptor for HidesTwin {
     }
 }
 
+// Rules: J8.
 #[tokio::test(start_paused = true)]
-async fn j8_a_twin_that_the_watch_has_not_shown_counts() {
+async fn a_twin_that_the_watch_has_not_shown_counts() {
     let bed = Bed::on(Cluster::builder().interceptor(Arc::new(HidesTwin)), no_crash());
     let _running = bed.start();
     bed.bucket("bc-1", json!({}));

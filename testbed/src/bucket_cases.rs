@@ -111,7 +111,7 @@ pub async fn buckets_outlive_their_classes(fixture: &impl BucketFixture) -> anyh
 }
 
 /// Z5 Z6 Z7 Z8: the provisioner never touches foreign objects, and restores its own.
-pub async fn what_is_of_others_stays(fixture: &impl BucketFixture) -> anyhow::Result<()> {
+pub async fn foreign_objects_stay(fixture: &impl BucketFixture) -> anyhow::Result<()> {
     let _program = fixture.start().await?;
     let secrets = fixture.space.api::<Secret>();
     let foreign: Secret = serde_json::from_value(json!({"metadata": {"name": "photos"}, "stringData": {"a": "b"}}))?;
@@ -163,7 +163,7 @@ pub async fn what_is_of_others_stays(fixture: &impl BucketFixture) -> anyhow::Re
 }
 
 /// Z10 Z11: a changed or recreated claim is reconciled at once, and inherits nothing from the previous one.
-pub async fn claims_that_change_are_looked_at_at_once(fixture: &impl BucketFixture) -> anyhow::Result<()> {
+pub async fn changed_claims_are_reconciled_at_once(fixture: &impl BucketFixture) -> anyhow::Result<()> {
     let _program = fixture.start().await?;
     for claim in ["mended", "dropped"] {
         fixture.claim(claim, "class", json!({"additionalConfig": {"nonsense": "1"}})).await?;
@@ -305,7 +305,7 @@ pub async fn orphans_are_found_and_removed(
 
 /// Z14: the objects of a full bucket are deleted page by page without delaying other claims. Set `E2E_OBJECTS` for
 /// longer runs. `versioning` is the class parameter that enables versions: every fourth object has two.
-pub async fn a_full_bucket_goes_while_others_are_served(
+pub async fn a_full_bucket_is_deleted_while_others_are_served(
     fixture: &impl BucketFixture,
     versioning: &[(&str, &str)],
 ) -> anyhow::Result<()> {

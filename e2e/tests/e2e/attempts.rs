@@ -14,7 +14,7 @@ use testbed::toy::{Answer, Call, Toy, options};
 
 // Rules: C10, C18, C21.
 #[tokio::test]
-async fn a_failure_is_told_and_tried_again() -> anyhow::Result<()> {
+async fn a_failure_is_reported_and_retried() -> anyhow::Result<()> {
     let space = TestSpace::new("c10").await?;
     let toy = Toy::new().on_provision(|_, call| match call {
         1..=3 => Answer::Failed(ProvisionError::retry("the pool is full")),
@@ -51,7 +51,7 @@ async fn a_volume_that_cannot_be_saved_is_kept() -> anyhow::Result<()> {
 
 // Rules: C26.
 #[tokio::test]
-async fn an_answer_that_is_lost_is_not_a_second_volume() -> anyhow::Result<()> {
+async fn a_lost_answer_creates_no_second_volume() -> anyhow::Result<()> {
     let space = TestSpace::new("c26").await?;
     let toy = Toy::new();
     let lost = std::sync::atomic::AtomicBool::new(false);
@@ -68,7 +68,7 @@ async fn an_answer_that_is_lost_is_not_a_second_volume() -> anyhow::Result<()> {
 
 // Rules: C19, C22.
 #[tokio::test]
-async fn work_in_progress_is_asked_for_again() -> anyhow::Result<()> {
+async fn work_in_progress_is_called_again() -> anyhow::Result<()> {
     let space = TestSpace::new("c19").await?;
     let toy = Toy::new().on_provision(|_, call| match call {
         1..=3 => Answer::Failed(ProvisionError::in_progress("still formatting").after(Duration::from_millis(50))),
@@ -87,7 +87,7 @@ async fn work_in_progress_is_asked_for_again() -> anyhow::Result<()> {
 
 // Rules: C24.
 #[tokio::test]
-async fn a_claim_deleted_meanwhile_leaves_nothing_behind() -> anyhow::Result<()> {
+async fn a_claim_deleted_during_its_attempt_leaves_nothing_behind() -> anyhow::Result<()> {
     let space = TestSpace::new("c24").await?;
     let go = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let gate = go.clone();
@@ -116,7 +116,7 @@ async fn a_claim_deleted_meanwhile_leaves_nothing_behind() -> anyhow::Result<()>
 
 // Rules: G18.
 #[tokio::test]
-async fn a_panic_costs_one_attempt() -> anyhow::Result<()> {
+async fn a_panic_fails_one_attempt() -> anyhow::Result<()> {
     let space = TestSpace::new("g18").await?;
     let toy = Toy::new().on_provision(|_, call| if call == 1 { Answer::Panics } else { Answer::Done });
     let _controller = toy.run(&space);
@@ -129,7 +129,7 @@ async fn a_panic_costs_one_attempt() -> anyhow::Result<()> {
 
 // Rules: G19.
 #[tokio::test]
-async fn a_call_that_hangs_is_cut_off_and_others_go_on() -> anyhow::Result<()> {
+async fn a_hanging_call_is_cancelled_and_others_continue() -> anyhow::Result<()> {
     let space = TestSpace::new("g19").await?;
     let toy = Toy::new().on_provision(|claim, call| match (claim, call) {
         ("slow", 1) => Answer::After(Duration::from_secs(3600)),
@@ -164,7 +164,7 @@ async fn a_template_that_cannot_be_a_volume_is_not_saved() -> anyhow::Result<()>
 
 // Rules: G3.
 #[tokio::test]
-async fn an_unrelated_update_does_not_cut_a_pause_short() -> anyhow::Result<()> {
+async fn an_unrelated_update_does_not_end_a_back_off() -> anyhow::Result<()> {
     let space = TestSpace::new("g3").await?;
     let toy = Toy::new().on_provision(|_, _| Answer::Failed(ProvisionError::retry("no")));
     let mut options = options(&space);

@@ -75,7 +75,7 @@ mod gcs_cases {
 
 // Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
-async fn gcs_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
+async fn gcs_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
     let fixture = Fixture::new("gcs-use").await?;
     let program = fixture.start().await?;
     fixture.claim("photos", "class", json!({})).await?;
@@ -112,7 +112,7 @@ async fn gcs_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow:
 
 // Rules: Y4.
 #[tokio::test]
-async fn gcs_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
+async fn gcs_claims_get_access_to_an_existing_bucket() -> anyhow::Result<()> {
     let fixture = Fixture::new("gcs-grant").await?;
     let program = fixture.start().await?;
     fixture.claim("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
@@ -139,7 +139,7 @@ async fn gcs_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
 
 // Rules: Z13.
 #[tokio::test]
-async fn gcs_what_is_missing_is_told_and_waited_for() -> anyhow::Result<()> {
+async fn gcs_missing_permissions_and_outages_are_reported_and_awaited() -> anyhow::Result<()> {
     let fixture = Fixture::new("gcs-faults").await?;
     let _program = fixture.start().await?;
     fixture.google.model().denied.insert("storage.hmacKeys.create".to_owned());
@@ -160,7 +160,7 @@ async fn gcs_what_is_missing_is_told_and_waited_for() -> anyhow::Result<()> {
 // Rules: Z1, Z2.
 /// Claims are created, rotated and deleted while the provisioner is killed at random moments.
 #[tokio::test]
-async fn gcs_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+async fn gcs_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyhow::Result<()> {
     let fixture = Fixture::new("gcs-kill").await?;
     fixture.google.model().faults = Faults { latency: Duration::from_millis(8), ..Faults::default() };
     let mut program = fixture.start().await?;

@@ -112,7 +112,7 @@ mod aws_cases {
 
 // Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
-async fn aws_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
+async fn aws_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-use").await?;
     let program = fixture.start().await?;
     fixture.claim("photos", "class", json!({})).await?;
@@ -152,7 +152,7 @@ async fn aws_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow:
 
 // Rules: Y4.
 #[tokio::test]
-async fn aws_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
+async fn aws_claims_get_access_to_an_existing_bucket() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-grant").await?;
     let program = fixture.start().await?;
     let admin = fixture.server().admin()?;
@@ -186,7 +186,7 @@ async fn aws_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
 
 // Rules: Z14.
 #[tokio::test]
-async fn aws_settings_of_the_class_are_applied_and_versions_go_with_the_bucket() -> anyhow::Result<()> {
+async fn aws_settings_of_the_class_are_applied_and_versions_are_deleted_with_the_bucket() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-settings").await?;
     let _program = fixture.start().await?;
     let rule = r#"{"Rules":[{"ID":"old","Status":"Enabled","Filter":{"Prefix":""},"Expiration":{"Days":30}}]}"#;
@@ -219,7 +219,7 @@ async fn aws_settings_of_the_class_are_applied_and_versions_go_with_the_bucket()
 
 // Rules: Z13.
 #[tokio::test]
-async fn aws_wrong_keys_and_a_server_that_hangs_are_told_and_waited_for() -> anyhow::Result<()> {
+async fn aws_wrong_keys_and_a_hanging_server_are_reported_and_awaited() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-faults").await?;
     let _program = fixture.start().await?;
     let admin = |key: &Credentials| -> anyhow::Result<Secret> {
@@ -299,13 +299,13 @@ async fn aws_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Resul
 
 // Rules: Z1, Z2.
 #[tokio::test]
-async fn aws_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+async fn aws_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyhow::Result<()> {
     killed("s3-kill", "eu-central-1").await
 }
 
 // Rules: Z1, Z2.
 #[tokio::test]
-async fn aws_killed_at_any_moment_in_us_east_1() -> anyhow::Result<()> {
+async fn aws_killed_at_any_moment_nothing_is_left_or_created_twice_in_us_east_1() -> anyhow::Result<()> {
     killed("s3-kill-east", EAST).await
 }
 

@@ -32,7 +32,7 @@ async fn told(space: &TestSpace, claim: &str, words: &str) -> anyhow::Result<()>
 
 // Rules: C1, C17.
 #[tokio::test]
-async fn only_our_class_is_served() -> anyhow::Result<()> {
+async fn only_claims_of_our_class_are_provisioned() -> anyhow::Result<()> {
     let space = TestSpace::new("c1").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
@@ -58,7 +58,7 @@ async fn only_our_class_is_served() -> anyhow::Result<()> {
 
 // Rules: C2.
 #[tokio::test]
-async fn a_volume_that_is_there_is_not_made_again() -> anyhow::Result<()> {
+async fn an_existing_volume_is_not_created_again() -> anyhow::Result<()> {
     let space = TestSpace::new("c2").await?;
     let toy = Toy::new();
     let controller = toy.run(&space);
@@ -93,7 +93,7 @@ async fn block_is_refused_with_an_event() -> anyhow::Result<()> {
 
 // Rules: C4.
 #[tokio::test]
-async fn an_additional_name_is_ours_too() -> anyhow::Result<()> {
+async fn a_class_with_an_additional_name_is_ours() -> anyhow::Result<()> {
     let space = TestSpace::new("c4").await?;
     let toy = Toy::new();
     let mut options = options(&space);
@@ -130,7 +130,7 @@ async fn a_claim_that_names_its_volume_is_left_alone() -> anyhow::Result<()> {
 
 // Rules: C7, G4.
 #[tokio::test]
-async fn a_class_that_comes_later_continues_at_once() -> anyhow::Result<()> {
+async fn claims_continue_at_once_when_their_class_is_created() -> anyhow::Result<()> {
     let space = TestSpace::new("c7").await?;
     let toy = Toy::new();
     let mut options = options(&space);
@@ -158,7 +158,7 @@ async fn a_class_that_comes_later_continues_at_once() -> anyhow::Result<()> {
 // Rules: G34.
 /// Parameters cannot be changed, so a class is deleted and recreated; waiting claims use the new parameters.
 #[tokio::test]
-async fn claims_that_wait_get_what_the_class_says_when_it_is_back() -> anyhow::Result<()> {
+async fn waiting_claims_use_the_parameters_of_a_recreated_class() -> anyhow::Result<()> {
     let space = TestSpace::new("g34").await?;
     let ready = Arc::new(AtomicBool::new(false));
     let gate = ready.clone();
@@ -250,7 +250,7 @@ async fn a_claim_without_a_class_gets_the_newest_default_class() -> anyhow::Resu
 
 // Rules: C14, C15.
 #[tokio::test]
-async fn a_claim_that_is_not_mine_is_left_alone() -> anyhow::Result<()> {
+async fn a_claim_that_the_author_declines_is_left_alone() -> anyhow::Result<()> {
     let space = TestSpace::new("c14").await?;
     let toy = Toy::new().on_provision(|claim, _| match claim {
         "theirs" => Answer::Failed(ProvisionError::ignored("another node's")),
@@ -268,7 +268,7 @@ async fn a_claim_that_is_not_mine_is_left_alone() -> anyhow::Result<()> {
 
 // Rules: C16.
 #[tokio::test]
-async fn everything_of_the_class_is_on_the_volume() -> anyhow::Result<()> {
+async fn the_volume_has_all_settings_of_its_class() -> anyhow::Result<()> {
     let space = TestSpace::new("c16").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
@@ -324,7 +324,7 @@ async fn a_foreign_volume_of_our_name_is_not_touched() -> anyhow::Result<()> {
 
 // Rules: G10, I1.
 #[tokio::test]
-async fn two_controllers_in_one_process() -> anyhow::Result<()> {
+async fn two_controllers_work_in_one_process() -> anyhow::Result<()> {
     let space = TestSpace::new("g10").await?;
     let (one, two) = (Toy::new(), Toy::new());
     let _first = one.run(&space);

@@ -69,7 +69,7 @@ async fn a_claim_grows() -> anyhow::Result<()> {
 
 // Rules: X9.
 #[tokio::test]
-async fn what_cannot_be_done_is_told_and_the_user_asks_for_less() -> anyhow::Result<()> {
+async fn an_impossible_size_is_reported_and_the_user_requests_less() -> anyhow::Result<()> {
     let space = TestSpace::new("x9").await?;
     let toy = Toy::new().on_expand(|bytes, _| match bytes {
         0..=0x40_0000 => Ok(()),
@@ -90,7 +90,7 @@ async fn what_cannot_be_done_is_told_and_the_user_asks_for_less() -> anyhow::Res
 
 // Rules: X10.
 #[tokio::test]
-async fn a_failure_is_told_and_tried_again() -> anyhow::Result<()> {
+async fn a_failure_is_reported_and_retried() -> anyhow::Result<()> {
     let space = TestSpace::new("x10").await?;
     let toy = Toy::new().on_expand(|_, call| match call {
         1 | 2 => Err(ExpandError::retry("the pool does not answer")),

@@ -19,7 +19,7 @@ const VOLUMES: &str = "/api/v1/persistentvolumes";
 /// All annotations of an object together can have at most 256 KiB; labels, finalizers and others have no such limit.
 /// See <https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/>.
 #[tokio::test]
-async fn the_largest_objects_that_the_server_takes_are_served() -> anyhow::Result<()> {
+async fn the_largest_objects_that_the_server_accepts_are_handled() -> anyhow::Result<()> {
     const LARGEST: usize = 256 * 1024;
     let space = TestSpace::new("g29").await?;
     let toy = Toy::new();
@@ -57,7 +57,7 @@ async fn the_largest_objects_that_the_server_takes_are_served() -> anyhow::Resul
 
 // Rules: G30.
 #[tokio::test]
-async fn sizes_as_users_write_them() -> anyhow::Result<()> {
+async fn sizes_are_read_as_users_write_them() -> anyhow::Result<()> {
     let space = TestSpace::new("g30").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
@@ -129,7 +129,7 @@ async fn an_event_whose_answer_was_lost_is_not_written_twice() -> anyhow::Result
 // Rules: G26, G27.
 /// The tests within the process cover every write and its delays; here, they are mixed with real responses.
 #[tokio::test]
-async fn a_server_with_bad_moments_is_waited_for() -> anyhow::Result<()> {
+async fn an_unreliable_server_is_waited_for() -> anyhow::Result<()> {
     let faults = [Fault::Busy(1), Fault::Refuse(409), Fault::Refuse(500)];
     for method in [Method::POST, Method::DELETE, Method::PATCH] {
         let space = TestSpace::new("g27").await?;

@@ -37,7 +37,7 @@ async fn later(space: &TestSpace) -> anyhow::Result<PersistentVolumeClaim> {
 
 // Rules: C27.
 #[tokio::test]
-async fn reschedule_takes_the_node_back_and_nothing_else() -> anyhow::Result<()> {
+async fn reschedule_removes_only_the_selected_node() -> anyhow::Result<()> {
     let space = TestSpace::new("c27").await?;
     let toy = failing(|| ProvisionError::reschedule("no room on this node"));
     let _controller = toy.run(&space);
@@ -72,7 +72,7 @@ async fn other_failures_keep_the_node() -> anyhow::Result<()> {
 
 // Rules: T1, T2, T3, T4.
 #[tokio::test]
-async fn topology_and_node_are_handed_on() -> anyhow::Result<()> {
+async fn topology_and_node_are_passed_to_the_author() -> anyhow::Result<()> {
     let space = TestSpace::new("t1").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);

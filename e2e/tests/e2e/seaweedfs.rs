@@ -38,19 +38,19 @@ mod seaweedfs_cases {
 
 // Rules: Z1, Z2.
 #[tokio::test]
-async fn seaweedfs_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+async fn seaweedfs_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyhow::Result<()> {
     Fixture::new("weed-kill").await?.survives_kills().await
 }
 
 // Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
-async fn seaweedfs_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
+async fn seaweedfs_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
     Fixture::case("weed-use", rights::a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate).await
 }
 
 // Rules: Y4.
 #[tokio::test]
-async fn seaweedfs_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
+async fn seaweedfs_claims_get_access_to_an_existing_bucket() -> anyhow::Result<()> {
     Fixture::case("weed-grant", rights::claims_are_let_into_a_bucket_that_exists).await
 }
 
@@ -88,7 +88,7 @@ async fn seaweedfs_parameters_that_it_cannot_keep_are_refused_by_name() -> anyho
 
 // Rules: Z14.
 #[tokio::test]
-async fn seaweedfs_versions_and_locks_are_kept_and_go_with_the_bucket() -> anyhow::Result<()> {
+async fn seaweedfs_versions_and_locks_are_kept_and_deleted_with_the_bucket() -> anyhow::Result<()> {
     let check = async |admin: &Client| {
         ensure!(!admin.bucket_lifecycle("my-photos").await?.is_empty(), "the bucket has no lifecycle");
         // Four versions of one object, and the other objects.

@@ -9,9 +9,9 @@ macro_rules! store_cases {
 
         // Rules: Z14.
         #[tokio::test]
-        async fn a_full_bucket_goes_while_others_are_served() -> anyhow::Result<()> {
+        async fn a_full_bucket_is_deleted_while_others_are_served() -> anyhow::Result<()> {
             let case = async |fixture: &$fixture| {
-                testbed::bucket_cases::a_full_bucket_goes_while_others_are_served(fixture, $full).await
+                testbed::bucket_cases::a_full_bucket_is_deleted_while_others_are_served(fixture, $full).await
             };
             <$fixture>::case(concat!($prefix, "-full"), case).await
         }
@@ -31,14 +31,14 @@ macro_rules! store_cases {
 
         // Rules: Z5, Z6, Z7, Z8.
         #[tokio::test]
-        async fn what_is_of_others_stays() -> anyhow::Result<()> {
-            <$fixture>::case(concat!($prefix, "-others"), testbed::bucket_cases::what_is_of_others_stays).await
+        async fn foreign_objects_stay() -> anyhow::Result<()> {
+            <$fixture>::case(concat!($prefix, "-others"), testbed::bucket_cases::foreign_objects_stay).await
         }
 
         // Rules: Z10, Z11.
         #[tokio::test]
-        async fn claims_that_change_are_looked_at_at_once() -> anyhow::Result<()> {
-            let case = testbed::bucket_cases::claims_that_change_are_looked_at_at_once;
+        async fn changed_claims_are_reconciled_at_once() -> anyhow::Result<()> {
+            let case = testbed::bucket_cases::changed_claims_are_reconciled_at_once;
             <$fixture>::case(concat!($prefix, "-change"), case).await
         }
 

@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(20);
 // Rules: G5.
 /// Uses the default settings; `docs/book/pages/operate/performance.md` contains larger numbers.
 #[tokio::test]
-async fn in_a_burst_every_claim_is_told_of_its_volume_once() -> anyhow::Result<()> {
+async fn in_a_burst_every_claim_gets_one_success_event() -> anyhow::Result<()> {
     const COUNT: usize = 300;
     let space = TestSpace::new("g5").await?;
     let toy = Toy::new();
@@ -47,7 +47,7 @@ async fn in_a_burst_every_claim_is_told_of_its_volume_once() -> anyhow::Result<(
 
 // Rules: G23.
 #[tokio::test]
-async fn outcomes_are_counted_and_readiness_says_why_not() -> anyhow::Result<()> {
+async fn outcomes_are_counted_and_readiness_has_the_reason() -> anyhow::Result<()> {
     let space = TestSpace::new("g23").await?;
     let toy = Toy::new().on_provision(|_, call| match call {
         1 => Answer::Failed(ProvisionError::retry("no")),

@@ -32,7 +32,7 @@ mod versity_cases {
 
 // Rules: Z1, Z2.
 #[tokio::test]
-async fn versity_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+async fn versity_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyhow::Result<()> {
     let mut fixture = Fixture::new("versity-kill").await?;
     fixture.disturb(Faults::USUAL).await?;
     fixture.survives_kills().await
@@ -40,13 +40,13 @@ async fn versity_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow:
 
 // Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
-async fn versity_a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate() -> anyhow::Result<()> {
+async fn versity_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
     Fixture::case("versity-use", rights::a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate).await
 }
 
 // Rules: Y4.
 #[tokio::test]
-async fn versity_claims_are_let_into_a_bucket_that_exists() -> anyhow::Result<()> {
+async fn versity_claims_get_access_to_an_existing_bucket() -> anyhow::Result<()> {
     Fixture::case("versity-grant", rights::claims_are_let_into_a_bucket_that_exists).await
 }
 
@@ -78,7 +78,7 @@ async fn versity_parameters_that_the_gateway_cannot_keep_are_refused_by_name() -
 
 // Rules: Z14.
 #[tokio::test]
-async fn versity_versions_and_locks_are_kept_and_go_with_the_bucket() -> anyhow::Result<()> {
+async fn versity_versions_and_locks_are_kept_and_deleted_with_the_bucket() -> anyhow::Result<()> {
     let case = async |fixture: &Fixture| fixture.keeps_versions_and_locks(&VERSIONS, async |_| Ok(())).await;
     Fixture::case("versity-settings", case).await
 }

@@ -68,7 +68,7 @@ async fn another_round(space: &TestSpace, name: &str) -> anyhow::Result<()> {
 
 // Rules: C5, I2.
 #[tokio::test]
-async fn ours_goes_and_foreign_stays() -> anyhow::Result<()> {
+async fn our_volume_is_deleted_and_a_foreign_one_stays() -> anyhow::Result<()> {
     let space = TestSpace::new("c5").await?;
     let foreign = json!({"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": "abc.example.com/ghi"}}});
     let volumes = space.cluster_api::<PersistentVolume>();
@@ -86,7 +86,7 @@ async fn ours_goes_and_foreign_stays() -> anyhow::Result<()> {
 
 // Rules: C8, C9.
 #[tokio::test]
-async fn bound_and_retained_stay() -> anyhow::Result<()> {
+async fn bound_and_retained_volumes_stay() -> anyhow::Result<()> {
     let space = TestSpace::new("c8").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
@@ -102,7 +102,7 @@ async fn bound_and_retained_stay() -> anyhow::Result<()> {
 
 // Rules: C11, C37.
 #[tokio::test]
-async fn a_failed_delete_is_told_and_the_volume_stays() -> anyhow::Result<()> {
+async fn a_failed_delete_is_reported_and_the_volume_stays() -> anyhow::Result<()> {
     let space = TestSpace::new("c11").await?;
     let open = Arc::new(AtomicBool::new(false));
     let gate = open.clone();
@@ -128,7 +128,7 @@ async fn a_failed_delete_is_told_and_the_volume_stays() -> anyhow::Result<()> {
 
 // Rules: C13, C38, G2.
 #[tokio::test]
-async fn the_backend_is_asked_once_when_the_object_will_not_go() -> anyhow::Result<()> {
+async fn the_backend_is_called_once_when_the_object_cannot_be_deleted() -> anyhow::Result<()> {
     for finalizer in [false, true] {
         let space = TestSpace::new("c13").await?;
         let toy = Toy::new();
@@ -153,7 +153,7 @@ async fn the_backend_is_asked_once_when_the_object_will_not_go() -> anyhow::Resu
 
 // Rules: C31, C35.
 #[tokio::test]
-async fn a_new_volume_is_protected_and_goes_with_its_claim() -> anyhow::Result<()> {
+async fn a_new_volume_is_protected_and_is_deleted_with_its_claim() -> anyhow::Result<()> {
     let space = TestSpace::new("c31").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
@@ -184,7 +184,7 @@ async fn a_volume_deleted_before_its_claim_does_not_leave_its_asset() -> anyhow:
 
 // Rules: C32.
 #[tokio::test]
-async fn the_finalizer_goes_when_the_option_is_off() -> anyhow::Result<()> {
+async fn the_finalizer_is_removed_when_the_option_is_off() -> anyhow::Result<()> {
     let space = TestSpace::new("c32").await?;
     let toy = Toy::new();
     let controller = toy.run(&space);
@@ -219,7 +219,7 @@ async fn a_volume_that_is_kept_loses_our_finalizer_and_no_other() -> anyhow::Res
 
 // Rules: C34.
 #[tokio::test]
-async fn a_volume_that_goes_without_our_finalizer_is_out_of_our_hands() -> anyhow::Result<()> {
+async fn a_volume_is_left_alone_during_its_deletion_without_our_finalizer() -> anyhow::Result<()> {
     let space = TestSpace::new("c34").await?;
     let hold = json!({"metadata": {"finalizers": ["first.example.com/hold"]}});
     let name = by_hand(&space, "going", hold).await?.name_any();
@@ -269,7 +269,7 @@ async fn static_volumes_of_ours_are_protected() -> anyhow::Result<()> {
 
 // Rules: G9.
 #[tokio::test]
-async fn stopping_ends_what_runs() -> anyhow::Result<()> {
+async fn stopping_ends_running_calls() -> anyhow::Result<()> {
     let space = TestSpace::new("g9").await?;
     let toy = Toy::new().on_provision(|_, _| Answer::After(Duration::from_secs(2)));
     let controller = toy.run(&space);
@@ -285,7 +285,7 @@ async fn stopping_ends_what_runs() -> anyhow::Result<()> {
 // Rules: G2.
 /// A decision about one volume object never deletes another object with the same name.
 #[tokio::test]
-async fn the_uid_counts_and_not_the_name() -> anyhow::Result<()> {
+async fn a_decision_applies_to_the_uid_and_not_to_the_name() -> anyhow::Result<()> {
     let space = TestSpace::new("g2").await?;
     let name = by_hand(&space, "twice", json!({})).await?.name_any();
     let volumes = space.cluster_api::<PersistentVolume>();

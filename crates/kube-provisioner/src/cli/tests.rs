@@ -155,7 +155,7 @@ fn a_class_is_checked_before_it_is_used() {
 
 // Rules: X3.
 #[test]
-fn a_class_that_promises_growth_is_named() {
+fn check_class_reports_a_class_that_allows_expansion() {
     assert_eq!(
         said("parameters: {server: s, adminSecretName: a, adminSecretNamespace: b}\nallowVolumeExpansion: true", &[]),
         ["Warning VolumeResizeFailed: volumes cannot be expanded by this provisioner; remove allowVolumeExpansion"]

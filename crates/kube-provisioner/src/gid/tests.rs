@@ -11,19 +11,19 @@ fn one_to_ten() -> IntervalAllocator {
 
 // Rules: M1.
 #[test]
-fn free_of_a_new_range() {
+fn a_new_range_is_completely_free() {
     assert_eq!(one_to_ten().free(), 10);
 }
 
 // Rules: M2.
 #[test]
-fn a_range_that_ends_before_it_begins() {
+fn a_range_that_ends_before_it_begins_is_refused() {
     assert_eq!(IntervalAllocator::new(10, 1).unwrap_err(), AllocatorError::InvalidRange);
 }
 
 // Rules: M3.
 #[test]
-fn set_range_keeps_what_is_in_use() {
+fn set_range_keeps_numbers_that_are_in_use() {
     let mut numbers = one_to_ten();
     assert_eq!(numbers.set_range(10, 1), Err(AllocatorError::InvalidRange));
     assert_eq!(numbers.free(), 10);
@@ -52,7 +52,7 @@ fn allocate_next_takes_one() {
 
 // Rules: M5.
 #[test]
-fn allocate_next_until_full() {
+fn allocate_next_fails_when_the_range_is_full() {
     let mut numbers = one_to_ten();
     let taken: Vec<_> = (0..10).map(|_| numbers.allocate_next().unwrap()).collect();
     assert_eq!(taken, (1..=10).collect::<Vec<_>>());
@@ -80,7 +80,7 @@ fn allocate_twice_is_a_conflict() {
 
 // Rules: M8.
 #[test]
-fn allocate_out_of_range() {
+fn allocate_refuses_numbers_out_of_range() {
     let mut numbers = one_to_ten();
     assert_eq!(numbers.allocate(11), Err(AllocatorError::OutOfRange));
     assert_eq!(numbers.allocate(0), Err(AllocatorError::OutOfRange));

@@ -122,7 +122,7 @@ async fn until_calls(fixture: &Fixture, author: &Author, calls: &[&str]) {
 
 // Rules: G66.
 #[tokio::test(start_paused = true)]
-async fn what_is_prepared_is_the_same_in_every_call_of_an_attempt() {
+async fn every_call_of_an_attempt_gets_the_same_prepared_value() {
     let fixture = fixture();
     let author = Author::default()
         .fails("provision", || ProvisionError::retry("the answer is lost"))
@@ -146,7 +146,7 @@ async fn what_is_prepared_is_the_same_in_every_call_of_an_attempt() {
 
 // Rules: G67.
 #[tokio::test(start_paused = true)]
-async fn nothing_begins_before_everything_is_prepared() {
+async fn an_attempt_begins_only_after_it_is_prepared() {
     let fixture = fixture();
     let author = Author::default()
         .fails("prepare", || ProvisionError::retry("the snapshot is not ready"))
@@ -162,7 +162,7 @@ async fn nothing_begins_before_everything_is_prepared() {
 
 // Rules: G68.
 #[tokio::test(start_paused = true)]
-async fn a_call_that_asked_nothing_leaves_an_attempt_as_it_was() {
+async fn a_call_that_changed_nothing_leaves_an_attempt_as_it_was() {
     attempt_is_left_as_it_was(|| ProvisionError::no_change("the Secret is missing")).await;
     attempt_is_left_as_it_was(|| ProvisionError::already_exists("the volume is on another disk")).await;
 }
@@ -188,7 +188,7 @@ async fn attempt_is_left_as_it_was(no_change: fn() -> ProvisionError) {
 
 // Rules: G69.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_ends_when_the_author_has_let_go() {
+async fn an_attempt_ends_when_the_author_has_released_it() {
     let fixture = fixture();
     let lost = || ProvisionError::retry("the source cannot be released");
     let author = (0..3).fold(Author::default(), |author, _| author.fails("end", lost));
@@ -213,7 +213,7 @@ async fn an_attempt_ends_when_the_author_has_let_go() {
 
 // Rules: G72.
 #[tokio::test(start_paused = true)]
-async fn the_attempts_of_another_process_are_known_before_anything_is_done_about_one_of_them() {
+async fn take_over_gets_all_attempts_before_any_continues() {
     let fixture = fixture();
     let author = (0..4).fold(Author::default(), |author, _| {
         author.fails("provision", || ProvisionError::in_progress("the copy is at 5 %"))
@@ -235,7 +235,7 @@ async fn the_attempts_of_another_process_are_known_before_anything_is_done_about
 
 // Rules: G73.
 #[tokio::test(start_paused = true)]
-async fn one_process_leads_and_its_crash_beside_the_work_costs_nothing() {
+async fn one_process_leads_and_a_panic_while_leading_stops_no_work() {
     let (fixture, author) = (fixture(), Author::default());
     let leaders = || author.0.lock().unwrap().leaders;
     let first = start(&fixture, &author, 1);

@@ -44,7 +44,7 @@ async fn the_author_may_veto_and_is_asked_again_with_every_resync() {
 
 // Rules: G18.
 #[tokio::test(start_paused = true)]
-async fn code_that_panics_anywhere_costs_that_object_that_attempt() {
+async fn a_panic_anywhere_fails_only_that_attempt() {
     let accepts = |claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim| {
         assert_ne!(claim.metadata.name.as_deref(), Some("crash"), "the author's veto crashes");
         true
@@ -88,7 +88,7 @@ fn fails_until(flag: Arc<AtomicBool>) -> Box<dyn Fn(Request) -> Made + Send + Sy
 
 // Rules: G53.
 #[tokio::test(start_paused = true)]
-async fn what_a_failed_call_may_have_left_is_cleaned_up_when_its_claim_goes() {
+async fn leftovers_of_a_failed_call_are_cleaned_up_when_its_claim_is_deleted() {
     let (_, never) = flag();
     let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
     let first = fixture.start(1);
@@ -107,7 +107,7 @@ async fn what_a_failed_call_may_have_left_is_cleaned_up_when_its_claim_goes() {
 
 // Rules: G53.
 #[tokio::test(start_paused = true)]
-async fn what_a_claim_has_had_stays_when_its_volume_is_removed_by_force() {
+async fn the_asset_of_a_bound_claim_stays_when_its_volume_is_removed_by_force() {
     let (_, never) = flag();
     let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
     let first = fixture.start(1);
@@ -135,7 +135,7 @@ async fn what_a_claim_has_had_stays_when_its_volume_is_removed_by_force() {
 
 // Rules: G53.
 #[tokio::test(start_paused = true)]
-async fn what_a_restored_claim_asks_for_stays_while_the_claim_exists() {
+async fn the_volume_that_a_restored_claim_names_stays_while_the_claim_exists() {
     let (_, never) = flag();
     let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
     let first = fixture.start(1);
@@ -158,7 +158,7 @@ async fn what_a_restored_claim_asks_for_stays_while_the_claim_exists() {
 
 // Rules: G53.
 #[tokio::test(start_paused = true)]
-async fn what_left_nothing_is_forgotten_at_once() {
+async fn an_attempt_that_left_nothing_is_forgotten_at_once() {
     let provision = |_: Request| -> Made { Box::pin(async { Err(ProvisionError::nothing_left("the pool is full")) }) };
     let fixture = Fixture::new(Script { provision: Box::new(provision), ..Script::default() });
     let _running = fixture.start(1);
@@ -173,7 +173,7 @@ async fn what_left_nothing_is_forgotten_at_once() {
 
 // Rules: G49.
 #[tokio::test(start_paused = true)]
-async fn a_claim_goes_on_with_a_class_that_was_made_anew() {
+async fn a_claim_continues_with_a_recreated_class() {
     let servers = Arc::new(Mutex::new(Vec::new()));
     let seen = servers.clone();
     let provision = move |request: Request| -> Made {
@@ -261,7 +261,7 @@ async fn a_volume_that_is_to_be_kept_after_its_deletion_began_keeps_its_object()
 
 // Rules: G55.
 #[tokio::test(start_paused = true)]
-async fn the_author_begins_with_the_volumes_that_there_are() {
+async fn the_author_starts_with_the_existing_volumes() {
     let known = Arc::new(Mutex::new(Vec::new()));
     let (ready, seen) = flag();
     let names = known.clone();
@@ -300,7 +300,7 @@ async fn the_author_begins_with_the_volumes_that_there_are() {
 
 // Rules: G56.
 #[tokio::test(start_paused = true)]
-async fn secrets_reach_the_author_and_nobody_else() {
+async fn secrets_reach_only_the_author() {
     let got = Arc::new(Mutex::new(Vec::new()));
     let seen = got.clone();
     let provision = move |request: Request| -> Made {
@@ -377,7 +377,7 @@ async fn an_attempt_has_one_token_and_one_view_for_the_author() {
 
 // Rules: G58.
 #[tokio::test(start_paused = true)]
-async fn a_data_source_for_a_populator_is_no_failure() {
+async fn a_data_source_for_a_populator_is_not_a_failure() {
     let fixture = Fixture::new(Script::default());
     let _running = fixture.start(1);
     fixture.cluster.create(&json!({
@@ -399,7 +399,7 @@ async fn a_data_source_for_a_populator_is_no_failure() {
 
 // Rules: G44.
 #[tokio::test(start_paused = true)]
-async fn a_released_volume_of_a_node_that_is_gone_is_told_once() {
+async fn a_released_volume_of_a_removed_node_is_reported_once() {
     let mut fixture = Fixture::new(Script::default());
     fixture.cluster.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "there"}})).unwrap();
     for node in ["gone", "there"] {

@@ -108,7 +108,7 @@ async fn an_event_that_was_refused_or_has_expired_is_sent_again() {
 
 // Rules: G24.
 #[tokio::test(start_paused = true)]
-async fn a_list_that_hangs_is_cut_off_and_asked_for_again() {
+async fn a_hanging_list_is_cancelled_and_repeated() {
     for resource in WATCHED {
         let (outages, fixture) = fixture();
         fixture.claim("a", "class");
@@ -144,7 +144,7 @@ async fn nothing_is_lost(resource: &'static str, outage: Outage, limit: Duration
 
 // Rules: G24.
 #[tokio::test(start_paused = true)]
-async fn a_watch_whose_start_hangs_is_cut_off_and_nothing_is_lost() {
+async fn a_watch_whose_start_hangs_is_cancelled_and_nothing_is_lost() {
     for resource in WATCHED {
         nothing_is_lost(resource, Hang, 15 * SECOND).await;
     }
@@ -152,7 +152,7 @@ async fn a_watch_whose_start_hangs_is_cut_off_and_nothing_is_lost() {
 
 // Rules: G25.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_lies_still_is_noticed_and_nothing_is_lost() {
+async fn a_silent_watch_is_noticed_and_nothing_is_lost() {
     nothing_is_lost(CLASSES, Silence, 65 * SECOND).await;
     // The controller looks up the claim of the volume to delete, and the claim no longer exists.
     nothing_is_lost(CLAIMS, Silence, 5 * SECOND).await;
@@ -163,7 +163,7 @@ async fn a_watch_that_lies_still_is_noticed_and_nothing_is_lost() {
 // Rules: G25.
 /// The controller saves nothing here, but the volume to delete no longer exists.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_does_not_tell_that_a_volume_is_gone_is_begun_anew() {
+async fn a_watch_that_misses_the_deletion_of_a_volume_is_restarted() {
     let (outages, fixture) = fixture();
     released(&fixture, "old").await;
     outages.next(Delete, VOLUMES, [Busy(3)]);
@@ -193,7 +193,7 @@ async fn a_volume_whose_deletion_meets_a_conflict_is_deleted_later() {
 
 // Rules: G24.
 #[tokio::test(start_paused = true)]
-async fn what_changed_while_an_attempt_waited_is_what_the_author_is_asked_for() {
+async fn the_author_gets_changes_that_came_while_an_attempt_waited() {
     let nodes = Arc::new(Mutex::new(Vec::new()));
     let seen = nodes.clone();
     let provision = move |request: Request| -> BoxFuture<'static, Result<Volume, ProvisionError>> {
@@ -216,7 +216,7 @@ async fn what_changed_while_an_attempt_waited_is_what_the_author_is_asked_for() 
 // Rules: G25.
 /// The watch of claims does not show that the scheduler was asked for another node.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_was_taken_back_is_not_served_again() {
+async fn a_revoked_node_is_not_used_again() {
     for lost in [None, Some(Swallow)] {
         let (outages, fixture) = fixture();
         claim_on(&fixture, "no-room", "node");
@@ -237,7 +237,7 @@ async fn a_node_that_was_taken_back_is_not_served_again() {
 // Rules: G25.
 /// The watch of claims does not show that the claim and its volume were deleted and that another claim has the name.
 #[tokio::test(start_paused = true)]
-async fn another_claim_of_the_same_name_is_not_taken_for_the_one_that_is_known() {
+async fn a_new_claim_is_not_mistaken_for_a_deleted_one_of_the_same_name() {
     let (outages, fixture) = fixture();
     let first = fixture.claim("a", "class");
     sleep(SECOND).await;
@@ -260,7 +260,7 @@ async fn another_claim_of_the_same_name_is_not_taken_for_the_one_that_is_known()
 
 // Rules: G24.
 #[tokio::test(start_paused = true)]
-async fn a_save_that_hangs_holds_up_no_other_claim() {
+async fn a_hanging_save_delays_no_other_claim() {
     let (outages, fixture) = fixture();
     outages.next(Create, VOLUMES, [Hang]);
     fixture.claim("slow", "class");
@@ -284,7 +284,7 @@ async fn a_save_that_hangs_holds_up_no_other_claim() {
 
 // Rules: G24.
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_hangs_holds_up_no_other_volume() {
+async fn a_hanging_deletion_delays_no_other_volume() {
     for verb in [Delete, Patch] {
         let (outages, fixture) = fixture();
         outages.next(verb, VOLUMES, [Hang]);
@@ -303,7 +303,7 @@ async fn a_deletion_that_hangs_holds_up_no_other_volume() {
 
 // Rules: G24.
 #[tokio::test(start_paused = true)]
-async fn events_that_hang_hold_up_no_work_and_come_later() {
+async fn hanging_events_delay_no_work_and_arrive_later() {
     let (outages, fixture) = fixture();
     outages.next(Create, EVENTS, [Hang; 16]);
     let mut claims: Vec<String> = (0..40).map(|at| format!("claim-{at}")).collect();
@@ -392,7 +392,7 @@ async fn a_server_that_stays_busy_is_not_flooded() {
 
 // Rules: G27.
 #[tokio::test(start_paused = true)]
-async fn refused_writes_are_repeated_and_the_author_is_not_asked_again() {
+async fn refused_writes_are_repeated_and_the_author_is_not_called_again() {
     let refusals: [&[Outage]; 4] = [&[Refuse(500); 3], &[Refuse(503)], &[Refuse(409)], &[Refuse(409), Refuse(500)]];
     for (verb, resource) in WRITES {
         for refusals in refusals {
@@ -439,7 +439,7 @@ async fn lost_answers_do_not_double_what_was_done() {
 // Rules: G35.
 /// Events wait while keys are ready, and keys stay ready when the controller stops under load.
 #[tokio::test(start_paused = true)]
-async fn stopping_under_load_tells_of_every_volume_that_was_saved() {
+async fn stopping_under_load_sends_the_event_of_every_saved_volume() {
     let (outages, fixture) = fixture();
     let claims: Vec<String> = (0..400).map(|at| format!("claim-{at}")).collect();
     claims.iter().for_each(|claim| drop(fixture.claim(claim, "class")));

@@ -69,7 +69,7 @@ fn ten_megabytes() -> Value {
 
 // Rules: G29.
 #[tokio::test(start_paused = true)]
-async fn what_nobody_reads_of_a_claim_does_not_make_it_large() {
+async fn unread_parts_of_a_claim_do_not_make_it_too_large() {
     let odd = [("large", json!({"metadata": {"annotations": ten_megabytes()}}))];
     beside_others(true, &odd, claims(&odd), |fixture| assert_eq!(fixture.calls.count("provision large"), 1)).await;
 }
@@ -131,7 +131,7 @@ async fn sizes_are_read_or_refused_with_the_reason() {
 
 // Rules: G31.
 #[tokio::test(start_paused = true)]
-async fn claims_that_lack_parts_or_have_unknown_ones_harm_nobody() {
+async fn claims_with_missing_or_unknown_parts_are_harmless() {
     let odd = [
         ("no-spec", json!({"spec": null})),
         ("no-size", json!({"spec": {"resources": null}})),
@@ -155,7 +155,7 @@ async fn claims_that_lack_parts_or_have_unknown_ones_harm_nobody() {
 
 // Rules: G31.
 #[tokio::test(start_paused = true)]
-async fn volumes_that_lack_parts_or_have_unknown_ones_are_not_deleted() {
+async fn volumes_with_missing_or_unknown_parts_are_not_deleted() {
     let odd = [
         ("no-spec", json!({"spec": null})),
         ("no-uid", json!({"metadata": {"uid": null}})),

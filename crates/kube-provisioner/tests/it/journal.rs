@@ -25,7 +25,7 @@ async fn an_attempt_is_in_the_journal_from_before_it_begins_until_its_volume_is_
 
 // Rules: G37.
 #[tokio::test(start_paused = true)]
-async fn what_was_begun_is_finished_by_the_next_process_when_the_claim_is_gone() {
+async fn the_next_process_finishes_an_attempt_whose_claim_was_deleted() {
     let (outages, fixture) = Fixture::with_outages(Script::default());
     let first = fixture.start(1);
     outages.next(Create, VOLUMES, [Hang]);
@@ -42,7 +42,7 @@ async fn what_was_begun_is_finished_by_the_next_process_when_the_claim_is_gone()
 
 // Rules: G38.
 #[tokio::test(start_paused = true)]
-async fn without_a_journal_nothing_is_provisioned_and_the_claim_says_why() {
+async fn without_a_journal_nothing_is_provisioned_and_the_claim_has_the_reason() {
     let refusals = [
         (403, "does not allow"),
         // The answer of a full etcd.
@@ -69,7 +69,7 @@ async fn without_a_journal_nothing_is_provisioned_and_the_claim_says_why() {
 
 // Rules: G39.
 #[tokio::test(start_paused = true)]
-async fn a_second_process_takes_the_place_of_the_first_which_says_so() {
+async fn a_second_process_takes_over_and_the_first_one_reports_it() {
     let (outages, fixture) = Fixture::with_outages(Script::default());
     let first = fixture.start(1);
     fixture.claim("one", "class");

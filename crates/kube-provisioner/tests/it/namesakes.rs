@@ -108,7 +108,7 @@ fn twins(store: &Store, seed: u64) -> (Fixture, String, String, String) {
 
 // Rules: G70.
 #[tokio::test(start_paused = true)]
-async fn one_of_two_claims_is_served_and_the_other_says_which_one_it_waits_for() {
+async fn one_of_two_claims_is_bound_and_the_other_names_the_claim_that_it_waits_for() {
     let store = Store::default();
     let (fixture, first, second, name) = twins(&store, 1);
     let running = fixture.start(1);
@@ -170,20 +170,20 @@ async fn one_goes_at_each_moment(restarts: bool) {
 
 // Rules: G70.
 #[tokio::test(start_paused = true)]
-async fn each_claim_takes_only_what_is_its_own_whenever_one_goes() {
+async fn each_claim_takes_only_its_own_volume_whenever_one_is_deleted() {
     one_goes_at_each_moment(false).await;
 }
 
 // Rules: G70.
 #[tokio::test(start_paused = true)]
-async fn each_claim_takes_only_what_is_its_own_whenever_one_goes_with_the_process() {
+async fn each_claim_takes_only_its_own_volume_whenever_one_is_deleted_with_the_process() {
     one_goes_at_each_moment(true).await;
 }
 
 // Rules: G70.
 /// Another program has created a volume for the second claim while the author created one for the first.
 #[tokio::test(start_paused = true)]
-async fn a_volume_of_another_claim_that_has_the_name_meanwhile_loses_nothing() {
+async fn a_foreign_volume_that_took_the_name_loses_nothing() {
     let store = Store::default();
     let (fixture, first, second, name) = twins(&store, 3);
     let _running = fixture.start(1);

@@ -59,7 +59,7 @@ pub(crate) fn selected(fixture: &Fixture, claim: &str) -> Option<String> {
 
 // Rules: G64.
 #[tokio::test(start_paused = true)]
-async fn the_node_of_a_claim_that_is_gone_is_taken_off_it() {
+async fn a_node_that_no_longer_exists_is_removed_from_its_claim() {
     let fixture = per_node(Fixture::new(Script::default()));
     claim(&fixture, "data", "gone");
     let took = fixture.until("the scheduler may choose again", || selected(&fixture, "data").is_none()).await;
@@ -92,7 +92,7 @@ async fn a_replica_of_a_node_sends_only_watches_while_nothing_happens() {
 
 // Rules: G64.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_cannot_be_read_is_not_absent() {
+async fn an_unreadable_node_is_not_absent() {
     let cluster = Cluster::builder().hide_managed_fields().authorizer(Arc::new(NoNodes)).build();
     let fixture = per_node(Fixture::on(cluster, Script::default()));
     claim(&fixture, "data", "gone");
@@ -104,7 +104,7 @@ async fn a_node_that_cannot_be_read_is_not_absent() {
 
 // Rules: G64.
 #[tokio::test(start_paused = true)]
-async fn a_claim_says_that_its_node_has_no_replica_is_not_ready_or_does_not_answer() {
+async fn a_claim_reports_that_its_node_has_no_replica_is_not_ready_or_does_not_answer() {
     let fixture = per_node(Fixture::new(Script::default()));
     put_node(&fixture, "virtual");
     put_node(&fixture, "down");
@@ -151,7 +151,7 @@ async fn other_nodes_do_not_report_the_silence_of_a_replica_that_refuses_the_cla
 
 // Rules: G64.
 #[tokio::test(start_paused = true)]
-async fn a_claim_of_another_node_that_is_served_is_no_concern_of_ours() {
+async fn a_claim_that_another_nodes_replica_provisions_gets_no_other_event() {
     let fixture = per_node(Fixture::new(Script::default()));
     claim(&fixture, "data", "node-1");
     fixture.until("it is made", || fixture.calls.count("provision data") == 1).await;
@@ -203,7 +203,7 @@ async fn one_replica_looks_for_the_node_of_a_released_volume() {
 // Rules: G64.
 /// With a Lease, the only replica reads the node before it makes a call.
 #[tokio::test(start_paused = true)]
-async fn what_was_begun_on_a_node_that_is_gone_is_not_forgotten() {
+async fn an_attempt_on_a_removed_node_is_not_forgotten() {
     let script = Script {
         provision: Box::new(|request| {
             Box::pin(async move {

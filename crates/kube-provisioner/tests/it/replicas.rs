@@ -120,7 +120,7 @@ fn of_five_controllers_one_provisions() {
 
 // Rules: L1.
 #[test]
-fn a_replica_that_dies_is_succeeded_and_what_it_had_begun_is_finished() {
+fn another_replica_finishes_the_work_of_one_that_dies() {
     for seed in 0..20 {
         run(async {
             let (cluster, calls) = (cluster(seed), Calls::default());

@@ -376,7 +376,7 @@ async fn what_an_earlier_version_left_in_it_is_not_kept() {
 // Rules: G80.
 /// The first write arrives after the second one, which has removed the entry again.
 #[tokio::test(start_paused = true)]
-async fn a_late_write_of_the_journal_brings_no_entry_back() {
+async fn a_late_write_of_the_journal_restores_no_entry() {
     struct Late(Arc<AtomicBool>);
     impl Interceptor for Late {
         fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {

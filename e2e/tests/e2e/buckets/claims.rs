@@ -14,7 +14,7 @@ use super::fixture::{Fixture, SOON};
 
 // Rules: W1, W2, Z16.
 #[tokio::test]
-async fn ceph_a_pod_uses_its_bucket_and_nobody_elses() -> anyhow::Result<()> {
+async fn ceph_a_pod_uses_only_its_own_bucket() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-use").await?;
     let program = fixture.start().await?;
     let claim = fixture.claim("photos", "class", json!({})).await?;
@@ -163,7 +163,7 @@ async fn ceph_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
 
 // Rules: W9, W11, W12, W13.
 #[tokio::test]
-async fn ceph_an_owner_whom_the_claim_names_keeps_its_user() -> anyhow::Result<()> {
+async fn ceph_an_owner_named_by_the_claim_keeps_its_user() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-owner").await?;
     let _program = fixture.start().await?;
     let owner = format!("owner-{}", fixture.space.namespace());
@@ -187,7 +187,7 @@ async fn ceph_an_owner_whom_the_claim_names_keeps_its_user() -> anyhow::Result<(
 
 // Rules: Z7, Y10.
 #[tokio::test]
-async fn ceph_a_bucket_of_somebody_else_is_refused() -> anyhow::Result<()> {
+async fn ceph_a_foreign_bucket_is_refused() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-taken").await?;
     let _program = fixture.start().await?;
     let name = format!("taken-{}", fixture.space.namespace());
@@ -290,7 +290,7 @@ async fn ceph_another_owner_is_refused_and_an_owner_no_longer_named_is_kept() ->
 
 // Rules: Z14.
 #[tokio::test]
-async fn ceph_versions_delete_markers_and_open_uploads_go_with_the_bucket() -> anyhow::Result<()> {
+async fn ceph_versions_delete_markers_and_open_uploads_are_deleted_with_the_bucket() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-versions").await?;
     let _program = fixture.start().await?;
     fixture.claim("photos", "class", json!({})).await?;

@@ -14,7 +14,7 @@ use super::fixture::{Fixture, SOON};
 
 // Rules: Z13.
 #[tokio::test]
-async fn ceph_a_gateway_that_is_down_or_hangs_is_told_and_waited_for() -> anyhow::Result<()> {
+async fn ceph_a_gateway_that_is_down_or_hangs_is_reported_and_awaited() -> anyhow::Result<()> {
     let ceph = Ceph::start(&State::for_tests()?.guard(), &progress::silent()).await?;
     let fixture = Fixture::on(State::read(&ceph.state().path())?, "bucket-down").await?;
     let _program = fixture.start().await?;
@@ -57,7 +57,7 @@ async fn ceph_wrong_admin_keys_are_told_and_new_ones_taken() -> anyhow::Result<(
 // Rules: Z1, Z2.
 /// Claims are created, changed, rotated and deleted while the provisioner is killed at random moments.
 #[tokio::test]
-async fn ceph_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+async fn ceph_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-kill").await?;
     fixture.class("short", &[("credentialsOverlap", "2s")]).await?;
     let shared = format!("shared-{}", fixture.space.namespace());
@@ -88,7 +88,7 @@ async fn ceph_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Re
 
 // Rules: U10.
 #[tokio::test]
-async fn ceph_tls_with_the_certificates_of_the_classs_secret() -> anyhow::Result<()> {
+async fn ceph_tls_uses_the_certificates_of_the_classs_secret() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-tls").await?;
     let _program = fixture.start().await?;
     let admin = |ca_bundle: &str| -> anyhow::Result<Secret> {

@@ -105,7 +105,7 @@ async fn seen(fixture: &Fixture) -> anyhow::Result<BTreeMap<&'static str, String
 
 // Rules: Z15.
 #[tokio::test]
-async fn ceph_what_rook_has_applied_goes_when_the_claim_wants_it_no_more() -> anyhow::Result<()> {
+async fn ceph_settings_that_rook_applied_are_removed_with_their_keys_in_the_claim() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-rook-policy").await?;
     let mut left = Left::in_scene(&fixture)?;
     let bucket = left.claim["spec"]["bucketName"].as_str().context("no bucket")?.to_owned();
@@ -146,7 +146,7 @@ async fn ceph_what_rook_has_applied_goes_when_the_claim_wants_it_no_more() -> an
 
 // Rules: Z15, Y8.
 #[tokio::test]
-async fn ceph_what_rook_left_is_taken_over_and_later_deleted() -> anyhow::Result<()> {
+async fn ceph_objects_of_rook_are_adopted_and_later_deleted() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-rook").await?;
     let client = Left::in_scene(&fixture)?.make(&fixture).await?;
     let before = seen(&fixture).await?;

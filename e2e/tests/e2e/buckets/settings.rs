@@ -37,7 +37,7 @@ async fn ceph_tags_and_versioning_follow_the_claim() -> anyhow::Result<()> {
 
 // Rules: W16.
 #[tokio::test]
-async fn ceph_a_placement_that_is_not_there_is_told_and_a_bucket_stays_in_its_own() -> anyhow::Result<()> {
+async fn ceph_a_missing_placement_is_reported_and_a_bucket_stays_in_its_own() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-placement").await?;
     let _program = fixture.start().await?;
     fixture.claim("nowhere", "class", json!({"additionalConfig": {"bucketPlacement": "nowhere"}})).await?;

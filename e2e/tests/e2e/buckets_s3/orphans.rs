@@ -15,7 +15,7 @@ impl Fixture {
 
 // Rules: Z34.
 #[tokio::test]
-async fn aws_orphans_are_found_and_removed_and_nothing_else_is() -> anyhow::Result<()> {
+async fn aws_only_orphans_are_found_and_removed() -> anyhow::Result<()> {
     let case = async |fixture: &Fixture| {
         cases::orphans_are_found_and_removed(fixture, async |more: &[&str]| fixture.orphans(more).await).await
     };

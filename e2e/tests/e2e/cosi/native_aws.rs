@@ -50,7 +50,7 @@ impl Aws {
 
 // Rules: J3, J6, J14, J16, J17.
 #[tokio::test]
-async fn aws_a_claim_and_its_access() -> anyhow::Result<()> {
+async fn aws_a_claim_and_its_access_are_created_restored_and_deleted() -> anyhow::Result<()> {
     let aws = Aws::new("cosi-n-life").await?;
     let (native, program) = (&aws.native, aws.start()?);
     native.claim("photos", "delete").await?;
@@ -84,7 +84,7 @@ async fn aws_a_claim_and_its_access() -> anyhow::Result<()> {
 
 // Rules: J7, J13.
 #[tokio::test]
-async fn aws_what_is_not_ours_stays() -> anyhow::Result<()> {
+async fn aws_foreign_secrets_and_retained_buckets_stay() -> anyhow::Result<()> {
     let aws = Aws::new("cosi-n-keep").await?;
     let (native, program) = (&aws.native, aws.start()?);
     native.claim("films", "retain").await?;
@@ -121,7 +121,7 @@ async fn aws_what_is_not_ours_stays() -> anyhow::Result<()> {
 
 // Rules: J15, J18.
 #[tokio::test]
-async fn aws_a_controller_that_is_killed_leaves_nothing() -> anyhow::Result<()> {
+async fn aws_a_killed_controller_leaves_nothing() -> anyhow::Result<()> {
     let aws = Aws::new("cosi-n-kill").await?;
     let native = &aws.native;
     let mut program = aws.start()?;

@@ -9,7 +9,7 @@ use super::native::Native;
 
 // Rules: J14, J17.
 #[tokio::test]
-async fn gcs_one_account_of_two_buckets() -> anyhow::Result<()> {
+async fn gcs_one_account_has_access_to_two_buckets() -> anyhow::Result<()> {
     let space = TestSpace::new("cosi-n-gcs").await?;
     let name = space.namespace().to_owned();
     // The test's namespace does not contain an account of the chart's name.

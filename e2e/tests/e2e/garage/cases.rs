@@ -14,7 +14,7 @@ mod garage_cases {
 
 // Rules: Z34.
 #[tokio::test]
-async fn garage_orphans_are_found_and_removed_and_nothing_else_is() -> anyhow::Result<()> {
+async fn garage_only_orphans_are_found_and_removed() -> anyhow::Result<()> {
     let case = async |fixture: &Fixture| {
         cases::orphans_are_found_and_removed(fixture, async |more: &[&str]| fixture.orphans(more).await).await
     };
@@ -23,7 +23,7 @@ async fn garage_orphans_are_found_and_removed_and_nothing_else_is() -> anyhow::R
 
 // Rules: Z1, Z2.
 #[tokio::test]
-async fn garage_killed_at_any_moment_nothing_is_left_or_made_twice() -> anyhow::Result<()> {
+async fn garage_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyhow::Result<()> {
     let mut fixture = Fixture::new("garage-kill").await?;
     fixture.disturb(Faults::USUAL).await?;
     let mut program = fixture.start().await?;

@@ -320,7 +320,7 @@ async fn garage_what_is_changed_by_hand_is_put_right_or_shown() -> anyhow::Resul
 // Rules: Z34.
 /// The input of the command `orphans`.
 #[tokio::test]
-async fn garage_buckets_and_keys_are_listed_with_what_their_marks_say() -> anyhow::Result<()> {
+async fn garage_buckets_and_keys_are_listed_with_their_marks() -> anyhow::Result<()> {
     let mut one = One::new().await?;
     ensure!(one.server().make_bucket("of-somebody").await?, "there is a bucket");
     // More keys than fit on a page.

@@ -52,7 +52,7 @@ async fn two_hundred_claims_at_once_are_all_bound() -> anyhow::Result<()> {
 
 // Rules: G14.
 #[tokio::test]
-async fn killed_and_started_again_the_rest_is_finished() -> anyhow::Result<()> {
+async fn a_provisioner_that_was_killed_finishes_its_work_when_restarted() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("killed").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let mut program = started(&space, &access, root.path(), &[]).await?;
@@ -84,7 +84,7 @@ async fn killed_and_started_again_the_rest_is_finished() -> anyhow::Result<()> {
 
 // Rules: G8.
 #[tokio::test]
-async fn the_api_server_goes_and_comes_back() -> anyhow::Result<()> {
+async fn work_resumes_when_the_api_server_returns() -> anyhow::Result<()> {
     let (mut space, root) = (TestSpace::with_own_cluster("restart").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let program = started(&space, &access, root.path(), &[]).await?;

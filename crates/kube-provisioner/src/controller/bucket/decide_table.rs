@@ -285,7 +285,7 @@ fn protection_of_a_bound_claim_is_restored() {
 
 // Rules: Z39.
 #[test]
-fn changes_without_effect_are_told() {
+fn changes_without_effect_are_reported() {
     let told = |change| Refuse(Refusal::ChangeWithoutEffect(change));
     let spec = |spec: Value| Fixture::bound().claim(json!({"spec": spec}));
     let class = ChangeWithoutEffect::Class { class: "class".to_owned(), policy: "Delete", object: OBJECT.to_owned() };
@@ -363,7 +363,7 @@ fn a_new_claim() {
 
 // Rules: Z32.
 #[test]
-fn names_of_secret_and_config_map() {
+fn claim_and_class_choose_the_names_of_secret_and_config_map() {
     use Delivered::{Absent, Intact, Unmanaged};
     let asks = |config: Value| json!({"spec": {"additionalConfig": config}});
     let (new, bound) = (|config: Value| Fixture::new().claim(asks(config)), Fixture::bound);

@@ -109,7 +109,7 @@ mod tests {
 
     // Rules: G70.
     #[test]
-    fn what_no_volume_can_be_named_is_refused_at_the_start() {
+    fn impossible_volume_names_are_refused_at_the_start() {
         for bad in ["", "-a", "A", "a_b", "a..b", ".a", "a-.b", "a/b", &"x".repeat(217)] {
             assert!(names(bad, None).unwrap_err().contains("cannot begin with"), "{bad}");
         }

@@ -163,7 +163,7 @@ mod tests {
 
     // Rules: L10.
     #[test]
-    fn everything_comes_from_claim_and_class() {
+    fn the_volume_is_built_from_claim_and_class() {
         let (claim, class) = (claim(), class(json!({"reclaimPolicy": "Retain", "mountOptions": ["ro"]})));
         let volume =
             build(&inputs(&claim, &class), Volume::host_path("/v/pvc-u").on_node("a").label("x", "y")).unwrap();
@@ -195,7 +195,7 @@ mod tests {
 
     // Rules: G12, L9.
     #[test]
-    fn a_class_without_a_policy_means_delete_and_a_larger_volume_says_so() {
+    fn a_class_without_a_policy_means_delete_and_a_larger_volume_shows_its_size() {
         let (claim, class) = (claim(), class(json!({})));
         let spec = build(&inputs(&claim, &class), Volume::nfs("s", "/x").capacity(2 << 30)).unwrap().spec.unwrap();
         assert_eq!(spec.persistent_volume_reclaim_policy.as_deref(), Some("Delete"));
@@ -225,7 +225,7 @@ mod tests {
 
     // Rules: G20.
     #[test]
-    fn more_access_modes_than_asked_are_told_and_fewer_are_refused() {
+    fn more_access_modes_than_requested_are_reported_and_fewer_are_refused() {
         let (claim, class) = (claim(), class(json!({})));
         let all = [AccessMode::ReadWriteOnce, AccessMode::ReadOnlyMany, AccessMode::ReadWriteMany];
         let made = build(&inputs(&claim, &class), Volume::nfs("s", "/x").access_modes(all)).unwrap();
@@ -236,7 +236,7 @@ mod tests {
 
     // Rules: G20.
     #[test]
-    fn what_the_api_server_or_the_user_would_not_accept_is_refused() {
+    fn a_volume_that_the_api_server_or_the_user_would_not_accept_is_refused() {
         let (claim, class) = (claim(), class(json!({})));
         let refused = |volume| build(&inputs(&claim, &class), volume).unwrap_err();
         assert!(matches!(refused(Volume::nfs("s", "/x").capacity(1)), TemplateError::TooSmall { .. }));

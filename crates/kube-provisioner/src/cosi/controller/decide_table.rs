@@ -154,7 +154,7 @@ fn a_bucket_that_exists_needs_no_claim_yet() {
 
 // Rules: J5.
 #[test]
-fn a_bucket_is_kept_until_its_claim_goes() {
+fn a_bucket_is_kept_until_its_claim_is_deleted() {
     let kept = Decision::Refuse(Refusal::ClaimRemains);
     assert_eq!(about_bucket(&[protected(), ready(), deleted()]), kept);
     let retain = ("/spec/deletionPolicy", json!("Retain"));
@@ -185,14 +185,14 @@ fn retain_deletes_nothing() {
 
 // Rules: J8.
 #[test]
-fn a_bucket_of_two_objects_goes_with_the_last() {
+fn a_bucket_of_two_objects_is_deleted_with_the_last() {
     let bucket = bucket(&[protected(), ready(), annotated(ENDS), deleted()]).unwrap();
     assert_eq!(decide(&Facts::Bucket(BucketView { bucket, twin: Some("static".into()) })), Decision::Release);
 }
 
 // Rules: J8.
 #[test]
-fn an_object_that_cannot_be_read_counts() {
+fn an_unreadable_object_still_shares_the_bucket() {
     let mut cache = CosiCache::default();
     let mut see = |name: &str, changes: &[Change<'_>]| {
         let named = [&[("/metadata/name", json!(name))], changes].concat();
@@ -266,7 +266,7 @@ fn an_access_is_ours_from_the_hand_over_to_the_cleanup() {
 
 // Rules: J11.
 #[test]
-fn what_an_access_cannot_have_is_refused() {
+fn refuses_an_access_that_cannot_be_granted() {
     let two = |secret: &str, id: &str| {
         let claim = |name: &str, secret: &str| json!({"bucketClaimName": name, "accessMode": "ReadOnly", "accessSecretName": secret});
         let of = |name: &str, id: &str| json!({"bucketName": id, "bucketID": id, "bucketClaimName": name});
@@ -292,7 +292,7 @@ fn what_an_access_cannot_have_is_refused() {
 
 // Rules: J12.
 #[test]
-fn the_buckets_exist_are_ready_and_not_about_to_go() {
+fn an_access_needs_ready_buckets_that_stay() {
     let with = |state: BucketState| {
         let view = AccessView { buckets: vec![state], ..view(access(&[protected()]).unwrap()) };
         decide(&Facts::Access(view))
@@ -314,7 +314,7 @@ fn the_buckets_exist_are_ready_and_not_about_to_go() {
 
 // Rules: J13, J15, J16.
 #[test]
-fn the_secrets_decide_what_is_done_again() {
+fn the_state_of_the_secrets_decides_about_another_grant() {
     let with = |changes: &[Change<'_>], state: SecretState| {
         let view = AccessView { secrets: vec![state], ..view(access(changes).unwrap()) };
         decide(&Facts::Access(view))
@@ -332,7 +332,7 @@ fn the_secrets_decide_what_is_done_again() {
 
 // Rules: J13.
 #[test]
-fn a_secret_is_ours_by_its_controller_alone() {
+fn a_secret_is_ours_only_by_its_controller() {
     let access = access(&[protected()]).unwrap();
     let state = |change: Value| {
         let mut secret = secrets::reserved(&access, "key", DRIVER);

@@ -9,7 +9,7 @@ use super::store::Failure;
 
 // Rules: Z24.
 #[tokio::test(start_paused = true)]
-async fn what_was_applied_is_never_refused_later() {
+async fn applied_settings_are_never_refused_later() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({"additionalConfig": {"maxObjects": "2"}}));
     let running = fixture.start(1);
@@ -34,7 +34,7 @@ async fn what_was_applied_is_never_refused_later() {
 
 // Rules: Z24.
 #[tokio::test(start_paused = true)]
-async fn what_a_failed_attempt_may_have_applied_is_recorded() {
+async fn settings_that_a_failed_attempt_may_have_applied_are_recorded() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
@@ -60,7 +60,7 @@ async fn what_a_failed_attempt_may_have_applied_is_recorded() {
 
 // Rules: Z24.
 #[tokio::test(start_paused = true)]
-async fn a_change_that_is_taken_back_before_it_was_recorded_is_taken_back_in_the_store() {
+async fn a_change_reverted_before_it_was_recorded_is_reverted_in_the_store() {
     let fixture = Fixture::new();
     let config = |objects: Value| json!({"spec": {"additionalConfig": {"maxObjects": objects}}});
     fixture.claim("photos", config(json!("1"))["spec"].clone());

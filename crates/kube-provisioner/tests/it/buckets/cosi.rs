@@ -276,7 +276,7 @@ async fn settings_of_a_bucket_are_parameters_of_its_class() {
 }
 
 #[tokio::test]
-async fn a_secret_of_somebody_else_is_not_touched() {
+async fn a_foreign_secret_is_not_touched() {
     let bed = Bed::new().await;
     bed.create("photos").await.unwrap();
     bed.grant(access("ba-1", &["photos"])).await.unwrap();

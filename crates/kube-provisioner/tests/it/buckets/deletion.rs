@@ -15,7 +15,7 @@ use super::store::Failure;
 
 // Rules: Y3.
 #[tokio::test(start_paused = true)]
-async fn everything_goes_with_the_claim() {
+async fn everything_is_deleted_with_the_claim() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
@@ -55,7 +55,7 @@ async fn a_bucket_that_stays_keeps_its_account() {
 
 // Rules: Z3.
 #[tokio::test(start_paused = true)]
-async fn the_class_is_not_needed_to_delete() {
+async fn a_bucket_is_deleted_without_its_class() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -69,7 +69,7 @@ async fn the_class_is_not_needed_to_delete() {
 
 // Rules: Z4.
 #[tokio::test(start_paused = true)]
-async fn a_class_made_anew_cannot_turn_a_granted_bucket_into_a_provisioned_one() {
+async fn a_recreated_class_cannot_turn_a_granted_bucket_into_a_provisioned_one() {
     let fixture = Fixture::new();
     fixture.store.state().buckets.insert("shared".to_owned(), "somebody".to_owned());
     fixture.class("granted", json!({"parameters": {"bucketName": "shared"}}));
@@ -114,7 +114,7 @@ async fn an_unfinished_attempt_is_cleaned_up() {
 
 // Rules: Z11.
 #[tokio::test(start_paused = true)]
-async fn a_claim_made_anew_waits_for_the_end_of_the_one_before() {
+async fn a_recreated_claim_waits_until_the_former_one_is_finished() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({"bucketName": "photos"}));
     let running = fixture.start(1);
@@ -214,7 +214,7 @@ async fn the_finalizer_of_a_new_object_bucket_is_removed_although_a_late_list_do
 // Rules: Z38.
 /// The claim is replaced as by `kubectl replace`, `helm upgrade --force` and Argo CD with `Replace=true`.
 #[tokio::test(start_paused = true)]
-async fn what_protects_a_bound_claim_is_restored() {
+async fn the_protection_of_a_bound_claim_is_restored() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);

@@ -34,7 +34,7 @@ async fn a_foreign_secret_is_left_alone() {
 
 // Rules: Z8.
 #[tokio::test(start_paused = true)]
-async fn what_is_lost_or_edited_is_written_again_with_the_same_keys() {
+async fn lost_or_edited_objects_are_written_again_with_the_same_keys() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
@@ -94,7 +94,7 @@ async fn the_status_is_written_only_over_the_version_that_was_read() {
 
 // Rules: Y3.
 #[tokio::test(start_paused = true)]
-async fn a_status_that_cannot_be_written_keeps_no_event_back() {
+async fn an_event_is_sent_although_the_status_cannot_be_written() {
     let (refused, fixture) =
         refusing(|request| request.resource.plural == CLAIMS && request.subresource == Some(Subresource::Status));
     refused.store(3, Ordering::Relaxed);

@@ -95,7 +95,7 @@ fn leave(fixture: &Fixture, [claim, bucket, secret, map]: [&str; 4]) -> (String,
 
 // Rules: Z15, Y6, Y7, Y8.
 #[tokio::test(start_paused = true)]
-async fn what_others_left_is_adopted_and_then_deleted_correctly() {
+async fn objects_of_other_provisioners_are_adopted_and_then_deleted_correctly() {
     for (from, left) in LEFT {
         let mut fixture = Fixture::new();
         let (path, object, class) = leave(&fixture, left);

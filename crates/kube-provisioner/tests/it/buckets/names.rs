@@ -32,7 +32,7 @@ impl Fixture {
 
 // Rules: Z32.
 #[tokio::test(start_paused = true)]
-async fn a_claim_or_its_class_names_them() {
+async fn a_claim_or_its_class_names_secret_and_config_map() {
     let fixture = Fixture::new();
     let parameters = json!({"claimSecretName": "${pvc.name}-keys", "claimConfigMapName": "${pvc.namespace}-store"});
     fixture.class("naming", json!({"parameters": parameters}));
@@ -70,7 +70,7 @@ async fn a_claim_or_its_class_names_them() {
 
 // Rules: Z32.
 #[tokio::test(start_paused = true)]
-async fn a_name_of_somebody_else_is_left_to_him() {
+async fn a_foreign_object_of_the_chosen_name_is_left_alone() {
     let fixture = Fixture::new();
     fixture.create(json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys", "namespace": "default"},

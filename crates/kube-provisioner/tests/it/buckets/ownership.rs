@@ -57,7 +57,7 @@ pub(super) const HOUR: Duration = Duration::from_secs(3600);
 
 // Rules: Z20.
 #[tokio::test(start_paused = true)]
-async fn a_restored_object_bucket_is_kept_and_given_to_its_claim_by_a_person() {
+async fn a_restored_object_bucket_is_kept_until_an_administrator_gives_it_to_its_claim() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -98,7 +98,7 @@ async fn a_restored_object_bucket_is_kept_and_given_to_its_claim_by_a_person() {
 
 // Rules: Z20.
 #[tokio::test(start_paused = true)]
-async fn a_secret_and_a_config_map_that_were_restored_without_an_owner_are_the_claims_again() {
+async fn a_secret_and_a_config_map_restored_without_an_owner_belong_to_the_claim() {
     let fixture = Fixture::new();
     fixture.store.state().shows_keys_once = true;
     fixture.claim("photos", json!({}));
@@ -132,7 +132,7 @@ async fn a_secret_and_a_config_map_that_were_restored_without_an_owner_are_the_c
 
 // Rules: Z20.
 #[tokio::test(start_paused = true)]
-async fn what_went_since_the_backup_is_made_again_although_a_call_fails() {
+async fn objects_deleted_since_the_backup_are_recreated_although_a_call_fails() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -157,7 +157,7 @@ async fn what_went_since_the_backup_is_made_again_although_a_call_fails() {
 
 // Rules: Z20.
 #[tokio::test(start_paused = true)]
-async fn a_restored_object_bucket_is_removed_when_a_person_deletes_it() {
+async fn a_restored_object_bucket_is_removed_when_an_administrator_deletes_it() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -192,7 +192,7 @@ async fn serves_claims_whose_conditions_the_definition_of_lib_bucket_provisioner
 
 // Rules: Z20.
 #[tokio::test(start_paused = true)]
-async fn what_rook_left_without_its_claim_is_kept() {
+async fn an_object_bucket_that_rook_left_without_its_claim_is_kept() {
     let mut fixture = fixture(ROOK);
     let mut object: Value =
         serde_json::from_str(include_str!("../../../../objectbucket-api/fixtures/rook/bucket.json")).unwrap();
@@ -219,7 +219,7 @@ async fn what_rook_left_without_its_claim_is_kept() {
 
 // Rules: Z20.
 #[tokio::test(start_paused = true)]
-async fn what_rook_left_is_given_with_the_uid_that_it_was_made_for() {
+async fn adopting_an_object_bucket_of_rook_uses_the_uid_of_its_former_claim() {
     let mut fixture = fixture(ROOK);
     let mut object: Value =
         serde_json::from_str(include_str!("../../../../objectbucket-api/fixtures/rook/bucket.json")).unwrap();
@@ -250,7 +250,7 @@ async fn what_rook_left_is_given_with_the_uid_that_it_was_made_for() {
 
 // Rules: Z21.
 #[tokio::test(start_paused = true)]
-async fn who_points_at_anothers_object_bucket_gets_nothing_of_it() {
+async fn a_claim_that_points_at_a_foreign_object_bucket_gets_nothing_of_it() {
     let fixture = fixture(NOOBAA);
     fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "evil"}}));
     fixture.claim("photos", json!({}));
@@ -294,7 +294,7 @@ fn left_by_noobaa() -> Fixture {
 
 // Rules: Z21.
 #[tokio::test(start_paused = true)]
-async fn an_object_bucket_that_nobody_names_says_so_and_is_forgotten_on_demand() {
+async fn an_object_bucket_that_no_claim_names_has_an_event_and_is_forgotten_on_request() {
     let fixture = left_by_noobaa();
     let _running = fixture.start(1);
     fixture.until("it has an event", || told(&fixture, "obc-shop-backups", "ObjectBucketUnclaimed")).await;
@@ -327,7 +327,7 @@ async fn a_claim_that_is_being_deleted_can_be_given_its_object_bucket() {
 
 // Rules: Z21.
 #[tokio::test(start_paused = true)]
-async fn an_object_bucket_that_names_nobody_is_given_by_a_person_alone() {
+async fn only_an_administrator_gives_away_an_object_bucket_that_names_no_claim() {
     let fixture = left_by_noobaa();
     fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "evil"}}));
     let spec = json!({"storageClassName": "noobaa", "objectBucketName": "obc-shop-backups"});
@@ -349,7 +349,7 @@ async fn an_object_bucket_that_names_nobody_is_given_by_a_person_alone() {
 
 // Rules: Z22.
 #[tokio::test(start_paused = true)]
-async fn what_another_cluster_has_made_is_left_alone() {
+async fn objects_of_another_cluster_are_left_alone() {
     let fixture = seeded(1, ROOK);
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -380,7 +380,7 @@ async fn what_another_cluster_has_made_is_left_alone() {
 
 // Rules: Z23.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_another_installation_has_to_release_says_so() {
+async fn a_claim_names_the_installation_that_has_to_release_it() {
     let mut fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -549,7 +549,7 @@ fn encoded(text: &str) -> String {
 
 // Rules: Z26.
 #[tokio::test(start_paused = true)]
-async fn finalizers_of_others_stay_on_secrets() {
+async fn foreign_finalizers_stay_on_secrets() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);

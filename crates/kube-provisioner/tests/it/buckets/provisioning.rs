@@ -81,7 +81,7 @@ async fn a_claim_without_a_name_is_refused_and_names_are_checked() {
 
 // Rules: Z7.
 #[tokio::test(start_paused = true)]
-async fn a_bucket_of_somebody_else_is_refused_and_survives() {
+async fn a_foreign_bucket_is_refused_and_survives() {
     let fixture = Fixture::new();
     fixture.store.state().buckets.insert("taken".to_owned(), "somebody".to_owned());
     fixture.claim("greedy", json!({"bucketName": "taken"}));
@@ -97,7 +97,7 @@ async fn a_bucket_of_somebody_else_is_refused_and_survives() {
 
 // Rules: Z2.
 #[tokio::test(start_paused = true)]
-async fn failures_are_told_and_tried_again() {
+async fn failures_are_reported_and_retried() {
     let fixture = Fixture::new();
     for failure in [Failure::Retry, Failure::Panic, Failure::NothingLeft, Failure::Late] {
         fixture.store.fail("create_bucket", failure);
@@ -114,7 +114,7 @@ async fn failures_are_told_and_tried_again() {
 
 // Rules: Z2.
 #[tokio::test(start_paused = true)]
-async fn a_bucket_whose_account_is_refused_is_kept_until_its_claim_goes() {
+async fn a_bucket_whose_account_is_refused_is_kept_until_its_claim_is_deleted() {
     let fixture = Fixture::new();
     for failure in [Failure::Retry, Failure::NothingLeft, Failure::Invalid, Failure::Panic, Failure::Late] {
         fixture.store.fail("grant", failure);
@@ -147,7 +147,7 @@ async fn a_bucket_whose_account_is_refused_is_kept_until_its_claim_goes() {
 // Rules: Z40.
 /// For example, the class has a wrong endpoint.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_has_asked_nothing_pins_no_class() {
+async fn an_attempt_without_a_request_to_the_store_pins_no_class() {
     let fixture = Fixture::new();
     fixture.class("s3", json!({"parameters": {"host": "wrong"}}));
     for claim in ["photos", "films"] {
@@ -220,7 +220,7 @@ async fn an_attempt_that_may_have_left_something_says_how_to_abandon_it() {
 
 // Rules: Z2.
 #[tokio::test(start_paused = true)]
-async fn the_account_of_an_attempt_goes_when_its_bucket_is_refused() {
+async fn the_account_of_an_attempt_is_removed_when_its_bucket_is_refused() {
     let fixture = Fixture::new();
     fixture.store.fail("grant", Failure::Late);
     fixture.store.state().pauses.insert("grant", Duration::from_secs(5));
@@ -265,7 +265,7 @@ async fn ambiguous_names_get_two_objects() {
 
 // Rules: Y9.
 #[tokio::test(start_paused = true)]
-async fn config_is_applied_when_it_changes_and_only_then() {
+async fn config_is_applied_only_when_it_changes() {
     let mut fixture = Fixture::new();
     fixture.options.allowed_additional_config = Some(vec!["maxObjects".to_owned()]);
     let uid = fixture.claim("photos", json!({"additionalConfig": {"maxObjects": "2"}}));
@@ -367,7 +367,7 @@ async fn copies_labels_and_annotations_that_the_class_lists() {
 
 // Rules: U2, U3.
 #[tokio::test(start_paused = true)]
-async fn a_class_that_cannot_be_used_is_told_and_a_new_one_wakes_its_claims() {
+async fn an_unusable_class_is_reported_and_a_new_one_wakes_its_claims() {
     let fixture = Fixture::new();
     fixture.class("bad", json!({"parameters": {"hots": "x"}}));
     fixture.claim("photos", json!({"storageClassName": "bad"}));
@@ -404,7 +404,7 @@ async fn access_to_a_bucket_that_exists_is_granted_to_several_claims() {
 
 // Rules: U4.
 #[tokio::test(start_paused = true)]
-async fn finalizers_and_labels_of_others_stay() {
+async fn foreign_finalizers_and_labels_stay() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let others = json!({"finalizers": ["example.com/mine"], "labels": {"mine": "x"}});
@@ -440,7 +440,7 @@ async fn a_name_wins_over_a_prefix_and_a_long_prefix_is_cut() {
 
 // Rules: Z10.
 #[tokio::test(start_paused = true)]
-async fn a_claim_in_back_off_is_looked_at_when_its_user_changes_or_deletes_it() {
+async fn a_claim_in_back_off_is_reconciled_when_its_user_changes_or_deletes_it() {
     let fixture = Fixture::new();
     for _ in 0..1000 {
         fixture.store.fail("create_bucket", Failure::Retry);
@@ -480,7 +480,7 @@ async fn a_failed_change_of_a_buckets_settings_waits_for_its_back_off() {
 
 // Rules: Z13.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_down_for_half_an_hour_is_told_and_asked_ever_more_rarely() {
+async fn a_store_that_is_down_for_half_an_hour_is_reported_and_called_ever_less_often() {
     let fixture = Fixture::new();
     for _ in 0..14 {
         fixture.store.fail("create_bucket", Failure::Retry);
@@ -519,7 +519,7 @@ async fn of_two_replicas_one_acts() {
 
 // Rules: Z2.
 #[tokio::test(start_paused = true)]
-async fn no_call_is_made_for_an_object_bucket_that_may_be_gone() {
+async fn no_call_is_made_for_an_object_bucket_that_may_no_longer_exist() {
     let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(LosesDeletions)));
     fixture.store.fail("create_bucket", Failure::NothingLeft);
     fixture.claim("photos", json!({}));
@@ -549,7 +549,7 @@ async fn the_lost_answer_to_the_last_write_of_an_attempt_is_read_again() {
 
 // Rules: Z43.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_nobody_works_on_is_told() {
+async fn a_claim_that_no_provisioner_works_on_is_reported() {
     let fixture = Fixture::new();
     fixture.create(json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "disks"},

@@ -10,7 +10,7 @@ use super::store::Failure;
 
 // Rules: Z9.
 #[tokio::test(start_paused = true)]
-async fn the_old_key_lives_for_the_overlap() {
+async fn the_old_key_works_during_the_overlap() {
     let fixture = Fixture::new();
     fixture.overlap("1h");
     fixture.claim("photos", json!({}));
@@ -107,7 +107,7 @@ async fn pods_keep_their_key_for_the_overlap_when_the_secret_gets_another_one() 
 
 // Rules: Z41.
 #[tokio::test(start_paused = true)]
-async fn a_key_that_nobody_delivered_is_not_removed_without_a_word() {
+async fn the_removal_of_a_key_that_was_not_delivered_is_reported() {
     let fixture = Fixture::new();
     fixture.overlap("1h");
     fixture.claim("photos", json!({}));

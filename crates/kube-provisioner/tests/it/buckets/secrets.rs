@@ -235,7 +235,7 @@ async fn whole_life(lines: &Lines) -> (Fixture, Vec<(&'static str, String)>) {
 
 // Rules: Z16.
 #[tokio::test(start_paused = true)]
-async fn secrets_are_in_the_claims_secret_alone() {
+async fn secrets_are_only_in_the_claims_secret() {
     let lines = Lines::begin();
     let (fixture, mut places) = whole_life(&lines).await;
     let text = lines.text();

@@ -31,7 +31,7 @@ impl Fixture {
 
 // Rules: Z30.
 #[tokio::test(start_paused = true)]
-async fn claims_share_a_bucket_and_the_last_one_takes_it_with_it() {
+async fn claims_share_a_bucket_until_the_last_one_is_deleted() {
     let fixture = Fixture::new();
     let second = fixture.claim("second", of("first"));
     let third = fixture.claim("third", of("first"));
@@ -75,7 +75,7 @@ async fn claims_share_a_bucket_and_the_last_one_takes_it_with_it() {
 
 // Rules: Z30.
 #[tokio::test(start_paused = true)]
-async fn the_first_one_stays_when_others_go() {
+async fn the_first_claim_stays_when_others_are_deleted() {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
     fixture.claim("first", json!({"bucketName": "photos"}));
@@ -95,7 +95,7 @@ async fn the_first_one_stays_when_others_go() {
 
 // Rules: Z30.
 #[tokio::test(start_paused = true)]
-async fn a_claim_of_another_namespace_has_no_part_in_it() {
+async fn a_claim_in_another_namespace_does_not_share_the_bucket() {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
     fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}));
@@ -144,7 +144,7 @@ async fn a_failing_attempt_gives_way(of_object: bool) {
 
 // Rules: Z30.
 #[tokio::test(start_paused = true)]
-async fn a_bucket_that_was_replaced_is_shared_with_nobody_until_it_is_back() {
+async fn a_replaced_bucket_is_not_shared_until_it_is_back() {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
     fixture.claim("first", json!({"bucketName": "photos"}));

@@ -15,7 +15,7 @@ use super::ownership::{HOUR, OBJECT, ROOK, fixture, told};
 
 // Rules: Z18.
 #[tokio::test(start_paused = true)]
-async fn settings_without_quotes_are_read_as_texts() {
+async fn settings_without_quotes_are_read_as_strings() {
     let fixture = fixture(ROOK);
     fixture.claim("photos", json!({"additionalConfig": {"maxObjects": 1000}}));
     let running = fixture.start(1);

@@ -35,7 +35,7 @@ async fn a_leap_of_the_wall_clock_ends_no_series_and_repeats_no_name() {
 
 // Rules: G32.
 #[tokio::test(start_paused = true)]
-async fn a_leap_of_the_wall_clock_neither_cuts_nor_stretches_a_pause() {
+async fn a_leap_of_the_wall_clock_neither_shortens_nor_extends_a_pause() {
     let leap = Duration::from_secs(365 * 24 * 3600);
     let noon = Timestamp::from_second(1_800_000_000).unwrap();
     for clock in [noon + leap, noon - leap] {

@@ -30,7 +30,7 @@ fn restore(cluster: &Cluster, mut journal: Value) {
 
 // Rules: G62.
 #[tokio::test(start_paused = true)]
-async fn nobody_acts_on_the_entries_of_a_restored_journal() {
+async fn the_entries_of_a_restored_journal_are_not_continued() {
     for elsewhere in [false, true] {
         let first = Cluster::builder().build();
         let saved = backup(&first, &["a", "b"]).await;
@@ -50,7 +50,7 @@ async fn nobody_acts_on_the_entries_of_a_restored_journal() {
 
 // Rules: G62.
 #[tokio::test(start_paused = true)]
-async fn a_person_accepts_and_drops_restored_entries() {
+async fn an_administrator_accepts_and_drops_restored_entries() {
     let cluster = Cluster::builder().build();
     let saved = backup(&cluster, &["a", "b", "c"]).await;
     restore(&cluster, saved);

@@ -269,7 +269,7 @@ async fn a_claim_whose_node_is_deleted_goes_back_to_the_scheduler() {
 
 // Rules: C27.
 #[tokio::test(start_paused = true)]
-async fn a_claim_whose_zone_is_full_goes_back_to_the_scheduler() {
+async fn a_claim_whose_zone_is_full_is_returned_to_the_scheduler() {
     let mut fixture = with_rights_of_charts();
     fixture.driver.configure(|settings| settings.pools[1].size = 0);
     fixture.settings.strict_topology = true;

@@ -179,7 +179,7 @@ mod tests {
 
     // Rules: G42.
     #[test]
-    fn what_has_the_name_already_is_compared() {
+    fn an_existing_volume_of_the_name_is_compared() {
         assert_eq!(compared(json!({})), Comparison::Same);
         assert_eq!(compared(json!({"spec": {"nfs": {"readOnly": false}}})), Comparison::Same);
         // It may be another directory, or the same one under another name: it is neither reused nor deleted.

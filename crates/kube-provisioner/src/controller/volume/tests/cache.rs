@@ -63,7 +63,7 @@ fn relist_without_a_class_wakes_its_claims() {
 
 // Rules: G3, N3.
 #[test]
-fn inputs_only_what_matters_changes_them() {
+fn only_relevant_changes_alter_the_inputs() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     let before = fixture.cache.inputs(&key());
     let touched =
@@ -103,7 +103,7 @@ fn stale_answers_do_not_undo_newer_ones() {
 
 // Rules: G1.
 #[test]
-fn an_answer_newer_than_the_watch_stands() {
+fn an_answer_newer_than_the_watch_is_kept() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     fixture.put_claim(claim(json!({"metadata": {"resourceVersion": "12"}, "spec": {"volumeName": "other"}})));
     assert_eq!(fixture.put_claim(claim(json!({"metadata": {"resourceVersion": "11"}}))), []);
@@ -113,7 +113,7 @@ fn an_answer_newer_than_the_watch_stands() {
 // Rules: G1.
 /// The watch shows that the volume was created and deleted before our own request is answered.
 #[test]
-fn a_late_answer_makes_no_ghost() {
+fn a_late_answer_does_not_revive_a_deleted_volume() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     fixture.put_volume(saved());
     delete_volume(&mut fixture, saved());
@@ -124,7 +124,7 @@ fn a_late_answer_makes_no_ghost() {
 // Rules: G1.
 /// The same late answer, while the provisioner has not yet released the resources of the attempt.
 #[test]
-fn a_late_answer_makes_no_ghost_of_an_attempt_that_has_not_ended() {
+fn a_late_answer_does_not_revive_a_volume_whose_attempt_has_not_ended() {
     let able = Fixture::able(Capabilities::default().attempt_end());
     let mut fixture = able.class(class(json!({}))).claim(claim(json!({})));
     begin(&mut fixture);
@@ -140,7 +140,7 @@ fn a_late_answer_makes_no_ghost_of_an_attempt_that_has_not_ended() {
 // Rules: G1.
 /// A read of an object is answered after the watch has shown its deletion.
 #[test]
-fn an_answer_of_before_the_end_makes_no_ghost() {
+fn a_read_from_before_the_deletion_revives_nothing() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved());
     fixture.cache.observe_volume(sent(with(saved(), json!({"metadata": {"resourceVersion": "7"}}))));
     fixture.cache.observe_claim(sent(claim(json!({"metadata": {"resourceVersion": "12"}}))));
@@ -154,7 +154,7 @@ fn an_answer_of_before_the_end_makes_no_ghost() {
 
 // Rules: G1.
 #[test]
-fn stale_claim_gets_no_second_volume_unasked() {
+fn a_stale_claim_is_read_before_it_gets_a_second_volume() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved());
     assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::Provisioned));
     assert_eq!(delete_volume(&mut fixture, saved()), [key()]);
@@ -167,7 +167,7 @@ fn stale_claim_gets_no_second_volume_unasked() {
 // Rules: G1.
 /// A read of the claim is in progress while an entry for it is adopted.
 #[test]
-fn a_look_at_the_claim_forgets_nothing_that_was_adopted_meanwhile() {
+fn reading_a_claim_keeps_an_attempt_that_is_adopted_at_the_same_time() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     fixture.cache.confirm_first(&key());
     assert_eq!(fixture.about_claim(), Decision::Confirm);
@@ -179,7 +179,7 @@ fn a_look_at_the_claim_forgets_nothing_that_was_adopted_meanwhile() {
 // Rules: G1.
 /// The previous replica may have created, bound and deleted the claim's volume unseen.
 #[test]
-fn a_claim_as_it_was_before_the_shard_was_ours_is_looked_at_first() {
+fn a_claim_from_before_the_shard_was_acquired_is_read_first() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     fixture.cache.claims_stale_before(20);
     fixture.cache.revalidate_claims(20, |_| true);
@@ -199,7 +199,7 @@ fn a_claim_as_it_was_before_the_shard_was_ours_is_looked_at_first() {
 
 // Rules: C24.
 #[test]
-fn background_work_goes_on_without_its_claim() {
+fn background_work_is_cleaned_up_when_its_claim_is_deleted() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     begin(&mut fixture);
     assert_eq!(fixture.about_claim(), Decision::Provision);
@@ -212,7 +212,7 @@ fn background_work_goes_on_without_its_claim() {
 
 // Rules: G2.
 #[test]
-fn backend_deleted_is_remembered_until_the_object_is_gone() {
+fn a_deleted_asset_is_remembered_until_its_volume_is_deleted() {
     let released = || volume("Released", "Delete", json!({}));
     let mut fixture = Fixture::new().volume(released());
     let key = Key::of_volume("volume-1");
@@ -234,7 +234,7 @@ fn backend_deleted_is_remembered_until_the_object_is_gone() {
 
 // Rules: G17.
 #[test]
-fn malformed_objects_change_nothing_and_stop_nobody() {
+fn malformed_objects_change_nothing_and_block_no_claim() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     for broken in [
         json!({}),
@@ -305,7 +305,7 @@ fn class_parameters_are_parsed_once_per_version() {
 
 // Rules: L2, L3, L4.
 #[test]
-fn the_lock_of_an_old_library_means_nothing_and_a_class_that_changes_does() {
+fn a_changed_class_alters_the_inputs_and_an_old_librarys_lock_does_not() {
     let lock = |holder: &str| {
         let record = json!({ "holderIdentity": holder, "leaseDurationSeconds": 15 }).to_string();
         json!({"metadata": {"annotations": {"control-plane.alpha.kubernetes.io/leader": record}}})
@@ -321,7 +321,7 @@ fn the_lock_of_an_old_library_means_nothing_and_a_class_that_changes_does() {
 
 // Rules: G49.
 #[test]
-fn an_attempt_whose_class_was_made_anew_is_cleaned_up() {
+fn an_attempt_whose_class_was_recreated_is_cleaned_up() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     begin(&mut fixture);
     let touched = class(json!({"metadata": {"resourceVersion": "2", "labels": {"a": "b"}}}));
@@ -338,7 +338,7 @@ fn an_attempt_whose_class_was_made_anew_is_cleaned_up() {
 
 // Rules: G49.
 #[test]
-fn an_attempt_whose_claim_is_going_is_cleaned_up() {
+fn an_attempt_whose_claim_is_being_deleted_is_cleaned_up() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     begin(&mut fixture);
     fixture
@@ -348,7 +348,7 @@ fn an_attempt_whose_claim_is_going_is_cleaned_up() {
 
 // Rules: G50.
 #[test]
-fn a_volume_of_before_the_term_ends_no_attempt() {
+fn a_volume_from_before_the_term_ends_no_attempt() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     fixture.cache.volumes_stale_before(20);
     begin(&mut fixture);
@@ -380,7 +380,7 @@ fn a_volume_that_is_being_deleted_ends_no_attempt_whose_asset_is_not_saved() {
 
 // Rules: G50.
 #[test]
-fn an_answer_that_is_older_than_a_list_brings_nothing_back() {
+fn an_answer_older_than_a_list_restores_nothing() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     fixture.put_volume(saved());
     fixture.cache.claim_event(Change::Begin);
@@ -453,7 +453,7 @@ fn a_volume_that_cannot_be_read_is_present() {
 // Rules: G71.
 /// A provisioner's watch ends only the back-off of work that waits for the object.
 #[test]
-fn an_authors_watch_changes_the_inputs_of_what_waits_for_it() {
+fn an_authors_watch_changes_only_the_inputs_of_waiting_work() {
     let source = json!({
         "metadata": {"annotations": {"volume.kubernetes.io/selected-node": "node-1"}},
         "spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "source"}},
@@ -487,7 +487,7 @@ fn an_authors_watch_changes_the_inputs_of_what_waits_for_it() {
 
 // Rules: G71.
 #[test]
-fn a_claim_waits_for_its_source_in_another_namespace_and_for_what_lets_it_use_that() {
+fn a_claim_waits_for_its_source_in_another_namespace_and_for_its_grant() {
     let source = json!({"kind": "PersistentVolumeClaim", "name": "source", "namespace": "theirs"});
     let claim = claim(json!({"spec": {"dataSourceRef": source}}));
     let own = claim["metadata"]["namespace"].as_str().unwrap().to_owned();

@@ -19,33 +19,33 @@ fn refuses_a_claim_with_the_annotation_of_a_complete_binding() {
 
 // Rules: S1.
 #[test]
-fn the_annotation_names_us() {
+fn provisions_a_claim_whose_annotation_names_us() {
     assert_eq!(Fixture::new().class(class(json!({}))).claim(claim(json!({}))).about_claim(), Decision::Provision);
 }
 
 // Rules: S2.
 #[test]
-fn the_annotation_names_one_of_our_additional_names() {
+fn provisions_a_claim_whose_annotation_has_an_additional_name() {
     let fixture = Fixture::named("csi.com/mock-csi", &[OURS, "foo.xyz/baz"]);
     assert_eq!(fixture.class(class(json!({}))).claim(claim(json!({}))).about_claim(), Decision::Provision);
 }
 
 // Rules: S3.
 #[test]
-fn a_claim_with_a_volume_is_settled() {
+fn leaves_a_claim_with_a_volume_alone() {
     let bound = claim(json!({"spec": {"volumeName": "volume-1"}}));
     assert_eq!(Fixture::new().class(class(json!({}))).claim(bound).about_claim(), Decision::NoAction(NoAction::Bound));
 }
 
 // Rules: S4.
 #[test]
-fn no_class_and_no_annotation_is_nobody_asking() {
+fn leaves_a_claim_without_class_and_annotation_alone() {
     assert_eq!(Fixture::new().claim(asked_by(json!({}))).about_claim(), Decision::NoAction(NoAction::NothingHere));
 }
 
 // Rules: S5.
 #[test]
-fn annotation_and_class_of_another() {
+fn leaves_a_claim_of_another_provisioner_alone() {
     let fixture = Fixture::new().class(class(json!({"provisioner": OTHER})));
     let claim = asked_by(json!({"volume.beta.kubernetes.io/storage-provisioner": OTHER}));
     assert_eq!(fixture.claim(claim).about_claim(), Decision::NoAction(NoAction::NothingHere));
@@ -63,7 +63,7 @@ fn the_annotation_wins_over_the_class() {
 
 // Rules: S7, L5.
 #[test]
-fn a_class_of_ours_without_annotation_is_not_enough() {
+fn leaves_a_claim_of_our_class_without_annotation_alone() {
     let fixture = Fixture::new().class(class(json!({})));
     assert_eq!(fixture.claim(asked_by(json!({}))).about_claim(), Decision::NoAction(NoAction::NothingHere));
 }
@@ -80,7 +80,7 @@ fn the_ga_annotation_wins_over_the_beta_one() {
 
 // Rules: S11.
 #[test]
-fn waiting_for_a_consumer_without_a_node() {
+fn waits_for_a_consumer_until_a_node_is_selected() {
     let fixture = Fixture::new().class(waiting_class()).claim(claim(json!({})));
     assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::AwaitsNode));
     let empty = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": ""}}}));
@@ -90,14 +90,14 @@ fn waiting_for_a_consumer_without_a_node() {
 
 // Rules: S12.
 #[test]
-fn waiting_for_a_consumer_with_a_node() {
+fn provisions_when_a_node_is_selected() {
     let selected = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "node-1"}}}));
     assert_eq!(Fixture::new().class(waiting_class()).claim(selected).about_claim(), Decision::Provision);
 }
 
 // Rules: S13.
 #[test]
-fn the_same_with_the_ga_annotation() {
+fn provisions_when_a_node_is_selected_and_the_annotation_is_ga() {
     let selected = asked_by(json!({
         "volume.kubernetes.io/storage-provisioner": OURS,
         "volume.kubernetes.io/selected-node": "node-1",
@@ -116,51 +116,51 @@ fn with_mode(able: bool, volume_mode: Option<&str>) -> Decision {
 
 // Rules: B1.
 #[test]
-fn no_mode_without_block_support() {
+fn provisions_without_a_mode_when_block_is_unsupported() {
     assert_eq!(with_mode(false, None), Decision::Provision);
 }
 
 // Rules: B2.
 #[test]
-fn filesystem_without_block_support() {
+fn provisions_a_filesystem_when_block_is_unsupported() {
     assert_eq!(with_mode(false, Some("Filesystem")), Decision::Provision);
 }
 
 // Rules: B3.
 #[test]
-fn block_without_block_support_is_refused() {
+fn refuses_block_when_block_is_unsupported() {
     assert_eq!(with_mode(false, Some("Block")), Decision::Refuse(Refusal::Block));
 }
 
 // Rules: B4, B5, B6.
 /// A provisioner either supports block volumes or does not; the unsupported case is the default here.
 #[test]
-fn a_capability_that_says_no_is_the_default() {
+fn block_is_unsupported_by_default() {
     assert_eq!(Capabilities::default(), Plain::capabilities());
     assert_eq!(with_mode(false, Some("Block")), Decision::Refuse(Refusal::Block));
 }
 
 // Rules: B7.
 #[test]
-fn no_mode_with_block_support() {
+fn provisions_without_a_mode_when_block_is_supported() {
     assert_eq!(with_mode(true, None), Decision::Provision);
 }
 
 // Rules: B8.
 #[test]
-fn filesystem_with_block_support() {
+fn provisions_a_filesystem_when_block_is_supported() {
     assert_eq!(with_mode(true, Some("Filesystem")), Decision::Provision);
 }
 
 // Rules: B9.
 #[test]
-fn block_with_block_support() {
+fn provisions_block_when_block_is_supported() {
     assert_eq!(with_mode(true, Some("Block")), Decision::Provision);
 }
 
 // Rules: G15.
 #[test]
-fn what_cannot_be_honoured_is_refused() {
+fn refuses_requests_that_the_author_does_not_support() {
     let refused = |change| match Fixture::new().class(class(json!({}))).claim(claim(change)).about_claim() {
         Decision::Refuse(refusal) => refusal,
         other => panic!("{other:?}"),
@@ -184,7 +184,7 @@ fn what_cannot_be_honoured_is_refused() {
 
 // Rules: G15.
 #[test]
-fn what_the_author_can_do_is_not_refused() {
+fn provisions_requests_that_the_author_supports() {
     let able = Capabilities::default().selectors().data_sources(["Backup.example.com"]).volume_attributes_classes();
     let all = claim(
         json!({"spec": {"selector": {}, "dataSourceRef": {"apiGroup": "example.com", "kind": "Backup", "name": "b"},
@@ -195,7 +195,7 @@ fn what_the_author_can_do_is_not_refused() {
 
 // Rules: G43.
 #[test]
-fn topologies_and_mount_options_of_a_class_need_an_author_who_heeds_them() {
+fn allowed_topologies_and_mount_options_need_an_author_that_declares_them() {
     let zones = json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]);
     let asks = |change: Value, able: Capabilities| {
         Fixture::able(able).class(class(change)).claim(claim(json!({}))).about_claim()
@@ -212,7 +212,7 @@ fn topologies_and_mount_options_of_a_class_need_an_author_who_heeds_them() {
 
 // Rules: G65.
 #[test]
-fn a_source_of_another_namespace_needs_an_author_who_checks_the_grant() {
+fn a_source_in_another_namespace_needs_an_author_that_checks_the_grant() {
     let asks = |namespace: Value, can: Capabilities| {
         let source = json!({"kind": "PersistentVolumeClaim", "name": "c", "namespace": namespace});
         let claim = claim(json!({"spec": {"dataSourceRef": source}}));
@@ -229,7 +229,7 @@ fn a_source_of_another_namespace_needs_an_author_who_checks_the_grant() {
 
 // Rules: G44.
 #[test]
-fn a_released_volume_of_another_node_is_asked_about() {
+fn looks_for_the_node_of_a_released_volume() {
     let of = |phase, identity: &str| {
         let made = json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}});
         Fixture::new().on_node("here").volume(volume(phase, "Delete", made)).about_volume()
@@ -241,7 +241,7 @@ fn a_released_volume_of_another_node_is_asked_about() {
 
 // Rules: G44.
 #[test]
-fn a_node_of_its_own_serves_no_class_that_binds_at_once() {
+fn the_replica_of_a_node_refuses_a_class_that_binds_at_once() {
     let claim = claim(json!({"spec": {"storageClassName": "at-once"}}));
     let at_once = class(json!({"metadata": {"name": "at-once"}}));
     let fixture = Fixture::new().on_node("here").class(at_once).claim(claim);
@@ -277,7 +277,7 @@ fn the_place_decides_about_volumes_whoever_made_them() {
 
 // Rules: G16.
 #[test]
-fn parameters_are_named_in_the_refusal() {
+fn the_refusal_names_unknown_parameters() {
     let fixture = Fixture::new().class(class(json!({"parameters": {"sever": "x", "zz": "y"}}))).claim(claim(json!({})));
     match fixture.about_claim() {
         Decision::Refuse(Refusal::Parameters(problems)) => {
@@ -289,7 +289,7 @@ fn parameters_are_named_in_the_refusal() {
 
 // Rules: G11.
 #[test]
-fn a_claim_that_is_going_gets_no_first_attempt() {
+fn a_claim_that_is_being_deleted_gets_no_first_attempt() {
     let going = claim(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
     assert_eq!(
         Fixture::new().class(class(json!({}))).claim(going).about_claim(),
@@ -299,7 +299,7 @@ fn a_claim_that_is_going_gets_no_first_attempt() {
 
 // Rules: L7.
 #[test]
-fn class_missing_foreign_and_by_the_beta_annotation() {
+fn refuses_a_missing_class_and_finds_a_class_by_the_beta_annotation() {
     let missing = Fixture::new().claim(claim(json!({}))).about_claim();
     assert_eq!(missing, Decision::Refuse(Refusal::ClassMissing(Some("class-1".into()))));
     let none = Fixture::new().claim(claim(json!({"spec": {"storageClassName": null}}))).about_claim();

@@ -40,7 +40,7 @@ fn allocated(status: &str, size: &str) -> Value {
 
 // Rules: X1.
 #[test]
-fn a_bound_claim_that_asks_for_more_gets_it() {
+fn expands_a_bound_claim_that_requests_more() {
     assert_eq!(decided(json!({}), json!({})), expand(2));
     assert_eq!(
         decided(
@@ -57,7 +57,7 @@ fn a_bound_claim_that_asks_for_more_gets_it() {
 
 // Rules: X2.
 #[test]
-fn what_is_not_bound_both_ways_or_goes_stays_as_it_is() {
+fn does_not_expand_unbound_or_foreign_volumes_or_during_deletion() {
     let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
     let bound = Decision::NoAction(NoAction::Bound);
     assert_eq!(decided(deleting.clone(), json!({})), bound);
@@ -73,7 +73,7 @@ fn what_is_not_bound_both_ways_or_goes_stays_as_it_is() {
 // Rules: X11.
 /// The volume was adopted, restored, or created by a populator: its claim may name no provisioner.
 #[test]
-fn a_volume_that_is_not_named_after_its_claim_grows() {
+fn expands_a_volume_that_is_not_named_after_its_claim() {
     let of_claim = json!({
         "spec": {"capacity": {"storage": "1Gi"},
             "claimRef": {"namespace": "default", "name": "claim-1", "uid": "uid-1-1"}},
@@ -123,14 +123,14 @@ fn a_volume_that_is_not_named_after_its_claim_grows() {
 
 // Rules: X3.
 #[test]
-fn who_cannot_expand_says_so() {
+fn refuses_expansion_that_the_author_does_not_declare() {
     let fixture = Fixture::new().claim(growing(json!({}))).volume(bound_volume(json!({})));
     assert_eq!(fixture.about_claim(), Decision::Refuse(Refusal::Expansion));
 }
 
 // Rules: X4.
 #[test]
-fn what_was_begun_is_finished_before_the_claim_is_heard_again() {
+fn finishes_an_expansion_before_it_reads_the_next_request() {
     let less = |status: &str| {
         let request = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
         decided(with(request, allocated(status, "5Gi")), json!({}))
@@ -143,13 +143,13 @@ fn what_was_begun_is_finished_before_the_claim_is_heard_again() {
 
 // Rules: X5.
 #[test]
-fn nothing_shrinks() {
+fn a_volume_never_shrinks() {
     assert_eq!(decided(json!({}), json!({"spec": {"capacity": {"storage": "3Gi"}}})), expand(3));
 }
 
 // Rules: X6.
 #[test]
-fn sizes_are_compared_by_value_and_written_as_they_are() {
+fn sizes_are_compared_by_value_and_written_in_the_claims_notation() {
     let claim = with(growing(json!({})), allocated("ControllerResizeInProgress", "1536Mi"));
     let fixture = Fixture::new().claim(claim).volume(bound_volume(json!({})));
     let facts = fixture.cache.facts(&Key::of_claim("uid-1-1"));
@@ -160,7 +160,7 @@ fn sizes_are_compared_by_value_and_written_as_they_are() {
 
 // Rules: X7.
 #[test]
-fn our_own_writes_cut_no_pause_short() {
+fn our_own_writes_end_no_back_off() {
     let mut fixture = Fixture::new().claim(growing(json!({}))).volume(bound_volume(json!({})));
     let key = Key::of_claim("uid-1-1");
     let before = fixture.cache.inputs(&key);

@@ -97,7 +97,7 @@ fn the_oldest_claim_has_the_name_in_whatever_order_claims_are_seen() {
 
 // Rules: G70.
 #[test]
-fn a_list_takes_out_only_the_claims_that_are_missing_in_it() {
+fn a_list_removes_only_the_claims_that_it_lacks() {
     let mut fixture = fixture().claim(numbered(1, 1)).claim(numbered(2, 2));
     assert_eq!(fixture.cache.claim_event(Change::Begin), []);
     assert_eq!(fixture.cache.claim_event(Change::Listed(sent(numbered(2, 2)))), [key()]);
@@ -108,7 +108,7 @@ fn a_list_takes_out_only_the_claims_that_are_missing_in_it() {
 
 // Rules: G70.
 #[test]
-fn a_recorded_attempt_has_the_name_and_is_nobody_elses() {
+fn a_recorded_attempt_has_the_name_and_belongs_to_one_claim() {
     let mut fixture = fixture().claim(numbered(1, 1)).claim(numbered(2, 2));
     let begun = Arc::into_inner(attempt(2)).unwrap();
     fixture.cache.adopt(&key(), begun);
@@ -123,7 +123,7 @@ fn a_recorded_attempt_has_the_name_and_is_nobody_elses() {
 
 // Rules: G70.
 #[test]
-fn an_attempt_that_is_not_known_yet_may_be_of_each_claim() {
+fn an_unknown_attempt_may_belong_to_each_claim() {
     let mut fixture = fixture().claim(numbered(1, 1)).claim(numbered(2, 2));
     fixture.cache.await_adoption(&[key()]);
     let waits = Decision::NoAction(NoAction::AwaitsAdoption);
@@ -132,7 +132,7 @@ fn an_attempt_that_is_not_known_yet_may_be_of_each_claim() {
 
 // Rules: G70.
 #[test]
-fn the_volume_of_one_claim_is_never_seen_as_the_others() {
+fn the_volume_of_one_claim_is_never_mistaken_for_the_others() {
     let mut fixture = fixture().claim(numbered(1, 1)).claim(numbered(2, 2)).volume(volume_of(2, "Available"));
     assert_eq!(claims(&fixture), ("claim-2".to_owned(), vec!["claim-1".to_owned()]));
     assert_eq!(decision(&fixture), Decision::NoAction(NoAction::Provisioned));
@@ -193,7 +193,7 @@ fn an_attempt_waits_while_another_claims_volume_has_its_name() {
 
 // Rules: G70.
 #[test]
-fn with_usual_names_too_only_the_claims_own_volume_ends_its_attempt() {
+fn only_the_claims_own_volume_ends_its_attempt_with_usual_names() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(numbered(1, 1));
     let usual = Key::of_claim("uid-1");
     let begun = attempt(1);
@@ -208,7 +208,7 @@ fn with_usual_names_too_only_the_claims_own_volume_ends_its_attempt() {
 
 // Rules: G70.
 #[test]
-fn what_is_wrong_with_the_other_claim_itself_comes_first() {
+fn a_problem_of_the_other_claim_itself_is_reported_first() {
     let waits = with(numbered(2, 2), json!({"spec": {"storageClassName": "waits"}}));
     let later = class(json!({"metadata": {"name": "waits"}, "volumeBindingMode": "WaitForFirstConsumer"}));
     let block = with(numbered(3, 3), json!({"spec": {"volumeMode": "Block"}}));

@@ -30,7 +30,7 @@ fn failure(verdict: ProvisionVerdict, retry_after: Option<Duration>, rescheduled
 
 // Rules: N1, N2, C20, C23.
 #[test]
-fn verdicts_each_has_its_pause_and_its_event() {
+fn each_verdict_has_its_pause_and_its_event() {
     let retry = first(failure(ProvisionVerdict::Retry, None, false));
     assert!(matches!(retry.next, Next::Retry) && retry.event.unwrap().warning);
     let pause = Duration::from_secs(7);
@@ -50,7 +50,7 @@ fn verdicts_each_has_its_pause_and_its_event() {
 
 // Rules: G21.
 #[test]
-fn threshold_gives_up_and_says_so() {
+fn attempts_end_at_the_threshold_with_an_event() {
     let two = Thresholds { provision: 2, delete: 2 };
     assert!(matches!(reported(failure(ProvisionVerdict::Retry, None, false), 2, two).next, Next::Retry));
     let last = reported(failure(ProvisionVerdict::Retry, None, false), 3, two);
@@ -65,7 +65,7 @@ fn threshold_gives_up_and_says_so() {
 
 // Rules: G18, G19.
 #[test]
-fn breakage_is_told_and_tried_again() {
+fn panics_and_timeouts_are_reported_and_retried() {
     let panicked = first(Err(Stopped::ProvisionAborted {
         method: "provision",
         aborted: CallAborted::Panicked("index out of bounds".into()),
@@ -82,7 +82,7 @@ fn breakage_is_told_and_tried_again() {
 
 // Rules: G22.
 #[test]
-fn in_use_is_no_warning() {
+fn in_use_is_reported_as_a_normal_event() {
     let busy = Err(Stopped::NotDeleted { verdict: DeleteVerdict::InUse, message: "mounted".into(), retry_after: None });
     let report = first(busy);
     let event = report.event.unwrap();
@@ -91,7 +91,7 @@ fn in_use_is_no_warning() {
 
 // Rules: G45.
 #[test]
-fn waiting_is_not_failing() {
+fn waiting_is_not_a_failure() {
     let busy = || CallError::TooManyRequests { retry_after: Some(Duration::from_secs(3)), message: "busy".into() };
     assert_eq!(first(Err(Stopped::NotSaved(busy()))).next, Next::Wait(Some(Duration::from_secs(3))));
     let call = Err(Stopped::CallFailed { doing: "reading the volume", error: busy() });
@@ -103,7 +103,7 @@ fn waiting_is_not_failing() {
 
 // Rules: G46.
 #[test]
-fn what_the_server_does_not_take_is_told_when_it_happens_again() {
+fn a_rejected_write_is_reported_the_second_time() {
     let rejected =
         || Err(Stopped::Rejected { doing: "setting the volume's finalizer", error: CallError::Invalid("no".into()) });
     let quiet = first(rejected());
@@ -132,7 +132,7 @@ fn a_secret_that_is_created_late_is_noticed_within_a_minute() {
 
 // Rules: C7.
 #[test]
-fn a_class_that_may_still_come_is_no_failure() {
+fn a_missing_class_is_first_awaited_without_an_event() {
     let report = first(Err(Stopped::Refused(Refusal::ClassMissing(Some("fast".into())))));
     assert!(report.event.is_none() && matches!(report.next, Next::RetryAfter(_)), "{:?}", report.event);
 }

@@ -23,44 +23,44 @@ const DELETES_PROTECTED: Decision = Decision::Delete(Deletion::Protected);
 
 // Rules: D1.
 #[test]
-fn released_and_delete() {
+fn deletes_a_released_volume() {
     assert_eq!(bare(volume("Released", "Delete", json!({}))), DELETES);
 }
 
 // Rules: D2, L8.
 #[test]
-fn failed_is_never_deleted() {
+fn never_deletes_a_failed_volume() {
     assert_eq!(bare(volume("Failed", "Delete", json!({}))), Decision::NoAction(NoAction::NotReleased));
 }
 
 // Rules: D3.
 #[test]
-fn bound_is_in_use() {
+fn keeps_a_bound_volume() {
     assert_eq!(bare(volume("Bound", "Delete", json!({}))), Decision::NoAction(NoAction::Bound));
 }
 
 // Rules: D4.
 #[test]
-fn retained_is_kept() {
+fn keeps_a_retained_volume() {
     assert_eq!(bare(volume("Released", "Retain", json!({}))), Decision::NoAction(NoAction::Retained));
 }
 
 // Rules: D5.
 #[test]
-fn an_unprotected_volume_that_goes_already() {
+fn leaves_an_unprotected_volume_alone_during_its_deletion() {
     let going = volume("Released", "Delete", json!({"metadata": {"deletionTimestamp": GOING}}));
     assert_eq!(bare(going), Decision::NoAction(NoAction::VolumeTerminating));
 }
 
 // Rules: D6.
 #[test]
-fn a_volume_that_stays() {
+fn deletes_a_released_volume_without_a_deletion_time() {
     assert_eq!(bare(volume("Released", "Delete", json!({"metadata": {"deletionTimestamp": null}}))), DELETES);
 }
 
 // Rules: D7.
 #[test]
-fn a_volume_migrated_to_us() {
+fn deletes_a_volume_migrated_to_us() {
     let migrated = volume(
         "Released",
         "Delete",
@@ -72,26 +72,26 @@ fn a_volume_migrated_to_us() {
 
 // Rules: F1.
 #[test]
-fn released_and_protected() {
+fn deletes_a_protected_released_volume() {
     assert_eq!(guarded(protected("Released", "Delete", json!({}))), DELETES_PROTECTED);
 }
 
 // Rules: F2.
 #[test]
-fn released_protected_and_going() {
+fn deletes_a_protected_volume_that_is_being_deleted() {
     let going = protected("Released", "Delete", json!({"metadata": {"deletionTimestamp": GOING}}));
     assert_eq!(guarded(going), DELETES_PROTECTED);
 }
 
 // Rules: F3.
 #[test]
-fn bound_and_protected() {
+fn keeps_a_protected_bound_volume() {
     assert_eq!(guarded(protected("Bound", "Delete", json!({}))), Decision::NoAction(NoAction::Bound));
 }
 
 // Rules: F4.
 #[test]
-fn retained_and_unprotected() {
+fn keeps_an_unprotected_retained_volume() {
     assert_eq!(guarded(volume("Released", "Retain", json!({}))), Decision::NoAction(NoAction::Retained));
 }
 
@@ -111,37 +111,37 @@ fn anonymous(change: Value) -> Value {
 
 // Rules: O1.
 #[test]
-fn provisioned_by_us() {
+fn a_volume_provisioned_by_us_is_ours() {
     assert!(is_ours(OURS, volume("Bound", "Delete", json!({}))));
 }
 
 // Rules: O2.
 #[test]
-fn provisioned_by_and_migrated_to_us() {
+fn a_volume_provisioned_by_and_migrated_to_us_is_ours() {
     assert!(is_ours(OURS, volume("Bound", "Delete", migrated(OURS))));
 }
 
 // Rules: O3.
 #[test]
-fn provisioned_by_another() {
+fn a_volume_provisioned_by_another_is_not_ours() {
     assert!(!is_ours("foo.bar1/baz1", volume("Bound", "Delete", json!({}))));
 }
 
 // Rules: O4.
 #[test]
-fn provisioned_by_and_migrated_to_another() {
+fn a_volume_provisioned_by_and_migrated_to_another_is_not_ours() {
     assert!(!is_ours("foo.bar1/baz1", volume("Bound", "Delete", migrated(OURS))));
 }
 
 // Rules: O5.
 #[test]
-fn csi_provisioned_by_us() {
+fn a_csi_volume_provisioned_by_us_is_ours() {
     assert!(is_ours(OURS, volume("Bound", "Delete", json!({"spec": {"nfs": null, "csi": {"driver": OURS}}}))));
 }
 
 // Rules: O6.
 #[test]
-fn csi_provisioned_by_another() {
+fn a_csi_volume_provisioned_by_another_is_not_ours() {
     assert!(!is_ours(
         "foo.bar1/baz1",
         volume("Bound", "Delete", json!({"spec": {"nfs": null, "csi": {"driver": OURS}}}))
@@ -150,31 +150,31 @@ fn csi_provisioned_by_another() {
 
 // Rules: O7.
 #[test]
-fn static_csi_of_our_driver() {
+fn a_static_csi_volume_of_our_driver_is_ours() {
     assert!(is_ours(OURS, anonymous(json!({"spec": {"nfs": null, "csi": {"driver": OURS}}}))));
 }
 
 // Rules: O8.
 #[test]
-fn static_csi_of_another_driver() {
+fn a_static_csi_volume_of_another_driver_is_not_ours() {
     assert!(!is_ours("foo.bar1/baz1", anonymous(json!({"spec": {"nfs": null, "csi": {"driver": OURS}}}))));
 }
 
 // Rules: O9.
 #[test]
-fn static_without_annotations() {
+fn a_static_volume_without_annotations_is_not_ours() {
     assert!(!is_ours(OURS, anonymous(json!({}))));
 }
 
 // Rules: O10.
 #[test]
-fn static_migrated_to_us() {
+fn a_static_volume_migrated_to_us_is_ours() {
     assert!(is_ours(OURS, anonymous(migrated(OURS))));
 }
 
 // Rules: O11.
 #[test]
-fn static_migrated_to_another() {
+fn a_static_volume_migrated_to_another_is_not_ours() {
     assert!(!is_ours("foo.bar1/baz1", anonymous(migrated(OURS))));
 }
 
@@ -197,7 +197,7 @@ fn finalizer_switched_off_still_deletes_a_protected_volume() {
 
 // Rules: G13.
 #[test]
-fn released_while_the_claim_lives_is_not_deleted() {
+fn keeps_a_released_volume_while_its_claim_exists() {
     let mine = json!({"metadata": {"name": "pvc-uid-1-1"}, "spec": {"claimRef": {"uid": "uid-1-1"}}});
     let released = || volume("Released", "Delete", mine.clone());
     let bound = |going: Value| claim(with(json!({"spec": {"volumeName": "pvc-uid-1-1"}}), going));
@@ -213,7 +213,7 @@ fn released_while_the_claim_lives_is_not_deleted() {
 
 // Rules: G7.
 #[test]
-fn foreign_volume_of_our_name_is_not_touched() {
+fn a_foreign_volume_of_our_name_is_not_touched() {
     let name = json!({"metadata": {"name": "pvc-uid-1-1"}});
     for phase in ["Bound", "Released", "Available"] {
         let ours_for_another = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
@@ -227,7 +227,7 @@ fn foreign_volume_of_our_name_is_not_touched() {
 
 // Rules: C2.
 #[test]
-fn provisioned_volume_waits_for_its_binding() {
+fn a_provisioned_volume_waits_for_its_binding() {
     let saved = volume(
         "Available",
         "Delete",
@@ -239,7 +239,7 @@ fn provisioned_volume_waits_for_its_binding() {
 
 // Rules: G36.
 #[test]
-fn a_volume_that_goes_before_it_is_bound_makes_room_for_another() {
+fn a_volume_deleted_before_it_is_bound_is_replaced() {
     let going = |phase: &str, claim_uid: &str| {
         let change = json!({
             "metadata": {
@@ -364,7 +364,7 @@ fn a_volume_of_another_installation_is_left_alone() {
 
 // Rules: G41.
 #[test]
-fn with_a_replica_for_each_node_only_the_own_claims_and_volumes_are_served() {
+fn the_replica_of_a_node_handles_only_its_own_claims_and_volumes() {
     let fixture = || Fixture::new().class(waiting_class()).on_node("node-1");
     let selects =
         |node: &str| claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": node}}}));
@@ -380,7 +380,7 @@ fn with_a_replica_for_each_node_only_the_own_claims_and_volumes_are_served() {
 
 // Rules: G61.
 #[test]
-fn where_each_node_has_a_replica_a_released_volume_that_nobody_adopted_is_reported() {
+fn the_replica_of_a_node_reports_a_released_volume_without_an_installation() {
     let fixture = |phase: &str, policy: &str| Fixture::new().on_node("node-1").volume(volume(phase, policy, json!({})));
     assert_eq!(fixture("Released", "Delete").about_volume(), Decision::Refuse(Refusal::Nobodys));
     assert_eq!(fixture("Bound", "Delete").about_volume(), Decision::NoAction(NoAction::OtherNode));
@@ -390,7 +390,7 @@ fn where_each_node_has_a_replica_a_released_volume_that_nobody_adopted_is_report
 // Rules: G13.
 /// Volumes that are not named after their claim: static ones, migrated ones, and those bound to another claim since.
 #[test]
-fn the_claim_that_lives_is_found_by_its_uid() {
+fn an_existing_claim_is_found_by_its_uid() {
     let of_claim = json!({"spec": {"claimRef": {"namespace": "default", "name": "claim-1", "uid": "uid-1-1"}}});
     let mut fixture = Fixture::new()
         .claim(claim(json!({"spec": {"volumeName": "volume-1"}})))
@@ -436,7 +436,7 @@ fn a_deletion_that_is_recorded_on_its_volume_is_finished_while_that_volume_exist
 // Rules: G3.
 /// Otherwise there would be two first attempts without a pause between them.
 #[test]
-fn what_we_write_while_we_delete_cuts_no_pause_short() {
+fn our_writes_during_a_deletion_end_no_back_off() {
     let mut fixture = Fixture::without_finalizer().volume(volume("Released", "Delete", json!({})));
     let before = fixture.cache.inputs(&Key::of_volume("volume-1"));
     let marked =

@@ -19,7 +19,7 @@ const LONG: Duration = Duration::from_secs(300);
 
 // Rules: J3, J6, J14, J17.
 #[tokio::test(start_paused = true)]
-async fn a_bucket_and_its_access_come_and_go() {
+async fn a_bucket_and_its_access_are_created_and_deleted() {
     let bed = Bed::new();
     let _running = bed.start();
     bed.bucket("bc-1", json!({"spec": {"protocols": ["S3"]}}));
@@ -107,7 +107,7 @@ async fn a_bucket_that_exists_is_found_and_never_deleted() {
 
 // Rules: J1, J5, J7, J8.
 #[tokio::test(start_paused = true)]
-async fn buckets_that_are_not_deleted() {
+async fn keeps_buckets_that_must_not_be_deleted() {
     let bed = Bed::new();
     let _running = bed.start();
     for (name, change) in [
@@ -152,7 +152,7 @@ async fn buckets_that_are_not_deleted() {
 
 // Rules: J13.
 #[tokio::test(start_paused = true)]
-async fn a_secret_of_somebody_else_is_not_touched() {
+async fn a_foreign_secret_is_not_touched() {
     let bed = Bed::new();
     let _running = bed.start();
     bed.bucket("bc-1", json!({}));
@@ -236,7 +236,7 @@ async fn a_secret_that_is_lost_or_edited_is_written_again() {
 
 // Rules: J19.
 #[tokio::test(start_paused = true)]
-async fn while_a_sidecar_holds_its_lease_nothing_is_done() {
+async fn does_nothing_while_a_sidecar_holds_its_lease() {
     let bed = Bed::new();
     let now = || format!("{:.6}", bed.cluster.clock().now());
     let lease = |renewed: &str| {
@@ -267,7 +267,7 @@ async fn while_a_sidecar_holds_its_lease_nothing_is_done() {
 
 // Rules: J20.
 #[tokio::test(start_paused = true)]
-async fn a_failing_store_is_asked_again_less_and_less() {
+async fn a_failing_store_is_called_ever_less_often() {
     let bed = Bed::new();
     let _running = bed.start();
     for _ in 0..6 {
@@ -425,7 +425,7 @@ async fn a_bucket_whose_class_cannot_be_used_can_be_deleted() {
 
 // Rules: J23.
 #[tokio::test(start_paused = true)]
-async fn the_event_about_a_store_that_is_gone_names_a_way_out() {
+async fn the_event_about_a_missing_store_names_a_remedy() {
     let bed = Bed::new();
     let _running = bed.start();
     bed.bucket("bc-1", json!({}));
@@ -482,7 +482,7 @@ impl WatchInterceptor for HidesTwin {
 
 // Rules: J8.
 #[tokio::test(start_paused = true)]
-async fn a_twin_that_the_watch_has_not_shown_counts() {
+async fn a_bucket_stays_for_a_twin_that_the_watch_has_not_shown() {
     let bed = Bed::on(Cluster::builder().interceptor(Arc::new(HidesTwin)), no_crash());
     let _running = bed.start();
     bed.bucket("bc-1", json!({}));

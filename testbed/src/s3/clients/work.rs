@@ -41,7 +41,7 @@ aws s3 rm "s3://$BUCKET_NAME/aws/large"
 test "$(aws s3api list-objects-v2 --bucket "$BUCKET_NAME" --query 'length(Contents || `[]`)')" = 0
 "#;
 
-/// The script for rclone, with the remote of docs/book/pages/use/ceph-rgw.md and docs/book/pages/use/gcs.md. Without
+/// The script for rclone, with the remote of docs/book/pages/use/buckets.md. Without
 /// `no_check_bucket`, rclone creates the bucket before it writes.
 pub const RCLONE: &str = r#"
 REMOTE=":s3,provider=Other,env_auth,no_check_bucket,endpoint='$AWS_ENDPOINT_URL_S3',region=$AWS_REGION:$BUCKET_NAME"

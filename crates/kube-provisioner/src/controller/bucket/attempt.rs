@@ -278,7 +278,7 @@ impl<'a> Attempt<'a> {
                     // The ObjectBucket of a first attempt did not exist before.
                     let is_first = facts.bucket().is_none();
                     let ends = !error.verdict().may_be_left() && !record.made && !is_first;
-                    let others_left = ends && !Self::clean_up(bucket, calls).await?;
+                    let others_left = ends && !self.clean_up(bucket, calls).await?;
                     return Err(NotMade::Failed { error, others_left });
                 }
                 Err(stopped) => return Err(stopped),
@@ -324,7 +324,9 @@ impl<'a> Attempt<'a> {
     }
 
     /// Removes an account that may have been created although the bucket is refused now. Returns true if the account no longer exists.
-    async fn clean_up(bucket: &BucketFacts, calls: &mut Calls<'_>) -> Result<bool, Stopped> {
+    async fn clean_up(&self, bucket: &BucketFacts, calls: &mut Calls<'_>) -> Result<bool, Stopped> {
+        // The record of an earlier attempt may have arrived during the call: then the account is in use.
+        self.reconciler.objects.confirm_bucket(bucket).await?;
         let (_, account) = calls.known(bucket, Source::Provisioned).await?;
         match calls.revoke(bucket, account).await {
             Ok(()) => Ok(true),

@@ -122,11 +122,6 @@ impl Resource {
         qualified(&self.plural, &self.group)
     }
 
-    /// `PersistentVolume` or `StorageClass.storage.k8s.io`, as in error messages.
-    pub fn group_kind(&self) -> String {
-        qualified(&self.kind, &self.group)
-    }
-
     /// Returns whether the resource has this group and plural name.
     pub fn is(&self, group: &str, plural: &str) -> bool {
         self.plural == plural && self.group == group

@@ -158,12 +158,6 @@ impl Status {
         Self::new(403, "Forbidden", message).about(resource, name)
     }
 
-    /// 405: the resource does not support the verb.
-    pub fn method_not_supported(resource: &Resource, verb: &str) -> Self {
-        let message = format!("{verb} is not supported on resources of kind {:?}", resource.group_resource());
-        Self::new(405, "MethodNotAllowed", message).about(resource, "")
-    }
-
     /// 405: the path does not support the HTTP method.
     pub fn method_not_allowed() -> Self {
         Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")

@@ -119,23 +119,6 @@ pub fn path_segment(text: &str, prefix: bool) -> Vec<String> {
     complaints
 }
 
-/// Checks the `reason` of a condition.
-pub fn condition_reason(text: &str) -> Vec<String> {
-    let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b',' | b':');
-    let starts = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
-    let ends = text.bytes().last().is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if starts && ends && text.bytes().all(good) {
-        return Vec::new();
-    }
-    vec![
-        "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric \
-         characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or \
-         'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is \
-         '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')"
-            .to_owned(),
-    ]
-}
-
 /// Returns a `generateName` in the form that the rules for names check: a dash at its end is masked, because a suffix
 /// follows.
 pub fn with_open_end(prefix: &str) -> String {

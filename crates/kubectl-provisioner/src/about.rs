@@ -219,7 +219,7 @@ pub(crate) async fn add_turn(
     match of.first() {
         None if readable => {
             answer.fact("Turn", format!("nobody: there is no Lease and no journal of {provisioner}"));
-            answer.obstacle(format!("Nobody is seen to work for {provisioner}."));
+            answer.obstacle(format!("No running instance of {provisioner} was found."));
             answer.remedy.push(format!(
                 "administrator: check whether {provisioner} is installed; if it is no program of this project, its pods alone show that"
             ));

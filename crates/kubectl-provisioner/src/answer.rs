@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// The first words if the rules of the controllers do not block what the provisioner is asked for.
-pub(crate) const NO_OBSTACLE: &str = "Nothing stands in the way";
+pub(crate) const NO_OBSTACLE: &str = "Kubernetes is not blocking this claim";
 
 /// The prefix of remedies for which the claim's owner may lack permission.
 const ADMINISTRATOR: &str = "administrator: ";

@@ -25,7 +25,7 @@ use crate::controller::shared::secret_names::TemplateNames;
 use crate::controller::shared::secret_reading::{Unread, read_secrets};
 use crate::secrets::Secrets;
 
-/// List buckets and users in the backends that no ObjectBucket stands for
+/// List buckets and users that have no ObjectBucket
 #[derive(Args, Clone, Debug, Default)]
 pub struct Orphans {
     /// Look only where these StorageClasses say, separated by commas [default: all of the provisioner]

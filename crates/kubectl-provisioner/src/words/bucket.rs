@@ -76,7 +76,7 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
         Decision::NoAction(_) | Decision::Refuse(_) => return None,
         Decision::Attempt(Reason::New) => words(
             "the provisioner is asked to make its bucket",
-            "Nothing stands in the way on Kubernetes' side. The provisioner makes the bucket now, or tries again after a failure.",
+            "Kubernetes is not blocking this claim. The provisioner is creating the bucket, or retries after a failure.",
         ),
         Decision::Attempt(Reason::Config) => words(
             "its changed additionalConfig is being applied",

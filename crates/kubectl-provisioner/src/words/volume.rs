@@ -116,7 +116,7 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
         Decision::NoAction(_) | Decision::Refuse(_) => return None,
         Decision::Provision => words(
             "the provisioner is asked to make its volume",
-            "Nothing stands in the way on Kubernetes' side. The provisioner makes the volume now, or tries again after a failure.",
+            "Kubernetes is not blocking this claim. The provisioner is creating the volume, or retries after a failure.",
         ),
         Decision::Bid => words(
             "waits until a node takes it",

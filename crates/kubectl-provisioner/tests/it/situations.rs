@@ -77,7 +77,7 @@ const STUCK: [(&str, &str, &str); 20] = [
     ),
     (
         "The provisioner is not installed",
-        "Nobody is seen to work for example.com/p",
+        "No running instance of example.com/p was found",
         "Do (administrator): check whether example.com/p is installed",
     ),
     (
@@ -151,6 +151,6 @@ fn a_stuck_situation_has_its_cause_and_who_can_end_it() {
         let (_, from) = all.split_once(&format!("# {title}\n")).unwrap_or_else(|| panic!("no situation {title:?}"));
         let answer = from.split("\n# ").next().unwrap_or_default();
         assert!(answer.contains(wrong) && answer.contains(remedy), "{title}:\n{answer}");
-        assert!(!answer.contains("Nothing stands in the way"), "{title}:\n{answer}");
+        assert!(!answer.contains("Kubernetes is not blocking this claim"), "{title}:\n{answer}");
     }
 }

@@ -446,14 +446,14 @@ fn no_bucket_of(other: &str, problem: &BucketClaimProblem, class: &str) -> UserM
     let waits = |text: String| normal("AwaitsBucketClaim", text, State::Pending);
     let invalid = |text: String| warning("InvalidBucketClaim", text, State::Failed);
     match problem {
-        BucketClaimProblem::Missing => waits(format!(
-            "The claim {other}, whose bucket this claim asks for, does not exist; create it, or correct {key}"
-        )),
-        BucketClaimProblem::NotBound => waits(format!(
-            "The claim {other}, whose bucket this claim asks for, has no bucket yet; read the events of that claim"
-        )),
+        BucketClaimProblem::Missing => {
+            waits(format!("ObjectBucketClaim {other} ({key}) does not exist; create it, or correct {key}"))
+        }
+        BucketClaimProblem::NotBound => {
+            waits(format!("ObjectBucketClaim {other} ({key}) has no bucket yet; read the events of that claim"))
+        }
         BucketClaimProblem::Deleting => waits(format!(
-            "The claim {other}, whose bucket this claim asks for, is being deleted with its bucket; create it again afterwards, or name another claim in {key}"
+            "ObjectBucketClaim {other} ({key}) is being deleted with its bucket; create it again afterwards, or name another claim in {key}"
         )),
         BucketClaimProblem::Itself => {
             invalid(format!("The key {key} names this claim itself; name another claim, or remove the key"))

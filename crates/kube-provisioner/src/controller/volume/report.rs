@@ -274,7 +274,7 @@ fn not_cleaned_up(
     retry_after: Option<Duration>,
     case: &Case<'_>,
 ) -> OutcomeReport {
-    let text = format!("What an attempt may have left is not removed yet: {message}");
+    let text = format!("Cleaning up after a failed attempt: {message}");
     let waits = matches!(verdict, DeleteVerdict::InProgress | DeleteVerdict::InUse);
     let next = if waits { Next::Wait(retry_after) } else { retry(retry_after) };
     let event = if waits {

@@ -10,7 +10,6 @@ use clap::Args;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use kube_provisioner::BucketOptions;
@@ -123,7 +122,7 @@ impl Bench {
         let Started { provisioner, .. } = self.start(path, &[]).await?;
         let before = self.requests()?.len();
         let begun = Instant::now();
-        self.create(count).await?;
+        self.create(0..count).await?;
         self.wait_bound(count).await?;
         figures.record(name, BOUND, begun.elapsed().as_secs_f64());
         // Events are written slightly later.
@@ -149,7 +148,7 @@ impl Bench {
     async fn at_rest(&self, settings: &Settings, path: &Path, figures: &mut Figures) -> anyhow::Result<usize> {
         self.free_lease().await?;
         let first = self.start(path, &[]).await?;
-        self.create(settings.bound).await?;
+        self.create(0..settings.bound).await?;
         self.wait_bound(settings.bound).await?;
         drop(first);
         self.free_lease().await?;
@@ -188,7 +187,7 @@ impl Bench {
         Ok(())
     }
 
-    async fn create(&self, count: usize) -> anyhow::Result<()> {
+    async fn create(&self, numbers: std::ops::Range<usize>) -> anyhow::Result<()> {
         let claims = self.claims();
         let create = |at: usize| {
             let claims = claims.clone();
@@ -201,7 +200,7 @@ impl Bench {
                 anyhow::Ok(())
             }
         };
-        stream::iter(0..count).map(create).buffer_unordered(AT_ONCE).try_collect().await
+        stream::iter(numbers).map(create).buffer_unordered(AT_ONCE).try_collect().await
     }
 
     async fn wait_bound(&self, count: usize) -> anyhow::Result<()> {
@@ -232,10 +231,12 @@ impl Bench {
     async fn bare_client(&self, count: usize) -> anyhow::Result<Duration> {
         let client = client_from(&self.kubeconfig).await?;
         let begun = Instant::now();
-        self.create(count).await?;
         let serve = |at: usize| {
             let client = client.clone();
-            async move { write_like_a_provisioner(client, &format!("claim-{at}")).await }
+            async move {
+                self.create(at..at + 1).await?;
+                write_like_a_provisioner(client, &format!("claim-{at}")).await
+            }
         };
         stream::iter(0..count).map(serve).buffer_unordered(BARE).try_collect::<()>().await?;
         let bound = begun.elapsed();
@@ -266,7 +267,7 @@ impl Bench {
     }
 }
 
-/// Sends the same requests as the provisioner, with bodies of about the same size.
+/// Sends the same requests as the provisioner until the claim is bound, with bodies of about the same size.
 async fn write_like_a_provisioner(client: Client, name: &str) -> anyhow::Result<()> {
     let claims = Api::<ObjectBucketClaim>::namespaced(client.clone(), NAMESPACE);
     let object = format!("bare-{name}");
@@ -292,13 +293,6 @@ async fn write_like_a_provisioner(client: Client, name: &str) -> anyhow::Result<
     let bound = Patch::Merge(json!({"status": {"phase": "Bound"}}));
     buckets.patch_status(&object, &merge, &bound).await?;
     claims.patch_status(name, &merge, &bound).await?;
-    let regarding =
-        json!({"apiVersion": API_VERSION, "kind": "ObjectBucketClaim", "namespace": NAMESPACE, "name": name});
-    let event = json!({"metadata": {"generateName": "bare-", "namespace": NAMESPACE}, "eventTime": k8s_openapi::jiff::Timestamp::now().to_string(),
-        "action": "Provision", "reason": "Bench", "type": "Normal", "note": "written by a bare client",
-        "reportingController": "bench.example.com/bare", "reportingInstance": "bench", "regarding": regarding});
-    let events = Api::<Event>::namespaced(client, NAMESPACE);
-    events.create(&PostParams::default(), &serde_json::from_value(event)?).await?;
     Ok(())
 }
 

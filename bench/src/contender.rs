@@ -13,9 +13,6 @@ use crate::process::Provisioner;
 const GO_THREADS: &str = "100";
 /// Time in which a Go provisioner has filled its caches; it does not report it.
 const SETTLE: Duration = Duration::from_secs(3);
-/// Connections of the bare client.
-const CONNECTIONS: usize = 32;
-
 pub(crate) struct Contender {
     pub(crate) name: String,
     pub(crate) program: Program,
@@ -23,9 +20,7 @@ pub(crate) struct Contender {
 
 pub(crate) enum Program {
     /// Posts the volumes that a provisioner would save.
-    Bare {
-        connections: usize,
-    },
+    Bare,
     Ours {
         path: PathBuf,
         log: &'static str,
@@ -38,7 +33,7 @@ pub(crate) enum Program {
 
 impl Contender {
     pub(crate) fn bare() -> Self {
-        Self { name: "bare client".to_owned(), program: Program::Bare { connections: CONNECTIONS } }
+        Self { name: "bare client".to_owned(), program: Program::Bare }
     }
 
     /// The library with a backend that does no work.
@@ -53,7 +48,7 @@ impl Contender {
 
     /// The Go library without its client's limits.
     pub(crate) fn go_tuned(name: &str, arguments: &[String]) -> Self {
-        let tuned = ["-qps", "-1", "-threads", GO_THREADS].map(str::to_owned);
+        let tuned = ["-qps", "-1", "-threads", GO_THREADS, "-add-finalizer"].map(str::to_owned);
         Self { name: name.to_owned(), program: Program::Go { arguments: [&tuned, arguments].concat() } }
     }
 
@@ -64,7 +59,7 @@ impl Contender {
 
     pub(crate) async fn start(&self, cluster: &Cluster, more: &[String]) -> anyhow::Result<Provisioner> {
         match &self.program {
-            Program::Bare { .. } => anyhow::bail!("the bare client is no process of its own"),
+            Program::Bare => anyhow::bail!("the bare client is no process of its own"),
             Program::Ours { path, log, arguments } => {
                 Provisioner::start_program(cluster, path, log, &[arguments, more].concat()).await
             }
@@ -75,7 +70,7 @@ impl Contender {
     pub(crate) async fn wait_ready(&self, provisioner: &mut Provisioner) -> anyhow::Result<()> {
         match &self.program {
             Program::Go { .. } => tokio::time::sleep(SETTLE).await,
-            Program::Bare { .. } | Program::Ours { .. } => provisioner.wait_ready().await?,
+            Program::Bare | Program::Ours { .. } => provisioner.wait_ready().await?,
         }
         Ok(())
     }
@@ -84,6 +79,12 @@ impl Contender {
     pub(crate) fn patience(&self) -> Duration {
         Duration::from_secs(if matches!(self.program, Program::Go { .. }) { 20 } else { 120 })
     }
+}
+
+/// The control plane becomes slower as it ages: the first one in one round is the last in the next.
+pub(crate) fn in_turns<T>(round: usize, all: &[T]) -> Vec<&T> {
+    let order = all.iter();
+    if round.is_multiple_of(2) { order.collect() } else { order.rev().collect() }
 }
 
 /// Amount of work to measure.
@@ -107,12 +108,7 @@ impl Turns {
         turn(&contenders[0], &mut Figures::default()).await?;
         let mut figures = Figures::default();
         for round in 0..self.rounds {
-            let mut order: Vec<_> = contenders.iter().collect();
-            // The control plane becomes slower as it ages: the first contender in one round is the last in the next.
-            if round % 2 == 1 {
-                order.reverse();
-            }
-            for contender in order {
+            for contender in in_turns(round, contenders) {
                 turn(contender, &mut figures).await?;
                 eprintln!("round {} of {}: {}", round + 1, self.rounds, contender.name);
             }

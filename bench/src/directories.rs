@@ -26,12 +26,9 @@ const WITHOUT: &str = "no directories";
 pub(crate) struct Settings {
     #[command(flatten)]
     turns: Turns,
-    /// Existing directory in which the volumes are created [default: the directory for temporary files]
-    #[arg(long, value_name = "DIR")]
-    place: Option<PathBuf>,
-    /// Create the volumes on a new file system; needs root
-    #[arg(long, value_enum, conflicts_with = "place")]
-    file_system: Option<Kind>,
+    /// The new file system on which the volumes are created; needs root
+    #[arg(long, value_enum, default_value = "ext4")]
+    file_system: Kind,
     /// Also measure another build of `hostpath-provisioner`
     #[arg(long, value_name = "PROGRAM")]
     beside: Option<PathBuf>,
@@ -52,15 +49,11 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     contenders.push(Contender::go_tuned("Go library, tuned, no fsync", &[]));
     contenders.push(Contender::go_tuned("Go library, tuned, fsync", &["-sync".to_owned()]));
     contenders.push(Contender::noop(WITHOUT, &[])?);
-    let mounted = settings.file_system.map(FileSystem::mount).transpose()?;
-    let place = match &mounted {
-        Some(file_system) => file_system.place(),
-        None => settings.place.unwrap_or_else(std::env::temp_dir),
-    };
+    let file_system = FileSystem::mount(settings.file_system)?;
     // All roots are removed at the end: for a minute, ext4 checks each freed inode before it allocates another one.
     let mut roots = Vec::new();
     let in_new_root = async |contender: &Contender, figures: &mut Figures| {
-        let root = new_root(&place)?;
+        let root = new_root(&file_system.place())?;
         let arguments = ["--root".to_owned(), root.path().display().to_string()];
         let more: &[String] = if contender.name == WITHOUT { &[] } else { &arguments };
         let result = turn(&cluster, settings.turns.claims, contender, more, figures).await;

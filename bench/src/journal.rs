@@ -10,6 +10,7 @@ use kube_provisioner::protocol::STORAGE_PROVISIONER;
 use testbed::figures::Figures;
 
 use crate::cluster::Cluster;
+use crate::contender::in_turns;
 use crate::measured::Measured;
 use crate::metrics::{self, Page};
 use crate::process::{Provisioner, WITH_METRICS};
@@ -38,9 +39,9 @@ pub(crate) async fn run(rounds: usize, claims: usize) -> anyhow::Result<Measured
     // Enough concurrency for all calls to be in progress together.
     let slow = ["--delay", "5000", "--api-concurrency", "1000"];
     cost(&cluster, 1000, "1000 at once, a backend of 5 s", &slow, &mut figures).await?;
-    for _ in 0..rounds {
-        for (journal, name) in [(true, WITH), (false, WITHOUT)] {
-            let (rate, bytes) = throughput(&cluster, claims, journal).await?;
+    for round in 0..rounds {
+        for (journal, name) in in_turns(round, &[(true, WITH), (false, WITHOUT)]) {
+            let (rate, bytes) = throughput(&cluster, claims, *journal).await?;
             figures.record(name, RATE, rate);
             figures.record(name, "bytes in etcd's log per claim", bytes);
         }

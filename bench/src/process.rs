@@ -4,7 +4,7 @@ use std::ops::ControlFlow::{Break, Continue};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use kube::Client;
@@ -22,6 +22,7 @@ pub(crate) const WITH_METRICS: [&str; 2] = ["--http-endpoint", "127.0.0.1:0"];
 
 pub(crate) struct Provisioner {
     child: Child,
+    pub(crate) started: Instant,
     /// Client for its metrics, created on first use.
     admin: OnceLock<Client>,
     log: std::path::PathBuf,
@@ -61,7 +62,7 @@ impl Provisioner {
     /// Starts the Go provisioner. Without a root its backend does no work either.
     pub(crate) async fn start_go(cluster: &Cluster, more: &[String]) -> anyhow::Result<Self> {
         let mut command = Command::new(go_provisioner(&cluster.state().guard(), &progress::silent()).await?);
-        command.args(["-provisioner", PROVISIONER, "-add-finalizer", "-kubeconfig"]);
+        command.args(["-provisioner", PROVISIONER, "-kubeconfig"]);
         command.arg(cluster.go_kubeconfig().await?).args(more);
         Self::spawn(command, &cluster.state().dir.join("go-provisioner.log"))
     }
@@ -70,7 +71,7 @@ impl Provisioner {
         let output = std::fs::File::create(log)?;
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output).spawn();
         let child = child.with_context(|| format!("cannot start {}", command.get_program().display()))?;
-        Ok(Self { child, admin: OnceLock::new(), log: log.to_owned() })
+        Ok(Self { child, started: Instant::now(), admin: OnceLock::new(), log: log.to_owned() })
     }
 
     pub(crate) async fn wait_ready(&mut self) -> anyhow::Result<()> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use testbed::figures::Figures;
 
 use crate::cluster::Cluster;
+use crate::contender::in_turns;
 use crate::measured::Measured;
 use crate::process::{Provisioner, WITH_METRICS};
 use crate::saved::Saved;
@@ -21,9 +22,9 @@ const FOUR: &str = "four replicas, four shards";
 pub(crate) async fn run(count: usize, rounds: usize) -> anyhow::Result<Measured> {
     let cluster = Cluster::connect().await?;
     let mut figures = Figures::default();
-    for _ in 0..rounds {
-        for (replicas, name) in [(1, ONE), (REPLICAS, FOUR)] {
-            let rate = round(&cluster, count, replicas).await?;
+    for number in 0..rounds {
+        for (replicas, name) in in_turns(number, &[(1, ONE), (REPLICAS, FOUR)]) {
+            let rate = round(&cluster, count, *replicas).await?;
             eprintln!("{name}: {rate:.1} volumes/s");
             figures.record(name, RATE, rate);
         }

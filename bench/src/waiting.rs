@@ -19,6 +19,8 @@ use crate::contender::{Contender, Program, Turns};
 use crate::measured::Measured;
 use crate::saved::{Saved, Span};
 
+/// Connections of the bare client.
+const CONNECTIONS: usize = 32;
 pub(crate) const RATE: &str = "volumes/s";
 
 /// The measured programs, and the reference.
@@ -29,9 +31,6 @@ pub(crate) struct Settings {
     /// Duration of each call of the backend in milliseconds; without the bare client, and with the Go library's defaults
     #[arg(long, value_name = "MILLIS", default_value_t = 0)]
     delay: u64,
-    /// Also measure the provisioner with this number of workers; can be repeated
-    #[arg(long, value_name = "COUNT")]
-    workers: Vec<usize>,
     /// Also measure another build of `noop-provisioner`
     #[arg(long, value_name = "PROGRAM")]
     beside: Option<PathBuf>,
@@ -47,10 +46,6 @@ impl Settings {
         let go: &[String] = if slow { &["-delay".to_owned(), format!("{}ms", self.delay)] } else { &[] };
         let mut all = if slow { Vec::new() } else { vec![Contender::bare()] };
         all.push(Contender::noop("kube-provisioner", ours)?);
-        for workers in &self.workers {
-            let argument = format!("--api-concurrency={workers}");
-            all.push(Contender::noop(&format!("kube-provisioner, {workers} workers"), &[ours, &[argument]].concat())?);
-        }
         all.extend(self.beside.clone().map(|path| Contender::ours("the other build", path, "other-build", ours)));
         if !self.without_go {
             all.push(Contender::go_tuned("Go library, tuned", go));
@@ -86,7 +81,7 @@ pub(crate) async fn turn(
 ) -> anyhow::Result<()> {
     let claims = waiting_claims(cluster, count).await?;
     match contender.program {
-        Program::Bare { connections } => bare_client(cluster, &claims, connections, &contender.name, figures).await,
+        Program::Bare => bare_client(cluster, &claims, &contender.name, figures).await,
         Program::Ours { .. } | Program::Go { .. } => provisioner(cluster, &claims, contender, more, figures).await,
     }
 }
@@ -104,7 +99,6 @@ async fn waiting_claims(cluster: &Cluster, count: usize) -> anyhow::Result<Vec<P
 async fn bare_client(
     cluster: &Cluster,
     claims: &[PersistentVolumeClaim],
-    connections: usize,
     name: &str,
     figures: &mut Figures,
 ) -> anyhow::Result<()> {
@@ -118,7 +112,7 @@ async fn bare_client(
         let api = api.clone();
         async move { api.create(&PostParams::default(), &volume).await.map(drop) }
     };
-    stream::iter(bodies).map(post).buffer_unordered(connections).try_collect::<()>().await?;
+    stream::iter(bodies).map(post).buffer_unordered(CONNECTIONS).try_collect::<()>().await?;
     record_span(figures, name, start, &saved.all().await?);
     Ok(())
 }
@@ -132,7 +126,6 @@ async fn provisioner(
     figures: &mut Figures,
 ) -> anyhow::Result<()> {
     let saved = Saved::watch(cluster, claims.len()).await?;
-    let start = Instant::now();
     let provisioner = contender.start(cluster, more).await?;
     let span = saved.all().await?;
     let processor = provisioner.processor_time()?;
@@ -140,7 +133,7 @@ async fn provisioner(
     let told = wait_told(cluster, &uids, contender.patience()).await?;
     let told_after = span.last.at.elapsed();
     let name = contender.name.as_str();
-    record_span(figures, name, start, &span);
+    record_span(figures, name, provisioner.started, &span);
     figures.record(name, "processor time, s", processor.as_secs_f64());
     figures.record(name, "peak memory, MB", mb(provisioner.memory("VmHWM")?));
     let told = uids.iter().filter(|uid| told.get(*uid) == Some(&1)).count();

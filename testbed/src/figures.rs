@@ -104,12 +104,11 @@ fn median(sorted: &[f64]) -> Option<f64> {
 
 /// Three significant digits, and no decimals for integers.
 pub fn number(value: f64) -> String {
-    let decimals = if value.fract() == 0.0 || value >= 99.95 {
-        0
-    } else if value >= 9.995 {
-        1
-    } else {
-        2
+    let decimals = match value {
+        _ if value.fract() == 0.0 || value >= 99.95 => 0,
+        _ if value >= 9.995 => 1,
+        _ if value >= 0.0995 => 2,
+        _ => 3,
     };
     format!("{value:.decimals$}")
 }

@@ -46,7 +46,14 @@ pub(crate) async fn measure(arguments: &[String], guard: &Guard, progress: &Shar
         if needs_node { Some(build::program(Profile::Release, "csi-sim", &[], guard, progress).await?) } else { None };
     let settings = Settings { audit: counts_requests, node: needs_node, ..Settings::default() };
     let control_plane = ControlPlane::start(&settings, guard, progress).await?;
-    let mut command = build::command(guard, &program);
+    let mut command = if measurement == Some("directories") {
+        // Its file system ends with the process.
+        let mut command = build::command(guard, "unshare");
+        command.arg("--mount").arg(&program);
+        command
+    } else {
+        build::command(guard, &program)
+    };
     command.args(arguments).env(STATE_VARIABLE, control_plane.state().path());
     command.envs(provisioner.map(|path| ("HOSTPATH_PROVISIONER", path)));
     command.envs(sidecar.map(|path| ("CSI_PROVISIONER", path)));

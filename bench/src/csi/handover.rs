@@ -28,9 +28,10 @@ pub(crate) struct Settings {
 
 pub(super) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     let programs = Programs::find(&State::for_tests()?).await?;
-    let (mut figures, mut of_go) = (Figures::default(), Figures::default());
-    tokio::try_join!(of(Peer::Ours, &programs, settings, &mut figures), of(Peer::Go, &programs, settings, &mut of_go))?;
-    figures.rows.append(&mut of_go.rows);
+    let mut figures = Figures::default();
+    for peer in Peer::BOTH {
+        of(peer, &programs, settings, &mut figures).await?;
+    }
     Ok(figures.into())
 }
 

@@ -20,10 +20,10 @@ use super::peer::{Peer, Programs};
 use super::stage::Stage;
 use super::zones::ZONES;
 use crate::burst::mb;
+use crate::contender::in_turns;
 use crate::measured::Measured;
 use crate::process::memory;
 use crate::wait::until;
-use crate::waiting::RATE;
 
 /// Concurrent requests while objects are created.
 const AT_ONCE: usize = 32;
@@ -100,12 +100,12 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<Measured> {
         return Ok(figures.into());
     }
     for peer in peers {
-        for _ in 0..settings.rounds {
-            for which in Which::OF_RATES {
-                let (rate, peak) = rate(which, *peer, &programs, &settings).await?;
+        for round in 0..settings.rounds {
+            for which in in_turns(round, &Which::OF_RATES) {
+                let (rate, peak) = rate(*which, *peer, &programs, &settings).await?;
                 let name = format!("{}, {}", peer.title(), which.title());
                 eprintln!("{name}: {rate:.0} volumes/s");
-                figures.record(&name, RATE, rate);
+                figures.record(&name, "volumes/s from the start", rate);
                 figures.record(&name, PEAK, peak);
             }
         }

@@ -6,8 +6,8 @@ use testbed::figures::{Figures, Summary, number};
 
 const WIDTH: f64 = 760.0;
 /// Where the bars begin, and how long the longest may be.
-const LEFT: f64 = 330.0;
-const LONGEST: f64 = 290.0;
+const LEFT: f64 = 380.0;
+const LONGEST: f64 = 300.0;
 const ROW: f64 = 24.0;
 const TITLE: f64 = 34.0;
 
@@ -84,9 +84,9 @@ mod tests {
         }
         let svg = svg(&figures, &["volumes/s"]);
         for part in [
-            "class=\"ours\" x=\"330\" y=\"36\" width=\"217.5\"",
-            "d=\"M475.0 43H620.0\"",
-            "class=\"bar\" x=\"330\" y=\"60\" width=\"72.5\"",
+            "class=\"ours\" x=\"380\" y=\"36\" width=\"225.0\"",
+            "d=\"M530.0 43H680.0\"",
+            "class=\"bar\" x=\"380\" y=\"60\" width=\"75.0\"",
             "Go &lt;library>",
         ] {
             assert!(svg.contains(part), "{part} is missing in {svg}");

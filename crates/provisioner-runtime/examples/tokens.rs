@@ -1,9 +1,10 @@
-//! A whole controller: a ConfigMap with the annotation `example.com/token` gets a token of a registry in its data. A token
-//! that reaches no ConfigMap is revoked, after any crash.
+//! A complete controller: it issues a registry token for each ConfigMap with the annotation `example.com/token`, and writes it
+//! into the ConfigMap's data. A token that no ConfigMap has received is revoked, even after a crash.
 //!
-//! `tests/it/tokens.rs` runs a fleet of it through a storm.
+//! `tests/it/tokens.rs` runs several replicas with random faults.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,22 +24,22 @@ use provisioner_runtime::{
 };
 use serde_json::json;
 
-/// The backend: its tokens, by whom they are for. Asked twice for the same it issues one token.
+/// The backend: tokens by key. It issues the same token for each request with the same key.
 pub(crate) type Registry = Arc<Mutex<BTreeMap<String, String>>>;
 
-/// What is known. A key is `namespace/name/uid`.
+/// The cache. A key is `namespace/name/uid`.
 #[derive(Default)]
 pub(crate) struct Tokens {
-    /// The ConfigMaps that ask, and whether they have no token yet.
+    /// ConfigMaps with the annotation; true if they have no token yet.
     maps: Table<String, bool>,
-    /// Whose token may be in the registry and in no ConfigMap.
+    /// Keys whose token may exist in the registry but not in the ConfigMap.
     begun: BTreeSet<String>,
-    /// Whose entry is still in the journal of a replica that is gone.
+    /// Keys with an entry in the journal of a replica that no longer runs.
     awaiting: BTreeSet<String>,
 }
 
-/// What is known of one key.
-#[derive(Debug, Hash)]
+/// The facts about one key.
+#[derive(Hash)]
 pub(crate) struct Facts {
     wants: Option<bool>,
     begun: bool,
@@ -54,7 +55,7 @@ impl Cache for Tokens {
         Facts { wants, begun: self.begun.contains(key), awaiting: self.awaiting.contains(key) }
     }
     fn inputs(&self, key: &String) -> u64 {
-        stable_hash(&format!("{:?}", self.facts(key)))
+        BuildHasherDefault::<DefaultHasher>::new().hash_one(self.facts(key))
     }
     fn unsettled(&self, among: &dyn Fn(&String) -> bool) -> Vec<String> {
         let wanting = self.maps.iter().filter(|(_, wants)| **wants).map(|(key, _)| key);
@@ -110,7 +111,7 @@ impl Tokens {
     }
 }
 
-/// What to do.
+/// The next action for a key.
 #[derive(Debug)]
 pub(crate) enum Decision {
     Issue,
@@ -118,7 +119,7 @@ pub(crate) enum Decision {
     Nothing,
 }
 
-/// What came of it.
+/// The result of an action, with the note of its event.
 pub(crate) type Outcome = Result<Option<&'static str>, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The controller.
@@ -211,7 +212,8 @@ impl TokenReconciler {
         Ok(Some("a token was issued"))
     }
 
-    /// Nobody has the token: but our watch may be behind, so the API server is asked.
+    /// Revokes a token that the ConfigMap has not received. Reads the ConfigMap from the API server, because the watch may be
+    /// behind.
     async fn revoke(&self, step: &Step<'_, Tokens>) -> Outcome {
         let key = step.key();
         let (namespace, name, uid) = parts(key);
@@ -220,7 +222,7 @@ impl TokenReconciler {
             Ok(map) if map.uid().as_deref() == Some(uid) => {
                 let has_token = map.data.is_some_and(|data| data.contains_key("token"));
                 if !has_token {
-                    return Err("the ConfigMap is not known yet".into());
+                    return Err("the watch does not show the ConfigMap yet".into());
                 }
             }
             Ok(_) | Err(CallError::NotFound) => {
@@ -254,7 +256,7 @@ fn parts(key: &str) -> (&str, &str, &str) {
     (namespace, name, uid)
 }
 
-/// One replica of a fleet with two shards.
+/// One replica of a controller with two shards.
 pub(crate) fn replica(
     client: Client,
     instance: &str,

@@ -1,4 +1,4 @@
-//! The example controller through a storm: replicas die and come back while the API server fails.
+//! The example controller under faults: replicas are killed and restarted while the API server fails.
 
 #[path = "../../examples/tokens.rs"]
 #[expect(dead_code, reason = "the example's main")]

@@ -44,9 +44,7 @@ pub enum DirectoryError {
         source: io::Error,
     },
     /// Others could replace volumes.
-    #[error(
-        "the root directory {path} {what}, so others could put their own directories in the place of volumes; {remedy}"
-    )]
+    #[error("the root directory {path} {what}, so others could replace volumes with their own directories; {remedy}")]
     Unsafe {
         /// The root.
         path: PathBuf,
@@ -220,7 +218,7 @@ pub enum DirectoryError {
         reserved: String,
     },
     /// A mark or a trash entry cannot be parsed.
-    #[error("{name:?} cannot be read: {reason}; look at it, and remove it by hand if it is damaged")]
+    #[error("{name:?} cannot be read: {reason}; check it, and remove it manually if it is damaged")]
     Damaged {
         /// The path below `.kube-provisioner`.
         name: String,

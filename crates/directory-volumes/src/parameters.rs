@@ -59,7 +59,7 @@ pub fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duratio
 /// Fails if it is not a valid id. chown(2) interprets the greatest number as "leave unchanged".
 pub fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     match u32::deserialize(deserializer)? {
-        u32::MAX => Err(D::Error::custom("it is no id of a user or group")),
+        u32::MAX => Err(D::Error::custom("it is not a valid user or group id")),
         id => Ok(Some(id)),
     }
 }
@@ -97,7 +97,7 @@ impl<'de> Deserialize<'de> for FileMode {
                 Err(D::Error::custom("the set-user-id bit has no meaning for a directory"))
             }
             Some(mode) if mode & 0o700 != 0o700 => Err(D::Error::custom(
-                "the owner needs all rights, as in \"0770\", or nobody could delete what is in it",
+                "the owner needs all rights, as in \"0770\", or the contents could not be deleted",
             )),
             Some(mode) => Ok(Self(mode)),
             None => Err(D::Error::custom("it is not an octal mode such as \"0770\"")),

@@ -201,7 +201,7 @@ fn what_belongs_to_somebody_else_is_not_taken_over() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
     assert_eq!(
         root.make("pvc-1", &FencingToken::unlimited()).unwrap_err().to_string(),
-        format!("{path:?} belongs to somebody else; move it away")
+        format!("{path:?} belongs to another owner; move it away")
     );
     assert_eq!(mode(&dir.path().join("pvc-1")), 0o750);
 }

@@ -348,7 +348,7 @@ impl Root {
         let us = self.owner(state).map_err(|error| failed("cannot find the owner of", name, error))?;
         // An earlier attempt may have already changed the owner.
         if stat.st_uid != us && Some(stat.st_uid) != uid {
-            return Err(self.in_the_way(path, "belongs to somebody else"));
+            return Err(self.in_the_way(path, "belongs to another owner"));
         }
         if uid.is_some() || gid.is_some() {
             let given = rustix::fs::fchown(directory, uid.map(Uid::from_raw), gid.map(Gid::from_raw));
@@ -368,7 +368,7 @@ impl Root {
             Errno::LOOP | Errno::NOTDIR => self.in_the_way(path, "is not a directory"),
             Errno::XDEV => self.in_the_way(path, "is a mounted file system"),
             // This process cannot even read it, so it did not create it.
-            Errno::ACCESS => self.in_the_way(path, "belongs to somebody else"),
+            Errno::ACCESS => self.in_the_way(path, "belongs to another owner"),
             error => failed(doing, path.as_str(), error),
         }
     }

@@ -10,7 +10,7 @@ pub struct Address(PathBuf);
 
 /// The error for a text that is not a valid driver address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no address of a driver: write an absolute path or unix:///path")]
+#[error("{0:?} is not a driver address: write an absolute path or unix:///path")]
 pub struct AddressError(String);
 
 impl Address {

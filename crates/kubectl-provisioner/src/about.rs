@@ -218,10 +218,10 @@ pub(crate) async fn add_turn(
     let readable = fleets.leases_known && fleets.journals_known;
     match of.first() {
         None if readable => {
-            answer.fact("Turn", format!("nobody: there is no Lease and no journal of {provisioner}"));
+            answer.fact("Turn", format!("none: there is no Lease and no journal of {provisioner}"));
             answer.obstacle(format!("No running instance of {provisioner} was found."));
             answer.remedy.push(format!(
-                "administrator: check whether {provisioner} is installed; if it is no program of this project, its pods alone show that"
+                "administrator: check whether {provisioner} is installed; if it does not use kube-provisioner, only its pods show whether it runs"
             ));
         }
         None => answer.fact("Turn", format!("not known: Leases or journals of {provisioner} cannot be read")),

@@ -269,7 +269,7 @@ impl Case {
                 answer.state = "not known, because its class cannot be read".to_owned();
             }
         } else if self.claim["spec"]["storageClassName"] == "" {
-            answer.state = "waits for a volume that is made by hand".to_owned();
+            answer.state = "waits for a manually created volume".to_owned();
             answer.why = vec!["It has storageClassName \"\", so no provisioner is ever asked.".to_owned()];
             answer.remedy = vec![
                 "delete the claim and create it with a storageClassName".to_owned(),
@@ -295,7 +295,7 @@ impl Case {
                 say(answer, volume_rest(NoAction::AwaitsNode), None);
             }
             _ if hand_made => {
-                answer.state = "waits for a volume that is made by hand".to_owned();
+                answer.state = "waits for a manually created volume".to_owned();
                 answer.why = vec!["The provisioner of its class makes none: kubernetes.io/no-provisioner.".to_owned()];
                 answer.remedy = vec![format!(
                     "administrator: create a PersistentVolume of the class {}",
@@ -321,7 +321,7 @@ impl Case {
 
 fn bound_to_another_programs(answer: &mut Answer) {
     answer.state = "bound".to_owned();
-    answer.why = vec!["Its volume was made by hand or by another program. No provisioner looks after it.".to_owned()];
+    answer.why = vec!["Its volume was created manually or by another program. No provisioner manages it.".to_owned()];
 }
 
 /// Returns the problem with the class's parameters, which only the author's code can detect.

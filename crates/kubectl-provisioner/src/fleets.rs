@@ -168,10 +168,10 @@ impl Fleet {
         match (self.shard(key), self.journals.first()) {
             (Some(shard), _) => format!("{place}: {}", shard.describe()),
             (None, Some(journal)) if self.shards.is_empty() => format!(
-                "{place}: there is no Lease; {} wrote the journal last, and nobody can see whether it runs",
-                or_nobody(&journal.holder)
+                "{place}: there is no Lease; {} wrote the journal last; whether it runs is unknown",
+                or_none(&journal.holder)
             ),
-            _ => format!("{place}: nobody has its Lease"),
+            _ => format!("{place}: its Lease has no holder"),
         }
     }
 
@@ -211,9 +211,9 @@ impl Shard {
         match (&self.holder, self.alive) {
             (Some(holder), true) => format!("{holder} has the Lease and renewed it {}", self.renewed),
             (Some(holder), false) => {
-                format!("nobody; {holder} had the Lease {} and renewed it last {}", self.lease, self.renewed)
+                format!("none; {holder} had the Lease {} and renewed it last {}", self.lease, self.renewed)
             }
-            (None, _) => format!("nobody; the Lease {} was given up", self.lease),
+            (None, _) => format!("none; the Lease {} was released", self.lease),
         }
     }
 
@@ -231,8 +231,8 @@ impl Shard {
     }
 }
 
-pub(crate) fn or_nobody(holder: &str) -> &str {
-    if holder.is_empty() { "nobody" } else { holder }
+pub(crate) fn or_none(holder: &str) -> &str {
+    if holder.is_empty() { "none" } else { holder }
 }
 
 /// Returns why kube-controller-manager appears not to run, according to its Lease.

@@ -44,7 +44,7 @@ pub(crate) async fn find(asked: &CommandContext<'_>) -> Answer {
     let all_read = claims.is_some() && volumes.is_some() && buckets.is_some() && bucket_claims.is_some();
     let state = match (rows.is_empty(), all_read && fleets.leases_known && fleets.journals_known) {
         (false, _) => "",
-        (true, true) => "nothing was found that nobody looks after",
+        (true, true) => "no orphans were found",
         (true, false) => "nothing was found, but not everything could be read",
     };
     let items = items.collect::<Vec<_>>().into();
@@ -63,7 +63,7 @@ fn entries(fleets: &Fleets, claims: Option<&[Value]>) -> Vec<Orphan> {
                 let objects = EntryObjects::read(entry);
                 let who = match (fleet.is_held(), fleet.shards.is_empty()) {
                     (true, _) => "its provisioner removes what the attempt has left",
-                    (false, true) => "nobody can see whether its provisioner runs",
+                    (false, true) => "whether its provisioner runs is unknown",
                     (false, false) => "no replica of its provisioner works",
                 };
                 let why = format!("the claim {} of this attempt is gone; {who}", objects.claim());

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::CommandContext;
 use crate::answer::{Answer, table};
-use crate::fleets::{Fleet, Fleets, or_nobody, provisioner_of};
+use crate::fleets::{Fleet, Fleets, or_none, provisioner_of};
 use crate::object::{annotation, name};
 use crate::reader::{CLASS, VOLUME};
 
@@ -28,7 +28,7 @@ pub(crate) async fn list(asked: &CommandContext<'_>) -> Answer {
             fleet.journals.iter().filter(is_of).map(|journal| journal.entries.len()).sum::<usize>().to_string()
         };
         for shard in &fleet.shards {
-            let holder = or_nobody(shard.holder.as_deref().unwrap_or_default()).to_owned();
+            let holder = or_none(shard.holder.as_deref().unwrap_or_default()).to_owned();
             let place = format!("{} of {}", shard.number, shard.of);
             let (state, of) = (shard.state().to_owned(), Some((shard.number, shard.of)));
             rows.push([
@@ -43,8 +43,7 @@ pub(crate) async fn list(asked: &CommandContext<'_>) -> Answer {
         }
         if fleet.shards.is_empty() {
             for journal in &fleet.journals {
-                let (place, holder) =
-                    (journal.layout.replace("node", "per node"), or_nobody(&journal.holder).to_owned());
+                let (place, holder) = (journal.layout.replace("node", "per node"), or_none(&journal.holder).to_owned());
                 let state = "not known: no Lease".to_owned();
                 let count = journal.entries.len().to_string();
                 rows.push([name_of(fleet), fleet.namespace.clone(), place, holder, state, "-".to_owned(), count]);

@@ -31,7 +31,7 @@ pub(crate) async fn explain(asked: &CommandContext<'_>, volume: &str) -> Answer 
     let claim = owner(asked, &volume).await;
     match maker(&volume) {
         None => {
-            answer.state = "made by hand or by another program".to_owned();
+            answer.state = "created manually or by another program".to_owned();
             answer.why = vec!["It has no annotation that names a provisioner, so none ever deletes it.".to_owned()];
         }
         Some(provisioner) => {
@@ -149,8 +149,7 @@ fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
         ),
         NoAction::VolumeTerminating if given(volume, &["status", "phase"]) == Some("Bound") => {
             answer.why = vec![
-                "Somebody deleted it while it is in use. It is removed after its claim, together with its data."
-                    .to_owned(),
+                "It was deleted while it is in use. It is removed after its claim, together with its data.".to_owned(),
             ];
             answer.remedy.clear();
         }

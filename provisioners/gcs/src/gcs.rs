@@ -110,7 +110,7 @@ impl BucketHooks for Gcs {
             BucketState::Absent => Ok(None),
             BucketState::Bucket(_) => Ok(Some(Bucket::new(store.endpoint))),
             BucketState::Foreign => Err(ProvisionError::retry(format!(
-                "the bucket {} exists and belongs to somebody else, or the administrator may not look at it",
+                "the bucket {} exists and belongs to another owner, or the administrator may not look at it",
                 wanted.name
             ))),
         }
@@ -342,7 +342,7 @@ fn objection(live: &BucketState, request: &RequestOf<Gcs>) -> Option<ProvisionEr
     let text = match live {
         BucketState::Absent => return None,
         BucketState::Foreign => {
-            format!("the bucket {name} exists and belongs to somebody else: choose another bucketName")
+            format!("the bucket {name} exists and belongs to another owner: choose another bucketName")
         }
         BucketState::Bucket(bucket) => match owner(bucket, &request.owner.claim, &request.cluster_id) {
             Owner::Claim => return elsewhere(bucket, request),

@@ -276,7 +276,7 @@ fn endpoint() -> Endpoint {
 }
 
 fn anothers(bucket: &str) -> ProvisionError {
-    ProvisionError::invalid(format!("the bucket {bucket} belongs to somebody else"))
+    ProvisionError::invalid(format!("the bucket {bucket} belongs to another owner"))
 }
 
 impl BucketProvisioner for Author {

@@ -79,7 +79,7 @@ impl State {
             Self::OtherCluster(id) => format!("kept: another cluster's ({id})"),
             Self::NoCluster => "kept: no volume, and the mark names no cluster".to_owned(),
             Self::Foreign => "another provisioner's".to_owned(),
-            Self::Orphan => "no volume: nobody's".to_owned(),
+            Self::Orphan => "no volume".to_owned(),
         }
     }
 }
@@ -205,7 +205,7 @@ impl<S: Site> Orphans<S> {
         };
         survey.damaged.iter().for_each(|error| text.push_str(&format!("{error}\n")));
         for (name, why) in &known.volumes.unreadable {
-            text.push_str(&format!("the volume {name} cannot be read, so nobody knows where it is: {why}\n"));
+            text.push_str(&format!("the volume {name} cannot be read, so its location is unknown: {why}\n"));
         }
         let count = |what: &State| states.iter().filter(|state| *state == what).count();
         text.push_str(&format!(

@@ -29,10 +29,9 @@ impl<S: Site> Adoption<'_, S> {
     pub(super) async fn plan<'a>(&self, volume: &'a Named) -> Result<Plan<'a>, BoxError> {
         let (name, mut owner) = (&volume.name, owner_of(&volume.object));
         if owner.provisioner.is_empty() {
-            return Err(format!(
-                "the volume {name} has no annotation {PROVISIONED_BY}, so nobody would ever delete it"
-            )
-            .into());
+            return Err(
+                format!("the volume {name} has no annotation {PROVISIONED_BY}, so it would never be deleted").into()
+            );
         }
         self.maker.check(&volume.object)?;
         self.check_cluster(&format!("the volume {name} says in its annotation {CLUSTER_ID} that it"), &owner)?;

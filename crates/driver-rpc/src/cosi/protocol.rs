@@ -40,7 +40,7 @@ impl FromStr for Protocol {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|protocol| protocol.to_string() == text);
-        known.ok_or_else(|| format!("{text:?} is no protocol, only s3, azure and gcs are"))
+        known.ok_or_else(|| format!("{text:?} is not a protocol; use s3, azure or gcs"))
     }
 }
 

@@ -135,7 +135,7 @@ impl ServiceAccount {
         if (1..=253).contains(&name.len()) && name.bytes().all(is_plain) {
             Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
         } else {
-            Err(ProvisionError::retry(format!("serviceAccount: {name:?} is no name of a service account")))
+            Err(ProvisionError::retry(format!("serviceAccount: {name:?} is not the name of a service account")))
         }
     }
 }

@@ -149,7 +149,8 @@ pub(super) async fn tell_pods(asked: &CommandContext<'_>, answer: &mut Answer, c
         }
         pods if pods.iter().all(|pod| given(pod, &["spec", "nodeName"]).is_some()) => {
             answer.why.push(
-                "The pods were given a node without the scheduler, so nobody chooses one for the claim.".to_owned(),
+                "The pods were assigned to a node without the scheduler, so no node is selected for the claim."
+                    .to_owned(),
             );
             answer.remedy.push("create the pods with a node selector instead of spec.nodeName".to_owned());
         }

@@ -27,8 +27,7 @@ pub(super) async fn explain(asked: &CommandContext<'_>, claim: &str, subject: St
     if recorded.iter().any(|event| event.message.contains("exceeded quota")) {
         answer.state = "does not exist, because a quota refuses it".to_owned();
         answer.why = vec!["The API server refused it. A provisioner never sees such a claim.".to_owned()];
-        answer.remedy =
-            vec!["delete claims that nobody needs".to_owned(), "administrator: or raise the ResourceQuota".to_owned()];
+        answer.remedy = vec!["delete unused claims".to_owned(), "administrator: or raise the ResourceQuota".to_owned()];
     } else {
         if recorded.is_empty() {
             answer.why = vec![format!("No event in namespace {} says that creating it failed.", asked.namespace)];

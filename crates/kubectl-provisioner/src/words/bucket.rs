@@ -10,7 +10,7 @@ pub(crate) fn rest(why: NoAction) -> Words {
         NoAction::Bound => words("bound", "The bucket can be used with the claim's Secret and ConfigMap."),
         NoAction::ClassMissing => mendable(
             "waits for its class",
-            "The claim's StorageClass does not exist, so nobody knows which provisioner is asked.",
+            "The claim's StorageClass does not exist, so the provisioner is unknown.",
             "delete the claim and create it with another StorageClass, or let an administrator create this one",
         ),
         NoAction::ClassOfAnother => mendable(
@@ -60,7 +60,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
         Refusal::ParametersCrash(_) => "refused: its class cannot be read",
         Refusal::ConfigNotAllowed(_) => "refused: additionalConfig",
         Refusal::Record(_) => "its ObjectBucket cannot be read",
-        Refusal::ObjectDeleted => "bound, and its ObjectBucket was deleted by hand",
+        Refusal::ObjectDeleted => "bound, and its ObjectBucket was deleted manually",
         Refusal::NoRotation => "bound; its keys cannot be rotated",
         Refusal::BadObjectName { .. } => "refused: the name of its Secret or ConfigMap",
         Refusal::NotOwned { .. } => "refused: something else has the name of its Secret or ConfigMap",
@@ -106,8 +106,8 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
         ),
         Decision::Release(Ending::RevokeUnknown) => mendable(
             "is being deleted; the bucket is kept",
-            "Nobody knows any more whether the bucket was made for this claim. The user is removed.",
-            "administrator: delete the bucket in the backend if nobody needs it",
+            "Whether the bucket was created for this claim is unknown. The user is removed.",
+            "administrator: delete the bucket in the backend if it is not needed",
         ),
         Decision::Release(Ending::CleanUp) => {
             words("is being deleted before it had a bucket", "What was begun for it is removed.")

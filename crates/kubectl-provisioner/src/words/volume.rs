@@ -92,7 +92,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
         Refusal::MountOptions => "refused: mountOptions",
         Refusal::NameShared { .. } => "refused: another claim has the name of its volume",
         Refusal::NameTaken => "refused: the name of its volume is taken",
-        Refusal::Nobodys => "released, and nobody deletes it",
+        Refusal::Nobodys => "released, and no provisioner deletes it",
         Refusal::Unreadable { .. } => "cannot be read",
         Refusal::UnreadableVolume { .. } => "cannot be read",
         Refusal::NodeGone { .. } | Refusal::PlaceGone { .. } => "its node is gone",
@@ -104,7 +104,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
         Refusal::Request(_) => "refused: its size cannot be read",
         Refusal::RetainedTooLate => "kept after its deletion had begun",
         Refusal::SourceNamespace { .. } => "refused: data source of another namespace",
-        Refusal::Unadopted => "bound, and nobody expands it",
+        Refusal::Unadopted => "bound, and no provisioner expands it",
         Refusal::Unreleased { .. } => "is being deleted, and its data is kept",
         Refusal::Selector => "refused: label selector",
     })

@@ -151,7 +151,7 @@ async fn aws_a_claim_asks_for_access_without_a_key_where_that_is_possible_and_al
     fixture.claim("songs", "class", json!({"additionalConfig": {"serviceAccount": "web"}})).await?;
     fixture.told("songs", "has no effect without authentication").await?;
     fixture.claim("films", "only", json!({"additionalConfig": {"serviceAccount": "system:masters"}})).await?;
-    fixture.told("films", "is no name of a service account").await?;
+    fixture.told("films", "is not the name of a service account").await?;
     for claim in ["photos", "videos", "songs", "films"] {
         fixture.delete(claim).await?;
     }

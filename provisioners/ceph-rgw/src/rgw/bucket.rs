@@ -64,7 +64,7 @@ async fn create(store: &Store, account: &Account, user: &User, request: &Request
         // The answer to an earlier call was lost.
         "BucketAlreadyOwnedByYou" => Ok(()),
         "BucketAlreadyExists" => Err(Objection::Refused(format!(
-            "the bucket {name} exists and belongs to somebody else: choose another bucketName"
+            "the bucket {name} exists and belongs to another owner: choose another bucketName"
         ))),
         "InvalidBucketName" => {
             Err(Objection::Refused(Failure::of_user(&format!("create the bucket {name}"), error).to_string()))

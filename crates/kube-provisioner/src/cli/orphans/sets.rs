@@ -65,7 +65,7 @@ impl State {
             Self::NoCluster => "kept: no ObjectBucket, and the mark names no cluster".to_owned(),
             Self::Retained => "kept: released, and the reclaim policy was Retain".to_owned(),
             Self::Unreadable => "kept: an ObjectBucket cannot be read".to_owned(),
-            Self::Orphan => "no ObjectBucket or BucketAccess: nobody's".to_owned(),
+            Self::Orphan => "no ObjectBucket or BucketAccess".to_owned(),
         }
     }
 }
@@ -146,7 +146,7 @@ pub(super) fn report(sets: &[Set], recorded: &Recorded, problems: &[String]) -> 
     let mut text = if rows.len() == 1 { String::new() } else { table(&rows) };
     problems.iter().for_each(|problem| text.push_str(&format!("{problem}\n")));
     for name in &recorded.objects.unreadable {
-        text.push_str(&format!("the ObjectBucket {name} cannot be read, so nobody knows what it stands for\n"));
+        text.push_str(&format!("the ObjectBucket {name} cannot be read, so its bucket is unknown\n"));
     }
     text.push_str(&format!("{used} in use, {orphans} orphans\n"));
     text

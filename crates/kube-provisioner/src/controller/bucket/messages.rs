@@ -266,16 +266,14 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
             ),
             going_or(facts, State::Pending),
         ),
-        Refusal::NoClaim { object } => {
-            warning(
-                "ClaimMissing",
-                format!(
-                    "The claim {claim} of this ObjectBucket does not exist, and this cluster has no record of its deletion, so the bucket is kept; to remove it: kubectl delete objectbucket {object}; to assign it to the present claim of that name: {}",
-                    adopt(object, &claim)
-                ),
-                State::Going,
-            )
-        }
+        Refusal::NoClaim { object } => warning(
+            "ClaimMissing",
+            format!(
+                "The claim {claim} of this ObjectBucket does not exist, and this cluster has no record of its deletion, so the bucket is kept; to remove it: kubectl delete objectbucket {object}; to assign it to the present claim of that name: {}",
+                adopt(object, &claim)
+            ),
+            State::Going,
+        ),
         Refusal::Unclaimed { object } => warning(
             "ObjectBucketUnclaimed",
             format!(
@@ -296,7 +294,9 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         ),
         Refusal::Unreadable { kind, problem } => warning(
             "Unreadable",
-            format!("The provisioner cannot read the {kind} of the bucket: {problem}; it changes nothing until the object is corrected"),
+            format!(
+                "The provisioner cannot read the {kind} of the bucket: {problem}; it changes nothing until the object is corrected"
+            ),
             going_or(facts, State::Pending),
         ),
         Refusal::OtherCluster { maker } => warning(
@@ -316,29 +316,36 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         ),
         Refusal::NoName => warning(
             "NoBucketName",
-            "The claim names no bucket; delete it and create it with spec.generateBucketName or spec.bucketName".to_owned(),
+            "The claim names no bucket; delete it and create it with spec.generateBucketName or spec.bucketName"
+                .to_owned(),
             State::Failed,
         ),
         Refusal::BadName { name, problem } => warning(
             "InvalidBucketName",
-            format!("{} cannot be the name of a bucket: {problem}; delete the claim and create it with another name", quoted(name)),
+            format!(
+                "{} cannot be the name of a bucket: {problem}; delete the claim and create it with another name",
+                quoted(name)
+            ),
             State::Failed,
         ),
         Refusal::Parameters(problem) => warning(
             "InvalidClass",
-            format!("{}; an administrator has to delete the class and create it with correct parameters", class_text(class, problem)),
+            format!(
+                "{}; an administrator has to delete the class and create it with correct parameters",
+                class_text(class, problem)
+            ),
             State::Failed,
         ),
         Refusal::ParametersCrash(_) => warning(
             "InvalidClass",
-            format!("The provisioner's code crashed while it read the StorageClass \"{class}\"; please report this to its authors, with the provisioner's log"),
+            format!(
+                "The provisioner's code crashed while it read the StorageClass \"{class}\"; please report this to its authors, with the provisioner's log"
+            ),
             State::Failed,
         ),
-        Refusal::ConfigNotAllowed(refused) => warning(
-            "ConfigNotAllowed",
-            config_not_allowed_text(refused, class),
-            State::Failed,
-        ),
+        Refusal::ConfigNotAllowed(refused) => {
+            warning("ConfigNotAllowed", config_not_allowed_text(refused, class), State::Failed)
+        }
         Refusal::Record(problem) => warning(
             "ObjectBucketUnreadable",
             format!(
@@ -349,7 +356,8 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         ),
         Refusal::ObjectDeleted => event_only(warning(
             "ObjectBucketDeleted",
-            "Somebody deleted the claim's ObjectBucket; it stays until the claim is deleted, and the bucket remains usable".to_owned(),
+            "The claim's ObjectBucket was deleted; it stays until the claim is deleted, and the bucket remains usable"
+                .to_owned(),
             State::Bound,
         )),
         Refusal::NoRotation => event_only(warning(

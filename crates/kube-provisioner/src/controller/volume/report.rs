@@ -423,7 +423,7 @@ impl Case<'_> {
             _ => return text,
         };
         let volume = self.volume;
-        format!("{text} (begun with {gone}; the provisioner's command `journal drop {volume}` ends it by hand)")
+        format!("{text} (begun with {gone}; the provisioner's command `journal drop {volume}` ends it)")
     }
 
     fn provision_failed(&self, text: String, label: &'static str, retry_after: Option<Duration>) -> OutcomeReport {

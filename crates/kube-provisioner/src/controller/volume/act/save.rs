@@ -135,7 +135,7 @@ fn other_server_text(ours: &[u8], saved: &PersistentVolume) -> String {
         nfs.map(|nfs| format!("{}:{}", nfs.server, nfs.path)).unwrap_or_default()
     };
     format!(
-        "the volume was saved with {} before it was made as {}; if these are two directories, remove the second one by hand",
+        "the volume was saved with {} before it was made as {}; if these are two directories, remove the second one manually",
         place(saved),
         place(&ours)
     )

@@ -224,7 +224,12 @@ impl Machine {
                 .collect::<Result<_, _>>()?,
             processors: std::thread::available_parallelism()?.get(),
             memory_gb: memory * 1024 / 1_000_000_000,
-            kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+            kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")?
+                .trim()
+                .split('-')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
             rust: output("rustc", &["--version"])?.split(' ').nth(1).unwrap_or_default().to_owned(),
             kubernetes: versions.kubernetes,
             etcd: versions.etcd,

@@ -52,9 +52,9 @@ fn missing() -> Vec<Situation> {
         "0/1 nodes are available: persistentvolumeclaim \"data\" not found. not found",
     );
     vec![
-        situation("A claim that nobody has made", ASK, &[]),
+        situation("A claim that does not exist", ASK, &[]),
         situation(
-            "A claim that nobody has made, and an event that has its name as a word",
+            "A claim that does not exist, and an event that has its name as a word",
             ASK,
             &[&unrelated.replace("UID(web-0)", "")],
         ),

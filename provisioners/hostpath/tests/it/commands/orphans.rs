@@ -33,8 +33,8 @@ fn what_may_be_somebodys_is_kept() {
         ("retained", owner("pv-retained"), true, "reclaim policy was Retain"),
         ("other-cluster", in_cluster("pv-other", Some(ELSEWHERE)), false, "another cluster's (cluster-2)"),
         ("before", in_cluster("pv-before", None), false, "names no cluster"),
-        ("orphan", owner("pv-orphan"), false, "nobody's"),
-        ("orphan-2", owner("pv-orphan-2"), false, "nobody's"),
+        ("orphan", owner("pv-orphan"), false, "no volume"),
+        ("orphan-2", owner("pv-orphan-2"), false, "no volume"),
     ];
     for (path, owner, retain, _) in &others {
         world.directory(path, owner, *retain);

@@ -57,8 +57,6 @@ pub(crate) struct Judge {
     removed: BTreeSet<String>,
     /// Names that `clean_up` has removed.
     cleaned: BTreeSet<String>,
-    /// Volumes that a late request saved while their assets were cleaned up.
-    overtaken: BTreeSet<String>,
     /// Names exempted from checks because of what users did to them.
     pub(crate) forgiven: BTreeSet<String>,
     /// Names whose asset an administrator has removed manually, or given to another owner. The author has to detect
@@ -122,7 +120,6 @@ impl Judge {
             assets: BTreeMap::new(),
             removed: BTreeSet::new(),
             cleaned: BTreeSet::new(),
-            overtaken: BTreeSet::new(),
             forgiven: BTreeSet::new(),
             emptied: BTreeSet::new(),
             stripped: BTreeSet::new(),
@@ -167,11 +164,6 @@ impl Judge {
             if let Some(Seen::Saved(created)) = news {
                 self.saved += 1;
                 let whole = self.assets.get(&created).is_some_and(|asset| asset.stage == AssetStage::Exported);
-                // A request that was sent before the clean-up began cannot be stopped.
-                if self.calls.values().any(|call| call.kind == Kind::CleanUp && call.name == created) {
-                    self.forgiven.insert(created.clone());
-                    self.overtaken.insert(created.clone());
-                }
                 let excused = self.forgiven.contains(&created) || self.emptied.contains(&created);
                 if !whole && !excused && !self.was_under_way(&created) {
                     let asset = self.assets.get(&created).map(|asset| asset.stage);

@@ -7,9 +7,6 @@ use super::{Invariant, Judge};
 
 impl Judge {
     pub(super) fn check_deletion(&mut self, at: Duration, who: &str, name: &str) {
-        if self.overtaken.contains(name) {
-            return;
-        }
         self.check_lost(at, name);
         if let Some(claim) = self.picture.user_of(name, self.assets.get(name)) {
             let seen = format!("{who} deletes the asset of {name}, and its claim {claim} lives");
@@ -59,9 +56,6 @@ impl Judge {
     }
 
     pub(super) fn check_clean_up(&mut self, at: Duration, who: &str, name: &str) {
-        if self.overtaken.contains(name) {
-            return;
-        }
         self.check_lost(at, name);
         if let Some(claim) = self.picture.living_claim_of(name) {
             let seen = format!("{who} cleans {name} up, and its claim {claim} lives");
@@ -87,7 +81,7 @@ impl Judge {
     /// it.
     pub(super) fn check_undoing(&mut self, at: Duration, name: &str) {
         self.check_removal(at, name);
-        let waits = self.picture.claims.contains_key(self.picture.uid_in(name)) && !self.overtaken.contains(name);
+        let waits = self.picture.claims.contains_key(self.picture.uid_in(name));
         if waits && self.picture.volumes.get(name).is_some_and(|volume| volume.ours && !volume.deleting) {
             let seen =
                 format!("the asset of {name} is being cleaned up, and its volume is saved for a claim that is there");
@@ -96,9 +90,6 @@ impl Judge {
     }
 
     pub(super) fn check_removal(&mut self, at: Duration, name: &str) {
-        if self.overtaken.contains(name) {
-            return;
-        }
         self.check_lost(at, name);
         if let Some(claim) = self.picture.user_of(name, self.assets.get(name)) {
             let seen = format!("the asset of {name} is being removed, and its claim {claim} lives");

@@ -22,8 +22,9 @@ use testbed::control_plane::{State, client_from, kubeconfig_for_service_account}
 use testbed::figures::Figures;
 
 use crate::burst::mb;
+use crate::contender::in_turns;
 use crate::measured::Measured;
-use crate::process::Provisioner;
+use crate::process::{Provisioner, sibling};
 use crate::wait::until;
 
 const NAMESPACE: &str = "bench";
@@ -64,14 +65,16 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     let mut figures = Figures::default();
     // A new control plane processes its first requests faster than all later ones.
     bench.bare_client(settings.claims).await?;
-    let ours = std::env::current_exe()?.with_file_name("noop-bucket-provisioner");
-    let mut programs = vec![("kube-provisioner", &ours)];
-    programs.extend(settings.beside.as_ref().map(|path| ("the other build", path)));
-    for _ in 0..settings.rounds {
-        let bound = bench.bare_client(settings.claims).await?;
-        figures.record("bare client", BOUND, bound.as_secs_f64());
-        for (name, path) in &programs {
-            bench.at_once(path, name, settings.claims, &mut figures).await?;
+    let ours = sibling("noop-bucket-provisioner")?;
+    // The bare client has no program.
+    let mut contenders = vec![("bare client", None), ("kube-provisioner", Some(&ours))];
+    contenders.extend(settings.beside.as_ref().map(|path| ("the other build", Some(path))));
+    for round in 0..settings.rounds {
+        for (name, program) in in_turns(round, &contenders) {
+            match program {
+                Some(path) => bench.at_once(path, name, settings.claims, &mut figures).await?,
+                None => figures.record(name, BOUND, bench.bare_client(settings.claims).await?.as_secs_f64()),
+            }
         }
     }
     let written = bench.at_rest(&settings, &ours, &mut figures).await?;

@@ -7,12 +7,14 @@ use clap::Args;
 use testbed::figures::Figures;
 
 use crate::cluster::Cluster;
-use crate::process::Provisioner;
+use crate::process::{Provisioner, sibling};
 
 /// The Go library is fastest with this number of threads.
 const GO_THREADS: &str = "100";
 /// Time in which a Go provisioner has filled its caches; it does not report it.
 const SETTLE: Duration = Duration::from_secs(3);
+
+/// A program with the name of its row.
 pub(crate) struct Contender {
     pub(crate) name: String,
     pub(crate) program: Program,
@@ -38,8 +40,7 @@ impl Contender {
 
     /// The library with a backend that does no work.
     pub(crate) fn noop(name: &str, arguments: &[String]) -> anyhow::Result<Self> {
-        let path = std::env::current_exe()?.with_file_name("noop-provisioner");
-        Ok(Self::ours(name, path, "noop-provisioner", arguments))
+        Ok(Self::ours(name, sibling("noop-provisioner")?, "noop-provisioner", arguments))
     }
 
     pub(crate) fn ours(name: &str, path: PathBuf, log: &'static str, arguments: &[String]) -> Self {
@@ -59,7 +60,7 @@ impl Contender {
 
     pub(crate) async fn start(&self, cluster: &Cluster, more: &[String]) -> anyhow::Result<Provisioner> {
         match &self.program {
-            Program::Bare => anyhow::bail!("the bare client is no process of its own"),
+            Program::Bare => anyhow::bail!("the bare client does not run as a process"),
             Program::Ours { path, log, arguments } => {
                 Provisioner::start_program(cluster, path, log, &[arguments, more].concat()).await
             }

@@ -6,7 +6,6 @@ use anyhow::{Context, bail};
 use testbed::figures::Figures;
 
 /// Values, and the limits that they exceed.
-#[derive(Default)]
 pub(crate) struct Measured {
     figures: Figures,
     exceeded: Vec<String>,

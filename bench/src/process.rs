@@ -1,7 +1,7 @@
 //! The provisioner as a process: start, measurements, stop.
 
 use std::ops::ControlFlow::{Break, Continue};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -20,12 +20,17 @@ use crate::wait::until;
 /// Metrics on a free port.
 pub(crate) const WITH_METRICS: [&str; 2] = ["--http-endpoint", "127.0.0.1:0"];
 
+/// The path of another program of this package, which is built next to this one.
+pub(crate) fn sibling(name: &str) -> std::io::Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name(name))
+}
+
 pub(crate) struct Provisioner {
     child: Child,
     pub(crate) started: Instant,
     /// Client for its metrics, created on first use.
     admin: OnceLock<Client>,
-    log: std::path::PathBuf,
+    log: PathBuf,
 }
 
 impl Provisioner {
@@ -36,8 +41,7 @@ impl Provisioner {
 
     /// Starts one of several replicas, with its own name.
     pub(crate) async fn start_replica(cluster: &Cluster, name: &str, more: &[String]) -> anyhow::Result<Self> {
-        let program = std::env::current_exe()?.with_file_name("noop-provisioner");
-        Self::start_program(cluster, &program, name, more).await
+        Self::start_program(cluster, &sibling("noop-provisioner")?, name, more).await
     }
 
     /// Starts a build of `noop-bucket-provisioner`.
@@ -103,7 +107,7 @@ impl Provisioner {
         Ok(self.metrics().await?.sum("provisioner_leases_held", &[]) as usize)
     }
 
-    /// Waits until it holds a shard: an earlier process's Lease may have to expire first.
+    /// Waits until it holds a shard.
     pub(crate) async fn wait_for_lease(&self) -> anyhow::Result<()> {
         until(Duration::from_secs(60), Duration::from_millis(250), async || {
             let holds = self.leases().await? > 0;

@@ -58,7 +58,6 @@ async fn team(cluster: &Cluster, count: usize) -> anyhow::Result<Vec<Provisioner
     for replica in &mut team {
         replica.wait_ready().await?;
     }
-    // The replicas of an earlier round were killed, so that their Leases must expire.
     until(Duration::from_secs(120), Duration::from_millis(250), async || {
         let mut alike = true;
         for replica in &team {

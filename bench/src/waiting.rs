@@ -66,7 +66,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     let figures = settings.turns.take(&contenders, turn).await?;
     cluster.clear().await?;
     let [ours, bare] = ["kube-provisioner", "bare client"].map(|name| figures.median(name, RATE));
-    // Without the bare client there is no share.
+    // A slow backend is measured without the bare client.
     let share = if bare.is_nan() { 1.0 } else { ours / bare };
     Ok(Measured::from(figures).limit(share >= 0.85, "the provisioner is below 85 % of the bare client"))
 }

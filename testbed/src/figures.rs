@@ -56,7 +56,7 @@ impl Figures {
     }
 
     /// The quantities in the order in which they were first recorded.
-    pub fn quantities(&self) -> Vec<&str> {
+    fn quantities(&self) -> Vec<&str> {
         let mut all = Vec::new();
         for (quantity, _) in self.rows.iter().flat_map(|row| &row.values) {
             if !all.contains(&quantity.as_str()) {

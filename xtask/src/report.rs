@@ -118,7 +118,7 @@ pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<E
     };
     let progress = progress::terminal();
     for scenario in &SCENARIOS {
-        if report.figures(scenario).is_some() {
+        if report.measured(scenario).is_some() {
             continue;
         }
         progress.line(&format!("{}: {}", scenario.name, scenario.command));
@@ -139,7 +139,7 @@ impl Scenario {
     /// Returns the values, and whether they are within the measurement's limits.
     async fn measure(&self, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<(Figures, bool)> {
         if self.name == SIMULATION {
-            return Ok((simulation(guard, progress).await?, true));
+            return Ok((self.simulation(guard, progress).await?, true));
         }
         let output = std::env::temp_dir().join(format!("figures-{}.json", std::process::id()));
         let mut arguments: Vec<String> = self.command.split(' ').map(str::to_owned).collect();
@@ -153,27 +153,28 @@ impl Scenario {
         std::fs::remove_file(&output)?;
         Ok((serde_json::from_slice(&figures)?, result.is_ok()))
     }
-}
 
-/// Measures the rate of simulated runs, in three rounds of each kind.
-async fn simulation(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Figures> {
-    let program = build::program(Profile::Sim, "simulation", &[], guard, progress).await?;
-    let mut figures = Figures::default();
-    for _ in 0..3 {
-        for (name, kind) in [("volumes", None), ("topology", Some("--topology")), ("buckets", Some("--buckets"))] {
-            let mut command = build::command(guard, &program);
-            let output = command.args(["--seeds", "1000", "--threads", "1"]).args(kind).output()?;
-            let text = String::from_utf8_lossy(&output.stdout);
-            ensure!(output.status.success(), "the simulation failed: {text}");
-            // 1000 seeds in 10.3 s, 194 per second; of each 9.81 ms of processor time, …
-            let line = text.lines().find(|line| line.contains(" per second")).context("the simulation has no rate")?;
-            let rate = line.split_once(" per second").and_then(|(before, _)| before.rsplit(' ').next());
-            let cost = line.split_once(" ms of").and_then(|(before, _)| before.rsplit(' ').next());
-            figures.record(name, "seeds/s", rate.context("no rate")?.parse()?);
-            figures.record(name, "processor time of a seed, ms", cost.context("no time")?.parse()?);
+    /// Measures the rate of simulated runs, in three rounds of each kind.
+    async fn simulation(&self, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<Figures> {
+        let program = build::program(Profile::Sim, "simulation", &[], guard, progress).await?;
+        let mut figures = Figures::default();
+        for _ in 0..3 {
+            for (name, kind) in [("volumes", None), ("topology", Some("--topology")), ("buckets", Some("--buckets"))] {
+                let mut command = build::command(guard, &program);
+                let output = command.args(self.command.split(' ').skip(1)).args(kind).output()?;
+                let text = String::from_utf8_lossy(&output.stdout);
+                ensure!(output.status.success(), "the simulation failed: {text}");
+                // 1000 seeds in 10.3 s, 194 per second; of each 9.81 ms of processor time, …
+                let line =
+                    text.lines().find(|line| line.contains(" per second")).context("the simulation has no rate")?;
+                let rate = line.split_once(" per second").and_then(|(before, _)| before.rsplit(' ').next());
+                let cost = line.split_once(" ms of").and_then(|(before, _)| before.rsplit(' ').next());
+                figures.record(name, "seeds/s", rate.context("no rate")?.parse()?);
+                figures.record(name, "processor time of a seed, ms", cost.context("no time")?.parse()?);
+            }
         }
+        Ok(figures)
     }
-    Ok(figures)
 }
 
 impl Report {
@@ -191,8 +192,8 @@ impl Report {
         std::fs::rename(&unfinished, path()).with_context(|| format!("cannot write {}", path().display()))
     }
 
-    /// What was measured by the scenario as it is now.
-    fn figures(&self, scenario: &Scenario) -> Option<&Measured> {
+    /// The values of a scenario, if its command is still the same.
+    fn measured(&self, scenario: &Scenario) -> Option<&Measured> {
         let is_it = |measured: &&Measured| measured.name == scenario.name && measured.command == scenario.command;
         self.scenarios.iter().find(is_it)
     }

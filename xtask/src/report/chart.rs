@@ -5,7 +5,7 @@ use std::fmt::Write;
 use testbed::figures::{Figures, Summary, number};
 
 const WIDTH: f64 = 760.0;
-/// Where the bars begin, and how long the longest may be.
+/// Left edge of the bars, and length of the longest one.
 const LEFT: f64 = 380.0;
 const LONGEST: f64 = 300.0;
 const ROW: f64 = 24.0;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use testbed::figures::{Summary, number};
+use testbed::figures::{Figures, Summary, number};
 
 use super::{Report, SCENARIOS, chart, folder};
 use crate::build::workspace_root;
@@ -61,7 +61,7 @@ fn files(report: &Report) -> anyhow::Result<BTreeMap<PathBuf, String>> {
     for scenario in &SCENARIOS {
         let command = if scenario.command.starts_with("sim") { "" } else { "bench " };
         let command = format!("`cargo xtask {command}{}`", scenario.command);
-        let part = match report.figures(scenario) {
+        let part = match report.measured(scenario) {
             Some(measured) => {
                 let file = format!("figures/{}.svg", scenario.name);
                 files.insert(folder().join(&file), chart::svg(&measured.figures, scenario.charts));
@@ -111,8 +111,7 @@ fn machine(report: &Report) -> String {
 fn highlights(report: &Report) -> String {
     let mut table = "| | kube-provisioner | Go, tuned | Go, defaults |\n|---|---|---|---|\n".to_owned();
     for [text, scenario, quantity, rows @ ..] in HIGHLIGHTS {
-        let [ours, ..] = rows;
-        if highlight(report, scenario, quantity, ours).is_none() {
+        if figures(report, scenario).is_none() {
             continue;
         }
         let unit = quantity.rsplit_once(", ").map_or(String::new(), |(_, unit)| format!(" {unit}"));
@@ -126,8 +125,12 @@ fn highlights(report: &Report) -> String {
 }
 
 fn highlight(report: &Report, scenario: &str, quantity: &str, row: &str) -> Option<Summary> {
+    figures(report, scenario)?.summary(row, quantity)
+}
+
+fn figures<'a>(report: &'a Report, scenario: &str) -> Option<&'a Figures> {
     let scenario = SCENARIOS.iter().find(|known| known.name == scenario)?;
-    report.figures(scenario)?.figures.summary(row, quantity)
+    report.measured(scenario).map(|measured| &measured.figures)
 }
 
 #[cfg(test)]
@@ -141,10 +144,8 @@ mod tests {
             let written = std::fs::read_to_string(&path).unwrap_or_default();
             assert!(written == expected, "{}: run `cargo xtask bench report --render`", path.display());
         }
-        let measured =
-            |name: &str| SCENARIOS.iter().any(|scenario| scenario.name == name && report.figures(scenario).is_some());
         for [_, scenario, quantity, rows @ ..] in HIGHLIGHTS {
-            for row in rows.into_iter().filter(|row| measured(scenario) && !row.is_empty()) {
+            for row in rows.into_iter().filter(|row| figures(&report, scenario).is_some() && !row.is_empty()) {
                 assert!(highlight(&report, scenario, quantity, row).is_some(), "{scenario}: {row}, {quantity}");
             }
         }

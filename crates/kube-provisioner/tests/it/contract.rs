@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use kube_provisioner::protocol::{FINALIZER, PROVISIONED_BY};
 use kube_provisioner::{Coordination, DeleteError, ProvisionError, StartError, Volume};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::fixture::{CLAIMS, Fixture, Request, Script, VOLUMES, secret, volume};
+use super::fixture::{CLAIMS, CLASSES, Fixture, PROVISIONER, Request, Script, VOLUMES, secret, volume};
 
 type Made = BoxFuture<'static, Result<Volume, ProvisionError>>;
 
@@ -86,6 +87,19 @@ fn fails_until(flag: Arc<AtomicBool>) -> Box<dyn Fn(Request) -> Made + Send + Sy
     })
 }
 
+/// Returns a volume as an earlier request saves it for a claim.
+fn saved_volume(name: &str, claim: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {"name": name, "annotations": {PROVISIONED_BY: PROVISIONER}, "finalizers": [FINALIZER]},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "class",
+            "nfs": {"server": "server", "path": format!("/{name}")},
+            "claimRef": {"namespace": "default", "name": claim, "uid": name.trim_start_matches("pvc-")},
+        },
+    })
+}
+
 // Rules: G53.
 #[tokio::test(start_paused = true)]
 async fn leftovers_of_a_failed_call_are_cleaned_up_when_its_claim_is_deleted() {
@@ -115,15 +129,7 @@ async fn the_asset_of_a_bound_claim_stays_when_its_volume_is_removed_by_force() 
     fixture.until("it has failed", || !fixture.entries().is_empty()).await;
     first.abort();
     // The volume was saved before the process ended.
-    let saved = json!({
-        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "class",
-            "nfs": {"server": "server", "path": "/data"},
-            "claimRef": {"namespace": "default", "name": "bound", "uid": name.trim_start_matches("pvc-")},
-        },
-    });
-    fixture.cluster.create(&saved).unwrap();
+    fixture.cluster.create(&saved_volume(&name, "bound")).unwrap();
     fixture.until("it is bound", || fixture.is_bound("bound")).await;
     fixture.delete(VOLUMES, &name);
     fixture.patch(VOLUMES, &name, json!({"metadata": {"finalizers": null}}));
@@ -205,6 +211,42 @@ async fn a_claim_continues_with_a_recreated_class() {
     fixture.class("typo", json!({"parameters": {"server": "right"}}));
     fixture.until("it is bound", || fixture.is_bound("waits")).await;
     assert_eq!(*cleaned.lock().unwrap(), ["wrong"], "with what the attempt was begun with");
+}
+
+// Rules: G49.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_is_not_cleaned_up_while_a_killed_process_may_save_its_volume() {
+    let (_, never) = flag();
+    let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
+    let first = fixture.start(1);
+    let name = fixture.claim("late", "class");
+    fixture.until("it has failed", || !fixture.entries().is_empty()).await;
+    first.abort();
+    fixture.delete(CLASSES, "class");
+    fixture.class("class", json!({"parameters": {"server": "other"}}));
+    let _second = fixture.start(2);
+    sleep(Duration::from_secs(60)).await;
+    fixture.cluster.create(&saved_volume(&name, "late")).unwrap();
+    fixture.until("the attempt has ended", || fixture.entries().is_empty()).await;
+    fixture.until("it is bound", || fixture.is_bound("late")).await;
+    assert_eq!(fixture.calls.count("clean_up"), 0);
+}
+
+// Rules: G49.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_with_a_replaced_class_is_cleaned_up_after_a_restart() {
+    let (works, seen) = flag();
+    let fixture = Fixture::new(Script { provision: fails_until(seen), ..Script::default() });
+    let first = fixture.start(1);
+    fixture.claim("typo", "class");
+    fixture.until("it has failed", || !fixture.entries().is_empty()).await;
+    first.abort();
+    fixture.delete(CLASSES, "class");
+    fixture.class("class", json!({"parameters": {"server": "other"}}));
+    works.store(true, Ordering::Relaxed);
+    let _second = fixture.start(2);
+    fixture.until("it is bound", || fixture.is_bound("typo")).await;
+    assert_eq!(fixture.calls.count("clean_up typo"), 1);
 }
 
 // Rules: G54.

@@ -138,7 +138,7 @@ impl Progress {
 }
 
 /// A claim and its class as they were when the work began.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Pending {
     pub(crate) claim: Arc<WaitingClaim>,
     pub(crate) class: Arc<OurClass>,
@@ -148,6 +148,8 @@ pub(crate) struct Pending {
     pub(crate) prepared: Prepared,
     /// The time at which this process began the attempt or took it over.
     pub(crate) begun: Instant,
+    /// Another process began the attempt, or this one in an earlier term.
+    pub(crate) taken_over: bool,
 }
 
 impl Pending {

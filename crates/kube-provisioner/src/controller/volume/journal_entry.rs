@@ -67,7 +67,7 @@ pub(crate) fn read(entry: &Entry, backend: (&dyn Backend, &Capabilities)) -> Res
     let claim = WaitingClaim::of_author_view(author_view::join(metadata, annotations, spec).map_err(say)?)?;
     let class = OurClass::read(object, fingerprint(name), backend, (name.clone(), text.clone()));
     let (claim, class) = (Arc::new(claim), Arc::new(class));
-    Ok(Pending { claim, class, token: token.into(), prepared, begun: Instant::now() })
+    Ok(Pending { claim, class, token: token.into(), prepared, begun: Instant::now(), taken_over: true })
 }
 
 impl WaitingClaim {

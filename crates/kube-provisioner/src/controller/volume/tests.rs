@@ -202,6 +202,7 @@ pub(super) fn pending() -> Pending {
         token: "0123456789abcdef".into(),
         prepared: Prepared::default(),
         begun: tokio::time::Instant::now(),
+        taken_over: false,
     }
 }
 

@@ -151,11 +151,7 @@ impl Provisioning {
         let token = request.fencing_token.clone();
         let call = async { self.context.backend.prepare(request).await };
         match guarded(self.context.limits.provision, &token, call).await {
-            Ok(Ok(prepared)) => {
-                let Pending { claim, class, token, begun, .. } = pending;
-                let (claim, class, token) = (claim.clone(), class.clone(), token.clone());
-                Ok(Arc::new(Pending { claim, class, token, prepared, begun: *begun }))
-            }
+            Ok(Ok(prepared)) => Ok(Arc::new(Pending { prepared, ..pending.clone() })),
             Ok(Err(error)) => Err(self.refused(&error, pending, step).await),
             Err(aborted) => Err(Stopped::ProvisionAborted { method: "prepare", aborted }),
         }
@@ -176,7 +172,7 @@ impl Provisioning {
 
 /// Returns the attempt with only those annotations of its claim that the class names.
 fn as_named_by_class(pending: &Pending) -> Result<Arc<Pending>, Stopped> {
-    let Pending { claim, class, token, prepared, begun } = pending;
+    let Pending { claim, class, .. } = pending;
     let text = claim.object.as_deref().ok_or(Stopped::Behind)?;
     let text = author_view::of_class(text, class.object.parameters.as_ref().unwrap_or(&BTreeMap::new()));
     let text = text.map_err(|error| Stopped::Refused(Refusal::Request(error.to_string())))?;
@@ -187,8 +183,7 @@ fn as_named_by_class(pending: &Pending) -> Result<Arc<Pending>, Stopped> {
         since: claim.since,
         object: Some(text),
     };
-    let (class, token, prepared) = (class.clone(), token.clone(), prepared.clone());
-    Ok(Arc::new(Pending { claim: Arc::new(claim), class, token, prepared, begun: *begun }))
+    Ok(Arc::new(Pending { claim: Arc::new(claim), ..pending.clone() }))
 }
 
 /// Returns the claim and the class as they were when the attempt began, or the current ones for a new attempt. With a
@@ -204,6 +199,7 @@ fn pending(facts: &Facts, token: impl FnOnce() -> Arc<str>) -> Option<Arc<Pendin
                 token: token(),
                 prepared: Prepared::default(),
                 begun: Instant::now(),
+                taken_over: false,
             }))
         }
         _ => None,

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::Cache;
@@ -20,12 +21,18 @@ use crate::controller::volume::safeguards::Safeguard;
 use crate::error::{DeleteError, DeleteVerdict};
 use crate::request::ProvisionedVolume;
 
+/// The API server executes a request even if its sender has been killed, for at most one minute by default.
+const LONGEST_REQUEST: Duration = Duration::from_secs(75);
+
 impl Provisioning {
     pub(super) async fn clean_up(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let attempt = self.attempt(Decision::CleanUp, None, facts, step)?;
         if self.no_clean_up.load(Ordering::Relaxed) {
             // The backend may be creating an asset, which must become a volume that is then deleted.
             return self.resume(attempt).await;
+        }
+        if let Some(after) = may_be_saved_late(&attempt.pending, facts) {
+            return Ok(Done::LooksAgain { after });
         }
         self.still_without_volume(&attempt).await?;
         let answer = self
@@ -103,6 +110,14 @@ impl Provisioning {
         self.context.finish(&unsaved.pending, step).await?;
         Ok(Done::CleanedUp)
     }
+}
+
+/// Returns the time until no request of another process can save the volume any more. If a claim waits for the volume,
+/// it would be bound to a volume without storage.
+fn may_be_saved_late(attempt: &Pending, facts: &Facts) -> Option<Duration> {
+    let waits = matches!(&facts.claim, ClaimState::Waiting(claim) if !claim.facts.deleting);
+    let after = LONGEST_REQUEST.saturating_sub(attempt.begun.elapsed());
+    (waits && attempt.taken_over && !after.is_zero()).then_some(after)
 }
 
 pub(super) fn not_cleaned_up(failure: CallFailure<DeleteError>, method: &'static str, step: &Step<'_>) -> Stopped {

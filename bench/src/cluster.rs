@@ -1,18 +1,20 @@
 //! Access to the cluster for measurements: a namespace, a class, thousands of claims, and cleanup.
 
+use std::fmt::Debug;
 use std::ops::ControlFlow::{Break, Continue};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream, try_join};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Namespace, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{DeleteParams, ListParams, PostParams};
-use kube::{Api, Client, ResourceExt};
+use kube::api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Api, Client, Resource, ResourceExt};
 use kube_provisioner::protocol::STORAGE_PROVISIONER;
 use kube_provisioner::rbac::{Account, manifests, rules};
 use kube_provisioner::{Capabilities, Options};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use testbed::cluster::apply;
 use testbed::control_plane::{State, client_from, kubeconfig_for_service_account};
@@ -224,34 +226,44 @@ impl Cluster {
 
     /// Deletes all claims and volumes of the measurement, regardless of their owner.
     pub(crate) async fn clear(&self) -> anyhow::Result<()> {
-        self.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        let (all, of_any) = (DeleteParams::default(), ListParams::default());
         // A killed process holds its Lease for a while, and the next one should not start later than others do.
         let leases = Api::<Lease>::namespaced(self.client.clone(), NAMESPACE);
-        leases.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        leases.delete_collection(&all, &of_any).await?;
         // Thousands of events would make each later measurement slower than the one before.
         let events = Api::<Event>::namespaced(self.client.clone(), NAMESPACE);
-        events.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-        until(PATIENCE, Duration::from_millis(500), async || {
-            let volumes = self.volumes().list_metadata(&ListParams::default()).await?.items;
-            let claims = self.claims().list_metadata(&ListParams::default()).await?.items;
-            if volumes.is_empty() && claims.is_empty() {
-                return Ok(Break(()));
-            }
-            let seen = format!("{} volumes and {} claims do not go", volumes.len(), claims.len());
-            let delete = |volume: kube::core::PartialObjectMeta<PersistentVolume>| async move {
-                self.delete_volume(&volume.name_any()).await;
-            };
-            stream::iter(volumes).map(delete).buffer_unordered(AT_ONCE).collect::<()>().await;
-            Ok(Continue(seen))
-        })
-        .await
+        let events = async { Ok(events.delete_collection(&all, &of_any).await.map(drop)?) };
+        let objects = async {
+            delete_all(&self.claims()).await?;
+            delete_all(&self.volumes()).await
+        };
+        try_join!(events, objects).map(drop)
     }
 
     /// Deletes a volume without its provisioner.
     async fn delete_volume(&self, name: &str) {
-        let none = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        // Another client may also be deleting it.
-        let _ = self.volumes().delete(name, &DeleteParams::default()).await;
-        let _ = self.volumes().patch_metadata(name, &Default::default(), &none).await;
+        delete_now(&self.volumes(), name).await;
     }
+}
+
+async fn delete_all<K: Resource + Clone + DeserializeOwned + Debug>(api: &Api<K>) -> anyhow::Result<()> {
+    until(PATIENCE, Duration::from_millis(200), async || {
+        let left = api.list_metadata(&ListParams::default()).await?.items;
+        if left.is_empty() {
+            return Ok(Break(()));
+        }
+        let seen = format!("{} objects are not deleted: {}", left.len(), api.resource_url());
+        let delete = |object: PartialObjectMeta<K>| async move { delete_now(api, &object.name_any()).await };
+        stream::iter(left).map(delete).buffer_unordered(AT_ONCE).collect::<()>().await;
+        Ok(Continue(seen))
+    })
+    .await
+}
+
+/// Deletes an object without waiting for the owners of its finalizers.
+async fn delete_now<K: Resource + Clone + DeserializeOwned + Debug>(api: &Api<K>, name: &str) {
+    let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    // Another client may also be deleting it.
+    let _ = api.delete(name, &DeleteParams::default()).await;
+    let _ = api.patch_metadata(name, &PatchParams::default(), &none).await;
 }

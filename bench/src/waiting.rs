@@ -28,7 +28,8 @@ pub(crate) const RATE: &str = "volumes/s";
 pub(crate) struct Settings {
     #[command(flatten)]
     turns: Turns,
-    /// Duration of each call of the backend in milliseconds; without the bare client, and with the Go library's defaults
+    /// Duration of each call of the backend in milliseconds; without the bare client, and with the Go library's
+    /// defaults
     #[arg(long, value_name = "MILLIS", default_value_t = 0)]
     delay: u64,
     /// Also measure another build of `noop-provisioner`

@@ -36,7 +36,8 @@ pub(super) struct Counts {
 }
 
 impl Traffic {
-    /// Keeps this number of claims in progress. If the driver has zones, each claim waits for a node, whose zone depends on the claim's place.
+    /// Keeps this number of claims in progress. If the driver has zones, each claim waits for a node, whose zone
+    /// depends on the claim's place.
     pub(super) fn start(stage: &Arc<Stage>, at_a_time: usize, seed: u64) -> Self {
         let (stop, stopped) = watch::channel(false);
         let (seen, bound) = watch::channel(HashSet::new());

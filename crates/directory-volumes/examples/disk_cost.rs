@@ -1,5 +1,5 @@
-//! Cost of volumes on a file system: `disk_cost DIRECTORY COUNT AT_ONCE`. Creates and removes volumes like a provisioner, and prints volumes per
-//! second and the CPU time per volume.
+//! Cost of volumes on a file system: `disk_cost DIRECTORY COUNT AT_ONCE`. Creates and removes volumes like a
+//! provisioner, and prints volumes per second and the CPU time per volume.
 #![allow(clippy::print_stdout, reason = "a program talks to its user")]
 
 use std::os::unix::fs::PermissionsExt;

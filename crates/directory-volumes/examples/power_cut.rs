@@ -1,8 +1,10 @@
-//! Volumes on a disk that loses power: `power_cut record MOUNT_POINT DEVICE`, and afterwards `power_cut check START LOG KIND`.
+//! Volumes on a disk that loses power: `power_cut record MOUNT_POINT DEVICE`, and afterwards `power_cut check START LOG
+//! KIND`.
 //!
-//! `record` creates and removes volumes on a dm-log-writes device, which logs every write and flush. `check` rebuilds the image as it was after each
-//! flush, and after every few writes between two flushes: once with all earlier writes, and once without some of the unflushed ones. `EVERY=1` uses
-//! all writes. It mounts each image, lets the provisioner begin again, and panics at the first violation. The tests run both inside user-mode Linux.
+//! `record` creates and removes volumes on a dm-log-writes device, which logs every write and flush. `check` rebuilds
+//! the image as it was after each flush, and after every few writes between two flushes: once with all earlier writes,
+//! and once without some of the unflushed ones. `EVERY=1` uses all writes. It mounts each image, lets the provisioner
+//! begin again, and panics at the first violation. The tests run both inside user-mode Linux.
 #![allow(clippy::print_stdout, reason = "a program talks to its user")]
 
 use std::collections::BTreeMap;
@@ -140,7 +142,8 @@ fn mount(image: &str) {
     run("mount", &["-o", "loop,prjquota", image, LEFT]);
 }
 
-/// Checks the state that the provisioner finds, lets it recover, and checks the result. With `give_up`, the claim of an attempt no longer exists.
+/// Checks the state that the provisioner finds, lets it recover, and checks the result. With `give_up`, the claim of an
+/// attempt no longer exists.
 fn recover(begun: usize, done: usize, give_up: bool, cut: &str) {
     let root = Root::open(&Path::new(LEFT).join("volumes")).unwrap();
     assert!(root.has_marker().unwrap(), "{cut}");
@@ -191,7 +194,8 @@ fn recover(begun: usize, done: usize, give_up: bool, cut: &str) {
     assert_eq!(projects, limited, "{cut}: projects");
 }
 
-/// One record of the log, in the format of the kernel's `Documentation/admin-guide/device-mapper/log-writes.rst` and `replay-log`.
+/// One record of the log, in the format of the kernel's `Documentation/admin-guide/device-mapper/log-writes.rst` and
+/// `replay-log`.
 struct Entry {
     sector: u64,
     data: Vec<u8>,

@@ -1,5 +1,5 @@
-//! Volumes with enforced sizes, on a file system with project quotas: `sizes MOUNT_POINT DEVICE KIND`. Panics at the first violation. The tests run
-//! it inside user-mode Linux.
+//! Volumes with enforced sizes, on a file system with project quotas: `sizes MOUNT_POINT DEVICE KIND`. Panics at the
+//! first violation. The tests run it inside user-mode Linux.
 #![allow(clippy::print_stdout, reason = "a program talks to its user")]
 
 use std::fs::{self, File, OpenOptions};

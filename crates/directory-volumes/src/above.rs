@@ -1,4 +1,5 @@
-//! The directories above a volume. A user who can change one of them can replace the volume with a symlink, and the kubelet would follow it.
+//! The directories above a volume. A user who can change one of them can replace the volume with a symlink, and the
+//! kubelet would follow it.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -19,13 +20,15 @@ const MODE: Mode = Mode::from_raw_mode(0o711);
 pub(crate) enum Proof {
     /// Only this provisioner can write there, according to its owner and mode.
     Rights,
-    /// In addition, this provisioner created it. Owner and mode do not prove that: a tenant can set both on their own volume.
+    /// In addition, this provisioner created it. Owner and mode do not prove that: a tenant can set both on their own
+    /// volume.
     Made,
 }
 
 impl Root {
-    /// Refuses a path that leads through directories not created by this provisioner. The marks have the same parent directories, and only this
-    /// provisioner writes there, which proves what it created. Therefore check this before marking the path.
+    /// Refuses a path that leads through directories not created by this provisioner. The marks have the same parent
+    /// directories, and only this provisioner writes there, which proves what it created. Therefore check this before
+    /// marking the path.
     pub(crate) fn check_above(&self, state: &State, path: &VolumePath, proof: Proof) -> Result<(), DirectoryError> {
         let (above, _) = path.split();
         for count in 1..=above.len() {
@@ -46,7 +49,8 @@ impl Root {
         Ok(())
     }
 
-    /// Opens the directory above a volume, creating missing ones. Returns `None` if one of them was removed in the meantime.
+    /// Opens the directory above a volume, creating missing ones. Returns `None` if one of them was removed in the
+    /// meantime.
     pub(crate) fn make_above(&self, state: &State, path: &VolumePath) -> Result<Option<OwnedFd>, DirectoryError> {
         let doing = "cannot make the directory";
         let (above, _) = path.split();
@@ -62,8 +66,8 @@ impl Root {
         Ok(Some(directory))
     }
 
-    /// Removes empty directories above a volume, and their counterparts among the marks. A directory that stays keeps its counterpart, which
-    /// identifies it.
+    /// Removes empty directories above a volume, and their counterparts among the marks. A directory that stays keeps
+    /// its counterpart, which identifies it.
     pub(crate) fn remove_above(&self, state: &State, path: &VolumePath) {
         let (above, _) = path.split();
         let left = remove_empty(state.root.as_fd(), &above, 0);

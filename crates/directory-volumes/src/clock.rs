@@ -1,5 +1,5 @@
-//! Plausibility checks of the clock. A node whose clock was reset reports 1970, and one whose clock was wrong may have created entries dated in the
-//! future: neither shows how long data was kept.
+//! Plausibility checks of the clock. A node whose clock was reset reports 1970, and one whose clock was wrong may have
+//! created entries dated in the future: neither shows how long data was kept.
 
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ pub(crate) fn built() -> Timestamp {
     Timestamp::from_second(given.unwrap_or(RELEASED).max(RELEASED)).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// Returns when the data of a volume deleted now expires, and the retention to apply later if the clock is not plausible now.
+/// Returns when the data of a volume deleted now expires, and the retention to apply later if the clock is not
+/// plausible now.
 pub(crate) fn expiry(leaving: &Discarded, keep: Option<Duration>) -> (Option<Timestamp>, Option<u64>) {
     match keep {
         None => (None, None),

@@ -51,8 +51,8 @@ impl<S: Site> Commands<S> {
     }
 }
 
-/// The location on which the commands of one provisioner work, according to its arguments. In the provisioner's pod, the environment provides all of
-/// them.
+/// The location on which the commands of one provisioner work, according to its arguments. In the provisioner's pod,
+/// the environment provides all of them.
 pub trait Site: Args + std::fmt::Debug + Send + Sync {
     /// The annotations of its volumes.
     const ANNOTATIONS: Annotations;
@@ -66,7 +66,8 @@ pub trait Site: Args + std::fmt::Debug + Send + Sync {
     /// Fails if it cannot be used.
     fn root(&self) -> Result<Root, BoxError>;
 
-    /// Returns the locations of the root: its directory here, and its export on a server. Volumes of other provisioners refer to these.
+    /// Returns the locations of the root: its directory here, and its export on a server. Volumes of other provisioners
+    /// refer to these.
     fn places(&self, root: &Root) -> Vec<Place>;
 
     /// Returns the connection to the cluster.
@@ -132,7 +133,8 @@ pub trait Maker: Send + Sync {
         Ok(())
     }
 
-    /// Returns annotations in addition to the annotations that all provisioners set, for an existing volume or a new one.
+    /// Returns annotations in addition to the annotations that all provisioners set, for an existing volume or a new
+    /// one.
     fn annotations(&self, volume: Option<&PersistentVolume>) -> BTreeMap<String, String>;
 
     /// Fills in the source of a new volume.

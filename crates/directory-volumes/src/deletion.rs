@@ -1,4 +1,5 @@
-//! Mapping between Kubernetes objects and directories of a root: owner, size, and the effect of deletion on a directory.
+//! Mapping between Kubernetes objects and directories of a root: owner, size, and the effect of deletion on a
+//! directory.
 
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ const RETAIN: &str = "Retain";
 pub struct Annotations {
     /// The treatment of the data.
     pub on_delete: &'static str,
-    /// The time in seconds that the data stays in the trash; without it, the data stays until an administrator removes it.
+    /// The time in seconds that the data stays in the trash; without it, the data stays until an administrator removes
+    /// it.
     pub trash_ttl: &'static str,
     /// The id of the root that contains the volume.
     pub root: &'static str,
@@ -56,7 +58,8 @@ pub struct Size {
 }
 
 impl Size {
-    /// Returns the size. `enforced` is the value from the class; without it, sizes are enforced if the file system supports it.
+    /// Returns the size. `enforced` is the value from the class; without it, sizes are enforced if the file system
+    /// supports it.
     ///
     /// # Errors
     /// Fails if the class requires enforcement that the file system does not support.

@@ -8,8 +8,8 @@ use rustix::path::Arg;
 
 /// Opens the directory `name`, a single component, in `above`.
 ///
-/// Returns `ELOOP` or `ENOTDIR` if it is something else, including a symlink to a directory, and `EXDEV` if a file system is mounted there, even one
-/// that is mounted a second time.
+/// Returns `ELOOP` or `ENOTDIR` if it is something else, including a symlink to a directory, and `EXDEV` if a file
+/// system is mounted there, even one that is mounted a second time.
 pub(crate) fn open<N: Arg + Copy>(above: BorrowedFd<'_>, name: N) -> Result<OwnedFd, Errno> {
     let resolve =
         ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
@@ -26,7 +26,8 @@ pub(crate) fn open_by_hand<N: Arg>(above: BorrowedFd<'_>, name: N) -> Result<Own
     if mount_of(above)? == mount_of(&directory)? { Ok(directory) } else { Err(Errno::XDEV) }
 }
 
-/// Identifies the mount. Each mount has its own number even if both sides belong to one file system. Kernels before 5.8 leave it zero.
+/// Identifies the mount. Each mount has its own number even if both sides belong to one file system. Kernels before 5.8
+/// leave it zero.
 fn mount_of(directory: impl std::os::fd::AsFd) -> Result<(u64, u32, u32), Errno> {
     let stat = rustix::fs::statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
     Ok((stat.stx_mnt_id, stat.stx_dev_major, stat.stx_dev_minor))

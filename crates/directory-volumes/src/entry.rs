@@ -62,8 +62,8 @@ impl Discarded {
 }
 
 impl Root {
-    /// Moves a volume's directory aside for removal, and removes its mark. Renaming is atomic, so a volume is moved entirely or not at all. Requires
-    /// the path's lock.
+    /// Moves a volume's directory aside for removal, and removes its mark. Renaming is atomic, so a volume is moved
+    /// entirely or not at all. Requires the path's lock.
     pub(crate) fn discard(&self, state: &State, to: &'static str, leaving: &Discarded) -> Result<(), DirectoryError> {
         let (path, volume) = (&leaving.path, &leaving.mark.owner.volume);
         let (above, last) = path.split();

@@ -105,7 +105,8 @@ pub(crate) fn make_directory(above: BorrowedFd<'_>, name: &str, mode: Mode) -> R
     }
 }
 
-/// Lists the contents of a directory with their file types. Omits names that are not valid UTF-8, because no volume has one.
+/// Lists the contents of a directory with their file types. Omits names that are not valid UTF-8, because no volume has
+/// one.
 pub(crate) fn names(directory: &OwnedFd) -> Result<Vec<(String, FileType)>, Errno> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {

@@ -1,5 +1,5 @@
-//! Hostile input: paths, names, symlinks and manually created volumes. A tree outside the root is compared before and after. Intended for the tests
-//! of every directory provisioner; it panics at the first violation.
+//! Hostile input: paths, names, symlinks and manually created volumes. A tree outside the root is compared before and
+//! after. Intended for the tests of every directory provisioner; it panics at the first violation.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -317,7 +317,8 @@ pub fn links_in_the_place_of_directories<P: Hooks>(subject: &Subject<P>) {
             .unwrap();
             match runtime.block_on(place.provisioner.provision(request)) {
                 Ok(_) => made += 1,
-                // A directory that reappeared after its volumes were removed is no longer known; an administrator removes it.
+                // A directory that reappeared after its volumes were removed is no longer known; an administrator
+                // removes it.
                 Err(error) if error.to_string().contains("`adopt shop`") => drop(fs::remove_dir_all(root.join("shop"))),
                 Err(_) => {}
             }
@@ -329,8 +330,8 @@ pub fn links_in_the_place_of_directories<P: Hooks>(subject: &Subject<P>) {
     assert_eq!(place.outside(), before);
 }
 
-/// Checks every rule on `root`, with a class whose volumes are named after their claims. A directory that a user created manually at the path of such
-/// a volume stays, with its contents.
+/// Checks every rule on `root`, with a class whose volumes are named after their claims. A directory that a user
+/// created manually at the path of such a volume stays, with its contents.
 pub fn contract(kit: Conformance, root: &Path) {
     let made = Arc::new(Mutex::new(Vec::new()));
     let (root, makes) = (root.to_owned(), Arc::clone(&made));

@@ -44,7 +44,8 @@ impl Root {
     /// Labels the directory of a volume before it is used.
     ///
     /// # Errors
-    /// Fails if the directory does not belong to that volume, if this kernel does not use SELinux, or if its policy refuses the label.
+    /// Fails if the directory does not belong to that volume, if this kernel does not use SELinux, or if its policy
+    /// refuses the label.
     pub fn label(&self, path: &VolumePath, owner: &Owner, label: &SeLinuxLabel) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let (above, last) = path.split();

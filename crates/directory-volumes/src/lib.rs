@@ -1,7 +1,7 @@
 //! Volumes that are directories below one root directory, for provisioners of local directories and network shares.
 //!
-//! Everything is opened relative to a handle of the root, one component at a time, so that neither `..` nor a symbolic link leads out of it. Next to
-//! the volumes, the directory `.kube-provisioner` holds data that tenants must not reach:
+//! Everything is opened relative to a handle of the root, one component at a time, so that neither `..` nor a symbolic
+//! link leads out of it. Next to the volumes, the directory `.kube-provisioner` holds data that tenants must not reach:
 //!
 //! | below `.kube-provisioner/` | |
 //! |---|---|

@@ -35,7 +35,8 @@ pub struct Claim {
 }
 
 impl Owner {
-    /// Returns true if both are the same volume. The cluster and the uids of the volume and its claim are compared if both know them.
+    /// Returns true if both are the same volume. The cluster and the uids of the volume and its claim are compared if
+    /// both know them.
     pub(crate) fn is(&self, other: &Self) -> bool {
         let claim = |owner: &Self| owner.claim.as_ref().map(|claim| claim.uid.clone());
         let same = |one: Option<String>, other: Option<String>| one.zip(other).is_none_or(|(one, other)| one == other);
@@ -79,7 +80,8 @@ pub struct Mark {
     /// The owner of the directory.
     #[serde(flatten)]
     pub owner: Owner,
-    /// UID of the PersistentVolume, recorded once it is saved. It proves ownership after the volume was bound to another claim.
+    /// UID of the PersistentVolume, recorded once it is saved. It proves ownership after the volume was bound to
+    /// another claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_uid: Option<String>,
     /// The time when the mark was created.
@@ -93,7 +95,8 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Returns true if the directory belongs to this volume. The claim is compared only until the UID of the volume is known.
+    /// Returns true if the directory belongs to this volume. The claim is compared only until the UID of the volume is
+    /// known.
     pub(crate) fn is_of(&self, owner: &Owner) -> bool {
         let known = self.volume_uid.as_ref().or(self.owner.uid.as_ref());
         if known.is_some() && known == owner.uid.as_ref() {

@@ -1,4 +1,5 @@
-//! Opening of a root that may become usable after its provisioner has started, such as a disk or a share that is unavailable.
+//! Opening of a root that may become usable after its provisioner has started, such as a disk or a share that is
+//! unavailable.
 
 use std::time::Duration;
 

@@ -12,7 +12,8 @@ const LONGEST_NAME: usize = 255;
 /// Maximum length of a path. It is below the kernel's 4096 bytes, which leaves room for the root's own path.
 const LONGEST_PATH: usize = 1024;
 
-/// The path of a volume below its root. Its names consist of letters, digits, `.`, `_` and `-`, and do not begin with a dot.
+/// The path of a volume below its root. Its names consist of letters, digits, `.`, `_` and `-`, and do not begin with a
+/// dot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct VolumePath(String);

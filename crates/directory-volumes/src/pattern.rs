@@ -9,8 +9,8 @@ use crate::path::VolumePath;
 
 /// A path with placeholders, such as `${pvc.metadata.namespace}/${pvc.metadata.name}`.
 ///
-/// The pattern is validated when the class is read, so that no part of a claim can lead out of the root: the API server checks the names of
-/// namespaces and claims, and annotations and labels have no placeholder.
+/// The pattern is validated when the class is read, so that no part of a claim can lead out of the root: the API server
+/// checks the names of namespaces and claims, and annotations and labels have no placeholder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern(Vec<Part>);
 
@@ -71,11 +71,11 @@ impl PathPattern {
         self.0.iter().map(text).collect::<Result<String, _>>()?.try_into()
     }
 
-    /// Parses a pattern of nfs-subdir-external-provisioner, whose placeholders are `${.PVC.namespace}`, `${.PVC.name}`, `${.PVC.labels.KEY}` and
-    /// `${.PVC.annotations.KEY}`, or a pattern with this crate's placeholders.
+    /// Parses a pattern of nfs-subdir-external-provisioner, whose placeholders are `${.PVC.namespace}`, `${.PVC.name}`,
+    /// `${.PVC.labels.KEY}` and `${.PVC.annotations.KEY}`, or a pattern with this crate's placeholders.
     ///
-    /// Tenants control labels and annotations: their values are checked for each claim, and two claims may have the same value. The second claim is
-    /// refused, because the mark of the directory names its owner.
+    /// Tenants control labels and annotations: their values are checked for each claim, and two claims may have the
+    /// same value. The second claim is refused, because the mark of the directory names its owner.
     ///
     /// # Errors
     /// Returns what is wrong with the pattern.
@@ -152,8 +152,8 @@ impl PathPattern {
         }
     }
 
-    /// Returns true if the path shows where the name of the namespace ends: before each claim's name, there is a character that no namespace name
-    /// contains.
+    /// Returns true if the path shows where the name of the namespace ends: before each claim's name, there is a
+    /// character that no namespace name contains.
     fn shows_namespace(&self) -> bool {
         let separates =
             |text: &str| text.contains(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));

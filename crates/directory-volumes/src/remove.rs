@@ -131,7 +131,8 @@ impl<'a> Removal<'a> {
         }
     }
 
-    /// Removes the files of a directory. Returns its subdirectories, if there are any, but not all of them if memory is short.
+    /// Removes the files of a directory. Returns its subdirectories, if there are any, but not all of them if memory is
+    /// short.
     fn remove_files(&self, directory: &OwnedFd) -> Result<Names<'a>, DirectoryError> {
         let entries = Dir::read_from(directory).map_err(|error| self.failed(error))?;
         let mut children = Names::new(self.budget);
@@ -172,13 +173,14 @@ impl<'a> Removal<'a> {
             Err(Errno::XDEV) => return Err(self.busy(MOUNTED)),
             Err(error) => return Err(self.failed(error)),
         };
-        // Entries of a directory without these permissions cannot be unlinked. If changing them is not allowed, it may not be necessary either.
+        // Entries of a directory without these permissions cannot be unlinked. If changing them is not allowed, it may
+        // not be necessary either.
         let _ = rustix::fs::fchmod(&directory, Mode::RWXU);
         Ok(Entered::Directory(directory))
     }
 
-    /// Makes a directory removable whose permissions lock out its owner. It uses a handle, because changing a mode by name would follow a symlink
-    /// that replaced the directory.
+    /// Makes a directory removable whose permissions lock out its owner. It uses a handle, because changing a mode by
+    /// name would follow a symlink that replaced the directory.
     fn make_accessible(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<(), DirectoryError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = match rustix::fs::openat(above, name, flags, Mode::empty()) {

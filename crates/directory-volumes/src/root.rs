@@ -16,16 +16,18 @@ use crate::{descend, files};
 
 /// A root directory for volumes.
 ///
-/// It is opened again for each operation, and its marker is compared: if the file system that should be mounted there is not, nothing is created or
-/// removed.
+/// It is opened again for each operation, and its marker is compared: if the file system that should be mounted there
+/// is not, nothing is created or removed.
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
-    /// The path that the administrator gave, which may contain symlinks. Volumes of a root that was moved behind a symlink refer to this path.
+    /// The path that the administrator gave, which may contain symlinks. Volumes of a root that was moved behind a
+    /// symlink refer to this path.
     given: PathBuf,
     /// The id in the marker, once it is known.
     id: OnceLock<String>,
-    /// The owner of files that this process creates here. It differs from its own user id if a network file system maps ids.
+    /// The owner of files that this process creates here. It differs from its own user id if a network file system maps
+    /// ids.
     owner: OnceLock<u32>,
 }
 
@@ -46,8 +48,8 @@ impl Root {
         Ok(root)
     }
 
-    /// Examines a directory that a server shares. The server decides who may write to it: it may map users, and pods only get their own directories
-    /// of it.
+    /// Examines a directory that a server shares. The server decides who may write to it: it may map users, and pods
+    /// only get their own directories of it.
     ///
     /// # Errors
     /// Fails if it cannot be used.
@@ -82,7 +84,8 @@ impl Root {
         path.starts_with(&self.path) || path.starts_with(&self.given)
     }
 
-    /// Returns the part of an absolute path that is below the root, with or without resolving the symlinks in the root's path.
+    /// Returns the part of an absolute path that is below the root, with or without resolving the symlinks in the
+    /// root's path.
     ///
     /// # Errors
     /// Fails if it is not below the root, or not a valid volume path.

@@ -13,8 +13,8 @@ use crate::path::VolumePath;
 use crate::root::Root;
 use crate::state::{PROJECTS, State, read_json, to_json};
 
-/// Number of candidates for a volume's project id. A lookup checks all of them, because an id that was taken when this volume was created may be free
-/// now.
+/// Number of candidates for a volume's project id. A lookup checks all of them, because an id that was taken when this
+/// volume was created may be free now.
 const CANDIDATES: u32 = 16;
 /// The first id. Administrators typically use smaller numbers.
 const FIRST: u32 = 1 << 24;

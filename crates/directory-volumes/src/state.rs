@@ -207,8 +207,8 @@ pub(crate) fn make_down(top: BorrowedFd<'_>, names: &[&str], mode: Mode) -> Resu
     Ok(directory)
 }
 
-/// Removes empty directories, from the lowest one up, except the first `keep`. A directory that is not empty stays, and another process may remove
-/// the same ones. Returns how many are left.
+/// Removes empty directories, from the lowest one up, except the first `keep`. A directory that is not empty stays, and
+/// another process may remove the same ones. Returns how many are left.
 pub(crate) fn remove_empty(top: BorrowedFd<'_>, names: &[&str], keep: usize) -> usize {
     for count in (keep + 1..=names.len()).rev() {
         let removed = open_down(top, &names[..count - 1])

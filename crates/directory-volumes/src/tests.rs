@@ -315,7 +315,8 @@ fn an_interrupted_removal_is_finished_later() {
     let once = FencingToken::as_long_as(move || asked.fetch_add(1, Ordering::Relaxed) == 0);
     assert!(matches!(root.take_away("pvc-1", &once), Err(DirectoryError::Interrupted(_))));
     assert!(dir.path().join(".kube-provisioner/deleting/pvc-1/data/file").exists());
-    // The same name is created again before the rest is removed: an explicit removal deletes both, the start only the rest.
+    // The same name is created again before the rest is removed: an explicit removal deletes both, the start only the
+    // rest.
     fs::write(root.make("pvc-1", &FencingToken::unlimited()).unwrap().join("new"), "").unwrap();
     root.finish_removals(&FencingToken::unlimited()).unwrap();
     assert!(

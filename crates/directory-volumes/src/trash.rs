@@ -1,7 +1,7 @@
 //! Deleted volumes whose data is kept for some time.
 //!
-//! Two operations may want one entry at the same time: an administrator's restore, and its expiry. Each takes it by renaming it first, so one of them
-//! gets it and the other finds nothing; the lock protects the steps that follow.
+//! Two operations may want one entry at the same time: an administrator's restore, and its expiry. Each takes it by
+//! renaming it first, so one of them gets it and the other finds nothing; the lock protects the steps that follow.
 
 mod limits;
 
@@ -81,8 +81,8 @@ impl Root {
         }
     }
 
-    /// Restores a volume from the trash to its former path, with a mark for whichever claim of this cluster is bound to it. A volume that has already
-    /// been restored is left as it is. [`Root::end_restore`] removes its entry.
+    /// Restores a volume from the trash to its former path, with a mark for whichever claim of this cluster is bound to
+    /// it. A volume that has already been restored is left as it is. [`Root::end_restore`] removes its entry.
     ///
     /// # Errors
     /// Fails if the volume is not in the trash, or if its former path is taken.
@@ -177,7 +177,8 @@ impl Root {
         }
     }
 
-    /// Removes expired entries from the trash, except entries of other clusters. Tries all of them, and returns the first error.
+    /// Removes expired entries from the trash, except entries of other clusters. Tries all of them, and returns the
+    /// first error.
     ///
     /// # Errors
     /// Returns what prevented a removal, or that the clock is not plausible.

@@ -21,13 +21,15 @@ use crate::worker::Worker;
 const TRASH_PERIOD: Duration = Duration::from_secs(60);
 /// The time between comparisons of all marks with their volumes, which requires listing the volumes.
 const VOLUMES_PERIOD: Duration = Duration::from_secs(3600);
-/// The delay after the creation of a volume until its UID is looked up. The controller has saved nearly all volumes by then.
+/// The delay after the creation of a volume until its UID is looked up. The controller has saved nearly all volumes by
+/// then.
 const SAVED_AFTER: Duration = Duration::from_secs(60);
 /// If there are more new volumes than this, they are read with one list.
 const FEW: usize = 20;
 
 impl Worker {
-    /// Prepares the root before the first volume is created or removed. `is_here` returns true for volumes of this root, as far as that is known.
+    /// Prepares the root before the first volume is created or removed. `is_here` returns true for volumes of this
+    /// root, as far as that is known.
     ///
     /// # Errors
     /// Fails if the volumes are in another root.
@@ -53,9 +55,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Keeps the marks up to date with their volumes. With the UID of its volume, a mark proves that the directory still belongs to it after an
-    /// administrator has bound the volume to another claim. The reclaim policy in the mark shows that the data is kept if an administrator has
-    /// deleted the volume.
+    /// Keeps the marks up to date with their volumes. With the UID of its volume, a mark proves that the directory
+    /// still belongs to it after an administrator has bound the volume to another claim. The reclaim policy in the mark
+    /// shows that the data is kept if an administrator has deleted the volume.
     async fn follow_volumes(&self, start: StartContext) {
         loop {
             match start.volumes().await {
@@ -82,7 +84,8 @@ impl Worker {
         }
     }
 
-    /// Records the UID of a newly created volume. If the volume is not saved yet, the next list of all volumes contains it.
+    /// Records the UID of a newly created volume. If the volume is not saved yet, the next list of all volumes contains
+    /// it.
     async fn note_created(&self, start: &StartContext, name: &str, path: VolumePath) {
         match Api::<PersistentVolume>::all(start.client.clone()).get_opt(name).await {
             Ok(Some(volume)) => {

@@ -1,4 +1,5 @@
-//! Disk usage of a tree. Only one directory is open at a time and no name is kept, so neither depth nor width consumes resources.
+//! Disk usage of a tree. Only one directory is open at a time and no name is kept, so neither depth nor width consumes
+//! resources.
 
 use std::os::fd::OwnedFd;
 

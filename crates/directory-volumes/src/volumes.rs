@@ -28,15 +28,19 @@
 //! | open the record, and up to 16 names in `projects` | the project of its size is never released |
 //! | unlink of the record, rmdir | the next start does it again |
 //!
-//! Nothing is synced after that: if a power cut brings back parts of the mark or the entry, the next start removes them.
+//! Nothing is synced after that: if a power cut brings back parts of the mark or the entry, the next start removes
+//! them.
 //!
-//! The four fsyncs of a volume come last, so that the first of them commits everything and the others find nothing to write. A power cut before that
-//! can leave an empty mark, with or without an empty directory; the next attempt or the deletion removes both, see `Root::recovered`. The fsyncs of
-//! several volumes share the commits of the file system's journal: the kernel lets all waiters share one. A second such mechanism here, one fsync of the marks and the root for all waiting threads, was slower on a disk, because a
-//! thread waits for the rest of one round and for the next. A syncfs(2) would wait for writes of pods on the same disk.
+//! The four fsyncs of a volume come last, so that the first of them commits everything and the others find nothing to
+//! write. A power cut before that can leave an empty mark, with or without an empty directory; the next attempt or the
+//! deletion removes both, see `Root::recovered`. The fsyncs of several volumes share the commits of the file system's
+//! journal: the kernel lets all waiters share one. A second such mechanism here, one fsync of the marks and the root
+//! for all waiting threads, was slower on a disk, because a thread waits for the rest of one round and for the next. A
+//! syncfs(2) would wait for writes of pods on the same disk.
 //!
-//! The power-cut tests (`examples/power_cut.rs`) fail on XFS and ext4 without the fsync of the mark's file and without the fsync after the rename.
-//! On these file systems, the fsync of the mark also persists the directory and both names; other file systems do not guarantee that.
+//! The power-cut tests (`examples/power_cut.rs`) fail on XFS and ext4 without the fsync of the mark's file and without
+//! the fsync after the rename. On these file systems, the fsync of the mark also persists the directory and both names;
+//! other file systems do not guarantee that.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -85,8 +89,9 @@ pub(crate) struct NewVolume<'a> {
 }
 
 impl Root {
-    /// Creates the directory of a volume, or finds it as an earlier attempt left it. With a size, it can hold no more bytes. `retain` is true if the
-    /// volume's reclaim policy is Retain. The returned path is only for the PersistentVolume.
+    /// Creates the directory of a volume, or finds it as an earlier attempt left it. With a size, it can hold no more
+    /// bytes. `retain` is true if the volume's reclaim policy is Retain. The returned path is only for the
+    /// PersistentVolume.
     ///
     /// # Errors
     /// Fails if the root's marker is not the expected one, or if the path is taken.
@@ -113,7 +118,8 @@ impl Root {
         let error = |error| failed("cannot make the directory", path.as_str(), error);
         // Finish an earlier removal first, because it releases the project of this name.
         self.finish_removal(state, &owner.volume, fencing_token)?;
-        // For a moment, two processes may work on one volume, if one was suspended and does not know about its successor.
+        // For a moment, two processes may work on one volume, if one was suspended and does not know about its
+        // successor.
         let _lock = state.lock(path)?;
         if !fencing_token.is_valid() {
             return Err(DirectoryError::Fenced(path.to_string()));
@@ -148,8 +154,9 @@ impl Root {
                 self.limit(state, path, owner, &opened, bytes)?;
             }
             self.open_up(state, path, &opened, permissions)?;
-            // Sync all of it, even if an earlier attempt has created it: that attempt may have ended before it was on disk. The first fsync writes
-            // one commit of the file system's journal with all of it, and the others find nothing left to write.
+            // Sync all of it, even if an earlier attempt has created it: that attempt may have ended before it was on
+            // disk. The first fsync writes one commit of the file system's journal with all of it, and the others find
+            // nothing left to write.
             state.sync_mark(path).map_err(error)?;
             rustix::fs::fsync(&opened).map_err(error)?;
             rustix::fs::fsync(&directory).map_err(error)?;
@@ -224,8 +231,9 @@ impl Root {
         result
     }
 
-    /// Removes the mark of a volume that was moved from its path, and the directories above it. A power cut brings them back, because their removal
-    /// is not synced to disk, and the mark would block the path for other volumes. A killed process also leaves them behind.
+    /// Removes the mark of a volume that was moved from its path, and the directories above it. A power cut brings them
+    /// back, because their removal is not synced to disk, and the mark would block the path for other volumes. A killed
+    /// process also leaves them behind.
     fn unmark_moved(&self, state: &State, of: &'static str, volume: &str) -> Result<(), DirectoryError> {
         // An unreadable entry must not block the others, and its path is unknown.
         let Ok(Some(Discarded { mark, path, .. })) = state.discarded(of, volume) else { return Ok(()) };
@@ -256,8 +264,8 @@ impl Root {
         }
     }
 
-    /// Same as [`marked`](Self::marked), after the removal of a mark that a power cut left empty, and of its empty directory. A mark is synced before
-    /// its volume can be used, so no pod has written to it. Requires the lock.
+    /// Same as [`marked`](Self::marked), after the removal of a mark that a power cut left empty, and of its empty
+    /// directory. A mark is synced before its volume can be used, so no pod has written to it. Requires the lock.
     pub(crate) fn recovered(
         &self,
         state: &State,

@@ -93,7 +93,8 @@ impl Worker {
         &self.root
     }
 
-    /// Runs an operation in a thread. It first checks the marker; if that does not finish, the operation is abandoned and never begins.
+    /// Runs an operation in a thread. It first checks the marker; if that does not finish, the operation is abandoned
+    /// and never begins.
     ///
     /// # Errors
     /// Returns the operation's error, or that the root does not respond.
@@ -105,7 +106,8 @@ impl Worker {
         self.run_after(Root::check_marker, |root, ()| work(root)).await
     }
 
-    /// Same as [`run`](Self::run) with another check, whose result is passed on: a root that may have no marker yet, or an open one.
+    /// Same as [`run`](Self::run) with another check, whose result is passed on: a root that may have no marker yet, or
+    /// an open one.
     async fn run_after<L, T, E>(
         &self,
         look: fn(&Root) -> Result<L, DirectoryError>,
@@ -197,8 +199,8 @@ impl Worker {
     /// Creates the directory of a volume, see [`Root::create`]. `enforced` is the class's setting for its size.
     ///
     /// # Errors
-    /// Same as [`Root::create`]; also fails if the root cannot enforce sizes although the class requires it. If another volume has the directory,
-    /// nothing of this volume is left.
+    /// Same as [`Root::create`]; also fails if the root cannot enforce sizes although the class requires it. If another
+    /// volume has the directory, nothing of this volume is left.
     pub async fn create(
         &self,
         path: VolumePath,
@@ -230,7 +232,8 @@ impl Worker {
     /// Checks that a volume can be created now with the size enforcement that its class requires. Creates nothing.
     ///
     /// # Errors
-    /// Returns a problem with the root, that it cannot enforce sizes although the class requires it, or that it has no room.
+    /// Returns a problem with the root, that it cannot enforce sizes although the class requires it, or that it has no
+    /// room.
     pub async fn check_size(
         &self,
         path: VolumePath,
@@ -263,8 +266,8 @@ impl Worker {
     pub async fn probe(&self) -> Result<(), StartError> {
         match self.client.get() {
             Some(_) => self.look().await,
-            // The provisioner marks a new root when it begins. Until then, for example while it cannot write its journal, a missing marker does not
-            // mean that the wrong file system is mounted.
+            // The provisioner marks a new root when it begins. Until then, for example while it cannot write its
+            // journal, a missing marker does not mean that the wrong file system is mounted.
             None => self.look_with(Root::check_before_begin).await,
         }
     }

@@ -108,7 +108,8 @@ impl Client {
         }
     }
 
-    /// Calls a method, such as `/example.v1.Health/Ping`. Request and response are logged at level `trace`, so their `Debug` must not show secrets.
+    /// Calls a method, such as `/example.v1.Health/Ping`. Request and response are logged at level `trace`, so their
+    /// `Debug` must not show secrets.
     pub async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Error>
     where
         Q: Message + Debug + 'static,

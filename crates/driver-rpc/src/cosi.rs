@@ -56,7 +56,8 @@ pub mod v1alpha2 {
         }
     }
 
-    /// Implements a `Debug` that shows nothing: the specification marks no field as secret, although some contain credentials.
+    /// Implements a `Debug` that shows nothing: the specification marks no field as secret, although some contain
+    /// credentials.
     macro_rules! hidden {
         ($($name:ident)*) => {
             $(

@@ -59,7 +59,8 @@ capabilities! {
 
 /// Connects to a driver and probes it until it is ready.
 ///
-/// Waits 30 seconds for a socket, and indefinitely for a driver that is not ready or does not answer in time. Any other error is final.
+/// Waits 30 seconds for a socket, and indefinitely for a driver that is not ready or does not answer in time. Any other
+/// error is final.
 pub async fn wait_until_ready(client: &Client) -> Result<(), Error> {
     let started = Instant::now();
     let mut next_log = started;

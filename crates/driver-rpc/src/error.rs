@@ -8,8 +8,8 @@ use tonic::{Code, Status};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The driver refused the call. Only this error is a response of the driver; after all others except [`Error::Unreachable`] the work may be done,
-    /// or still be under way.
+    /// The driver refused the call. Only this error is a response of the driver; after all others except
+    /// [`Error::Unreachable`] the work may be done, or still be under way.
     #[error("{}: {}", code_name(.0.code()), .0.message())]
     Status(Status),
     /// There was no response in time.

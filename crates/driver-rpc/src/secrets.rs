@@ -6,7 +6,8 @@ use std::ops::{Deref, DerefMut};
 
 /// A map of secrets that shows neither keys nor values in its `Debug`.
 ///
-/// On the wire, a map is a list of entries. This type is that list, because the `Debug` that prost derives for maps shows everything.
+/// On the wire, a map is a list of entries. This type is that list, because the `Debug` that prost derives for maps
+/// shows everything.
 #[derive(Clone, Default, PartialEq)]
 pub struct Secrets(Vec<Entry>);
 

@@ -40,7 +40,8 @@ impl Server {
         Ok(Self { listener: UnixListener::bind(path)?, services: HashMap::new() })
     }
 
-    /// Serves until the future is dropped, which ends all connections and their calls. A call also ends when its client cancels it.
+    /// Serves until the future is dropped, which ends all connections and their calls. A call also ends when its client
+    /// cancels it.
     // tonic's own server leaves the connections open.
     pub async fn serve(self) -> io::Result<Infallible> {
         let services = Arc::new(self.services);

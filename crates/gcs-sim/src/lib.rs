@@ -1,7 +1,9 @@
-//! Google Cloud in this process: tokens, service accounts, buckets, keys and objects, as far as the provisioner and its pods use them.
+//! Google Cloud in this process: tokens, service accounts, buckets, keys and objects, as far as the provisioner and its
+//! pods use them.
 //!
-//! It is strict: tokens require a signed assertion, every policy change requires the etag, keys must be deactivated before they can be deleted, and
-//! the S3 side checks signatures and the policy. Its error messages come from Google's documentation, the storage testbench, and public reports.
+//! It is strict: tokens require a signed assertion, every policy change requires the etag, keys must be deactivated
+//! before they can be deleted, and the S3 side checks signatures and the policy. Its error messages come from Google's
+//! documentation, the storage testbench, and public reports.
 
 mod json;
 mod listing;

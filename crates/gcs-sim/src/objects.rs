@@ -82,7 +82,8 @@ impl Model {
     }
 }
 
-/// Returns true if the bucket's policy allows the request. The permission to read does not include listing uploads and their parts.
+/// Returns true if the bucket's policy allows the request. The permission to read does not include listing uploads and
+/// their parts.
 fn may(asked: &DecodedRequest, email: &str, bucket: &Bucket, object: &str) -> bool {
     let member = format!("serviceAccount:{email}");
     let bindings = bucket.policy["bindings"].as_array().cloned().unwrap_or_default();
@@ -125,8 +126,8 @@ fn read(asked: &DecodedRequest, generation: u64, body: &Bytes) -> Reply {
     reply.header("content-range", format!("bytes {first}-{last}/{}", body.len()))
 }
 
-/// Returns true if a client adds its own checksum, in a header or after the body. Google supports neither: the body that it sees and the headers that
-/// it signs differ from the client's, and it responds with `SignatureDoesNotMatch`.
+/// Returns true if a client adds its own checksum, in a header or after the body. Google supports neither: the body
+/// that it sees and the headers that it signs differ from the client's, and it responds with `SignatureDoesNotMatch`.
 /// <https://github.com/gramps-project/gramps-web-api/pull/758>
 fn has_checksum(asked: &DecodedRequest) -> bool {
     let streams =

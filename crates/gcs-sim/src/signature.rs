@@ -17,7 +17,8 @@ pub struct Signable<'a> {
     pub headers: &'a [(String, String)],
 }
 
-/// Returns the value of the header `authorization`, for a key's id and secret. Returns `None` if a header that each signature must cover is missing.
+/// Returns the value of the header `authorization`, for a key's id and secret. Returns `None` if a header that each
+/// signature must cover is missing.
 pub fn authorization((id, secret): (&str, &str), region: &str, signable: Signable<'_>) -> Option<String> {
     const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
     const PATH: &AsciiSet = &COMPONENT.remove(b'/');

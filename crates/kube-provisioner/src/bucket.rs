@@ -1,11 +1,12 @@
 //! Buckets on request: the traits of bucket provisioners, with their arguments and results.
 //!
-//! An ObjectBucketClaim names a StorageClass, and the class names a provisioner. The provisioner creates a bucket and an account with
-//! a key, and the claim's namespace receives a Secret and a ConfigMap that a pod can use with `envFrom`.
+//! An ObjectBucketClaim names a StorageClass, and the class names a provisioner. The provisioner creates a bucket and
+//! an account with a key, and the claim's namespace receives a Secret and a ConfigMap that a pod can use with
+//! `envFrom`.
 //!
 //! * **claim**: an ObjectBucketClaim, a user's request.
-//! * **object bucket**: an ObjectBucket, the object that represents a bucket. It is written before anything is created, with all
-//!   data that deletion needs.
+//! * **object bucket**: an ObjectBucket, the object that represents a bucket. It is written before anything is created,
+//!   with all data that deletion needs.
 //! * **bucket**: the bucket itself, in the **backend** that the provisioner talks to.
 //! * **account**: an identity with access to buckets, by a key or by a service account.
 

@@ -54,16 +54,17 @@ impl Capabilities {
         self
     }
 
-    /// Supports claims with a data source of these kinds, from which the provisioner fills the volume: `PersistentVolumeClaim`, or a kind with
-    /// its API group, such as `VolumeSnapshot.snapshot.storage.k8s.io`.
+    /// Supports claims with a data source of these kinds, from which the provisioner fills the volume:
+    /// `PersistentVolumeClaim`, or a kind with its API group, such as `VolumeSnapshot.snapshot.storage.k8s.io`.
     pub fn data_sources<S: Into<String>>(mut self, kinds: impl IntoIterator<Item = S>) -> Self {
         self.data_sources = kinds.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Supports claims whose data source is in another namespace (`dataSourceRef.namespace`). The provisioner reads that namespace from
-    /// [`ProvisionRequest::data_source`](crate::ProvisionRequest::data_source), and must only copy sources to which a ReferenceGrant in
-    /// that namespace gives the claim's namespace access: the API server does not check the grant. Without this call such claims are rejected.
+    /// Supports claims whose data source is in another namespace (`dataSourceRef.namespace`). The provisioner reads
+    /// that namespace from [`ProvisionRequest::data_source`](crate::ProvisionRequest::data_source), and must only copy
+    /// sources to which a ReferenceGrant in that namespace gives the claim's namespace access: the API server does not
+    /// check the grant. Without this call such claims are rejected.
     /// <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#cross-namespace-data-sources>
     pub fn sources_of_other_namespaces(mut self) -> Self {
         self.sources_of_other_namespaces = true;
@@ -76,27 +77,30 @@ impl Capabilities {
         self
     }
 
-    /// Supports classes with `allowedTopologies`; the provisioner [creates volumes only there](crate::ProvisionRequest::allowed_topologies).
+    /// Supports classes with `allowedTopologies`; the provisioner [creates volumes only
+    /// there](crate::ProvisionRequest::allowed_topologies).
     pub fn allowed_topologies(mut self) -> Self {
         self.allowed_topologies = true;
         self
     }
 
-    /// Supports classes with `mountOptions`, if they are meaningful for this kind of volume. The controller copies them to the volume.
+    /// Supports classes with `mountOptions`, if they are meaningful for this kind of volume. The controller copies them
+    /// to the volume.
     pub fn mount_options(mut self) -> Self {
         self.mount_options = true;
         self
     }
 
-    /// Provides [the selected node's labels](crate::ProvisionRequest::node_labels). The controller reads the node before each
-    /// call, which requires the permission to get nodes.
+    /// Provides [the selected node's labels](crate::ProvisionRequest::node_labels). The controller reads the node
+    /// before each call, which requires the permission to get nodes.
     pub fn node_labels(mut self) -> Self {
         self.node_labels = true;
         self
     }
 
-    /// Supports volume expansion: the provisioner implements [`expand`](crate::Provisioner::expand). The account needs the permission to
-    /// update the status of claims. Do not run it together with an external-resizer for the same CSI driver.
+    /// Supports volume expansion: the provisioner implements [`expand`](crate::Provisioner::expand). The account needs
+    /// the permission to update the status of claims. Do not run it together with an external-resizer for the same CSI
+    /// driver.
     pub fn expansion(mut self) -> Self {
         self.expansion = true;
         self
@@ -117,25 +121,27 @@ impl Capabilities {
     }
 
     /// Provides the annotations of claims that are named in the class's parameters, as in
-    /// `${pvc.annotations['example.com/team']}`. [The claim in the request](crate::ProvisionRequest::claim) then contains no labels and no owner
-    /// references, and only the fields of the specification that are common to all claims. An attempt's record thus stays small whatever
-    /// tenants write.
+    /// `${pvc.annotations['example.com/team']}`. [The claim in the request](crate::ProvisionRequest::claim) then
+    /// contains no labels and no owner references, and only the fields of the specification that are common to all
+    /// claims. An attempt's record thus stays small whatever tenants write.
     pub fn class_templates(mut self) -> Self {
         self.class_templates = true;
         self
     }
 
-    /// Names the annotations of classes that the provisioner reads, as [`claim_annotations`](Self::claim_annotations) does for claims.
+    /// Names the annotations of classes that the provisioner reads, as [`claim_annotations`](Self::claim_annotations)
+    /// does for claims.
     pub fn class_annotations<S: Into<String>>(mut self, keys: impl IntoIterator<Item = S>) -> Self {
         self.class_annotations = keys.into_iter().map(Into::into).collect();
         self
     }
 
     /// Requires every class to name a Secret by two parameters: for the role `admin` these are `adminSecretName` and
-    /// `adminSecretNamespace`, for the empty role `secretName` and `secretNamespace`. In their values, `${pvc.name}`, `${pvc.namespace}` and
-    /// `${pv.name}` are replaced by the names of the claim and of the volume. The provisioner receives the Secret's data in
-    /// [`ProvisionRequest::secrets`](crate::ProvisionRequest::secrets) and [`ProvisionedVolume::secrets`], and cannot define these two
-    /// parameters itself. The account needs the permission to get these Secrets.
+    /// `adminSecretNamespace`, for the empty role `secretName` and `secretNamespace`. In their values, `${pvc.name}`,
+    /// `${pvc.namespace}` and `${pv.name}` are replaced by the names of the claim and of the volume. The provisioner
+    /// receives the Secret's data in [`ProvisionRequest::secrets`](crate::ProvisionRequest::secrets) and
+    /// [`ProvisionedVolume::secrets`], and cannot define these two parameters itself. The account needs the permission
+    /// to get these Secrets.
     ///
     /// [`ProvisionedVolume::secrets`]: crate::ProvisionedVolume::secrets
     pub fn secret(self, role: impl Into<String>) -> Self {

@@ -42,8 +42,8 @@ const ORPHANS: &str = "orphans";
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Creates the API client that the controller would use with these options, for the `setup` of a [`Program`]. [`StartContext::client`](crate::StartContext::client)
-/// provides the same client.
+/// Creates the API client that the controller would use with these options, for the `setup` of a [`Program`].
+/// [`StartContext::client`](crate::StartContext::client) provides the same client.
 ///
 /// ```no_run
 /// # use kube_provisioner::*;
@@ -67,8 +67,8 @@ pub async fn client(options: &Options) -> Result<Client, ConnectError> {
     Ok(connect(options.kubeconfig.as_deref()).await?.client)
 }
 
-/// Returns the names of the volumes whose attempts are recorded in the provisioner's journals: their assets may exist in the
-/// backend although their volumes have not been saved. For commands that search for orphaned assets.
+/// Returns the names of the volumes whose attempts are recorded in the provisioner's journals: their assets may exist
+/// in the backend although their volumes have not been saved. For commands that search for orphaned assets.
 ///
 /// # Errors
 /// If the journals cannot be read.
@@ -177,7 +177,8 @@ fn command<A: CommandFactory, C: Subcommand, S: Served>() -> Command {
         .args_conflicts_with_subcommands(true)
 }
 
-/// Returns all arguments of the program, since the command calls the provisioner. Irrelevant options of the controller are hidden.
+/// Returns all arguments of the program, since the command calls the provisioner. Irrelevant options of the controller
+/// are hidden.
 fn of_orphans(program: &Command) -> Vec<Arg> {
     let known = BucketOptions::augment_args(Command::new(""));
     let arguments = program.get_arguments().cloned();
@@ -191,7 +192,8 @@ fn of_orphans(program: &Command) -> Vec<Arg> {
         .collect()
 }
 
-/// Adapts the argument to this kind of provisioner. Clap cannot remove an argument, so it is hidden, and [`read`] rejects it.
+/// Adapts the argument to this kind of provisioner. Clap cannot remove an argument, so it is hidden, and [`read`]
+/// rejects it.
 fn adapted<S: Served>(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         id if S::ABSENT.contains(&id) => arg.hide(true).env(None::<&'static str>),

@@ -28,9 +28,10 @@
 //! Conformance::new(move || Directories(root.clone()), async move || list(&listed)).check();
 //! ```
 //!
-//! Each rule has a name and a section in `docs/book/pages/reference/conformance.md`: its text, the consequences of breaking it in production,
-//! and how to fix it. Some rules only call the provisioner. The others run the whole
-//! [`Controller`](crate::Controller) on a simulated cluster ([`kube_sim`]): they crash it, run two copies, and inject faults.
+//! Each rule has a name and a section in `docs/book/pages/reference/conformance.md`: its text, the consequences of
+//! breaking it in production, and how to fix it. Some rules only call the provisioner. The others run the whole
+//! [`Controller`](crate::Controller) on a simulated cluster ([`kube_sim`]): they crash it, run two copies, and inject
+//! faults.
 
 mod assets;
 mod buckets;
@@ -67,8 +68,8 @@ use self::suite::Rules;
 use self::tempo::Tempo;
 pub use self::verdict::Judgement;
 
-/// A check of a provisioner. [The module](self) has an example with the methods that every provisioner needs; the other methods
-/// describe special needs of a backend:
+/// A check of a provisioner. [The module](self) has an example with the methods that every provisioner needs; the other
+/// methods describe special needs of a backend:
 ///
 /// ```no_run
 /// # use kube_provisioner::{Hooks, Provisioner};
@@ -92,8 +93,8 @@ pub struct Conformance {
 impl Conformance {
     /// Creates a check of the provisioner that `start` returns.
     ///
-    /// * `start` creates the provisioner in the state of a newly started process. It is called many times, always for the same
-    ///   backend, and earlier provisioners may have been dropped in the middle of any work.
+    /// * `start` creates the provisioner in the state of a newly started process. It is called many times, always for
+    ///   the same backend, and earlier provisioners may have been dropped in the middle of any work.
     /// * `assets` lists the current content of the backend, one string per asset: directories, buckets, exports.
     ///
     /// The backend should be empty and not used by any other program.
@@ -105,8 +106,8 @@ impl Conformance {
         Self::with_client(move |_| start(), assets)
     }
 
-    /// Creates a check of a provisioner with its own client: `start` receives a client of the kit's cluster. It experiences the same faults
-    /// as the controller's client.
+    /// Creates a check of a provisioner with its own client: `start` receives a client of the kit's cluster. It
+    /// experiences the same faults as the controller's client.
     pub fn with_client<P, A>(start: impl Fn(kube::Client) -> P + 'static, assets: impl AsyncFn() -> A + 'static) -> Self
     where
         P: Hooks,
@@ -128,22 +129,23 @@ impl Conformance {
         self
     }
 
-    /// Adds parameters that must be rejected, in addition to unknown ones: malformed values, or invalid combinations. Can be
-    /// called repeatedly.
+    /// Adds parameters that must be rejected, in addition to unknown ones: malformed values, or invalid combinations.
+    /// Can be called repeatedly.
     pub fn refuses<K: Into<String>, V: Into<String>>(mut self, bad: impl IntoIterator<Item = (K, V)>) -> Self {
         self.subject.refused.push(map(bad));
         self
     }
 
-    /// Sets the parameters of a class whose volumes are named after something that two claims can share, such as the claim's name or
-    /// an annotation. The kit's claims then have one name, and different uids.
+    /// Sets the parameters of a class whose volumes are named after something that two claims can share, such as the
+    /// claim's name or an annotation. The kit's claims then have one name, and different uids.
     pub fn shares_names<K: Into<String>, V: Into<String>>(mut self, good: impl IntoIterator<Item = (K, V)>) -> Self {
         self.subject.shared_names = Some(map(good));
         self
     }
 
-    /// Sets a function that creates an asset like an administrator, without the provisioner, at the location of the asset for the volume of the
-    /// first name and the claim of the second. It returns the asset as `assets` lists it, or `None` if it already exists.
+    /// Sets a function that creates an asset like an administrator, without the provisioner, at the location of the
+    /// asset for the volume of the first name and the claim of the second. It returns the asset as `assets` lists it,
+    /// or `None` if it already exists.
     pub fn made_by_hand(mut self, make: impl AsyncFn(String, String) -> Option<String> + 'static) -> Self {
         let make = Rc::new(make);
         self.subject.by_hand = Some(Box::new(move |volume, claim| {
@@ -166,15 +168,16 @@ impl Conformance {
         self
     }
 
-    /// Uses real time, for a backend that needs it, such as a server on a network. Without this call the clock is tokio's paused
-    /// clock: hours pass in a moment, but the check only waits for files and similar work (`spawn_blocking`, `tokio::fs`).
+    /// Uses real time, for a backend that needs it, such as a server on a network. Without this call the clock is
+    /// tokio's paused clock: hours pass in a moment, but the check only waits for files and similar work
+    /// (`spawn_blocking`, `tokio::fs`).
     pub fn real_time(mut self) -> Self {
         self.subject.tempo = Tempo::Real;
         self
     }
 
-    /// Returns the names of all rules. To check a slow backend faster, run the rules in parallel, each with [`only`](Self::only) and
-    /// its own backend.
+    /// Returns the names of all rules. To check a slow backend faster, run the rules in parallel, each with
+    /// [`only`](Self::only) and its own backend.
     pub fn rules() -> impl Iterator<Item = &'static str> {
         RULES.iter().map(|rule| rule.id)
     }
@@ -196,7 +199,8 @@ impl Conformance {
         self.rules.check(self.subject.name, self.subject.tempo, self.subject);
     }
 
-    /// Checks every rule in the caller's runtime: one thread with a paused clock, or any runtime with [`real_time`](Self::real_time).
+    /// Checks every rule in the caller's runtime: one thread with a paused clock, or any runtime with
+    /// [`real_time`](Self::real_time).
     pub async fn run(self) -> Report {
         self.rules.judge(self.subject.name, self.subject, |_| {}).await
     }

@@ -30,7 +30,8 @@ use crate::hooks::Hooks;
 use crate::options::Options;
 use crate::{protocol, rbac};
 
-/// Runs a [`Provisioner`](crate::Provisioner): calls it when a claim requests a volume and when a volume is to be deleted.
+/// Runs a [`Provisioner`](crate::Provisioner): calls it when a claim requests a volume and when a volume is to be
+/// deleted.
 ///
 /// ```no_run
 /// # use kube_provisioner::*;
@@ -176,7 +177,8 @@ impl Controller {
         Ok(rules)
     }
 
-    /// Runs with a given client until `shutdown` is cancelled. Does not affect the process, so it suits tests and embedding.
+    /// Runs with a given client until `shutdown` is cancelled. Does not affect the process, so it suits tests and
+    /// embedding.
     ///
     /// # Errors
     /// If the address for probes and metrics is not available, if the options are invalid, or if another process

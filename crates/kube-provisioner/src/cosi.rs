@@ -1,8 +1,8 @@
-//! Buckets for the Container Object Storage Interface (COSI): the bucket provisioner as a driver on a socket, used by the
-//! upstream sidecar, in the versions `v1alpha1` and `v1alpha2`. [`controller`] replaces the sidecar.
+//! Buckets for the Container Object Storage Interface (COSI): the bucket provisioner as a driver on a socket, used by
+//! the upstream sidecar, in the versions `v1alpha1` and `v1alpha2`. [`controller`] replaces the sidecar.
 //!
-//! The sidecar elects a leader and repeats failed calls, so the driver has neither Leases nor a queue. State that COSI does not store is
-//! in a Secret for each account, see [`accounts`].
+//! The sidecar elects a leader and repeats failed calls, so the driver has neither Leases nor a queue. State that COSI
+//! does not store is in a Secret for each account, see [`accounts`].
 
 mod accounts;
 pub(crate) mod controller;
@@ -43,8 +43,8 @@ const START_PAUSE: Duration = Duration::from_secs(1);
 /// The limit of concurrent calls to the provisioner if the options set none.
 const CALLS: usize = 100;
 
-/// Runs a [`BucketProvisioner`](crate::bucket::BucketProvisioner) as a driver of the Container Object Storage Interface (COSI), instead of a
-/// [`BucketController`](crate::BucketController). [`Program`](crate::Program) runs it if
+/// Runs a [`BucketProvisioner`](crate::bucket::BucketProvisioner) as a driver of the Container Object Storage Interface
+/// (COSI), instead of a [`BucketController`](crate::BucketController). [`Program`](crate::Program) runs it if
 /// [`BucketOptions::cosi_endpoint`] is set.
 ///
 /// ```no_run
@@ -86,7 +86,8 @@ impl CosiDriver {
         Self { options, ..self }.run_with(client, shutdown).await
     }
 
-    /// Runs with a given client until `shutdown` is cancelled. Does not affect the process, so it suits tests and embedding.
+    /// Runs with a given client until `shutdown` is cancelled. Does not affect the process, so it suits tests and
+    /// embedding.
     ///
     /// # Errors
     /// If the socket or the address for probes is not available, or if the options are invalid.

@@ -65,23 +65,24 @@ impl<V: fmt::Debug> fmt::Debug for Failure<V> {
 macro_rules! error_with_verdict {
     ($error:ident, $verdict:ident) => {
         impl $error {
-            /// Sets the pause before the next attempt, instead of the controller's own back-off. Verdicts without a retry ignore it.
+            /// Sets the pause before the next attempt, instead of the controller's own back-off. Verdicts without a
+            /// retry ignore it.
             #[must_use]
             pub fn after(mut self, pause: Duration) -> Self {
                 self.0.retry_after = Some(pause);
                 self
             }
 
-            /// Sets the message that the claim's user reads in events. Use it if the error itself contains details that only an administrator
-            /// may see, such as the paths of a node. The log contains the error itself.
+            /// Sets the message that the claim's user reads in events. Use it if the error itself contains details that
+            /// only an administrator may see, such as the paths of a node. The log contains the error itself.
             #[must_use]
             pub fn with_user_text(mut self, text: impl Into<String>) -> Self {
                 self.0.user_text = Some(text.into());
                 self
             }
 
-            /// Returns the message that the claim's user reads in events: the one that was set, or else the error's own message without its
-            /// sources. `Display` adds the sources.
+            /// Returns the message that the claim's user reads in events: the one that was set, or else the error's own
+            /// message without its sources. `Display` adds the sources.
             pub fn user_text(&self) -> String {
                 self.0.user_text()
             }
@@ -96,7 +97,8 @@ macro_rules! error_with_verdict {
                 self.0.verdict
             }
 
-            /// Returns the error that this one was created from, so that the provisioner can recognise its own errors with `downcast_ref`.
+            /// Returns the error that this one was created from, so that the provisioner can recognise its own errors
+            /// with `downcast_ref`.
             pub fn cause(&self) -> &(dyn Error + Send + Sync + 'static) {
                 &*self.0.source
             }

@@ -1,11 +1,11 @@
 //! The controllers' decisions about an object, for programs that explain them, such as this project's kubectl plugin.
 //!
-//! **Unstable.** These are the controllers' internal types, behind the feature `unstable-explain`: any release may change or
-//! remove them. A program that uses them must require one exact version of this crate.
+//! **Unstable.** These are the controllers' internal types, behind the feature `unstable-explain`: any release may
+//! change or remove them. A program that uses them must require one exact version of this crate.
 //!
-//! The rules are the controllers' own: objects of the API server pass through the same tables into the same pure functions.
-//! Nothing is called and nothing is written. The enums name every state of rest and every refusal; they grow with the rules, so that
-//! programs that match them must handle each new one.
+//! The rules are the controllers' own: objects of the API server pass through the same tables into the same pure
+//! functions. Nothing is called and nothing is written. The enums name every state of rest and every refusal; they grow
+//! with the rules, so that programs that match them must handle each new one.
 
 use std::collections::BTreeMap;
 
@@ -51,8 +51,8 @@ pub struct Installation {
     pub node: Option<String>,
 }
 
-/// The assumed capabilities of the provisioner. Only its code knows them, so callers request the decision for both extremes: if the
-/// decisions are equal, the capabilities do not matter.
+/// The assumed capabilities of the provisioner. Only its code knows them, so callers request the decision for both
+/// extremes: if the decisions are equal, the capabilities do not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Able {
     /// Every feature that a claim or a class may use.

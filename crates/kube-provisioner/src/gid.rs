@@ -65,7 +65,8 @@ impl GidAllocator {
         }
     }
 
-    /// Returns the gid of `volume`: the one it already has, whatever the range is now, or else the lowest free one in `range`.
+    /// Returns the gid of `volume`: the one it already has, whatever the range is now, or else the lowest free one in
+    /// `range`.
     ///
     /// A repeated attempt to provision the same volume therefore gets the same gid.
     ///
@@ -133,7 +134,8 @@ impl GidRange {
         if min <= max { Ok(Self { min, max }) } else { Err(GidError::InvalidRange { min, max }) }
     }
 
-    /// Reads the range from the parameters `gidMin` and `gidMax` of a StorageClass, in any mixture of upper and lower case.
+    /// Reads the range from the parameters `gidMin` and `gidMax` of a StorageClass, in any mixture of upper and lower
+    /// case.
     ///
     /// # Errors
     ///

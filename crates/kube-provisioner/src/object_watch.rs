@@ -9,8 +9,8 @@ use provisioner_runtime::watch::{Change, Scope, WatchHealth};
 /// A watch of one kind of object, which the controller runs for the provisioner: see
 /// [`Hooks::watches`](crate::Hooks::watches).
 ///
-/// The controller does not wait for it. Until its first [`Change::Ready`], and if the account may not watch these objects,
-/// the provisioner has to work without its information.
+/// The controller does not wait for it. Until its first [`Change::Ready`], and if the account may not watch these
+/// objects, the provisioner has to work without its information.
 pub struct ObjectWatch {
     pub(crate) plural: &'static str,
     pub(crate) scope: Scope<DynamicObject>,
@@ -33,8 +33,8 @@ pub enum Trigger {
         /// The name of the data source.
         name: String,
     },
-    /// The claims in other namespaces that wait for volumes with a data source in this namespace, and the attempts for such claims
-    /// that have been deleted: an object there may allow them to use it, or no longer allow it.
+    /// The claims in other namespaces that wait for volumes with a data source in this namespace, and the attempts for
+    /// such claims that have been deleted: an object there may allow them to use it, or no longer allow it.
     SourceNamespace(String),
     /// The claims for which the scheduler has selected the node with this name.
     SelectedNode(String),
@@ -43,9 +43,10 @@ pub enum Trigger {
 }
 
 impl ObjectWatch {
-    /// Watches all objects that `api` covers; `plural` is the name in metrics, where the controller has `persistentvolumeclaims`,
-    /// `persistentvolumes` and `storageclasses`. `on_change` receives each change in order, and returns the work that depends on it, which is
-    /// then retried immediately regardless of its back-off. It must not block.
+    /// Watches all objects that `api` covers; `plural` is the name in metrics, where the controller has
+    /// `persistentvolumeclaims`, `persistentvolumes` and `storageclasses`. `on_change` receives each change in order,
+    /// and returns the work that depends on it, which is then retried immediately regardless of its back-off. It must
+    /// not block.
     pub fn new(
         plural: &'static str,
         api: Api<DynamicObject>,
@@ -54,7 +55,8 @@ impl ObjectWatch {
         Self { plural, scope: api.into(), health: WatchHealth::new(), on_change: Box::new(on_change) }
     }
 
-    /// Watches like [`new`](Self::new), but `on_change` receives only the objects' metadata: the API server omits the rest.
+    /// Watches like [`new`](Self::new), but `on_change` receives only the objects' metadata: the API server omits the
+    /// rest.
     pub fn of_metadata(
         plural: &'static str,
         api: Api<DynamicObject>,
@@ -63,8 +65,8 @@ impl ObjectWatch {
         Self { scope: Scope::metadata(api.clone()), ..Self::new(plural, api, on_change) }
     }
 
-    /// Returns a function that has all objects listed again: `on_change` then sees [`Change::Begin`], the objects, and [`Change::Ready`].
-    /// For an author who keeps a part of each object, and needs another part.
+    /// Returns a function that has all objects listed again: `on_change` then sees [`Change::Begin`], the objects, and
+    /// [`Change::Ready`]. For an author who keeps a part of each object, and needs another part.
     pub fn lister(&self) -> impl Fn() + Send + use<> {
         let health = self.health.clone();
         move || health.ask_for_list()

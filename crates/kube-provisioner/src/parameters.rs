@@ -74,14 +74,14 @@ pub(crate) use suggest::nearest;
 /// # Limits
 ///
 /// Serde hides the types behind `flatten`, `untagged` and `tag`: values read through them are always strings, so
-/// `String`, `Option<String>`, plain enums and maps of these work there, but numbers do not. To serde, a struct with a flattened
-/// field is a map: its unknown keys are noticed only if the flattened struct itself rejects them. A custom
+/// `String`, `Option<String>`, plain enums and maps of these work there, but numbers do not. To serde, a struct with a
+/// flattened field is a map: its unknown keys are noticed only if the flattened struct itself rejects them. A custom
 /// `Deserialize` must either request a struct and name all its keys, or request a map.
 ///
 /// # Errors
 ///
-/// Returns one [`ParameterError`] that names every unknown key and every malformed value or, if no value is malformed, the first
-/// missing key.
+/// Returns one [`ParameterError`] that names every unknown key and every malformed value or, if no value is malformed,
+/// the first missing key.
 pub fn from_map<T: DeserializeOwned>(map: &BTreeMap<String, String>) -> Result<T, ParameterError> {
     let given = || map.iter().filter(|(key, _)| !is_reserved(key));
     let mut class = ClassMap::new(given());
@@ -140,8 +140,8 @@ pub fn unless_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer
     if text.is_empty() { Ok(None) } else { T::deserialize(text.into_deserializer()).map(Some) }
 }
 
-/// Implements `Deserialize` for types with [`FromStr`](std::str::FromStr), so that they can be parameters as well as flags. The calling
-/// crate needs `serde`.
+/// Implements `Deserialize` for types with [`FromStr`](std::str::FromStr), so that they can be parameters as well as
+/// flags. The calling crate needs `serde`.
 ///
 /// ```
 /// #[derive(Debug, PartialEq)]
@@ -210,7 +210,8 @@ impl Problem {
 
 /// A problem in the parameters of a StorageClass.
 ///
-/// Strings quoted in `reason` are truncated after 64 characters and contain no unprintable characters; `key` is unchanged.
+/// Strings quoted in `reason` are truncated after 64 characters and contain no unprintable characters; `key` is
+/// unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Problem {

@@ -34,8 +34,8 @@ impl Prepared {
         Ok(Self { own: Some(serde_json::value::to_raw_value(value)?), shared: None })
     }
 
-    /// Stores an additional string, which may be larger: the records of all attempts with the same string contain it once. It must not contain line
-    /// breaks.
+    /// Stores an additional string, which may be larger: the records of all attempts with the same string contain it
+    /// once. It must not contain line breaks.
     #[must_use]
     pub fn with_shared(self, text: impl Into<Arc<str>>) -> Self {
         Self { shared: Some(text.into()), ..self }

@@ -13,10 +13,11 @@ pub const IDENTITY: &str = "kube-provisioner/identity";
 pub const CLUSTER_ID: &str = "kube-provisioner/cluster-id";
 /// The field manager of the requests that create PVs, by which `metadata.managedFields` identifies an object's creator.
 pub const CREATOR: &str = "kube-provisioner-creator";
-/// PV annotation: an administrator permits deletion of this volume's data, although it is unknown whether its claim was deleted. The value
-/// is the volume's uid.
+/// PV annotation: an administrator permits deletion of this volume's data, although it is unknown whether its claim was
+/// deleted. The value is the volume's uid.
 pub const RELEASE: &str = "kube-provisioner/release";
-/// PV annotation: the time at which an administrator adopted the volume. A change retries failed work on the volume immediately.
+/// PV annotation: the time at which an administrator adopted the volume. A change retries failed work on the volume
+/// immediately.
 pub const ADOPTED: &str = "kube-provisioner/adopted";
 /// PV annotation: the CSI driver that an in-tree volume was migrated to.
 pub const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
@@ -44,10 +45,11 @@ pub const WAIT_FOR_FIRST_CONSUMER: &str = "WaitForFirstConsumer";
 pub const BUCKET: &str = "kube-provisioner/bucket";
 /// ObjectBucket annotation: the provisioner that created it, as its class names it.
 pub const BUCKET_PROVISIONER: &str = "kube-provisioner/provisioned-by";
-/// ObjectBucket annotation: with the value `true` the object is removed with its claim, whatever remains in the backend.
+/// ObjectBucket annotation: with the value `true` the object is removed with its claim, whatever remains in the
+/// backend.
 pub const ABANDON: &str = "kube-provisioner/abandon";
-/// ObjectBucket annotation: `<namespace>/<name>` of the claim that takes over the bucket, for objects that were restored from a
-/// backup, or do not name their claim. Only administrators write ObjectBuckets.
+/// ObjectBucket annotation: `<namespace>/<name>` of the claim that takes over the bucket, for objects that were
+/// restored from a backup, or do not name their claim. Only administrators write ObjectBuckets.
 pub const ADOPT_FOR: &str = "kube-provisioner/adopt-for";
 /// Key of an ObjectBucketClaim's `additionalConfig`: the claim in the same namespace whose bucket this claim uses.
 pub const BUCKET_CLAIM_NAME: &str = "bucketClaimName";
@@ -55,13 +57,15 @@ pub const BUCKET_CLAIM_NAME: &str = "bucketClaimName";
 pub const SECRET_NAME: &str = "secretName";
 /// Key of an ObjectBucketClaim's `additionalConfig`: the name of the claim's ConfigMap.
 pub const CONFIG_MAP_NAME: &str = "configMapName";
-/// Label of the ObjectBuckets of claims that use the bucket of another claim: the uid of the claim that the bucket was created for.
+/// Label of the ObjectBuckets of claims that use the bucket of another claim: the uid of the claim that the bucket was
+/// created for.
 pub const USES_BUCKET_OF: &str = "kube-provisioner/uses-bucket-of";
 /// ObjectBucket annotation: with the value `true` other claims use the bucket, or have used it.
 pub const SHARED: &str = "kube-provisioner/shared";
 /// ObjectBucketClaim annotation: each change of its value rotates the claim's key.
 pub const ROTATE_CREDENTIALS: &str = "kube-provisioner/rotate-credentials";
-/// Parameter of a BucketAccessClass: with the value `true` its accounts can access buckets that the driver has not created.
+/// Parameter of a BucketAccessClass: with the value `true` its accounts can access buckets that the driver has not
+/// created.
 pub const EXISTING_BUCKETS: &str = "existingBuckets";
 /// Annotation of the Secret that records a COSI account, and label of the Secrets of its BucketAccess: the driver.
 pub const COSI_DRIVER: &str = "kube-provisioner/cosi-driver";

@@ -44,8 +44,8 @@ pub fn format_bytes(bytes: u64) -> String {
     }
 }
 
-/// Returns the original text of a size, or `bytes` formatted if the text has fractions of a byte: Kubernetes writes 1.2Gi as
-/// `1288490188800m`.
+/// Returns the original text of a size, or `bytes` formatted if the text has fractions of a byte: Kubernetes writes
+/// 1.2Gi as `1288490188800m`.
 pub(crate) fn in_whole_bytes(text: &str, bytes: u64) -> String {
     if text.ends_with(['m', 'u', 'n']) { format_bytes(bytes) } else { text.to_owned() }
 }

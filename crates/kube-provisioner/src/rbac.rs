@@ -30,8 +30,9 @@ pub struct Account<'a> {
 /// [capabilities](crate::Provisioner::capabilities). [`Hooks::access_rules`](crate::Hooks::access_rules) are additional
 /// permissions.
 ///
-/// Permissions on objects with known names are limited to these names. `former_shards` are the values of `--shards` with which this
-/// installation has run before: the entries in their journals are adopted. The journals of a single shard are always included.
+/// Permissions on objects with known names are limited to these names. `former_shards` are the values of `--shards`
+/// with which this installation has run before: the entries in their journals are adopted. The journals of a single
+/// shard are always included.
 ///
 /// ```
 /// use kube_provisioner::rbac::{Account, manifests, rules};
@@ -80,7 +81,8 @@ pub(crate) fn required_rules(options: &Options, capabilities: &Capabilities, for
     rules
 }
 
-/// Returns the permissions as [`rules`] does, for the bucket controller. The Secrets and ConfigMaps of claims can be in any namespace.
+/// Returns the permissions as [`rules`] does, for the bucket controller. The Secrets and ConfigMaps of claims can be in
+/// any namespace.
 pub fn bucket_rules(options: &Options, _: &BucketCapabilities, former_shards: &[u32]) -> Vec<AccessRule> {
     const GROUP: &str = objectbucket_api::GROUP;
     const OWN: &[&str] = &["get", "list", "watch", "create", "delete", "patch"];
@@ -102,8 +104,8 @@ pub fn bucket_rules(options: &Options, _: &BucketCapabilities, former_shards: &[
     rules
 }
 
-/// Returns the permissions as [`rules`] does, for a COSI driver: the Secrets of its accounts are in its own namespace, but a class can name
-/// Secrets in any. The sidecar needs additional permissions.
+/// Returns the permissions as [`rules`] does, for a COSI driver: the Secrets of its accounts are in its own namespace,
+/// but a class can name Secrets in any. The sidecar needs additional permissions.
 #[cfg(feature = "cosi")]
 pub fn cosi_rules(options: &Options, capabilities: &BucketCapabilities) -> Vec<AccessRule> {
     let mut rules = vec![own("secrets", &["get", "create", "update", "delete"])];
@@ -114,8 +116,9 @@ pub fn cosi_rules(options: &Options, capabilities: &BucketCapabilities) -> Vec<A
     rules
 }
 
-/// Returns the permissions as [`cosi_rules`] does, for the controller of a driver's Buckets and BucketAccesses. The Secrets of BucketAccesses can
-/// be in any namespace. The controller deletes no COSI objects, and needs no permissions on claims and classes.
+/// Returns the permissions as [`cosi_rules`] does, for the controller of a driver's Buckets and BucketAccesses. The
+/// Secrets of BucketAccesses can be in any namespace. The controller deletes no COSI objects, and needs no permissions
+/// on claims and classes.
 #[cfg(feature = "cosi")]
 pub fn cosi_controller_rules(driver: &str, options: &Options) -> Vec<AccessRule> {
     const GROUP: &str = "objectstorage.k8s.io";
@@ -230,7 +233,8 @@ fn journals(options: &Options, former_shards: &[u32]) -> Vec<AccessRule> {
     vec![Rule { names, ..own("configmaps", NAMED) }, own("configmaps", &["list", "create"])]
 }
 
-/// Returns the permissions on the Leases in which attempts are recorded if ConfigMaps are not permitted, see [`Options::sidecar_rbac`].
+/// Returns the permissions on the Leases in which attempts are recorded if ConfigMaps are not permitted, see
+/// [`Options::sidecar_rbac`].
 pub(crate) fn journal_leases() -> AccessRule {
     // Some drivers' charts do not grant deletion, which is only used to clean up.
     const VERBS: &[&str] = &["get", "list", "create", "update"];
@@ -242,8 +246,8 @@ fn leases(options: &Options) -> Vec<AccessRule> {
         return Vec::new();
     }
     let all = lease::access_rule(options.shards);
-    // With several shards, each replica has an additional Lease with an unknown name. A sidecar's Lease is named after its driver, in
-    // another form.
+    // With several shards, each replica has an additional Lease with an unknown name. A sidecar's Lease is named after
+    // its driver, in another form.
     if options.shards > 1 || options.sidecar_rbac {
         return vec![all];
     }

@@ -17,13 +17,15 @@ use crate::secrets::Secrets;
 use crate::topology;
 use provisioner_runtime::controller::FencingToken;
 
-/// The argument of [`Provisioner::provision`](crate::Provisioner::provision): immutable snapshots of the claim and its class.
+/// The argument of [`Provisioner::provision`](crate::Provisioner::provision): immutable snapshots of the claim and its
+/// class.
 ///
-/// The snapshots are the same in every attempt, even if another process finishes it. The claim contains its
-/// `spec` and, in its `metadata`, `name`, `namespace`, `uid`, `resourceVersion`, `creationTimestamp`, `labels`, `ownerReferences` and
-/// `annotations`; the class contains everything except `metadata.managedFields`. The annotations are limited to those that
-/// [the provisioner declares](crate::Capabilities::claim_annotations) and, on a claim, those that name its provisioner, its selected node
-/// and its class. The claim contains less if the provisioner uses [class templates](crate::Capabilities::class_templates).
+/// The snapshots are the same in every attempt, even if another process finishes it. The claim contains its `spec` and,
+/// in its `metadata`, `name`, `namespace`, `uid`, `resourceVersion`, `creationTimestamp`, `labels`, `ownerReferences`
+/// and `annotations`; the class contains everything except `metadata.managedFields`. The annotations are limited to
+/// those that [the provisioner declares](crate::Capabilities::claim_annotations) and, on a claim, those that name its
+/// provisioner, its selected node and its class. The claim contains less if the provisioner uses [class
+/// templates](crate::Capabilities::class_templates).
 ///
 /// In tests:
 ///
@@ -51,8 +53,8 @@ pub struct ProvisionRequest<P> {
     pub node_labels: BTreeMap<String, String>,
     /// The Secrets named by the class, by the roles that [the provisioner declares](crate::Capabilities::secret).
     pub secrets: Secrets,
-    /// The ID of the cluster in which this provisioner runs, for ownership marks: storage whose mark names another cluster
-    /// belongs to that cluster.
+    /// The ID of the cluster in which this provisioner runs, for ownership marks: storage whose mark names another
+    /// cluster belongs to that cluster.
     pub cluster_id: String,
     /// A random token that is the same in all calls of one attempt, whichever process makes them, for backends with
     /// idempotency tokens. An attempt ends when its volume is saved, or when it has left nothing behind.
@@ -131,25 +133,28 @@ impl<P> ProvisionRequest<P> {
         self.class.mount_options.as_deref().unwrap_or_default()
     }
 
-    /// Returns `Delete` or `Retain`: the policy for the volume when its claim is deleted. `Delete` if the class sets none.
+    /// Returns `Delete` or `Retain`: the policy for the volume when its claim is deleted. `Delete` if the class sets
+    /// none.
     pub fn reclaim_policy(&self) -> &str {
         self.class.reclaim_policy.as_deref().unwrap_or("Delete")
     }
 
-    /// Returns the topologies to which the class restricts its volumes; empty means unrestricted. Classes with such a restriction are
-    /// rejected unless the provisioner declares that [it respects them](crate::Capabilities::allowed_topologies).
+    /// Returns the topologies to which the class restricts its volumes; empty means unrestricted. Classes with such a
+    /// restriction are rejected unless the provisioner declares that [it respects
+    /// them](crate::Capabilities::allowed_topologies).
     pub fn allowed_topologies(&self) -> &[TopologySelectorTerm] {
         self.class.allowed_topologies.as_deref().unwrap_or_default()
     }
 
-    /// Returns the source of the volume's initial data, for provisioners that [support it](crate::Capabilities::data_sources). Its `namespace` is
-    /// the claim's namespace or unset, unless the provisioner declares
-    /// [sources in other namespaces](crate::Capabilities::sources_of_other_namespaces).
+    /// Returns the source of the volume's initial data, for provisioners that [support
+    /// it](crate::Capabilities::data_sources). Its `namespace` is the claim's namespace or unset, unless the
+    /// provisioner declares [sources in other namespaces](crate::Capabilities::sources_of_other_namespaces).
     pub fn data_source(&self) -> Option<&TypedObjectReference> {
         self.claim.spec.as_ref()?.data_source_ref.as_ref()
     }
 
-    /// Returns the zone in which to create the volume: the selected node's zone, or the first zone that the class allows.
+    /// Returns the zone in which to create the volume: the selected node's zone, or the first zone that the class
+    /// allows.
     pub fn zone(&self) -> Option<&str> {
         self.topology(topology::ZONE)
     }
@@ -161,8 +166,8 @@ impl<P> ProvisionRequest<P> {
         of_node.or_else(|| topology::allowed(self.allowed_topologies(), label).next())
     }
 
-    /// Returns the selected node's label `kubernetes.io/hostname`, by which volumes are bound to a node. It may differ from the
-    /// node's name, which is returned if the label is unknown.
+    /// Returns the selected node's label `kubernetes.io/hostname`, by which volumes are bound to a node. It may differ
+    /// from the node's name, which is returned if the label is unknown.
     pub fn hostname(&self) -> Option<&str> {
         let label = self.node_labels.get(protocol::HOSTNAME_LABEL).map(String::as_str);
         label.or(self.selected_node.as_deref())
@@ -174,7 +179,8 @@ impl<P> ProvisionRequest<P> {
     }
 }
 
-/// The volume to remove in [`Provisioner::delete`](crate::Provisioner::delete): a fresh snapshot of the PersistentVolume.
+/// The volume to remove in [`Provisioner::delete`](crate::Provisioner::delete): a fresh snapshot of the
+/// PersistentVolume.
 ///
 /// In tests:
 ///

@@ -34,7 +34,8 @@ impl Secrets {
         self.0.insert(role, data);
     }
 
-    /// Returns one entry of a role's Secret, or `None` if the Secret has no such key or the class names no Secret for this role.
+    /// Returns one entry of a role's Secret, or `None` if the Secret has no such key or the class names no Secret for
+    /// this role.
     pub fn bytes(&self, role: &str, key: &str) -> Option<&[u8]> {
         self.0.get(role)?.get(key).map(Vec::as_slice)
     }

@@ -18,7 +18,8 @@ pub struct StartContext {
     /// The client that the controller uses. Requests of the provisioner itself need
     /// [permissions of their own](crate::Hooks::access_rules).
     pub client: Client,
-    /// The ID of the cluster in which this provisioner runs, as in [`ProvisionRequest::cluster_id`](crate::ProvisionRequest::cluster_id).
+    /// The ID of the cluster in which this provisioner runs, as in
+    /// [`ProvisionRequest::cluster_id`](crate::ProvisionRequest::cluster_id).
     pub cluster_id: String,
     list: List,
 }

@@ -98,14 +98,15 @@ impl Volume {
         self
     }
 
-    /// Sets the access modes of the volume, if it supports more than the claim requests. They must include all modes that the
-    /// claim requests.
+    /// Sets the access modes of the volume, if it supports more than the claim requests. They must include all modes
+    /// that the claim requests.
     pub fn access_modes(mut self, modes: impl IntoIterator<Item = AccessMode>) -> Self {
         self.access_modes = Some(modes.into_iter().collect());
         self
     }
 
-    /// Emits a Warning event on the claim in addition to the success event, such as "the size is not enforced". Later calls override earlier ones.
+    /// Emits a Warning event on the claim in addition to the success event, such as "the size is not enforced". Later
+    /// calls override earlier ones.
     pub fn warning(mut self, text: impl Into<String>) -> Self {
         self.warning = Some(text.into());
         self

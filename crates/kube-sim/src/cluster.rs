@@ -380,7 +380,8 @@ impl Builder {
         Self { managed_fields: false, ..self }
     }
 
-    /// Turns on the server's feature gate `CrossNamespaceVolumeDataSource`: claims keep a `dataSourceRef` with a namespace.
+    /// Turns on the server's feature gate `CrossNamespaceVolumeDataSource`: claims keep a `dataSourceRef` with a
+    /// namespace.
     #[must_use]
     pub fn cross_namespace_data_sources(self) -> Self {
         Self { cross_namespace_data_sources: true, ..self }

@@ -44,8 +44,8 @@ pub(crate) fn newest_first(recorded: &mut [EventSummary]) {
     recorded.sort_by(|a, b| (b.last, &a.reason, &a.message).cmp(&(a.last, &b.reason, &b.message)));
 }
 
-/// Returns the provisioner's last message about the result of its work. Messages from Kubernetes, about the start of a call, and from replicas on
-/// other nodes are not results.
+/// Returns the provisioner's last message about the result of its work. Messages from Kubernetes, about the start of a
+/// call, and from replicas on other nodes are not results.
 pub(crate) fn last_word(recorded: &[EventSummary]) -> Option<&EventSummary> {
     const NO_RESULTS: [&str; 3] =
         [" is provisioning a ", " is resizing volume ", " has not provisioned the volume yet; if no other event"];
@@ -82,7 +82,8 @@ impl EventSummary {
         format!("{kind} {reason}{often}{when}{from}: {message}")
     }
 
-    /// Returns true if a Kubernetes controller wrote the event, such as the volume controller, which also emits `ProvisioningFailed`.
+    /// Returns true if a Kubernetes controller wrote the event, such as the volume controller, which also emits
+    /// `ProvisioningFailed`.
     fn is_of_kubernetes(&self) -> bool {
         const REASONS: [&str; 3] = ["ExternalProvisioning", "WaitForFirstConsumer", "WaitForPodScheduled"];
         const SOURCES: [&str; 5] =
@@ -162,8 +163,8 @@ pub(crate) fn say(answer: &mut Answer, words: Words, message: Option<String>) {
     answer.remedy.extend(Some(words.remedy).filter(|text| !text.is_empty()).map(str::to_owned));
 }
 
-/// Chooses between two decisions: the decision of a provisioner with all capabilities, and of one with the fewest. If they differ, an event has the
-/// text of the author's code.
+/// Chooses between two decisions: the decision of a provisioner with all capabilities, and of one with the fewest. If
+/// they differ, an event has the text of the author's code.
 pub(crate) fn settled<J: PartialEq>(
     answer: &mut Answer,
     recorded: &[EventSummary],

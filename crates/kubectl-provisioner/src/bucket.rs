@@ -139,7 +139,8 @@ impl Case {
         }
     }
 
-    /// Explains the phase `Failed`, in which the controller tries nothing until something changes. Events may have expired; the condition stays.
+    /// Explains the phase `Failed`, in which the controller tries nothing until something changes. Events may have
+    /// expired; the condition stays.
     fn add_end(&self, answer: &mut Answer) {
         if text(&self.claim, &["status", "phase"]) != "Failed" {
             return;

@@ -102,7 +102,8 @@ impl Case {
         !self.is_bound() && self.provisioner.as_deref().is_some_and(serves_another)
     }
 
-    /// Returns true if Kubernetes has bound the claim, as far as the claim shows. A user may set only `spec.volumeName`.
+    /// Returns true if Kubernetes has bound the claim, as far as the claim shows. A user may set only
+    /// `spec.volumeName`.
     fn is_complete(&self) -> bool {
         let phase = given(&self.claim, &["status", "phase"]);
         annotation(&self.claim, protocol::BIND_COMPLETED).is_some() || matches!(phase, Some("Bound" | "Lost"))
@@ -239,7 +240,8 @@ impl Case {
     fn decide(&self, asked: &CommandContext<'_>, provisioner: &str, claim: &Value, able: Able) -> Option<Judgement> {
         let fleet = self.fleets.of(provisioner).first().copied();
         let made_by = self.volume.object().and_then(|volume| annotation(volume, protocol::IDENTITY));
-        // Any node refuses a class with which the scheduler chooses no node; otherwise no node decides before one is chosen.
+        // Any node refuses a class with which the scheduler chooses no node; otherwise no node decides before one is
+        // chosen.
         let node = self.selected_node().or(made_by).or((!self.waits_for_consumer()).then_some("any"));
         let installation: Installation = installation(asked, provisioner, fleet, node, self.volume.object());
         let attempt = self.fleets.attempt(provisioner, &self.key());

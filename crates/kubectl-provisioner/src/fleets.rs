@@ -122,7 +122,8 @@ impl Fleet {
         self.name == name || selector(Some(&name)).rsplit('=').next() == Some(&self.name)
     }
 
-    /// Returns the kind of claims it serves. A journal implies volumes, because attempts for buckets are not recorded in journals.
+    /// Returns the kind of claims it serves. A journal implies volumes, because attempts for buckets are not recorded
+    /// in journals.
     fn serves(&self) -> Option<&str> {
         let by_journal = (!self.journals.is_empty()).then_some(protocol::SERVES_VOLUMES);
         self.serves.as_deref().or(by_journal)

@@ -1,7 +1,9 @@
-//! `kubectl provisioner`: explains why a volume or bucket claim is pending, its current state, and which provisioner serves it.
+//! `kubectl provisioner`: explains why a volume or bucket claim is pending, its current state, and which provisioner
+//! serves it.
 //!
-//! The answers come from the controllers' own rules, [`kube_provisioner::explain`], applied to what the user may read. Unreadable objects are named,
-//! and do not prevent an answer. The plugin never writes anything, and never requests the data of Secrets.
+//! The answers come from the controllers' own rules, [`kube_provisioner::explain`], applied to what the user may read.
+//! Unreadable objects are named, and do not prevent an answer. The plugin never writes anything, and never requests the
+//! data of Secrets.
 
 mod about;
 mod answer;

@@ -1,4 +1,5 @@
-//! Reads from the cluster. Objects that cannot be read are recorded, with the consequence for the answer, and are not fatal.
+//! Reads from the cluster. Objects that cannot be read are recorded, with the consequence for the answer, and are not
+//! fatal.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -110,7 +111,8 @@ impl Reader {
         }
     }
 
-    /// Lists all objects of a kind; pass an empty namespace for all namespaces. Returns `None` if they cannot be read, which is recorded.
+    /// Lists all objects of a kind; pass an empty namespace for all namespaces. Returns `None` if they cannot be read,
+    /// which is recorded.
     pub(crate) async fn list(
         &self,
         kind: &Kind,

@@ -166,7 +166,8 @@ fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
     }
 }
 
-/// Returns true if the node that the volume names does not exist. If the provisioner does not run per node, the result has no meaning.
+/// Returns true if the node that the volume names does not exist. If the provisioner does not run per node, the result
+/// has no meaning.
 async fn node_is_gone(asked: &CommandContext<'_>, volume: &Value) -> bool {
     match annotation(volume, protocol::IDENTITY) {
         Some(node) => asked.reader.get(&NODE, "", node).await.is_absent(),
@@ -174,8 +175,8 @@ async fn node_is_gone(asked: &CommandContext<'_>, volume: &Value) -> bool {
     }
 }
 
-/// Returns the decision of the responsible installation. `is_gone` is true if the volume's node does not exist. If only the author's code can decide,
-/// an event has its decision.
+/// Returns the decision of the responsible installation. `is_gone` is true if the volume's node does not exist. If only
+/// the author's code can decide, an event has its decision.
 pub(crate) fn judgement(
     asked: &CommandContext<'_>,
     fleets: &Fleets,

@@ -16,12 +16,14 @@ pub enum Validation {
     /// Same as `Standard`, but claims keep the fields by which they were provisioned. The charts install it.
     ///
     /// * A claim names a class, and its prefix is one that S3 accepts.
-    /// * The class does not change. Neither do `bucketName` and `generateBucketName`, once they are set. The newest CRD of Go's lib-bucket-provisioner
-    ///   has similar rules: <https://github.com/kube-object-storage/lib-bucket-provisioner/pull/234>.
-    /// * `objectBucketName` can change: if the name is taken when the ObjectBucket is created, the provisioner chooses another one.
+    /// * The class does not change. Neither do `bucketName` and `generateBucketName`, once they are set. The newest CRD
+    ///   of Go's lib-bucket-provisioner has similar rules:
+    ///   <https://github.com/kube-object-storage/lib-bucket-provisioner/pull/234>.
+    /// * `objectBucketName` can change: if the name is taken when the ObjectBucket is created, the provisioner chooses
+    ///   another one.
     ///
-    /// Claims may have both a name and a prefix, or neither: provisioners write the name next to the prefix, and a class can name an existing bucket,
-    /// with any name that a store accepts.
+    /// Claims may have both a name and a prefix, or neither: provisioners write the name next to the prefix, and a
+    /// class can name an existing bucket, with any name that a store accepts.
     Strict,
 }
 
@@ -71,7 +73,8 @@ fn widen(root: &mut JSONSchemaProps) {
     field(root, "status").x_kubernetes_preserve_unknown_fields = Some(true);
 }
 
-/// Makes a schema nullable without defaults: a missing field already means the default, and the server must not add fields that no client wrote.
+/// Makes a schema nullable without defaults: a missing field already means the default, and the server must not add
+/// fields that no client wrote.
 fn nullable(schema: &mut JSONSchemaProps) {
     schema.default = None;
     schema.nullable = Some(true);

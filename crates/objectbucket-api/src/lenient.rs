@@ -1,4 +1,5 @@
-//! Lenient readers for objects of other writers: unreadable values count as missing, so that one malformed object does not break a list.
+//! Lenient readers for objects of other writers: unreadable values count as missing, so that one malformed object does
+//! not break a list.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,8 @@ use serde_json::Value;
 
 use crate::bucket::ClaimReference;
 
-/// Deserializes a missing field of this type, and `null`, as its default. The type derives its own code with `serde(remote = "Self")`.
+/// Deserializes a missing field of this type, and `null`, as its default. The type derives its own code with
+/// `serde(remote = "Self")`.
 ///
 /// The derived kinds allow no attribute on their field `spec`, and some existing CRDs do not require it.
 macro_rules! absent_is_default {

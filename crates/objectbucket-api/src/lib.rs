@@ -2,7 +2,8 @@
 //!
 //! * [`ObjectBucketClaim`] is a user's request for a bucket. [`ObjectBucket`] is the bucket provisioned for it.
 //! * [`crds`] returns the CustomResourceDefinitions of both. The folder `crds/` contains them as YAML.
-//! * [`names`] contains the names that provisioners and pods agree on: the finalizer, the label, the keys of the Secret and ConfigMap.
+//! * [`names`] contains the names that provisioners and pods agree on: the finalizer, the label, the keys of the Secret
+//!   and ConfigMap.
 //!
 //! Reading is lenient, because Go writers send `null` for every empty map and pointer, and `""` for every empty string:
 //!
@@ -10,8 +11,8 @@
 //! * An empty reference to the claim (`claimRef: {}`) counts as missing. Some existing CRDs prune it to that.
 //! * An unknown phase or policy is kept as `Unknown`. One malformed object does not break the list that contains it.
 //!
-//! Writing never sends `null`, and omits empty optional fields. Fields that the types do not contain are not kept: if you share an object with other
-//! writers, write it with patches.
+//! Writing never sends `null`, and omits empty optional fields. Fields that the types do not contain are not kept: if
+//! you share an object with other writers, write it with patches.
 //!
 //! ```
 //! use objectbucket_api::{ObjectBucketClaim, names};

@@ -1,4 +1,5 @@
-//! Names that claims, provisioners and pods agree on. They match Go's lib-bucket-provisioner, so that objects of both can coexist.
+//! Names that claims, provisioners and pods agree on. They match Go's lib-bucket-provisioner, so that objects of both
+//! can coexist.
 
 use sha2::{Digest, Sha256};
 
@@ -29,8 +30,9 @@ pub const AWS_SECRET_ACCESS_KEY: &str = "AWS_SECRET_ACCESS_KEY";
 
 /// Returns the value of the label [`PROVISIONER_LABEL`].
 ///
-/// It is the provisioner's name if that is a valid label value, otherwise its first 63 bytes with `/` replaced by `-`, as in Go's
-/// lib-bucket-provisioner: `aws-s3.io/bucket` becomes `aws-s3.io-bucket`. If that is not a valid label value either, it is a hash.
+/// It is the provisioner's name if that is a valid label value, otherwise its first 63 bytes with `/` replaced by `-`,
+/// as in Go's lib-bucket-provisioner: `aws-s3.io/bucket` becomes `aws-s3.io-bucket`. If that is not a valid label value
+/// either, it is a hash.
 pub fn provisioner_label(provisioner: &str) -> String {
     if is_label_value(provisioner) {
         return provisioner.to_owned();
@@ -46,8 +48,8 @@ pub fn provisioner_label(provisioner: &str) -> String {
 
 /// Returns the name of a claim's ObjectBucket, `obc-<namespace>-<name>`.
 ///
-/// Two claims can have the same name (`a-b/c` and `a/b-c`), so check the `claimRef` of a bucket found by it. The name can exceed the API server's
-/// limit of 253 bytes.
+/// Two claims can have the same name (`a-b/c` and `a/b-c`), so check the `claimRef` of a bucket found by it. The name
+/// can exceed the API server's limit of 253 bytes.
 pub fn object_bucket_name(namespace: &str, name: &str) -> String {
     format!("obc-{namespace}-{name}")
 }

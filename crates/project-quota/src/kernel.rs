@@ -1,7 +1,7 @@
 //! The kernel interface: two commands of quotactl_fd(2) and two ioctls, as safe functions.
 //!
-//! Commands whose names begin with `Q_X` originate from XFS. Since Linux 4.1 the kernel translates between them and the others, so they also work on
-//! ext4.
+//! Commands whose names begin with `Q_X` originate from XFS. Since Linux 4.1 the kernel translates between them and the
+//! others, so they also work on ext4.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;

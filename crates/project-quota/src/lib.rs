@@ -1,7 +1,7 @@
 //! Size limits for directories: project quotas of XFS and ext4, through open directories.
 //!
-//! A *project* is a number attached to files and directories. The file system tracks the space that all files of a project occupy, and refuses to
-//! exceed the project's limit. New entries of a directory inherit its project.
+//! A *project* is a number attached to files and directories. The file system tracks the space that all files of a
+//! project occupy, and refuses to exceed the project's limit. New entries of a directory inherit its project.
 //!
 //! ```no_run
 //! use project_quota::{ProjectId, ProjectQuota};
@@ -86,11 +86,12 @@ pub struct ProjectQuota {
 }
 
 impl ProjectQuota {
-    /// Returns the project quotas of the file system that contains this directory. Returns `None` if it enforces none: another kind of file system,
-    /// one mounted without project quotas or with accounting only, or a kernel before Linux 5.14.
+    /// Returns the project quotas of the file system that contains this directory. Returns `None` if it enforces none:
+    /// another kind of file system, one mounted without project quotas or with accounting only, or a kernel before
+    /// Linux 5.14.
     ///
-    /// Fails with [`QuotaError::NotAllowed`] if the file system has project quotas that this process may not manage, or if the process may not even
-    /// query them, for example because of a seccomp profile.
+    /// Fails with [`QuotaError::NotAllowed`] if the file system has project quotas that this process may not manage, or
+    /// if the process may not even query them, for example because of a seccomp profile.
     pub fn of(directory: impl AsFd) -> Result<Option<Self>, QuotaError> {
         const DOING: &str = "cannot ask for project quotas";
         let directory =
@@ -111,10 +112,11 @@ impl ProjectQuota {
 
     /// Assigns an empty directory to a project: new entries also belong to the project.
     ///
-    /// Existing entries stay in their project. A directory of another user requires `CAP_FOWNER`, unless it is already in the project.
+    /// Existing entries stay in their project. A directory of another user requires `CAP_FOWNER`, unless it is already
+    /// in the project.
     ///
-    /// Set the limit first, and sync the directory afterwards: then both survive a crash. Without the sync, if the directory survives with its
-    /// project, its limit survives as well.
+    /// Set the limit first, and sync the directory afterwards: then both survive a crash. Without the sync, if the
+    /// directory survives with its project, its limit survives as well.
     pub fn assign(&self, directory: impl AsFd, id: ProjectId) -> Result<(), QuotaError> {
         const DOING: &str = "cannot put the directory into its project";
         let directory = directory.as_fd();
@@ -126,7 +128,8 @@ impl ProjectQuota {
             .map_err(|error| QuotaError::of(DOING, error))
     }
 
-    /// Returns the project of a directory. Returns `None` if it is in no project, or if entries do not inherit its project.
+    /// Returns the project of a directory. Returns `None` if it is in no project, or if entries do not inherit its
+    /// project.
     ///
     /// The directory's owner can change it, except in user namespaces: it does not prove whose limit may be changed.
     pub fn project_of(&self, directory: impl AsFd) -> Result<Option<ProjectId>, QuotaError> {
@@ -137,10 +140,11 @@ impl ProjectQuota {
         }
     }
 
-    /// Limits the space that the files of a project may occupy together. A limit below the usage removes nothing, but refuses more data.
+    /// Limits the space that the files of a project may occupy together. A limit below the usage removes nothing, but
+    /// refuses more data.
     ///
-    /// Limits are rounded up to whole KiB and to the file system's unit: XFS uses its blocks, usually of 4 KiB. Zero is the smallest limit, not the
-    /// absence of one; use [`remove_limit`](Self::remove_limit) for that.
+    /// Limits are rounded up to whole KiB and to the file system's unit: XFS uses its blocks, usually of 4 KiB. Zero is
+    /// the smallest limit, not the absence of one; use [`remove_limit`](Self::remove_limit) for that.
     pub fn set_limit(&self, id: ProjectId, bytes: u64) -> Result<(), QuotaError> {
         self.write_limit(id, limit_in_sectors(bytes), "cannot set the limit of the project")
     }

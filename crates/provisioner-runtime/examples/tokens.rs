@@ -1,5 +1,5 @@
-//! A complete controller: it issues a registry token for each ConfigMap with the annotation `example.com/token`, and writes it
-//! into the ConfigMap's data. A token that no ConfigMap has received is revoked, even after a crash.
+//! A complete controller: it issues a registry token for each ConfigMap with the annotation `example.com/token`, and
+//! writes it into the ConfigMap's data. A token that no ConfigMap has received is revoked, even after a crash.
 //!
 //! `tests/it/tokens.rs` runs several replicas with random faults.
 
@@ -212,8 +212,8 @@ impl TokenReconciler {
         Ok(Some("a token was issued"))
     }
 
-    /// Revokes a token that the ConfigMap has not received. Reads the ConfigMap from the API server, because the watch may be
-    /// behind.
+    /// Revokes a token that the ConfigMap has not received. Reads the ConfigMap from the API server, because the watch
+    /// may be behind.
     async fn revoke(&self, step: &Step<'_, Tokens>) -> Outcome {
         let key = step.key();
         let (namespace, name, uid) = parts(key);

@@ -30,11 +30,13 @@ pub struct AccessRule {
     pub namespaced: bool,
 }
 
-/// Asks the API server whether the account has all permissions in `rules`; `namespace` is the namespace of namespaced rules.
+/// Asks the API server whether the account has all permissions in `rules`; `namespace` is the namespace of namespaced
+/// rules.
 ///
 /// # Errors
 ///
-/// [`AccessError::Missing`] lists all missing permissions; [`AccessError::Unknown`] explains why the server did not answer.
+/// [`AccessError::Missing`] lists all missing permissions; [`AccessError::Unknown`] explains why the server did not
+/// answer.
 pub async fn check_access(client: &Client, namespace: &str, rules: &[AccessRule]) -> Result<(), AccessError> {
     let questions: Vec<Question<'_>> = rules.iter().flat_map(|rule| Question::of(rule, namespace)).collect();
     let answers: Vec<_> = questions.into_iter().map(|question| question.missing(client)).collect();

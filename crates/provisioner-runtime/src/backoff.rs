@@ -62,7 +62,8 @@ impl Backoff {
     /// `random` is from 0 to 1; 0 subtracts nothing, 1 subtracts the full jitter. Attempt 0 counts as the first.
     pub fn delay(&self, attempt: u32, random: f64) -> Duration {
         let doublings = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
-        // A maximum below the initial delay takes precedence; infinity and values that exceed a Duration become the maximum.
+        // A maximum below the initial delay takes precedence; infinity and values that exceed a Duration become the
+        // maximum.
         let seconds = self.initial.as_secs_f64() * self.factor.powi(doublings);
         let full = match doublings {
             0 => self.initial,

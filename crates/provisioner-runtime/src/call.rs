@@ -30,7 +30,8 @@ pub fn call<T>(
     }
 }
 
-/// Builds the request that creates an object in the collection at this path. The body must be serialized from a typed object.
+/// Builds the request that creates an object in the collection at this path. The body must be serialized from a typed
+/// object.
 ///
 /// # Errors
 ///
@@ -39,7 +40,8 @@ pub fn create_request(collection: &str, body: Vec<u8>) -> Result<Request<Vec<u8>
     write_request(Request::post(format!("{collection}?{UNCHECKED}")), body)
 }
 
-/// Same as [`create_request`], with a given field manager: `metadata.managedFields` records it as the creator of the object.
+/// Same as [`create_request`], with a given field manager: `metadata.managedFields` records it as the creator of the
+/// object.
 ///
 /// # Errors
 ///
@@ -115,8 +117,8 @@ pub enum CallError {
     #[error("The object does not exist.")]
     NotFound,
 
-    /// The server does not serve this path, which says nothing about any object. A starting server, a proxy and a removed CustomResourceDefinition
-    /// respond this way.
+    /// The server does not serve this path, which says nothing about any object. A starting server, a proxy and a
+    /// removed CustomResourceDefinition respond this way.
     #[error("The API server does not serve this resource: {0}")]
     NotServed(String),
 

@@ -31,8 +31,8 @@ pub struct Connection {
 
 /// Connects to the API server, and checks that it responds and accepts the credentials.
 ///
-/// The connection data comes from the first of these that exists: `kubeconfig`, the files named by `KUBECONFIG`, the pod's service account,
-/// `~/.kube/config`.
+/// The connection data comes from the first of these that exists: `kubeconfig`, the files named by `KUBECONFIG`, the
+/// pod's service account, `~/.kube/config`.
 ///
 /// # Errors
 ///
@@ -51,8 +51,8 @@ pub async fn connect_as(kubeconfig: Option<&Path>, choice: &KubeConfigOptions) -
     open(config, source).await
 }
 
-/// Same as [`connect`], but uses this address regardless of the one in the kubeconfig, like `--master` of Go binaries. Without a kubeconfig there are
-/// no credentials.
+/// Same as [`connect`], but uses this address regardless of the one in the kubeconfig, like `--master` of Go binaries.
+/// Without a kubeconfig there are no credentials.
 ///
 /// # Errors
 ///

@@ -1,8 +1,9 @@
 //! The loop that runs a controller.
 //!
-//! A controller implements [`Reconciler`]: it declares its watches, decides what to do about one key, does it, and reports the outcome. Its [`Cache`]
-//! holds the known state and, if it is [`Journaled`], the attempts that were begun. [`ControlLoop`] owns the rest: watches, queue, shard ownership,
-//! takeover and adoption of journals, guarded calls of the author's code, the pace of events, metrics, readiness and shutdown.
+//! A controller implements [`Reconciler`]: it declares its watches, decides what to do about one key, does it, and
+//! reports the outcome. Its [`Cache`] holds the known state and, if it is [`Journaled`], the attempts that were begun.
+//! [`ControlLoop`] owns the rest: watches, queue, shard ownership, takeover and adoption of journals, guarded calls of
+//! the author's code, the pace of events, metrics, readiness and shutdown.
 //!
 //! ```text
 //!  API watch ─► Cache ─► queue ─► facts ─► decide ─► act ─► outcome ─► report
@@ -10,8 +11,8 @@
 //!                         at a time) data)             Step)
 //! ```
 //!
-//! During a shard's term the loop takes over the journal, which fences the former holder, adopts the attempts that holder had begun, works on the
-//! shard's keys, and releases the shard. The example `tokens` is a complete controller.
+//! During a shard's term the loop takes over the journal, which fences the former holder, adopts the attempts that
+//! holder had begun, works on the shard's keys, and releases the shard. The example `tokens` is a complete controller.
 
 mod adoption;
 mod cache;
@@ -60,7 +61,8 @@ use crate::queue::{Queue, QueueOptions};
 
 /// Number of groups that may hang at the same time and still leave workers for others.
 const GROUPS: usize = 200;
-/// Number of attempts that are recorded ahead of their calls: a commit of the journal takes about as long as saving an object.
+/// Number of attempts that are recorded ahead of their calls: a commit of the journal takes about as long as saving an
+/// object.
 const AHEAD: usize = 32;
 /// Maximum number of waiting event lines: a burst that takes a minute to send.
 const EVENTS: usize = 32 * 1024;
@@ -88,7 +90,8 @@ pub struct LoopOptions {
     pub sharing: Sharing,
     /// Maximum number of concurrent requests about objects.
     pub requests: usize,
-    /// Maximum number of concurrent calls of the author's code; the limit applies separately to calls that create and calls that remove.
+    /// Maximum number of concurrent calls of the author's code; the limit applies separately to calls that create and
+    /// calls that remove.
     pub calls: Limits,
     /// The delays after failed attempts.
     pub backoff: Backoff,
@@ -109,8 +112,8 @@ pub struct LoopOptions {
 }
 
 impl LoopOptions {
-    /// Creates options for a single process, with the journal in a Lease. `name` is a qualified name such as `example.com/disks`, and no other
-    /// process may ever have the same `instance`.
+    /// Creates options for a single process, with the journal in a Lease. `name` is a qualified name such as
+    /// `example.com/disks`, and no other process may ever have the same `instance`.
     pub fn new(name: impl Into<String>, namespace: impl Into<String>, instance: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -171,7 +174,8 @@ pub struct ControlLoop<R: Reconciler> {
 }
 
 impl<R: Reconciler> ControlLoop<R> {
-    /// Creates a loop around the reconciler that `reconciler` builds from the context. Sends no request yet. Must be called inside a tokio runtime.
+    /// Creates a loop around the reconciler that `reconciler` builds from the context. Sends no request yet. Must be
+    /// called inside a tokio runtime.
     ///
     /// # Errors
     /// Fails if the options are not valid.

@@ -9,8 +9,8 @@ use crate::backoff::Random;
 
 /// The source of the time of day and of randomness.
 ///
-/// The default is the machine. A [`simulated`](Self::simulated) environment is reproducible: with the same seed, under tokio's paused clock and on
-/// one thread, a controller does the same things in the same order.
+/// The default is the machine. A [`simulated`](Self::simulated) environment is reproducible: with the same seed, under
+/// tokio's paused clock and on one thread, a controller does the same things in the same order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Environment(Option<Simulated>);
 
@@ -22,7 +22,8 @@ struct Simulated {
 }
 
 impl Environment {
-    /// Creates an environment that derives all randomness from `seed`. The time of day is `epoch` plus the time on tokio's clock since this call.
+    /// Creates an environment that derives all randomness from `seed`. The time of day is `epoch` plus the time on
+    /// tokio's clock since this call.
     pub fn simulated(seed: u64, epoch: Timestamp) -> Self {
         Self(Some(Simulated { seed, epoch, start: Instant::now() }))
     }

@@ -1,14 +1,16 @@
 //! Kubernetes events, as shown at the end of `kubectl describe`.
 //!
-//! Events must never slow down the work that they report, so [`EventRecorder::record`] only queues them. A separate task sends them, a few at a time.
+//! Events must never slow down the work that they report, so [`EventRecorder::record`] only queues them. A separate
+//! task sends them, a few at a time.
 //!
-//! * **Coalescing.** Events of one object with the same reason and type form one *line*. While the line waits to be sent, the last note wins and the
-//!   count grows. After that, an event with the same note within 10 minutes raises the count of the written event. An event with another note becomes
-//!   a new event, because the API server does not allow notes to change.
+//! * **Coalescing.** Events of one object with the same reason and type form one *line*. While the line waits to be
+//!   sent, the last note wins and the count grows. After that, an event with the same note within 10 minutes raises the
+//!   count of the written event. An event with another note becomes a new event, because the API server does not allow
+//!   notes to change.
 //! * **Rate.** Each object has a burst of 25 events and one more every 5 minutes, as in client-go.
 //!   Beyond that its lines wait, and coalesce.
-//! * **Bounds.** A full queue drops new events and counts them. A busy server receives no requests for as long as it asks. Notes are cut at 1024
-//!   bytes.
+//! * **Bounds.** A full queue drops new events and counts them. A busy server receives no requests for as long as it
+//!   asks. Notes are cut at 1024 bytes.
 //!
 //! The account needs the verbs `create` and `patch` on `events` in the group of the chosen [`EventApi`].
 
@@ -214,7 +216,8 @@ impl EventRecorder {
         }
     }
 
-    /// Sets the number of concurrent requests. Lower values leave more of the server's capacity to other work; 0 stops sending.
+    /// Sets the number of concurrent requests. Lower values leave more of the server's capacity to other work; 0 stops
+    /// sending.
     pub fn pace(&self, concurrency: usize) {
         if self.shared.concurrency.swap(concurrency, Ordering::Relaxed) < concurrency {
             self.shared.changed.notify_one();

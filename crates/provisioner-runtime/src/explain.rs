@@ -2,11 +2,12 @@
 
 use std::error::Error;
 
-/// Maximum length in bytes of a text about a failure. Longer texts are not useful to readers, and each attempt logs the text again.
+/// Maximum length in bytes of a text about a failure. Longer texts are not useful to readers, and each attempt logs the
+/// text again.
 pub const LONGEST_TEXT: usize = 4096;
 
-/// Formats the error and its causes in one line, without repeating a cause that is already quoted. For a response of the API server, it returns the
-/// server's message. At most [`LONGEST_TEXT`] bytes.
+/// Formats the error and its causes in one line, without repeating a cause that is already quoted. For a response of
+/// the API server, it returns the server's message. At most [`LONGEST_TEXT`] bytes.
 pub fn error_chain(error: &(dyn Error + 'static)) -> String {
     let mut text = text_of(error);
     let mut cause = cause_of(error);

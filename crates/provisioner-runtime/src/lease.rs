@@ -1,14 +1,15 @@
 //! Leases (`coordination.k8s.io/v1`) held by a fleet of replicas: leader election with one Lease or several.
 //!
-//! With one shard this is [client-go]'s leader election, on the same object and by the same rules. With more, each shard has a Lease, and the live
-//! replicas share them evenly.
+//! With one shard this is [client-go]'s leader election, on the same object and by the same rules. With more, each
+//! shard has a Lease, and the live replicas share them evenly.
 //!
-//! * **Clocks need not be synchronized.** A Lease has expired when its record did not change for its duration, as measured by the observer's
-//!   monotonic clock. The times in it are informational.
+//! * **Clocks need not be synchronized.** A Lease has expired when its record did not change for its duration, as
+//!   measured by the observer's monotonic clock. The times in it are informational.
 //! * **A term ends before another may begin.** It is valid for the renew deadline after the last renewal was sent. That
 //!   is shorter than the duration. A term that has become invalid stays invalid.
-//! * **Fleets with different numbers of shards never work at the same time.** Each Lease records the number. A replica that acquires one first lists
-//!   all other Leases of the fleet, and releases it if a fleet with another number is alive.
+//! * **Fleets with different numbers of shards never work at the same time.** Each Lease records the number. A replica
+//!   that acquires one first lists all other Leases of the fleet, and releases it if a fleet with another number is
+//!   alive.
 //! * **A deleted Lease still belongs to its holder** for replicas that saw it held: they wait as if it still existed.
 //!
 //! ```no_run
@@ -108,8 +109,9 @@ impl Leases {
 
     /// Acquires and holds Leases until `stop` is cancelled and all terms have ended. Then releases all Leases.
     ///
-    /// `work` runs as a task for each term. When it returns, the Lease is released. If it returns without having been asked to, this replica tries to
-    /// acquire a Lease again after a retry period. When the term is lost, the task has at most one second to return, and is then aborted.
+    /// `work` runs as a task for each term. When it returns, the Lease is released. If it returns without having been
+    /// asked to, this replica tries to acquire a Lease again after a retry period. When the term is lost, the task has
+    /// at most one second to return, and is then aborted.
     ///
     /// Dropping the future ends everything at once and releases nothing, as a crash would.
     pub async fn hold<W, F>(self, stop: CancellationToken, work: W)

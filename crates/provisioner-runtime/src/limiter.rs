@@ -1,11 +1,12 @@
 //! Bounded concurrency that groups share fairly, and the tenants of each group.
 //!
-//! A *group* is anything that may hang independently, such as one backend. All groups together hold at most [`Limits::total`] permits, and a group
-//! takes no more than its [`fair_share`]: a single group gets 4 of 5 permits, two groups get 44 of 100 each. So a group whose calls hang never keeps
-//! the others from work.
+//! A *group* is anything that may hang independently, such as one backend. All groups together hold at most
+//! [`Limits::total`] permits, and a group takes no more than its [`fair_share`]: a single group gets 4 of 5 permits,
+//! two groups get 44 of 100 each. So a group whose calls hang never keeps the others from work.
 //!
-//! A *tenant* is the party the work is done for, such as a namespace. The tenants of a group share the group's permits by the same rule: a single
-//! tenant gets 64 of 100 permits, and 16 stay free for other tenants of its group. Work without a tenant may take whatever its group may take.
+//! A *tenant* is the party the work is done for, such as a namespace. The tenants of a group share the group's permits
+//! by the same rule: a single tenant gets 64 of 100 permits, and 16 stay free for other tenants of its group. Work
+//! without a tenant may take whatever its group may take.
 //!
 //! Groups take turns, tenants within a group take turns, and a tenant gets permits in the order of its requests.
 //!
@@ -44,15 +45,16 @@ pub struct Limits {
     pub total: usize,
     /// Permits for each group; 0 is unbounded.
     pub per_group: usize,
-    /// Allows a group that holds no permit to get one, even beyond the total. This way, hanging groups never stop another, however many hang.
+    /// Allows a group that holds no permit to get one, even beyond the total. This way, hanging groups never stop
+    /// another, however many hang.
     pub one_each: bool,
 }
 
 /// Returns true if a group, or a tenant within its group, that holds `held` may take `more` of `free`.
 ///
-/// It may if it then holds at most 4 times the number of permits that stay free. This is the dynamic threshold of switches with shared memory
-/// (Choudhury and Hahne, 1998). A group that holds nothing may take everything that is free. So a single group takes 4/5, and only a group that holds
-/// nothing takes the last permit.
+/// It may if it then holds at most 4 times the number of permits that stay free. This is the dynamic threshold of
+/// switches with shared memory (Choudhury and Hahne, 1998). A group that holds nothing may take everything that is
+/// free. So a single group takes 4/5, and only a group that holds nothing takes the last permit.
 pub fn fair_share(held: usize, more: usize, free: usize) -> bool {
     let Some(rest) = free.checked_sub(more) else { return false };
     held == 0 || held.saturating_add(more) <= rest.saturating_mul(4)

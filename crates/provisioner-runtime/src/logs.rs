@@ -6,8 +6,8 @@ use tracing_subscriber::EnvFilter;
 
 /// The default filter, used unless `RUST_LOG` is set.
 ///
-/// It excludes the client's own lines. The client logs each failed request as an error, although the caller decides what the failure means, and it
-/// logs unreadable responses with their entire content.
+/// It excludes the client's own lines. The client logs each failed request as an error, although the caller decides
+/// what the failure means, and it logs unreadable responses with their entire content.
 const DEFAULT_FILTER: &str = "info,kube_client=off,kube_runtime=off,hyper=warn,hyper_util=warn,rustls=warn";
 
 /// The format of log lines.
@@ -20,7 +20,8 @@ pub enum LogFormat {
     Json,
 }
 
-/// Sends log lines to stderr. `RUST_LOG` sets the filter; by default, everything from `info` up is logged, without the API client's own lines.
+/// Sends log lines to stderr. `RUST_LOG` sets the filter; by default, everything from `info` up is logged, without the
+/// API client's own lines.
 ///
 /// A line that cannot be written, such as to a full disk or a closed pipe, is lost, and the process continues.
 ///

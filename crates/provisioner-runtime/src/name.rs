@@ -8,8 +8,8 @@ const LABEL: usize = 63;
 
 /// Returns the name of the Lease of a controller called `text`.
 ///
-/// For ordinary names it is the same as in the Go library: `/` becomes `-`. A text that is still not a valid name is converted to
-/// one, and ends with a hash of the whole text, so that different texts keep different names.
+/// For ordinary names it is the same as in the Go library: `/` becomes `-`. A text that is still not a valid name is
+/// converted to one, and ends with a hash of the whole text, so that different texts keep different names.
 ///
 /// ```
 /// # use provisioner_runtime::lease::lease_name;

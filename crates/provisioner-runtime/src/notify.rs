@@ -6,8 +6,8 @@ use tokio::sync::Notify;
 
 /// A repeated event with a counter.
 ///
-/// Waiters are woken in the order in which they began to wait. Tokio's `watch` wakes them in random order, so simulated runs would not be
-/// reproducible.
+/// Waiters are woken in the order in which they began to wait. Tokio's `watch` wakes them in random order, so simulated
+/// runs would not be reproducible.
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
     count: AtomicU64,

@@ -1,22 +1,24 @@
 //! A queue of keys that need work.
 //!
-//! A key is only a name. The worker that receives it determines what to do, so a key that is woken several times in the meantime is worked on once.
-//! The queue decides *when*:
+//! A key is only a name. The worker that receives it determines what to do, so a key that is woken several times in the
+//! meantime is worked on once. The queue decides *when*:
 //!
-//! * **Order.** First in, first out within a [`Priority`]; more urgent keys first, but at most 8 in a row while a less urgent key waits. A key is
-//!   never handed out twice at the same time.
+//! * **Order.** First in, first out within a [`Priority`]; more urgent keys first, but at most 8 in a row while a less
+//!   urgent key waits. A key is never handed out twice at the same time.
 //! * **Back-off.** A failed attempt is repeated after the delay of [`QueueOptions::backoff`] for its number; see
 //!   [`backoff`](crate::backoff). The default is 1 s × 2^(n − 1), at most 300 s, less up to 10 % at random. The
 //!   delay belongs to the *inputs*, a fingerprint of what the work depends on: a wake with the same inputs never
 //!   cuts it short, a wake with other inputs always does and restarts the attempts at 1.
 //! * **Waiting is not failing.** A key that [waits](Next::Wait) for another party keeps its attempt number. Without an
-//!   explicit pause it waits by the same formula with a maximum of 30 s, where *n* is the number of its consecutive waits.
+//!   explicit pause it waits by the same formula with a maximum of 30 s, where *n* is the number of its consecutive
+//!   waits.
 //! * **Permits.** Groups of keys, and the tenants in them, share the permits of [`QueueOptions::limits`] as in
-//!   [`limiter`](crate::limiter). A key that gets no permit is parked and occupies no worker. When a permit is free, it is
-//!   reserved for the key, and the key moves to the front.
+//!   [`limiter`](crate::limiter). A key that gets no permit is parked and occupies no worker. When a permit is free, it
+//!   is reserved for the key, and the key moves to the front.
 //! * **Memory.** A key that is done is not remembered.
 //!
-//! Every operation is O(log n) under one lock. The queue has no task or timer of its own: the callers of [`Queue::next`] drive it.
+//! Every operation is O(log n) under one lock. The queue has no task or timer of its own: the callers of
+//! [`Queue::next`] drive it.
 //!
 //! ```
 //! # use provisioner_runtime::{Next, Priority, Queue, QueueOptions};
@@ -86,8 +88,8 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
         self.shared.update(|state, now| state.requeue(key, now));
     }
 
-    /// Discards the attempts and the wait of a key. A running key is finished first, and then discarded whatever its result, unless it was woken in
-    /// between.
+    /// Discards the attempts and the wait of a key. A running key is finished first, and then discarded whatever its
+    /// result, unless it was woken in between.
     pub fn forget(&self, key: &K) {
         self.shared.update(|state, now| state.forget(key, now));
     }
@@ -97,7 +99,8 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
     /// May be called from many tasks, and dropped at any time without losing a key.
     pub async fn next(&self) -> Option<Work<K>> {
         loop {
-            // A caller that is dropped while it waits passes on its notification and the timer that it was responsible for.
+            // A caller that is dropped while it waits passes on its notification and the timer that it was responsible
+            // for.
             let pass_on = PassOn(&self.shared.changed);
             let changed = self.shared.changed.notified();
             let due = {
@@ -222,8 +225,8 @@ impl<K: Clone + Eq + Hash> Work<K> {
         self.handout.attempt
     }
 
-    /// Records the inputs this run observed; later wakes are compared against them. They differ from the inputs of the last wake if the worker itself
-    /// read a change before the watch delivered it.
+    /// Records the inputs this run observed; later wakes are compared against them. They differ from the inputs of the
+    /// last wake if the worker itself read a change before the watch delivered it.
     pub fn begin(&self, inputs: u64) {
         self.shared.update(|state, _| state.begin(&self.handout.key, inputs));
     }
@@ -318,8 +321,8 @@ pub enum Next {
     Wait(Option<Duration>),
     /// No permit of this flow was available: run again when there is one. All counts stay the same.
     AwaitPermit(Flow),
-    /// Run again at once. The attempt number stays the same. From the third in a row they count as [`Next::Retry`], so that no key loops without a
-    /// delay.
+    /// Run again at once. The attempt number stays the same. From the third in a row they count as [`Next::Retry`], so
+    /// that no key loops without a delay.
     Again,
 }
 

@@ -6,8 +6,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-/// Returns a token that SIGTERM or SIGINT cancels. A second signal ends the process at once, with exit code 143 or 130, for users who do not want to
-/// wait.
+/// Returns a token that SIGTERM or SIGINT cancels. A second signal ends the process at once, with exit code 143 or 130,
+/// for users who do not want to wait.
 ///
 /// For binaries only: call it once, inside a tokio runtime.
 ///

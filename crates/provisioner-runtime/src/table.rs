@@ -10,15 +10,16 @@ const SMALL: usize = 256;
 
 /// The known state of every object of a kind: a map that can be compared with a new list.
 ///
-/// A watch that restarts lists everything, but does not report what was deleted in the meantime. So call [`begin_snapshot`](Self::begin_snapshot),
-/// [`insert`](Self::insert) everything listed, and [`end_snapshot`](Self::end_snapshot) returns the entries that were not listed. Until then, all
-/// earlier entries can still be looked up.
+/// A watch that restarts lists everything, but does not report what was deleted in the meantime. So call
+/// [`begin_snapshot`](Self::begin_snapshot), [`insert`](Self::insert) everything listed, and
+/// [`end_snapshot`](Self::end_snapshot) returns the entries that were not listed. Until then, all earlier entries can
+/// still be looked up.
 ///
 /// # Memory
 ///
-/// An entry costs `size_of::<(K, V)>()` + 1 bytes, times 1.15 to 2.3 depending on how full the map is, plus what the key and the value hold
-/// elsewhere. Nothing is kept per entry for snapshots; during a snapshot there are two maps, of which one shrinks while the other grows. After a
-/// snapshot, and when entries are removed, spare room is returned.
+/// An entry costs `size_of::<(K, V)>()` + 1 bytes, times 1.15 to 2.3 depending on how full the map is, plus what the
+/// key and the value hold elsewhere. Nothing is kept per entry for snapshots; during a snapshot there are two maps, of
+/// which one shrinks while the other grows. After a snapshot, and when entries are removed, spare room is returned.
 ///
 /// ```
 /// # use provisioner_runtime::Table;
@@ -55,8 +56,8 @@ impl<K: Eq + Hash, V> Table<K, V> {
         self.current.insert(key, value).or(unseen)
     }
 
-    /// Returns true if a snapshot has begun and has not listed this key yet. A response that is applied now says nothing about the list, which may be
-    /// newer: call [`await_listing`](Self::await_listing) afterwards.
+    /// Returns true if a snapshot has begun and has not listed this key yet. A response that is applied now says
+    /// nothing about the list, which may be newer: call [`await_listing`](Self::await_listing) afterwards.
     pub fn awaits_listing<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -139,7 +140,8 @@ impl<K: Eq + Hash, V> Table<K, V> {
         }
     }
 
-    /// Ends the snapshot: removes and returns the entries not seen since [`begin_snapshot`](Self::begin_snapshot), ordered by key.
+    /// Ends the snapshot: removes and returns the entries not seen since [`begin_snapshot`](Self::begin_snapshot),
+    /// ordered by key.
     ///
     /// Removes nothing if no snapshot has begun.
     pub fn end_snapshot(&mut self) -> Vec<(K, V)>

@@ -75,7 +75,8 @@ impl ApiLimiter {
         self.permits.available_permits() == 0
     }
 
-    /// Observes a failed request. If the server was too busy, all requests pause for as long as it asks, plus a random extra of up to half that time.
+    /// Observes a failed request. If the server was too busy, all requests pause for as long as it asks, plus a random
+    /// extra of up to half that time.
     pub fn observe(&self, error: &CallError) {
         let CallError::TooManyRequests { retry_after, .. } = error else { return };
         let mut state = crate::sync::lock(&self.state);

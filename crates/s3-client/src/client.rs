@@ -41,7 +41,8 @@ pub struct Settings {
     pub repeats: bool,
     /// Its connections.
     pub http: Http,
-    /// A cache of credentials until shortly before they expire; without one, credentials are requested before each request.
+    /// A cache of credentials until shortly before they expire; without one, credentials are requested before each
+    /// request.
     pub identities: Option<SharedIdentityCache>,
 }
 
@@ -173,7 +174,8 @@ impl Client {
         &self.endpoint
     }
 
-    /// Returns the header `Server` of the first successful response; empty before that, and if the service sends no such header.
+    /// Returns the header `Server` of the first successful response; empty before that, and if the service sends no
+    /// such header.
     pub fn software(&self) -> &str {
         self.software.get().map_or("", String::as_str)
     }
@@ -190,7 +192,8 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Classifies busy services: the AWS SDK knows the error codes of AWS for this, but not the status that other services use.
+/// Classifies busy services: the AWS SDK knows the error codes of AWS for this, but not the status that other services
+/// use.
 pub(crate) fn busy() -> HttpStatusCodeClassifier {
     HttpStatusCodeClassifier::new_from_codes(&[429][..])
 }

@@ -96,7 +96,8 @@ impl Error {
         }
     }
 
-    /// Returns true if it is certain that no part of the request was carried out. After any other error, it may have been.
+    /// Returns true if it is certain that no part of the request was carried out. After any other error, it may have
+    /// been.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Answer(answer) => answer.is_busy() || (400..500).contains(&answer.status),
@@ -192,7 +193,8 @@ fn refusal(endpoint: String, raw: &HttpResponse, code: Option<&str>, message: Op
     // Some stores wrap their refusals differently from AWS.
     let text = raw.body().bytes().and_then(|body| str::from_utf8(body).ok()).unwrap_or_default();
     let (code, message) = (code.or_else(|| element(text, "Code")), message.or_else(|| element(text, "Message")));
-    // An unreadable success does not come from S3, and neither does a refusal without a code, unless its body is empty, as for HEAD.
+    // An unreadable success does not come from S3, and neither does a refusal without a code, unless its body is empty,
+    // as for HEAD.
     let code = match code {
         Some(code) if !(200..300).contains(&status) => code,
         None if is_empty => "",

@@ -43,8 +43,9 @@ pub struct Http {
 }
 
 impl Http {
-    /// Creates connections through the proxies from the environment: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`. Certificates of services must be
-    /// signed by a certificate in `ca_bundle`, in PEM, or else by one that the system trusts.
+    /// Creates connections through the proxies from the environment: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`.
+    /// Certificates of services must be signed by a certificate in `ca_bundle`, in PEM, or else by one that the system
+    /// trusts.
     ///
     /// # Errors
     /// Fails if the certificates are not valid.
@@ -68,7 +69,8 @@ impl Http {
         http_client_fn(move |settings, _| http.within(settings))
     }
 
-    /// Sends a request that does not use the AWS SDK; returns status and body of the response. `endpoint` names the service in errors.
+    /// Sends a request that does not use the AWS SDK; returns status and body of the response. `endpoint` names the
+    /// service in errors.
     ///
     /// # Errors
     /// Fails if no complete response arrives in time.

@@ -58,7 +58,8 @@ impl Lifecycle {
         self.rules.is_empty()
     }
 
-    /// Returns true if both are equivalent: the order does not matter, and a rule without an ID matches any ID, because services generate one.
+    /// Returns true if both are equivalent: the order does not matter, and a rule without an ID matches any ID, because
+    /// services generate one.
     pub fn same_as(&self, stored: &Self) -> bool {
         let mut left: Vec<LifecycleRule> = stored.rules.iter().map(normal).collect();
         let found = |rule: &LifecycleRule| {
@@ -275,8 +276,8 @@ fn date(text: String) -> Result<DateTime, LifecycleError> {
     date.map_err(|_| LifecycleError(format!("{full:?} is no date, such as 2030-01-01")))
 }
 
-/// Normalizes a rule by sorting its lists and flattening its filter. The prefix may be next to the filter, in it or in its `And`, and an empty one
-/// has no effect; services move it.
+/// Normalizes a rule by sorting its lists and flattening its filter. The prefix may be next to the filter, in it or in
+/// its `And`, and an empty one has no effect; services move it.
 fn normal(rule: &LifecycleRule) -> LifecycleRule {
     let mut rule = rule.clone();
     let filter = rule.filter.take();

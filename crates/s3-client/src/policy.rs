@@ -99,7 +99,8 @@ impl Policy {
         self.statements.len() < before
     }
 
-    /// Returns true if both are equivalent: the order of statements and lists does not matter, and a list of one element equals the element.
+    /// Returns true if both are equivalent: the order of statements and lists does not matter, and a list of one
+    /// element equals the element.
     pub fn same_as(&self, other: &Self) -> bool {
         let meaning = |policy: &Self| {
             let statements: BTreeSet<String> = policy.statements.iter().map(|each| normal(each).to_string()).collect();

@@ -11,8 +11,8 @@ use crate::store::Store;
 pub(crate) struct Pool(String);
 
 impl Pool {
-    /// Returns the service account's identifier in IAM policies. The format of subjects differs between GKE's pools and others.
-    /// <https://cloud.google.com/iam/docs/principal-identifiers>
+    /// Returns the service account's identifier in IAM policies. The format of subjects differs between GKE's pools and
+    /// others. <https://cloud.google.com/iam/docs/principal-identifiers>
     fn principal(&self, account: &ServiceAccount) -> String {
         let subject = if self.0.ends_with(".svc.id.goog") {
             format!("ns/{}/sa/{}", account.namespace, account.name)

@@ -249,7 +249,8 @@ impl<'a> Picture<'a> {
         wish.kind != Kind::Granted && contested && !self.owns(mark, &user)
     }
 
-    /// Returns true if a Secret or ConfigMap that was restored for another claim has the name of this claim's. A user must delete it.
+    /// Returns true if a Secret or ConfigMap that was restored for another claim has the name of this claim's. A user
+    /// must delete it.
     fn is_blocked(&self, wish: &Wish, claim: &Value) -> bool {
         let is_foreign = |object: &&Value| object["metadata"]["ownerReferences"][0]["uid"] != claim["metadata"]["uid"];
         let delivered = [self.secrets.get(wish.delivered("secrets")), self.maps.get(wish.delivered("configmaps"))];

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::{DEFAULT_LIMIT, apply, eventually};
 
-/// Installs the charts' CRDs if necessary, and waits until the API server serves them. They are never removed because concurrent tests use
-/// them.
+/// Installs the charts' CRDs if necessary, and waits until the API server serves them. They are never removed because
+/// concurrent tests use them.
 pub async fn install_bucket_crds(client: &Client) -> anyhow::Result<()> {
     let definitions = crds(Validation::Strict).map(|definition| {
         let mut definition = json!(definition);

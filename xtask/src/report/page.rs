@@ -9,8 +9,8 @@ use testbed::figures::{Figures, Summary, number};
 use super::{Report, SCENARIOS, chart, folder};
 use crate::build::workspace_root;
 
-/// The rows of README.md's table: a text, the scenario and its quantity, and the rows of kube-provisioner, of its Go peer without
-/// limits, and of the Go peer with its defaults.
+/// The rows of README.md's table: a text, the scenario and its quantity, and the rows of kube-provisioner, of its Go
+/// peer without limits, and of the Go peer with its defaults.
 const HIGHLIGHTS: [[&str; 6]; 8] = [
     ["3000 waiting claims, volumes per second", "waiting-3000", "volumes/s", OURS, GO_TUNED, ""],
     ["peak memory for them", "waiting-3000", "peak memory, MB", OURS, GO_TUNED, ""],

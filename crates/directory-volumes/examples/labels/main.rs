@@ -1,5 +1,5 @@
-//! Labels of volumes under a kernel that enforces SELinux: `labels MOUNT_POINT`. Panics at the first violation. The tests run it inside user-mode
-//! Linux, whose kernel has SELinux and whose binaries need no distribution policy.
+//! Labels of volumes under a kernel that enforces SELinux: `labels MOUNT_POINT`. Panics at the first violation. The
+//! tests run it inside user-mode Linux, whose kernel has SELinux and whose binaries need no distribution policy.
 #![allow(clippy::print_stdout, reason = "a program talks to its user")]
 
 use std::fs;

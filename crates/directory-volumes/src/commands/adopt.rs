@@ -29,7 +29,8 @@ use crate::root::Root;
 pub struct Adopt<S: Site> {
     /// Directory below the root; --claim, --size and --storage-class make it a new volume
     ///
-    /// Without these flags, the command adopts the volume that uses the directory. If there is none, it permits new volumes in it.
+    /// Without these flags, the command adopts the volume that uses the directory. If there is none, it permits new
+    /// volumes in it.
     #[arg(required_unless_present_any = ["volume", "restored"])]
     directory: Option<PathBuf>,
 
@@ -146,8 +147,9 @@ impl<S: Site> Adoption<'_, S> {
         let mut annotations = self.annotations(Some(volume));
         annotations.insert(ADOPTED.to_owned(), Timestamp::now().to_string());
         if plan.former.is_none() {
-            // Another client created the object, so the controller treats it as a copy. Adopting it settles its deletion; the deletion of a restored
-            // volume is settled only by a claim that is bound to it again, or by an administrator.
+            // Another client created the object, so the controller treats it as a copy. Adopting it settles its
+            // deletion; the deletion of a restored volume is settled only by a claim that is bound to it again, or by
+            // an administrator.
             annotations.extend(volume.metadata.uid.clone().map(|uid| (RELEASE.to_owned(), uid)));
         }
         let patch = json!({"metadata": {"uid": volume.metadata.uid, "annotations": annotations}});

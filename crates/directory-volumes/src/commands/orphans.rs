@@ -108,7 +108,8 @@ impl<S: Site> Orphans<S> {
         if self.delete { self.delete(&root, &client, &cluster, &survey, &known).await } else { Ok(()) }
     }
 
-    /// Reads everything. An attempt is recorded before its directory is created, and until its volume is saved: this order misses nothing.
+    /// Reads everything. An attempt is recorded before its directory is created, and until its volume is saved: this
+    /// order misses nothing.
     async fn look<'a>(
         &'a self,
         root: &'a Root,
@@ -136,7 +137,8 @@ impl<S: Site> Orphans<S> {
         Ok((survey, known))
     }
 
-    /// Asks for confirmation. Because answers take time, everything is checked once more before the first directory is moved.
+    /// Asks for confirmation. Because answers take time, everything is checked once more before the first directory is
+    /// moved.
     async fn delete(
         &self,
         root: &Root,

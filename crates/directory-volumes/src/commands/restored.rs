@@ -48,7 +48,8 @@ impl<S: Site> Adoption<'_, S> {
         Ok(Plan { volume, path, owner, former })
     }
 
-    /// Checks the former owner: a mark that names the same volume may belong to an earlier one, if its claim no longer exists.
+    /// Checks the former owner: a mark that names the same volume may belong to an earlier one, if its claim no longer
+    /// exists.
     async fn check_former(&self, path: &VolumePath, former: &Owner, owner: &Owner) -> Result<(), BoxError> {
         if former.volume != owner.volume || former.provisioner != owner.provisioner {
             let holder = Holder::Volume(Box::new(former.clone()));

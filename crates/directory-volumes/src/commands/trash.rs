@@ -128,7 +128,8 @@ fn kept(discarded: &Discarded, cluster: &str, of_unknown_cluster: bool) -> Optio
     }
 }
 
-/// Restores a volume. A dry run of the object comes first, then the directory: a volume without a directory would be offered to pods.
+/// Restores a volume. A dry run of the object comes first, then the directory: a volume without a directory would be
+/// offered to pods.
 async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<(), BoxError> {
     let (root, client) = (site.checked_root()?, site.connection().client().await?);
     let cluster = site.connection().cluster(&client).await?;

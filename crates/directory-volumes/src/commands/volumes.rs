@@ -94,7 +94,8 @@ impl Volumes {
         self.unreadable.iter().any(|(unreadable, _)| unreadable == name)
     }
 
-    /// Returns the volumes that refer to a directory, or to one above or below it. `places` are the locations of the root.
+    /// Returns the volumes that refer to a directory, or to one above or below it. `places` are the locations of the
+    /// root.
     pub(crate) fn touching<'a>(
         &'a self,
         root: &'a Root,
@@ -148,7 +149,8 @@ impl Volumes {
         touching.map(|(volume, relation)| format!("the volume {} {}", volume.name, relation.text())).collect()
     }
 
-    /// Returns what prevents the directory of a volume from being removed with it: other volumes that refer to it. `path` is its path below the root.
+    /// Returns what prevents the directory of a volume from being removed with it: other volumes that refer to it.
+    /// `path` is its path below the root.
     pub(crate) fn besides(&self, root: &Root, volume: &PersistentVolume, path: &VolumePath) -> Vec<String> {
         let place = place_of(volume).ok().flatten().and_then(|place| place.above(path));
         let places: Vec<Place> = place.into_iter().chain([Place::Directory(root.path().to_owned())]).collect();

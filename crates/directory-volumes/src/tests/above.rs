@@ -85,7 +85,8 @@ fn no_empty_directory_is_left_when_two_remove_it() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     create(&root, "team/shop/data").unwrap();
-    // Another process has removed the last volume in it, and then the directories, but not yet their counterparts among the marks.
+    // Another process has removed the last volume in it, and then the directories, but not yet their counterparts among
+    // the marks.
     fs::remove_dir_all(dir.path().join("team")).unwrap();
     root.remove(&at("team/shop/data"), &owner("pvc-1"), &token).unwrap();
     assert_empty(dir.path());

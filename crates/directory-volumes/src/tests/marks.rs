@@ -269,7 +269,8 @@ fn marks_learn_which_volumes_are_retained() {
     assert_eq!((retained("pvc-1"), retained("pvc-2")), (true, false));
 }
 
-/// Simulates an administrator who binds a retained volume again: the PersistentVolume stays, but its claim is another one.
+/// Simulates an administrator who binds a retained volume again: the PersistentVolume stays, but its claim is another
+/// one.
 #[test]
 fn a_volume_that_is_bound_to_another_claim_keeps_its_directory() {
     let (dir, root) = root();

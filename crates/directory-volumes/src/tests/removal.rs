@@ -11,7 +11,8 @@ use crate::remove;
 /// Environment variable of the process whose memory is measured.
 const MEASURED: &str = "DIRECTORY_VOLUMES_MEASURED";
 
-/// Creates nested directories, each with many siblings that have long names, and other kinds of files that a tenant can create.
+/// Creates nested directories, each with many siblings that have long names, and other kinds of files that a tenant can
+/// create.
 fn fill(top: &OwnedFd, depth: usize, width: usize) {
     let mut directory = top.try_clone().unwrap();
     for _ in 0..depth {

@@ -12,7 +12,8 @@ use crate::root::Root;
 use crate::state::{State, TRASH};
 use crate::{descend, usage};
 
-/// What the trash of one root may take. Data that are kept until a person removes them do not count and are never removed.
+/// What the trash of one root may take. Data that are kept until a person removes them do not count and are never
+/// removed.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct TrashLimits {
     /// Maximum size of the trash, such as 100Gi; beyond it, the oldest volumes expire early [default: no limit]

@@ -1,4 +1,5 @@
-//! Removal of volumes. Large ones take turns: a call that has removed files for a while yields to another one, and the next call continues.
+//! Removal of volumes. Large ones take turns: a call that has removed files for a while yields to another one, and the
+//! next call continues.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -15,17 +16,19 @@ use crate::root::Root;
 
 /// Maximum time that a call removes files before it yields and the controller gets an answer.
 pub(super) const TURN: Duration = Duration::from_secs(20);
-/// Minimum number of steps of a call, so that removal from a slow server also finishes. Steps are files, or directories that are read.
+/// Minimum number of steps of a call, so that removal from a slow server also finishes. Steps are files, or directories
+/// that are read.
 const LEAST_STEPS: usize = 64;
 /// The delay until a call that had its turn continues.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Removes, keeps or discards a directory. A dropped call must not leave a thread that continues deleting for hours, so the thread checks the
-    /// fencing token.
+    /// Removes, keeps or discards a directory. A dropped call must not leave a thread that continues deleting for
+    /// hours, so the thread checks the fencing token.
     ///
     /// # Errors
-    /// Fails if it cannot be done now. A removal that takes longer than one call is in progress, and the next call continues.
+    /// Fails if it cannot be done now. A removal that takes longer than one call is in progress, and the next call
+    /// continues.
     pub async fn end(&self, deletion: Deletion, token: FencingToken) -> Result<(), DeleteError> {
         self.check_alone(&deletion).await?;
         let removal = if deletion.removes() { Some(self.removal().await?) } else { None };
@@ -60,8 +63,8 @@ impl Worker {
         self.removals.clone().acquire_owned().await.ok()
     }
 
-    /// Refuses to remove an adopted directory if other volumes also refer to it. Earlier versions did not check that before adoption; a directory
-    /// created by this provisioner is not known to others.
+    /// Refuses to remove an adopted directory if other volumes also refer to it. Earlier versions did not check that
+    /// before adoption; a directory created by this provisioner is not known to others.
     async fn check_alone(&self, deletion: &Deletion) -> Result<(), DeleteError> {
         let (Some(client), Some(volume)) = (self.client.get(), deletion.volume()) else { return Ok(()) };
         let path = deletion.path().clone();

@@ -40,7 +40,8 @@ fn deleting(root: &Path, volume: &str) -> usize {
     fs::read_dir(root.join(".kube-provisioner/deleting").join(volume).join("data")).map_or(0, Iterator::count)
 }
 
-/// Waits for a call. The simulated clock stands still while threads work, so nothing else would end a call that never gets a thread.
+/// Waits for a call. The simulated clock stands still while threads work, so nothing else would end a call that never
+/// gets a thread.
 async fn soon<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> T {
     let (call, began) = (tokio::spawn(call), std::time::Instant::now());
     while !call.is_finished() {

@@ -1,4 +1,5 @@
-//! The files in `src/generated` are generated from the `.proto` files in `tests/spec`. With `UPDATE_MESSAGES=1` they are written.
+//! The files in `src/generated` are generated from the `.proto` files in `tests/spec`. With `UPDATE_MESSAGES=1` they
+//! are written.
 
 use std::fmt::Write;
 use std::fs;

@@ -12,11 +12,13 @@ use crate::protocol::{BUCKET_CLAIM_NAME, EXISTING_BUCKETS};
 /// The namespace, name and uid that identify a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ClaimName {
-    /// The namespace. Empty for a bucket or an account of the Container Object Storage Interface (COSI), which does not pass the namespace.
+    /// The namespace. Empty for a bucket or an account of the Container Object Storage Interface (COSI), which does not
+    /// pass the namespace.
     pub namespace: String,
     /// The name; for COSI, the name of the bucket or the account itself.
     pub name: String,
-    /// The uid. Empty if an object of another provisioner does not contain it. For COSI, a string that is unique among all assets.
+    /// The uid. Empty if an object of another provisioner does not contain it. For COSI, a string that is unique among
+    /// all assets.
     pub uid: String,
 }
 
@@ -56,7 +58,8 @@ impl fmt::Display for ClaimName {
 pub struct Account {
     /// The name of its user in the backend. It is the same in every attempt, and never used for another account.
     pub name: String,
-    /// The claim that the account belongs to. After a restore it keeps the uid that the claim had when the account was created.
+    /// The claim that the account belongs to. After a restore it keeps the uid that the claim had when the account was
+    /// created.
     pub claim: ClaimName,
 }
 
@@ -112,8 +115,8 @@ pub struct BucketAccess {
     pub name: String,
     /// The maximum access of the account. Class and claim may allow less, if the provisioner has parameters for that.
     pub access: Access,
-    /// The account that the bucket was created for: this account, or the account of another claim in the namespace. `None` if the class names
-    /// the bucket.
+    /// The account that the bucket was created for: this account, or the account of another claim in the namespace.
+    /// `None` if the class names the bucket.
     pub owner: Option<Account>,
     /// The last value of [`Bucket::state`](super::Bucket::state); empty if the class names the bucket.
     pub state: BTreeMap<String, String>,
@@ -125,10 +128,12 @@ impl BucketAccess {
         Self { name: name.into(), access: Access::default(), owner, state: BTreeMap::new() }
     }
 
-    /// Returns the account's access under a class that allows `class` and a claim that requests `asked`, if it requests anything.
+    /// Returns the account's access under a class that allows `class` and a claim that requests `asked`, if it requests
+    /// anything.
     ///
     /// # Errors
-    /// If the claim requests more than the class allows, or if [`access`](Self::access) is restricted to a mode that they do not allow.
+    /// If the claim requests more than the class allows, or if [`access`](Self::access) is restricted to a mode that
+    /// they do not allow.
     pub fn allowed(&self, class: Access, asked: Option<Access>) -> Result<Access, ProvisionError> {
         let allowed = class.restricted_to(asked)?;
         if self.access == Access::default() { Ok(allowed) } else { allowed.restricted_to(Some(self.access)) }
@@ -154,7 +159,8 @@ impl BucketAccess {
         }
     }
 
-    /// Returns the error message of a grant for a bucket that was not created for its recorded owner, or was replaced since.
+    /// Returns the error message of a grant for a bucket that was not created for its recorded owner, or was replaced
+    /// since.
     pub fn is_not_its_owners(&self) -> String {
         let bucket = &self.name;
         match &self.owner {

@@ -31,8 +31,9 @@ impl Bucket {
         Self { endpoint, state: BTreeMap::new(), warning: None }
     }
 
-    /// Stores a value that later calls about the bucket need, in the ObjectBucket's `spec.additionalState`. It must not contain secrets, because
-    /// administrators can read it. [`Granted::state`] is stored next to it, so the two need distinct keys.
+    /// Stores a value that later calls about the bucket need, in the ObjectBucket's `spec.additionalState`. It must not
+    /// contain secrets, because administrators can read it. [`Granted::state`] is stored next to it, so the two need
+    /// distinct keys.
     pub fn state(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.state.insert(key.into(), value.into());
         self
@@ -77,8 +78,8 @@ impl Granted {
         Self { credentials: Some(credentials), ..Self::without_key(endpoint) }
     }
 
-    /// Grants access without a key: the backend recognises the pods of a service account. The claim's Secret contains no key; put the values that
-    /// clients need in [the ConfigMap](Self::config).
+    /// Grants access without a key: the backend recognises the pods of a service account. The claim's Secret contains
+    /// no key; put the values that clients need in [the ConfigMap](Self::config).
     pub fn without_key(endpoint: Endpoint) -> Self {
         Self {
             endpoint,

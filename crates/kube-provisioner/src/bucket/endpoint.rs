@@ -62,7 +62,8 @@ impl Endpoint {
         Self { sub_region: sub_region.into(), ..self }
     }
 
-    /// Opens a connection without sending anything. Does nothing if the environment names a proxy, since a direct connection may then be impossible.
+    /// Opens a connection without sending anything. Does nothing if the environment names a proxy, since a direct
+    /// connection may then be impossible.
     ///
     /// # Errors
     /// If the endpoint accepts no connections.
@@ -95,7 +96,8 @@ pub enum EndpointError {
     /// It is not a URL with `http` or `https`, or it contains a user, a password or a query.
     #[error("expected an endpoint: http://HOST:PORT or https://HOST:PORT")]
     Malformed,
-    /// It has a path. An [`Endpoint`] has none, and neither do the keys `BUCKET_HOST` and `BUCKET_PORT` that clients receive.
+    /// It has a path. An [`Endpoint`] has none, and neither do the keys `BUCKET_HOST` and `BUCKET_PORT` that clients
+    /// receive.
     #[error(
         "an endpoint has no path, because clients receive only its host and port: expected http://HOST:PORT or https://HOST:PORT"
     )]

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use crate::error::{DeleteError, ProvisionError};
 
-/// A backend that cannot be used because a value is missing in the StorageClass, its Secret, the ObjectBucket, or the provisioner's
-/// arguments. The message says how to fix it.
+/// A backend that cannot be used because a value is missing in the StorageClass, its Secret, the ObjectBucket, or the
+/// provisioner's arguments. The message says how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Misconfigured(String);
@@ -29,7 +29,8 @@ impl Misconfigured {
     }
 }
 
-/// The reason why [`create_bucket`](super::BucketProvisioner::create_bucket) or [`grant`](super::BucketProvisioner::grant) failed.
+/// The reason why [`create_bucket`](super::BucketProvisioner::create_bucket) or
+/// [`grant`](super::BucketProvisioner::grant) failed.
 ///
 /// ```
 /// # use kube_provisioner::ProvisionVerdict;
@@ -49,8 +50,8 @@ pub enum Objection {
 }
 
 impl Objection {
-    /// Returns the error of the call. A refusal is final if `undone` returns true, which means that nothing is left of earlier attempts. For
-    /// a failure, `undone` is not awaited.
+    /// Returns the error of the call. A refusal is final if `undone` returns true, which means that nothing is left of
+    /// earlier attempts. For a failure, `undone` is not awaited.
     pub async fn into_error<E>(self, undone: impl Future<Output = Result<bool, E>>) -> ProvisionError
     where
         ProvisionError: From<E>,

@@ -11,15 +11,15 @@ use super::provisioner::BucketProvisioner;
 use super::request::{BucketLookup, BucketStartContext, GrantedAccount};
 use crate::error::{DeleteError, ProvisionError, StartError};
 
-/// Optional methods of a bucket provisioner: rotate keys, look up buckets, list the backend's assets, and probe the backend.
-/// Every method has a default, so `impl BucketHooks for Store {}` is enough.
+/// Optional methods of a bucket provisioner: rotate keys, look up buckets, list the backend's assets, and probe the
+/// backend. Every method has a default, so `impl BucketHooks for Store {}` is enough.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say which optional methods it has",
     note = "add `impl kube_provisioner::bucket::BucketHooks for {Self} {{}}`; each method has a default"
 )]
 pub trait BucketHooks: BucketProvisioner {
-    /// Finds the bucket with this name, regardless of its creator; returns `None` if it does not exist. Called for buckets that an
-    /// administrator names in the Container Object Storage Interface (COSI).
+    /// Finds the bucket with this name, regardless of its creator; returns `None` if it does not exist. Called for
+    /// buckets that an administrator names in the Container Object Storage Interface (COSI).
     ///
     /// # Errors
     /// Same as [`create_bucket`](BucketProvisioner::create_bucket). A bucket that cannot be read is an error.
@@ -31,9 +31,9 @@ pub trait BucketHooks: BucketProvisioner {
         async { Err(ProvisionError::invalid("this provisioner cannot look up buckets")) }
     }
 
-    /// Creates another key for the account. [The current key](GrantedAccount::access_key_id) stays valid; all others are
-    /// removed first, since an earlier call may have created a key that was never delivered. Only called if the provisioner
-    /// [declares it](super::BucketCapabilities::rotation).
+    /// Creates another key for the account. [The current key](GrantedAccount::access_key_id) stays valid; all others
+    /// are removed first, since an earlier call may have created a key that was never delivered. Only called if the
+    /// provisioner [declares it](super::BucketCapabilities::rotation).
     ///
     /// # Errors
     /// Same as [`create_bucket`](BucketProvisioner::create_bucket).
@@ -58,8 +58,9 @@ pub trait BucketHooks: BucketProvisioner {
         async { Err(DeleteError::retry("this provisioner cannot rotate keys")) }
     }
 
-    /// Lists the IDs of the account's working keys: those that [`grant`](BucketProvisioner::grant) would return again. Returns an empty list for an
-    /// account that does not exist, and `None` if the backend cannot list keys with a cheap request.
+    /// Lists the IDs of the account's working keys: those that [`grant`](BucketProvisioner::grant) would return again.
+    /// Returns an empty list for an account that does not exist, and `None` if the backend cannot list keys with a
+    /// cheap request.
     ///
     /// The controller uses it to notice that an administrator deleted the key that it delivered.
     ///
@@ -73,10 +74,11 @@ pub trait BucketHooks: BucketProvisioner {
         async { Ok(None) }
     }
 
-    /// Lists the assets that the backend of a class contains for claims of any cluster, with or without an ObjectBucket. Used by the command
-    /// `orphans`, which removes assets by [`delete_bucket`](BucketProvisioner::delete_bucket) and [`revoke`](BucketProvisioner::revoke), with the
-    /// parameter `deletionPolicy` set to a [`DeletionPolicy`](super::DeletionPolicy), and a user without a bucket by `revoke` without buckets.
-    /// Only called if the provisioner [declares it](super::BucketCapabilities::assets).
+    /// Lists the assets that the backend of a class contains for claims of any cluster, with or without an
+    /// ObjectBucket. Used by the command `orphans`, which removes assets by
+    /// [`delete_bucket`](BucketProvisioner::delete_bucket) and [`revoke`](BucketProvisioner::revoke), with the
+    /// parameter `deletionPolicy` set to a [`DeletionPolicy`](super::DeletionPolicy), and a user without a bucket by
+    /// `revoke` without buckets. Only called if the provisioner [declares it](super::BucketCapabilities::assets).
     ///
     /// # Errors
     /// On any error, the command lists no assets of the class.
@@ -88,8 +90,9 @@ pub trait BucketHooks: BucketProvisioner {
         async { Err("this provisioner cannot list what its backend has".into()) }
     }
 
-    /// Reports to the readiness probe that the backend can work now. See [`Provisioner::probe`](crate::Provisioner::probe).
-    /// For the backends that classes name, see [`probe_class`](Self::probe_class).
+    /// Reports to the readiness probe that the backend can work now. See
+    /// [`Provisioner::probe`](crate::Provisioner::probe). For the backends that classes name, see
+    /// [`probe_class`](Self::probe_class).
     ///
     /// # Errors
     /// On any error, `/readyz` answers 503 and shows the error's message.
@@ -97,8 +100,8 @@ pub trait BucketHooks: BucketProvisioner {
         async { Ok(()) }
     }
 
-    /// Reports to the readiness probe that the backend of a StorageClass can be reached. Called for each class, without its
-    /// Secrets and with a limit of three seconds. [`Endpoint::connect`](super::Endpoint::connect) is enough.
+    /// Reports to the readiness probe that the backend of a StorageClass can be reached. Called for each class, without
+    /// its Secrets and with a limit of three seconds. [`Endpoint::connect`](super::Endpoint::connect) is enough.
     ///
     /// # Errors
     /// On any error, `/readyz` shows the error's message. It answers 503 if all classes fail.
@@ -130,13 +133,15 @@ pub trait BucketHooks: BucketProvisioner {
     /// ```
     ///
     /// # Errors
-    /// On any error, the controller calls it again and begins no work before it succeeds. Readiness and events give the reason.
+    /// On any error, the controller calls it again and begins no work before it succeeds. Readiness and events give the
+    /// reason.
     fn start(&self, start: BucketStartContext) -> impl Future<Output = Result<(), StartError>> + Send {
         drop(start);
         async { Ok(()) }
     }
 
-    /// Returns the permissions that the provisioner's own calls to the API server need, for the generated manifests and the check at startup.
+    /// Returns the permissions that the provisioner's own calls to the API server need, for the generated manifests and
+    /// the check at startup.
     fn access_rules() -> Vec<AccessRule> {
         Vec::new()
     }

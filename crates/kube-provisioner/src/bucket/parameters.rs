@@ -38,7 +38,8 @@ pub enum Access {
 }
 
 impl Access {
-    /// Returns the access of a claim that requests `asked`, if it requests anything, under a class that allows this one.
+    /// Returns the access of a claim that requests `asked`, if it requests anything, under a class that allows this
+    /// one.
     ///
     /// # Errors
     /// If the claim requests more.
@@ -74,8 +75,9 @@ pub enum Authentication {
 }
 
 impl Authentication {
-    /// Returns the service account for a claim, or `None` if the claim receives a key. A claim may opt out of a key if its class uses keys, but not
-    /// the other way round. The claim's name for the account takes precedence over the class's.
+    /// Returns the service account for a claim, or `None` if the claim receives a key. A claim may opt out of a key if
+    /// its class uses keys, but not the other way round. The claim's name for the account takes precedence over the
+    /// class's.
     ///
     /// ```
     /// use kube_provisioner::bucket::{Authentication, BucketRequest};

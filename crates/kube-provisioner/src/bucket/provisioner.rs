@@ -9,23 +9,25 @@ use crate::error::{DeleteError, ProvisionError};
 
 /// Creates and deletes buckets, and accounts with access to them.
 ///
-/// For a claim that requests a new bucket, the controller calls `create_bucket` and then `grant`; when the claim is deleted, `delete_bucket` and
-/// then `revoke`. For a claim on an existing bucket, it only calls `grant` and `revoke`.
+/// For a claim that requests a new bucket, the controller calls `create_bucket` and then `grant`; when the claim is
+/// deleted, `delete_bucket` and then `revoke`. For a claim on an existing bucket, it only calls `grant` and `revoke`.
 ///
 /// # Contract
 ///
-/// * **Idempotent.** Every call may be repeated with the same names, also after a crash: it must find what an earlier call
-///   created. Removing what no longer exists must succeed. [`Account::name`] is a name for the user in the backend.
-/// * **Never touch a bucket that belongs to another owner.** Refuse a bucket of the requested name that was not created for this owner with
-///   [`ProvisionError::invalid`], and never delete it: `delete_bucket` is called for unfinished attempts too, so it must ask the
-///   backend who owns the bucket.
-/// * **Each method cleans up after its counterpart.** `delete_bucket` removes what `create_bucket` has created, and `revoke` what
-///   `grant` has created, also if either failed midway. Some backends require a user that owns the bucket: `create_bucket` creates it, under
-///   the name of the bucket's owner, and `grant` to that account gives the same user its key. The later of the two removing calls then
-///   deletes the user.
+/// * **Idempotent.** Every call may be repeated with the same names, also after a crash: it must find what an earlier
+///   call created. Removing what no longer exists must succeed. [`Account::name`] is a name for the user in the
+///   backend.
+/// * **Never touch a bucket that belongs to another owner.** Refuse a bucket of the requested name that was not created
+///   for this owner with [`ProvisionError::invalid`], and never delete it: `delete_bucket` is called for unfinished
+///   attempts too, so it must ask the backend who owns the bucket.
+/// * **Each method cleans up after its counterpart.** `delete_bucket` removes what `create_bucket` has created, and
+///   `revoke` what `grant` has created, also if either failed midway. Some backends require a user that owns the
+///   bucket: `create_bucket` creates it, under the name of the bucket's owner, and `grant` to that account gives the
+///   same user its key. The later of the two removing calls then deletes the user.
 /// * **One call at a time per claim.** Calls for different claims run concurrently.
 /// * **Failed calls may leave something behind.** `?` and [`ProvisionError::retry`] mean "something may be left";
-///   [`ProvisionError::nothing_left`], `invalid` and `ignored` state that the backend contains nothing that this method creates.
+///   [`ProvisionError::nothing_left`], `invalid` and `ignored` state that the backend contains nothing that this method
+///   creates.
 /// * **Cancellable.** A call that exceeds its time limit is dropped at an `.await` and repeated later.
 /// * A panic in any method fails only the current attempt.
 ///
@@ -89,17 +91,21 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
     /// The claim's `additionalConfig`, parsed in the same way.
     type Config: DeserializeOwned + Send + Sync + 'static;
 
-    /// Creates a bucket, or finds what an earlier call created and updates it to match the request. It grants no access yet.
+    /// Creates a bucket, or finds what an earlier call created and updates it to match the request. It grants no access
+    /// yet.
     ///
-    /// The controller calls it for a new claim, when the claim's `additionalConfig` changes, and when the claim's Secret is lost.
+    /// The controller calls it for a new claim, when the claim's `additionalConfig` changes, and when the claim's
+    /// Secret is lost.
     ///
     /// # Errors
-    /// The [`ProvisionError`] determines how the controller continues: `?` means "try again later, something may be left".
+    /// The [`ProvisionError`] determines how the controller continues: `?` means "try again later, something may be
+    /// left".
     fn create_bucket(&self, request: RequestOf<Self>) -> impl Future<Output = Result<Bucket, ProvisionError>> + Send;
 
-    /// Deletes the bucket with its contents, and everything else that [`create_bucket`](Self::create_bucket) has created. Returns `Ok` if
-    /// it no longer exists. Must not remove anything that does not belong to the owner. Revoke the access of all accounts before you empty
-    /// the bucket, because a client that still writes could prevent it from ever becoming empty.
+    /// Deletes the bucket with its contents, and everything else that [`create_bucket`](Self::create_bucket) has
+    /// created. Returns `Ok` if it no longer exists. Must not remove anything that does not belong to the owner. Revoke
+    /// the access of all accounts before you empty the bucket, because a client that still writes could prevent it from
+    /// ever becoming empty.
     ///
     /// # Errors
     /// The [`DeleteError`] determines how the controller continues: `?` means "try again later".
@@ -109,19 +115,21 @@ pub trait BucketProvisioner: Send + Sync + Sized + 'static {
     ) -> impl Future<Output = Result<(), DeleteError>> + Send;
 
     /// Creates an account with a key, or finds it, and grants it access to the buckets, which exist. If a bucket has an
-    /// [owner](super::BucketAccess::owner), verify that it belongs to this owner. Do not change the buckets or the permissions of other accounts.
+    /// [owner](super::BucketAccess::owner), verify that it belongs to this owner. Do not change the buckets or the
+    /// permissions of other accounts.
     ///
-    /// The controller calls it whenever it calls [`create_bucket`](Self::create_bucket). It returns [the account's current
-    /// key](super::GrantRequest::access_key_id), or a new one if the backend does not show it again. Former keys must then stay valid,
-    /// because pods may use them: the controller calls [`revoke_old_keys`](crate::bucket::BucketHooks::revoke_old_keys) later. If the request has no current
-    /// key, no key of the account was delivered, and all of them can be removed.
+    /// The controller calls it whenever it calls [`create_bucket`](Self::create_bucket). It returns [the account's
+    /// current key](super::GrantRequest::access_key_id), or a new one if the backend does not show it again. Former
+    /// keys must then stay valid, because pods may use them: the controller calls
+    /// [`revoke_old_keys`](crate::bucket::BucketHooks::revoke_old_keys) later. If the request has no current key, no
+    /// key of the account was delivered, and all of them can be removed.
     ///
     /// # Errors
     /// Same as [`create_bucket`](Self::create_bucket).
     fn grant(&self, request: GrantOf<Self>) -> impl Future<Output = Result<Granted, ProvisionError>> + Send;
 
-    /// Removes the account with its keys, and its permissions on these buckets, which are all that it has. Buckets, their contents and other grants
-    /// are left untouched. Buckets may no longer exist.
+    /// Removes the account with its keys, and its permissions on these buckets, which are all that it has. Buckets,
+    /// their contents and other grants are left untouched. Buckets may no longer exist.
     ///
     /// # Errors
     /// Same as [`delete_bucket`](Self::delete_bucket).
@@ -161,29 +169,30 @@ impl BucketCapabilities {
     }
 
     /// Supports several buckets in one call of [`grant`](BucketProvisioner::grant), as a BucketAccess of the Container
-    /// Object Storage Interface (COSI) requests. Without this call all lists contain one bucket, as they do for ObjectBucketClaims.
+    /// Object Storage Interface (COSI) requests. Without this call all lists contain one bucket, as they do for
+    /// ObjectBucketClaims.
     pub fn multiple_buckets(mut self) -> Self {
         self.multiple_buckets = true;
         self
     }
 
-    /// Enables the command `orphans`: the provisioner implements [`list_assets`](crate::bucket::BucketHooks::list_assets), and classes have
-    /// the parameter `deletionPolicy`.
+    /// Enables the command `orphans`: the provisioner implements
+    /// [`list_assets`](crate::bucket::BucketHooks::list_assets), and classes have the parameter `deletionPolicy`.
     pub fn assets(mut self) -> Self {
         self.assets = true;
         self
     }
 
-    /// Names the keys of `additionalConfig` that are settings of the bucket. COSI has no `additionalConfig`, so there they are parameters of a
-    /// BucketClass.
+    /// Names the keys of `additionalConfig` that are settings of the bucket. COSI has no `additionalConfig`, so there
+    /// they are parameters of a BucketClass.
     pub fn bucket_settings<K: Into<String>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
         self.bucket_settings.extend(keys.into_iter().map(Into::into));
         self
     }
 
-    /// Requires every class to name a Secret by two parameters, like [`Capabilities::secret`](crate::Capabilities::secret) for volumes;
-    /// `${pvc.name}` and `${pvc.namespace}` are replaced by the claim's name and namespace. The account needs the permission to get these
-    /// Secrets.
+    /// Requires every class to name a Secret by two parameters, like
+    /// [`Capabilities::secret`](crate::Capabilities::secret) for volumes; `${pvc.name}` and `${pvc.namespace}` are
+    /// replaced by the claim's name and namespace. The account needs the permission to get these Secrets.
     pub fn secret(self, role: impl Into<String>) -> Self {
         self.with_secret(role.into(), true)
     }

@@ -8,8 +8,9 @@ use tokio::time::Instant;
 
 /// The objects that this process has created recently.
 ///
-/// Some backends, such as the IAM services of AWS and Google, may not show a new object for some seconds. A provisioner that looks up an
-/// object before it removes something must not trust "not found" during that time, or the object leaks.
+/// Some backends, such as the IAM services of AWS and Google, may not show a new object for some seconds. A provisioner
+/// that looks up an object before it removes something must not trust "not found" during that time, or the object
+/// leaks.
 ///
 /// ```
 /// use std::time::Duration;

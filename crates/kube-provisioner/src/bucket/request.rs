@@ -29,7 +29,8 @@ use crate::secrets::Secrets;
 pub struct BucketRequest<P, C> {
     /// The bucket's name: set by the claim, or generated from its prefix and its uid.
     pub name: String,
-    /// The account that the bucket is created for. If the backend requires a user as the bucket's owner, use this account's name.
+    /// The account that the bucket is created for. If the backend requires a user as the bucket's owner, use this
+    /// account's name.
     pub owner: Account,
     /// The class's parameters, as they were when the attempt began.
     pub parameters: Arc<P>,
@@ -37,13 +38,14 @@ pub struct BucketRequest<P, C> {
     pub config: Arc<C>,
     /// The `additionalConfig` as strings, which the provisioner can store for other tools to read.
     pub config_texts: BTreeMap<String, String>,
-    /// The last values of [`Bucket::state`](super::Bucket::state) and [`Granted::state`](super::Granted::state); empty for the
-    /// first call. Other provisioners of the same backend may have written them.
+    /// The last values of [`Bucket::state`](super::Bucket::state) and [`Granted::state`](super::Granted::state); empty
+    /// for the first call. Other provisioners of the same backend may have written them.
     pub state: BTreeMap<String, String>,
     /// The Secrets named by the class, by the roles that [the provisioner declares](super::BucketCapabilities::secret).
     pub secrets: Secrets,
-    /// Every key of the claim's `additionalConfig` that may have been applied: by the last attempt, by an attempt that failed midway,
-    /// or by another provisioner of the same backend. Remove the settings whose keys are here but not in `config_texts`.
+    /// Every key of the claim's `additionalConfig` that may have been applied: by the last attempt, by an attempt that
+    /// failed midway, or by another provisioner of the same backend. Remove the settings whose keys are here but not in
+    /// `config_texts`.
     pub applied_config: BTreeMap<String, String>,
     /// The ID of the cluster in which this provisioner runs, for ownership tags and labels: a bucket whose tags name
     /// another cluster belongs to that cluster.
@@ -56,7 +58,8 @@ pub struct BucketRequest<P, C> {
 pub type RequestOf<B> = BucketRequest<<B as BucketProvisioner>::Parameters, <B as BucketProvisioner>::Config>;
 
 impl<P, C> BucketRequest<P, C> {
-    /// Creates a request of the claim `test/claim` for a bucket of this name, for use in tests. Its fields can be changed.
+    /// Creates a request of the claim `test/claim` for a bucket of this name, for use in tests. Its fields can be
+    /// changed.
     pub fn new(name: impl Into<String>, parameters: P, config: C) -> Self {
         Self {
             name: name.into(),
@@ -89,10 +92,11 @@ pub struct GrantRequest<P, C> {
     pub config_texts: BTreeMap<String, String>,
     /// The state as in [`BucketRequest::state`], including what an earlier grant to this account returned.
     pub state: BTreeMap<String, String>,
-    /// The ID of the account's current key, once it was delivered. The backend may have other keys, which are removed later.
+    /// The ID of the account's current key, once it was delivered. The backend may have other keys, which are removed
+    /// later.
     pub access_key_id: Option<String>,
-    /// The current key as stored in the claim's Secret, if the Secret is unchanged since the controller wrote it. For backends that
-    /// show a key only once.
+    /// The current key as stored in the claim's Secret, if the Secret is unchanged since the controller wrote it. For
+    /// backends that show a key only once.
     pub credentials: Option<Credentials>,
     /// The Secrets named by the class, as in [`BucketRequest::secrets`].
     pub secrets: Secrets,
@@ -133,7 +137,8 @@ impl<P, C> GrantRequest<P, C> {
         &self.buckets[0]
     }
 
-    /// Checks that a claim whose bucket was not created for it sets none of these keys of `additionalConfig`, which are [settings of the bucket].
+    /// Checks that a claim whose bucket was not created for it sets none of these keys of `additionalConfig`, which are
+    /// [settings of the bucket].
     ///
     /// [settings of the bucket]: super::BucketCapabilities::bucket_settings
     ///
@@ -164,11 +169,11 @@ impl<P, C> GrantRequest<P, C> {
 pub struct ProvisionedBucket<P> {
     /// The bucket's name.
     pub name: String,
-    /// The account that the bucket was created for. The claim may no longer exist; its uid is empty if an object of another provisioner does not
-    /// contain it.
+    /// The account that the bucket was created for. The claim may no longer exist; its uid is empty if an object of
+    /// another provisioner does not contain it.
     pub owner: Account,
-    /// The class's parameters as they were when the bucket was created. `None` for a bucket of another provisioner whose class
-    /// no longer exists.
+    /// The class's parameters as they were when the bucket was created. `None` for a bucket of another provisioner
+    /// whose class no longer exists.
     pub parameters: Option<Arc<P>>,
     /// The state as in [`BucketRequest::state`]. Empty if no attempt has finished yet.
     pub state: BTreeMap<String, String>,
@@ -216,7 +221,8 @@ impl<P> ProvisionedBucket<P> {
     }
 }
 
-/// The data recorded in an ObjectBucket, from a [`ProvisionedBucket`] or a [`GrantedAccount`]. Its fields have the same meaning there.
+/// The data recorded in an ObjectBucket, from a [`ProvisionedBucket`] or a [`GrantedAccount`]. Its fields have the same
+/// meaning there.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields of both")]
 pub struct Record<'a, P> {
@@ -276,8 +282,8 @@ pub struct GrantedAccount<P> {
 }
 
 impl<P> GrantedAccount<P> {
-    /// Creates the account of the claim `test/claim` with its own bucket of this name, for use in tests. Its fields can be
-    /// changed.
+    /// Creates the account of the claim `test/claim` with its own bucket of this name, for use in tests. Its fields can
+    /// be changed.
     pub fn new(bucket: impl Into<String>, parameters: P) -> Self {
         let request = GrantRequest::new(bucket, parameters, ());
         Self {

@@ -161,7 +161,8 @@ impl NodeJournals {
         .collect()
     }
 
-    /// Deletes a journal, unless it contains an entry or was written since it was listed. Returns true if it was deleted.
+    /// Deletes a journal, unless it contains an entry or was written since it was listed. Returns true if it was
+    /// deleted.
     ///
     /// # Errors
     /// If the API server does not answer as expected.

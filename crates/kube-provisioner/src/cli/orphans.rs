@@ -81,8 +81,8 @@ impl Orphans {
         scene.backend.start(start).await.map_err(|error| error.to_string())?;
         let (places, mut problems) = self.places(scene).await?;
         let found = self.look(scene, &places, &mut problems).await;
-        // An ObjectBucket is written before the assets that it represents are created, and COSI accounts are created for a BucketAccess. Reading
-        // the objects after the backends therefore misses nothing.
+        // An ObjectBucket is written before the assets that it represents are created, and COSI accounts are created
+        // for a BucketAccess. Reading the objects after the backends therefore misses nothing.
         let recorded = Recorded::read(&scene.client).await?;
         (console.print)(&report(&found, &recorded, &problems));
         if self.delete {
@@ -91,8 +91,8 @@ impl Orphans {
         Ok(())
     }
 
-    /// Removes the confirmed orphans. Confirmation takes time, so the backends are read once more before the first removal, and the
-    /// ObjectBuckets before each one.
+    /// Removes the confirmed orphans. Confirmation takes time, so the backends are read once more before the first
+    /// removal, and the ObjectBuckets before each one.
     async fn delete(
         &self,
         scene: &Scene<'_>,

@@ -19,8 +19,9 @@ use crate::rbac::AccessRule;
 
 type Call<I, O> = Box<dyn FnOnce(I) -> LocalBoxFuture<'static, Result<O, BoxError>>>;
 
-/// The complete `main` of a provisioner: parses the arguments, and runs the provisioner that `setup` returns until SIGTERM or
-/// SIGINT. An error is printed as one line on stderr, in the format of the log, with exit code 1, or 2 for invalid arguments.
+/// The complete `main` of a provisioner: parses the arguments, and runs the provisioner that `setup` returns until
+/// SIGTERM or SIGINT. An error is printed as one line on stderr, in the format of the log, with exit code 1, or 2 for
+/// invalid arguments.
 ///
 /// ```no_run
 /// # use kube_provisioner::*;
@@ -68,8 +69,8 @@ type Call<I, O> = Box<dyn FnOnce(I) -> LocalBoxFuture<'static, Result<O, BoxErro
 /// }
 /// ```
 ///
-/// `--preset` sets the defaults of other options. In addition to running, every provisioner has these commands, and may add
-/// [its own](Self::commands):
+/// `--preset` sets the defaults of other options. In addition to running, every provisioner has these commands, and may
+/// add [its own](Self::commands):
 ///
 /// | command | what it does |
 /// |---|---|
@@ -106,8 +107,8 @@ impl<A: Parser + 'static, S: Served> Program<A, S> {
 }
 
 impl<A: Parser, S: Served, C: Subcommand> Program<A, S, C> {
-    /// Adds commands to the common ones, such as one that lists the content of the backend. These commands do not accept the program's own
-    /// arguments.
+    /// Adds commands to the common ones, such as one that lists the content of the backend. These commands do not
+    /// accept the program's own arguments.
     ///
     /// ```no_run
     /// # use kube_provisioner::*;
@@ -146,8 +147,9 @@ impl<A: Parser, S: Served, C: Subcommand> Program<A, S, C> {
         Program { arguments, setup, execute: Box::new(|command| Box::pin(async { execute(command).await })), sidecar }
     }
 
-    /// Configures the program as the replacement of a CSI sidecar: its commands use [`Options::sidecar_rbac`](crate::Options::sidecar_rbac),
-    /// and `rbac` also prints these rules, which are optional for the program.
+    /// Configures the program as the replacement of a CSI sidecar: its commands use
+    /// [`Options::sidecar_rbac`](crate::Options::sidecar_rbac), and `rbac` also prints these rules, which are optional
+    /// for the program.
     pub fn sidecar(self, rules: impl IntoIterator<Item = AccessRule>) -> Self {
         Self { sidecar: Some(rules.into_iter().collect()), ..self }
     }
@@ -245,14 +247,16 @@ fn block_on<T>(work: impl Future<Output = Result<T, BoxError>>) -> Result<T, Box
     done
 }
 
-/// Installs the crypto provider. A provisioner's own clients need it, too: with several compiled-in providers rustls selects none.
+/// Installs the crypto provider. A provisioner's own clients need it, too: with several compiled-in providers rustls
+/// selects none.
 fn install_crypto_provider() {
     // An error means that a provider is already installed, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 impl LogStyle {
-    /// Writes the error that ends a program to stderr, as one line. Programs whose `main` is a [`Program`] need not call it.
+    /// Writes the error that ends a program to stderr, as one line. Programs whose `main` is a [`Program`] need not
+    /// call it.
     pub fn fatal(self, program: &str, text: &str) {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let line = match self {

@@ -100,9 +100,10 @@ struct ByHand {
 impl BucketConformance {
     /// Creates a check of the provisioner that `start` returns.
     ///
-    /// * `start` creates the provisioner in the state of a newly started process. It is called many times, always for the same
-    ///   backend, and earlier provisioners may have been dropped in the middle of any work.
-    /// * `assets` lists the current content of the backend, one string per asset: buckets with their limits, users, keys, permissions.
+    /// * `start` creates the provisioner in the state of a newly started process. It is called many times, always for
+    ///   the same backend, and earlier provisioners may have been dropped in the middle of any work.
+    /// * `assets` lists the current content of the backend, one string per asset: buckets with their limits, users,
+    ///   keys, permissions.
     ///
     /// The backend may contain other assets, which must not change; no other program should use it.
     pub fn new<B, F, A>(start: impl Fn() -> B + 'static, assets: impl Fn() -> F + 'static) -> Self
@@ -148,9 +149,9 @@ impl BucketConformance {
         self
     }
 
-    /// Sets functions by which an administrator creates and removes a bucket in the backend, with the account that the provisioner
-    /// uses but without the provisioner's marks on the bucket. `make` returns true if it has created one, and false if
-    /// the name is taken. Without this call `bucket-in-between` is not checked.
+    /// Sets functions by which an administrator creates and removes a bucket in the backend, with the account that the
+    /// provisioner uses but without the provisioner's marks on the bucket. `make` returns true if it has created one,
+    /// and false if the name is taken. Without this call `bucket-in-between` is not checked.
     pub fn by_hand<M, R>(mut self, make: impl Fn(String) -> M + 'static, remove: impl Fn(String) -> R + 'static) -> Self
     where
         M: Future<Output = bool> + Send + 'static,
@@ -187,8 +188,8 @@ impl BucketConformance {
         self
     }
 
-    /// Returns the names of all rules. To check a slow backend faster, run the rules in parallel, each with [`only`](Self::only) and
-    /// its own backend.
+    /// Returns the names of all rules. To check a slow backend faster, run the rules in parallel, each with
+    /// [`only`](Self::only) and its own backend.
     pub fn rules() -> impl Iterator<Item = &'static str> {
         RULES.iter().map(|rule| rule.id)
     }
@@ -210,7 +211,8 @@ impl BucketConformance {
         self.rules.check(self.subject.name, self.subject.tempo, self.subject);
     }
 
-    /// Checks every rule in the caller's runtime: one thread with a paused clock, or any runtime with [`real_time`](Self::real_time).
+    /// Checks every rule in the caller's runtime: one thread with a paused clock, or any runtime with
+    /// [`real_time`](Self::real_time).
     pub async fn run(self) -> Report {
         self.rules.judge(self.subject.name, self.subject, |_| {}).await
     }

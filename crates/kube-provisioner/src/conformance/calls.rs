@@ -199,8 +199,8 @@ fn disguised(volume: &PersistentVolume, name: &str) -> Result<PersistentVolume, 
     decoded(value)
 }
 
-/// Inserts `/NAME/..` before the last part of the path. Only if the path leads to the asset: if the provisioner deletes by path,
-/// only the asset of this check is affected.
+/// Inserts `/NAME/..` before the last part of the path. Only if the path leads to the asset: if the provisioner deletes
+/// by path, only the asset of this check is affected.
 fn with_detour(volume: &mut PersistentVolume, name: &str) -> Result<bool, Broken> {
     let mut value = encoded(volume)?;
     for source in ["hostPath", "local", "nfs"] {

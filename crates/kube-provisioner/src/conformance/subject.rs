@@ -357,7 +357,8 @@ impl Request {
         Self::with_parameters(subject, backend, name, bytes, &subject.parameters)
     }
 
-    /// Creates a request for a claim of this name, with the class parameters that let claims share the names of their volumes.
+    /// Creates a request for a claim of this name, with the class parameters that let claims share the names of their
+    /// volumes.
     pub(super) fn of_shared_name(subject: &Subject, backend: &Arc<dyn Backend>, name: &str, claim: &str) -> Self {
         let parameters = subject.shared_names.as_ref().unwrap_or(&subject.parameters);
         Self::of_claim(subject, backend, name, claim, USUAL, parameters)

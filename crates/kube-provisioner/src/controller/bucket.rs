@@ -1,8 +1,9 @@
 //! The bucket controller: creates buckets and accounts for claims, and removes them with their claims.
 //!
-//! The steps for one key: `cache` (the known objects) -> `facts` -> `decide` -> one operation (`attempt`, `rotation`, `adoption`, `release`, or
-//! only `delivery`) -> `outcome` -> `report` and `messages`. Operations call the provisioner through `calls` and the API server
-//! through `objects`. The surrounding loop is [`provisioner_runtime::controller`]. The ObjectBucket records each unfinished attempt.
+//! The steps for one key: `cache` (the known objects) -> `facts` -> `decide` -> one operation (`attempt`, `rotation`,
+//! `adoption`, `release`, or only `delivery`) -> `outcome` -> `report` and `messages`. Operations call the provisioner
+//! through `calls` and the API server through `objects`. The surrounding loop is [`provisioner_runtime::controller`].
+//! The ObjectBucket records each unfinished attempt.
 
 mod adoption;
 mod attempt;
@@ -113,7 +114,8 @@ pub(crate) struct BucketReconciler {
     /// The interval at which the keys of claims are verified.
     resync: Duration,
     thresholds: Thresholds,
-    /// Serializes the deletion of claims with a shared account of an earlier version, so that the last claim revokes it.
+    /// Serializes the deletion of claims with a shared account of an earlier version, so that the last claim revokes
+    /// it.
     shared_accounts: Mutex<()>,
     metrics: BucketMetrics,
 }

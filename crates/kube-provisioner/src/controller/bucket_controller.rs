@@ -18,7 +18,8 @@ use crate::bucket::BucketHooks;
 use crate::options::{BucketOptions, Coordination, Options};
 use crate::{protocol, rbac};
 
-/// Runs a [`BucketProvisioner`](crate::bucket::BucketProvisioner): calls it when a claim requests a bucket and when a claim is deleted.
+/// Runs a [`BucketProvisioner`](crate::bucket::BucketProvisioner): calls it when a claim requests a bucket and when a
+/// claim is deleted.
 ///
 /// ```no_run
 /// # use kube_provisioner::bucket::*;
@@ -76,7 +77,8 @@ impl BucketController {
         Self { options, ..self }.run_with(client, shutdown).await
     }
 
-    /// Runs with a given client until `shutdown` is cancelled. Does not affect the process, so it suits tests and embedding.
+    /// Runs with a given client until `shutdown` is cancelled. Does not affect the process, so it suits tests and
+    /// embedding.
     ///
     /// # Errors
     /// If the address for probes and metrics is not available, if the options are invalid, or if another process

@@ -1,8 +1,9 @@
 //! Records of COSI accounts, each in a Secret in the driver's own namespace.
 //!
-//! A sidecar calls `DriverGrantBucketAccess` again whenever it starts, some backends show a key only once, and `v1alpha1` passes
-//! only IDs when access is revoked. The Secret is written before the provisioner is called for the first time, and contains
-//! the key before the sidecar receives it. So the key stays the same as long as it works, and an account without a Secret has no assets.
+//! A sidecar calls `DriverGrantBucketAccess` again whenever it starts, some backends show a key only once, and
+//! `v1alpha1` passes only IDs when access is revoked. The Secret is written before the provisioner is called for the
+//! first time, and contains the key before the sidecar receives it. So the key stays the same as long as it works, and
+//! an account without a Secret has no assets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -187,7 +188,8 @@ impl Accounts {
         labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
     }
 
-    /// Tenants cannot write Secrets in this namespace. The cluster's ID distinguishes a copy from another cluster's backup.
+    /// Tenants cannot write Secrets in this namespace. The cluster's ID distinguishes a copy from another cluster's
+    /// backup.
     fn annotations(&self, account: &str) -> BTreeMap<String, String> {
         let all = [(COSI_DRIVER, self.driver.as_str()), (COSI_ACCOUNT, account), (CLUSTER_ID, &self.cluster_id)];
         all.map(|(key, value)| (key.to_owned(), value.to_owned())).into()

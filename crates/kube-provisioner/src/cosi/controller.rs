@@ -1,8 +1,9 @@
 //! The controller of Buckets and BucketAccesses, which replaces COSI's sidecar.
 //!
-//! The steps for one key: `cache` (the watched objects) -> `decide` -> `act` -> `outcome` -> `report`. The surrounding loop is
-//! [`provisioner_runtime::controller`]. The objects record each attempt: our finalizer on a Bucket, and the account's ID in the
-//! status of a BucketAccess. The driver records accounts and keys, see [`accounts`](super::accounts).
+//! The steps for one key: `cache` (the watched objects) -> `decide` -> `act` -> `outcome` -> `report`. The surrounding
+//! loop is [`provisioner_runtime::controller`]. The objects record each attempt: our finalizer on a Bucket, and the
+//! account's ID in the status of a BucketAccess. The driver records accounts and keys, see
+//! [`accounts`](super::accounts).
 
 mod act;
 mod cache;
@@ -50,9 +51,9 @@ use crate::options::{BucketOptions, Coordination, Options};
 use crate::protocol::COSI_DRIVER;
 use crate::{protocol, rbac};
 
-/// Runs a [`BucketProvisioner`](crate::bucket::BucketProvisioner) as the controller of the Buckets and BucketAccesses of its COSI driver, without the
-/// upstream sidecar.
-/// [`Program`](crate::Program) runs it if [`BucketOptions::cosi_controller`] is set.
+/// Runs a [`BucketProvisioner`](crate::bucket::BucketProvisioner) as the controller of the Buckets and BucketAccesses
+/// of its COSI driver, without the upstream sidecar. [`Program`](crate::Program) runs it if
+/// [`BucketOptions::cosi_controller`] is set.
 ///
 /// ```no_run
 /// # use kube_provisioner::bucket::*;
@@ -98,7 +99,8 @@ impl CosiController {
         Self { options, ..self }.run_with(client, shutdown).await
     }
 
-    /// Runs with a given client until `shutdown` is cancelled. Does not affect the process, so it suits tests and embedding.
+    /// Runs with a given client until `shutdown` is cancelled. Does not affect the process, so it suits tests and
+    /// embedding.
     ///
     /// # Errors
     /// If the address for probes and metrics is not available, if the options are invalid, or if another process
@@ -146,8 +148,9 @@ impl fmt::Debug for CosiController {
     }
 }
 
-/// Returns the options of the loop. Its journal and its events are named after the driver, which separates it from a controller of
-/// ObjectBucketClaims. It uses the Lease of the upstream sidecar, so that the two never work at the same time.
+/// Returns the options of the loop. Its journal and its events are named after the driver, which separates it from a
+/// controller of ObjectBucketClaims. It uses the Lease of the upstream sidecar, so that the two never work at the same
+/// time.
 pub(crate) fn loop_options(driver: &str, options: &Options) -> Options {
     Options {
         provisioner_name: driver.to_owned(),

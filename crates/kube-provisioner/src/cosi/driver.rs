@@ -235,7 +235,8 @@ impl Driver {
         })
     }
 
-    /// Removes an account. Its record contains more than the request; `parameters` is `None` for a request without them, as in `v1alpha1`.
+    /// Removes an account. Its record contains more than the request; `parameters` is `None` for a request without
+    /// them, as in `v1alpha1`.
     pub(super) async fn revoke(
         &self,
         account: &str,

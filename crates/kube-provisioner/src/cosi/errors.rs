@@ -1,5 +1,5 @@
-//! Maps the provisioner's errors to the codes that a sidecar understands. It repeats a call after each code except `InvalidArgument`,
-//! `AlreadyExists`, `Unimplemented` and `OutOfRange`.
+//! Maps the provisioner's errors to the codes that a sidecar understands. It repeats a call after each code except
+//! `InvalidArgument`, `AlreadyExists`, `Unimplemented` and `OutOfRange`.
 
 use driver_rpc::{Code, Status};
 use provisioner_runtime::call::CallError;

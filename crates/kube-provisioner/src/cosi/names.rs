@@ -1,7 +1,8 @@
 //! The driver's name, and the names of what it creates for COSI.
 //!
-//! A COSI bucket or account can never be mistaken for one of an ObjectBucketClaim, or vice versa. The uid of a claim is a
-//! UUID, which contains no dot. The name of a claim's account is `obc-` followed by the namespace and a hyphen, and a namespace contains no dot.
+//! A COSI bucket or account can never be mistaken for one of an ObjectBucketClaim, or vice versa. The uid of a claim is
+//! a UUID, which contains no dot. The name of a claim's account is `obc-` followed by the namespace and a hyphen, and a
+//! namespace contains no dot.
 
 use crate::bucket::Account;
 use crate::options::BucketOptions;

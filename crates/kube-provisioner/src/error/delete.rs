@@ -8,8 +8,8 @@ use super::{BoxError, Failure, error_with_verdict};
 
 /// The reason why a volume's asset was not deleted.
 ///
-/// The controller retries with back-off after any error that `?` converted into this type. If the asset no longer exists, return `Ok(())`
-/// instead of an error.
+/// The controller retries with back-off after any error that `?` converted into this type. If the asset no longer
+/// exists, return `Ok(())` instead of an error.
 ///
 /// ```
 /// use kube_provisioner::{DeleteError, DeleteVerdict};

@@ -8,8 +8,8 @@ use super::{BoxError, Failure, error_with_verdict};
 
 /// The reason why a volume's asset was not expanded.
 ///
-/// The controller retries with back-off after any error that `?` converted into this type. If the asset already has the requested size, return
-/// `Ok(())` instead of an error. The claim's user reads the message in an event.
+/// The controller retries with back-off after any error that `?` converted into this type. If the asset already has the
+/// requested size, return `Ok(())` instead of an error. The claim's user reads the message in an event.
 ///
 /// ```
 /// use kube_provisioner::{ExpandError, ExpandVerdict};

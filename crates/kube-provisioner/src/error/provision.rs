@@ -8,9 +8,10 @@ use super::{BoxError, Failure, error_with_verdict};
 
 /// The reason why a volume was not provisioned, and its meaning for the claim.
 ///
-/// `?` converts any error into this type with [`ProvisionVerdict::Retry`]: something may be left in the backend, so the controller remembers the
-/// attempt until it has ended. If nothing has been created yet, use [`nothing_left`](Self::nothing_left). The claim's user reads the message in an
-/// event, so it should say what is wrong, who has to act, and what to do. The error's sources only appear in the log.
+/// `?` converts any error into this type with [`ProvisionVerdict::Retry`]: something may be left in the backend, so the
+/// controller remembers the attempt until it has ended. If nothing has been created yet, use
+/// [`nothing_left`](Self::nothing_left). The claim's user reads the message in an event, so it should say what is
+/// wrong, who has to act, and what to do. The error's sources only appear in the log.
 ///
 /// ```
 /// use kube_provisioner::{ProvisionError, ProvisionVerdict};
@@ -41,8 +42,8 @@ error_with_verdict!(ProvisionError, ProvisionVerdict);
 /// | `Invalid` | waits until the claim or its class changes | `ProvisioningFailed` |
 /// | `Ignored` | leaves the claim to another provisioner | nothing |
 ///
-/// `NothingLeft`, `Reschedule`, `Invalid` and `Ignored` end the attempt: the provisioner guarantees that none of its calls has left anything
-/// in the backend. `Retry` and `InProgress` mean that something may be left.
+/// `NothingLeft`, `Reschedule`, `Invalid` and `Ignored` end the attempt: the provisioner guarantees that none of its
+/// calls has left anything in the backend. `Retry` and `InProgress` mean that something may be left.
 ///
 /// [cleans up]: crate::Provisioner::clean_up
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,14 +87,15 @@ impl ProvisionError {
         Self::new(ProvisionVerdict::NothingLeft, source)
     }
 
-    /// The controller retries with back-off. This call has asked the backend for nothing, for example because a Secret is missing:
-    /// leftovers of earlier calls, if any, are unchanged.
+    /// The controller retries with back-off. This call has asked the backend for nothing, for example because a Secret
+    /// is missing: leftovers of earlier calls, if any, are unchanged.
     pub fn no_change(source: impl Into<BoxError>) -> Self {
         Self::new(ProvisionVerdict::NoChange, source)
     }
 
-    /// Converts an error of a call that has only read from the backend so far: a retry becomes [`no_change`](Self::no_change). If no earlier call
-    /// asked the backend for anything, the attempt ends, and the next one uses the class as it is then.
+    /// Converts an error of a call that has only read from the backend so far: a retry becomes
+    /// [`no_change`](Self::no_change). If no earlier call asked the backend for anything, the attempt ends, and the
+    /// next one uses the class as it is then.
     ///
     /// ```
     /// # use kube_provisioner::{ProvisionError, ProvisionVerdict};
@@ -113,8 +115,8 @@ impl ProvisionError {
         Self(Failure { verdict, ..failure })
     }
 
-    /// The controller retries with back-off. The request contradicts an existing asset of this name in the backend, such as a bucket in
-    /// another region. This call has not changed that asset.
+    /// The controller retries with back-off. The request contradicts an existing asset of this name in the backend,
+    /// such as a bucket in another region. This call has not changed that asset.
     pub fn already_exists(source: impl Into<BoxError>) -> Self {
         Self::new(ProvisionVerdict::AlreadyExists, source)
     }

@@ -5,8 +5,8 @@ use std::fmt;
 
 /// Allocates the numbers of a range, each once.
 ///
-/// Stores the free stretches rather than the used numbers, so each call except [`set_range`](Self::set_range) takes time
-/// logarithmic in the number of gaps, however many numbers are in use.
+/// Stores the free stretches rather than the used numbers, so each call except [`set_range`](Self::set_range) takes
+/// time logarithmic in the number of gaps, however many numbers are in use.
 #[derive(Clone)]
 pub struct IntervalAllocator {
     min: u64,
@@ -22,7 +22,8 @@ impl IntervalAllocator {
     ///
     /// # Errors
     ///
-    /// [`AllocatorError::InvalidRange`] if `min` is above `max`, or if the range is all of `u64`, whose size exceeds a `u64`.
+    /// [`AllocatorError::InvalidRange`] if `min` is above `max`, or if the range is all of `u64`, whose size exceeds a
+    /// `u64`.
     pub fn new(min: u64, max: u64) -> Result<Self, AllocatorError> {
         size(min, max)?;
         Ok(Self::over(min, max))

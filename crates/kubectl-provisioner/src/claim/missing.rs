@@ -11,8 +11,8 @@ use crate::reader::{EVENT, QUOTA};
 pub(super) async fn explain(asked: &CommandContext<'_>, claim: &str, subject: String) -> Answer {
     let mut answer = Answer::about(subject, "does not exist");
     let events = asked.reader.list(&EVENT, asked.namespace, ("", "")).await.unwrap_or_default();
-    // Controllers that create claims record an event when they fail, and so does the scheduler when a pod needs one. Other events may contain the
-    // claim's name as an ordinary word, or concern an earlier claim.
+    // Controllers that create claims record an event when they fail, and so does the scheduler when a pod needs one.
+    // Other events may contain the claim's name as an ordinary word, or concern an earlier claim.
     let names = [
         format!("create Claim {claim} "),
         format!("persistentvolumeclaims \"{claim}\""),

@@ -1,5 +1,5 @@
-//! Every idle state and every refusal of both controllers is explained. A new one does not compile until it has its words and a sample in these
-//! lists.
+//! Every idle state and every refusal of both controllers is explained. A new one does not compile until it has its
+//! words and a sample in these lists.
 
 use kube_provisioner::explain::{bucket, volume};
 

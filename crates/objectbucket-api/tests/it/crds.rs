@@ -15,7 +15,8 @@ fn strict_files_are_current() {
     check(Validation::Strict, "crds/strict");
 }
 
-/// Otherwise, a claim whose class or bucket name changed would be deprovisioned by other rules than it was provisioned by.
+/// Otherwise, a claim whose class or bucket name changed would be deprovisioned by other rules than it was provisioned
+/// by.
 #[test]
 fn the_charts_install_the_strict_files() {
     for store in ["aws-s3", "ceph-rgw", "garage", "gcs"] {

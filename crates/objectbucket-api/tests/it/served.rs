@@ -1,5 +1,5 @@
-//! Requirements on how an API server treats claims and buckets under a variant of the CRDs. They are checked here on the simulated server, and in the
-//! workspace's end-to-end tests on a real one.
+//! Requirements on how an API server treats claims and buckets under a variant of the CRDs. They are checked here on
+//! the simulated server, and in the workspace's end-to-end tests on a real one.
 
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -107,8 +107,8 @@ impl Served {
         format!("{}-{what}-{index}", self.namespace)
     }
 
-    /// Checks that all objects of other provisioners can be written again without loss, that our types read the same from the server as from the
-    /// fixture, and that the server accepts what they write.
+    /// Checks that all objects of other provisioners can be written again without loss, that our types read the same
+    /// from the server as from the fixture, and that the server accepts what they write.
     pub(crate) async fn takes_what_others_left(&self, prunes_claim_ref: bool) {
         for (index, (kind, fixture)) in LEFT.into_iter().enumerate() {
             let mut object = self.sent(serde_json::from_str(fixture).unwrap(), &self.name(index, "left"));
@@ -128,7 +128,8 @@ impl Served {
         }
     }
 
-    /// Checks that every `null` of Go writers is accepted. The server drops values that a schema does not allow; our CRDs keep all.
+    /// Checks that every `null` of Go writers is accepted. The server drops values that a schema does not allow; our
+    /// CRDs keep all.
     pub(crate) async fn takes_nulls(&self, keeps_them: bool) {
         for (index, (kind, fixture)) in NULLS.into_iter().enumerate() {
             let object = self.sent(serde_json::from_str(fixture).unwrap(), &self.name(index, "nulls"));

@@ -65,7 +65,8 @@ pub(crate) fn renaming_keeps(disk: &Disk) {
     fs::remove_dir(elsewhere).unwrap();
 }
 
-/// Neither hard links nor renames bring a file into another project's directory, nor into a directory without a project: it keeps its own.
+/// Neither hard links nor renames bring a file into another project's directory, nor into a directory without a
+/// project: it keeps its own.
 pub(crate) fn projects_are_separate(disk: &Disk) {
     let one = disk.volume("one", 230, 8 * MIB);
     let two = disk.volume("two", 231, 8 * MIB);

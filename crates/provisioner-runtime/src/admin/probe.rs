@@ -1,4 +1,5 @@
-//! A check that takes some time: a request to a backend, whose rate does not depend on the number of `/readyz` requests.
+//! A check that takes some time: a request to a backend, whose rate does not depend on the number of `/readyz`
+//! requests.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

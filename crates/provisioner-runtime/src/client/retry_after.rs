@@ -18,7 +18,8 @@ type Kept = BoxFuture<'static, Result<Answer, BoxError>>;
 
 /// Copies the header `Retry-After` of a refusal to the status that becomes the error.
 ///
-/// The server's flow control responds in plain text and gives the delay only in the header, but errors do not keep headers.
+/// The server's flow control responds in plain text and gives the delay only in the header, but errors do not keep
+/// headers.
 pub(super) fn layer() -> AndThenLayer<fn(Answer) -> Kept> {
     AndThenLayer::new(|answer| keep_retry_after(answer).boxed())
 }

@@ -1,4 +1,5 @@
-//! Adoption of entries from other journals of the fleet that no other process will finish: as many as fit, and the rest as entries end.
+//! Adoption of entries from other journals of the fleet that no other process will finish: as many as fit, and the rest
+//! as entries end.
 
 use std::time::Duration;
 

@@ -5,7 +5,8 @@ use std::hash::Hash;
 
 /// A controller's view of the cluster: a plain data structure.
 pub trait Cache: Send + 'static {
-    /// The unit of work. Equal keys are never worked on at the same time. The key's text is the key of its journal entry.
+    /// The unit of work. Equal keys are never worked on at the same time. The key's text is the key of its journal
+    /// entry.
     type Key: Clone + Ord + Hash + Debug + Display + for<'a> From<&'a str> + Send + Sync + 'static;
     /// The known state of one key.
     type Facts: Send + Sync;
@@ -13,18 +14,20 @@ pub trait Cache: Send + 'static {
     /// Returns the known state of one key.
     fn facts(&self, key: &Self::Key) -> Self::Facts;
 
-    /// Returns a fingerprint of the inputs that work on this key depends on: while it is unchanged, no delay is cut short.
+    /// Returns a fingerprint of the inputs that work on this key depends on: while it is unchanged, no delay is cut
+    /// short.
     fn inputs(&self, key: &Self::Key) -> u64;
 
     /// Returns, in order, the keys for which `among` returns true and that need work.
     fn unsettled(&self, among: &dyn Fn(&Self::Key) -> bool) -> Vec<Self::Key>;
 
-    /// Marks everything that the watches deliver from earlier versions as stale: from this point on, no other process works on our keys. The versions
-    /// are in the order of [`Reconciler::watches`](super::Reconciler::watches), and 0 for a watch that is not [dated](super::WatchSpec::dated).
+    /// Marks everything that the watches deliver from earlier versions as stale: from this point on, no other process
+    /// works on our keys. The versions are in the order of [`Reconciler::watches`](super::Reconciler::watches), and 0
+    /// for a watch that is not [dated](super::WatchSpec::dated).
     fn stale_before(&mut self, _versions: &[u64]) {}
 
-    /// Called when work on these keys begins, with the positions that the watches have reached. Objects that are still stale have to be read before
-    /// they are used.
+    /// Called when work on these keys begins, with the positions that the watches have reached. Objects that are still
+    /// stale have to be read before they are used.
     fn revalidate(&mut self, _positions: &[u64], _among: &dyn Fn(&Self::Key) -> bool) {}
 
     /// Returns how to refresh the stale objects of a watch that lags behind; `watch` is its index in
@@ -48,7 +51,8 @@ pub trait Journaled: Cache {
     /// An attempt, as read from a journal entry.
     type Attempt: Send + 'static;
 
-    /// Returns true if something may have been created for this key that the API server does not show yet. The key's entry is then kept.
+    /// Returns true if something may have been created for this key that the API server does not show yet. The key's
+    /// entry is then kept.
     fn unfinished(&self, key: &Self::Key) -> bool;
 
     /// Adopts an attempt that another process has begun. Returns `false` if there is nothing to finish.

@@ -64,7 +64,8 @@ impl<C: Cache> Context<C> {
         &self.shared.events
     }
 
-    /// Sends one request within the limit of [`LoopOptions::requests`](super::LoopOptions::requests), with a deadline of 30 s.
+    /// Sends one request within the limit of [`LoopOptions::requests`](super::LoopOptions::requests), with a deadline
+    /// of 30 s.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -77,7 +78,8 @@ impl<C: Cache> Context<C> {
         answer
     }
 
-    /// Sends one request immediately, with the same deadline but without the limit. Intended for `start`, which must not wait behind other work.
+    /// Sends one request immediately, with the same deadline but without the limit. Intended for `start`, which must
+    /// not wait behind other work.
     ///
     /// # Errors
     /// See [`CallError`].

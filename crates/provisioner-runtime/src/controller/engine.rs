@@ -30,7 +30,8 @@ const HEAD_START: Duration = Duration::from_millis(500);
 const OBJECTS_PER_READ: usize = 16;
 /// Number of events sent at a time when there is no other work.
 const IDLE_EVENTS: usize = 16;
-/// Maximum time under load before events are sent alongside the work. Otherwise constant load would hold them back forever.
+/// Maximum time under load before events are sent alongside the work. Otherwise constant load would hold them back
+/// forever.
 const EVENT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// State shared by the tasks of one controller.
@@ -98,7 +99,8 @@ impl<R: Reconciler> Engine<R> {
         self.shards.fail(error.to_string());
     }
 
-    /// Brings the cache up to date with this term: another holder may have changed objects before it. Returns when everything has been listed.
+    /// Brings the cache up to date with this term: another holder may have changed objects before it. Returns when
+    /// everything has been listed.
     pub(super) async fn refresh(&self) -> Result<(), CallError> {
         let mut versions = Vec::with_capacity(self.watches.len());
         for watch in &self.watches {
@@ -332,7 +334,8 @@ impl<R: Reconciler> Engine<R> {
         let step = Step { context: &self.context, work, ownership, safeguards: self.settings.safeguards };
         let started = Instant::now();
         let outcome = self.reconciler.act(decision, &facts, &step).await;
-        // A key that is not unfinished needs no entry. Hold the cache's lock, because an adoption makes the key unfinished.
+        // A key that is not unfinished needs no entry. Hold the cache's lock, because an adoption makes the key
+        // unfinished.
         let name = work.key().to_string();
         if ownership.contains(&name) {
             let cache = self.cache();

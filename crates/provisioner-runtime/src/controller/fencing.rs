@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Shows whether a call may still act: it was not abandoned, and no other replica has taken over its work. Cheap to clone and to check, from any
-/// thread.
+/// Shows whether a call may still act: it was not abandoned, and no other replica has taken over its work. Cheap to
+/// clone and to check, from any thread.
 ///
-/// Async code does not need it, because it is no longer polled once the token is invalid. A blocking thread should check it right before each step
-/// that creates or removes something, and so should a request that takes long to prepare. A process that was suspended does not know that others have
-/// taken over.
+/// Async code does not need it, because it is no longer polled once the token is invalid. A blocking thread should
+/// check it right before each step that creates or removes something, and so should a request that takes long to
+/// prepare. A process that was suspended does not know that others have taken over.
 ///
 /// ```
 /// # use provisioner_runtime::FencingToken;

@@ -35,14 +35,15 @@ impl<C: Cache> JournalSpec<C> {
         }
     }
 
-    /// Sets the predicate for whether this process owns an entry that no other process finishes, for processes with [journals of their
-    /// own](super::Sharing::Own).
+    /// Sets the predicate for whether this process owns an entry that no other process finishes, for processes with
+    /// [journals of their own](super::Sharing::Own).
     #[must_use]
     pub fn owned_if(self, owns: impl Fn(&Entry) -> bool + Send + Sync + 'static) -> Self {
         Self { owns: Box::new(owns), ..self }
     }
 
-    /// Sets the tenant of an entry, such as a namespace: see [`JournalOptions::tenant_of`](crate::JournalOptions::tenant_of).
+    /// Sets the tenant of an entry, such as a namespace: see
+    /// [`JournalOptions::tenant_of`](crate::JournalOptions::tenant_of).
     #[must_use]
     pub fn shared_by(self, tenant_of: fn(&Entry) -> String) -> Self {
         Self { tenant_of, ..self }
@@ -58,8 +59,8 @@ impl<C: Cache> JournalSpec<C> {
 }
 
 impl<C: Journaled> JournalSpec<C> {
-    /// Creates a spec. `read` decodes an entry or returns what is wrong with it, in which case the entry stays in the journal. It may call an
-    /// author's code, because no lock is held.
+    /// Creates a spec. `read` decodes an entry or returns what is wrong with it, in which case the entry stays in the
+    /// journal. It may call an author's code, because no lock is held.
     pub fn new(read: impl Fn(&Entry) -> Result<C::Attempt, String> + Send + Sync + 'static) -> Self {
         let read = move |entry: &Entry| {
             let (key, attempt) = (C::Key::from(&entry.key), read(entry)?);

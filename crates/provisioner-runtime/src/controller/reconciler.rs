@@ -14,8 +14,9 @@ use crate::queue::{Next, Work};
 
 /// The rules and the work of one controller. [`ControlLoop`](super::ControlLoop) does the rest.
 ///
-/// For one key, [`Cache::facts`] gathers the known state, [`decide`](Self::decide) chooses what to do, [`act`](Self::act) does it, and
-/// [`report`](Self::report) returns the event and the status for users and when the key runs again.
+/// For one key, [`Cache::facts`] gathers the known state, [`decide`](Self::decide) chooses what to do,
+/// [`act`](Self::act) does it, and [`report`](Self::report) returns the event and the status for users and when the key
+/// runs again.
 pub trait Reconciler: Send + Sync + Sized + 'static {
     /// The view of the cluster.
     type Cache: Cache;
@@ -26,14 +27,15 @@ pub trait Reconciler: Send + Sync + Sized + 'static {
     /// The content that a report writes to an object's status; `()` for a controller that writes none.
     type Status: Send;
 
-    /// Returns the controller's watches, in the order of [`Cache::stale_before`]. They start from the last to the first.
+    /// Returns the controller's watches, in the order of [`Cache::stale_before`]. They start from the last to the
+    /// first.
     fn watches(&self) -> Vec<WatchSpec<Self::Cache>>;
 
     /// Decides what to do. A pure function.
     fn decide(&self, facts: &FactsOf<Self>) -> Self::Decision;
 
-    /// Carries out a decision. Apart from [`write_status`](Self::write_status), only this method writes to the API server, and only this method calls
-    /// an author's code.
+    /// Carries out a decision. Apart from [`write_status`](Self::write_status), only this method writes to the API
+    /// server, and only this method calls an author's code.
     fn act(
         &self,
         decision: Self::Decision,
@@ -53,7 +55,8 @@ pub trait Reconciler: Send + Sync + Sized + 'static {
     /// Writes the status of a report.
     ///
     /// # Errors
-    /// Returns an outcome to report in addition to the first one. Its report determines when the key runs again, and its status is not written.
+    /// Returns an outcome to report in addition to the first one. Its report determines when the key runs again, and
+    /// its status is not written.
     fn write_status(
         &self,
         _status: Self::Status,
@@ -70,7 +73,8 @@ pub trait Reconciler: Send + Sync + Sized + 'static {
         std::future::ready(Ok(()))
     }
 
-    /// Runs alongside the work of a term, starting with the adoption of unfinished attempts. It is dropped at the end of the term.
+    /// Runs alongside the work of a term, starting with the adoption of unfinished attempts. It is dropped at the end
+    /// of the term.
     fn while_leading(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }

@@ -114,8 +114,8 @@ pub fn shard_of(key: &str, shards: u32) -> u32 {
 }
 
 impl Ownership {
-    /// Returns a check for whether another process can have taken the shard. Together with the journal, which needs no clock, it stops a process that
-    /// was suspended.
+    /// Returns a check for whether another process can have taken the shard. Together with the journal, which needs no
+    /// clock, it stops a process that was suspended.
     pub(super) fn validity(&self) -> impl Fn() -> bool + Send + Sync + use<> {
         let (over, valid) = (self.over(), self.valid.clone());
         move || !over.is_cancelled() && valid()

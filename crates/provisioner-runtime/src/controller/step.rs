@@ -119,7 +119,8 @@ impl<'a, C: Cache> Step<'a, C> {
         self.work
     }
 
-    /// Returns a permit for an attempt of this flow. If it returns `None`, the key must [wait for one](crate::queue::Next::AwaitPermit).
+    /// Returns a permit for an attempt of this flow. If it returns `None`, the key must [wait for
+    /// one](crate::queue::Next::AwaitPermit).
     pub fn enter(&self, flow: &Flow) -> Option<Permit<C::Key>> {
         self.work.enter(flow)
     }
@@ -148,8 +149,9 @@ impl<'a, C: Cache> Step<'a, C> {
         self.fenced(self.ownership.fence().await)
     }
 
-    /// Calls an author's code. Before that, it records or fences the call, waits for a permit of its flow, and checks the cache once more with
-    /// `wanted`. The call has a deadline, its panic is an error, and it is not polled once the token is invalid.
+    /// Calls an author's code. Before that, it records or fences the call, waits for a permit of its flow, and checks
+    /// the cache once more with `wanted`. The call has a deadline, its panic is an error, and it is not polled once the
+    /// token is invalid.
     ///
     /// # Errors
     /// See [`Refused`].

@@ -50,8 +50,8 @@ pub(super) type Run<C> = Box<dyn FnOnce(Environment, Apply<C>) -> BoxFuture<'sta
 pub(super) type FetchVersion<C> = Box<dyn Fn(Context<C>) -> BoxFuture<'static, Result<u64, CallError>> + Send + Sync>;
 
 impl<C: Cache> WatchSpec<C> {
-    /// Watches the objects in `scope`; `name` is the plural. `read` turns a change into the value that `apply` puts into the cache. It may call an
-    /// author's code, because no lock is held.
+    /// Watches the objects in `scope`; `name` is the plural. `read` turns a change into the value that `apply` puts
+    /// into the cache. It may call an author's code, because no lock is held.
     pub fn new<T, U>(
         name: &'static str,
         scope: impl Into<Scope<T>>,
@@ -80,20 +80,22 @@ impl<C: Cache> WatchSpec<C> {
         Self { name, health, run, version, dated: false, after_first_term: false, optional: false }
     }
 
-    /// Makes each term begin by fetching the current version of this kind from the API server; see [`Cache::stale_before`].
+    /// Makes each term begin by fetching the current version of this kind from the API server; see
+    /// [`Cache::stale_before`].
     #[must_use]
     pub fn dated(self) -> Self {
         Self { dated: true, ..self }
     }
 
-    /// Delays the watch until this process gets its first shard, so that nothing it delivers is stale. The delay is at most half a second, so that
-    /// everything is known by then.
+    /// Delays the watch until this process gets its first shard, so that nothing it delivers is stale. The delay is at
+    /// most half a second, so that everything is known by then.
     #[must_use]
     pub fn after_first_term(self) -> Self {
         Self { after_first_term: true, ..self }
     }
 
-    /// Allows the controller to work and be ready without this watch: before it has listed all objects, and when it fails.
+    /// Allows the controller to work and be ready without this watch: before it has listed all objects, and when it
+    /// fails.
     #[must_use]
     pub fn optional(self) -> Self {
         Self { optional: true, ..self }

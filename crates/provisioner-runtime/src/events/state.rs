@@ -66,7 +66,8 @@ pub(super) struct Pending {
     pub(super) event: Event,
     pub(super) count: i32,
     pub(super) last: Timestamp,
-    /// Names the event to be written. A repeated request keeps the name, so that an event whose response was lost is not written twice.
+    /// Names the event to be written. A repeated request keeps the name, so that an event whose response was lost is
+    /// not written twice.
     pub(super) id: EventId,
     due: Instant,
     attempts: u32,
@@ -279,7 +280,8 @@ impl State {
         self.paused = Some(now + pause.min(Duration::from_secs(300)));
     }
 
-    /// Forgets objects that have nothing waiting and whose rate budget is full again. If too many remain, it forgets all that have nothing waiting.
+    /// Forgets objects that have nothing waiting and whose rate budget is full again. If too many remain, it forgets
+    /// all that have nothing waiting.
     fn sweep(&mut self, now: Instant) {
         if self.objects.len() < self.sweep_at {
             return;
@@ -292,8 +294,8 @@ impl State {
         self.sweep_at = (2 * self.objects.len()).max(1024);
     }
 
-    /// Returns an ID that no other client uses: the time, as in other clients, plus a number of our own. Without that number, another client's event
-    /// with the same time could be mistaken for ours.
+    /// Returns an ID that no other client uses: the time, as in other clients, plus a number of our own. Without that
+    /// number, another client's event with the same time could be mistaken for ours.
     fn id(&mut self, clock: Timestamp) -> EventId {
         self.sequence += 1;
         // The part of the time that fits 16 digits; it repeats after some centuries.

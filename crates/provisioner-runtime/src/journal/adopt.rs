@@ -35,12 +35,13 @@ pub struct Other<'a> {
 pub struct Adopted {
     /// Entries that are now in our journal, and in no other.
     pub entries: Vec<Entry>,
-    /// Entries that did not fit. They stay in the other journal, which no other process writes. Another run may move them.
+    /// Entries that did not fit. They stay in the other journal, which no other process writes. Another run may move
+    /// them.
     pub left: Vec<Entry>,
 }
 
-/// Moves entries from other journals of the group into ours, while ours is being written. At any time, an entry is in at least one of the two. The
-/// former holder of the other journal is fenced first.
+/// Moves entries from other journals of the group into ours, while ours is being written. At any time, an entry is in
+/// at least one of the two. The former holder of the other journal is fenced first.
 ///
 /// Other processes may adopt other keys at the same time.
 pub struct Adoption<'a> {
@@ -60,9 +61,10 @@ impl<'a> Adoption<'a> {
         Self { api, options, journal, copied: BTreeMap::new(), adopted: BTreeMap::new() }
     }
 
-    /// Moves the entries for which `mine` returns true from journals for which `abandoned` returns true, as far as they fit, and deletes journals
-    /// that end up empty. Until a run returns a key among the [entries](Adopted::entries), do not work on it, and do not remove it from our journal.
-    /// Only then is it certain that the other journal no longer contains it.
+    /// Moves the entries for which `mine` returns true from journals for which `abandoned` returns true, as far as they
+    /// fit, and deletes journals that end up empty. Until a run returns a key among the [entries](Adopted::entries), do
+    /// not work on it, and do not remove it from our journal. Only then is it certain that the other journal no longer
+    /// contains it.
     ///
     /// # Errors
     /// Fails if the API server does not respond as expected. The next call continues.
@@ -112,7 +114,8 @@ impl<'a> Adoption<'a> {
                     journal = name,
                     "an abandoned journal was restored from a backup; it is left alone, and can be deleted"
                 );
-                // The journal that our copies are from no longer exists, and entries of a restored journal must not be continued.
+                // The journal that our copies are from no longer exists, and entries of a restored journal must not be
+                // continued.
                 self.settle(&name, &[]);
                 return Ok(Vec::new());
             }
@@ -225,7 +228,8 @@ impl<'a> Adoption<'a> {
         }
     }
 
-    /// Writes the remaining entries to the other journal, with this process as the holder. This fences the former holder if it is still alive.
+    /// Writes the remaining entries to the other journal, with this process as the holder. This fences the former
+    /// holder if it is still alive.
     async fn write(&self, other: &JournalObject, data: BTreeMap<String, String>) -> Result<JournalObject, CallError> {
         let mut metadata = other.metadata.clone();
         metadata.annotations.get_or_insert_default().insert(HOLDER.to_owned(), self.options.holder.clone());

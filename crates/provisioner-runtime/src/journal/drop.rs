@@ -1,4 +1,5 @@
-//! An administrator's request to drop an entry, or to finish a restored one: an annotation that the holder removes afterwards.
+//! An administrator's request to drop an entry, or to finish a restored one: an annotation that the holder removes
+//! afterwards.
 
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
@@ -39,8 +40,8 @@ pub enum DropError {
     },
 }
 
-/// Asks the holder of a journal to drop an entry, so that no process finishes it. The holder does so within 10 seconds, or when it takes over the
-/// journal.
+/// Asks the holder of a journal to drop an entry, so that no process finishes it. The holder does so within 10 seconds,
+/// or when it takes over the journal.
 ///
 /// # Errors
 /// See [`DropError`].

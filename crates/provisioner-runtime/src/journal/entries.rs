@@ -11,7 +11,8 @@ use crate::limiter::fair_share;
 /// The size limits of a journal, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capacity {
-    /// Limit for all entries together. Each commit writes them all, and the next one waits for as long as that takes at `BYTES_PER_SECOND`.
+    /// Limit for all entries together. Each commit writes them all, and the next one waits for as long as that takes at
+    /// `BYTES_PER_SECOND`.
     pub(super) all: usize,
     /// Limit for the first entry of a group, so that other groups cannot keep it out.
     pub(super) with_newcomers: usize,

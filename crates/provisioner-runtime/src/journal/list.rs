@@ -92,11 +92,12 @@ impl Listing {
     }
 }
 
-/// Deletes a journal; returns true if it is deleted. A journal that is not empty, or that was written since it was listed, stays. If its holder is
-/// still alive after all, it writes the journal again.
+/// Deletes a journal; returns true if it is deleted. A journal that is not empty, or that was written since it was
+/// listed, stays. If its holder is still alive after all, it writes the journal again.
 ///
-/// Use it for a part that no longer exists, such as a node. Kubernetes would delete the journal if it named its node as its owner, but too early: a
-/// node that was deleted and registers again has another uid and the same disk, and has to finish the entries of its journal.
+/// Use it for a part that no longer exists, such as a node. Kubernetes would delete the journal if it named its node as
+/// its owner, but too early: a node that was deleted and registers again has another uid and the same disk, and has to
+/// finish the entries of its journal.
 ///
 /// # Errors
 /// Fails if the API server does not respond as expected.

@@ -25,7 +25,8 @@ pub enum JournalKind {
     ConfigMap,
     /// In annotations of Leases, which have a quarter of the room: for an account without permissions on ConfigMaps.
     Lease,
-    /// In memory only, for an account without permissions on either: when the process ends, the record of its attempts is lost.
+    /// In memory only, for an account without permissions on either: when the process ends, the record of its attempts
+    /// is lost.
     Memory,
 }
 

@@ -16,7 +16,8 @@ pub struct JournalOptions {
     pub name: String,
     /// The name shared by all journals of one controller: the value of a label, see [Format](super#format).
     pub group: String,
-    /// The distribution of keys over the journals of the group. Entries of other layouts can be [adopted](super::Adoption).
+    /// The distribution of keys over the journals of the group. Entries of other layouts can be
+    /// [adopted](super::Adoption).
     pub layout: String,
     /// The cluster, which the journal records. A journal that records another cluster was restored here.
     pub cluster_id: String,
@@ -39,8 +40,8 @@ pub fn journal_name(name: &str, shard: u32, shards: u32) -> String {
 /// The [layout](JournalOptions::layout) of journals of parts.
 pub const PART_LAYOUT: &str = "node";
 
-/// Returns the name of the journal of a process with its own part, such as a node, for a controller called `name`. A process writes it as soon as it
-/// has started.
+/// Returns the name of the journal of a process with its own part, such as a node, for a controller called `name`. A
+/// process writes it as soon as it has started.
 pub fn part_journal_name(name: &str, part: &str) -> String {
     lease_name(&format!("{name}-journal-node-{part}"))
 }

@@ -17,8 +17,8 @@ use super::text::{Content, Entry};
 use crate::backoff::Backoff;
 use crate::call::CallError;
 
-/// Write rate. Etcd keeps every version until the next compaction, and the API server compacts every 5 minutes. In that time this rate produces 450
-/// MB, far below the usual quota of 2 GiB, which all objects share.
+/// Write rate. Etcd keeps every version until the next compaction, and the API server compacts every 5 minutes. In that
+/// time this rate produces 450 MB, far below the usual quota of 2 GiB, which all objects share.
 const BYTES_PER_SECOND: u32 = 1_500_000;
 /// Shortest time between writes: at most 20 per second.
 const SHORTEST_GAP: Duration = Duration::from_millis(50);
@@ -209,8 +209,8 @@ impl State {
         }
     }
 
-    /// Drops these entries at an administrator's request. Refuses recordings of them, including those in `batch`. The next write removes the
-    /// annotation.
+    /// Drops these entries at an administrator's request. Refuses recordings of them, including those in `batch`. The
+    /// next write removes the annotation.
     pub(super) fn drop_entries(&mut self, keys: Vec<String>, batch: &mut Batch) {
         batch.removing.get_or_insert_with(Instant::now);
         for key in keys {
@@ -297,7 +297,8 @@ impl State {
             };
             return WriterAction::Commit(data, batch);
         }
-        // A check costs etcd nothing, so only a failure delays it. A write also acts as a check. An empty journal has nothing to drop.
+        // A check costs etcd nothing, so only a failure delays it. A write also acts as a check. An empty journal has
+        // nothing to drop.
         let check_due = match (self.removing, self.fencing.is_empty()) {
             (Some(_), _) => None,
             (None, false) => Some(now),

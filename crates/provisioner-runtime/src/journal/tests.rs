@@ -319,7 +319,8 @@ async fn in_a_storm_what_is_confirmed_is_stored() {
     assert!(total > 500, "too little happened: {total}");
 }
 
-/// The caller that recorded first stops waiting, and another caller records the same entry again before the first write has failed.
+/// The caller that recorded first stops waiting, and another caller records the same entry again before the first write
+/// has failed.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_fails_takes_nothing_with_it_that_was_recorded_again() {
     let mut state = State::new(Content::default(), &options(NAME, "holder"), Vec::new());

@@ -25,8 +25,8 @@ pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
 pub(super) const DROP: &str = "kube-provisioner/drop";
 /// The annotation with the uid of the object that the entries were written for.
 pub(super) const OF: &str = "kube-provisioner/journal-uid";
-/// An annotation that differs in each write after an unanswered one. A write of the same content has no effect, so without it the unanswered write
-/// would stay valid.
+/// An annotation that differs in each write after an unanswered one. A write of the same content has no effect, so
+/// without it the unanswered write would stay valid.
 pub(super) const UNANSWERED: &str = "kube-provisioner/journal-unanswered";
 /// The annotation with the cluster of the journal.
 pub(super) const CLUSTER_ID: &str = "kube-provisioner/cluster-id";
@@ -109,8 +109,8 @@ impl Content {
         content
     }
 
-    /// Reads the stored content of a journal. Entries restored with the object, in this cluster or another, are set apart: their writer recorded the
-    /// uid of another object.
+    /// Reads the stored content of a journal. Entries restored with the object, in this cluster or another, are set
+    /// apart: their writer recorded the uid of another object.
     pub(super) fn of(journal: &JournalObject, cluster_id: &str) -> Self {
         let mut content = Self::read(&journal.data());
         if is_copy(journal, cluster_id) {

@@ -55,7 +55,8 @@ impl Writer {
         Self { store, shared, still_ours, random }
     }
 
-    /// Runs until the journal is lost or closed; returns its next holder. When the writer is dropped, waiters get an error.
+    /// Runs until the journal is lost or closed; returns its next holder. When the writer is dropped, waiters get an
+    /// error.
     pub async fn run(mut self) -> String {
         let shared = self.shared.clone();
         loop {
@@ -151,7 +152,8 @@ pub(super) struct JournalStore {
     options: JournalOptions,
     uid: Option<String>,
     version: Option<String>,
-    /// Number of writes without a response. Each may still arrive, unless the object has got another version in the meantime.
+    /// Number of writes without a response. Each may still arrive, unless the object has got another version in the
+    /// meantime.
     unanswered: u32,
 }
 
@@ -172,7 +174,8 @@ impl From<CallError> for WriteError {
     }
 }
 
-/// Takes over the journal. Also returns the keys that an administrator has dropped, which the content no longer includes.
+/// Takes over the journal. Also returns the keys that an administrator has dropped, which the content no longer
+/// includes.
 pub(super) async fn take_over(
     client: Client,
     options: JournalOptions,
@@ -261,7 +264,8 @@ impl JournalStore {
 
     /// Replaces the known version, or creates the object if there was none.
     async fn put(&mut self, data: &BTreeMap<String, String>) -> Result<(), CallError> {
-        // Entries must always be stored with the uid that distinguishes the journal from a copy, and a new object has none yet.
+        // Entries must always be stored with the uid that distinguishes the journal from a copy, and a new object has
+        // none yet.
         if self.version.is_none() && (data.contains_key(ENTRIES) || data.contains_key(RESTORED)) {
             self.send(&BTreeMap::from([(VERSION_KEY.to_owned(), VERSION.to_owned())])).await?;
         }

@@ -1,7 +1,8 @@
 //! Decides which shards this replica acquires and which it releases.
 //!
-//! With R live members, each has a quota of N/R shards, rounded down. The first N mod R members get one more; members that already hold the most come
-//! first, so that a shard moves only when a replica has too few. All replicas with the same view reach the same decision.
+//! With R live members, each has a quota of N/R shards, rounded down. The first N mod R members get one more; members
+//! that already hold the most come first, so that a shard moves only when a replica has too few. All replicas with the
+//! same view reach the same decision.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

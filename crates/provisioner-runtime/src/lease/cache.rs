@@ -1,4 +1,5 @@
-//! Observed state of the fleet's Leases, from the watch, from lists, and from the responses to this replica's own writes.
+//! Observed state of the fleet's Leases, from the watch, from lists, and from the responses to this replica's own
+//! writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -245,7 +246,8 @@ impl State {
     }
 }
 
-/// Parses the resource version, which increases across all objects of a kind. A version that is not a number counts as new.
+/// Parses the resource version, which increases across all objects of a kind. A version that is not a number counts as
+/// new.
 pub(super) fn version_of(lease: &Lease) -> Option<u64> {
     lease.metadata.resource_version.as_ref()?.parse().ok()
 }

@@ -174,8 +174,8 @@ where
 
     /// Returns true if no fleet with another number of shards is alive.
     ///
-    /// This replica has already written its Lease, and now lists the others. If they do the same, at least one side sees the other. When both have
-    /// only just begun, the side with more shards steps back.
+    /// This replica has already written its Lease, and now lists the others. If they do the same, at least one side
+    /// sees the other. When both have only just begun, the side with more shards steps back.
     async fn is_alone(&self) -> bool {
         let Fleet { cache, options, store, health, .. } = self.fleet;
         // This leaves time for one attempt to renew.
@@ -410,8 +410,8 @@ where
         }
     }
 
-    /// Returns the Lease's record if the last write to it is an unanswered one of this replica. The write counts from when it was sent, however it
-    /// was observed.
+    /// Returns the Lease's record if the last write to it is an unanswered one of this replica. The write counts from
+    /// when it was sent, however it was observed.
     fn confirm_write(&mut self) -> Option<Spec> {
         if self.unanswered.is_empty() {
             return None;

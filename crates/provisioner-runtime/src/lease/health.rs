@@ -39,7 +39,8 @@ impl LeaseHealth {
         crate::sync::lock(&self.state).held.values().copied().collect()
     }
 
-    /// Returns the number of replicas that share the shards, including this one. With one shard, the others are unknown.
+    /// Returns the number of replicas that share the shards, including this one. With one shard, the others are
+    /// unknown.
     pub fn members(&self) -> usize {
         crate::sync::lock(&self.state).members.max(1)
     }
@@ -59,8 +60,9 @@ impl LeaseHealth {
         joined(&crate::sync::lock(&self.state).problems)
     }
 
-    /// Describes what this replica waits for although everything works, for an administrator: usually a fleet with another number of shards that is
-    /// still alive. Not suitable for a readiness probe: a rolling update ends old replicas only when new ones are ready.
+    /// Describes what this replica waits for although everything works, for an administrator: usually a fleet with
+    /// another number of shards that is still alive. Not suitable for a readiness probe: a rolling update ends old
+    /// replicas only when new ones are ready.
     pub fn notice(&self) -> Option<String> {
         joined(&crate::sync::lock(&self.state).notices)
     }

@@ -14,14 +14,15 @@ pub(super) const JITTER: f64 = 1.2;
 pub struct LeaseOptions {
     /// The namespace of the Leases.
     pub namespace: String,
-    /// The name of the fleet, see [`lease_name`](super::lease_name). With one shard it is the Lease's name, otherwise the Leases are `{name}-0`,
-    /// `{name}-1` and so on.
+    /// The name of the fleet, see [`lease_name`](super::lease_name). With one shard it is the Lease's name, otherwise
+    /// the Leases are `{name}-0`, `{name}-1` and so on.
     pub name: String,
     /// The value of the fleet label on all Leases of the fleet; defaults to the name.
     pub fleet: String,
     /// Additional labels of the Leases.
     pub labels: BTreeMap<String, String>,
-    /// The number of Leases; at least 1, and the same in all replicas. Replicas with different numbers wait for each other.
+    /// The number of Leases; at least 1, and the same in all replicas. Replicas with different numbers wait for each
+    /// other.
     pub shards: u32,
     /// This process's identity. It must be unique, and this process must not reuse it after a restart.
     pub identity: String,

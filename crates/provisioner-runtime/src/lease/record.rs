@@ -1,7 +1,7 @@
 //! The wire format of a Lease.
 //!
-//! Users may write Leases manually. Times are kept as text: nothing depends on them, and an invalid time must not make the Lease unreadable. Unknown
-//! fields are kept.
+//! Users may write Leases manually. Times are kept as text: nothing depends on them, and an invalid time must not make
+//! the Lease unreadable. Unknown fields are kept.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -52,8 +52,8 @@ impl Spec {
         self.holder_identity.as_deref().unwrap_or_default()
     }
 
-    /// Returns the duration for a replica whose own Leases last `own`. The longer of the two applies: a fleet may be changing its duration, and the
-    /// record only has whole seconds.
+    /// Returns the duration for a replica whose own Leases last `own`. The longer of the two applies: a fleet may be
+    /// changing its duration, and the record only has whole seconds.
     pub(super) fn duration(&self, own: Duration) -> Duration {
         let seconds = self.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         own.max(Duration::from_secs(seconds.unwrap_or(0)).min(LONGEST))

@@ -100,7 +100,8 @@ impl LeaseStore {
         Ok(())
     }
 
-    /// Lists all Leases of the fleet in their current state, not from a server's cache; returns the version of the list.
+    /// Lists all Leases of the fleet in their current state, not from a server's cache; returns the version of the
+    /// list.
     pub(super) async fn list(&self, cache: &LeaseCache, limit: Duration) -> Result<String, CallError> {
         let start = Instant::now();
         let params = ListParams::default().labels(&self.selector());

@@ -12,10 +12,11 @@ use tokio_util::sync::CancellationToken;
 pub struct Term {
     /// The number of the shard, from 0.
     pub shard: u32,
-    /// `leaseTransitions` of the Lease. Between two terms of one process with the same number, no other process held the shard, nor any shard of a
-    /// fleet with another number of shards.
+    /// `leaseTransitions` of the Lease. Between two terms of one process with the same number, no other process held
+    /// the shard, nor any shard of a fleet with another number of shards.
     pub transitions: u32,
-    /// Cancelled when the work should finish: the replica stops, or another one gets this shard. The Lease is renewed until the work has finished.
+    /// Cancelled when the work should finish: the replica stops, or another one gets this shard. The Lease is renewed
+    /// until the work has finished.
     pub leave: CancellationToken,
     /// Cancelled when this process no longer holds the shard: stop at once. Also cancelled after the work has returned.
     pub lost: CancellationToken,
@@ -35,10 +36,11 @@ impl Term {
         Self::new(0, 0, stop.clone(), Instant::now() + ALWAYS)
     }
 
-    /// Returns true if no other process can hold the shard now: it was renewed within the renew deadline, and is not lost.
+    /// Returns true if no other process can hold the shard now: it was renewed within the renew deadline, and is not
+    /// lost.
     ///
-    /// This is based on the monotonic clock, which may stop while the machine sleeps. Operations that must never happen twice need their own
-    /// precondition.
+    /// This is based on the monotonic clock, which may stop while the machine sleeps. Operations that must never happen
+    /// twice need their own precondition.
     pub fn is_valid(&self) -> bool {
         !self.lost.is_cancelled() && Instant::now() < self.valid_until()
     }
@@ -47,8 +49,8 @@ impl Term {
         *crate::sync::lock(&self.valid_until)
     }
 
-    /// Extends the term after a renewal of the Lease. Returns `false` if the response came too late: others may have found the Lease expired, so the
-    /// term stays invalid.
+    /// Extends the term after a renewal of the Lease. Returns `false` if the response came too late: others may have
+    /// found the Lease expired, so the term stays invalid.
     pub(super) fn extend(&self, until: Instant) -> bool {
         let in_time = self.is_valid();
         if in_time {

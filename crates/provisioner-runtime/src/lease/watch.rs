@@ -54,8 +54,8 @@ pub(super) async fn follow(fleet: &Fleet) {
     }
 }
 
-/// Lists the Leases every retry period while the watch delivers nothing. A live fleet always has changes, because its members renew. The Lease of
-/// the Go library has no label, so the watch does not deliver it. Runs until dropped.
+/// Lists the Leases every retry period while the watch delivers nothing. A live fleet always has changes, because its
+/// members renew. The Lease of the Go library has no label, so the watch does not deliver it. Runs until dropped.
 pub(super) async fn poll(fleet: &Fleet) {
     let mut random = fleet.options.environment.random("lease poll");
     let period = fleet.options.retry_period;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-/// The use of a permit: work of one purpose, in one group, for one tenant. The term comes from Kubernetes' API Priority and Fairness, which
-/// distinguishes requests of one level by user or namespace.
+/// The use of a permit: work of one purpose, in one group, for one tenant. The term comes from Kubernetes' API Priority
+/// and Fairness, which distinguishes requests of one level by user or namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
     /// The purpose of the work.
@@ -14,8 +14,8 @@ pub struct Flow {
     pub tenant: Option<Arc<str>>,
 }
 
-/// The kind of work. Work of one purpose never takes permits of the other: removing many objects may take long, and users who need something created
-/// must not wait for that.
+/// The kind of work. Work of one purpose never takes permits of the other: removing many objects may take long, and
+/// users who need something created must not wait for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// Work that creates or changes something.

@@ -90,8 +90,8 @@ impl<W> Pool<W> {
     }
 }
 
-/// Returns how many permits a group that holds `held` may still take while all groups hold `all`: the largest number for which [`fair_share`] holds,
-/// within the limit of a group.
+/// Returns how many permits a group that holds `held` may still take while all groups hold `all`: the largest number
+/// for which [`fair_share`] holds, within the limit of a group.
 fn room(limits: Limits, all: usize, held: usize) -> usize {
     let Limits { total, per_group, one_each } = limits;
     let share = match total.saturating_sub(all) {

@@ -5,8 +5,8 @@ use super::{Flow, Limits, Purpose};
 
 /// Permits that flows share. A flow that neither holds nor waits for a permit is not remembered.
 ///
-/// After [`release`](Self::release) and [`wait`](Self::wait) the caller calls [`admit`](Self::admit) until it returns `None`. At that point no waiter
-/// may have a permit, so later requests never overtake a waiter.
+/// After [`release`](Self::release) and [`wait`](Self::wait) the caller calls [`admit`](Self::admit) until it returns
+/// `None`. At that point no waiter may have a permit, so later requests never overtake a waiter.
 #[derive(Debug)]
 pub(crate) struct Shares<W> {
     creating: Pool<W>,

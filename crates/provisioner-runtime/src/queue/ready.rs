@@ -6,8 +6,8 @@ use super::Priority;
 
 /// Number of keys from other priorities that may be handed out in a row while a key of this priority waits.
 ///
-/// The queue promises eight. More urgent levels have lower limits, so that they keep the promise when a less urgent level is overdue at the same time
-/// and is served first.
+/// The queue promises eight. More urgent levels have lower limits, so that they keep the promise when a less urgent
+/// level is overdue at the same time and is served first.
 const MOST_PASSED_OVER: [u32; LEVELS] = [6, 7, 8];
 
 const LEVELS: usize = 3;
@@ -23,7 +23,8 @@ pub(super) struct Slot {
 #[derive(Debug)]
 pub(super) struct Ready<K> {
     levels: [BTreeMap<i64, K>; LEVELS],
-    /// Keys handed out from other levels since a key of this level was last handed out, while this level had one waiting.
+    /// Keys handed out from other levels since a key of this level was last handed out, while this level had one
+    /// waiting.
     passed_over: [u32; LEVELS],
     next_back: i64,
     next_front: i64,

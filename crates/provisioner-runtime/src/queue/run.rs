@@ -15,8 +15,8 @@ use super::{Queue, Work};
 ///
 /// A panic fails only the current attempt: it is logged with the key, which is then retried.
 ///
-/// When `stop` is cancelled, the queue is shut down. Returns when the queue is shut down and all running work is done. Dropping the future aborts
-/// running work, and its keys count as failed.
+/// When `stop` is cancelled, the queue is shut down. Returns when the queue is shut down and all running work is done.
+/// Dropping the future aborts running work, and its keys count as failed.
 pub async fn work<K, F, Fut>(queue: &Queue<K>, concurrency: usize, stop: CancellationToken, handle: F)
 where
     K: Clone + Eq + Hash + Debug + Send + Sync + 'static,

@@ -1,7 +1,7 @@
 //! Reads the lines of a watch.
 //!
-//! The client's own reader parses an object twice when its text is wanted, once to find its end, and copies the text several times. Here the end is
-//! known: the server writes `{"type":"ADDED","object":{…}}`.
+//! The client's own reader parses an object twice when its text is wanted, once to find its end, and copies the text
+//! several times. Here the end is known: the server writes `{"type":"ADDED","object":{…}}`.
 
 use std::error::Error;
 use std::io;

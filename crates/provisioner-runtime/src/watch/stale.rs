@@ -1,7 +1,7 @@
 //! Detection of stale watches: a response of the API server contained a version that the watch does not deliver.
 //!
-//! A connection that was cut silently looks like one that has nothing to deliver. It is abandoned only when the server would have sent a bookmark. A
-//! response that is newer than the watch reveals the difference sooner.
+//! A connection that was cut silently looks like one that has nothing to deliver. It is abandoned only when the server
+//! would have sent a bookmark. A response that is newer than the watch reveals the difference sooner.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +10,8 @@ use tokio::time::sleep;
 
 use crate::notify::Notifier;
 
-/// Maximum time that a watch may deliver nothing while it lags behind a response. Doubled after each connection that did not help.
+/// Maximum time that a watch may deliver nothing while it lags behind a response. Doubled after each connection that
+/// did not help.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Doubled this often, the time is longer than a watch may be silent.

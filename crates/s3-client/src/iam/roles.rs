@@ -17,7 +17,8 @@ impl Iam {
         }))
     }
 
-    /// Creates a role that the identities named in this policy may assume. Like all creations, the request is sent once.
+    /// Creates a role that the identities named in this policy may assume. Like all creations, the request is sent
+    /// once.
     ///
     /// # Errors
     /// `EntityAlreadyExists`, `MalformedPolicyDocument` and others.

@@ -36,13 +36,14 @@ impl Client {
     /// Creates a bucket. `location` is the `LocationConstraint`; without it the service chooses.
     ///
     /// # Errors
-    /// `BucketAlreadyOwnedByYou`, `BucketAlreadyExists` and others; some services report success for a bucket that the key's user already owns.
+    /// `BucketAlreadyOwnedByYou`, `BucketAlreadyExists` and others; some services report success for a bucket that the
+    /// key's user already owns.
     pub async fn create_bucket(&self, name: &str, location: Option<&str>) -> Result<(), Error> {
         self.create_bucket_with(name, NewBucket { location, ..NewBucket::default() }).await
     }
 
-    /// Creates a bucket with additional settings. The request is sent once: if a service reports success for a second creation, another client may
-    /// have created the bucket in the meantime.
+    /// Creates a bucket with additional settings. The request is sent once: if a service reports success for a second
+    /// creation, another client may have created the bucket in the meantime.
     ///
     /// # Errors
     /// Same as for [`create_bucket`](Self::create_bucket). Some services refuse tags, or silently ignore them.
@@ -86,7 +87,8 @@ impl Client {
         self.read(put.send().await).map(drop)
     }
 
-    /// Returns the ownership rule for objects written to a bucket, such as `BucketOwnerEnforced`. Returns `None` if there is none.
+    /// Returns the ownership rule for objects written to a bucket, such as `BucketOwnerEnforced`. Returns `None` if
+    /// there is none.
     ///
     /// # Errors
     /// Same as for every request. Many services do not support such rules and refuse the request.

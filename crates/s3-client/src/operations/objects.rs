@@ -92,8 +92,8 @@ impl Client {
         Ok(objects.map(|object| ObjectVersion { key: key_of(object.key, encoded), version_id: None }).collect())
     }
 
-    /// Permanently deletes up to 1000 versions of objects, with one request if XML can represent the names and the service supports such requests, or
-    /// else one by one.
+    /// Permanently deletes up to 1000 versions of objects, with one request if XML can represent the names and the
+    /// service supports such requests, or else one by one.
     ///
     /// # Errors
     /// [`Error::Object`] names the first object that could not be deleted; the others may have been.
@@ -143,8 +143,8 @@ impl Client {
         self.unless(&GONE, request.send().await).map(drop)
     }
 
-    /// Deletes a page of a bucket's versions, or, if there are none, aborts a page of its uploads. Returns their number: 0 means that the bucket is
-    /// empty.
+    /// Deletes a page of a bucket's versions, or, if there are none, aborts a page of its uploads. Returns their
+    /// number: 0 means that the bucket is empty.
     ///
     /// # Errors
     /// Same as for every request. Deleted versions stay deleted; another call continues.
@@ -203,8 +203,8 @@ fn xml_can_write(text: &str) -> bool {
         .all(|letter| matches!(letter, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..))
 }
 
-/// Returns true if the service cannot handle the request: it rejects it, does not know it, or fails on it. Missing permissions and missing objects
-/// would affect requests for single objects as well.
+/// Returns true if the service cannot handle the request: it rejects it, does not know it, or fails on it. Missing
+/// permissions and missing objects would affect requests for single objects as well.
 fn is_about_the_request(error: &Error) -> bool {
     match error {
         Error::Answer(answer) => !answer.is_busy() && ![401, 403, 404].contains(&answer.status),

@@ -147,7 +147,8 @@ impl Client {
         self.read(put.send().await).map(drop)
     }
 
-    /// Makes a bucket with object lock retain each new version for this number of days. `mode` is `GOVERNANCE` or `COMPLIANCE`.
+    /// Makes a bucket with object lock retain each new version for this number of days. `mode` is `GOVERNANCE` or
+    /// `COMPLIANCE`.
     ///
     /// # Errors
     /// `InvalidBucketState` for a bucket without object lock, and others.

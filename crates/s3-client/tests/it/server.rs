@@ -1,5 +1,5 @@
-//! The client against a server in this process that replays responses of actual services, or against a real service named by `S3_TEST_ENDPOINT` (with
-//! `S3_TEST_ACCESS_KEY` and `S3_TEST_SECRET_KEY`).
+//! The client against a server in this process that replays responses of actual services, or against a real service
+//! named by `S3_TEST_ENDPOINT` (with `S3_TEST_ACCESS_KEY` and `S3_TEST_SECRET_KEY`).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! Comments and pages in plain English: patterns that have a plainer form, with a budget for each crate.
 //!
-//! `budget.tsv` has the number of places per area and pattern. More places fail the test. `UPDATE_PROSE=1 cargo test -p guide prose` lowers the
-//! budget after a rewrite.
+//! `budget.tsv` has the number of places per area and pattern. More places fail the test. `UPDATE_PROSE=1 cargo test -p
+//! guide prose` lowers the budget after a rewrite.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -12,7 +12,8 @@ const GROUP: &str = "objectstorage.k8s.io";
 /// In `v1alpha1`, classes have no `spec`.
 const VERSIONS: [&str; 2] = ["v1alpha1", "v1alpha2"];
 
-/// Returns the parameters of the driver's BucketAccessClasses, by names for messages. To remove an account, its creation parameters are needed.
+/// Returns the parameters of the driver's BucketAccessClasses, by names for messages. To remove an account, its
+/// creation parameters are needed.
 pub(super) async fn classes(client: &Client, driver: &str) -> kube::Result<Vec<(String, BTreeMap<String, String>)>> {
     let mut classes = Vec::new();
     for class in list(client, "BucketAccessClass").await?.into_iter().flatten() {
@@ -25,8 +26,8 @@ pub(super) async fn classes(client: &Client, driver: &str) -> kube::Result<Vec<(
     Ok(classes)
 }
 
-/// Returns the names of all accounts that have a BucketAccess, or `None` if the cluster does not serve COSI's kinds. A driver's record of an
-/// account does not count: it remains if a BucketAccess was deleted before its first grant ended.
+/// Returns the names of all accounts that have a BucketAccess, or `None` if the cluster does not serve COSI's kinds. A
+/// driver's record of an account does not count: it remains if a BucketAccess was deleted before its first grant ended.
 pub(super) async fn accounts(client: &Client) -> kube::Result<Option<BTreeSet<String>>> {
     let Some(accesses) = list(client, "BucketAccess").await? else { return Ok(None) };
     let mut names = BTreeSet::new();
@@ -52,8 +53,8 @@ pub(super) async fn forget(client: &Client, account: &str, cluster_id: &str) -> 
     Ok(())
 }
 
-/// Lists the objects of a kind in each served version. Returns `None` if no version is served, or if the account may not list the objects, as the
-/// account of a provisioner of ObjectBucketClaims may not.
+/// Lists the objects of a kind in each served version. Returns `None` if no version is served, or if the account may
+/// not list the objects, as the account of a provisioner of ObjectBucketClaims may not.
 async fn list(client: &Client, kind: &str) -> kube::Result<Option<Vec<DynamicObject>>> {
     let mut found: Option<Vec<DynamicObject>> = None;
     for version in VERSIONS {

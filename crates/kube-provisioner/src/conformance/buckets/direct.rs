@@ -82,7 +82,8 @@ impl<'a> Direct<'a> {
         })
     }
 
-    /// Adds a setting to the claim's class or its `additionalConfig`. Returns `None` if the provisioner's types reject it.
+    /// Adds a setting to the claim's class or its `additionalConfig`. Returns `None` if the provisioner's types reject
+    /// it.
     pub(super) fn with_setting(mut self, place: Place, key: &str, value: &str) -> Option<Self> {
         let setting = BTreeMap::from([(key.to_owned(), value.to_owned())]);
         match place {
@@ -177,7 +178,8 @@ impl<'a> Direct<'a> {
         Ok(self.own(name))
     }
 
-    /// Grants the account access. Returns false if the provisioner refuses: some permanently refuse all foreign buckets.
+    /// Grants the account access. Returns false if the provisioner refuses: some permanently refuse all foreign
+    /// buckets.
     pub(super) async fn is_let_in(&mut self, buckets: &[BucketAccess]) -> Result<bool, Broken> {
         let start = Instant::now();
         let granted = loop {
@@ -202,15 +204,16 @@ impl<'a> Direct<'a> {
         self.key.as_ref()
     }
 
-    /// Replaces the IDs that the backend has chosen for this account and its bucket by names, in a line of the backend's list.
+    /// Replaces the IDs that the backend has chosen for this account and its bucket by names, in a line of the
+    /// backend's list.
     pub(super) fn with_names(&self, line: &str) -> String {
         let chosen = self.state.iter().map(|(name, id)| (name.as_str(), id.as_str()));
         let ids = chosen.chain(self.key().map(|id| ("access key", id))).filter(|(_, id)| id.len() > 3);
         ids.fold(line.to_owned(), |line, (name, id)| line.replace(id, &format!("<{name}>")))
     }
 
-    /// Calls `create_bucket` for an own bucket, or else `grant`, until there is a final answer. Returns false if the provisioner refuses
-    /// the request, or fails several times in a row, as it may for settings that cannot be applied.
+    /// Calls `create_bucket` for an own bucket, or else `grant`, until there is a final answer. Returns false if the
+    /// provisioner refuses the request, or fails several times in a row, as it may for settings that cannot be applied.
     pub(super) async fn accepts(&mut self, name: &str, buckets: Option<&[BucketAccess]>) -> bool {
         for _ in 0..REFUSALS {
             let answer = match buckets {

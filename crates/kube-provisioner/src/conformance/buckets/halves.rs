@@ -65,7 +65,8 @@ pub(super) async fn halves(subject: &Subject) -> CheckResult {
     fixture.assets("`delete_bucket` before any `grant`", before).await.map(|()| Judgement::Kept)
 }
 
-/// Grants and revokes accounts of other claims, if the provisioner accepts them. The first one may leave assets of the bucket behind.
+/// Grants and revokes accounts of other claims, if the provisioner accepts them. The first one may leave assets of the
+/// bucket behind.
 async fn guests(subject: &Subject, fixture: &Fixture<'_>, buckets: &[BucketAccess]) -> Result<(), Broken> {
     let (mut first, mut second) = (direct(subject, fixture, 2)?, direct(subject, fixture, 5)?);
     if !first.is_let_in(buckets).await? {

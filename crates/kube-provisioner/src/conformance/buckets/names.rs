@@ -1,5 +1,5 @@
-//! Rules about contested names: two claims at once, a claim and an administrator who creates the bucket manually, and the same claim
-//! in two clusters.
+//! Rules about contested names: two claims at once, a claim and an administrator who creates the bucket manually, and
+//! the same claim in two clusters.
 
 use std::pin::pin;
 
@@ -17,7 +17,8 @@ const RACES: usize = 4;
 /// The number of moments, in real time, at which an administrator creates the bucket.
 const MOMENTS: usize = 10;
 
-/// Checks two claims that request one name at the same time: only one receives it, and deleting the other claim does not affect it.
+/// Checks two claims that request one name at the same time: only one receives it, and deleting the other claim does
+/// not affect it.
 pub(super) async fn one_name(subject: &Subject) -> CheckResult {
     let before = &(subject.assets)().await;
     for race in 0..RACES {
@@ -144,7 +145,8 @@ async fn interrupted(
     Ok(made)
 }
 
-/// Checks the bucket of a claim with the same name and the same uid in another cluster, as after a copy of the whole cluster.
+/// Checks the bucket of a claim with the same name and the same uid in another cluster, as after a copy of the whole
+/// cluster.
 pub(super) async fn other_cluster(subject: &Subject) -> CheckResult {
     let before = &(subject.assets)().await;
     const NAME: &str = "conformance-clusters";

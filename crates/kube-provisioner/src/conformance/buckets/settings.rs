@@ -93,7 +93,8 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Returns access modes and limits that the key accepts. Returns none for a key that accepts any text, such as a name.
+    /// Returns access modes and limits that the key accepts. Returns none for a key that accepts any text, such as a
+    /// name.
     fn values(&self, place: Place, key: &str) -> Result<Vec<&'static str>, Broken> {
         let takes = |value| Ok(self.claim(Some(Setting { place, key, value }))?.is_some());
         // A region has the form of `some-name`.
@@ -139,8 +140,8 @@ impl Check<'_> {
         Ok(Some(list))
     }
 
-    /// Returns the backend's list with a bucket and the claim's access to it, once it differs from `plain`. Returns `None` if the provisioner
-    /// refuses.
+    /// Returns the backend's list with a bucket and the claim's access to it, once it differs from `plain`. Returns
+    /// `None` if the provisioner refuses.
     async fn listed(
         &self,
         whose: SettingOwner,

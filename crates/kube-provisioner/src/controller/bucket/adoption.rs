@@ -1,5 +1,5 @@
-//! Adopts a bucket that another provisioner created, or assigns a restored bucket to a claim. Nothing changes in the backend,
-//! and the Secret and ConfigMap stay unchanged.
+//! Adopts a bucket that another provisioner created, or assigns a restored bucket to a claim. Nothing changes in the
+//! backend, and the Secret and ConfigMap stay unchanged.
 
 use super::BucketReconciler;
 use super::delivered_names::without_names;

@@ -177,7 +177,8 @@ impl<'a> Attempt<'a> {
         Ok(AccountKey { access_key_id, credentials, state })
     }
 
-    /// Writes and returns the ObjectBucket of the attempt. Afterwards the claim has our finalizer, which keeps it until we remove that.
+    /// Writes and returns the ObjectBucket of the attempt. Afterwards the claim has our finalizer, which keeps it until
+    /// we remove that.
     async fn recorded(&self) -> Result<Arc<BucketFacts>, Stopped> {
         let Self { reconciler: BucketReconciler { objects, .. }, facts, claim, .. } = self;
         if let Some(bucket) = facts.bucket() {
@@ -217,8 +218,9 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Checks that the claim still exists. The API server checks finalizers when a deletion begins and not when it ends, so a deletion that began
-    /// before our finalizer was written still removes the claim. The backend has not been called yet, and the ObjectBucket is removed with the claim.
+    /// Checks that the claim still exists. The API server checks finalizers when a deletion begins and not when it
+    /// ends, so a deletion that began before our finalizer was written still removes the claim. The backend has not
+    /// been called yet, and the ObjectBucket is removed with the claim.
     async fn check_claim(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
         let objects = &self.reconciler.objects;
         if objects.read_claim(&self.claim.name()).await?.is_some() {
@@ -228,8 +230,9 @@ impl<'a> Attempt<'a> {
         Err(Stopped::Changed)
     }
 
-    /// Protects the bucket of another claim that this one is about to use. After success, that bucket is kept as long as this claim's ObjectBucket,
-    /// which already names the other claim: a deletion first marks its ObjectBucket and then looks for users of the bucket.
+    /// Protects the bucket of another claim that this one is about to use. After success, that bucket is kept as long
+    /// as this claim's ObjectBucket, which already names the other claim: a deletion first marks its ObjectBucket and
+    /// then looks for users of the bucket.
     async fn join(&self) -> Result<(), Stopped> {
         if self.record.made || self.record.owner.is_none() {
             return Ok(());
@@ -240,7 +243,8 @@ impl<'a> Attempt<'a> {
         if is_going { Err(Stopped::Changed) } else { Ok(()) }
     }
 
-    /// Calls `create_bucket` and `grant`, or only `grant`. Nothing is recorded between the two calls: the ObjectBucket names bucket and account.
+    /// Calls `create_bucket` and `grant`, or only `grant`. Nothing is recorded between the two calls: the ObjectBucket
+    /// names bucket and account.
     async fn make(
         &self,
         bucket: &BucketFacts,
@@ -323,7 +327,8 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// Removes an account that may have been created although the bucket is refused now. Returns true if the account no longer exists.
+    /// Removes an account that may have been created although the bucket is refused now. Returns true if the account no
+    /// longer exists.
     async fn clean_up(&self, bucket: &BucketFacts, calls: &mut Calls<'_>) -> Result<bool, Stopped> {
         // The record of an earlier attempt may have arrived during the call: then the account is in use.
         self.reconciler.objects.confirm_bucket(bucket).await?;
@@ -345,7 +350,8 @@ impl<'a> Attempt<'a> {
             verdict => verdict,
         };
         let kept = rules.safeguards.include(BucketSafeguard::FailedAttempts);
-        // The backend was never called, so the next attempt uses the class as it is then, and a deletion needs no backend.
+        // The backend was never called, so the next attempt uses the class as it is then, and a deletion needs no
+        // backend.
         let asked_nothing = matches!(verdict, ProvisionVerdict::NoChange | ProvisionVerdict::AlreadyExists);
         let may_be_left = record.made || kept && verdict.may_be_left() && (asked_before || !asked_nothing);
         if !may_be_left && let Err(stopped) = objects.remove_bucket(bucket).await {
@@ -368,8 +374,8 @@ impl<'a> Attempt<'a> {
         Delivery { reconciler, claim, bucket, record }
     }
 
-    /// Returns the settings that this attempt and earlier ones may apply or remove before they fail, as far as they differ from the last applied
-    /// settings.
+    /// Returns the settings that this attempt and earlier ones may apply or remove before they fail, as far as they
+    /// differ from the last applied settings.
     fn attempted(&self) -> Texts {
         let Record { config, attempted, .. } = &self.record;
         let asked = &effective_config(&self.record, &self.claim, self.facts.is_served());
@@ -378,7 +384,8 @@ impl<'a> Attempt<'a> {
         attempted.iter().chain(changed).map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    /// Returns true if the claim has both a name for its bucket and a prefix. A generated name is written to the claim, too.
+    /// Returns true if the claim has both a name for its bucket and a prefix. A generated name is written to the claim,
+    /// too.
     fn has_unused_prefix(&self) -> bool {
         let Self { claim, source, name, .. } = self;
         let has_prefix = claim.prefix.as_deref().is_some_and(|prefix| !prefix.is_empty());
@@ -387,8 +394,8 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Reads the claim's `additionalConfig`, and drops applied keys that the provisioner rejects: an adopted claim may have keys that only its former
-/// provisioner knew, and another version of this one may know fewer.
+/// Reads the claim's `additionalConfig`, and drops applied keys that the provisioner rejects: an adopted claim may have
+/// keys that only its former provisioner knew, and another version of this one may know fewer.
 fn read_config(reconciler: &BucketReconciler, claim: &ClaimFacts, applied: Option<&Texts>) -> Result<Parsed, Stopped> {
     let bad_config = |error: &ParameterError| {
         let is_unknown = error.problems().iter().any(|problem| matches!(problem, Problem::Unknown { .. }));

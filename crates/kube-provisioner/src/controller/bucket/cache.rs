@@ -173,7 +173,8 @@ impl BucketCache {
         }
     }
 
-    /// Records that a write of the claim's status has had no answer: the status is written again, even if it seems unchanged.
+    /// Records that a write of the claim's status has had no answer: the status is written again, even if it seems
+    /// unchanged.
     pub(crate) fn status_is_unknown(&mut self, key: &Key) {
         if let Some(claim) = self.claims.get_mut(key) {
             Arc::make_mut(claim).status.conditions.clear();
@@ -190,7 +191,8 @@ impl BucketCache {
         }
     }
 
-    /// Removes the ObjectBucket with this uid, which no longer exists according to the API server, even if the watch still shows it.
+    /// Removes the ObjectBucket with this uid, which no longer exists according to the API server, even if the watch
+    /// still shows it.
     pub(crate) fn bucket_is_gone(&mut self, name: &str, uid: &str) {
         if self.buckets.get(name).is_some_and(|known| *known.uid == *uid) {
             self.bucket_gone(name);
@@ -218,8 +220,8 @@ impl BucketCache {
         self.buckets.get(name).cloned()
     }
 
-    /// Returns true if another ObjectBucket may record this shared account of an earlier version. An unreadable one may. No new
-    /// ObjectBucket records one, so the cache never shows too few.
+    /// Returns true if another ObjectBucket may record this shared account of an earlier version. An unreadable one
+    /// may. No new ObjectBucket records one, so the cache never shows too few.
     pub(crate) fn is_account_in_use(&self, bucket: &BucketFacts, account: &SharedAccount) -> bool {
         let may_have_it = |other: &BucketFacts| match &other.record {
             Recorded::As(record) => record.account.as_ref().is_some_and(|of| of.uid == account.uid),
@@ -357,16 +359,16 @@ impl BucketCache {
         keys
     }
 
-    /// Returns all keys that an ObjectBucket can affect: its own key, the keys of the claims that request the bucket, and the key of the claim
-    /// that the bucket was created for.
+    /// Returns all keys that an ObjectBucket can affect: its own key, the keys of the claims that request the bucket,
+    /// and the key of the claim that the bucket was created for.
     fn concerned(&self, bucket: &BucketFacts) -> Vec<Key> {
         let asking = paths(bucket).filter_map(|path| self.asking.get(&path)).flatten().cloned();
         let owner = owner_of(bucket).and_then(|owner| self.by_path.get(&*owner.to_string()).cloned());
         self.keys_of(bucket).into_iter().chain(asking).chain(owner).collect()
     }
 
-    /// Returns the keys of its claim, of the current claims of the same name, and of the claim that points at it. An ObjectBucket
-    /// without any of these has its own key.
+    /// Returns the keys of its claim, of the current claims of the same name, and of the claim that points at it. An
+    /// ObjectBucket without any of these has its own key.
     fn keys_of(&self, bucket: &BucketFacts) -> Vec<Key> {
         let of = bucket.claim().filter(|claim| !claim.uid.is_empty());
         let own = of.map(|claim| Key::of(&claim.namespace, &claim.name, &claim.uid));

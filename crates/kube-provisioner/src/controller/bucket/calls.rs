@@ -74,7 +74,8 @@ impl<'a> Calls<'a> {
         CallFailure::of(self.step.call(call, |_| true, run).await, Stopped::Changed, Stopped::NotFenced)
     }
 
-    /// Returns a bucket and its claim's account as the provisioner receives them when something is to be changed or removed.
+    /// Returns a bucket and its claim's account as the provisioner receives them when something is to be changed or
+    /// removed.
     pub(super) async fn known(
         &self,
         bucket: &BucketFacts,
@@ -120,7 +121,8 @@ impl<'a> Calls<'a> {
         Ok((of_bucket, of_account))
     }
 
-    /// Removes the claim's account. An account that an earlier version created for several claims is removed with the last of them.
+    /// Removes the claim's account. An account that an earlier version created for several claims is removed with the
+    /// last of them.
     pub(super) async fn revoke(
         &mut self,
         bucket: &BucketFacts,

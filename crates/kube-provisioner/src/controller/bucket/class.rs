@@ -24,7 +24,8 @@ use crate::protocol::{BUCKET_CLAIM_NAME, CONFIG_MAP_NAME, SECRET_NAME};
 const OVERLAP: &str = "credentialsOverlap";
 /// The class parameter with the keys of `additionalConfig` that its claims may use.
 const ALLOWED_CONFIG: &str = "allowedAdditionalConfig";
-/// The class parameters with the keys of the labels and annotations that a claim's Secret and ConfigMap receive from the claim.
+/// The class parameters with the keys of the labels and annotations that a claim's Secret and ConfigMap receive from
+/// the claim.
 const COPIED: [&str; 2] = ["copyClaimLabels", "copyClaimAnnotations"];
 /// The keys that must not be copied: they have a meaning on the objects themselves.
 const NOT_COPIED: [&str; 2] = [PROVISIONER_LABEL, "kubectl.kubernetes.io/last-applied-configuration"];
@@ -126,7 +127,8 @@ fn is_reserved(key: &str) -> bool {
     NOT_COPIED.contains(&key) || key.starts_with("kube-provisioner/")
 }
 
-/// Returns the keys of `additionalConfig` that claims can use. A panic of the provisioner's code is reported when it reads a claim.
+/// Returns the keys of `additionalConfig` that claims can use. A panic of the provisioner's code is reported when it
+/// reads a claim.
 pub(crate) fn known_config(backend: &dyn BucketBackend) -> Option<Vec<String>> {
     let of_author = catch_panic(|| backend.keys()[1]).ok()??;
     Some(of_author.iter().copied().chain(OF_CONTROLLER).map(str::to_owned).collect())

@@ -1,4 +1,5 @@
-//! Decides what to do for a claim: a pure function over [`Facts`] with every rule about creating, updating, adopting, rotating and removing.
+//! Decides what to do for a claim: a pure function over [`Facts`] with every rule about creating, updating, adopting,
+//! rotating and removing.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,8 @@ pub(crate) struct Rules {
     pub(crate) identity: Box<str>,
     /// The cluster.
     pub(crate) cluster_id: Box<str>,
-    /// The keys of `additionalConfig` for claims whose class has no list; `None` allows all keys that the provisioner knows.
+    /// The keys of `additionalConfig` for claims whose class has no list; `None` allows all keys that the provisioner
+    /// knows.
     pub(crate) allowed_config: Option<Vec<String>>,
     /// The keys of `additionalConfig` that the provisioner knows, if its type lists them.
     pub(crate) known_config: Option<Vec<String>>,
@@ -53,7 +55,8 @@ fn with_bucket(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
         return Decision::Refuse(refusal);
     }
     let Some(claim) = &facts.claim else { return without_claim(bucket, facts, rules) };
-    // A claim that is being deleted is adopted as well: only its record names the claim that the bucket was created for.
+    // A claim that is being deleted is adopted as well: only its record names the claim that the bucket was created
+    // for.
     if bucket.is_given_to(claim) && claim.unreadable.is_none() {
         return Decision::Adopt;
     }
@@ -75,8 +78,9 @@ fn with_bucket(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     }
 }
 
-/// Decides about an ObjectBucket whose claim is absent, which alone deletes nothing: our own release marks the ObjectBucket before it removes the
-/// claim's finalizer. If the ObjectBucket is not being deleted, it was restored without its claim, or the claim's finalizer was removed manually.
+/// Decides about an ObjectBucket whose claim is absent, which alone deletes nothing: our own release marks the
+/// ObjectBucket before it removes the claim's finalizer. If the ObjectBucket is not being deleted, it was restored
+/// without its claim, or the claim's finalizer was removed manually.
 fn without_claim(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     let careful = rules.safeguards.include(BucketSafeguard::Absence);
     let asked = bucket.deleting || bucket.abandoned || !careful;
@@ -130,7 +134,8 @@ fn unreadable(claim: &ClaimFacts) -> Option<Refusal> {
 
 /// Decides about a bucket that we have created or are creating.
 fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
-    // A clean-up that has begun must be finished: an ObjectBucket that is being deleted cannot be assigned to the claim again.
+    // A clean-up that has begun must be finished: an ObjectBucket that is being deleted cannot be assigned to the claim
+    // again.
     if !record.made && (bucket.is_released() || is_over(record, claim, facts)) {
         return Decision::Release(Ending::CleanUp);
     }
@@ -381,7 +386,8 @@ impl Rules {
         }
     }
 
-    /// Returns true if the claim has our finalizer and label and names its ObjectBucket, and its bucket if that has a final name.
+    /// Returns true if the claim has our finalizer and label and names its ObjectBucket, and its bucket if that has a
+    /// final name.
     pub(crate) fn is_prepared(&self, claim: &ClaimFacts, object: &str, bucket: Option<&str>) -> bool {
         let is_named = bucket.is_none_or(|bucket| match claim.bucket_claim() {
             Some(_) => claim.bucket_name.as_deref() == Some(bucket),
@@ -428,8 +434,8 @@ pub(crate) fn object_name(claim: &ClaimFacts, is_taken: impl FnOnce(&str) -> boo
     if usual.len() <= 253 && !is_taken(&usual) { usual } else { format!("obc-{}", claim.uid) }
 }
 
-/// Returns the names that the claim's Secret and ConfigMap should have. They are fixed once the claim is served. If the class is recorded, its
-/// recorded parameters apply.
+/// Returns the names that the claim's Secret and ConfigMap should have. They are fixed once the claim is served. If the
+/// class is recorded, its recorded parameters apply.
 pub(crate) fn wanted_names(facts: &Facts, claim: &ClaimFacts) -> Result<DeliveredNames, BadName> {
     let record = facts.bucket().and_then(|bucket| bucket.record());
     if let Some(record) = record.filter(|record| record.made && facts.is_served()) {
@@ -516,7 +522,8 @@ fn usable(claim: &ClaimFacts, bucket: &BucketFacts, rules: &Rules) -> Result<Sha
     Ok(SharedBucket { owner, bucket: name.to_owned(), parameters })
 }
 
-/// Returns true if an unfinished attempt cannot succeed: the bucket is being deleted, or the claim no longer requests it.
+/// Returns true if an unfinished attempt cannot succeed: the bucket is being deleted, or the claim no longer requests
+/// it.
 fn is_over(record: &Record, claim: &ClaimFacts, facts: &Facts) -> bool {
     let has_leaving_claim = |bucket: &BucketFacts| {
         let owner = facts.owner.claim.as_ref().filter(|owner| owner.deleting);

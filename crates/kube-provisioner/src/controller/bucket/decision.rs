@@ -9,7 +9,8 @@ pub enum Decision {
     Refuse(Refusal),
     /// Call the provisioner's `create_bucket` and `grant`.
     Attempt(Reason),
-    /// Record a bucket that another provisioner created, or a restored one that an administrator assigns to the claim, and continue with it.
+    /// Record a bucket that another provisioner created, or a restored one that an administrator assigns to the claim,
+    /// and continue with it.
     Adopt,
     /// Restore the parts of Secret, ConfigMap and status that the ObjectBucket records.
     Restore,

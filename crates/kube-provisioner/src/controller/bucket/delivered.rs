@@ -114,7 +114,8 @@ pub(crate) struct WatchedDelivered {
 }
 
 impl DeliveredFacts {
-    /// Returns the state of this claim's Secret. It must contain the user's key, if that is known, or the key that was created last.
+    /// Returns the state of this claim's Secret. It must contain the user's key, if that is known, or the key that was
+    /// created last.
     pub(crate) fn as_secret(&self, claim_uid: &str, record: Option<&Record>) -> Delivered {
         let known = record.and_then(|record| record.access_key_id.as_deref());
         let new = record.and_then(|record| record.new_key.as_ref()).map(|new| &*new.access_key_id);

@@ -1,4 +1,5 @@
-//! The names of a claim's Secret and ConfigMap: those that the claim requests, else those in its class, else the claim's name.
+//! The names of a claim's Secret and ConfigMap: those that the claim requests, else those in its class, else the
+//! claim's name.
 
 use std::collections::BTreeMap;
 
@@ -58,8 +59,8 @@ impl DeliveredNames {
     }
 }
 
-/// Returns the settings that name an object of this kind: the key of a claim's `additionalConfig`, and the parameter of its class. A class of 2019
-/// names the administrator's key by `secretName`.
+/// Returns the settings that name an object of this kind: the key of a claim's `additionalConfig`, and the parameter of
+/// its class. A class of 2019 names the administrator's key by `secretName`.
 pub(crate) fn keys(kind: &str) -> [&'static str; 2] {
     if kind == "Secret" { [SECRET_NAME, "claimSecretName"] } else { [CONFIG_MAP_NAME, "claimConfigMapName"] }
 }
@@ -80,7 +81,8 @@ pub(crate) fn take(parameters: &mut BTreeMap<String, String>) -> Result<(), Stri
     if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
 }
 
-/// Returns a class's parameters for a bucket that another provisioner has created: its pods use the existing names of Secret and ConfigMap.
+/// Returns a class's parameters for a bucket that another provisioner has created: its pods use the existing names of
+/// Secret and ConfigMap.
 pub(crate) fn without_names(parameters: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let is_other = |key: &&String| !KINDS.iter().any(|kind| keys(kind)[1] == key.as_str());
     parameters.iter().filter(|(key, _)| is_other(key)).map(|(key, value)| (key.clone(), value.clone())).collect()

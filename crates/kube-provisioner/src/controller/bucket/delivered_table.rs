@@ -9,8 +9,8 @@ use super::key::Key;
 /// The Secrets or the ConfigMaps.
 pub(super) struct DeliveredTable {
     table: Table<Box<str>, DeliveredFacts>,
-    /// The newest resource version that the watch has shown. Writes up to this version are already known, and their objects may have been
-    /// deleted since.
+    /// The newest resource version that the watch has shown. Writes up to this version are already known, and their
+    /// objects may have been deleted since.
     shown: u64,
     /// The number of complete lists. A list shows a deletion only by the object's absence.
     lists: u64,

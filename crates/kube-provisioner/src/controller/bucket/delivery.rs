@@ -1,4 +1,5 @@
-//! Writes the results of the provisioner to the objects that users read: ObjectBucket, Secret, ConfigMap, in this order.
+//! Writes the results of the provisioner to the objects that users read: ObjectBucket, Secret, ConfigMap, in this
+//! order.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Checks that `docs/book/pages/reference/bucket-events.md` has a row for each message that users can see, and no others.
+//! Checks that `docs/book/pages/reference/bucket-events.md` has a row for each message that users can see, and no
+//! others.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

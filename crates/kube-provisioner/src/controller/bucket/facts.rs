@@ -205,8 +205,8 @@ impl Facts {
         }
     }
 
-    /// Returns true once the Secret was delivered. The ObjectBucket records it, because other programs can damage the claim's status, or
-    /// the Secret itself if the process ended before it wrote the status.
+    /// Returns true once the Secret was delivered. The ObjectBucket records it, because other programs can damage the
+    /// claim's status, or the Secret itself if the process ended before it wrote the status.
     pub(crate) fn is_served(&self) -> bool {
         let is_delivered = matches!(self.secret, Delivered::Intact | Delivered::Changed);
         self.bucket().is_some_and(|bucket| {
@@ -305,8 +305,8 @@ impl BucketFacts {
         self.phase.as_deref() == Some("Released")
     }
 
-    /// Returns true if the ObjectBucket differs from a former version only in fields that no decision uses: foreign labels and annotations,
-    /// other phases, and the mark that claims share it.
+    /// Returns true if the ObjectBucket differs from a former version only in fields that no decision uses: foreign
+    /// labels and annotations, other phases, and the mark that claims share it.
     pub(crate) fn is_alike(&self, former: &Self) -> bool {
         fn read(bucket: &BucketFacts) -> impl PartialEq {
             let metadata =
@@ -322,21 +322,23 @@ impl BucketFacts {
         is_same_record && read(self) == read(former)
     }
 
-    /// Returns the claim that it represents, by its own reference or by our record. The uid is empty if only a reference of another provisioner
-    /// without a uid is left.
+    /// Returns the claim that it represents, by its own reference or by our record. The uid is empty if only a
+    /// reference of another provisioner without a uid is left.
     pub(crate) fn claim(&self) -> Option<ClaimName> {
         let has_uid = |claim: &&ClaimName| !claim.uid.is_empty();
         let recorded = || self.record()?.claim.clone().filter(|claim| has_uid(&claim));
         self.reference.clone().filter(|claim| has_uid(&claim)).or_else(recorded).or_else(|| self.reference.clone())
     }
 
-    /// Returns the provisioner's state. It is empty until a call has succeeded, whatever other writers have put into the object.
+    /// Returns the provisioner's state. It is empty until a call has succeeded, whatever other writers have put into
+    /// the object.
     pub(crate) fn kept_state(&self) -> BTreeMap<String, String> {
         let unmade = self.record().is_some_and(|record| !record.made);
         if unmade { BTreeMap::new() } else { self.state.clone() }
     }
 
-    /// Returns the claim that the bucket was created for, as named by marks in the backend: a restored claim has another uid.
+    /// Returns the claim that the bucket was created for, as named by marks in the backend: a restored claim has
+    /// another uid.
     pub(crate) fn made_for(&self, claim: ClaimName) -> ClaimName {
         let made_for = self.record().and_then(|record| record.made_for_uid.clone());
         ClaimName { uid: made_for.unwrap_or(claim.uid), ..claim }

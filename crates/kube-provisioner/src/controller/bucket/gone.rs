@@ -1,5 +1,5 @@
-//! UIDs of recently deleted objects, according to the API server or the watch. A watch that is behind and a late answer may show them
-//! once more.
+//! UIDs of recently deleted objects, according to the API server or the watch. A watch that is behind and a late answer
+//! may show them once more.
 
 use std::collections::HashSet;
 use std::mem;

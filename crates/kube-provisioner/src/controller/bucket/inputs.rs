@@ -5,7 +5,8 @@ use std::hash::Hash;
 use super::facts::{ClaimFacts, ClassState, Facts, OwnerFacts, Recorded};
 use crate::controller::shared::fingerprint::fingerprint;
 
-/// Returns the fingerprint. It excludes what an attempt writes before it fails, because the write would wake the next attempt immediately.
+/// Returns the fingerprint. It excludes what an attempt writes before it fails, because the write would wake the next
+/// attempt immediately.
 pub(super) fn inputs(facts: &Facts) -> u64 {
     let claim = facts.claim.as_ref().map(|claim| {
         let name = claim.bucket_name.as_deref().filter(|name| !is_given_by_us(facts, claim, name));
@@ -19,7 +20,8 @@ pub(super) fn inputs(facts: &Facts) -> u64 {
             let names_object = claim.object_bucket.as_deref() == Some(&bucket.name);
             (claim.has_finalizer(), &claim.label, names_object, claim.bucket_name.is_some())
         });
-        // In a record, include only fields that attempts never change, and fields that an administrator may have to correct.
+        // In a record, include only fields that attempts never change, and fields that an administrator may have to
+        // correct.
         let record = match &bucket.record {
             Recorded::Nothing => None,
             Recorded::Unreadable(_) => Some(None),
@@ -44,8 +46,8 @@ pub(super) fn inputs(facts: &Facts) -> u64 {
 }
 
 fn of_owner(owner: &OwnerFacts) -> impl Hash {
-    // The claim becomes bound or ready again after a call that has recreated the bucket, although its ObjectBucket is unchanged. Only
-    // newer CustomResourceDefinitions keep conditions.
+    // The claim becomes bound or ready again after a call that has recreated the bucket, although its ObjectBucket is
+    // unchanged. Only newer CustomResourceDefinitions keep conditions.
     let claim = owner.claim.as_ref().map(|claim| {
         let state = (claim.is_bound(), claim.is_ready());
         (&claim.uid, &claim.class, claim.deleting, state)

@@ -34,7 +34,8 @@ impl Key {
     }
 }
 
-/// Returns the text that selects the shard of a key. One process works on all claims in a namespace, which can share a bucket.
+/// Returns the text that selects the shard of a key. One process works on all claims in a namespace, which can share a
+/// bucket.
 pub fn shard_text(key: &str) -> String {
     match key.split_once('/') {
         // The shard depends on bits that the last characters of a short text do not affect.

@@ -1,5 +1,5 @@
-//! The table of messages for users: the event and the claim's status for each outcome. It contains all texts for users, which
-//! say what is wrong and what to do about it.
+//! The table of messages for users: the event and the claim's status for each outcome. It contains all texts for users,
+//! which say what is wrong and what to do about it.
 
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::CallAborted;
@@ -60,7 +60,8 @@ impl UserMessage {
     }
 }
 
-/// Returns the message for an outcome. `gave_up` is the number of attempts, if this was the last one until something changes.
+/// Returns the message for an outcome. `gave_up` is the number of attempts, if this was the last one until something
+/// changes.
 pub(crate) fn user_message(
     outcome: &Outcome,
     facts: &Facts,

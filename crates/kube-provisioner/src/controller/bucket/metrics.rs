@@ -29,7 +29,8 @@ impl BucketMetrics {
         ours.register_collector(Box::new(Claims(context)));
     }
 
-    /// Starts the usual counters of a class at zero: Prometheus does not see an increase if the first value that it reads is 1.
+    /// Starts the usual counters of a class at zero: Prometheus does not see an increase if the first value that it
+    /// reads is 1.
     pub(crate) fn start_class_of(&self, event: &Change<ReadClass>) {
         let Some(class) = ReadClass::seen(event) else { return };
         for (operation, outcome) in

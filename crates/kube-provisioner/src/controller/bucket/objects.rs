@@ -83,8 +83,9 @@ impl Objects {
         self.context.environment().now()
     }
 
-    /// Adds our finalizer to the claim, which keeps it until we remove it, and writes the names of its ObjectBucket and its bucket. The bucket's name
-    /// is `None` while it may still change: CustomResourceDefinitions do not let a claim's `bucketName` change.
+    /// Adds our finalizer to the claim, which keeps it until we remove it, and writes the names of its ObjectBucket and
+    /// its bucket. The bucket's name is `None` while it may still change: CustomResourceDefinitions do not let a
+    /// claim's `bucketName` change.
     pub(super) async fn prepare_claim(
         &self,
         claim: &ClaimFacts,
@@ -171,8 +172,8 @@ impl Objects {
         }
     }
 
-    /// Confirms that the cached ObjectBucket of an attempt is current. The answer to the write that records the attempt's success may have been
-    /// lost, and a refusal of the next attempt would remove the bucket.
+    /// Confirms that the cached ObjectBucket of an attempt is current. The answer to the write that records the
+    /// attempt's success may have been lost, and a refusal of the next attempt would remove the bucket.
     pub(super) async fn confirm_bucket(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
         let live = self.read_bucket(&bucket.name).await?;
         if live.is_none() {
@@ -263,7 +264,8 @@ impl Objects {
         self.patch_bucket(bucket, json!({"metadata": metadata}), None).await
     }
 
-    /// Assigns the ObjectBucket to the claim, because an administrator requests it, or because another provisioner has left it without our record.
+    /// Assigns the ObjectBucket to the claim, because an administrator requests it, or because another provisioner has
+    /// left it without our record.
     pub(super) async fn assign_bucket(
         &self,
         bucket: &BucketFacts,
@@ -286,8 +288,9 @@ impl Objects {
         self.patch_bucket(bucket, json!({"status": {"phase": phase}}), Some("status")).await
     }
 
-    /// Patches the version of the ObjectBucket on which the decision is based, so that a late write does not overwrite a newer
-    /// record. If the object has only changed in ways that no decision uses, the patch is repeated for the new version.
+    /// Patches the version of the ObjectBucket on which the decision is based, so that a late write does not overwrite
+    /// a newer record. If the object has only changed in ways that no decision uses, the patch is repeated for the new
+    /// version.
     async fn patch_bucket(
         &self,
         bucket: &BucketFacts,
@@ -390,8 +393,8 @@ impl Objects {
         Err(Stopped::Changed)
     }
 
-    /// Removes an ObjectBucket that represents no asset. The finalizer is removed first: the deletion of an ObjectBucket with the finalizer
-    /// looks like an administrator's request to remove the bucket.
+    /// Removes an ObjectBucket that represents no asset. The finalizer is removed first: the deletion of an
+    /// ObjectBucket with the finalizer looks like an administrator's request to remove the bucket.
     pub(super) async fn remove_bucket(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
         let version = self.remove_finalizer(bucket).await?;
         // A late deletion must not affect the ObjectBucket of a later attempt, which has the finalizer again.
@@ -452,8 +455,9 @@ impl Objects {
         Ok(credentials.map(|(id, secret)| Credentials::new(id, secret)))
     }
 
-    /// Ensures that no earlier write can still deliver this key, and returns the ID of the key in the claim's Secret. A merge patch
-    /// without a change would not change the resourceVersion, which is the precondition of the earlier write.
+    /// Ensures that no earlier write can still deliver this key, and returns the ID of the key in the claim's Secret. A
+    /// merge patch without a change would not change the resourceVersion, which is the precondition of the earlier
+    /// write.
     pub(super) async fn supersede_key(
         &self,
         claim: &ClaimFacts,
@@ -476,15 +480,17 @@ impl Objects {
         }
     }
 
-    /// Confirms that the API server accepts the claim's Secret. If it rejected the Secret after the backend has created a key, the
-    /// key would be lost, and each attempt would create another one. Nothing is written: pods wait until the Secret exists.
+    /// Confirms that the API server accepts the claim's Secret. If it rejected the Secret after the backend has created
+    /// a key, the key would be lost, and each attempt would create another one. Nothing is written: pods wait until the
+    /// Secret exists.
     pub(super) async fn confirm_writable(
         &self,
         claim: &ClaimFacts,
         record: &Record,
         copied: &CopiedMetadata,
     ) -> Result<(), Stopped> {
-        // An admission policy may reject static keys, so the check only includes one if the claim is known to have a key.
+        // An admission policy may reject static keys, so the check only includes one if the claim is known to have a
+        // key.
         let key = [AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY].map(|name| (name.to_owned(), "dry-run".to_owned()));
         let entries = if record.access_key_id.is_some() { key.into() } else { Entries::new() };
         match self.write_delivered::<Secret>(claim, record, &entries, copied, Write::DryRun).await {
@@ -671,7 +677,8 @@ impl Objects {
         Ok(())
     }
 
-    /// Removes the Secret and the ConfigMap of the claim, and no others. Some provisioners have added finalizers to them.
+    /// Removes the Secret and the ConfigMap of the claim, and no others. Some provisioners have added finalizers to
+    /// them.
     pub(super) async fn remove_delivered(&self, claim: &ClaimName, facts: &Facts) -> Result<(), Stopped> {
         let [secret, map] = self
             .cache()

@@ -120,7 +120,8 @@ pub(crate) enum Stopped {
     AwaitsPermit(Flow),
     /// The claim receives nothing until something changes.
     Refused(Refusal),
-    /// The claim's class does not exist or names another provisioner, and no provisioner has begun to work on the claim for some time.
+    /// The claim's class does not exist or names another provisioner, and no provisioner has begun to work on the claim
+    /// for some time.
     NotServed(NotServed),
     /// The provisioner rejects the claim's `additionalConfig`.
     BadConfig {

@@ -1,7 +1,8 @@
 //! The fields of claims and ObjectBuckets that decisions read, and their conversion to facts.
 //!
-//! Specs and status are read by the lenient readers of [`objectbucket_api`]: an unusual field of another writer is lost, but the object
-//! is not. An object that cannot be read at all counts as present, with its metadata and the reason.
+//! Specs and status are read by the lenient readers of [`objectbucket_api`]: an unusual field of another writer is
+//! lost, but the object is not. An object that cannot be read at all counts as present, with its metadata and the
+//! reason.
 
 use std::sync::Arc;
 
@@ -135,7 +136,8 @@ pub(crate) fn bucket_facts(watched: &WatchedBucket) -> Option<BucketFacts> {
     let annotations = metadata.annotations;
     let endpoint = spec.endpoint.unwrap_or_default();
     let phase: Option<Box<str>> = status.phase.map(|phase| phase.as_str().into());
-    // We name it before anything else, and others name it before they bind it. Removing a bucket without a name would find none.
+    // We name it before anything else, and others name it before they bind it. Removing a bucket without a name would
+    // find none.
     let is_named = !endpoint.bucket_name.is_empty();
     let must_be_named = annotations.record.is_some() || phase.as_deref() == Some("Bound");
     let unreadable: Option<Box<str>> = match unreadable {

@@ -1,7 +1,7 @@
 //! The record in an annotation of an ObjectBucket: all data that deletion needs in addition to the object's own fields.
 //!
-//! Only administrators may write ObjectBuckets, so it can be trusted. The object's own fields are written as other programs of this API
-//! write them.
+//! Only administrators may write ObjectBuckets, so it can be trusted. The object's own fields are written as other
+//! programs of this API write them.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,8 @@ pub(crate) struct Record {
     /// The claim. Some CustomResourceDefinitions drop the object's own reference to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) claim: Option<ClaimName>,
-    /// The uid of the claim that the bucket was created for, if an administrator has assigned it to another claim of the same name.
+    /// The uid of the claim that the bucket was created for, if an administrator has assigned it to another claim of
+    /// the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) made_for_uid: Option<String>,
     /// The claim that the bucket was created for, if the claim uses the bucket of another one.
@@ -50,8 +51,8 @@ pub(crate) struct Record {
     /// True if a call to the provisioner has succeeded.
     #[serde(default)]
     pub(crate) made: bool,
-    /// True if an administrator has assigned it to another claim and no call has succeeded since: bucket and user may have been deleted since the
-    /// backup that the record comes from.
+    /// True if an administrator has assigned it to another claim and no call has succeeded since: bucket and user may
+    /// have been deleted since the backup that the record comes from.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) assigned: bool,
     #[serde(default)]
@@ -121,13 +122,15 @@ impl Record {
         self.account.as_ref().is_none_or(|shared| shared.left)
     }
 
-    /// Returns the ID of the key that this provisioner has delivered to an account of the claim's own. The accounts of adopted buckets
-    /// may have other names, so their keys are left alone. Each delivery has written entries for the ConfigMap.
+    /// Returns the ID of the key that this provisioner has delivered to an account of the claim's own. The accounts of
+    /// adopted buckets may have other names, so their keys are left alone. Each delivery has written entries for the
+    /// ConfigMap.
     pub(crate) fn delivered_key(&self) -> Option<&String> {
         self.access_key_id.as_ref().filter(|_| self.has_own_account() && !self.data.is_empty())
     }
 
-    /// Returns true if the provisioner knows that the claim's Secret has or had the key of this ID, or is about to get it.
+    /// Returns true if the provisioner knows that the claim's Secret has or had the key of this ID, or is about to get
+    /// it.
     pub(crate) fn knows_key(&self, id: &str) -> bool {
         let new = self.new_key.as_ref().map(|new| &new.access_key_id);
         self.former_keys.iter().chain(&self.access_key_id).chain(new).any(|known| known == id)
@@ -138,7 +141,8 @@ impl Record {
         self.new_key.is_some() || !self.former_keys.is_empty()
     }
 
-    /// Returns the key for a new Secret. Pods may have read the key that was created last, even if its Secret was deleted.
+    /// Returns the key for a new Secret. Pods may have read the key that was created last, even if its Secret was
+    /// deleted.
     pub(crate) fn newest_key(&self) -> Option<&str> {
         let new = self.new_key.as_ref().map(|new| &new.access_key_id);
         new.or(self.access_key_id.as_ref()).map(String::as_str)

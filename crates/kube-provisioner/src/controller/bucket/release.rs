@@ -65,8 +65,8 @@ impl<'a> Release<'a> {
         objects.let_claim_go(claim).await
     }
 
-    /// Returns the ObjectBucket with our finalizer: without it, the object would be deleted before the bucket. The facts about an
-    /// object of another provisioner are recorded first, since its class may be deleted at any time.
+    /// Returns the ObjectBucket with our finalizer: without it, the object would be deleted before the bucket. The
+    /// facts about an object of another provisioner are recorded first, since its class may be deleted at any time.
     async fn with_finalizer(&self) -> Result<Arc<BucketFacts>, Stopped> {
         let Self { reconciler, ending, bucket, .. } = self;
         if bucket.has_finalizer() || bucket.deleting || *ending == Ending::Abandon {
@@ -76,8 +76,9 @@ impl<'a> Release<'a> {
         reconciler.objects.write_bucket(bucket, &record, None).await.map(Arc::new)
     }
 
-    /// Confirms that no claim uses the bucket of an ObjectBucket whose deletion has begun, and that none will: a claim that is about
-    /// to use it has written its ObjectBucket, then marks the owner's, and stops if that is being deleted.
+    /// Confirms that no claim uses the bucket of an ObjectBucket whose deletion has begun, and that none will: a claim
+    /// that is about to use it has written its ObjectBucket, then marks the owner's, and stops if that is being
+    /// deleted.
     async fn confirm_unused(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
         let BucketReconciler { objects, rules, .. } = self.reconciler;
         let is_marked = objects.cache().bucket(&bucket.name).is_some_and(|live| live.shared);
@@ -89,8 +90,8 @@ impl<'a> Release<'a> {
         if by.is_empty() { Ok(()) } else { Err(Stopped::Refused(Refusal::InUse { by })) }
     }
 
-    /// Calls the provisioner. The bucket is removed first: if it is not deleted because it contains objects, it stays usable, and in some backends
-    /// the account proves the ownership of a bucket.
+    /// Calls the provisioner. The bucket is removed first: if it is not deleted because it contains objects, it stays
+    /// usable, and in some backends the account proves the ownership of a bucket.
     async fn remove_in_backend(&self, bucket: &BucketFacts, calls: &mut Calls<'_>) -> Result<(), Stopped> {
         let BucketReconciler { backend, limits, .. } = self.reconciler;
         let recorded = bucket.record().and_then(|record| record.source);

@@ -58,7 +58,8 @@ fn next_of(done: &Done) -> Next {
     }
 }
 
-/// Returns true if this was the last attempt until something changes. Only a failure reported by the provisioner counts.
+/// Returns true if this was the last attempt until something changes. Only a failure reported by the provisioner
+/// counts.
 pub(crate) fn gives_up(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> bool {
     let threshold = match outcome {
         Err(Stopped::NotProvisioned { verdict, .. }) => match verdict {

@@ -1,5 +1,5 @@
-//! Key rotation: creates and records a key, writes it to the Secret, and removes the former keys some time later. Between
-//! rotations, verifies that the key in the Secret still works.
+//! Key rotation: creates and records a key, writes it to the Secret, and removes the former keys some time later.
+//! Between rotations, verifies that the key in the Secret still works.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,8 @@ impl<'a> Rotation<'a> {
         } = self;
         let claim = facts.claim.as_ref().ok_or(Stopped::Changed)?;
         if let Some(new) = &record.new_key {
-            // The answer to the Secret's write may have been lost, and another rotation would remove the key in the Secret.
+            // The answer to the Secret's write may have been lost, and another rotation would remove the key in the
+            // Secret.
             let in_secret = objects.supersede_key(claim, record, &new.access_key_id).await?;
             if in_secret.as_ref() == Some(&new.access_key_id) {
                 return self.end(bucket, record, new.clone()).await;
@@ -140,8 +141,8 @@ impl<'a> Rotation<'a> {
     }
 }
 
-/// Verifies with each resync that the key in the claim's Secret still works, and replaces it if it does not. A claim rests for
-/// at most `at_most`.
+/// Verifies with each resync that the key in the claim's Secret still works, and replaces it if it does not. A claim
+/// rests for at most `at_most`.
 pub(super) async fn verify(
     reconciler: &BucketReconciler,
     facts: &Facts,

@@ -1,4 +1,5 @@
-//! Writes the claim's status: the well-known phase, and conditions with reasons. Unchanged values are not written again.
+//! Writes the claim's status: the well-known phase, and conditions with reasons. Unchanged values are not written
+//! again.
 
 use provisioner_runtime::Cache as _;
 use provisioner_runtime::call::CallError;

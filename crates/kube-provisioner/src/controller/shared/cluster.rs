@@ -17,8 +17,8 @@ pub(crate) const SYSTEM_NAMESPACE: &str = "kube-system";
 const LIMIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Returns the ID of the cluster that the controller would use with these options: the configured one, or the uid of the namespace
-/// kube-system. For a provisioner's own commands.
+/// Returns the ID of the cluster that the controller would use with these options: the configured one, or the uid of
+/// the namespace kube-system. For a provisioner's own commands.
 ///
 /// # Errors
 /// If the namespace cannot be read; the error says what to do.
@@ -29,8 +29,8 @@ pub async fn cluster_id(options: &Options, client: &Client) -> Result<String, Ru
     }
 }
 
-/// Returns the ID like [`cluster_id`], but retries until it succeeds. Returns `None` if `shutdown` comes first. The ID is empty if it is optional
-/// and the account may not read it.
+/// Returns the ID like [`cluster_id`], but retries until it succeeds. Returns `None` if `shutdown` comes first. The ID
+/// is empty if it is optional and the account may not read it.
 pub(crate) async fn identify(
     options: &Options,
     client: &Client,

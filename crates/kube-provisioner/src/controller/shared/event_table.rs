@@ -32,7 +32,8 @@ pub(crate) fn with_capitals(text: &str) -> String {
     text.replace(&call_error().to_string(), "ERROR").replace(&NUMBER.to_string(), "NUMBER")
 }
 
-/// Defines examples of the variants of a type. A variant without a line does not compile; `[]` is for a variant that users never see.
+/// Defines examples of the variants of a type. A variant without a line does not compile; `[]` is for a variant that
+/// users never see.
 macro_rules! every {
     ($vis:vis $name:ident -> $type:ty { $($lines:tt)* }) => { every!($vis $name of $type => $type { $($lines)* }); };
     ($vis:vis $name:ident of $type:ty => $example:ty { $($variant:pat => $examples:expr,)* }) => {

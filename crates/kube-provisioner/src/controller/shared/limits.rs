@@ -45,28 +45,28 @@ pub(crate) fn retry(after: Option<Duration>) -> Next {
     after.map_or(Next::Retry, Next::RetryAfter)
 }
 
-/// The next run of a key that can only fail until something changes. Its event would expire after an hour, which is the API
-/// server's default of `--event-ttl`, and a rejected event would never be seen.
+/// The next run of a key that can only fail until something changes. Its event would expire after an hour, which is the
+/// API server's default of `--event-ttl`, and a rejected event would never be seen.
 pub(crate) const REMIND: Next = Next::RetryAfter(Duration::from_secs(45 * 60));
 
 /// The number of attempts before the pauses between them grow.
 const FIRST: u32 = 6;
 
-/// Returns the pause after an attempt that the API server has rejected. No watch shows when a quota, a policy or a missing permission
-/// changes, so the pause is long at first and stays short later.
+/// Returns the pause after an attempt that the API server has rejected. No watch shows when a quota, a policy or a
+/// missing permission changes, so the pause is long at first and stays short later.
 fn refused(attempt: u32) -> Duration {
     let doublings = attempt.saturating_sub(FIRST).min(3);
     Duration::from_secs(10 << doublings).min(Duration::from_secs(60))
 }
 
-/// Returns the pause after an attempt that lacks a Secret, which no watch shows either; `None` for the back-off, which is short at
-/// first, since a Secret often follows its class.
+/// Returns the pause after an attempt that lacks a Secret, which no watch shows either; `None` for the back-off, which
+/// is short at first, since a Secret often follows its class.
 pub(crate) fn secret_missing(attempt: u32) -> Option<Duration> {
     (attempt > FIRST).then(|| refused(attempt))
 }
 
-/// Returns when a key runs again after an error of the API server in this attempt. The server's request to slow down does not count as a
-/// failure of the key.
+/// Returns when a key runs again after an error of the API server in this attempt. The server's request to slow down
+/// does not count as a failure of the key.
 pub(crate) fn after_call(error: &CallError, attempt: u32) -> Next {
     match error {
         CallError::Forbidden(_)

@@ -52,7 +52,8 @@ impl Process {
         Ok(Some(Self { client, namespace, cluster_id, journal, instance, sharing, environment }))
     }
 
-    /// The client, and the options of a loop whose metrics name its queue so, and in which this part of a key chooses the shard.
+    /// The client, and the options of a loop whose metrics name its queue so, and in which this part of a key chooses
+    /// the shard.
     pub(crate) fn into_loop(
         self,
         options: &Options,

@@ -26,8 +26,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Sets up logs and signals, connects, and checks that the account has these permissions. Returns `None` if the process
-    /// receives a stop signal meanwhile.
+    /// Sets up logs and signals, connects, and checks that the account has these permissions. Returns `None` if the
+    /// process receives a stop signal meanwhile.
     pub(crate) async fn start(options: &Options, rules: &[rbac::AccessRule]) -> Result<Option<Self>, RunError> {
         options.start_log();
         let shutdown = shutdown::on_signal().map_err(RunError::Signals)?;

@@ -21,7 +21,8 @@ pub(crate) async fn get<C: Cache, T: DeserializeOwned>(
     context.request(context.client().request(request)).await
 }
 
-/// Replaces an object, if its resource version is still the one in `object`. `path` is the path of its kind and namespace.
+/// Replaces an object, if its resource version is still the one in `object`. `path` is the path of its kind and
+/// namespace.
 pub(crate) async fn replace<C: Cache, T: DeserializeOwned>(
     context: &Context<C>,
     path: String,

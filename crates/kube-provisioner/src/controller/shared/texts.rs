@@ -4,7 +4,8 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::{LONGEST_TEXT, shortened};
 
-/// Limits the length of a text for users: users' objects can add a megabyte to it, which the API server rejects in a status.
+/// Limits the length of a text for users: users' objects can add a megabyte to it, which the API server rejects in a
+/// status.
 pub(crate) fn limited(text: String) -> String {
     shortened(text, LONGEST_TEXT)
 }

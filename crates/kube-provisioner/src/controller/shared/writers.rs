@@ -1,7 +1,7 @@
 //! The writers of the reference to the claim, as recorded by the API server in `metadata.managedFields`.
 //!
-//! A restored volume looks like the lost one: all annotations are copied, its claim may no longer exist, and Kubernetes releases it
-//! immediately. Only the server's own record identifies the creator of *this* object. See
+//! A restored volume looks like the lost one: all annotations are copied, its claim may no longer exist, and Kubernetes
+//! releases it immediately. Only the server's own record identifies the creator of *this* object. See
 //! <https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management>.
 
 use std::borrow::Cow;
@@ -13,8 +13,9 @@ use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 
 use crate::protocol;
 
-/// The maximum age difference, in seconds, of an object and its creator's entry. The server sets both times in one request, but the clocks
-/// of two servers may differ. [Velero](https://velero.io) restores `managedFields`, with their old times.
+/// The maximum age difference, in seconds, of an object and its creator's entry. The server sets both times in one
+/// request, but the clocks of two servers may differ. [Velero](https://velero.io) restores `managedFields`, with their
+/// old times.
 const SAME_MOMENT: i64 = 120;
 
 /// The managers that wrote `spec.claimRef.uid`.
@@ -40,8 +41,9 @@ enum Manager {
 }
 
 impl Writers {
-    /// Returns true if another writer created the object including the reference. It may then be a copy, and it is unknown whether its
-    /// claim ever existed in this cluster. If the reference was written later, the volume was bound here.
+    /// Returns true if another writer created the object including the reference. It may then be a copy, and it is
+    /// unknown whether its claim ever existed in this cluster. If the reference was written later, the volume was bound
+    /// here.
     ///
     /// `stamped` means that the volume names its cluster: then only this library can have created the original.
     pub(crate) fn copied(&self, creation: Option<&str>, stamped: bool) -> bool {

@@ -1,5 +1,5 @@
-//! Executes decisions: reads the live objects, decides again, and acts. Only this module calls the provisioner or writes to the API
-//! server.
+//! Executes decisions: reads the live objects, decides again, and acts. Only this module calls the provisioner or
+//! writes to the API server.
 
 mod access;
 mod bucket;
@@ -61,8 +61,8 @@ impl Actions {
         }
     }
 
-    /// Checks the class of a new Bucket. Our finalizer means that a bucket may exist, so a Bucket with an unusable class does not
-    /// receive the finalizer and can be deleted at any time.
+    /// Checks the class of a new Bucket. Our finalizer means that a bucket may exist, so a Bucket with an unusable
+    /// class does not receive the finalizer and can be deleted at any time.
     async fn check(&self, facts: &Facts) -> Result<(), Status> {
         match facts {
             Facts::Bucket(BucketView { bucket, .. }) if !bucket.object.is_ready() => match &bucket.content {

@@ -1,7 +1,7 @@
 //! Buckets and BucketAccesses of `objectstorage.k8s.io/v1alpha2`: the fields that the rules read.
 //!
-//! Unknown fields are ignored. An object of this driver is unreadable if a known field is missing or has another type. It counts as
-//! present, and only receives an event.
+//! Unknown fields are ignored. An object of this driver is unreadable if a known field is missing or has another type.
+//! It counts as present, and only receives an event.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -208,7 +208,8 @@ pub(super) fn bucket(watched: &WatchedBucket, driver: &str) -> Option<WatchedObj
     seen(watched, |fields| driver_of(&fields.spec) == Some(driver), facts)
 }
 
-/// Reads an access like [`bucket`]. A BucketAccess belongs to a driver once the central controller has written so into its status.
+/// Reads an access like [`bucket`]. A BucketAccess belongs to a driver once the central controller has written so into
+/// its status.
 pub(super) fn access(watched: &WatchedAccess, driver: &str) -> Option<WatchedObject<AccessFacts>> {
     seen(
         watched,

@@ -14,8 +14,8 @@ use crate::bucket::{Credentials, Endpoint};
 use crate::controller::shared::checksum::{CHECKSUM, hash_of};
 use crate::protocol::COSI_DRIVER;
 
-/// All entries that the controller writes. v1alpha2 has not been released, and its names have changed. The AWS SDKs recognise the current
-/// names. Pods written for the earlier names read those that begin with `COSI_S3_`.
+/// All entries that the controller writes. v1alpha2 has not been released, and its names have changed. The AWS SDKs
+/// recognise the current names. Pods written for the earlier names read those that begin with `COSI_S3_`.
 const ENTRIES: [&str; 13] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_DEFAULT_REGION",
@@ -119,8 +119,8 @@ pub(super) fn entries(id: &str, endpoint: &Endpoint, key: &Credentials) -> Entri
     entries
 }
 
-/// Returns a Secret without entries, which reserves its name for the access. It has no finalizer: a deleted Secret is recreated, and a
-/// namespace can be deleted at any time.
+/// Returns a Secret without entries, which reserves its name for the access. It has no finalizer: a deleted Secret is
+/// recreated, and a namespace can be deleted at any time.
 pub(super) fn reserved(access: &AccessFacts, name: &str, driver: &str) -> Value {
     let object = &access.object;
     json!({

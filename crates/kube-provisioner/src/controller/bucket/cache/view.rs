@@ -145,9 +145,9 @@ impl BucketCache {
         }
     }
 
-    /// Returns true if an ObjectBucket of another provisioner that names no claim can only belong to this claim: it has the name that all
-    /// provisioners give to the claim's ObjectBucket, no other claim would use the same name, and it was created after the claim. Tenants choose
-    /// what a claim points at, but not when it was created.
+    /// Returns true if an ObjectBucket of another provisioner that names no claim can only belong to this claim: it has
+    /// the name that all provisioners give to the claim's ObjectBucket, no other claim would use the same name, and it
+    /// was created after the claim. Tenants choose what a claim points at, but not when it was created.
     fn is_named_after(&self, bucket: &BucketFacts, claim: &ClaimFacts) -> bool {
         let Some(path) = bucket.name.strip_prefix("obc-") else { return false };
         let mut claims = path.match_indices('-').filter_map(|(hyphen, _)| {

@@ -33,7 +33,8 @@ impl Actions {
         // The ID that a later revocation needs is recorded first.
         let account = access.wanted_account();
         if content.account.is_none() {
-            // Once the ID is recorded, the access needs its class to be revoked. An unusable class therefore grants nothing.
+            // Once the ID is recorded, the access needs its class to be revoked. An unusable class therefore grants
+            // nothing.
             self.driver.class(content.parameters.clone()).await.map_err(Stopped::Failed)?;
             let status = json!({"readyToUse": false, "accountID": account});
             self.write_status(access, &mut version, status).await?;

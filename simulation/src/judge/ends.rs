@@ -131,12 +131,8 @@ impl Judge {
             }
             let stage = self.assets.get(name).map(|asset| asset.stage);
             // An asset that was removed before the restore, even in part, or removed manually, does not come back.
-            if matches!(stage, None | Some(AssetStage::Fading))
-                && (self.bound_again.contains(name) || self.emptied.contains(name))
-            {
-                continue;
-            }
-            if stage != Some(AssetStage::Exported) {
+            let excused = self.bound_again.contains(name) || self.emptied.contains(name);
+            if stage != Some(AssetStage::Exported) && !excused {
                 return Some(format!("the volume {name} stays, and its asset is {stage:?}"));
             }
         }

@@ -5,7 +5,8 @@ use std::ops::ControlFlow::{Break, Continue};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt, stream, try_join};
+use futures::future::try_join;
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Namespace, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -237,7 +238,7 @@ impl Cluster {
             delete_all(&self.claims()).await?;
             delete_all(&self.volumes()).await
         };
-        try_join!(events, objects).map(drop)
+        try_join(events, objects).await.map(drop)
     }
 
     /// Deletes a volume without its provisioner.

@@ -124,7 +124,7 @@ impl Cluster {
     /// Deletes a claim with its volume and all Leases, whoever holds them, and leaves everything else.
     pub(crate) async fn forget(&self, claim: &PersistentVolumeClaim) -> anyhow::Result<()> {
         self.claims().delete(&claim.name_any(), &DeleteParams::default()).await?;
-        self.delete_volume(&format!("pvc-{}", claim.uid().unwrap_or_default())).await;
+        delete_now(&self.volumes(), &format!("pvc-{}", claim.uid().unwrap_or_default())).await;
         let leases = Api::<Lease>::namespaced(self.client.clone(), NAMESPACE);
         leases.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
         until(PATIENCE, Duration::from_millis(200), async || {
@@ -239,11 +239,6 @@ impl Cluster {
             delete_all(&self.volumes()).await
         };
         try_join(events, objects).await.map(drop)
-    }
-
-    /// Deletes a volume without its provisioner.
-    async fn delete_volume(&self, name: &str) {
-        delete_now(&self.volumes(), name).await;
     }
 }
 

@@ -12,8 +12,7 @@ use crate::root::Root;
 use crate::state::{State, TRASH};
 use crate::{descend, usage};
 
-/// What the trash of one root may take. Data that are kept until a person removes them do not count and are never
-/// removed.
+/// Limits of the trash of one root. Data that is kept until a person removes it does not count and is never removed.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct TrashLimits {
     /// Maximum size of the trash, such as 100Gi; beyond it, the oldest volumes expire early [default: no limit]

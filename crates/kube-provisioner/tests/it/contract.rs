@@ -87,6 +87,21 @@ fn fails_until(flag: Arc<AtomicBool>) -> Box<dyn Fn(Request) -> Made + Send + Sy
     })
 }
 
+/// Lets a process begin an attempt for a new claim, and kills it. Returns the volume's name.
+async fn abandoned_attempt(fixture: &Fixture, claim: &str) -> String {
+    let process = fixture.start(1);
+    let name = fixture.claim(claim, "class");
+    fixture.until("it has failed", || !fixture.entries().is_empty()).await;
+    process.abort();
+    name
+}
+
+/// Replaces the class of the claim by one with another server.
+fn replace_class(fixture: &Fixture) {
+    fixture.delete(CLASSES, "class");
+    fixture.class("class", json!({"parameters": {"server": "other"}}));
+}
+
 /// Returns a volume as an earlier request saves it for a claim.
 fn saved_volume(name: &str, claim: &str) -> Value {
     json!({
@@ -124,10 +139,7 @@ async fn leftovers_of_a_failed_call_are_cleaned_up_when_its_claim_is_deleted() {
 async fn the_asset_of_a_bound_claim_stays_when_its_volume_is_removed_by_force() {
     let (_, never) = flag();
     let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
-    let first = fixture.start(1);
-    let name = fixture.claim("bound", "class");
-    fixture.until("it has failed", || !fixture.entries().is_empty()).await;
-    first.abort();
+    let name = abandoned_attempt(&fixture, "bound").await;
     // The volume was saved before the process ended.
     fixture.cluster.create(&saved_volume(&name, "bound")).unwrap();
     fixture.until("it is bound", || fixture.is_bound("bound")).await;
@@ -144,10 +156,7 @@ async fn the_asset_of_a_bound_claim_stays_when_its_volume_is_removed_by_force() 
 async fn the_volume_that_a_restored_claim_names_stays_while_the_claim_exists() {
     let (_, never) = flag();
     let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
-    let first = fixture.start(1);
-    let name = fixture.claim("restored", "class");
-    fixture.until("it has failed", || !fixture.entries().is_empty()).await;
-    first.abort();
+    let name = abandoned_attempt(&fixture, "restored").await;
     let mut copy = fixture.get(CLAIMS, "restored").unwrap();
     fixture.delete(CLAIMS, "restored");
     fixture.until("it is gone", || fixture.get(CLAIMS, "restored").is_none()).await;
@@ -203,7 +212,7 @@ async fn a_claim_continues_with_a_recreated_class() {
     fixture.class("typo", json!({"parameters": {"server": "wrong"}}));
     fixture.claim("waits", "typo");
     fixture.until("it has failed", || fixture.calls.count("provision waits") > 1).await;
-    fixture.delete("storageclasses", "typo");
+    fixture.delete(CLASSES, "typo");
     let has_event = || {
         fixture.events("waits").iter().any(|event| event.contains("which is gone") && event.contains("journal drop"))
     };
@@ -218,12 +227,8 @@ async fn a_claim_continues_with_a_recreated_class() {
 async fn an_attempt_is_not_cleaned_up_while_a_killed_process_may_save_its_volume() {
     let (_, never) = flag();
     let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
-    let first = fixture.start(1);
-    let name = fixture.claim("late", "class");
-    fixture.until("it has failed", || !fixture.entries().is_empty()).await;
-    first.abort();
-    fixture.delete(CLASSES, "class");
-    fixture.class("class", json!({"parameters": {"server": "other"}}));
+    let name = abandoned_attempt(&fixture, "late").await;
+    replace_class(&fixture);
     let _second = fixture.start(2);
     sleep(Duration::from_secs(60)).await;
     fixture.cluster.create(&saved_volume(&name, "late")).unwrap();
@@ -237,12 +242,8 @@ async fn an_attempt_is_not_cleaned_up_while_a_killed_process_may_save_its_volume
 async fn an_attempt_with_a_replaced_class_is_cleaned_up_after_a_restart() {
     let (works, seen) = flag();
     let fixture = Fixture::new(Script { provision: fails_until(seen), ..Script::default() });
-    let first = fixture.start(1);
-    fixture.claim("typo", "class");
-    fixture.until("it has failed", || !fixture.entries().is_empty()).await;
-    first.abort();
-    fixture.delete(CLASSES, "class");
-    fixture.class("class", json!({"parameters": {"server": "other"}}));
+    abandoned_attempt(&fixture, "typo").await;
+    replace_class(&fixture);
     works.store(true, Ordering::Relaxed);
     let _second = fixture.start(2);
     fixture.until("it is bound", || fixture.is_bound("typo")).await;

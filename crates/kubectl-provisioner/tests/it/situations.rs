@@ -59,8 +59,8 @@ async fn every_situation_has_its_answer() {
     }
 }
 
-/// What an administrator is called for: the situation, what is wrong, and what helps. `Do (administrator):` is for
-/// those who look after the cluster, `Do:` for the claim's owner.
+/// Situations that need a person: the situation, the problem, and the remedy. `Do (administrator):` addresses the
+/// cluster's administrator, `Do:` the claim's owner.
 const STUCK: [(&str, &str, &str); 20] = [
     ("A claim that does not exist", "does not exist", "Do: create it, or correct the name or the namespace (-n)"),
     ("A claim that a quota refuses", "a quota refuses it", "Do (administrator): or raise the ResourceQuota"),

@@ -21,7 +21,7 @@ use crate::controller::volume::safeguards::Safeguard;
 use crate::error::{DeleteError, DeleteVerdict};
 use crate::request::ProvisionedVolume;
 
-/// The API server executes a request even if its sender has been killed, for at most one minute by default.
+/// The API server may still execute a request whose sender was killed: by default for one minute, plus a margin.
 const LONGEST_REQUEST: Duration = Duration::from_secs(75);
 
 impl Provisioning {

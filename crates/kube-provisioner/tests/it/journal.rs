@@ -1,12 +1,23 @@
 //! The controller's use of the journal: the time of each record, and failures to record.
 
 use kube_sim::Verb::{Create, Update};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::fixture::{CLAIMS, Fixture, Script, VOLUMES};
 use super::outages::Outage::{Hang, Refuse};
 
 const CONFIG_MAPS: &str = "configmaps";
+/// A journal of two shards, which no process writes any more.
+const FORMER: &str = "example.com-fixture-journal-0-of-2";
+
+fn put_former_journal(fixture: &Fixture, entries: &str) {
+    let labels = json!({"app.kubernetes.io/component": "journal", "app.kubernetes.io/instance": "example.com-fixture"});
+    let annotations = json!({"kube-provisioner/holder": "former", "kube-provisioner/layout": "2"});
+    let metadata = json!({"name": FORMER, "namespace": "default", "labels": labels, "annotations": annotations});
+    let data = json!({"version": "1", "entries": entries});
+    let journal = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+    fixture.cluster.create(&journal).unwrap();
+}
 
 // Rules: G37.
 #[tokio::test(start_paused = true)]
@@ -65,6 +76,21 @@ async fn without_a_journal_nothing_is_provisioned_and_the_claim_has_the_reason()
             running.abort();
         }
     }
+}
+
+// Rules: G38.
+#[tokio::test(start_paused = true)]
+async fn while_a_former_journal_cannot_be_written_the_claim_has_the_reason() {
+    let (outages, fixture) = Fixture::with_outages(Script::default());
+    put_former_journal(&fixture, "pvc-1 - {}\n");
+    // The present journal is created, so the first update is of the former one.
+    outages.next(Update, CONFIG_MAPS, [Refuse(403); 6]);
+    fixture.claim("one", "class");
+    let _running = fixture.start(1);
+    let has_event = || fixture.events("one").iter().any(|text| text.contains("the provisioner cannot work"));
+    fixture.until("the claim has an event", has_event).await;
+    assert_eq!(fixture.calls.count("provision one"), 0);
+    fixture.until("bound", || fixture.is_bound("one")).await;
 }
 
 // Rules: G39.

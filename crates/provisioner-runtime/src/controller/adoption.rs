@@ -13,6 +13,8 @@ use crate::journal::{Adopted, Adoption, Entry, Journal, JournalOptions, Other};
 /// The pause between attempts to adopt entries that did not fit.
 const PAUSE: Duration = Duration::from_secs(2);
 
+const PROBLEM: &str = "cannot take over the journals of other replicas";
+
 /// The adoption of one shard's entries during one term.
 pub(super) struct Adopter<'a, R: Reconciler> {
     engine: &'a Engine<R>,
@@ -28,7 +30,7 @@ impl<'a, R: Reconciler> Adopter<'a, R> {
     /// Moves the entries that fit. Retries until the API server answers.
     pub(super) async fn adopt(&mut self) -> Adopted {
         let plan = &self.engine.shards.plan;
-        let mut retry = Retry::new("cannot list the journals of other replicas", plan.environment);
+        let mut retry = Retry::new(PROBLEM, plan.environment);
         let layout = plan.journal(self.shard).layout;
         loop {
             // Journals written for another number of shards, or another kind of sharing, no longer have a holder.
@@ -36,7 +38,10 @@ impl<'a, R: Reconciler> Adopter<'a, R> {
             let mine = |entry: &Entry| plan.is_mine(self.shard, entry, |entry| self.engine.journal.owns(entry));
             match self.adoption.run(abandoned, mine).await {
                 Ok(adopted) => return adopted,
-                Err(error) => retry.failed(error).await,
+                Err(error) => {
+                    self.engine.report_delayed(self.shard, PROBLEM, &error);
+                    retry.failed(error).await;
+                }
             }
         }
     }

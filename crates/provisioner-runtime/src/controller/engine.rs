@@ -185,6 +185,15 @@ impl<R: Reconciler> Engine<R> {
         self.report_blocked_keys(&cache, &keys, problem);
     }
 
+    /// Reports on `/readyz` why work on a shard cannot begin, and to users unless the error is transient.
+    pub(super) fn report_delayed(&self, shard: u32, problem: &str, error: &CallError) {
+        let problem = format!("{problem}: {error}");
+        if !error.is_transient() {
+            self.report_blocked(|key| self.shards.shard_of(key) == shard, &problem);
+        }
+        self.shards.set_problem(shard, Some(problem));
+    }
+
     fn report_blocked_keys(&self, cache: &R::Cache, keys: &[KeyOf<R>], problem: &str) {
         keys.iter().for_each(|key| self.reconciler.report_blocked(&cache.facts(key), problem, self.context.events()));
     }

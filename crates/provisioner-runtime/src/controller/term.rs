@@ -105,8 +105,10 @@ impl<R: Reconciler> Shard<'_, R> {
     /// Waits until the cache is complete and up to date with this term, and starts the author's code.
     async fn ready(&self) {
         let environment = self.engine.shards.plan.environment;
-        let mut retry = Retry::new("cannot read the cluster's current state", environment);
+        let unread = "cannot read the cluster's current state";
+        let mut retry = Retry::new(unread, environment);
         while let Err(error) = self.engine.refresh().await {
+            self.engine.report_delayed(self.number, unread, &error);
             retry.failed(error).await;
         }
         let mut retry = Retry::new("the provisioner cannot begin", environment);

@@ -157,6 +157,7 @@ impl<'a> Adoption<'a> {
                     continue;
                 }
                 Err(CallError::Conflict | CallError::NotFound) => {}
+                Err(error) if !error.is_transient() => return Err(error),
                 Err(_) => sleep(PAUSE).await,
             }
             match self.read(&name).await? {

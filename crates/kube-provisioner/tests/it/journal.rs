@@ -1,7 +1,10 @@
 //! The controller's use of the journal: the time of each record, and failures to record.
 
+use std::time::Duration;
+
 use kube_sim::Verb::{Create, Update};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::fixture::{CLAIMS, Fixture, Script, VOLUMES};
 use super::outages::Outage::{Hang, Refuse};
@@ -90,6 +93,19 @@ async fn while_a_former_journal_cannot_be_written_the_claim_has_the_reason() {
     let has_event = || fixture.events("one").iter().any(|text| text.contains("the provisioner cannot work"));
     fixture.until("the claim has an event", has_event).await;
     assert_eq!(fixture.calls.count("provision one"), 0);
+    fixture.until("bound", || fixture.is_bound("one")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_attempt_is_dropped_from_a_former_journal_is_provisioned() {
+    let (_outages, fixture) = Fixture::with_outages(Script::default());
+    let volume = fixture.claim("one", "class");
+    // The entry does not fit into the present journal.
+    put_former_journal(&fixture, &format!("{volume} - {}\n", "x".repeat(460_000)));
+    let _running = fixture.start(1);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(fixture.calls.count("provision one"), 0);
+    fixture.patch(CONFIG_MAPS, FORMER, json!({"metadata": {"annotations": {"kube-provisioner/drop": volume}}}));
     fixture.until("bound", || fixture.is_bound("one")).await;
 }
 

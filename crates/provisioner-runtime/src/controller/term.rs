@@ -1,5 +1,6 @@
 //! One term of one shard: from taking over its journal to releasing the shard.
 
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,9 +137,9 @@ impl<R: Reconciler> Shard<'_, R> {
     async fn adopt_rest(&self, adopter: &mut Adopter<'_, R>, journal: &Journal, mut left: Vec<Entry>) {
         while !left.is_empty() {
             let Adopted { entries, left: rest } = adopter.adopt_rest().await;
-            let keys = keys::<R>(&entries);
+            let released = [keys::<R>(&entries), keys::<R>(&no_longer_left(left, &rest))].concat();
             self.engine.adopt(entries, |key| journal.remove(key));
-            self.engine.go_on(keys);
+            self.engine.go_on(released);
             left = rest;
             self.left_behind(&left);
         }
@@ -250,6 +251,12 @@ impl<R: Reconciler> Drop for Shard<'_, R> {
         self.engine.shards.remove(self.number);
         self.engine.shards.set_problem(self.number, None);
     }
+}
+
+/// Returns the entries that left the other journals, not necessarily for ours: an administrator may have dropped them.
+fn no_longer_left(left: Vec<Entry>, rest: &[Entry]) -> Vec<Entry> {
+    let rest: BTreeSet<&str> = rest.iter().map(|entry| &*entry.key).collect();
+    left.into_iter().filter(|entry| !rest.contains(&*entry.key)).collect()
 }
 
 fn keys<R: Reconciler>(entries: &[Entry]) -> Vec<KeyOf<R>> {

@@ -37,6 +37,18 @@ async fn whoever_comes_second_finds_it_written() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_all_replicas_report_for_hours_does_not_expire() {
+    let test = Test::start([Answer::Ok, Answer::Ok, Answer::Refusal(404, "NotFound", "")]);
+    for _ in 0..3 {
+        test.recorder.record(Event { same_from_all: true, ..event("a", "one") });
+        test.wait(45 * 60).await;
+    }
+    let methods: Vec<Method> = test.requests().iter().map(|request| request.method.clone()).collect();
+    assert_eq!(methods, [Method::POST, Method::PATCH, Method::PATCH, Method::POST]);
+    assert_eq!(test.requests()[1].body["series"]["count"], 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_end_of_the_sending_is_seen() {
     let test = Test::start([]);
     let stopped = test.recorder.stopped();

@@ -4,9 +4,7 @@ use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 
 use super::object::{JournalKind, JournalObject};
-use super::text::{
-    COMPONENT, Content, Entry, HOLDER, INSTANCE, LAYOUT, Unreadable, VERSION, VERSION_KEY, drop_requests,
-};
+use super::text::{COMPONENT, Content, Entry, HOLDER, INSTANCE, LAYOUT, VERSION, VERSION_KEY, drop_requests};
 use super::write::LIMIT;
 use crate::call::{CallError, call};
 use crate::name::label_value;
@@ -73,6 +71,13 @@ impl Listing {
             Some(_) => Content::default(),
         };
         let mut unreadable: Vec<String> = content.unreadable.into_iter().map(|unreadable| unreadable.line).collect();
+        let mut restored = Vec::new();
+        for line in content.restored {
+            match line.entry() {
+                Some(entry) => restored.push(entry),
+                None => unreadable.push(line.line),
+            }
+        }
         unreadable.extend(
             data.get(VERSION_KEY)
                 .filter(|version| *version != VERSION)
@@ -85,7 +90,7 @@ impl Listing {
             layout: annotation(LAYOUT),
             holder: annotation(HOLDER),
             entries: content.entries,
-            restored: content.restored.iter().filter_map(Unreadable::entry).collect(),
+            restored,
             unreadable,
             dropping: drop_requests(journal).unwrap_or_default(),
         }

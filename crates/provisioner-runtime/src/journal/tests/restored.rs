@@ -70,6 +70,20 @@ async fn an_administrator_accepts_and_drops_restored_entries() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_restored_line_that_cannot_be_read_is_listed_and_keeps_its_journal() {
+    let cluster = Cluster::builder().build();
+    let mut saved = backup(&cluster, &["a"]).await;
+    saved["data"][ENTRIES] = "broken lost-text {}\n".into();
+    restore(&cluster, saved);
+    let client = cluster.client("person");
+    let listed = &list(&client, JournalKind::ConfigMap, "default", None).await.unwrap()[0];
+    assert_eq!(listed.restored, []);
+    assert_eq!(listed.unreadable, ["broken lost-text {}"]);
+    assert!(!remove_empty(&client, JournalKind::ConfigMap, "default", listed).await.unwrap());
+    assert!(stored(&cluster).await.data.unwrap().contains_key(ENTRIES));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_begins_again_takes_the_place_of_what_was_restored() {
     let cluster = Cluster::builder().build();
     let saved = backup(&cluster, &["a"]).await;

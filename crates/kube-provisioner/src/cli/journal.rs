@@ -70,10 +70,17 @@ impl Journal {
             Action::Drop { entry, yes } => (entry, *yes),
         };
         let holding = holding(&listings, key);
-        let Some((_, entry)) = holding.first() else {
-            return Err(format!("no journal in namespace {namespace} has an entry {key}; see `journal list`").into());
-        };
-        print(&left_behind(entry));
+        match holding.iter().find_map(|(_, entry)| *entry) {
+            Some(entry) => print(&left_behind(entry)),
+            None if !holding.is_empty() => print(&format!(
+                "{key} cannot be read. Its attempt may have left an asset of this name in the backend.\n"
+            )),
+            None => {
+                return Err(
+                    format!("no journal in namespace {namespace} has an entry {key}; see `journal list`").into()
+                );
+            }
+        }
         if !yes {
             return Err("nothing was done; add --yes to drop the entry".into());
         }
@@ -172,11 +179,14 @@ impl NodeJournals {
     }
 }
 
-/// Returns the entries with this key. An entry that is being moved is in two journals.
-fn holding<'a>(listings: &'a [Listing], key: &str) -> Vec<(&'a Listing, &'a Entry)> {
-    let all = |listing: &'a Listing| listing.entries.iter().chain(&listing.restored);
-    let of = |listing: &'a Listing| Some((listing, all(listing).find(|entry| entry.key == key)?));
-    listings.iter().filter_map(of).collect()
+/// Returns the journals with this key, and its entry unless the line cannot be read. An entry that is being moved is in
+/// two journals.
+fn holding<'a>(listings: &'a [Listing], key: &str) -> Vec<(&'a Listing, Option<&'a Entry>)> {
+    let entry = |listing: &'a Listing| listing.entries.iter().chain(&listing.restored).find(|entry| entry.key == key);
+    // The first word of such a line is its key.
+    let has_line = |listing: &Listing| listing.unreadable.iter().any(|line| line.split(' ').next() == Some(key));
+    let all = listings.iter().map(|listing| (listing, entry(listing)));
+    all.filter(|(listing, entry)| entry.is_some() || has_line(listing)).collect()
 }
 
 /// Returns the table that `journal list` prints.
@@ -317,7 +327,7 @@ p-journal-1-of-2 cannot be read: \"{\\u{1b}\"
         let holding = holding(&listings, "pvc-1");
         assert_eq!(holding.iter().map(|(journal, _)| &*journal.name).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(
-            left_behind(holding[0].1),
+            left_behind(holding[0].1.unwrap()),
             "The attempt for claim shop/data may have left an asset in the backend: named pvc-1, of StorageClass gold \
              (parameters password, path), on node n1.\n\
              Nobody looks for it any more once the entry is dropped: remove it there by hand.\n"
@@ -336,6 +346,7 @@ data:
   version: "1"
   entries: |
     pvc-1 - {"metadata":{"name":"data","namespace":"shop"}}
+    pvc-9 lost-text {}
 "#;
 
     #[tokio::test(start_paused = true)]
@@ -405,6 +416,9 @@ data:
         );
         assert_eq!(error, None);
         assert!(run(Action::List).await.0.contains("pvc-1 (being dropped)"));
+        let (text, error) = run(drop("pvc-9", true)).await;
+        assert!(text.starts_with("pvc-9 cannot be read.") && text.contains("is dropped from"), "{text}");
+        assert_eq!(error, None);
         let (text, error) = run(drop("pvc-2", true)).await;
         assert_eq!(text, "");
         assert!(error.is_some_and(|error| error.contains("no journal in namespace storage has an entry pvc-2")));

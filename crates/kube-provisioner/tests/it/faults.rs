@@ -234,6 +234,19 @@ async fn a_revoked_node_is_not_used_again() {
     }
 }
 
+// Rules: G27.
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_revocation_is_refused_is_revoked_soon() {
+    let (outages, fixture) = fixture();
+    outages.next(Patch, CLAIMS, [Refuse(409); 3]);
+    claim_on(&fixture, "no-room", "node");
+    let _running = fixture.start(1);
+    let took = fixture.until("the node is taken back", || selected(&fixture, "no-room").is_none()).await;
+    assert!(outages.are_over() && took < 10 * SECOND, "{took:?}");
+    let events = fixture.events("no-room").join(" ");
+    assert!(events.contains("Asking the scheduler for another node: "), "{events}");
+}
+
 // Rules: G25.
 /// The watch of claims does not show that the claim and its volume were deleted and that another claim has the name.
 #[tokio::test(start_paused = true)]

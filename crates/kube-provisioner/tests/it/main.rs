@@ -9,6 +9,7 @@ mod event_order;
 mod fairness;
 mod faults;
 mod fixture;
+mod growth;
 mod guide;
 mod hostile;
 mod journal;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::context::ActContext;
-use super::objects::{patched, shown};
+use super::objects::shown;
 use super::{CallFailure, Step, answered};
 use crate::controller::shared::requests;
 use crate::controller::volume::cache::VolumeCache;
@@ -152,17 +152,20 @@ impl Expanding {
             {"op": "test", "path": PATH, "value": capacity.0},
             {"op": "replace", "path": PATH, "value": growing.text(bytes)},
         ]);
-        let failed = |error| Stopped::CallFailed { doing: "writing the volume's new size", error };
+        let doing = "writing the volume's new size";
+        let failed = |error| Stopped::CallFailed { doing, error };
         let operations = serde_json::from_value(operations).map_err(|error| failed(unsent(error)))?;
         let (path, name, patch) =
             (PersistentVolume::url_path(&(), None), key.to_string(), Patch::<Value>::Json(operations));
         let answer = requests::patch(&self.context.runtime, path, &name, None, &patch);
-        match patched(shown(&self.context.volumes, answer, WatchedVolume::version).await) {
-            Ok(Some(volume)) => {
+        match shown(&self.context.volumes, answer, WatchedVolume::version).await {
+            Ok(volume) => {
                 self.context.cache().observe_volume(volume);
                 Ok(())
             }
-            Ok(None) | Err(CallError::NotFound) => Err(Stopped::Behind),
+            Err(CallError::NotFound) => Err(Stopped::Behind),
+            // The volume has changed, or a policy refuses its change.
+            Err(error @ (CallError::Conflict | CallError::Invalid(_))) => Err(Stopped::Rejected { doing, error }),
             Err(error) => Err(failed(error)),
         }
     }

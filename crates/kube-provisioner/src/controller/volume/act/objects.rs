@@ -281,15 +281,6 @@ fn finalizer_patch(volume: &PersistentVolume, wanted: bool) -> Option<Value> {
     }
 }
 
-/// Returns `None` if a `test` operation of the patch failed, since the object has changed.
-pub(super) fn patched<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
-    match answer {
-        Ok(object) => Ok(Some(object)),
-        Err(CallError::Invalid(_) | CallError::Conflict) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,55 @@
+//! An expansion whose result cannot be written.
+
+use kube_provisioner::{
+    CancellationToken, Capabilities, Controller, DeleteError, Environment, ExpandError, Hooks, ProvisionError,
+    ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
+};
+use kube_sim::SimClock;
+use kube_sim::Verb::Patch;
+use serde_json::json;
+
+use super::fixture::{CLAIMS, Fixture, Script, VOLUMES, volume};
+use super::outages::Outage::Refuse;
+
+struct Growing;
+
+impl Provisioner for Growing {
+    type Parameters = ();
+
+    async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
+        Ok(volume(&request.name))
+    }
+
+    async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> {
+        Ok(())
+    }
+
+    async fn expand(&self, _: ProvisionedVolume, _: u64) -> Result<(), ExpandError> {
+        Ok(())
+    }
+
+    fn capabilities() -> Capabilities {
+        Capabilities::default().expansion()
+    }
+}
+
+impl Hooks for Growing {}
+
+// Rules: X10, G46.
+#[tokio::test(start_paused = true)]
+async fn a_new_size_that_the_api_server_rejects_is_reported_and_written_later() {
+    let (outages, fixture) = Fixture::with_outages(Script::default());
+    fixture.class("growing", json!({"allowVolumeExpansion": true}));
+    let environment = Environment::simulated(1, SimClock::EPOCH);
+    let controller = Controller::new(Growing, fixture.options.clone()).environment(environment);
+    tokio::spawn(controller.run_with(fixture.cluster.client("ours-1"), CancellationToken::new()));
+    fixture.claim("one", "growing");
+    fixture.until("bound", || fixture.is_bound("one")).await;
+    outages.next(Patch, VOLUMES, [Refuse(409); 4]);
+    fixture.patch(CLAIMS, "one", json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}));
+    let has_event = || fixture.events("one").iter().any(|text| text.contains("VolumeResizeFailed"));
+    fixture.until("the claim has an event", has_event).await;
+    let size = || fixture.get(CLAIMS, "one").unwrap()["status"]["capacity"]["storage"].clone();
+    fixture.until("expanded", || size() == "2Gi").await;
+    assert!(outages.are_over());
+}

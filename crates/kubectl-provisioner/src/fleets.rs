@@ -252,7 +252,7 @@ pub(crate) async fn controller_manager_is_gone(asked: &CommandContext<'_>) -> Op
     }
 }
 
-/// Returns the uid of the entry's claim: entries are named like volumes.
+/// Returns the uid of the claim of an entry that has the usual name of a volume.
 pub(crate) fn claim_uid(entry: &Entry) -> &str {
     entry.key.strip_prefix("pvc-").unwrap_or(&entry.key)
 }

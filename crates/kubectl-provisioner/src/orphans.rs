@@ -60,8 +60,12 @@ fn entries(fleets: &Fleets, claims: Option<&[Value]>) -> Vec<Orphan> {
     let mut orphans = Vec::new();
     for fleet in &fleets.all {
         for journal in &fleet.journals {
-            for entry in journal.entries.iter().filter(|entry| !live.contains(claim_uid(entry))) {
+            for entry in &journal.entries {
                 let objects = EntryObjects::read(entry);
+                // A CSI plugin may give volumes another prefix, and shorten the uid.
+                if live.contains(objects.uid().unwrap_or_else(|| claim_uid(entry))) {
+                    continue;
+                }
                 let who = match (fleet.is_held(), fleet.shards.is_empty()) {
                     (true, _) => "its provisioner removes what the attempt has left",
                     (false, true) => "whether its provisioner runs is unknown",

@@ -251,6 +251,11 @@ impl EntryObjects {
         format!("{}/{}", part(&self.claim.namespace), part(&self.claim.name))
     }
 
+    /// Returns the uid of the claim, if it can be read.
+    pub fn uid(&self) -> Option<&str> {
+        self.claim.uid.as_deref()
+    }
+
     /// Returns the name of the class; `?` if it cannot be read.
     pub fn class_name(&self) -> String {
         self.class.metadata.name.clone().unwrap_or_else(|| "?".to_owned())

@@ -1,6 +1,6 @@
 //! Provisioners, journals, and what nobody looks after.
 
-use super::cluster::{ALIVE, DEAD, class, class_of, journal, lease, lease_of, volume};
+use super::cluster::{ALIVE, DEAD, claim, class, class_of, journal, lease, lease_of, volume};
 use super::{Situation, situation};
 
 pub(crate) fn all() -> Vec<Situation> {
@@ -15,6 +15,7 @@ pub(crate) fn all() -> Vec<Situation> {
     let bucket = "{apiVersion: objectbucket.io/v1alpha1, kind: ObjectBucket, metadata: {name: obc-shop-photos},
         spec: {storageClassName: gold, claimRef: {namespace: shop, name: photos, uid: 7a}}}";
     let each_node = journal("example.com-p-journal-node-n1", "node", None);
+    let prefixed = journal("example.com-p-journal", "1", Some("UID(data)")).replace("pvc-UID(data)", "disk-UID(data)");
     vec![
         situation("Two shards, one without a holder", "list", &[&class(""), &other, &shards[0], &shards[1], &entry]),
         situation("A replica on each node", "list", &[&class(""), &each_node]),
@@ -26,6 +27,11 @@ pub(crate) fn all() -> Vec<Situation> {
         situation("Nobody looks after these", "orphans", &[&class(""), &lease(DEAD), &entry, &disk, bucket]),
         situation("A volume of another installation", "orphans", &[&class(""), &lease(ALIVE), &disk, &elsewhere]),
         situation("All is looked after", "orphans", &[&class(""), &lease(ALIVE), &disk]),
+        situation(
+            "An attempt whose volume has another prefix",
+            "orphans",
+            &[&claim("", "storageClassName: gold"), &class(""), &lease(ALIVE), &prefixed],
+        ),
         situation("Nothing found, and little read", "orphans", &[&disk]).without(&["persistentvolumes", "leases"]),
     ]
 }

@@ -170,6 +170,11 @@ impl Journal {
         self.change(|state| state.remove(key));
     }
 
+    /// Keeps an entry that this process cannot finish: [`Self::remove`] does not remove it.
+    pub(crate) fn set_aside(&self, key: &str) {
+        self.change(|state| state.set_aside(key));
+    }
+
     /// Records an entry of another journal, unless its key already has one. The future returns when the entry is
     /// stored.
     fn adopt(&self, entry: Entry) -> Result<impl Future<Output = Result<(), JournalError>>, JournalError> {

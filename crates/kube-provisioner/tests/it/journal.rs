@@ -14,9 +14,13 @@ const CONFIG_MAPS: &str = "configmaps";
 const FORMER: &str = "example.com-fixture-journal-0-of-2";
 
 fn put_former_journal(fixture: &Fixture, entries: &str) {
+    put_journal(fixture, (FORMER, "2"), entries);
+}
+
+fn put_journal(fixture: &Fixture, (name, layout): (&str, &str), entries: &str) {
     let labels = json!({"app.kubernetes.io/component": "journal", "app.kubernetes.io/instance": "example.com-fixture"});
-    let annotations = json!({"kube-provisioner/holder": "former", "kube-provisioner/layout": "2"});
-    let metadata = json!({"name": FORMER, "namespace": "default", "labels": labels, "annotations": annotations});
+    let annotations = json!({"kube-provisioner/holder": "former", "kube-provisioner/layout": layout});
+    let metadata = json!({"name": name, "namespace": "default", "labels": labels, "annotations": annotations});
     let data = json!({"version": "1", "entries": entries});
     let journal = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
     fixture.cluster.create(&journal).unwrap();
@@ -107,6 +111,24 @@ async fn a_claim_whose_attempt_is_dropped_from_a_former_journal_is_provisioned()
     assert_eq!(fixture.calls.count("provision one"), 0);
     fixture.patch(CONFIG_MAPS, FORMER, json!({"metadata": {"annotations": {"kube-provisioner/drop": volume}}}));
     fixture.until("bound", || fixture.is_bound("one")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_cannot_be_used_stays_until_a_new_attempt_replaces_it() {
+    let (_outages, fixture) = Fixture::with_outages(Script::default());
+    fixture.class("options", json!({"mountOptions": ["ro"]}));
+    let volumes = ["options", "class"].map(|class| fixture.claim(class, class));
+    let entries: String = volumes.iter().map(|volume| format!("{volume} - {{}}\n")).collect();
+    put_journal(&fixture, ("example.com-fixture-journal", "1"), &entries);
+    let _running = fixture.start(1);
+    fixture.until("refused", || !fixture.events("options").is_empty()).await;
+    fixture.until("bound", || fixture.is_bound("class")).await;
+    // A removal waits for other changes.
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(fixture.entries(), [volumes[0].clone()]);
+    fixture.delete(CLAIMS, "options");
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(fixture.entries(), [volumes[0].clone()]);
 }
 
 // Rules: G39.

@@ -19,7 +19,7 @@ use super::watches::{Update, WatchSpec, WatchStart, Watched};
 use crate::admin::Checks;
 use crate::call::CallError;
 use crate::events::Event;
-use crate::journal::{Entry, JournalKind};
+use crate::journal::{Entry, Journal, JournalKind};
 use crate::lease::LeaseHealth;
 use crate::metrics::RuntimeMetrics;
 use crate::queue::{Next, Priority, Queue, Work, work};
@@ -127,8 +127,8 @@ impl<R: Reconciler> Engine<R> {
         Ok(())
     }
 
-    /// Adopts entries to finish. Calls `remove` with keys that need no work.
-    pub(super) fn adopt(&self, entries: Vec<Entry>, remove: impl Fn(&str)) {
+    /// Adopts entries of this journal to finish. Removes those that need no work.
+    pub(super) fn adopt(&self, entries: Vec<Entry>, journal: &Journal) {
         // Reading may call the author's code, so take the lock afterwards.
         let attempts: Vec<_> = entries.into_iter().map(|entry| (self.journal.read(&entry), entry.key)).collect();
         let mut cache = self.cache();
@@ -136,10 +136,14 @@ impl<R: Reconciler> Engine<R> {
             match attempt {
                 Ok(adopt) => {
                     if !adopt(&mut cache) {
-                        remove(&key);
+                        journal.remove(&key);
                     }
                 }
-                Err(problem) => tracing::error!(key, "an entry of the journal cannot be used: {problem}"),
+                Err(problem) => {
+                    tracing::error!(key, "an entry of the journal cannot be used: {problem}");
+                    // The cache does not know the attempt, so the next step of its key would remove the entry.
+                    journal.set_aside(&key);
+                }
             }
         }
     }

@@ -86,7 +86,7 @@ impl<R: Reconciler> Shard<'_, R> {
             }
         };
         let working = TaskTracker::new();
-        self.engine.adopt(entries, |key| journal.remove(key));
+        self.engine.adopt(entries, journal);
         self.report_journal(options, journal);
         self.left_behind(&left);
         self.begin(term, journal.clone(), &working);
@@ -138,7 +138,7 @@ impl<R: Reconciler> Shard<'_, R> {
         while !left.is_empty() {
             let Adopted { entries, left: rest } = adopter.adopt_rest().await;
             let released = [keys::<R>(&entries), keys::<R>(&no_longer_left(left, &rest))].concat();
-            self.engine.adopt(entries, |key| journal.remove(key));
+            self.engine.adopt(entries, journal);
             self.engine.go_on(released);
             left = rest;
             self.left_behind(&left);
@@ -177,7 +177,7 @@ impl<R: Reconciler> Shard<'_, R> {
         loop {
             let entries = journal.accepted().await;
             let keys = keys::<R>(&entries);
-            self.engine.adopt(entries, |key| journal.remove(key));
+            self.engine.adopt(entries, journal);
             self.engine.go_on(keys);
         }
     }

@@ -51,6 +51,8 @@ pub(super) type Stored = Result<(), JournalError>;
 
 pub(super) struct State {
     entries: Entries,
+    /// Entries that stay until an administrator drops them or a new attempt replaces them.
+    aside: Vec<Entry>,
     /// Entries that are not stored yet.
     recording: Vec<Recording>,
     /// The keys of the entries that are being written, while a write is under way.
@@ -156,6 +158,7 @@ impl State {
         let in_memory = usize::from(options.kind == JournalKind::Memory);
         Self {
             entries: Entries::new(content, capacity, options.tenant_of),
+            aside: Vec::new(),
             recording: Vec::new(),
             writing: None,
             fencing: Vec::new(),
@@ -203,8 +206,13 @@ impl State {
         Ok(receiver)
     }
 
+    pub(super) fn set_aside(&mut self, key: &str) {
+        self.aside.extend(self.entries.get(key).cloned());
+    }
+
     pub(super) fn remove(&mut self, key: &str) {
-        if self.entries.take(key) {
+        let is_aside = self.entries.get(key).is_some_and(|entry| self.aside.contains(entry));
+        if !is_aside && self.entries.take(key) {
             self.removing.get_or_insert_with(Instant::now);
         }
     }

@@ -106,6 +106,8 @@ impl VolumeCache {
         let key = self.key(claim);
         self.confirmed(&key);
         self.namesakes.remove(&key, claim);
+        // A claim without a volume leaves no other moment.
+        self.woken.remove(&key);
         self.drop_claim(claim)
     }
 

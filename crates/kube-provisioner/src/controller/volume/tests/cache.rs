@@ -487,6 +487,17 @@ fn an_authors_watch_changes_only_the_inputs_of_waiting_work() {
 
 // Rules: G71.
 #[test]
+fn wakes_of_a_claim_end_with_it() {
+    let mut fixture = Fixture::new().class(class(json!({})));
+    let before = fixture.cache.inputs(&key());
+    fixture.put_claim(claim(json!({})));
+    assert_eq!(fixture.cache.wake(&Trigger::Claims), [key()]);
+    delete_claim(&mut fixture, claim(json!({})));
+    assert_eq!(fixture.cache.inputs(&key()), before);
+}
+
+// Rules: G71.
+#[test]
 fn a_claim_waits_for_its_source_in_another_namespace_and_for_its_grant() {
     let source = json!({"kind": "PersistentVolumeClaim", "name": "source", "namespace": "theirs"});
     let claim = claim(json!({"spec": {"dataSourceRef": source}}));

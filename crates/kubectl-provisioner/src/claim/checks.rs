@@ -181,10 +181,12 @@ pub(super) async fn tell_source(asked: &CommandContext<'_>, answer: &mut Answer,
     if kind.is_empty() || case.is_bound() {
         return;
     }
+    let place = given(source, &["namespace"]);
     let exists = match kind {
-        "PersistentVolumeClaim" => asked.reader.get(&CLAIM, asked.namespace, source_name).await,
+        "PersistentVolumeClaim" => asked.reader.get(&CLAIM, place.unwrap_or(asked.namespace), source_name).await,
         _ => Lookup::Unknown,
     };
+    let source_name = place.map_or_else(|| source_name.to_owned(), |place| format!("{place}/{source_name}"));
     match exists {
         Lookup::Is(claim) if given(&claim, &["spec", "volumeName"]).is_none() => {
             answer.fact("Source", format!("{kind} {source_name}"));

@@ -197,6 +197,8 @@ fn refused() -> Vec<Situation> {
         "example.com/p does not support block volume provisioning; delete the claim and create it with volumeMode: Filesystem",
     );
     let copy = claim(ASKED, "storageClassName: gold, dataSource: {kind: PersistentVolumeClaim, name: old}");
+    let across = copy.replace("dataSource: {", "dataSourceRef: {namespace: other, ");
+    let bound = claim("", "volumeName: v").replace("name: data, namespace: shop", "name: old, namespace: other");
     let filled = claim(ASKED, "storageClassName: gold, dataSourceRef: {apiGroup: example.com, kind: Backup, name: b1}");
     let foreign = volume("pvc-UID(data)", "", "persistentVolumeReclaimPolicy: Retain, nfs: {server: s, path: /v}", "");
     let on_node = claim(&selected("n1"), GOLD);
@@ -229,6 +231,7 @@ fn refused() -> Vec<Situation> {
         situation("A block device, refused", ASK, &[&block, &class(""), &lease(ALIVE), &told]),
         situation("A block device, and nothing is told yet", ASK, &[&block, &class(""), &lease(ALIVE)]),
         situation("A copy of a claim that does not exist", ASK, &[&copy, &class(""), &lease(ALIVE)]),
+        situation("A copy of a claim in another namespace", ASK, &[&bound, &across, &class(""), &lease(ALIVE)]),
         situation("A claim for a populator", ASK, &[&filled, &class(""), &lease(ALIVE)]),
         situation("The class is gone", ASK, &[&claim(ASKED, GOLD), &lease(ALIVE)]),
         situation(

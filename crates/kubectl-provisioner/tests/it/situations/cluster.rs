@@ -30,7 +30,8 @@ impl Authorizer for Denied {
 
 /// The answer of the program.
 pub(crate) async fn answer(situation: &Situation) -> Result<String, String> {
-    let cluster = Cluster::builder().hide_managed_fields().authorizer(Arc::new(Denied(situation.denied))).build();
+    let cluster = Cluster::builder().hide_managed_fields().cross_namespace_data_sources();
+    let cluster = cluster.authorizer(Arc::new(Denied(situation.denied))).build();
     for namespace in ["shop", "storage", "other"] {
         cluster.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).unwrap();
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use kube_provisioner::explain::Able;
 use kube_provisioner::explain::volume::{Decision, Judgement, NoAction, Objects, Refusal, about_volume};
 use kube_provisioner::protocol;
+use provisioner_runtime::journal::part_journal_name;
 use serde_json::Value;
 
 use crate::CommandContext;
@@ -192,7 +193,7 @@ pub(crate) fn judgement(
     let made = of.iter().find(|fleet| Some(&*fleet.namespace) == identity).or(of.first()).copied();
     let node = identity.filter(|_| made.is_some_and(Fleet::is_per_node));
     // A journal remains after its node is deleted.
-    let gone = node.is_some_and(|node| is_gone || !has_replica(made, node));
+    let gone = node.is_some_and(|node| is_gone || !has_replica(made, provisioner, node));
     // The replicas of other nodes take over the volumes of a deleted node.
     let node = if gone { Some("another") } else { node };
     let installation = installation(asked, provisioner, made, node, Some(volume));
@@ -205,9 +206,9 @@ pub(crate) fn judgement(
 }
 
 /// Returns true if the journal of a node's replica exists.
-fn has_replica(fleet: Option<&Fleet>, node: &str) -> bool {
-    let part = format!("-journal-node-{node}");
-    fleet.is_some_and(|fleet| fleet.journals.iter().any(|journal| journal.name.ends_with(&part)))
+fn has_replica(fleet: Option<&Fleet>, provisioner: &str, node: &str) -> bool {
+    let part = part_journal_name(provisioner, node);
+    fleet.is_some_and(|fleet| fleet.journals.iter().any(|journal| journal.name == part))
 }
 
 fn tell_object(answer: &mut Answer, volume: &Value, claim: &Lookup) {

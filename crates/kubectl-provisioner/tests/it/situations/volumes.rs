@@ -27,6 +27,10 @@ pub(crate) fn all() -> Vec<Situation> {
     let unclaimed = ours("storage", OURS, DELETE, "status: {phase: Available}, gone: true");
     let (before, _) = unclaimed.split_once(", claimRef").unwrap();
     let unclaimed = format!("{before}}}, status: {{phase: Available}}, gone: true}}");
+    // Names of objects have no capital letters, so these end with a hash.
+    let capital = ours("n1", OURS, DELETE, RELEASED).replace("example.com/p", "example.com/P");
+    let of_capital = journal("example.com-p-journal-node-n1-d8774004", "node", None)
+        .replace("\"example.com-p\"", "\"example.com-p-caf12ea1\"");
     let orphan = journal("example.com-p-journal", "1", Some("4d6f"));
     vec![
         situation("Released and kept", ASK, &[&ours("storage", "", RETAIN, RELEASED), &lease(ALIVE)]),
@@ -70,6 +74,11 @@ pub(crate) fn all() -> Vec<Situation> {
                 &journal("example.com-p-journal-node-n1", "node", None),
                 "{apiVersion: v1, kind: Node, metadata: {name: n1}}",
             ],
+        ),
+        situation(
+            "Released on a node, and the provisioner's name has a capital letter",
+            ASK,
+            &[&capital, &of_capital, "{apiVersion: v1, kind: Node, metadata: {name: n1}}"],
         ),
         situation("Deleted after its claimRef was removed", ASK, &[&unclaimed, &lease(ALIVE)]),
         situation("The same, found by orphans", "orphans", &[&unclaimed, &lease(ALIVE)]),

@@ -136,12 +136,15 @@ impl Fleet {
 
     /// Returns true if every node has its own replica.
     pub(crate) fn is_per_node(&self) -> bool {
-        self.shards.is_empty() && self.journals.iter().any(|journal| journal.layout == "node")
+        let of_nodes = self.journals.iter().filter(|journal| journal.layout == "node").count();
+        // The Leases of an earlier coordination stay. Its journals do not.
+        let is_only = || !self.is_held() && of_nodes == self.journals.len();
+        of_nodes > 0 && (self.shards.is_empty() || is_only())
     }
 
     /// Returns true if no replica works, as far as Leases show.
     pub(crate) fn is_abandoned(&self) -> bool {
-        !self.shards.is_empty() && !self.is_held()
+        !self.shards.is_empty() && !self.is_held() && !self.is_per_node()
     }
 
     /// Returns the number of shards according to a live holder, if there is one.
@@ -153,7 +156,8 @@ impl Fleet {
     /// Returns the shard to which the work on this key belongs.
     pub(crate) fn shard(&self, key: &str) -> Option<&Shard> {
         let (of, number) = (self.count(), shard_of(key, self.count()));
-        self.shards.iter().find(|shard| (shard.of, shard.number) == (of, number))
+        let shard = self.shards.iter().find(|shard| (shard.of, shard.number) == (of, number));
+        shard.filter(|_| !self.is_per_node())
     }
 
     /// Describes the replica that works on this key.

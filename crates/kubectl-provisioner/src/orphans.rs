@@ -66,10 +66,10 @@ fn entries(fleets: &Fleets, claims: Option<&[Value]>) -> Vec<Orphan> {
                 if live.contains(objects.uid().unwrap_or_else(|| claim_uid(entry))) {
                     continue;
                 }
-                let who = match (fleet.is_held(), fleet.shards.is_empty()) {
+                let who = match (fleet.is_held(), fleet.is_abandoned()) {
                     (true, _) => "its provisioner removes what the attempt has left",
-                    (false, true) => "whether its provisioner runs is unknown",
-                    (false, false) => "no replica of its provisioner works",
+                    (false, false) => "whether its provisioner runs is unknown",
+                    (false, true) => "no replica of its provisioner works",
                 };
                 let why = format!("the claim {} of this attempt is gone; {who}", objects.claim());
                 orphans.push(Orphan {

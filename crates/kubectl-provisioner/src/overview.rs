@@ -41,7 +41,7 @@ pub(crate) async fn list(asked: &CommandContext<'_>) -> Answer {
                 entries(of),
             ]);
         }
-        if fleet.shards.is_empty() {
+        if fleet.shards.is_empty() || fleet.is_per_node() {
             for journal in &fleet.journals {
                 let (place, holder) = (journal.layout.replace("node", "per node"), or_none(&journal.holder).to_owned());
                 let state = "not known: no Lease".to_owned();

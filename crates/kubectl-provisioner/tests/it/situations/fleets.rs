@@ -11,6 +11,7 @@ pub(crate) fn all() -> Vec<Situation> {
     let released = "persistentVolumeReclaimPolicy: Delete, nfs: {server: s, path: /v},
         claimRef: {apiVersion: v1, kind: PersistentVolumeClaim, namespace: shop, name: data, uid: 4d6f}";
     let disk = volume("disk", metadata, released, "status: {phase: Released}");
+    let bound = volume("disk", metadata, released, "status: {phase: Bound}");
     let elsewhere = disk.replace("name: disk", "name: far").replace("identity: storage", "identity: elsewhere");
     let bucket = "{apiVersion: objectbucket.io/v1alpha1, kind: ObjectBucket, metadata: {name: obc-shop-photos},
         spec: {storageClassName: gold, claimRef: {namespace: shop, name: photos, uid: 7a}}}";
@@ -27,6 +28,11 @@ pub(crate) fn all() -> Vec<Situation> {
         situation("Nobody looks after these", "orphans", &[&class(""), &lease(DEAD), &entry, &disk, bucket]),
         situation("A volume of another installation", "orphans", &[&class(""), &lease(ALIVE), &disk, &elsewhere]),
         situation("All is looked after", "orphans", &[&class(""), &lease(ALIVE), &disk]),
+        situation(
+            "A replica on each node, and the Lease of an earlier one",
+            "orphans",
+            &[&class(""), &lease(DEAD), &each_node, &bound],
+        ),
         situation(
             "An attempt whose volume has another prefix",
             "orphans",

@@ -21,6 +21,7 @@ pub(super) async fn respond<B>(request: &Request<B>, checks: &Checks, registry: 
     }
     match request.uri().path() {
         "/livez" => text(StatusCode::OK, PLAIN, "alive\n".to_owned()),
+        "/healthz/leader-election" => text(StatusCode::OK, PLAIN, "ok".to_owned()),
         "/readyz" => match checks.report().await {
             (true, report) => text(StatusCode::OK, PLAIN, report),
             (false, report) => text(StatusCode::SERVICE_UNAVAILABLE, PLAIN, report),

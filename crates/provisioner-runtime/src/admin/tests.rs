@@ -14,6 +14,7 @@ use super::*;
 async fn a_process_that_runs_is_alive() {
     let server = Server::start(Checks::new()).await;
     assert_eq!(server.get("/livez").await, (200, "alive\n".to_owned()));
+    assert_eq!(server.get("/healthz/leader-election").await, (200, "ok".to_owned()));
 }
 
 #[tokio::test]

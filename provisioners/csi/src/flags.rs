@@ -5,6 +5,7 @@ mod charts;
 mod features;
 mod ignored;
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -81,8 +82,8 @@ pub(crate) struct Flags {
     worker_threads: usize,
 
     /// Kubeconfig file, unless $KUBECONFIG is set [default: the pod's service account]
-    #[arg(long, help_heading = "Kubernetes", value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    #[arg(long, help_heading = "Kubernetes", value_name = "FILE", default_value = "", hide_default_value = true)]
+    kubeconfig: OsString,
 
     /// Address of the API server, such as https://10.0.0.1:6443 [default: the kubeconfig's]
     #[arg(long, help_heading = "Kubernetes", value_name = "URL", default_value = "", hide_default_value = true, value_parser = server)]
@@ -131,8 +132,8 @@ pub(crate) struct Flags {
     node_deployment_max_delay: Duration,
 
     /// Listen address for /livez, /readyz and /metrics, such as :8080 [default: none]
-    #[arg(long, help_heading = "Health and logs", alias = "metrics-address", value_name = "ADDRESS", value_parser = parse_address)]
-    http_endpoint: Option<SocketAddr>,
+    #[arg(long, help_heading = "Health and logs", alias = "metrics-address", value_name = "ADDRESS", default_value = "", hide_default_value = true, value_parser = endpoint)]
+    http_endpoint: Endpoint,
 
     /// Cluster ID; the provisioner ignores volumes with another cluster ID [default: the uid of kube-system]
     #[arg(long, help_heading = "Kubernetes", env, value_name = "ID")]
@@ -175,6 +176,10 @@ pub(crate) struct Flags {
 /// `None` means the address from the kubeconfig.
 #[derive(Clone, Debug)]
 struct Server(Option<Uri>);
+
+/// `None` means that there is no server.
+#[derive(Clone, Copy, Debug)]
+struct Endpoint(Option<SocketAddr>);
 
 /// `None` means the whole uid.
 #[derive(Clone, Copy, Debug)]
@@ -252,7 +257,8 @@ impl Flags {
     pub(crate) fn options(&self, driver: &str) -> Options {
         let mut options = Options::new(driver);
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        options.kubeconfig = variable("KUBECONFIG").map(PathBuf::from).or_else(|| self.kubeconfig.clone());
+        let kubeconfig = || Some(self.kubeconfig.clone()).filter(|path| !path.is_empty());
+        options.kubeconfig = variable("KUBECONFIG").or_else(kubeconfig).map(PathBuf::from);
         options.api_server = self.master.0.clone();
         let namespace = Some(self.leader_election_namespace.clone()).filter(|name| !name.is_empty());
         options.namespace = namespace.or_else(|| variable("POD_NAMESPACE")?.into_string().ok());
@@ -261,7 +267,7 @@ impl Flags {
         (options.provision_timeout, options.delete_timeout) = (self.timeout * 3, self.timeout * 3);
         (options.retry_interval_start, options.retry_interval_max) =
             (self.retry_interval_start, self.retry_interval_max);
-        options.http_endpoint = self.http_endpoint;
+        options.http_endpoint = self.http_endpoint.0;
         options.cluster_id = self.cluster_id.clone();
         options.log_format = self.logging_format;
         options.coordination = if self.leader_election { Coordination::Lease } else { Coordination::None };
@@ -323,6 +329,10 @@ fn server(text: &str) -> Result<Server, String> {
     }
 }
 
+fn endpoint(text: &str) -> Result<Endpoint, String> {
+    if text.is_empty() { Ok(Endpoint(None)) } else { parse_address(text).map(|address| Endpoint(Some(address))) }
+}
+
 fn label(text: &str) -> Result<(String, String), String> {
     let label = text.split_once(':').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()));
     label
@@ -379,7 +389,16 @@ mod tests {
         let flags = flags(&[repeated, last].concat());
         assert_eq!(flags.timeout, Duration::from_secs(300));
         assert!(flags.extra_create_metadata);
-        assert_eq!(flags.http_endpoint, Some(([127, 0, 0, 1], 8202).into()));
+        assert_eq!(flags.http_endpoint.0, Some(([127, 0, 0, 1], 8202).into()));
+    }
+
+    /// Go treats an empty value as unset, and templates of charts produce empty values.
+    #[test]
+    fn an_empty_value_is_the_default() {
+        let flags = flags(&["--http-endpoint=", "--kubeconfig=", "--master=", "--feature-gates="]);
+        assert!(flags.kubeconfig.is_empty() && flags.features.has_topology());
+        let options = flags.options("d");
+        assert_eq!((options.http_endpoint, options.api_server), (None, None));
     }
 
     #[test]

@@ -15,13 +15,17 @@ const ALL_ALPHA: &str = "AllAlpha";
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Features {
     /// Features of external-provisioner, such as Topology=false or CrossNamespaceVolumeDataSource=true
-    #[arg(long, value_name = "NAME=BOOL", value_delimiter = ',', value_parser = gate)]
-    feature_gates: Vec<(String, bool)>,
+    #[arg(long, value_name = "NAME=BOOL", value_parser = gates)]
+    feature_gates: Vec<Gates>,
 
     /// Publish the driver's free capacity as CSIStorageCapacity objects, for the scheduler
     #[arg(long, help_heading = "Storage capacity", value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
     pub(super) enable_capacity: bool,
 }
+
+/// The features of one flag.
+#[derive(Clone, Debug)]
+struct Gates(Vec<(String, bool)>);
 
 impl Features {
     /// Parses these flags from the arguments of a command, and returns the other arguments.
@@ -62,18 +66,28 @@ impl Features {
 
     /// Returns the names of the feature gates that have no effect.
     pub(super) fn ignored_gates(&self) -> impl Iterator<Item = &str> {
-        let names = self.feature_gates.iter().map(|(name, _)| &**name);
+        let names = self.gates().map(|(name, _)| &**name);
         names.filter(|name| ![CROSS_NAMESPACE, ALL_ALPHA, TOPOLOGY].contains(name))
     }
 
     /// Returns the last value set for a feature.
     fn get(&self, name: &str) -> Option<bool> {
-        self.feature_gates.iter().rev().find(|(of, _)| of == name).map(|(_, is_on)| *is_on)
+        self.gates().rev().find(|(of, _)| of == name).map(|(_, is_on)| *is_on)
+    }
+
+    fn gates(&self) -> impl DoubleEndedIterator<Item = &(String, bool)> {
+        self.feature_gates.iter().flat_map(|Gates(gates)| gates)
     }
 }
 
+/// Parses features as Go does, which ignores spaces and empty entries.
+fn gates(text: &str) -> Result<Gates, String> {
+    let all = text.split(',').map(str::trim).filter(|text| !text.is_empty());
+    all.map(gate).collect::<Result<_, _>>().map(Gates)
+}
+
 fn gate(text: &str) -> Result<(String, bool), String> {
-    let parsed = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), boolean(value)?)));
+    let parsed = text.split_once('=').and_then(|(name, value)| Some((name.trim().to_owned(), boolean(value.trim())?)));
     parsed.ok_or_else(|| format!("expected a feature such as Topology=false, not {text:?}"))
 }
 
@@ -102,6 +116,8 @@ mod tests {
             (&["--feature-gates", "Topology=false,CrossNamespaceVolumeDataSource=true"], true),
             (&["--feature-gates=CrossNamespaceVolumeDataSource=true,CrossNamespaceVolumeDataSource=false"], false),
             (&["--feature-gates=AllAlpha=true"], true),
+            (&["--feature-gates=Topology=true, CrossNamespaceVolumeDataSource = true,"], true),
+            (&["--feature-gates="], false),
             (&["--feature-gates=AllAlpha=T"], true),
             (&["--feature-gates=AllAlpha=1"], true),
             (&["--feature-gates=AllAlpha=False"], false),
@@ -110,6 +126,7 @@ mod tests {
             assert_eq!(split(arguments).0.has_cross_namespace_data_sources(), is_on, "{arguments:?}");
         }
         assert!(split(&[]).0.has_topology() && !split(&["--feature-gates=Topology=false"]).0.has_topology());
+        assert!(!split(&["--feature-gates=VolumeAttributesClass=false, Topology=false"]).0.has_topology());
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod tests;
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,14 +54,21 @@ pub struct AdminServer {
 }
 
 impl AdminServer {
-    /// Binds the address; port 0 selects any free port.
+    /// Binds the address; port 0 selects any free port. `0.0.0.0` includes IPv6 where the host has it, as in Go.
     ///
     /// # Errors
     ///
     /// Fails if the address cannot be bound, usually because another process uses it.
     pub async fn bind(address: SocketAddr) -> Result<Self, AdminError> {
         let failed = |source| AdminError { address, source };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let both = match with_ipv6(address) {
+            Some(both) => TcpListener::bind(both).await.ok(),
+            None => None,
+        };
+        let listener = match both {
+            Some(listener) => listener,
+            None => TcpListener::bind(address).await.map_err(failed)?,
+        };
         let address = listener.local_addr().map_err(failed)?;
         Ok(Self { listener, address })
     }
@@ -99,6 +106,14 @@ impl AdminServer {
         connections.close();
         let _ = timeout(Duration::from_secs(1), connections.wait()).await;
     }
+}
+
+/// Returns the address that accepts IPv4 and IPv6 connections instead of `0.0.0.0`. In a cluster with IPv6 alone, the
+/// kubelet probes the IPv6 address of the pod.
+fn with_ipv6(address: SocketAddr) -> Option<SocketAddr> {
+    let is_shared = || std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only").is_ok_and(|text| text.trim() == "0");
+    let is_any = address.ip() == Ipv4Addr::UNSPECIFIED;
+    (is_any && is_shared()).then(|| SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port())))
 }
 
 /// The admin server's address cannot be bound.

@@ -131,6 +131,15 @@ async fn a_taken_address_is_one_clear_line() {
 }
 
 #[tokio::test]
+async fn ipv6_reaches_a_server_on_all_addresses() {
+    let server = AdminServer::bind(SocketAddr::from(([0, 0, 0, 0], 0))).await.unwrap();
+    let port = server.address().port();
+    assert!(TcpStream::connect(("127.0.0.1", port)).await.is_ok());
+    let has_ipv6 = std::net::TcpListener::bind("[::1]:0").is_ok();
+    assert_eq!(TcpStream::connect(("::1", port)).await.is_ok(), has_ipv6);
+}
+
+#[tokio::test]
 async fn it_ends_when_it_is_stopped() {
     let server = Server::start(Checks::new()).await;
     server.stop.cancel();

@@ -311,6 +311,8 @@ pub enum Next {
     Done,
     /// Failed: run again after the queue's back-off.
     Retry,
+    /// Failed: run again after the queue's back-off, but at most this delay.
+    RetryWithin(Duration),
     /// Run again after this delay, counted as a failed attempt.
     RetryAfter(Duration),
     /// These inputs can only fail: run again when they change, or on [`Queue::requeue`].

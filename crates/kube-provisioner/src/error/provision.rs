@@ -35,7 +35,7 @@ error_with_verdict!(ProvisionError, ProvisionVerdict);
 /// |---|---|---|
 /// | `Retry` | retries with back-off; when the claim is deleted, [cleans up] or calls `provision` until it ends | `ProvisioningFailed` |
 /// | `NothingLeft` | retries with back-off while the claim exists | `ProvisioningFailed` |
-/// | `NoChange` | retries with back-off; an attempt that began earlier continues as for `Retry` | `ProvisioningFailed` |
+/// | `NoChange` | retries within a minute; an attempt that began earlier continues as for `Retry` | `ProvisioningFailed` |
 /// | `AlreadyExists` | as for `NoChange`; a COSI driver answers `AlreadyExists` | `ProvisioningFailed` |
 /// | `InProgress` | calls again until the result changes; when the claim is deleted, as for `Retry` | `Provisioning` |
 /// | `Reschedule` | asks the scheduler for another node; without a selected node the same as `NothingLeft` | `ProvisioningFailed` |
@@ -87,8 +87,8 @@ impl ProvisionError {
         Self::new(ProvisionVerdict::NothingLeft, source)
     }
 
-    /// The controller retries with back-off. This call has asked the backend for nothing, for example because a Secret
-    /// is missing: leftovers of earlier calls, if any, are unchanged.
+    /// The controller retries with back-off, and within a minute. This call has asked the backend for nothing, for
+    /// example because a Secret is missing: leftovers of earlier calls, if any, are unchanged.
     pub fn no_change(source: impl Into<BoxError>) -> Self {
         Self::new(ProvisionVerdict::NoChange, source)
     }

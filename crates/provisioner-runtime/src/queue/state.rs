@@ -181,6 +181,10 @@ impl<K: Clone + Eq + Hash> State<K> {
                 let delay = self.backoff.delay(entry.attempt, self.random.next());
                 self.retry(key, delay, now);
             }
+            (Next::RetryWithin(most), _) => {
+                let delay = self.backoff.with_max(most).delay(entry.attempt, self.random.next());
+                self.retry(key, delay, now);
+            }
             (Next::RetryAfter(delay), _) => self.retry(key, delay, now),
             (Next::Wait(pause), _) => {
                 let rule = self.backoff.with_max(LONGEST_WAIT);

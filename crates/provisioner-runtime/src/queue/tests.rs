@@ -171,6 +171,20 @@ async fn retry_after_waits_as_long_as_it_says_and_counts_as_an_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn retry_within_is_a_back_off_with_a_limit_of_its_own() {
+    let queue = woken();
+    let start = Instant::now();
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        let work = queue.next().await.unwrap();
+        times.push(start.elapsed().as_secs());
+        work.finish(Next::RetryWithin(3 * SECOND));
+    }
+    assert_eq!(times, [0, 1, 3, 6, 9]);
+    assert_eq!(queue.stats().retries, 5);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dropped_work_item_is_a_retry() {
     let queue = woken();
     drop(take(&queue, "a"));

@@ -19,7 +19,7 @@ use self::messages::{expansion_text, missing_input_text, no_room_text, refusal_t
 use super::decision::{NoAction, Refusal};
 use super::facts::{ClaimFacts, ClaimState, ClassState, Facts, Progress};
 use super::outcome::{Done, MissingInput, NodeSilence, Outcome, Stopped};
-use crate::controller::shared::limits::{REMIND, Thresholds, after_call, is_last, retry, secret_missing};
+use crate::controller::shared::limits::{REMIND, Thresholds, UNASKED, after_call, is_last, retry, secret_missing};
 use crate::controller::shared::metrics::aborted_label;
 use crate::controller::shared::texts::{
     call_failed_text, gave_up_deletion_text, gave_up_text, no_answer_text, sentence,
@@ -254,10 +254,14 @@ fn not_provisioned(
             OutcomeReport { next: Next::Wait(retry_after), ..OutcomeReport::provision(Some(event), "in_progress") }
         }
         ProvisionVerdict::Reschedule if was_rescheduled => rescheduled(&message),
+        ProvisionVerdict::NoChange => {
+            let report = case.provision_failed(message, "failed", retry_after);
+            let next = if report.next == Next::Retry { Next::RetryWithin(UNASKED) } else { report.next };
+            OutcomeReport { next, ..report }
+        }
         ProvisionVerdict::Reschedule
         | ProvisionVerdict::Retry
         | ProvisionVerdict::NothingLeft
-        | ProvisionVerdict::NoChange
         | ProvisionVerdict::AlreadyExists => case.provision_failed(message, "failed", retry_after),
     }
 }

@@ -44,6 +44,10 @@ fn each_verdict_has_its_pause_and_its_event() {
     assert!(invalid.next == REMIND && invalid.event.is_some());
     let foreign = first(failure(ProvisionVerdict::Ignored, None, false));
     assert!(matches!(foreign.next, Next::AwaitChange) && foreign.event.is_none());
+    // No watch shows when the backend can be reached, or a permission is granted.
+    let not_asked = first(failure(ProvisionVerdict::NoChange, None, false));
+    assert_eq!(not_asked.next, Next::RetryWithin(Duration::from_secs(60)));
+    assert_eq!(first(failure(ProvisionVerdict::NoChange, Some(pause), false)).next, Next::RetryAfter(pause));
     assert!(matches!(first(failure(ProvisionVerdict::Reschedule, None, true)).next, Next::Done));
     assert!(matches!(first(failure(ProvisionVerdict::Reschedule, None, false)).next, Next::Retry));
 }
@@ -57,6 +61,7 @@ fn attempts_end_at_the_threshold_with_an_event() {
     assert!(matches!(last.next, Next::AwaitChange));
     assert!(last.event.unwrap().text.contains("gave up after 3 attempts"));
     assert!(matches!(reported(failure(ProvisionVerdict::InProgress, None, false), 99, two).next, Next::Wait(None)));
+    assert_eq!(reported(failure(ProvisionVerdict::NoChange, None, false), 3, two).next, Next::AwaitChange);
     let not_saved = reported(Err(Stopped::NotSaved(CallError::Conflict)), 99, two);
     assert!(matches!(not_saved.next, Next::Retry), "an asset without a volume is never given up");
     let kept = Err(Stopped::NotDeleted { verdict: DeleteVerdict::Retry, message: "no".into(), retry_after: None });

@@ -109,14 +109,25 @@ pub(crate) fn claim(object: &RawValue, capabilities: &Capabilities) -> serde_jso
 /// Reduces the text of [`claim`] for provisioners that only read the annotations named in the class's parameters.
 pub(crate) fn of_class(text: &str, parameters: &BTreeMap<String, String>) -> serde_json::Result<Box<str>> {
     let ProjectedClaim { mut metadata, spec } = serde_json::from_str(text)?;
-    let is_named = |key: &str| {
-        let token = format!("${{pvc.annotations['{key}']}}");
-        parameters.values().any(|value| value.contains(&token))
-    };
-    metadata.annotations.retain(|key, _| ALWAYS.contains(&key.as_str()) || is_named(key));
+    metadata.annotations.retain(|key, _| ALWAYS.contains(&key.as_str()) || is_named(key, parameters));
     let spec = spec.map(|spec| serde_json::from_str::<CommonSpec<'_>>(spec.get())).transpose()?;
     let spec = spec.map(|spec| serde_json::value::to_raw_value(&spec)).transpose()?;
     Ok(serde_json::to_string(&ProjectedClaim { metadata, spec: spec.as_deref() })?.into_boxed_str())
+}
+
+/// Returns the annotations in the text of [`claim`] that the class's parameters name.
+pub(crate) fn named_annotations(text: &str, parameters: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    if !parameters.values().any(|value| value.contains("${pvc.annotations['")) {
+        return BTreeMap::new();
+    }
+    let Ok(ProjectedClaim { mut metadata, .. }) = serde_json::from_str(text) else { return BTreeMap::new() };
+    metadata.annotations.retain(|key, _| is_named(key, parameters));
+    metadata.annotations
+}
+
+fn is_named(key: &str, parameters: &BTreeMap<String, String>) -> bool {
+    let token = format!("${{pvc.annotations['{key}']}}");
+    parameters.values().any(|value| value.contains(&token))
 }
 
 /// The text of a claim in three parts: its metadata without annotations, its annotations, and its spec. Many claims

@@ -323,6 +323,26 @@ async fn the_next_process_knows_the_annotations_that_the_class_names() {
     fixture.until("removed", || fixture.driver.volumes().is_empty()).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_annotation_that_the_class_names_is_noticed_at_once() {
+    let fixture = Fixture::new();
+    fixture.secret("of-blue", "sesame");
+    let secret = json!({
+        "csi.storage.k8s.io/provisioner-secret-name": "of-${pvc.annotations['team']}",
+        "csi.storage.k8s.io/provisioner-secret-namespace": "default",
+    });
+    fixture.class("secret", secret);
+    let _running = fixture.start(1).await;
+    fixture.claim("a", "secret", json!({}));
+    fixture.says("a", "has tokens without a value: pvc.annotations['team']").await;
+    sleep(Duration::from_secs(4000)).await;
+    let mut claim = fixture.cluster.get("", "persistentvolumeclaims", "default", "a").unwrap();
+    kube_sim::merge_patch(&mut claim, json!({"metadata": {"annotations": {"team": "blue"}}}));
+    fixture.cluster.update(&claim).unwrap();
+    fixture.soon("bound", || fixture.is_bound("a")).await;
+    assert_eq!(fixture.creations()[0].secrets.get("password"), Some("sesame"));
+}
+
 /// Counts the provisioner's requests for Secrets, and its writes to the journal.
 #[derive(Default)]
 struct Counter {

@@ -1,15 +1,18 @@
 //! The control loop's view of the cache.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use provisioner_runtime::controller::{Cache, Journaled, StaleReads};
 
 use super::{ClaimEntry, VolumeCache};
 use crate::controller::shared::fingerprint::fingerprint;
+use crate::controller::volume::author_view;
 use crate::controller::volume::decide::decide;
 use crate::controller::volume::decision::{Decision, NoAction};
-use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Pending, Progress, VolumeFacts, VolumeState};
+use crate::controller::volume::facts::{
+    ClaimState, ClassState, Facts, Pending, Progress, VolumeFacts, VolumeState, WaitingClaim,
+};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::safeguards::Safeguard;
 
@@ -158,7 +161,7 @@ fn of_claim(facts: &Facts) -> (u64, u64, u64) {
     let (state, claim) = match &facts.claim {
         ClaimState::Absent => (0, 0),
         ClaimState::Bound { bound_here, deleting, .. } => (1, u64::from(*bound_here) << 1 | u64::from(*deleting)),
-        ClaimState::Waiting(claim) => (2, claim.fingerprint),
+        ClaimState::Waiting(claim) => (2, fingerprint(&(claim.fingerprint, annotations(claim, &facts.class)))),
         ClaimState::Unreadable(claim) => (3, fingerprint(&claim.facts)),
     };
     let class = match &facts.class {
@@ -167,4 +170,10 @@ fn of_claim(facts: &Facts) -> (u64, u64, u64) {
         ClassState::Ours(class) => class.fingerprint,
     };
     (state, claim, class)
+}
+
+/// Returns the claim's annotations that its class names, for example in the name of a Secret.
+fn annotations(claim: &WaitingClaim, class: &ClassState) -> BTreeMap<String, String> {
+    let (Some(text), ClassState::Ours(class)) = (&claim.object, class) else { return BTreeMap::new() };
+    class.object.parameters.as_ref().map(|all| author_view::named_annotations(text, all)).unwrap_or_default()
 }

@@ -215,7 +215,9 @@ impl Sources<'_> {
         let Some(handle) = of_content("/status/snapshotHandle") else {
             return unfit(format!("the VolumeSnapshotContent {content_name} has no snapshot handle yet"));
         };
-        let size = status("/status/restoreSize").and_then(Value::as_str).and_then(|size| parse_bytes(size).ok());
+        // The API server also accepts a number.
+        let text = |size: &Value| size.as_str().map_or_else(|| size.to_string(), str::to_owned);
+        let size = status("/status/restoreSize").and_then(|size| parse_bytes(&text(size)).ok());
         if let Some(size) = size.filter(|size| *size > request.bytes) {
             let asked = request.bytes;
             return unfit(format!(

@@ -159,6 +159,7 @@ async fn an_unfit_source_is_named_and_the_driver_is_not_asked() {
         ("other", json!({"content": {"spec": {"driver": "other.example.com"}}})),
         ("stolen", json!({"content": {"spec": {"volumeSnapshotRef": {"uid": "x"}}}})),
         ("large", json!({"snapshot": {"status": {"restoreSize": "2Gi"}}})),
+        ("number", json!({"snapshot": {"status": {"restoreSize": 3_u64 << 30}}})),
         ("block", json!({"content": {"spec": {"sourceVolumeMode": "Block"}}})),
         ("raw", json!({"content": {"status": {"snapshotHandle": null}}})),
     ] {
@@ -171,6 +172,7 @@ async fn an_unfit_source_is_named_and_the_driver_is_not_asked() {
         ("other", of_snapshot("other"), "is of the driver other.example.com"),
         ("stolen", of_snapshot("stolen"), "belongs to another VolumeSnapshot"),
         ("large", of_snapshot("large"), "has 2147483648 bytes, and the claim asks for 1073741824; ask for more"),
+        ("number", of_snapshot("number"), "has 3221225472 bytes, and the claim asks for 1073741824; ask for more"),
         ("block", of_snapshot("block"), "is of a volume of mode Block"),
         ("raw", of_snapshot("raw"), "has no snapshot handle yet"),
         ("missing", of_snapshot("missing"), "the VolumeSnapshot missing does not exist"),

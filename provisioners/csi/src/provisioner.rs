@@ -269,10 +269,19 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         let unread = |problem: String| {
             ProvisionError::no_change(format!("the VolumeAttributesClass {name} cannot be read: {problem}"))
         };
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("storage.k8s.io", "v1", "VolumeAttributesClass"));
-        let api: Api<DynamicObject> = Api::all_with(self.client(), &resource);
+        let read = async {
+            // Kubernetes 1.33 does not have v1.
+            for version in ["v1", "v1beta1"] {
+                let kind = GroupVersionKind::gvk("storage.k8s.io", version, "VolumeAttributesClass");
+                let api: Api<DynamicObject> = Api::all_with(self.client(), &ApiResource::from_gvk(&kind));
+                if let Some(class) = api.get_opt(name).await? {
+                    return Ok::<_, KubeError>(Some(class));
+                }
+            }
+            Ok(None)
+        };
         let described = format!("the VolumeAttributesClass {name}");
-        let found = self.missing.read(&described, api.get_opt(name)).await;
+        let found = self.missing.read(&described, read).await;
         let found = found.map_err(|error| unread(error_chain(&error)))?;
         let Some(object) = found else {
             return Err(

@@ -93,6 +93,13 @@ pub trait Hooks: Provisioner {
         let _ = (name, prepared);
     }
 
+    /// Forgets the in-memory state of an attempt that an administrator has dropped from the journal.
+    /// [`end_attempt`](Self::end_attempt) is not called for it. If its claim still exists, another attempt with this
+    /// name follows. Must not block.
+    fn dropped(&self, name: &str) {
+        let _ = name;
+    }
+
     /// Runs concurrently with the other calls while this process works on a shard: it begins after
     /// [`take_over`](Self::take_over), and is dropped at an `.await` when the process releases the shard. Use it for
     /// background work that is not tied to a claim, such as periodic garbage collection.

@@ -68,6 +68,13 @@ impl Holds {
         Ok(())
     }
 
+    /// Forgets an attempt that will not release its source, so that [`let_go`](Self::let_go) can.
+    pub(crate) fn forget(&self, volume: &str) {
+        for held in self.lock().values_mut() {
+            held.by.remove(volume);
+        }
+    }
+
     /// Removes the finalizer from a source that no attempt needs. Returns true if the finalizer was present.
     pub(crate) async fn let_go(&self, client: &Client, source: &Source) -> Result<bool, KubeError> {
         let turn = self.lock().entry(source.uid.clone()).or_default().turn.clone();

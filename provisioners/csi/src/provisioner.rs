@@ -575,6 +575,10 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
         }
     }
 
+    fn dropped(&self, name: &str) {
+        self.holds.forget(name);
+    }
+
     async fn while_leading(&self) {
         let kinds = [(Rpc::CloneVolume, Kind::Claim), (Rpc::CreateDeleteSnapshot, Kind::Snapshot)];
         let node = self.settings.own_node.as_ref().map(OwnNode::name);

@@ -135,6 +135,10 @@ impl Hooks for Sidecar {
         self.inner.take_over(name, prepared);
     }
 
+    fn dropped(&self, name: &str) {
+        self.inner.dropped(name);
+    }
+
     async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         self.inner.should_delete(volume).await
     }

@@ -162,6 +162,10 @@ impl Backend for Spy {
         self.backend.take_over(name, prepared);
     }
 
+    fn dropped(&self, name: &str) {
+        self.backend.dropped(name);
+    }
+
     fn while_leading(&self) -> BoxFuture<'_, ()> {
         self.backend.while_leading()
     }

@@ -279,7 +279,14 @@ impl Reconciler for VolumeReconciler {
             }
             Ok(attempt)
         };
+        let context = self.actions.context.clone();
+        let on_drop = move |key: &Key| {
+            if let Err(panic) = catch_panic(|| context.backend.dropped(&key.to_string())) {
+                tracing::warn!("the provisioner's code crashed in `dropped`: {panic}");
+            }
+        };
         JournalSpec::new(read)
+            .on_drop(on_drop)
             .owned_if(move |entry| journal_entry::node(entry).as_deref() == rules.node.as_deref())
             .shared_by(journal_entry::namespace)
     }

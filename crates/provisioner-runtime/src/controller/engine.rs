@@ -164,6 +164,7 @@ impl<R: Reconciler> Engine<R> {
 
     /// Drops the attempt of this key at an administrator's request.
     pub(super) fn drop_attempt(&self, key: &KeyOf<R>) {
+        self.journal.dropped(key);
         let mut cache = self.cache();
         (self.journal.drop_attempt)(&mut cache, key);
         self.queue.forget(key);

@@ -7,6 +7,7 @@ use crate::journal::Entry;
 pub struct JournalSpec<C: Cache> {
     read: Box<Read<C>>,
     owns: Box<dyn Fn(&Entry) -> bool + Send + Sync>,
+    on_drop: Box<dyn Fn(&C::Key) + Send + Sync>,
     pub(super) tenant_of: fn(&Entry) -> String,
     pub(super) unfinished: fn(&C, &C::Key) -> bool,
     pub(super) await_adoption: fn(&mut C, &[C::Key]),
@@ -26,6 +27,7 @@ impl<C: Cache> JournalSpec<C> {
         Self {
             read: Box::new(|_| Err("this controller records nothing in its journal".to_owned())),
             owns: Box::new(|_| true),
+            on_drop: Box::new(|_| {}),
             tenant_of: |_| String::new(),
             unfinished: |_, _| false,
             await_adoption: |_, _| {},
@@ -42,6 +44,12 @@ impl<C: Cache> JournalSpec<C> {
         Self { owns: Box::new(owns), ..self }
     }
 
+    /// Sets the function to call when an administrator drops an attempt. No lock is held.
+    #[must_use]
+    pub fn on_drop(self, on_drop: impl Fn(&C::Key) + Send + Sync + 'static) -> Self {
+        Self { on_drop: Box::new(on_drop), ..self }
+    }
+
     /// Sets the tenant of an entry, such as a namespace: see
     /// [`JournalOptions::tenant_of`](crate::JournalOptions::tenant_of).
     #[must_use]
@@ -56,6 +64,10 @@ impl<C: Cache> JournalSpec<C> {
     pub(super) fn owns(&self, entry: &Entry) -> bool {
         (self.owns)(entry)
     }
+
+    pub(super) fn dropped(&self, key: &C::Key) {
+        (self.on_drop)(key);
+    }
 }
 
 impl<C: Journaled> JournalSpec<C> {
@@ -69,6 +81,7 @@ impl<C: Journaled> JournalSpec<C> {
         Self {
             read: Box::new(read),
             owns: Box::new(|_| true),
+            on_drop: Box::new(|_| {}),
             tenant_of: |_| String::new(),
             unfinished: C::unfinished,
             await_adoption: C::await_adoption,

@@ -87,6 +87,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
     fn has_room(&self, request: UntypedRequest) -> BoxFuture<'_, bool>;
     fn end_attempt(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn take_over(&self, name: &str, prepared: &Prepared);
+    fn dropped(&self, name: &str);
     fn while_leading(&self) -> BoxFuture<'_, ()>;
     fn should_delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>>;
     fn delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>>;
@@ -127,6 +128,10 @@ impl<P: Hooks> Backend for P {
 
     fn take_over(&self, name: &str, prepared: &Prepared) {
         Hooks::take_over(self, name, prepared);
+    }
+
+    fn dropped(&self, name: &str) {
+        Hooks::dropped(self, name);
     }
 
     fn while_leading(&self) -> BoxFuture<'_, ()> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use csi_sim::{Method, Step};
 use driver_rpc::Code;
 use kube_sim::{Before, Interceptor, PatchKind, Request, Target, Verb};
+use provisioner_runtime::journal::{JournalKind, request_drop};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -88,6 +89,28 @@ async fn a_source_that_an_attempt_needs_stays_protected_over_a_restart() {
         assert!(fixture.is_claim_held("source"));
         sleep(Duration::from_millis(20)).await;
     }
+    fixture.until("gone", || !fixture.is_claim_there("source")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_source_of_a_dropped_attempt_can_go() {
+    let fixture = Fixture::new();
+    let _running = fixture.start(1).await;
+    fixture.source().await;
+    let refused = || Step::refuse(Code::Internal, "the pool is on fire");
+    fixture.driver.script(Method::CreateVolume, std::iter::repeat_with(refused).take(1000));
+    let source = json!({"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "source"}}});
+    let copy = fixture.claim("copy", "fast", source);
+    fixture.says("copy", "the pool is on fire").await;
+    for claim in ["copy", "source"] {
+        fixture.delete_claim(claim);
+    }
+    sleep(Duration::from_secs(60)).await;
+    let journals = fixture.cluster.list("", "configmaps", Some("default")).unwrap();
+    let journal = journals.iter().find(|journal| journal["data"].get("entries").is_some()).unwrap();
+    let (client, journal) = (fixture.cluster.client("administrator"), journal["metadata"]["name"].as_str().unwrap());
+    request_drop(&client, JournalKind::ConfigMap, "default", journal, &copy).await.unwrap();
+    assert!(fixture.is_claim_held("source"));
     fixture.until("gone", || !fixture.is_claim_there("source")).await;
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use driver_rpc::csi::{
     Controller, CreateVolumeRequest, DeleteVolumeRequest, GetCapacityRequest, Identity, Operations, ProbeRequest,
@@ -20,6 +21,7 @@ use kube_provisioner::{
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use tokio::time::timeout;
 
 use crate::answer::{self, DELETION_SECRET};
 use crate::attachments::{Attachments, NotListed};
@@ -37,6 +39,9 @@ use crate::sources::{self, KINDS, Kind, Source, SourceError, Sources};
 use crate::sweep::Sweep;
 use crate::topology::{self, Requirement, Term, Unmet};
 use crate::verdict::{self, Leftover};
+
+/// Time for which a claim waits for the capacity of its full node. A slow driver must not keep the claim there.
+const PUBLISHING: Duration = Duration::from_secs(10);
 
 /// Provisions volumes with a CSI driver.
 pub struct CsiProvisioner<D> {
@@ -325,7 +330,8 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         match (error.verdict(), &request.selected_node) {
             (ProvisionVerdict::NoChange, _) => {}
             (ProvisionVerdict::Reschedule, Some(node)) => {
-                capacity.publish_for(&class, node, &self.client(), &self.driver).await;
+                let client = self.client();
+                let _ = timeout(PUBLISHING, capacity.publish_for(&class, node, &client, &self.driver)).await;
                 capacity.refresh(&class, &[]);
             }
             _ => capacity.refresh(&class, &[]),

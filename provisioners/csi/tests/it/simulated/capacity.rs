@@ -337,6 +337,20 @@ async fn the_scheduler_knows_of_a_full_zone_before_it_selects_another_node() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_leaves_a_full_zone_whose_capacity_the_driver_does_not_tell() {
+    let mut fixture = fixture();
+    fixture.settings.strict_topology = true;
+    let _running = fixture.start_with(1, |options| options.sidecar_rbac = true).await;
+    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    fixture.driver.configure(|settings| settings.pools[1].size = 0);
+    fixture.driver.script(Method::GetCapacity, vec![Step::hang(); 1000]);
+    let start = Instant::now();
+    fixture.claim("data", "late", on_node("node-b"));
+    fixture.until("unselected", || fixture.annotations("data").get(SELECTED).is_none()).await;
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_segment_without_an_answer_stops_no_other_one() {
     let fixture = fixture();
     fixture.driver.script(Method::GetCapacity, vec![Step::refuse(Code::Internal, "no"); 4]);

@@ -219,8 +219,8 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
             Ok(made) => self.discard(made, attempt).await.map_err(DeleteError::retry),
             Err(CreateError::Driver(error)) => match verdict::left(&error) {
                 Leftover::Nothing => Ok(()),
-                Leftover::InProgress => Err(DeleteError::in_progress(error)),
-                Leftover::NotAsked | Leftover::Unknown | Leftover::NothingNew => Err(error.into()),
+                Leftover::InProgress | Leftover::NotAsked => Err(DeleteError::in_progress(error)),
+                Leftover::Unknown | Leftover::NothingNew => Err(error.into()),
             },
             Err(error) => Err(error.of_clean_up()),
         }

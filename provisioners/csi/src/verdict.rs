@@ -59,7 +59,8 @@ pub(crate) fn of_create(error: Error, resumed: bool, longest: Duration) -> Provi
 /// Returns the verdict about a failed DeleteVolume.
 pub(crate) fn of_delete(error: Error) -> DeleteError {
     match left(&error) {
-        Leftover::InProgress => DeleteError::in_progress(error),
+        // No watch shows when the driver can be reached again, and waiting has short pauses.
+        Leftover::InProgress | Leftover::NotAsked => DeleteError::in_progress(error),
         _ => error.into(),
     }
 }
@@ -67,7 +68,7 @@ pub(crate) fn of_delete(error: Error) -> DeleteError {
 #[cfg(test)]
 mod tests {
     use driver_rpc::Status;
-    use kube_provisioner::ProvisionVerdict;
+    use kube_provisioner::{DeleteVerdict, ProvisionVerdict};
 
     use super::*;
 
@@ -117,5 +118,8 @@ mod tests {
         ] {
             assert_eq!(of_create(error.clone(), false, Duration::ZERO).verdict(), verdict, "{error}");
         }
+        let unreachable = Error::Unreachable { address: String::new(), reason: String::new() };
+        assert_eq!(of_delete(unreachable).verdict(), DeleteVerdict::InProgress);
+        assert_eq!(of_delete(Error::Interrupted(String::new())).verdict(), DeleteVerdict::Retry);
     }
 }

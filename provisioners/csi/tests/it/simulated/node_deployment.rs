@@ -327,6 +327,19 @@ async fn a_node_without_room_does_not_take_the_claim() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_without_room_pauses_although_bids_have_no_delay() {
+    let mut fleet = fleet(1);
+    fleet.base_delay = Duration::ZERO;
+    fleet.drivers[0].configure(|settings| settings.pools[0].size = SIZE - 1);
+    let _running = fleet.start_all().await;
+    fleet.fixture.claim("large", "now", json!({}));
+    fleet.fixture.says("large", "The claim waits for a node on which csi-sim.example.com has room").await;
+    sleep(Duration::from_secs(60)).await;
+    let asked = fleet.drivers[0].requests::<GetCapacityRequest>().len();
+    assert!(asked < 20, "{asked}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_the_class_excludes_does_not_take_the_claim() {
     let fleet = fleet(3);
     let allowed = json!([{"matchLabelExpressions": [{"key": KEY, "values": ["node-2", "node-9"]}]}]);

@@ -2,6 +2,7 @@
 //! and then provisions it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::call::CallError;
@@ -15,6 +16,9 @@ use crate::controller::volume::backend::UntypedRequest;
 use crate::controller::volume::decision::Decision;
 use crate::controller::volume::facts::Facts;
 use crate::controller::volume::outcome::{Done, Outcome, Stopped};
+
+/// The shortest pause before a node that has no room is checked again, because bids may have no delay.
+const NO_ROOM: Duration = Duration::from_secs(5);
 
 impl Provisioning {
     /// Waits for a random time first, so that not all nodes take the claim at once. The wait does not occupy a worker,
@@ -40,6 +44,7 @@ impl Provisioning {
         let asking = async { self.context.backend.has_room(request).await };
         let has_room = guarded(self.context.limits.provision, &token, asking).await;
         if !has_room.map_err(|aborted| Stopped::ProvisionAborted { method: "has_room", aborted })? {
+            let after = after.max(NO_ROOM);
             let (place, count) = self.context.cache().place_after(&step.key().to_string());
             let tells = is_turn(waits, CLAIM_LOOKERS, place, count);
             return if tells { Err(Stopped::NoRoom { after }) } else { Ok(Done::LooksAgain { after }) };

@@ -350,6 +350,10 @@ async fn a_node_that_the_class_excludes_does_not_take_the_claim() {
     }
     fleet.fixture.until("bound", || (0..5).all(|at| fleet.fixture.is_bound(&format!("claim-{at}")))).await;
     assert_eq!(fleet.volumes(), [0, 0, 5]);
+    let elsewhere = json!([{"matchLabelExpressions": [{"key": KEY, "values": ["node-9"]}]}]);
+    fleet.fixture.create(class("elsewhere", "Immediate", elsewhere));
+    fleet.fixture.claim("excluded", "elsewhere", json!({}));
+    fleet.fixture.says("excluded", "or the allowedTopologies of the class exclude them").await;
 }
 
 #[tokio::test(start_paused = true)]

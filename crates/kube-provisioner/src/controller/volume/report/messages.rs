@@ -126,7 +126,7 @@ pub(crate) fn parameters_text(problems: &str) -> String {
 
 pub(super) fn no_room_text(provisioner: &str) -> String {
     format!(
-        "The claim waits for a node on which {provisioner} has room for the volume, and some nodes have none; free space there, or delete the claim and create it with a smaller size"
+        "The claim waits for a node on which {provisioner} has room for the volume, and some nodes have none, or the allowedTopologies of the class exclude them; free space there, change the class, or delete the claim and create it with a smaller size"
     )
 }
 

@@ -1,8 +1,14 @@
 //! Fields that the specification marks as secret.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::ops::{Deref, DerefMut};
+
+const STRIPPED: &str = "***stripped***";
+/// The length of the shortest value that is removed from a text. Shorter ones, such as the name of a user, occur in
+/// many texts.
+const SHORTEST: usize = 6;
 
 /// A map of secrets that shows neither keys nor values in its `Debug`.
 ///
@@ -22,6 +28,15 @@ impl Secrets {
         self.0.is_empty()
     }
 
+    /// Returns a text, such as a driver's message, without these secrets.
+    pub fn stripped_from(&self, text: &str) -> String {
+        let mut values: Vec<&str> = self.0.iter().map(|entry| entry.value.trim()).collect();
+        values.retain(|value| value.len() >= SHORTEST);
+        // A secret may contain another one.
+        values.sort_by_key(|value| Reverse(value.len()));
+        values.into_iter().fold(text.to_owned(), |text, value| text.replace(value, STRIPPED))
+    }
+
     /// Returns the secrets by key.
     pub fn to_map(&self) -> BTreeMap<String, String> {
         self.0.iter().map(|entry| (entry.key.clone(), entry.value.clone())).collect()
@@ -38,7 +53,7 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Secrets {
 
 impl Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***stripped***")
+        f.write_str(STRIPPED)
     }
 }
 
@@ -80,7 +95,7 @@ pub struct Entry {
 
 impl Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***stripped***")
+        f.write_str(STRIPPED)
     }
 }
 
@@ -111,6 +126,14 @@ mod tests {
         let back = Hidden::decode(plain.encode_to_vec().as_slice()).unwrap();
         assert_eq!(back, request);
         assert_eq!(back.secrets.get("b"), Some("2"));
+    }
+
+    #[test]
+    fn a_text_loses_secrets_but_not_short_values() {
+        let secrets = Secrets::from_iter([("user", "admin"), ("password", "hunter2\n"), ("key", "a-hunter2-b")]);
+        let text = "mount -o user=admin,password=hunter2,key=a-hunter2-b: denied";
+        let expected = "mount -o user=admin,password=***stripped***,key=***stripped***: denied";
+        assert_eq!(secrets.stripped_from(text), expected);
     }
 
     #[test]

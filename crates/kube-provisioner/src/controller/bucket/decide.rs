@@ -316,7 +316,7 @@ fn foreign(facts: &Facts, wanted: Option<&DeliveredNames>) -> Option<&'static st
 
 /// Decides about a release. A bucket is kept until the other claims that use it are deleted.
 fn release(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
-    let ending = ending(bucket, &facts.class);
+    let ending = ending(bucket, facts);
     let is_used = !facts.users.is_empty() && rules.safeguards.include(BucketSafeguard::Shared);
     if is_used && ending != Ending::Abandon {
         Decision::Refuse(Refusal::InUse { by: facts.users.iter().map(ToString::to_string).collect() })
@@ -325,18 +325,20 @@ fn release(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     }
 }
 
-fn ending(bucket: &BucketFacts, class: &ClassState) -> Ending {
+fn ending(bucket: &BucketFacts, facts: &Facts) -> Ending {
     if bucket.abandoned {
         return Ending::Abandon;
     }
-    let source = match (bucket.record(), class) {
+    let source = match (bucket.record(), &facts.class) {
         (Some(record), _) => record.source,
         (None, ClassState::Ours(class)) => Some(class.source()),
         (None, _) => None,
     };
     // A bucket of another provisioner is bound, or cannot be identified.
-    if bucket.record().is_some_and(|record| !record.made) && source.is_some() {
-        return Ending::CleanUp;
+    if let Some(record) = bucket.record().filter(|record| !record.made && source.is_some()) {
+        let may_have_data = facts.claim.as_ref().is_some_and(|claim| was_bound(record, claim));
+        let is_kept = may_have_data && bucket.policy != Some(ReclaimPolicy::Delete);
+        return if is_kept { Ending::Revoke } else { Ending::CleanUp };
     }
     match (source, bucket.policy) {
         (None, _) => Ending::RevokeUnknown,
@@ -530,7 +532,13 @@ fn is_over(record: &Record, claim: &ClaimFacts, facts: &Facts) -> bool {
         owner.is_some_and(|owner| bucket.claim().is_some_and(|of| *of.uid == *owner.uid))
     };
     let is_going = || facts.owner.bucket.as_ref().is_none_or(|bucket| bucket.deleting || has_leaving_claim(bucket));
-    asks_for_another(record, claim) || record.owner.is_some() && is_going()
+    asks_for_another(record, claim) && !was_bound(record, claim) || record.owner.is_some() && is_going()
+}
+
+/// Returns true if an unfinished attempt recreates the lost ObjectBucket of a bound claim, whose bucket may contain
+/// data.
+fn was_bound(record: &Record, claim: &ClaimFacts) -> bool {
+    claim.is_bound() && record.source == Some(Source::Provisioned)
 }
 
 /// Returns true if the claim names another claim than when its bucket was created.

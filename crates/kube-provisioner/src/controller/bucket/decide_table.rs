@@ -589,6 +589,24 @@ fn how_a_bucket_ends() {
 }
 
 #[test]
+fn a_bound_claim_whose_object_bucket_was_lost_keeps_its_data() {
+    let policy = |policy: &str| json!({"spec": {"reclaimPolicy": policy}});
+    let lost = |of: &str| Fixture::bound().record(json!({"made": false})).bucket(policy(of));
+    let asks = json!({"spec": {"additionalConfig": {"bucketClaimName": "first"}}});
+    check([
+        ("its class retains it", lost("Retain").deleted(), Release(Ending::Revoke)),
+        ("its class deletes it", lost("Delete").deleted(), Release(Ending::CleanUp)),
+        ("never bound", lost("Retain").claim(json!({"status": null})).deleted(), Release(Ending::CleanUp)),
+        ("it asks for another bucket", lost("Delete").claim(asks.clone()), Attempt(Reason::New)),
+        (
+            "never bound, and it asks for another bucket",
+            lost("Delete").claim(asks).claim(json!({"status": null})),
+            Release(Ending::CleanUp),
+        ),
+    ]);
+}
+
+#[test]
 fn absence_alone_deletes_nothing() {
     let gone = || Fixture::bound().without_claim();
     let object = || OBJECT.to_owned();

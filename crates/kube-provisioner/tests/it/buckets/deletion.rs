@@ -97,6 +97,26 @@ async fn retained_buckets_lose_their_user() {
     assert_eq!((state.buckets.len(), state.users.len()), (1, 0));
 }
 
+/// An administrator removes the ObjectBucket of a bound claim by force, and the attempt that recreates it does not end.
+#[tokio::test(start_paused = true)]
+async fn a_retained_bucket_survives_the_loss_of_its_object_bucket() {
+    let fixture = Fixture::new();
+    fixture.class("kept", json!({"reclaimPolicy": "Retain"}));
+    fixture.claim("photos", json!({"storageClassName": "kept"}));
+    let _running = fixture.start(1);
+    fixture.bound("photos").await;
+    for _ in 0..1000 {
+        fixture.store.fail("create_bucket", Failure::Late);
+    }
+    fixture.patch(BUCKETS, "obc-default-photos", json!({"metadata": {"finalizers": null}}));
+    fixture.delete(BUCKETS, "obc-default-photos");
+    fixture.until("the attempt is repeated", || fixture.store.calls("create_bucket") > 2).await;
+    fixture.delete(CLAIMS, "photos");
+    fixture.gone("photos").await;
+    let state = fixture.store.state();
+    assert_eq!((state.buckets.len(), state.users.len()), (1, 0));
+}
+
 // Rules: Z1.
 #[tokio::test(start_paused = true)]
 async fn an_unfinished_attempt_is_cleaned_up() {

@@ -39,6 +39,15 @@ impl Failure {
             Self::Unanswered { .. } => "",
         }
     }
+
+    /// Returns true if Google refused the call because there were too many calls.
+    pub(crate) fn is_rate_limited(&self) -> bool {
+        const REASONS: [&str; 3] = ["rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED"];
+        match self {
+            Self::Refused { refusal, .. } => refusal.status == 429 || REASONS.contains(&refusal.reason.as_str()),
+            Self::Unanswered { .. } => false,
+        }
+    }
 }
 
 /// An error response (any status other than 2xx).

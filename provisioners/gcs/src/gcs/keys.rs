@@ -82,5 +82,27 @@ impl Account {
 /// Returns true if the account has reached Google's limit of keys.
 fn is_full(failure: &Failure) -> bool {
     let message = failure.message().to_lowercase();
-    message.contains("maximum") || message.contains("limit")
+    // "Rate limit exceeded" is not about the account, whose keys may all be in use.
+    !failure.is_rate_limited() && (message.contains("maximum") || message.contains("limit"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Refusal;
+
+    #[test]
+    fn only_an_account_without_room_is_full() {
+        for (status, reason, message, full) in [
+            (400, "invalid", "The maximum number of HMAC keys for the service account is reached.", true),
+            (403, "quotaExceeded", "Service account HMAC key limit reached", true),
+            (429, "rateLimitExceeded", "Rate limit exceeded.", false),
+            (403, "userRateLimitExceeded", "User Rate Limit Exceeded", false),
+            (403, "forbidden", "no storage.hmacKeys.create access", false),
+        ] {
+            let refusal = Refusal { status, reason: reason.to_owned(), message: message.to_owned() };
+            let failure = Failure::Refused { doing: "make a key".to_owned(), refusal, advice: String::new() };
+            assert_eq!(is_full(&failure), full, "{message}");
+        }
+    }
 }

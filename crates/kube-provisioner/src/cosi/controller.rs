@@ -27,7 +27,7 @@ use provisioner_runtime::environment::Environment;
 use provisioner_runtime::events::{Event, EventKind, EventRecorder, ObjectRef};
 use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::{Change, Scope, WatchHealth};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use self::act::{Actions, Step};
@@ -131,7 +131,7 @@ impl CosiController {
         let (driver, cluster_id) = (Driver::new(setup), process.cluster_id.clone());
         let (client, loop_options) = process.into_loop(&options, "cosi", str::to_owned, Safeguards::default());
         let reconciler = |context: Context<CosiCache>| CosiReconciler {
-            actions: Arc::new(Actions { context, driver, backend }),
+            actions: Arc::new(Actions { context, driver, backend, twins: Mutex::new(()) }),
             cluster_id,
             limits: CallLimits::of(&options),
             thresholds: Thresholds::of(&options),

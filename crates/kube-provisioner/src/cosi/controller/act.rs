@@ -17,6 +17,7 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::{Call, CallPermit, Context, JournalRecord, Refused};
 use provisioner_runtime::limiter::Flow;
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
 use super::super::driver::Driver;
 use super::cache::{CosiCache, Key};
@@ -35,6 +36,9 @@ pub(super) struct Actions {
     pub(super) context: Context<CosiCache>,
     pub(super) driver: Driver,
     pub(super) backend: Arc<dyn BucketBackend>,
+    /// Held while a Bucket looks for its twin and leaves the bucket to it: of two Buckets that are deleted at the same
+    /// time, the second must not see the first.
+    pub(super) twins: Mutex<()>,
 }
 
 impl Actions {
@@ -44,7 +48,9 @@ impl Actions {
             self.check(&facts).await.map_err(Stopped::Failed)?;
             facts = self.protect(&facts).await?;
         }
+        let mut alone = None;
         if decide(&facts) == Decision::Delete {
+            alone = Some(self.twins.lock().await);
             facts = self.with_live_twin(&facts).await?;
         }
         match (decide(&facts), facts) {
@@ -52,7 +58,10 @@ impl Actions {
             (Decision::Refuse(refusal), _) => Err(Stopped::Refused(refusal)),
             // Boxed, because a task is as large as its largest branch, and there are many such tasks.
             (Decision::Provision, Facts::Bucket(view)) => Box::pin(self.provision(&view.bucket, step)).await,
-            (Decision::Delete, Facts::Bucket(view)) => Box::pin(self.delete(&view.bucket, step)).await,
+            (Decision::Delete, Facts::Bucket(view)) => {
+                drop(alone);
+                Box::pin(self.delete(&view.bucket, step)).await
+            }
             (Decision::Release, Facts::Bucket(view)) => self.release(&view.bucket).await.map(|()| Done::Released),
             (Decision::Grant, Facts::Access(view)) => Box::pin(self.grant(&view.access, step)).await,
             (Decision::Revoke, Facts::Access(view)) => Box::pin(self.revoke(&view.access, step)).await,
@@ -83,7 +92,7 @@ impl Actions {
         match facts {
             Facts::Bucket(view) => {
                 let bucket = self.patch_bucket(&view.bucket, None, patch).await?;
-                Ok(bucket.map_or(Facts::None, |bucket| self.with_twin(bucket)))
+                Ok(bucket.map_or(Facts::None, |bucket| Facts::Bucket(BucketView { bucket, twin: None })))
             }
             Facts::Access(view) => {
                 let access = self.patch_access(&view.access, None, patch).await?;

@@ -104,12 +104,6 @@ impl CosiCache {
         self.buckets.get(name).cloned()
     }
 
-    /// Returns another Bucket that represents the same bucket in the backend.
-    pub(super) fn twin(&self, bucket: &BucketFacts) -> Option<Arc<str>> {
-        let is_twin = |other: &&Arc<BucketFacts>| bucket.is_twin(other);
-        self.buckets.iter().map(|(_, other)| other).find(is_twin).map(|other| other.object.name.clone())
-    }
-
     fn view(&self, access: &Arc<AccessFacts>) -> AccessView {
         let targets = || access.content.iter().flat_map(|content| &content.targets);
         let bucket = |name: &str| self.bucket(name).map_or(BucketState::Absent, BucketState::Ours);

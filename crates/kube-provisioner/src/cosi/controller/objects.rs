@@ -373,9 +373,11 @@ impl BucketFacts {
         (self.object.inputs(), self.claim_ends, &self.content)
     }
 
-    /// Returns true if the other Bucket represents the same bucket in the backend.
+    /// Returns true if the other Bucket represents the same bucket in the backend. A deleted one without our finalizer
+    /// no longer does: only finalizers of other controllers keep it.
     pub(super) fn is_twin(&self, other: &Self) -> bool {
-        other.object.name != self.object.name && other.ids.iter().any(|id| self.ids.contains(id))
+        let is_finished = other.object.deleting && !other.object.is_protected();
+        other.object.name != self.object.name && !is_finished && other.ids.iter().any(|id| self.ids.contains(id))
     }
 
     /// Returns the ID of its bucket in the backend. A bucket that we create is named after its Bucket.

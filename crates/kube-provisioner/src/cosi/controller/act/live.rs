@@ -11,7 +11,7 @@ use super::Actions;
 use crate::controller::shared::requests;
 use crate::cosi::controller::cache::Key;
 use crate::cosi::controller::decide::{AccessView, BucketState, BucketView, Facts};
-use crate::cosi::controller::objects::{self, AccessFacts, Bucket, BucketAccess, BucketFacts, WatchedBucket};
+use crate::cosi::controller::objects::{self, AccessFacts, Bucket, BucketAccess, WatchedBucket};
 use crate::cosi::controller::outcome::Stopped;
 use crate::cosi::controller::secrets::{SecretFacts, SecretState};
 
@@ -20,7 +20,7 @@ impl Actions {
     pub(super) async fn read(&self, key: &Key) -> Result<Facts, Stopped> {
         match key {
             Key::Bucket(name) => Ok(match self.read_bucket(name).await? {
-                BucketState::Ours(bucket) => self.with_twin(bucket),
+                BucketState::Ours(bucket) => Facts::Bucket(BucketView { bucket, twin: None }),
                 BucketState::Absent | BucketState::Foreign => Facts::None,
             }),
             Key::Access(path) => {
@@ -33,13 +33,8 @@ impl Actions {
         }
     }
 
-    /// Adds the twin Bucket that the cache knows.
-    pub(super) fn with_twin(&self, bucket: Arc<BucketFacts>) -> Facts {
-        let twin = if bucket.object.deleting { self.context.cache().twin(&bucket) } else { None };
-        Facts::Bucket(BucketView { bucket, twin })
-    }
-
-    /// Adds the twin Bucket as read from the API server: the cache is not enough to delete a bucket.
+    /// Adds the twin Bucket as read from the API server. The cache may not show a new one yet, or still show one whose
+    /// deletion has left the bucket to this Bucket.
     pub(super) async fn with_live_twin(&self, facts: &Facts) -> Result<Facts, Stopped> {
         let Facts::Bucket(BucketView { bucket, .. }) = facts else { return Ok(facts.clone()) };
         let api: Api<WatchedBucket> = Api::all(self.context.client().clone());

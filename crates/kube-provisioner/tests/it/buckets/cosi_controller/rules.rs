@@ -150,6 +150,24 @@ async fn keeps_buckets_that_must_not_be_deleted() {
     assert_eq!(bed.store.state().buckets.keys().collect::<Vec<_>>(), ["bc-kept"]);
 }
 
+// Rules: J8.
+#[tokio::test(start_paused = true)]
+async fn a_bucket_of_two_objects_that_are_deleted_together_is_deleted() {
+    let bed = Bed::new();
+    let _running = bed.start();
+    bed.bucket("bc-1", json!({}));
+    bed.bucket_ready("bc-1").await;
+    bed.bucket("twin", json!({"spec": {"existingBucketID": "bc-1"}}));
+    bed.bucket_ready("twin").await;
+    for name in ["bc-1", "twin"] {
+        bed.end_bucket(name);
+    }
+    for name in ["bc-1", "twin"] {
+        bed.until(name, || bed.get("buckets", name).is_none()).await;
+    }
+    bed.assert_empty();
+}
+
 // Rules: J13.
 #[tokio::test(start_paused = true)]
 async fn a_foreign_secret_is_not_touched() {

@@ -19,6 +19,7 @@ use s3_client::{Client, Credentials, Http, Settings};
 
 use crate::admin::Admin;
 use crate::parameters::{Config, Parameters};
+use crate::quota::Quota;
 use crate::rgw::Rgw;
 use crate::store::Defaults;
 use crate::users::arn;
@@ -234,10 +235,26 @@ async fn quotas_are_set_changed_and_removed_and_nothing_is_written_twice() {
     assert_eq!(writes(), written);
     assert!(written.is_none_or(|count| count == 2));
 
-    drop(fixture.request("a", &[]).after(&bucket).provision(&fixture.rgw).await.unwrap());
+    let mut without = fixture.request("a", &[]).after(&bucket);
+    without.applied_config = request.config_texts.clone();
+    drop(without.provision(&fixture.rgw).await.unwrap());
     let live = fixture.admin().bucket(&request.name).await.unwrap().unwrap();
     assert!(!live.bucket_quota.enabled);
     fixture.s3(&bucket).put_object(&request.name, "x", vec![0; 8192]).await.unwrap();
+    request.after(&bucket).delete(&fixture.rgw).await.unwrap();
+}
+
+#[tokio::test]
+async fn quotas_that_an_administrator_has_set_stay() {
+    let fixture = Fixture::new("manual-quota").await;
+    let request = fixture.request("a", &[]);
+    let bucket = request.provision(&fixture.rgw).await.unwrap();
+    let (user, most) = (request.account().name, Quota { enabled: true, max_size: -1, max_objects: 7 });
+    fixture.admin().set_user_quota(&user, most).await.unwrap();
+    fixture.admin().set_bucket_quota(&request.name, &user, most).await.unwrap();
+    drop(request.after(&bucket).provision(&fixture.rgw).await.unwrap());
+    assert!(most.is_met_by(fixture.admin().user(&user).await.unwrap().unwrap().user_quota));
+    assert!(most.is_met_by(fixture.admin().bucket(&request.name).await.unwrap().unwrap().bucket_quota));
     request.after(&bucket).delete(&fixture.rgw).await.unwrap();
 }
 

@@ -104,7 +104,8 @@ pub(super) async fn apply(
         return Err(ProvisionError::already_exists(text));
     }
     let quota = Quota::of(config.bucket_max_objects, config.bucket_max_size);
-    if !quota.is_met_by(live.bucket_quota) {
+    let is_claims = has_quota(request, quota, ["bucketMaxObjects", "bucketMaxSize"]);
+    if is_claims && !quota.is_met_by(live.bucket_quota) {
         store.admin.set_bucket_quota(name, owner, quota).await?;
     }
     // Remove settings that the claim no longer requests, including settings that Rook applied. Keep manual settings.
@@ -130,6 +131,12 @@ pub(super) async fn apply(
         apply_versioning(store, key, name, versioning == Versioning::Enabled).await?;
     }
     Ok(())
+}
+
+/// Returns true if the claim has, or may have had, the quota of these keys. Other quotas come from an administrator or
+/// from the gateway's configuration, and a claim that is updated must not lift them.
+pub(super) fn has_quota(request: &RequestOf<Rgw>, wanted: Quota, keys: [&str; 2]) -> bool {
+    wanted.enabled || keys.iter().any(|key| request.applied_config.contains_key(*key))
 }
 
 /// Returns the reason why an existing bucket does not have the requested placement, which cannot be changed after

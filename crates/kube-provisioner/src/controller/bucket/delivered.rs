@@ -196,9 +196,14 @@ fn seen(
     Some(WatchedDelivered { path, facts })
 }
 
+/// Returns the names of the entries that were written with this annotation; none if it is not such an annotation.
+pub(crate) fn written_names(sum: &str) -> Vec<String> {
+    serde_json::from_str::<(Vec<String>, String)>(sum).map(|(names, _)| names).unwrap_or_default()
+}
+
 /// Returns true if the entries are unchanged since they were written.
 fn is_sum_of(sum: &str, entries: &BTreeMap<&str, &[u8]>) -> bool {
-    let Ok((names, _)) = serde_json::from_str::<(Vec<String>, String)>(sum) else { return false };
+    let names = written_names(sum);
     let written = entries.iter().filter(|(name, _)| names.iter().any(|written| written == *name));
     checksum(written.map(|(name, value)| (*name, *value)).collect()) == sum
 }

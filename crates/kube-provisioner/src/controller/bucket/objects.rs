@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use super::cache::{BucketCache, key_of};
 use super::class::copied;
 use super::decide::Rules;
-use super::delivered::{Deliverable, DeliveredFacts, checksum, config_map_entries};
+use super::delivered::{Deliverable, DeliveredFacts, checksum, config_map_entries, written_names};
 use super::facts::{BucketFacts, ClaimFacts, Delivered, Facts, OurClass, ReclaimPolicy};
 use super::key::Key;
 use super::outcome::Stopped;
@@ -576,11 +576,17 @@ impl Objects {
                 body["metadata"]["uid"] = json!(live.uid);
                 // A late patch must not restore a former key.
                 body["metadata"]["resourceVersion"] = json!(live.resource_version);
-                if K::KIND == "Secret" {
-                    // Remove the key of a claim that no longer needs one.
-                    let names = [AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY];
-                    let gone = names.into_iter().filter(|name| !entries.contains_key(*name));
-                    body["data"] = gone.map(|name| (name.to_owned(), Value::Null)).collect::<Map<_, _>>().into();
+                let gone: Vec<String> = if K::KIND == "Secret" {
+                    // Remove the key of a claim that no longer needs one. A rotation writes the key without the other
+                    // entries, which stay.
+                    [AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY].map(str::to_owned).into()
+                } else {
+                    // Remove what an earlier write has added, such as the role of a claim that has a key now.
+                    let former = live.annotations.as_ref().and_then(|annotations| annotations.get(CHECKSUM));
+                    former.map(|sum| written_names(sum)).unwrap_or_default()
+                };
+                for name in gone.into_iter().filter(|name| !entries.contains_key(name)) {
+                    body["data"][name] = Value::Null;
                 }
                 let parameters = PatchParams { dry_run, ..PatchParams::default() };
                 match self.context.request(api.patch(name, &parameters, &Patch::Merge(body))).await {

@@ -121,6 +121,7 @@ async fn a_claim_without_a_key_has_none_in_its_secret() {
         let secret = fixture.get("secrets", claim)?;
         Some(secret["data"].as_object().into_iter().flatten().filter(|(name, _)| name.starts_with("AWS_")).count())
     };
+    let has_role = |claim: &str| fixture.get("configmaps", claim).is_some_and(|map| map["data"]["ROLE"].is_string());
     assert_eq!([keys("photos"), keys("videos")], [Some(0), Some(2)]);
     assert_eq!(fixture.get("configmaps", "photos").unwrap()["data"]["ROLE"], "photos");
     // A key that a user adds is removed, and a lost Secret is restored.
@@ -137,8 +138,12 @@ async fn a_claim_without_a_key_has_none_in_its_secret() {
     // A claim may change its authentication later.
     fixture.patch(CLAIMS, "videos", without_key.clone());
     fixture.until("the key is gone", || keys("videos") == Some(0)).await;
+    fixture.until("it has the role", || has_role("videos")).await;
+    fixture.patch("configmaps", "videos", json!({"data": {"other": "x"}}));
     fixture.patch(CLAIMS, "videos", json!({"spec": {"additionalConfig": null}}));
     fixture.until("there is a key", || keys("videos") == Some(2)).await;
+    fixture.until("the role is gone", || !has_role("videos")).await;
+    assert_eq!(fixture.get("configmaps", "videos").unwrap()["data"]["other"], "x");
     let calls = fixture.store.calls("create_bucket");
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(fixture.store.calls("create_bucket"), calls, "nothing changes");

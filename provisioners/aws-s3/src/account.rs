@@ -350,6 +350,13 @@ impl Account {
         }
     }
 
+    /// Returns true if a bucket with these tags may be a COSI bucket that has lost the tag of its owner. COSI stores no
+    /// state, so an attempt that has succeeded looks unfinished, but its user remains.
+    pub(crate) fn may_have_lost_a_tag(&self, tags: &BTreeMap<String, String>, user: &IamLookup) -> bool {
+        let is_of_cosi = self.claim.namespace.is_empty();
+        is_of_cosi && matches!(user, IamLookup::Own(())) && self.owner_of(tags) == Owner::Unknown
+    }
+
     /// Returns the owner of a bucket, a user or a role with these tags.
     pub(crate) fn owner_of(&self, tags: &BTreeMap<String, String>) -> Owner {
         owner(tags, &self.claim.uid, &self.cluster_id)
@@ -558,6 +565,18 @@ mod tests {
                 assert_eq!(other.owner_of(&own.tags()) == Owner::Claim, at == other_at, "{at} {other_at}");
             }
         }
+    }
+
+    #[test]
+    fn a_bucket_of_cosi_without_its_tag_is_not_forgotten() {
+        let tags = |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        let of = |account: &api::Account| Account::of(account, "c", ("photos", true), &BTreeMap::new());
+        let (bucket, none) = (of(&cosi("bucket", "photos")), tags(&[("team", "shop")]));
+        assert!(bucket.may_have_lost_a_tag(&none, &IamLookup::Own(())));
+        assert!(!bucket.may_have_lost_a_tag(&none, &IamLookup::Absent), "no attempt has reserved the name");
+        assert!(!bucket.may_have_lost_a_tag(&tags(&[(CLAIM_UID, "keep")]), &IamLookup::Own(())), "an administrator's");
+        let of_claim = of(&api::Account::of(claim("shop")));
+        assert!(!of_claim.may_have_lost_a_tag(&none, &IamLookup::Own(())), "an ObjectBucket records its state");
     }
 
     #[test]

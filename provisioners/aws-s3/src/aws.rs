@@ -72,8 +72,10 @@ impl BucketProvisioner for Aws {
                 tracing::info!(bucket = name, "left a bucket that is not the claim's");
             }
             Live::Tagged(tags) => match whose(&store, &account, name, &tags, &user).await? {
-                BucketOwnership::Other => tracing::info!(bucket = name, "left a bucket that is not the claim's"),
-                BucketOwnership::HasLostItsTag => {
+                BucketOwnership::Other if !account.may_have_lost_a_tag(&tags, &user) => {
+                    tracing::info!(bucket = name, "left a bucket that is not the claim's");
+                }
+                BucketOwnership::HasLostItsTag | BucketOwnership::Other => {
                     let uid = &bucket.owner.claim.uid;
                     return Err(DeleteError::retry(format!(
                         "the bucket {name} has lost its tag {CLAIM_UID}, and may not belong to this claim: set the tag to {uid} to \

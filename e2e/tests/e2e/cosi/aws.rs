@@ -105,6 +105,23 @@ async fn aws_a_driver_that_is_killed_gives_the_same_key_and_leaves_nothing() -> 
 }
 
 #[tokio::test]
+async fn aws_a_bucket_that_has_lost_its_tags_is_not_forgotten() -> anyhow::Result<()> {
+    let fixture = Fixture::new("cosi-tags").await?;
+    let bed = &fixture.bed;
+    let _program = fixture.start(USUAL).await?;
+    bed.create("bc-photos").await?;
+    let admin = fixture.aws.server().admin_in("eu-west-1")?;
+    let tags = admin.bucket_tagging("bc-photos").await?;
+    admin.put_object("bc-photos", "cat", "miaow").await?;
+    admin.put_bucket_tagging("bc-photos", &[("team".to_owned(), "shop".to_owned())].into()).await?;
+    let refused = bed.delete_once("bc-photos").await?;
+    ensure!(refused == Some(Code::Unavailable), "{refused:?}");
+    admin.put_bucket_tagging("bc-photos", &tags).await?;
+    bed.delete("bc-photos").await?;
+    fixture.done().await
+}
+
+#[tokio::test]
 async fn aws_a_bucket_of_somebody_else_is_refused_and_stays() -> anyhow::Result<()> {
     let fixture = Fixture::new("cosi-foreign").await?;
     let bed = &fixture.bed;

@@ -151,6 +151,12 @@ impl Bed {
         self.repeat(async |client| client.driver_delete_bucket(request()).await).await.map(drop)
     }
 
+    /// Deletes a bucket with one call, and returns the code if the call is refused.
+    pub(crate) async fn delete_once(&self, name: &str) -> anyhow::Result<Option<Code>> {
+        let request = DriverDeleteBucketRequest { bucket_id: name.to_owned(), ..Default::default() };
+        Ok(self.client()?.driver_delete_bucket(request).await.err().map(|error| error.code()))
+    }
+
     pub(crate) async fn grant(&self, account: &str, bucket: &str, parameters: &[(&str, &str)]) -> anyhow::Result<Key> {
         let request = || grant_request(account, bucket, parameters);
         let answer = self.repeat(async |client| client.driver_grant_bucket_access(request()).await).await?;

@@ -33,8 +33,8 @@ const LONGEST: usize = 64;
 const LONGEST_VALUE: usize = 256;
 /// For a user that does not exist, IAM checks the permission without the user's path.
 const USER_RIGHT: &str = "iam:GetUser, for arn:aws:iam::*:user/obc* too";
-/// The pause between two lookups of a user that does not exist.
-const SECOND_LOOK: Duration = Duration::from_secs(2);
+/// The pause between two lookups of a user or bucket that does not exist.
+pub(crate) const SECOND_LOOK: Duration = Duration::from_secs(2);
 
 /// A claim's user.
 #[derive(Clone, Debug)]

@@ -65,7 +65,7 @@ impl BucketProvisioner for Aws {
         let user = account.look_carefully(&store).await?;
         // Every attempt creates the user before the bucket.
         let begun = !bucket.state.is_empty() || matches!(user, IamLookup::Own(()) | IamLookup::Forbidden(_));
-        match bucket::find(&store, name).await? {
+        match bucket::find_carefully(&store, name, &account, &user).await? {
             Live::Absent => {}
             Live::Forbidden(failure) | Live::Elsewhere(failure) if begun => return Err(failure.into()),
             Live::Forbidden(_) | Live::Elsewhere(_) => {
@@ -96,6 +96,7 @@ impl BucketProvisioner for Aws {
                     } else {
                         bucket::delete(&store, name).await?;
                     }
+                    store.recent.removed(name);
                 }
             },
         }

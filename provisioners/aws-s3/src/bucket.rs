@@ -9,6 +9,7 @@ use s3_client::lifecycle::Lifecycle;
 use s3_client::policy::Policy;
 use s3_client::{Error, NewBucket};
 
+use crate::account::{Account, IamLookup, SECOND_LOOK};
 use crate::aws::Aws;
 use crate::failure::{Failure, of_parameter};
 use crate::parameters::{BUCKET_POLICY, BUCKET_TAGS, Config, Parameters};
@@ -38,6 +39,25 @@ pub(crate) async fn find(store: &Store, name: &str) -> Result<Live, Failure> {
         Err(error) if error.code() == "AccessDenied" => Ok(Live::Forbidden(failed()(error))),
         Err(error) if store.dialect().is_of_another_region(&error) => Ok(Live::Elsewhere(failed()(error))),
         Err(error) => Err(failed()(error)),
+    }
+}
+
+/// Finds a bucket before its removal. AWS may answer that a new bucket does not exist, so a bucket that an attempt may
+/// have created is not forgotten after one such answer.
+pub(crate) async fn find_carefully(
+    store: &Store,
+    name: &str,
+    account: &Account,
+    user: &IamLookup,
+) -> Result<Live, Failure> {
+    match find(store, name).await? {
+        Live::Absent if store.may_hide(name) => Err(Failure::not_shown_yet(format!("bucket {name}"))),
+        // A process that has just ended may have created it.
+        Live::Absent if account.unfinished && store.dialect().is_complete() && matches!(user, IamLookup::Own(())) => {
+            tokio::time::sleep(SECOND_LOOK).await;
+            find(store, name).await
+        }
+        live => Ok(live),
     }
 }
 

@@ -166,6 +166,11 @@ impl Store {
         self.dialect().makes_a_bucket_once(&self.region)
     }
 
+    /// Returns true if "no such bucket" may mean that AWS does not show the bucket yet.
+    pub(crate) fn may_hide(&self, bucket: &str) -> bool {
+        self.dialect().is_complete() && self.recent.has(bucket)
+    }
+
     /// Records that a user or a role was removed.
     pub(crate) fn is_gone(&self, name: &str) {
         self.recent.removed(name);
@@ -401,6 +406,18 @@ pub(crate) mod tests {
         for host in ["http://store:9000", "http://amazonaws.com.example.com", "http://notamazonaws.com"] {
             let store = store(&["--region", "eu-central-1", "--endpoint", host]).await;
             assert!(store.dialect() == Dialect::Other && !store.makes_a_bucket_once(), "{host}");
+        }
+    }
+
+    #[tokio::test]
+    async fn aws_may_not_show_a_new_bucket_yet() {
+        for (host, hides) in [("http://s3.us-east-1.amazonaws.com", true), ("http://store:9000", false)] {
+            let store = store(&["--region", "us-east-1", "--endpoint", host]).await;
+            assert!(!store.may_hide("photos"), "{host}");
+            store.recent.created("photos");
+            assert_eq!(store.may_hide("photos"), hides, "{host}");
+            store.recent.removed("photos");
+            assert!(!store.may_hide("photos"), "{host}");
         }
     }
 

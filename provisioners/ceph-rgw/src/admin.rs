@@ -77,10 +77,18 @@ impl User {
         Mark::parse(&self.display_name)
     }
 
-    /// Returns the key with this ID, or else the first key.
+    /// Returns the active key with this ID, or else the first active key.
     pub(crate) fn key(&self, id: Option<&str>) -> Option<Credentials> {
-        let known = self.keys.iter().find(|key| Some(key.access_key.as_str()) == id);
-        known.or(self.keys.first()).map(Key::credentials)
+        let active = || self.keys.iter().filter(|key| key.active);
+        let known = active().find(|key| Some(key.access_key.as_str()) == id);
+        // A subuser may have fewer permissions than the user.
+        known.or_else(|| active().min_by_key(|key| key.is_of_subuser())).map(Key::credentials)
+    }
+
+    /// Returns the key that a list contains in addition to the user's keys.
+    pub(crate) fn new_key(&self, keys: &[Key]) -> Option<Credentials> {
+        let is_new = |key: &&Key| self.keys.iter().all(|known| known.access_key != key.access_key);
+        keys.iter().find(is_new).map(Key::credentials)
     }
 }
 
@@ -88,9 +96,23 @@ impl User {
 pub(crate) struct Key {
     pub(crate) access_key: String,
     secret_key: String,
+    /// The user's ID, followed by a colon and the subuser's name if the key belongs to a subuser.
+    #[serde(default)]
+    user: String,
+    /// Gateways before Ceph 19 do not deactivate keys.
+    #[serde(default = "active")]
+    pub(crate) active: bool,
+}
+
+fn active() -> bool {
+    true
 }
 
 impl Key {
+    fn is_of_subuser(&self) -> bool {
+        self.user.contains(':')
+    }
+
     pub(crate) fn credentials(&self) -> Credentials {
         Credentials::new(&self.access_key, &self.secret_key)
     }
@@ -362,5 +384,33 @@ fn absent_on<T>(
         Ok(value) => Ok(Some(value)),
         Err(error) if codes.contains(&error.code()) => Ok(None),
         Err(error) => Err(failure(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_works_is_used() {
+        let user = |keys: Value| {
+            let quota = json!({"enabled": false, "max_size": -1, "max_objects": -1});
+            let user = json!({"display_name": "a", "keys": keys, "max_buckets": 1, "user_quota": quota});
+            serde_json::from_value::<User>(user).unwrap()
+        };
+        let key = |id: &str, of: &str| json!({"user": of, "access_key": id, "secret_key": "s"});
+        let mut inactive = key("B", "a");
+        inactive["active"] = json!(false);
+        let id = |key: Option<Credentials>| key.map(|key| key.access_key_id);
+        let all = user(json!([key("A", "a:reader"), inactive, key("C", "a"), key("D", "a")]));
+        for (wanted, used) in [(None, "C"), (Some("A"), "A"), (Some("B"), "C"), (Some("D"), "D"), (Some("E"), "C")] {
+            assert_eq!(id(all.key(wanted)).as_deref(), Some(used), "{wanted:?}");
+        }
+        let unusable = user(json!([inactive]));
+        assert!(unusable.key(Some("B")).is_none());
+        assert_eq!(id(unusable.new_key(&all.keys[1..])).as_deref(), Some("C"));
+        assert_eq!(id(user(json!([key("A", "a:reader")])).key(None)).as_deref(), Some("A"));
     }
 }

@@ -172,7 +172,8 @@ impl BucketHooks for Rgw {
     ) -> Result<Option<Vec<String>>, Box<dyn Error + Send + Sync>> {
         let (store, users) = self.of_account(&known)?;
         let user = users.owner.user(&store).await?;
-        Ok(Some(user.into_iter().flat_map(|user| user.keys).map(|key| key.access_key).collect()))
+        let keys = user.into_iter().flat_map(|user| user.keys).filter(|key| key.active);
+        Ok(Some(keys.map(|key| key.access_key).collect()))
     }
 
     async fn list_assets(&self, list: ListAssets<Parameters>) -> Result<Assets, Box<dyn Error + Send + Sync>> {

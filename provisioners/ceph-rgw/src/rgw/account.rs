@@ -7,7 +7,7 @@ use kube_provisioner::bucket::{self, Misconfigured};
 use s3_client::Credentials;
 
 use super::{BUCKET_OWNER, CEPH_USER};
-use crate::admin::{Failure, Key, User};
+use crate::admin::{Failure, User};
 use crate::store::Store;
 use crate::users::{HandedOver, Mark, is_generated};
 
@@ -108,12 +108,11 @@ impl Account {
         }
         if !self.generated {
             let id = &self.id;
-            let text = format!("the user {id} has no key: radosgw-admin key create --uid={id} --key-type=s3");
+            let text = format!("the user {id} has no active key: radosgw-admin key create --uid={id} --key-type=s3");
             return Err(ProvisionError::retry(text));
         }
         let keys = store.admin.create_key(&self.id).await?;
-        let key = keys.first().map(Key::credentials);
-        key.ok_or_else(|| ProvisionError::retry("the gateway returned no key"))
+        user.new_key(&keys).ok_or_else(|| ProvisionError::retry("the gateway returned no new key"))
     }
 
     /// Records in the user's mark that this bucket belongs to the claim, before it is given to another user.
@@ -130,7 +129,8 @@ impl Account {
         keep: Option<&str>,
     ) -> Result<Vec<String>, AccountError> {
         let Some(user) = self.user(store).await? else { return Ok(Vec::new()) };
-        let kept = user.key(keep).map(|key| key.access_key_id);
+        let recorded = user.keys.iter().map(|key| &key.access_key).find(|id| Some(id.as_str()) == keep).cloned();
+        let kept = recorded.or_else(|| user.key(None).map(|key| key.access_key_id));
         for key in user.keys.iter().filter(|key| Some(&key.access_key) != kept.as_ref()) {
             store.admin.delete_key(&self.id, &key.access_key).await?;
         }

@@ -6,7 +6,6 @@ use kube_provisioner::bucket::{DeletionPolicy, GrantedAccount, ProvisionedBucket
 use super::account::{Account, AccountError};
 use super::ownership::BucketOwnership;
 use super::{Rgw, Users};
-use crate::admin::Key;
 use crate::grants::{change_policy, revoked};
 use crate::parameters::Parameters;
 use crate::store::Store;
@@ -85,7 +84,7 @@ impl Rgw {
         if user.mark().is_none_or(|mark| mark.cluster != account.cluster) {
             return Ok(());
         }
-        let Some(key) = store.admin.create_key(owner).await?.first().map(Key::credentials) else { return Ok(()) };
+        let Some(key) = user.new_key(&store.admin.create_key(owner).await?) else { return Ok(()) };
         let id = key.access_key_id.clone();
         let removed = remove(key).await;
         store.admin.delete_key(owner, &id).await?;

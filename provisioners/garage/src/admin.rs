@@ -106,6 +106,9 @@ pub(crate) struct Quotas {
 pub(crate) struct Key {
     pub(crate) id: String,
     pub(crate) name: String,
+    /// True if S3 no longer accepts the key, because an administrator has set its expiration.
+    #[serde(default)]
+    pub(crate) expired: bool,
 }
 
 /// A key with its buckets.

@@ -202,7 +202,7 @@ mod tests {
     fn a_key_says_for_whom_it_was_made() {
         let shop = ClaimName { namespace: "shop".into(), name: "photos".into(), uid: UID.into() };
         let cosi = ClaimName { namespace: String::new(), name: "bc-1".into(), uid: "b.bc-1".into() };
-        let key = |id: &str, name: &str| Key { id: id.to_owned(), name: name.to_owned() };
+        let key = |id: &str, name: &str| Key { id: id.to_owned(), name: name.to_owned(), expired: false };
         for (claim, cluster) in [(shop.clone(), "a"), (shop, "a uid=b claim=c/d"), (cosi, "a")] {
             let Claim { key_name, id_prefix, .. } = Claim::of(&claim, cluster).unwrap();
             let id = format!("{id_prefix}00000000");

@@ -157,7 +157,7 @@ impl BucketHooks for Garage {
     ) -> Result<Option<Vec<String>>, Box<dyn Error + Send + Sync>> {
         let (store, claim) = self.of_account(&account)?;
         let (keys, _) = claim.keys(&store).await?;
-        Ok(Some(keys.into_iter().map(|key| key.id).collect()))
+        Ok(Some(keys.into_iter().filter(|key| !key.expired).map(|key| key.id).collect()))
     }
 
     async fn list_assets(&self, list: ListAssets<Parameters>) -> Result<Assets, Box<dyn Error + Send + Sync>> {
@@ -248,6 +248,12 @@ fn rights(access: Access) -> Rights {
     Rights { read: access.reads(), write: access.writes(), owner: false }
 }
 
+/// Returns the key with this ID, or else another one, if it works.
+fn working<'a>(keys: &'a [Key], wanted: Option<&str>) -> Option<&'a Key> {
+    let working = || keys.iter().filter(|key| !key.expired);
+    working().find(|key| Some(key.id.as_str()) == wanted).or_else(|| working().next())
+}
+
 /// Returns the claim's current key, or another key that it may have received, or a new key, and whether the key is new.
 async fn key(
     store: &Store,
@@ -255,8 +261,7 @@ async fn key(
     keys: &[Key],
     wanted: Option<&str>,
 ) -> Result<(s3_client::Credentials, bool), Failure> {
-    let known = keys.iter().find(|key| Some(key.id.as_str()) == wanted).or(keys.first());
-    if let Some(known) = known
+    if let Some(known) = working(keys, wanted)
         && let Some(key) = store.admin.credentials(&known.id).await?
     {
         return Ok((key, false));
@@ -400,4 +405,23 @@ async fn delete_keys(store: &Store, claim: &Claim) -> Result<(), Failure> {
         store.admin.delete_key(&key.id).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_expired_key_is_replaced() {
+        let key = |id: &str, expired: bool| Key { id: id.to_owned(), name: String::new(), expired };
+        let keys = [key("GK1", true), key("GK2", false), key("GK3", false)];
+        for (wanted, used) in [(None, "GK2"), (Some("GK1"), "GK2"), (Some("GK3"), "GK3"), (Some("GK4"), "GK2")] {
+            assert_eq!(working(&keys, wanted).unwrap().id, used, "{wanted:?}");
+        }
+        assert!(working(&keys[..1], Some("GK1")).is_none());
+        let of_garage_2_0: Key = serde_json::from_value(json!({"id": "GK1", "name": ""})).unwrap();
+        assert!(!of_garage_2_0.expired);
+    }
 }

@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_bucket_that_a_key_has_a_name_for_may_be_an_administrators() {
-        let keys = ["GK1", "GK2"].map(|id| Key { id: id.to_owned(), name: String::new() });
+        let keys = ["GK1", "GK2"].map(|id| Key { id: id.to_owned(), name: String::new(), expired: false });
         let is_theirs = |global: &[&str], local: &[(&str, &[&str])]| {
             let keys_of = local.iter().map(|(id, aliases)| {
                 json!({"accessKeyId": id, "name": "", "permissions": {"read": true, "write": true, "owner": false},

@@ -78,7 +78,7 @@ async fn empty(store: &Store, claim: &Claim, name: &str, live: &BucketInfo) -> R
     if delete_empty(store, live).await? {
         return Ok(());
     }
-    let known = match for_deletion.first() {
+    let known = match for_deletion.iter().find(|key| !key.expired) {
         Some(known) => store.admin.credentials(&known.id).await?,
         None => None,
     };

@@ -3,6 +3,7 @@
 
 use anyhow::{Context, anyhow, ensure};
 use aws_s3_provisioner::Parameters;
+use kube_provisioner::ProvisionVerdict;
 use s3_client::Client;
 use s3_client::iam::NewIdentity;
 use serde_json::json;
@@ -145,6 +146,13 @@ async fn seaweedfs_a_bucket_without_tags_is_of_the_claim_that_has_made_it() -> a
     assert_eq!(one.account().assets().await?, [""; 0]);
     // The same must work if the claim is deleted without another attempt.
     one.broken(no_tags).await?;
+    one.delete().await?;
+    assert_eq!(one.account().assets().await?, [""; 0]);
+    // Or after a change of the claim that the store cannot apply.
+    one.broken(no_tags).await?;
+    let keyless = serde_json::from_value(json!({"authentication": "ServiceAccount", "serviceAccount": "app"}))?;
+    let refused = one.provision_of(keyless, None).await.err().context("access without a key was accepted")?;
+    ensure!(refused.verdict() == ProvisionVerdict::Retry, "{refused}");
     one.delete().await?;
     assert_eq!(one.account().assets().await?, [""; 0]);
     Ok(())

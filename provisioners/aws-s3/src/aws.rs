@@ -206,7 +206,6 @@ async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> 
     // Before the first change, reject access that cannot be granted.
     parameters.access_mode.restricted_to(request.config.access_mode)?;
     let service_account = service_account(parameters, &request.config, &request.owner.claim)?;
-    store.dialect().check(parameters.block_public_access, service_account.is_some())?;
     let user = account.look(store).await.map_err(ProvisionError::before_changes)?;
     let live = match bucket::find(store, name).await.map_err(ProvisionError::before_changes)? {
         Live::Absent => None,
@@ -231,6 +230,13 @@ async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> 
             }
             BucketOwnership::Unsure => return Err(ProvisionError::retry(unsure(name, uid)).into()),
         }
+    }
+    if let Err(objection) = store.dialect().check(parameters.block_public_access, service_account.is_some()) {
+        return Err(match objection {
+            // An earlier attempt has created the bucket, and its user may be the only proof of that.
+            Objection::Refused(text) if live.is_some() => ProvisionError::retry(text).into(),
+            objection => objection,
+        });
     }
     // The creation reports if the user existed already.
     own_user(account, store, parameters, user, live.is_some(), |user| reserved(user, name)).await?;

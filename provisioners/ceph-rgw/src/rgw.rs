@@ -59,10 +59,11 @@ impl BucketProvisioner for Rgw {
         let store = self.stores.of(&request.parameters, &request.secrets)?;
         let bucket_owner = request.config.bucket_owner.as_deref();
         let users = Users::of(&request.owner, &request.state, bucket_owner, &request.cluster_id)?;
-        if request.parameters.access_mode.restricted_to(request.config.access_mode)? != Access::ReadWrite {
-            return refuse(&store, &users, &request, None, OWNERS_DO_EVERYTHING.to_owned()).await;
-        }
+        let access = request.parameters.access_mode.restricted_to(request.config.access_mode)?;
         let live = store.admin.bucket(&request.name).await.map_err(ProvisionError::before_changes)?;
+        if access != Access::ReadWrite {
+            return refuse(&store, &users, &request, live.as_ref(), OWNERS_DO_EVERYTHING.to_owned()).await;
+        }
         let owner = &users.owner;
         let whose = match &live {
             Some(live) => Some(users.whose(&store, &request.state, live).await?),

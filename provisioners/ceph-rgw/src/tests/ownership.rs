@@ -174,6 +174,10 @@ async fn a_bucket_that_was_not_handed_over_yet_is_the_claims() {
                 assert_eq!(error.verdict(), ProvisionVerdict::Retry);
                 told(error, "leave bucketOwner as it was", &[&owner]);
             }
+            // Or it asks for less than its owner may do.
+            let config = [config[0], ("accessMode", "read-only")];
+            let error = fixture.request(bucket, &config).provision(&fixture.rgw).await.unwrap_err();
+            assert_eq!(error.verdict(), ProvisionVerdict::Retry, "{error}");
             drop(answer);
         }
         request.delete(&fixture.rgw).await.unwrap();

@@ -304,6 +304,7 @@ impl Account {
     async fn is_undone(&self, store: &Store, request: &GrantOf<Gcs>) -> Result<bool, Failure> {
         let may_end = request.state.is_empty() && self.generated;
         if may_end {
+            self.wait_for_unfinished(store).await?;
             self.remove(store).await?;
         }
         Ok(may_end)

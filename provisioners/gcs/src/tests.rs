@@ -313,6 +313,16 @@ async fn a_new_service_account_that_is_not_shown_yet_is_not_left_behind() {
     }
     record.delete(&fixture.gcs).await.unwrap();
     assert!(fixture.google.assets().is_empty(), "{:?}", fixture.google.assets());
+    // The process ends before the attempt, and the account is shown a second later.
+    fixture.google.model().faults.hiding = u32::MAX;
+    drop(request.provision(&fixture.gcs).await.unwrap());
+    let (restarted, google) = (Gcs::new(Defaults::of(&fixture.google), Proxies::default()), fixture.google.clone());
+    let shown = async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        google.model().accounts.values_mut().for_each(|account| account.hidden_for = 0);
+    };
+    tokio::join!(async { request.delete(&restarted).await.unwrap() }, shown);
+    assert!(fixture.google.assets().is_empty(), "{:?}", fixture.google.assets());
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube_provisioner::DeleteError;
 use kube_provisioner::bucket::{DeletionPolicy, Emptying, GrantedAccount, Owner, ProvisionedBucket};
 
-use super::{Account, Gcs};
+use super::{ACCOUNT_SPREADS, Account, Gcs};
 use crate::account::{CLAIM_UID, owner};
 use crate::api::Failure;
 use crate::iam::AddressOwner;
@@ -52,6 +52,9 @@ impl Gcs {
     /// Revokes the account's permissions and keys, and leaves the buckets.
     pub(super) async fn remove_account(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         let (store, account) = self.of_account(&known).await?;
+        if known.state.is_empty() {
+            account.wait_for_unfinished(&store).await?;
+        }
         account.close(&store, known.access_key_id.as_deref()).await?;
         account.remove_rights(&store, &known).await?;
         Ok(account.remove(&store).await?)
@@ -59,6 +62,15 @@ impl Gcs {
 }
 
 impl Account {
+    /// Waits before the removal of an unfinished attempt's service account that is absent: a process that has just
+    /// ended may have created it, and Google may not show it yet.
+    pub(super) async fn wait_for_unfinished(&self, store: &Store) -> Result<(), Failure> {
+        if self.generated && self.known(store).await? == AddressOwner::Absent {
+            tokio::time::sleep(ACCOUNT_SPREADS).await;
+        }
+        Ok(())
+    }
+
     async fn remove_rights(&self, store: &Store, known: &GrantedAccount<Parameters>) -> Result<(), Failure> {
         // A foreign account with this name keeps its permissions.
         let theirs = self.generated && self.known(store).await? == AddressOwner::Foreign;

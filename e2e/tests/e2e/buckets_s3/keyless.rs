@@ -137,6 +137,31 @@ async fn aws_clients_use_a_bucket_with_a_key_or_without_as_the_claim_says() -> a
     keyless.fixture.done().await
 }
 
+// Rules: Z1.
+/// The process is killed while it replaces a key with a role, and the claim then asks for a key again.
+#[tokio::test]
+async fn aws_killed_at_any_moment_no_role_stays_beside_a_key() -> anyhow::Result<()> {
+    let keyless = Keyless::new("s3-switch-kill").await?;
+    let fixture = &keyless.fixture;
+    let mut program = fixture.start().await?;
+    fixture.claim("photos", "keyless", json!({})).await?;
+    fixture.bound("photos").await?;
+    for kill in 1..8 {
+        keyless.ask("photos", json!({"authentication": "ServiceAccount", "serviceAccount": "web"})).await?;
+        tokio::time::sleep(Duration::from_millis(25 * kill)).await;
+        program.kill().await?;
+        keyless.ask("photos", json!({"authentication": null, "serviceAccount": null})).await?;
+        program = fixture.start().await?;
+        let settled = async || {
+            let has_role = fixture.assets().await?.iter().any(|name| name.starts_with("role "));
+            Ok((!has_role && keyless.key("photos").await?.is_some()).then_some(()))
+        };
+        ensure!(eventually(SOON, settled).await?.is_some(), "{kill}: {:?}", fixture.assets().await?);
+    }
+    fixture.delete("photos").await?;
+    keyless.fixture.done().await
+}
+
 #[tokio::test]
 async fn aws_a_claim_asks_for_access_without_a_key_where_that_is_possible_and_allowed() -> anyhow::Result<()> {
     let keyless = Keyless::new("s3-refused").await?;

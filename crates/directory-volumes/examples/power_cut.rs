@@ -7,7 +7,7 @@
 //! begin again, and panics at the first violation. The tests run both inside user-mode Linux.
 #![allow(clippy::print_stdout, reason = "a program talks to its user")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
@@ -24,8 +24,8 @@ const EVERY: usize = 16;
 /// The directory where `check` mounts the image.
 const LEFT: &str = "/mnt/left";
 
-/// The operations on the volumes, in order. Acknowledged operations have their mark in the log.
-const STEPS: [(Step, &str); 9] = [
+/// The operations on the volumes. Acknowledged operations have their mark in the log.
+const STEPS: [(Step, &str); 15] = [
     (Step::Make, "pvc-1"),
     (Step::Make, "shop/data"),
     (Step::Remove, "pvc-1"),
@@ -35,7 +35,15 @@ const STEPS: [(Step, &str); 9] = [
     (Step::Make, "pvc-3"),
     (Step::Make, "pvc-4"),
     (Step::Remove, "pvc-3"),
+    (Step::Make, "pvc-5"),
+    (Step::Make, "shop/more"),
+    (Step::Make, "pvc-6"),
+    (Step::Make, "pvc-7"),
+    (Step::Make, "pvc-8"),
+    (Step::Make, "pvc-9"),
 ];
+/// Number of operations that are done in order, before all others at once.
+const IN_ORDER: usize = 9;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -62,11 +70,21 @@ fn record(mount_point: &Path, device: &str) {
     root.put_marker().unwrap();
     File::open(mount_point).unwrap().sync_all().unwrap();
     mark("ready");
-    for (number, (step, path)) in STEPS.into_iter().enumerate() {
+    let take = |number: usize| {
+        let (step, path) = STEPS[number];
         mark(&format!("begin-{number}"));
         step.take(&root, path).unwrap();
         mark(&format!("done-{number}"));
+    };
+    for number in 0..IN_ORDER {
+        take(number);
     }
+    std::thread::scope(|scope| {
+        for number in IN_ORDER..STEPS.len() {
+            let take = &take;
+            scope.spawn(move || take(number));
+        }
+    });
 }
 
 impl Step {
@@ -90,7 +108,7 @@ fn check(start: &str, log: &Path, kind: &str) {
     let entries = entries(log);
     fs::create_dir_all(LEFT).unwrap();
     let image = File::options().write(true).open(start).unwrap();
-    let (mut begun, mut done, mut is_ready) = (0, 0, false);
+    let (mut begun, mut done, mut is_ready) = (BTreeSet::new(), BTreeSet::new(), false);
     // Writes since the last flush.
     let mut unflushed: Vec<&Entry> = Vec::new();
     let (mut cuts, mut chance) = (0, 1_u32);
@@ -99,8 +117,8 @@ fn check(start: &str, log: &Path, kind: &str) {
         match &entry.mark {
             Some(mark) => {
                 is_ready |= mark == "ready";
-                begun += usize::from(mark.starts_with("begin-"));
-                done += usize::from(mark.starts_with("done-"));
+                begun.extend(mark.strip_prefix("begin-").map(|number| number.parse::<usize>().unwrap()));
+                done.extend(mark.strip_prefix("done-").map(|number| number.parse::<usize>().unwrap()));
             }
             None if entry.flush => {
                 unflushed.drain(..).for_each(|entry| entry.apply(&image));
@@ -116,7 +134,8 @@ fn check(start: &str, log: &Path, kind: &str) {
                 continue;
             }
             cuts += 1;
-            let cut = format!("{kind}, cut {cuts} (some writes lost: {without_some}) after {done} of {begun} steps");
+            let (ended, all) = (done.len(), begun.len());
+            let cut = format!("{kind}, cut {cuts} (some writes lost: {without_some}) after {ended} of {all} steps");
             // Use a new file, because the loop device of the previous one may still exist.
             run("cp", &["--sparse=always", "--remove-destination", start, "/mnt/cut"]);
             let left = File::options().write(true).open("/mnt/cut").unwrap();
@@ -129,12 +148,12 @@ fn check(start: &str, log: &Path, kind: &str) {
             }
             drop(left);
             mount("/mnt/cut");
-            recover(begun, done, cuts % 2 == 0, &cut);
+            recover(&begun, &done, cuts % 2 == 0, &cut);
             // Unlike umount(8), which fails if the loop device detaches first.
             rustix::mount::unmount(LEFT, UnmountFlags::empty()).unwrap();
         }
     }
-    assert_eq!((begun, done), (STEPS.len(), STEPS.len()), "the log is not complete");
+    assert_eq!((begun.len(), done.len()), (STEPS.len(), STEPS.len()), "the log is not complete");
     println!("{kind}: {cuts} cuts in {} writes and flushes", entries.len());
 }
 
@@ -142,28 +161,30 @@ fn mount(image: &str) {
     run("mount", &["-o", "loop,prjquota", image, LEFT]);
 }
 
-/// Checks the state that the provisioner finds, lets it recover, and checks the result. With `give_up`, the claim of an
-/// attempt no longer exists.
-fn recover(begun: usize, done: usize, give_up: bool, cut: &str) {
+/// Checks the state that the provisioner finds, lets it recover, and checks the result. With `give_up`, the claims of
+/// attempts no longer exist.
+fn recover(begun: &BTreeSet<usize>, done: &BTreeSet<usize>, give_up: bool, cut: &str) {
     let root = Root::open(&Path::new(LEFT).join("volumes")).unwrap();
     assert!(root.has_marker().unwrap(), "{cut}");
     let survey = root.survey().unwrap();
     assert!(survey.unmarked.is_empty(), "{cut}: directories without a mark: {:?}", survey.unmarked);
     // The state of the cluster, by path.
     let mut served = BTreeMap::new();
-    for (step, path) in &STEPS[..done] {
-        served.insert(*path, *step);
+    for number in done {
+        let (step, path) = STEPS[*number];
+        served.insert(path, step);
     }
-    let unfinished = STEPS.get(done).filter(|_| begun > done);
+    let unfinished: Vec<(Step, &str)> = begun.difference(done).map(|number| STEPS[*number]).collect();
     // A mark is synced at the end of its attempt.
-    let may_be_empty = unfinished.is_some_and(|(step, _)| *step == Step::Make);
-    let is_of_attempt = |error: &DirectoryError| match (error, unfinished) {
-        (DirectoryError::Damaged { name, .. }, Some((_, path))) => path.rsplit('/').next() == Some(name),
+    let is_of_attempt = |error: &DirectoryError| match error {
+        DirectoryError::Damaged { name, .. } => {
+            unfinished.iter().any(|(step, path)| *step == Step::Make && path.rsplit('/').next() == Some(name.as_str()))
+        }
         _ => false,
     };
-    assert!(survey.damaged.len() <= usize::from(may_be_empty), "{cut}: {:?}", survey.damaged);
+    assert!(survey.damaged.len() <= unfinished.len(), "{cut}: {:?}", survey.damaged);
     assert!(survey.damaged.iter().all(is_of_attempt), "{cut}: {:?}", survey.damaged);
-    let is_served = |path: &str, step: Step| step == Step::Make && unfinished.is_none_or(|(_, other)| *other != path);
+    let is_served = |path: &str, step: Step| step == Step::Make && unfinished.iter().all(|(_, other)| *other != path);
     for (path, _) in served.iter().filter(|(path, step)| is_served(path, **step)) {
         let metadata = fs::metadata(root.path().join(path));
         let mode = metadata.unwrap_or_else(|error| panic!("{cut}: {path} is gone: {error}")).permissions().mode();
@@ -175,12 +196,12 @@ fn recover(begun: usize, done: usize, give_up: bool, cut: &str) {
         }
     }
     root.finish_removals(&FencingToken::unlimited()).unwrap();
-    if let Some((step, path)) = unfinished {
+    for &(step, path) in &unfinished {
         match step {
             Step::Make if give_up => Step::Remove.take(&root, path).unwrap(),
             step => step.take(&root, path).unwrap_or_else(|error| panic!("{cut}: {step:?} {path} again: {error}")),
         }
-        served.insert(path, if *step == Step::Make && give_up { Step::Remove } else { *step });
+        served.insert(path, if step == Step::Make && give_up { Step::Remove } else { step });
     }
     let survey = root.survey().unwrap();
     let marked: Vec<_> = survey.marked.iter().map(|found| (found.path.as_str(), found.has_directory)).collect();

@@ -24,7 +24,7 @@ const USUAL: usize = 1 << 10;
 pub(crate) enum Durable {
     /// Before the file has its name.
     Now,
-    /// By a later call of [`sync`]. Until then, a power cut may leave an empty file.
+    /// By a later fsync. Until then, a power cut may leave an empty file.
     Later,
 }
 
@@ -42,11 +42,10 @@ pub(crate) fn create(
     if durable == Durable::Now { rustix::fs::fsync(directory) } else { Ok(()) }
 }
 
-/// Syncs a file and its name to disk.
-pub(crate) fn sync(directory: BorrowedFd<'_>, name: impl Arg + Copy) -> Result<(), Errno> {
+/// Opens a file for reading. Returns `LOOP` for a symlink.
+pub(crate) fn open(directory: BorrowedFd<'_>, name: impl Arg + Copy) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    rustix::fs::fsync(rustix::fs::openat(directory, name, flags, Mode::empty())?)?;
-    rustix::fs::fsync(directory)
+    rustix::fs::openat(directory, name, flags, Mode::empty())
 }
 
 /// Creates or replaces a file durably.
@@ -75,8 +74,7 @@ pub(crate) fn clear(tmp: &OwnedFd, now: SystemTime) -> Result<(), Errno> {
 
 /// Reads a file if it exists. Returns `INVAL` if it is larger than any that this crate writes, `LOOP` for a symlink.
 pub(crate) fn read(directory: BorrowedFd<'_>, name: impl Arg + Copy) -> Result<Option<Vec<u8>>, Errno> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = match rustix::fs::openat(directory, name, flags, Mode::empty()) {
+    let file = match open(directory, name) {
         Ok(file) => File::from(file),
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
         Err(error) => return Err(error),

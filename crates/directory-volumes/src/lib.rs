@@ -41,6 +41,7 @@ mod root;
 mod size;
 mod state;
 mod survey;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod trash;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{DirectoryError, failed};
 use crate::path::VolumePath;
 use crate::state::{MARKER, NOTES, OWN, State, TMP, read_json, to_json};
+use crate::sync::Rounds;
 use crate::{descend, files};
 
 /// A root directory for volumes.
@@ -29,6 +30,7 @@ pub struct Root {
     /// The owner of files that this process creates here. It differs from its own user id if a network file system maps
     /// ids.
     owner: OnceLock<u32>,
+    pub(crate) rounds: Rounds,
 }
 
 /// The content of the marker.
@@ -69,7 +71,7 @@ impl Root {
         if let Err(error) = rustix::fs::accessat(CWD, &path, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
             return Err(DirectoryError::NotWritable { path, source: error.into() });
         }
-        let root = Self { path, given, id: OnceLock::new(), owner: OnceLock::new() };
+        let root = Self { path, given, id: OnceLock::new(), owner: OnceLock::new(), rounds: Rounds::default() };
         root.learn(&root.handle()?)?;
         Ok(root)
     }

@@ -114,10 +114,11 @@ impl State {
         Err(error(Errno::BUSY))
     }
 
-    /// Syncs a mark to disk.
-    pub(crate) fn sync_mark(&self, path: &VolumePath) -> Result<(), Errno> {
+    /// Opens a mark, and the directory that contains it.
+    pub(crate) fn open_mark(&self, path: &VolumePath) -> Result<(OwnedFd, OwnedFd), Errno> {
         let (above, last) = path.split();
-        files::sync(self.above(&above)?.as_fd(), last)
+        let directory = self.above(&above)?;
+        Ok((files::open(directory.as_fd(), last)?, directory))
     }
 
     /// Returns true if a power cut left the mark without content, before it was synced.

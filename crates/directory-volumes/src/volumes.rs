@@ -11,10 +11,11 @@
 //! | open the mark, look up the directory | a directory without a mark is taken over |
 //! | write a file in `tmp`, link, unlink | a killed process leaves a mark without its whole content |
 //! | mkdir, open, fstat, fchmod | the umask decides who may use it; the owner of a foreign directory is changed |
-//! | open the mark, fsync | the mark of a volume that is in use is empty after a power cut |
-//! | fsync of the marks | a directory has no mark after a power cut |
+//! | fstatfs; on ext4, look for its journal | a file system that needs four fsyncs gets two |
 //! | fsync of the directory | no pod may write to it after a power cut |
-//! | fsync of its parent | the volume is missing after a power cut |
+//! | open the mark, fadvise, fsync | the mark of a volume that is in use is empty after a power cut |
+//! | fsync of the marks, except on XFS, and ext4 with a journal | a directory has no mark after a power cut |
+//! | fsync of the directory's parent, with the same exceptions | the volume is missing after a power cut |
 //!
 //! Costs of a deletion, in addition to the root, the lock and the mark:
 //!
@@ -31,16 +32,22 @@
 //! Nothing is synced after that: if a power cut brings back parts of the mark or the entry, the next start removes
 //! them.
 //!
-//! The four fsyncs of a volume come last, so that the first of them commits everything and the others find nothing to
-//! write. A power cut before that can leave an empty mark, with or without an empty directory; the next attempt or the
-//! deletion removes both, see `Root::recovered`. The fsyncs of several volumes share the commits of the file system's
-//! journal: the kernel lets all waiters share one. A second such mechanism here, one fsync of the marks and the root
-//! for all waiting threads, was slower on a disk, because a thread waits for the rest of one round and for the next. A
-//! syncfs(2) would wait for writes of pods on the same disk.
+//! The fsyncs of a volume come last. A power cut before that can leave an empty mark, with or without an empty
+//! directory; the next attempt or the deletion removes both, see `Root::recovered`. A syncfs(2) would wait for writes
+//! of pods on the same disk.
+//!
+//! XFS and ext4 write all changes of names and inodes to one log, in order, and an fsync persists the log up to the
+//! file's last change. The directory is changed last, so its fsync also persists both names, and only the content of
+//! the mark is missing. More fsyncs would cost more: since Linux 6.4, each fsync of a directory on ext4 commits what
+//! other threads are writing at that moment, so a volume would wait for up to four commits. The directory's fsync is
+//! necessary on ext4 with fast commits, which do not contain modes of directories.
+//!
+//! Volumes share commits, because threads sync in rounds ([`Rounds`](crate::sync::Rounds)), at most one in 10 ms.
+//! Without rounds, a commit begins as soon as the last one ends, for the few volumes that came in between. A volume
+//! that comes alone does not wait.
 //!
 //! The power-cut tests (`examples/power_cut.rs`) fail on XFS and ext4 without the fsync of the mark's file and without
-//! the fsync after the rename. On these file systems, the fsync of the mark also persists the directory and both names;
-//! other file systems do not guarantee that.
+//! the fsync after the rename.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -62,6 +69,7 @@ use crate::path::VolumePath;
 use crate::remove;
 use crate::root::Root;
 use crate::state::{DELETING, State, TRASH, open_down};
+use crate::sync::Parts;
 
 /// Retry limit when a parent directory is removed concurrently.
 const MOST_ATTEMPTS: usize = 16;
@@ -120,7 +128,7 @@ impl Root {
         self.finish_removal(state, &owner.volume, fencing_token)?;
         // For a moment, two processes may work on one volume, if one was suspended and does not know about its
         // successor.
-        let _lock = state.lock(path)?;
+        let lock = state.lock(path)?;
         if !fencing_token.is_valid() {
             return Err(DirectoryError::Fenced(path.to_string()));
         }
@@ -154,12 +162,13 @@ impl Root {
                 self.limit(state, path, owner, &opened, bytes)?;
             }
             self.open_up(state, path, &opened, permissions)?;
+            let (mark, marks) = state.open_mark(path).map_err(error)?;
+            // Waiting for the disk would delay other paths that share the lock.
+            drop(lock);
             // Sync all of it, even if an earlier attempt has created it: that attempt may have ended before it was on
-            // disk. The first fsync writes one commit of the file system's journal with all of it, and the others find
-            // nothing left to write.
-            state.sync_mark(path).map_err(error)?;
-            rustix::fs::fsync(&opened).map_err(error)?;
-            rustix::fs::fsync(&directory).map_err(error)?;
+            // disk.
+            let parts = Parts { mark, marks, directory: opened, above: directory };
+            parts.sync(&self.rounds).map_err(error)?;
             return Ok(self.path().join(path.as_str()));
         }
         Err(error(Errno::BUSY))

@@ -160,10 +160,23 @@ impl Root {
     /// # Errors
     /// Fails if it is not there, or cannot be removed now.
     pub fn purge(&self, volume: &str, fencing_token: &FencingToken) -> Result<(), DirectoryError> {
+        let deleted = self.entry(&self.enter()?, TRASH, volume)?.deleted;
+        self.purge_deleted_at(deleted, volume, fencing_token)
+    }
+
+    /// Same as [`purge`](Self::purge), for an entry that was listed some time ago. The removal of others may have taken
+    /// hours, so the volume may have been restored and deleted again.
+    pub(crate) fn purge_deleted_at(
+        &self,
+        deleted: Timestamp,
+        volume: &str,
+        fencing_token: &FencingToken,
+    ) -> Result<(), DirectoryError> {
         let state = self.enter()?;
-        self.entry(&state, TRASH, volume)?;
+        self.deleted_at(deleted, &state, volume)?;
         self.finish_removal(&state, volume, fencing_token)?;
         let trash = state.lock_trash()?;
+        self.deleted_at(deleted, &state, volume)?;
         let (from, to) = (state.directory(TRASH)?, state.directory(DELETING)?);
         match rustix::fs::renameat(&from, volume, &to, volume) {
             Ok(()) => {
@@ -203,10 +216,9 @@ impl Root {
         }
         self.check_clock(now)?;
         for discarded in due {
-            let volume = &discarded.mark.owner.volume;
             let done = match discarded.keep {
                 Some(seconds) => self.begin_to_count(&discarded, now, Duration::from_secs(seconds)),
-                None => self.purge(volume, fencing_token),
+                None => self.purge_deleted_at(discarded.deleted, &discarded.mark.owner.volume, fencing_token),
             };
             result = result.and(match done {
                 Err(DirectoryError::NotThere { .. }) => Ok(()),
@@ -220,7 +232,8 @@ impl Root {
     fn begin_to_count(&self, discarded: &Discarded, now: Timestamp, keep: Duration) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let _trash = state.lock_trash()?;
-        let counted = Discarded { expires: now.checked_add(keep).ok(), keep: None, ..discarded.clone() };
+        let current = self.deleted_at(discarded.deleted, &state, &discarded.mark.owner.volume)?;
+        let counted = Discarded { expires: now.checked_add(keep).ok(), keep: None, ..current };
         state.rewrite(TRASH, &counted)
     }
 
@@ -264,6 +277,12 @@ impl Root {
         let state = self.enter()?;
         let entries = state.list(of)?.into_iter();
         Ok(entries.filter_map(|volume| state.discarded(of, &volume).transpose()).collect())
+    }
+
+    /// Returns an entry of the trash, unless it is that of another deletion.
+    fn deleted_at(&self, deleted: Timestamp, state: &State, volume: &str) -> Result<Discarded, DirectoryError> {
+        let entry = self.entry(state, TRASH, volume)?;
+        if entry.deleted == deleted { Ok(entry) } else { Err(not_there(volume)) }
     }
 
     fn entry(&self, state: &State, of: &'static str, volume: &str) -> Result<Discarded, DirectoryError> {

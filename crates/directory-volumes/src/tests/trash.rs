@@ -37,6 +37,25 @@ fn a_volume_waits_in_the_trash_for_its_time() {
     assert_empty(dir.path());
 }
 
+/// The removal of other volumes may take hours.
+#[test]
+fn a_volume_that_was_restored_and_deleted_again_has_all_its_time() {
+    let (_dir, root) = root();
+    let token = FencingToken::unlimited();
+    filled(&root, "pvc-1", "pvc-1");
+    discard(&root, "pvc-1", "pvc-1");
+    let listed = root.trash().unwrap().remove(0).unwrap();
+    root.restore("pvc-1", Some(HERE)).unwrap();
+    root.end_restore("pvc-1").unwrap();
+    discard(&root, "pvc-1", "pvc-1");
+    let purged = root.purge_deleted_at(listed.deleted, "pvc-1", &token);
+    assert!(matches!(purged, Err(DirectoryError::NotThere { .. })), "{purged:?}");
+    let again = root.trash().unwrap().remove(0).unwrap();
+    assert!(again.deleted > listed.deleted);
+    root.purge_deleted_at(again.deleted, "pvc-1", &token).unwrap();
+    assert!(root.trash().unwrap().is_empty());
+}
+
 #[test]
 fn a_volume_comes_back_from_the_trash() {
     let (dir, root) = root();

@@ -95,7 +95,7 @@ impl Root {
                 break;
             }
             let (bytes, owner) = (self.measure(&mut entry).unwrap_or_default(), &entry.mark.owner);
-            match self.purge(&owner.volume, fencing_token) {
+            match self.purge_deleted_at(entry.deleted, &owner.volume, fencing_token) {
                 Ok(()) => tracing::warn!("the trash has no room for {owner}, which was deleted at {}", entry.deleted),
                 // Another operation removed it, which frees space as well.
                 Err(DirectoryError::NotThere { .. }) => {}

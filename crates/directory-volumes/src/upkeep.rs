@@ -1,5 +1,6 @@
 //! Work at the start and in the background: the root's marker, deletions, the trash.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -102,9 +103,11 @@ impl Worker {
         loop {
             tokio::time::sleep(TRASH_PERIOD).await;
             if let Some(cluster) = self.cluster.get().cloned() {
+                let is_unfinished = self.is_unfinished.swap(false, Ordering::Relaxed);
                 self.remove_unasked(move |root, token| {
+                    let finished = if is_unfinished { root.finish_removals(token) } else { Ok(()) };
                     let expired = root.purge_expired(Timestamp::now(), Some(&cluster), token);
-                    expired.and(root.purge_excess(&limits, Some(&cluster), token))
+                    finished.and(expired).and(root.purge_excess(&limits, Some(&cluster), token))
                 })
                 .await;
             }
@@ -129,24 +132,59 @@ impl Worker {
         }
     }
 
-    /// Same as [`unasked`](Self::unasked), for work that removes trees.
+    /// Same as [`unasked`](Self::unasked), for work that removes trees. If it fails, [`empty_trash`](Self::empty_trash)
+    /// finishes the removals: their data is no longer in the trash.
     async fn remove_unasked(
         &self,
         work: impl FnOnce(&Root, &FencingToken) -> Result<(), DirectoryError> + Send + 'static,
     ) {
         let removal = self.removal_at_leisure().await;
-        self.unasked(move |root, token| {
-            let _removal = removal;
-            work(root, token)
-        })
-        .await;
+        let is_done = self
+            .unasked(move |root, token| {
+                let _removal = removal;
+                work(root, token)
+            })
+            .await;
+        if !is_done {
+            self.is_unfinished.store(true, Ordering::Relaxed);
+        }
     }
 
-    /// Runs background work and logs its errors.
-    async fn unasked(&self, work: impl FnOnce(&Root, &FencingToken) -> Result<(), DirectoryError> + Send + 'static) {
+    /// Runs background work and logs its errors. Returns true if there were none.
+    async fn unasked(
+        &self,
+        work: impl FnOnce(&Root, &FencingToken) -> Result<(), DirectoryError> + Send + 'static,
+    ) -> bool {
         let done: Result<(), StartError> = self.run(move |root| Ok(work(root, &FencingToken::unlimited())?)).await;
-        if let Err(error) = done {
+        if let Err(error) = &done {
             tracing::warn!("the upkeep of {} is not finished: {error}", self.root().path().display());
         }
+        done.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_removal_that_failed_is_tried_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        root.put_marker().unwrap();
+        let worker = Worker::new(root);
+        worker.cluster.set("cluster-1".to_owned()).unwrap();
+        let left = dir.path().join(".kube-provisioner/deleting/pvc-1");
+        // An entry is a directory, so the removal fails.
+        fs::write(&left, "").unwrap();
+        worker.remove_unasked(Root::finish_removals).await;
+        fs::remove_file(&left).unwrap();
+        fs::create_dir_all(left.join("data/below")).unwrap();
+        let upkeep = tokio::spawn(worker.empty_trash(TrashLimits::default()));
+        tokio::time::sleep(3 * TRASH_PERIOD).await;
+        assert!(!left.exists());
+        upkeep.abort();
     }
 }

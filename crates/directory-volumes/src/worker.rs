@@ -47,6 +47,8 @@ pub struct Worker {
     /// A client of that cluster, once known.
     pub(crate) client: Arc<OnceLock<Client>>,
     pub(crate) created: Arc<Created>,
+    /// True after a removal failed that nobody will ask for again.
+    pub(crate) is_unfinished: Arc<AtomicBool>,
 }
 
 /// Volumes created by this process whose marks do not contain their UIDs yet.
@@ -85,6 +87,7 @@ impl Worker {
             cluster: Arc::default(),
             client: Arc::default(),
             created: Arc::default(),
+            is_unfinished: Arc::default(),
         }
     }
 

@@ -224,7 +224,8 @@ impl Root {
         rustix::fs::mkdirat(&tmp, &*name, Mode::RWXU)?;
         let stat = rustix::fs::statat(&tmp, &*name, AtFlags::SYMLINK_NOFOLLOW);
         rustix::fs::unlinkat(&tmp, &*name, AtFlags::REMOVEDIR)?;
-        Ok(*self.owner.get_or_init(|| stat.map_or(u32::MAX, |stat| stat.st_uid)))
+        let owner = stat?.st_uid;
+        Ok(*self.owner.get_or_init(|| owner))
     }
 
     fn handle(&self) -> Result<OwnedFd, DirectoryError> {

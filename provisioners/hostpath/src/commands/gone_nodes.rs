@@ -11,7 +11,7 @@ use kube_provisioner::k8s_openapi::api::core::v1::{Node, ObjectReference, Persis
 use kube_provisioner::kube::api::{ListParams, Patch, PatchParams};
 use kube_provisioner::kube::{Api, Client};
 use kube_provisioner::protocol::PROVISIONED_BY;
-use kube_provisioner::{NodeJournals, Options, client, parse_duration};
+use kube_provisioner::{NodeJournals, Options, client, error_chain, parse_duration};
 use serde_json::json;
 
 use super::BoxError;
@@ -58,10 +58,19 @@ impl GoneNodes {
         // meantime.
         let volumes = volumes(&look.volumes, |volume| look.ours(&volume)).await?;
         let nodes = look.nodes().await?;
+        let mut failed = 0;
         for volume in &volumes {
-            look.at(volume, &nodes).await?;
+            // A policy that protects one claim must not block the others.
+            if let Err(error) = look.at(volume, &nodes).await {
+                failed += 1;
+                print(&format!("{}: {}\n", volume.name, error_chain(&*error)));
+            }
         }
-        look.at_journals(&journals, &nodes).await
+        look.at_journals(&journals, &nodes).await?;
+        match failed {
+            0 => Ok(()),
+            failed => Err(format!("{failed} volumes are left as they were").into()),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Runs the commands for ownership of directories, as programs with a simulated API server.
 
 mod adopt;
+mod gone_nodes;
 mod orphans;
 mod root_disk;
 mod trash;

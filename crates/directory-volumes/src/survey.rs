@@ -13,7 +13,7 @@ use crate::files::{Durable, names};
 use crate::mark::{Mark, Owner};
 use crate::path::VolumePath;
 use crate::root::Root;
-use crate::state::{DELETING, State, open_down, remove_empty};
+use crate::state::{DELETING, State, open_down};
 
 /// The contents of a root.
 #[derive(Debug, Default)]
@@ -143,12 +143,13 @@ impl Root {
     /// Fails if the mark belongs to another volume.
     pub fn disown(&self, path: &VolumePath, owner: &Owner) -> Result<(), DirectoryError> {
         let state = self.enter()?;
+        let _lock = state.lock(path)?;
         match state.mark(path)? {
             Some(mark) => self.expect(path, owner, &mark)?,
             None => return Ok(()),
         }
         state.unmark(path)?;
-        remove_empty(state.volumes.as_fd(), &path.split().0, 0);
+        self.remove_above(&state, path);
         Ok(())
     }
 

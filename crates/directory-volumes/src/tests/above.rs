@@ -104,6 +104,18 @@ fn a_process_that_is_killed_leaves_no_place_of_a_volume() {
     assert!(!place.exists());
 }
 
+/// `orphans --delete` does not know the object of a volume, so its directory comes back without a mark.
+#[test]
+fn a_directory_without_a_mark_does_not_close_the_one_above_it() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    create(&root, "shop/data").unwrap();
+    root.move_to_trash(&at("shop/data"), &owner("pvc-1"), None, serde_json::Value::Null, &token).unwrap();
+    root.restore_without_mark("pvc-1").unwrap();
+    assert!(dir.path().join("shop/data").exists() && root.mark_of(&at("shop/data")).unwrap().is_none());
+    root.create(&at("shop/other"), &owner("pvc-2"), false, &OPEN, None, &token).unwrap();
+}
+
 #[test]
 fn nothing_is_adopted_where_others_can_replace_it() {
     let (dir, root) = root();

@@ -12,7 +12,7 @@ use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta
 use kube_provisioner::kube::api::{Patch, PatchParams, PostParams};
 use kube_provisioner::kube::{Api, Client};
 use kube_provisioner::protocol::{ADOPTED, CLUSTER_ID, FINALIZER, IDENTITY, PROVISIONED_BY, RELEASE};
-use kube_provisioner::quantity;
+use kube_provisioner::{error_chain, quantity};
 use serde_json::json;
 
 use super::restored::Plan;
@@ -203,8 +203,21 @@ impl<S: Site> Adoption<'_, S> {
         match volumes.create(&PostParams::default(), &object).await {
             Ok(created) => self.root.note_uid(path, &Owner { uid: created.metadata.uid, ..owner })?,
             Err(error) => {
-                self.root.disown(path, &owner)?;
-                return Err(error.into());
+                let is_here = |volume: &PersistentVolume| {
+                    self.adopt.site.path_of(volume, &self.root).is_ok_and(|there| there == *path)
+                };
+                // If the response was lost, the volume may exist, and pods may use the directory.
+                return match volumes.get_opt(&name).await {
+                    Ok(found) if !found.as_ref().is_some_and(is_here) => {
+                        self.root.disown(path, &owner)?;
+                        Err(error.into())
+                    }
+                    _ => Err(format!(
+                        "{}; {name} may be a volume now: run `adopt {path}` when the API server answers",
+                        error_chain(&error)
+                    )
+                    .into()),
+                };
             }
         }
         print(&format!("{name} is the volume of {}\n", self.root.path().join(path.as_str()).display()));

@@ -1,5 +1,10 @@
 //! `adopt` assigns a directory to one volume, and never takes it from another.
 
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use kube_sim::{After, Interceptor, Request, Status, Verb};
 use serde_json::{Value, json};
 
 use super::world::*;
@@ -168,4 +173,31 @@ fn a_shared_directory_that_was_taken_over_before_stays() {
         events.iter().any(told)
     });
     assert!(world.is_there("shared"));
+}
+
+/// Replaces the answer to the second creation, which follows the dry run.
+#[derive(Default)]
+struct LosesAnswer(AtomicU32);
+
+impl Interceptor for LosesAnswer {
+    fn after<'a>(&'a self, request: &'a Request, _: u16) -> Pin<Box<dyn Future<Output = After> + Send + 'a>> {
+        let is_lost = request.verb == Verb::Create
+            && request.resource.plural == "persistentvolumes"
+            && self.0.fetch_add(1, Ordering::Relaxed) == 1;
+        let answer = if is_lost { After::Replace(Status::internal("the answer is lost")) } else { After::Deliver };
+        Box::pin(async move { answer })
+    }
+}
+
+#[test]
+fn a_volume_whose_creation_was_not_answered_keeps_its_directory() {
+    let world = World::behind(Arc::new(LosesAnswer::default()));
+    world.unmarked("data");
+    let new = ["adopt", "data", "--claim", "shop/new", "--size", "1Mi", "--storage-class", "class", "--name", "pv-new"];
+    let (ok, text) = world.run(&new, "");
+    assert!(!ok && text.contains("run `adopt data`"), "{text}");
+    assert!(world.cluster.get("", "persistentvolumes", "", "pv-new").is_ok());
+    assert!(world.mark("data").is_some_and(|owner| owner.volume == "pv-new"));
+    let (ok, text) = world.run(&["adopt", "data"], "");
+    assert!(ok && world.mark("data").is_some_and(|owner| owner.uid.is_some()), "{text}");
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use directory_volumes::{Claim, Owner, Permissions, Root, VolumePath};
 use kube_provisioner::FencingToken;
 use kube_sim::serve::{Server, Transport};
-use kube_sim::{Actors, Cluster};
+use kube_sim::{Actors, Cluster, Interceptor};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -30,31 +30,37 @@ pub(crate) struct World {
 impl World {
     /// Creates a cluster without controllers.
     pub(crate) fn new() -> Self {
-        Self::running(Actors::none())
+        Self::running(Cluster::new(), Actors::none())
     }
 
     /// Creates a cluster with the controllers that bind and protect volumes.
     pub(crate) fn live() -> Self {
-        Self::running(Actors::all())
+        Self::running(Cluster::new(), Actors::all())
     }
 
-    fn running(actors: Actors) -> Self {
+    /// Creates a cluster without controllers, with something between clients and the server.
+    pub(crate) fn behind(interceptor: Arc<dyn Interceptor>) -> Self {
+        Self::running(Cluster::builder().interceptor(interceptor).build(), Actors::none())
+    }
+
+    fn running(cluster: Cluster, actors: Actors) -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
         let directory = folder.path().join("root");
         fs::create_dir(&directory).unwrap();
         fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
         let root = Root::open(&directory).unwrap();
         root.put_marker().unwrap();
-        Self::with(HERE, root, folder, actors)
+        Self::with(HERE, cluster, root, folder, actors)
     }
 
     /// Creates another cluster with the same root.
     pub(crate) fn another(&self) -> Self {
-        Self::with(ELSEWHERE, Root::open(self.root.path()).unwrap(), self.folder.clone(), Actors::all())
+        let root = Root::open(self.root.path()).unwrap();
+        Self::with(ELSEWHERE, Cluster::new(), root, self.folder.clone(), Actors::all())
     }
 
-    fn with(id: &'static str, root: Root, folder: Arc<TempDir>, actors: Actors) -> Self {
-        let (cluster, kubeconfig) = (Cluster::new(), folder.path().join(format!("kubeconfig-{id}")));
+    fn with(id: &'static str, cluster: Cluster, root: Root, folder: Arc<TempDir>, actors: Actors) -> Self {
+        let kubeconfig = folder.path().join(format!("kubeconfig-{id}"));
         let (ends, end) = oneshot::channel();
         let (ready, is_ready) = mpsc::channel();
         std::thread::spawn({

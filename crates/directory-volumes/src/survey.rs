@@ -158,7 +158,13 @@ impl Root {
     /// # Errors
     /// Fails if the mark cannot be read.
     pub fn is_marked_for(&self, path: &VolumePath, owner: &Owner) -> Result<bool, DirectoryError> {
-        Ok(self.mark_of(path)?.is_some_and(|mark| mark.is_of(owner)))
+        let state = self.enter()?;
+        let error = |error| failed("cannot read the mark of", path.as_str(), error);
+        match state.mark(path) {
+            // A power cut left it before a volume was finished there.
+            Err(DirectoryError::Damaged { .. }) if state.is_mark_empty(path).map_err(error)? => Ok(false),
+            mark => Ok(mark?.is_some_and(|mark| mark.is_of(owner))),
+        }
     }
 
     /// Returns the mark at a path, with its owner and creation time.

@@ -213,6 +213,7 @@ fn recovers_from_a_mark_that_a_power_cut_left_empty() {
     };
     for has_directory in [true, false] {
         cut(has_directory);
+        assert!(!root.is_marked_for(&at("pvc-1"), &owner("pvc-1")).unwrap());
         root.make("pvc-1", &token).unwrap();
         fs::write(&mark, "").unwrap();
         // Any volume may have the path, because no volume has finished there.

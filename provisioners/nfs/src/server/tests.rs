@@ -110,6 +110,22 @@ fn keeps_the_contract() {
     contract(kit.refuses([("path", "/etc")]), folder.path());
 }
 
+/// A power cut left the mark empty, and the claim was deleted before the next attempt.
+#[tokio::test]
+async fn an_attempt_with_an_empty_mark_is_cleaned_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::open(folder.path()).unwrap();
+    root.put_marker().unwrap();
+    let server = server(root, Fake::default());
+    let attempt = ProvisionRequest::new(Parameters::default(), 1 << 20);
+    let mark = folder.path().join(".kube-provisioner/volumes").join(&attempt.name);
+    let directory = folder.path().join(&attempt.name);
+    std::fs::write(&mark, "").unwrap();
+    std::fs::create_dir(&directory).unwrap();
+    server.clean_up(attempt).await.unwrap();
+    assert!(!mark.exists() && !directory.exists());
+}
+
 /// Lists the volumes, their exports, and the data that is kept of them.
 fn entries(root: &Path, served: &BTreeSet<String>) -> Vec<String> {
     let own = root.join(".kube-provisioner");

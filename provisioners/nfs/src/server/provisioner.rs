@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::sync::Arc;
 
-use directory_volumes::{CallError as _, Deletion, VolumePath, Worker, owner_here, retains, whose};
+use directory_volumes::{CallError as _, Deletion, DirectoryError, VolumePath, Worker, owner_here, retains, whose};
 use kube_provisioner::gid::GID_ANNOTATION;
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::{
@@ -47,7 +47,7 @@ impl<E: Exporter> Server<E> {
         Self { worker, exporter, table, terms }
     }
 
-    fn path_of(&self, volume: &ProvisionedVolume) -> Result<VolumePath, directory_volumes::DirectoryError> {
+    fn path_of(&self, volume: &ProvisionedVolume) -> Result<VolumePath, DirectoryError> {
         Location::of_or_nowhere(&volume.object).below(&self.worker.root().path().to_string_lossy())
     }
 
@@ -63,8 +63,17 @@ impl<E: Exporter> Server<E> {
             let mut added = Vec::new();
             for (path, volume) in placed.iter().filter(|(path, _)| !known.contains(path)) {
                 let is_there = root.path().join(path.as_str()).is_dir();
-                if !is_there || !root.is_marked_for(path, &owner_here(volume))? {
+                if !is_there {
                     continue;
+                }
+                match root.is_marked_for(path, &owner_here(volume)) {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(error @ DirectoryError::Damaged { .. }) => {
+                        tracing::warn!("{path} is not exported: {error}");
+                        continue;
+                    }
+                    Err(error) => return Err(error.into()),
                 }
                 match table.reserve(path, former::access(&volume.object), former::id(&volume.object), None) {
                     Ok(export) => added.push(export),

@@ -81,7 +81,12 @@ fn changes(chart: &str) -> Vec<&'static str> {
         "revisionHistoryLimit=3",
     ];
     changes.extend(match chart {
-        "hostpath-provisioner" => &["nodeCleanup.enabled=true", "updateStrategy.type=OnDelete"][..],
+        "hostpath-provisioner" => &[
+            "nodeCleanup.enabled=true",
+            "updateStrategy.type=OnDelete",
+            "hostPath.roots.fast=/mnt/ssd/fast",
+            "hostPath.roots.scratch=/mnt/ssd/scratch",
+        ][..],
         "nfs-server-provisioner" => &["service.annotations.note=a"],
         _ => &["replicaCount=3", "shards=2", "previousShards={3}"],
     });

@@ -18,9 +18,9 @@
   mountPath: {{ .Values.hostPath.path }}
   # The provisioner sees mounts in a volume, and does not delete what is mounted there.
   mountPropagation: HostToContainer
-{{- range $name, $path := .Values.hostPath.roots }}
+{{- range $parent, $name := include "hostpath-provisioner.parents" . | fromYaml }}
 - name: root-{{ $name }}
-  mountPath: {{ dir $path }}
+  mountPath: {{ $parent }}
   mountPropagation: HostToContainer
 {{- end }}
 {{- end -}}
@@ -33,11 +33,20 @@
     # DirectoryOrCreate creates it for the first start. For a separate disk, use Directory and a directory on that disk: the
     # pod then waits for the disk, and nothing is written below its mount point.
     type: {{ .Values.hostPath.type }}
-{{- range $name, $path := .Values.hostPath.roots }}
+{{- range $parent, $name := include "hostpath-provisioner.parents" . | fromYaml }}
 - name: root-{{ $name }}
   hostPath:
     # A mount point. The root below it is on the disk, so a node without the disk does not have this root.
-    path: {{ dir $path }}
+    path: {{ $parent }}
     type: DirectoryOrCreate
 {{- end }}
+{{- end -}}
+
+{{- /* The parent directories of the additional roots, with the name of one root in each. */ -}}
+{{- define "hostpath-provisioner.parents" -}}
+{{- $parents := dict -}}
+{{- range $name, $path := .Values.hostPath.roots -}}
+{{- $_ := set $parents (clean $path | dir) $name -}}
+{{- end -}}
+{{- toYaml $parents -}}
 {{- end -}}

@@ -50,9 +50,8 @@ async fn measure<F: Future<Output = ()> + 'static + Send>(
 
 async fn make(worker: Worker, number: usize) {
     let (path, owner) = volume(number);
-    worker.check_size(path.clone(), (1 << 20, None), None).await.unwrap();
-    let permissions = Permissions { mode: 0o777, uid: None, gid: None };
-    worker.create(path, owner, false, permissions, (1 << 20, None), FencingToken::unlimited()).await.unwrap();
+    let (permissions, token) = (Permissions { mode: 0o777, uid: None, gid: None }, FencingToken::unlimited());
+    worker.create_if_room(path, owner, false, permissions, (1 << 20, None, None), token).await.unwrap();
 }
 
 async fn remove(worker: Worker, number: usize) {

@@ -65,4 +65,4 @@ pub use self::survey::{Found, Survey};
 pub use self::trash::TrashLimits;
 pub use self::user_text::CallError;
 pub use self::volumes::Permissions;
-pub use self::worker::Worker;
+pub use self::worker::{NotCreated, Worker};

@@ -4,8 +4,8 @@
 //!
 //! | system calls | consequence without them |
 //! |---|---|
-//! | open the root, `.kube-provisioner` and its marker, read it, open `volumes` and `tmp` | a volume on another disk than the marker. [`Worker`](crate::Worker) does this twice: before the claim's node is certain, and when the volume is created. It is a separate step in the thread, so that a root that hangs blocks no caller |
-//! | quotactl of the root, as often | a size that is not enforced, or a wrong warning |
+//! | open the root, `.kube-provisioner` and its marker, read it, open `volumes` and `tmp` | a volume on another disk than the marker. It is a separate step in the thread of [`Worker`](crate::Worker), so that a root that hangs blocks no caller |
+//! | quotactl of the root | a size that is not enforced, or a wrong warning |
 //! | open `deleting/VOLUME` | the project of an earlier volume of this name is released after this one has got it |
 //! | open and lock one of the locks | two processes mark one path for two volumes |
 //! | open the mark, look up the directory | a directory without a mark is taken over |

@@ -23,6 +23,7 @@ use crate::mark::Owner;
 use crate::path::VolumePath;
 use crate::room::Reserve;
 use crate::root::Root;
+use crate::state::State;
 use crate::volumes::{NewVolume, Permissions};
 
 /// Maximum number of threads that work on one root. A call that never returns keeps its thread.
@@ -64,8 +65,49 @@ impl Created {
         self.notify.notify_one();
     }
 
+    fn create(
+        &self,
+        root: &Root,
+        state: &State,
+        volume: &NewVolume<'_>,
+        token: &FencingToken,
+    ) -> Result<PathBuf, ProvisionError> {
+        match root.create_within(state, volume, token) {
+            // The directory does not belong to this volume, so none of its attempts has left anything there.
+            Err(error @ (DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. })) => {
+                Err(ProvisionError::nothing_left(error.for_claim_of(volume.owner)))
+            }
+            made => {
+                let made = made?;
+                self.add(volume.owner.volume.clone(), volume.path.clone());
+                Ok(made)
+            }
+        }
+    }
+
     pub(crate) fn take(&self) -> BTreeMap<String, VolumePath> {
         std::mem::take(&mut self.paths.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The reason why a volume was not created.
+#[derive(Debug)]
+pub struct NotCreated {
+    /// The error.
+    pub error: ProvisionError,
+    /// False if the call has changed nothing.
+    pub has_begun: bool,
+}
+
+impl From<DirectoryError> for NotCreated {
+    fn from(error: DirectoryError) -> Self {
+        Self { error: error.into(), has_begun: false }
+    }
+}
+
+impl From<JoinError> for NotCreated {
+    fn from(error: JoinError) -> Self {
+        Self { error: error.into(), has_begun: true }
     }
 }
 
@@ -217,39 +259,37 @@ impl Worker {
         self.run_after(Root::enter, move |root, state| {
             let size = Size::of(bytes, enforced, root, &state)?;
             let volume = NewVolume { path: &path, owner: &owner, retain, permissions: &permissions, size: size.limit };
-            match root.create_within(&state, &volume, &token) {
-                // The directory does not belong to this volume, so none of its attempts has left anything there.
-                Err(error @ (DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. })) => {
-                    Err(ProvisionError::nothing_left(error.for_claim_of(&owner)))
-                }
-                made => {
-                    let made = made?;
-                    created.add(owner.volume.clone(), path);
-                    Ok((made, size))
-                }
-            }
+            Ok((created.create(root, &state, &volume, &token)?, size))
         })
         .await
     }
 
-    /// Checks that a volume can be created now with the size enforcement that its class requires. Creates nothing.
+    /// Same as [`create`](Self::create), if the root has room for the volume. `reserve` is the space that the class
+    /// keeps free.
     ///
     /// # Errors
-    /// Returns a problem with the root, that it cannot enforce sizes although the class requires it, or that it has no
-    /// room.
-    pub async fn check_size(
+    /// Same as [`create`](Self::create); also fails if there is no room.
+    pub async fn create_if_room(
         &self,
         path: VolumePath,
-        (bytes, enforced): (u64, Option<bool>),
-        reserve: Option<Reserve>,
-    ) -> Result<(), ProvisionError> {
+        owner: Owner,
+        retain: bool,
+        permissions: Permissions,
+        (bytes, enforced, reserve): (u64, Option<bool>, Option<Reserve>),
+        token: FencingToken,
+    ) -> Result<(PathBuf, Size), NotCreated> {
+        let created = self.created.clone();
         self.run_after(Root::enter, move |root, state| {
             let size = Size::of(bytes, enforced, root, &state)?;
             // A size that is not enforced may be any number, unless the class reserves space.
             if size.limit.is_some() || reserve.is_some() {
                 root.check_room(&state, &path, bytes, reserve.unwrap_or_default())?;
             }
-            Ok(())
+            let volume = NewVolume { path: &path, owner: &owner, retain, permissions: &permissions, size: size.limit };
+            match created.create(root, &state, &volume, &token) {
+                Ok(path) => Ok((path, size)),
+                Err(error) => Err(NotCreated { error, has_begun: true }),
+            }
         })
         .await
     }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use directory_volumes::{CallError as _, Deletion, DirectoryError, Worker, owner_here, retains, whose};
+use directory_volumes::{CallError as _, Deletion, DirectoryError, NotCreated, Worker, owner_here, retains, whose};
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::{
@@ -27,7 +27,7 @@ impl HostPath {
         Self { disks: Arc::new(disks.into()), node: node.map(|name| Arc::new(Node::new(name))) }
     }
 
-    /// Determines a volume's directory, and checks that it can be created. Does not create it.
+    /// Determines a volume's directory. Does not create it.
     async fn prepare(&self, request: &ProvisionRequest<Parameters>) -> Result<(Placement, Worker), ProvisionError> {
         let node = match &self.node {
             Some(here) => {
@@ -40,28 +40,23 @@ impl HostPath {
             None => None,
         };
         let place = Placement::of(request, node.as_ref())?;
-        let (bytes, enforced, reserve) = (request.bytes, request.parameters.enforce_size, request.parameters.reserve);
         let worker = self.disks.of_class(request.parameters.root.as_deref()).map_err(ProvisionError::reschedule)?;
-        match worker.check_size(place.path.clone(), (bytes, enforced), reserve).await {
-            Ok(()) => Ok((place, worker)),
-            Err(error) if matches!(error.cause().downcast_ref(), Some(DirectoryError::Occupied { .. })) => Err(error),
-            // The root is missing, lacks space, or cannot enforce sizes. Another node's root may be usable.
-            Err(error) => Err(told_again(error, ProvisionError::reschedule)),
-        }
+        Ok((place, worker))
     }
 
     async fn create(
         (place, worker): (Placement, Worker),
         request: &ProvisionRequest<Parameters>,
-    ) -> Result<Volume, ProvisionError> {
-        let (bytes, enforced) = (request.bytes, request.parameters.enforce_size);
+    ) -> Result<Volume, NotCreated> {
+        let size = (request.bytes, request.parameters.enforce_size, request.parameters.reserve);
         let (retain, permissions, token) =
             (retains(request), request.parameters.permissions(), request.fencing_token.clone());
         let (path, owner) = (place.path.clone(), place.owner.clone());
         let (below, its) = (path.clone(), owner.clone());
-        let (path, size) = worker.create(path, owner, retain, permissions, (bytes, enforced), token).await?;
+        let (path, size) = worker.create_if_room(path, owner, retain, permissions, size, token).await?;
         if let Some(label) = request.parameters.se_linux_label.clone() {
-            worker.run(move |root| Ok::<_, ProvisionError>(root.label(&below, &its, &label)?)).await?;
+            let labelled = worker.run(move |root| Ok::<_, ProvisionError>(root.label(&below, &its, &label)?)).await;
+            labelled.map_err(|error| NotCreated { error, has_begun: true })?;
         }
         Ok(size.tell(place.volume(&path, worker.root())))
     }
@@ -91,10 +86,13 @@ impl HostPath {
             Err(error) => return Err(self.unfit(error, request, request.resumed).await),
         };
         match Self::create(prepared, request).await {
-            Err(error) if is_of_this_node(&error) => {
-                Err(self.unfit(told_again(error, ProvisionError::reschedule), request, true).await)
+            Ok(made) => Ok(made),
+            Err(NotCreated { error, has_begun }) => {
+                // The root is missing, lacks space, or cannot enforce sizes. Another node's root may be usable.
+                let is_elsewhere = if has_begun { is_of_this_node(&error) } else { !is_occupied(&error) };
+                let error = if is_elsewhere { told_again(error, ProvisionError::reschedule) } else { error };
+                Err(self.unfit(error, request, has_begun || request.resumed).await)
             }
-            made => made,
         }
     }
 
@@ -125,6 +123,11 @@ fn own_text(cause: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
 fn told_again(error: ProvisionError, new: fn(String) -> ProvisionError) -> ProvisionError {
     let error = error.for_users(own_text);
     new(error.to_string()).with_user_text(error.user_text())
+}
+
+/// Returns true if the root responds, but is busy.
+fn is_occupied(error: &ProvisionError) -> bool {
+    matches!(error.cause().downcast_ref(), Some(DirectoryError::Occupied { .. }))
 }
 
 /// Returns true if the failure is specific to this node: its disk has no space, or it lacks SELinux.

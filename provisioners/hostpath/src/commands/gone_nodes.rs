@@ -57,7 +57,7 @@ impl GoneNodes {
         // The nodes are listed after the volumes, so that every volume's node is found, even if it registers in the
         // meantime.
         let volumes = volumes(&look.volumes, |volume| look.ours(&volume)).await?;
-        let nodes = look.nodes().await?;
+        let nodes = look.nodes(&ListParams::default()).await?;
         let mut failed = 0;
         for volume in &volumes {
             // A policy that protects one claim must not block the others.
@@ -90,10 +90,10 @@ struct VolumeSummary {
 }
 
 impl GoneNodesRun {
-    /// Returns the names of all nodes. A new node with the name of a former node protects the volumes: its disk may be
+    /// Returns the names of nodes. A new node with the name of a former node protects the volumes: its disk may be
     /// the same, and if it is not, `root replace` abandons them.
-    async fn nodes(&self) -> Result<BTreeSet<String>, BoxError> {
-        let list = Api::<Node>::all(self.client.clone()).list_metadata(&ListParams::default()).await?;
+    async fn nodes(&self, which: &ListParams) -> Result<BTreeSet<String>, BoxError> {
+        let list = Api::<Node>::all(self.client.clone()).list_metadata(which).await?;
         Ok(list.items.into_iter().filter_map(|node| node.metadata.name).collect())
     }
 
@@ -125,10 +125,16 @@ impl GoneNodesRun {
             return self.tell(volume, &text).await;
         };
         let is_over = now.duration_since(since).unsigned_abs() >= self.options.grace;
-        if is_over && self.options.delete {
+        if !is_over || !self.options.delete {
+            print(&format!("{name}: the node {node} is gone since {since}\n"));
+            return Ok(());
+        }
+        // The work on other volumes may have taken minutes.
+        let live = self.nodes(&ListParams::default().fields(&format!("metadata.name={node}"))).await?;
+        if live.is_empty() {
             self.give_up(volume).await
         } else {
-            print(&format!("{name}: the node {node} is gone since {since}\n"));
+            print(&format!("{name}: the node {node} is back\n"));
             Ok(())
         }
     }

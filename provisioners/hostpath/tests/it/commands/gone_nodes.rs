@@ -1,5 +1,9 @@
 //! `gone-nodes` abandons volumes of nodes that no longer exist.
 
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+
+use kube_sim::{After, Cluster, Interceptor, Request, Verb};
 use serde_json::{Value, json};
 
 use super::world::*;
@@ -13,6 +17,11 @@ fn volume(world: &World, name: &str, claim: &Value) {
     world.cluster.create(&volume).unwrap();
 }
 
+fn is_deleted(world: &World, volume: &str) -> bool {
+    let found = world.cluster.get("", "persistentvolumes", "", volume);
+    found.map_or(true, |volume| volume["metadata"]["deletionTimestamp"].is_string())
+}
+
 #[test]
 fn a_volume_that_cannot_be_abandoned_blocks_no_other() {
     let world = World::new();
@@ -21,9 +30,31 @@ fn a_volume_that_cannot_be_abandoned_blocks_no_other() {
     let (ok, text) = world.run(&["gone-nodes", "--delete", "--grace", "0s"], "");
     assert!(!ok && text.contains("1 volumes are left as they were"), "{text}");
     assert!(line(&text, "pv-1").starts_with("pv-1: ") && line(&text, "pv-2").contains("abandoned"), "{text}");
-    let is_deleted = |name: &str| match world.cluster.get("", "persistentvolumes", "", name) {
-        Ok(volume) => volume["metadata"]["deletionTimestamp"].is_string(),
-        Err(_) => true,
-    };
-    assert!(!is_deleted("pv-1") && is_deleted("pv-2"));
+    assert!(!is_deleted(&world, "pv-1") && is_deleted(&world, "pv-2"));
+}
+
+/// Registers the node again after the nodes were listed.
+#[derive(Default)]
+struct Returns(OnceLock<Cluster>);
+
+impl Interceptor for Returns {
+    fn after<'a>(&'a self, request: &'a Request, _: u16) -> Pin<Box<dyn Future<Output = After> + Send + 'a>> {
+        let is_listed = request.verb == Verb::List && request.resource.plural == "nodes";
+        if let Some(cluster) = self.0.get().filter(|_| is_listed) {
+            // The second time it exists.
+            let _ = cluster.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gone"}}));
+        }
+        Box::pin(async { After::Deliver })
+    }
+}
+
+#[test]
+fn a_node_that_returns_during_a_run_keeps_its_volumes() {
+    let returns = Arc::new(Returns::default());
+    let world = World::behind(returns.clone());
+    assert!(returns.0.set(world.cluster.clone()).is_ok());
+    volume(&world, "pv-1", &json!({"namespace": "shop", "name": "data", "uid": "uid"}));
+    let (ok, text) = world.run(&["gone-nodes", "--delete", "--grace", "0s"], "");
+    assert!(ok && text.contains("pv-1: the node gone is back"), "{text}");
+    assert!(!is_deleted(&world, "pv-1"));
 }

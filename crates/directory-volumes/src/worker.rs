@@ -217,27 +217,27 @@ impl Worker {
         T: Send + 'static,
         E: From<DirectoryError> + From<JoinError> + Send + 'static,
     {
-        let (root, given_up) = (self.root.clone(), Arc::new(AtomicBool::new(false)));
+        let (root, decision) = (self.root.clone(), Decision::default());
         let (answers, answered) = oneshot::channel();
         let thread = spawn_blocking({
-            let given_up = given_up.clone();
+            let decision = decision.clone();
             move || {
                 let _permit = permit;
                 let looked = look(&root);
+                let begins = decision.is_first();
                 let _ = answers.send(());
-                if given_up.load(Ordering::SeqCst) {
-                    looked.map_err(E::from).and(Err(DirectoryError::Fenced(String::new()).into()))
-                } else {
+                if begins {
                     looked.map_err(E::from).and_then(|found| work(&root, found))
+                } else {
+                    looked.map_err(E::from).and(Err(DirectoryError::Fenced(String::new()).into()))
                 }
             }
         });
-        // Dropping this future also abandons the work.
-        let guard = GivesUp(Some(given_up));
-        if timeout(LIMIT, answered).await.is_err() {
+        // Dropping this future also abandons work that has not begun.
+        let gives_up = GivesUp(decision);
+        if timeout(LIMIT, answered).await.is_err() && gives_up.0.is_first() {
             return Err(self.hangs().into());
         }
-        guard.keep();
         thread.await?
     }
 
@@ -326,19 +326,21 @@ impl Worker {
     }
 }
 
-/// Notifies a thread that its work was abandoned.
-struct GivesUp(Option<Arc<AtomicBool>>);
+/// Whether work begins or is abandoned: whoever asks first decides.
+#[derive(Clone, Default)]
+struct Decision(Arc<AtomicBool>);
 
-impl GivesUp {
-    fn keep(mut self) {
-        self.0 = None;
+impl Decision {
+    fn is_first(&self) -> bool {
+        !self.0.swap(true, Ordering::SeqCst)
     }
 }
 
+/// Abandons the work of a thread, unless it has begun.
+struct GivesUp(Decision);
+
 impl Drop for GivesUp {
     fn drop(&mut self) {
-        if let Some(given_up) = &self.0 {
-            given_up.store(true, Ordering::SeqCst);
-        }
+        self.0.is_first();
     }
 }

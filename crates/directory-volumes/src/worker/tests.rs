@@ -125,3 +125,12 @@ async fn a_root_without_a_marker_is_usable_before_the_provisioner_begins() {
     let problem = worker.probe().await.unwrap_err().to_string();
     assert!(problem.contains("has no marker"), "{problem}");
 }
+
+#[test]
+fn work_either_begins_or_is_abandoned() {
+    let decision = Decision::default();
+    drop(GivesUp(decision.clone()));
+    assert!(!decision.is_first());
+    let decision = Decision::default();
+    assert!(decision.is_first() && !GivesUp(decision.clone()).0.is_first());
+}

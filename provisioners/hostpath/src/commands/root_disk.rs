@@ -157,9 +157,15 @@ async fn adopt(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     let move_ = Move { api: Api::all(client.clone()), client, root, here };
     if let Some(object) = move_.root.note(NOTE)?.filter(|note| !note.is_empty()) {
         let object = serde_json::from_str(&object)?;
-        // If the mark is missing, the volume was deleted in the meantime.
-        if move_.api.get_opt(name_of(&object)).await?.is_none() && is_marked(&move_.root, &object)? {
-            move_.create(&object).await?;
+        match move_.api.get_opt(name_of(&object)).await? {
+            // The earlier call ended before it updated the mark.
+            Some(there) if annotation(&there, NODE) == Some(&*name) && claim_uid(&there) == claim_uid(&object) => {
+                move_.update_mark(&there)?;
+            }
+            Some(_) => {}
+            // If the mark is missing, the volume was deleted in the meantime.
+            None if is_marked(&move_.root, &object)? => move_.create(&object).await?,
+            None => {}
         }
     }
     let is_elsewhere = |volume: &PersistentVolume| {
@@ -177,6 +183,10 @@ async fn adopt(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
         move_.renamed(volume).await?;
     }
     Ok(())
+}
+
+fn claim_uid(volume: &PersistentVolume) -> Option<&String> {
+    volume.spec.as_ref()?.claim_ref.as_ref()?.uid.as_ref()
 }
 
 /// Moves volumes from the former node to this one.
@@ -261,10 +271,14 @@ impl Move {
             }
             created => created?,
         };
-        let path = path_of(&created, &self.root)?;
+        self.update_mark(&created)
+    }
+
+    fn update_mark(&self, volume: &PersistentVolume) -> Result<(), BoxError> {
+        let path = path_of(volume, &self.root)?;
         let has_uid = |mark: &Mark| mark.owner.uid.is_some() || mark.volume_uid.is_some();
         let Some(mark) = self.root.mark_of(&path)?.filter(has_uid) else { return Ok(()) };
-        let (owner, uid) = (owner_of(object), created.metadata.uid);
+        let (owner, uid) = (owner_of(volume), volume.metadata.uid.clone());
         if mark.owner.volume == owner.volume && mark.owner.provisioner == owner.provisioner {
             self.root.hand_over(&path, &mark.owner, &Owner { uid, ..mark.owner.clone() }, mark.retain)?;
         }

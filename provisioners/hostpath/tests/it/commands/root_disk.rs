@@ -127,6 +127,12 @@ fn a_node_of_another_name_gets_the_volumes_of_its_disk() {
     assert!(after["spec"]["nodeAffinity"].to_string().contains(NODE), "{after}");
     assert_eq!(before["spec"]["claimRef"]["uid"], after["spec"]["claimRef"]["uid"]);
     assert_eq!(world.mark("pv-1").unwrap().uid.as_deref(), after["metadata"]["uid"].as_str());
+    // An earlier call was interrupted before it updated the mark.
+    let mark = world.mark("pv-1").unwrap();
+    let stale = directory_volumes::Owner { uid: Some("former".to_owned()), ..mark.clone() };
+    world.root.hand_over(&at("pv-1"), &mark, &stale, false).unwrap();
+    world.root.put_note("renamed", &after.to_string()).unwrap();
+    assert!(world.run(&command, "").0 && world.mark("pv-1") == Some(mark));
     assert!(is_there(&world, "pv-2") && is_there(&world, "pv-3"));
     for claim in ["pv-1", "pv-2"] {
         world.eventually("the claims have their volumes again", |_| phase(&world, claim) == "Bound");

@@ -145,23 +145,36 @@ async fn memories(
     figures: &mut Figures,
 ) -> anyhow::Result<()> {
     for nodes in [0, settings.memory] {
-        for peer in peers {
-            for which in Which::OF_MEMORY {
-                let stage = &which.stage(programs, *peer).await?;
-                create_nodes(stage, nodes, large).await?;
-                for _ in 0..settings.rounds {
-                    let sidecar = stage.start(*peer, "sidecar", &which.flags(*peer))?;
-                    sleep(IDLE).await;
-                    let pid = sidecar.id().pid;
-                    let name = format!("{}, {}, {nodes} nodes", peer.title(), which.title());
-                    figures.record(&name, "memory after 20 s, MB", mb(memory(pid, "VmRSS")?));
-                    figures.record(&name, PEAK, mb(memory(pid, "VmHWM")?));
+        for round in 0..settings.rounds {
+            for peer in peers {
+                for which in in_turns(round, &Which::OF_MEMORY) {
+                    memory_of(*which, *peer, programs, nodes, figures).await?;
                 }
-                delete_nodes(stage).await?;
             }
         }
     }
     Ok(())
+}
+
+/// Records the memory of a sidecar that starts in a cluster with this number of nodes, which carry its driver.
+async fn memory_of(
+    which: Which,
+    peer: Peer,
+    programs: &Programs,
+    nodes: usize,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
+    let stage = &which.stage(programs, peer).await?;
+    create_nodes(stage, nodes, large).await?;
+    let sidecar = stage.start(peer, "sidecar", &which.flags(peer))?;
+    sleep(IDLE).await;
+    let pid = sidecar.id().pid;
+    let name = format!("{}, {}, {nodes} nodes", peer.title(), which.title());
+    eprintln!("{name}");
+    figures.record(&name, "memory after 20 s, MB", mb(memory(pid, "VmRSS")?));
+    figures.record(&name, PEAK, mb(memory(pid, "VmHWM")?));
+    drop(sidecar);
+    delete_nodes(stage).await
 }
 
 /// The number of volumes of all provisioners.

@@ -15,6 +15,7 @@ mod measured;
 mod metrics;
 mod process;
 mod removal;
+mod replicas;
 mod saved;
 mod shards;
 mod soak;

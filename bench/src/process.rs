@@ -71,7 +71,7 @@ impl Provisioner {
         Self::spawn(command, &cluster.state().dir.join("go-provisioner.log"))
     }
 
-    fn spawn(mut command: Command, log: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn spawn(mut command: Command, log: &Path) -> anyhow::Result<Self> {
         let output = std::fs::File::create(log)?;
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output).spawn();
         let child = child.with_context(|| format!("cannot start {}", command.get_program().display()))?;
@@ -79,14 +79,19 @@ impl Provisioner {
     }
 
     pub(crate) async fn wait_ready(&mut self) -> anyhow::Result<()> {
+        self.wait_to_log(": ready ").await
+    }
+
+    /// Waits until its log contains this text.
+    pub(crate) async fn wait_to_log(&mut self, text: &str) -> anyhow::Result<()> {
         until(Duration::from_secs(300), Duration::from_millis(5), async || {
-            if std::fs::read_to_string(&self.log)?.contains(": ready ") {
+            if std::fs::read_to_string(&self.log)?.contains(text) {
                 return Ok(Break(()));
             }
             if let Some(status) = self.child.try_wait()? {
                 bail!("the provisioner ended with {status}: {}", std::fs::read_to_string(&self.log)?);
             }
-            Ok(Continue("the provisioner is not ready".to_owned()))
+            Ok(Continue(format!("the provisioner has not logged {text:?}")))
         })
         .await
     }

@@ -14,10 +14,6 @@ struct Args {
     #[arg(long, value_name = "MILLIS", default_value_t = 0)]
     delay: u64,
 
-    /// Name written into the volumes of this process, to distinguish them from volumes of other processes
-    #[arg(long, value_name = "NAME", default_value = "volumes")]
-    maker: String,
-
     /// Do not record attempts, to measure the cost of the journal
     #[cfg(feature = "without-journal")]
     #[arg(long)]
@@ -29,7 +25,6 @@ struct Args {
 
 struct Noop {
     delay: Duration,
-    maker: String,
 }
 
 impl Provisioner for Noop {
@@ -39,7 +34,7 @@ impl Provisioner for Noop {
         if !self.delay.is_zero() {
             tokio::time::sleep(self.delay).await;
         }
-        Ok(Volume::host_path(format!("/{}/{}", self.maker, request.name)))
+        Ok(Volume::host_path(format!("/volumes/{}", request.name)))
     }
 
     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> {
@@ -53,7 +48,7 @@ impl Hooks for Noop {}
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), RunError> {
     let args = Args::parse();
-    let noop = Noop { delay: Duration::from_millis(args.delay), maker: args.maker };
+    let noop = Noop { delay: Duration::from_millis(args.delay) };
     let controller = Controller::new(noop, args.options);
     #[cfg(feature = "without-journal")]
     let controller =

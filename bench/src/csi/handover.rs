@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 use testbed::cluster::Program;
-use testbed::control_plane::{Signal, State};
+use testbed::control_plane::State;
 use testbed::figures::Figures;
 use tokio::time::sleep;
 
@@ -13,6 +13,7 @@ use super::driver::Pace;
 use super::peer::{Peer, Programs};
 use super::stage::Stage;
 use crate::measured::Measured;
+use crate::replicas::SIGNALS;
 
 const FLAGS: [&str; 1] = ["--leader-election"];
 /// Time until a new replica is on standby.
@@ -41,7 +42,7 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings, figures: &mut F
     let mut replicas: Vec<(String, Program)> = Vec::new();
     let mut started = 0;
     for number in 0..settings.rounds {
-        for (signal, what) in [(Signal::TERM, "SIGTERM"), (Signal::KILL, "SIGKILL")] {
+        for (signal, what) in SIGNALS {
             while replicas.len() < 2 {
                 let host = format!("pod-{started}-of");
                 replicas.push((host.clone(), stage.start(peer, &host, &FLAGS)?));

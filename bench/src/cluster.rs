@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::try_join;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Event, Namespace, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{Endpoints, Event, Namespace, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -27,7 +27,7 @@ pub(crate) const CLASS: &str = "bench";
 pub(crate) const PROVISIONER: &str = "bench.example.com/noop";
 /// A class that does not exist until everything is ready.
 const LATER: &str = "bench-later";
-const GO_ACCOUNT: &str = "go-provisioner";
+pub(crate) const GO_ACCOUNT: &str = "go-provisioner";
 const FINALIZERS: &str = "go-provisioner-finalizers";
 /// Concurrent requests while a measurement is prepared.
 const AT_ONCE: usize = 64;
@@ -102,11 +102,16 @@ impl Cluster {
 
     /// Creates claims with our class.
     pub(crate) async fn create_claims(&self, count: usize) -> anyhow::Result<()> {
+        self.create_claims_of(CLASS, count).await
+    }
+
+    /// Creates claims with another class.
+    pub(crate) async fn create_claims_of(&self, class: &str, count: usize) -> anyhow::Result<()> {
         let api = self.claims();
         let create = |at: usize| {
             let api = api.clone();
             async move {
-                api.create(&PostParams::default(), &testbed::cluster::claim(&format!("claim-{at}"), CLASS))
+                api.create(&PostParams::default(), &testbed::cluster::claim(&format!("claim-{at}"), class))
                     .await
                     .map(drop)
             }
@@ -231,6 +236,9 @@ impl Cluster {
         // A killed process holds its Lease for a while, and the next one should not start later than others do.
         let leases = Api::<Lease>::namespaced(self.client.clone(), NAMESPACE);
         leases.delete_collection(&all, &of_any).await?;
+        // Old versions of the Go library elect with Endpoints.
+        let endpoints = Api::<Endpoints>::namespaced(self.client.clone(), NAMESPACE);
+        endpoints.delete_collection(&all, &of_any).await?;
         // Thousands of events would make each later measurement slower than the one before.
         let events = Api::<Event>::namespaced(self.client.clone(), NAMESPACE);
         let events = async { Ok(events.delete_collection(&all, &of_any).await.map(drop)?) };

@@ -13,6 +13,7 @@ mod handover;
 mod journal;
 mod measured;
 mod metrics;
+mod nfs_handover;
 mod process;
 mod removal;
 mod replicas;
@@ -63,6 +64,8 @@ enum Command {
         #[arg(long, default_value_t = 5)]
         rounds: usize,
     },
+    /// Handover between two replicas of the NFS provisioner during a burst of claims, and directories that are left
+    NfsHandover(nfs_handover::Settings),
     /// Four replicas with four shards compared with one replica; each backend takes 200 ms and ten calls at a time
     Shards {
         /// Number of claims in a round; with few claims, one shard receives far more than its share
@@ -94,6 +97,7 @@ async fn main() -> anyhow::Result<()> {
         Command::Directories(settings) => directories::run(settings).await?,
         Command::Foreign(settings) => foreign::run(settings).await?,
         Command::Handover { rounds } => handover::run(rounds).await?,
+        Command::NfsHandover(settings) => nfs_handover::run(settings).await?,
         Command::Csi(command) => match csi::run(command).await? {
             Some(measured) => measured,
             None => return Ok(()),

@@ -19,7 +19,7 @@
 //!
 //! [`go_module`] downloads Go modules.
 //!
-//! [`nfs`] contains the requirements of NFS tests.
+//! [`nfs`] contains the requirements of NFS tests. [`nfs_subdir`] is another NFS provisioner, for comparison.
 //!
 //! [`manifests`] generates `deploy/`; [`helm`] and [`prometheus`] check it.
 //!
@@ -66,6 +66,7 @@ pub mod helm;
 pub mod http;
 pub mod manifests;
 pub mod nfs;
+pub mod nfs_subdir;
 pub mod oci;
 pub mod packages;
 pub mod ports;

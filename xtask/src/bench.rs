@@ -26,15 +26,15 @@ pub(crate) async fn measure(arguments: &[String], guard: &Guard, progress: &Shar
     let features: &[&str] = if measurement == Some("journal") { &["without-journal"] } else { &[] };
     // The package has a second program, which the first one expects next to itself.
     let program = build::program(Profile::Release, "bench", features, guard, progress).await?.with_file_name("bench");
-    let provisioner = match measurement {
-        Some("soak" | "removal" | "directories") => {
-            Some(build::program(Profile::Release, "hostpath-provisioner", &[], guard, progress).await?)
-        }
+    let package = match measurement {
+        Some("soak" | "removal" | "directories") => Some("hostpath-provisioner"),
+        Some("nfs-handover") => Some("nfs-provisioner"),
+        Some("csi") => Some("csi-provisioner"),
         _ => None,
     };
-    let sidecar = match measurement {
-        Some("csi") => Some(build::program(Profile::Release, "csi-provisioner", &[], guard, progress).await?),
-        _ => None,
+    let provisioner = match package {
+        Some(package) => Some((package, build::program(Profile::Release, package, &[], guard, progress).await?)),
+        None => None,
     };
     // Logging of requests would affect the measurement, so it is enabled only when requests are counted.
     let counts_requests = match measurement {
@@ -55,8 +55,7 @@ pub(crate) async fn measure(arguments: &[String], guard: &Guard, progress: &Shar
         build::command(guard, &program)
     };
     command.args(arguments).env(STATE_VARIABLE, control_plane.state().path());
-    command.envs(provisioner.map(|path| ("HOSTPATH_PROVISIONER", path)));
-    command.envs(sidecar.map(|path| ("CSI_PROVISIONER", path)));
+    command.envs(provisioner.map(|(package, path)| (package.to_uppercase().replace('-', "_"), path)));
     command.envs(driver.map(|path| ("CSI_SIM", path)));
     let status = match measurement {
         // The soak test prints its own progress.

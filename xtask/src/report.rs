@@ -41,7 +41,7 @@ const fn scenario(name: &'static str, command: &'static str, charts: &'static [&
     Scenario { name, command, charts }
 }
 
-const SCENARIOS: [Scenario; 22] = [
+const SCENARIOS: [Scenario; 23] = [
     scenario(SIMULATION, "sim --seeds 1000 --threads 1", &["seeds/s"]),
     scenario("waiting-3000", "waiting --claims 3000 --rounds 2", &["volumes/s", "peak memory, MB"]),
     scenario("burst-100", "burst --claims 100 --rounds 2 --defaults", &["all bound, s"]),
@@ -61,6 +61,7 @@ const SCENARIOS: [Scenario; 22] = [
     scenario("shards", "shards --claims 1000 --rounds 2", &["volumes/s"]),
     scenario("slow-backend", "waiting --claims 300 --rounds 2 --delay 1000", &["volumes/s"]),
     scenario("handover", "handover --rounds 3", &["first volume of the next replica after, s"]),
+    scenario("nfs-handover", "nfs-handover --rounds 3 --both", &["SIGTERM, s", "SIGKILL, s"]),
     scenario("csi-handover", "csi handover --rounds 3", &["SIGTERM, s", "SIGKILL, s"]),
     scenario("csi-restarts", "csi restarts", &["next CreateVolume after, s"]),
     // Built with another feature.

@@ -65,7 +65,7 @@ fn panel(body: &mut String, top: f64, figures: &Figures, quantity: &str) -> f64 
 }
 
 fn is_ours(name: &str) -> bool {
-    ["kube-provisioner", "csi-provisioner", "hostPath"].iter().any(|ours| name.starts_with(ours))
+    ["kube-provisioner", "csi-provisioner", "nfs-provisioner", "hostPath"].iter().any(|ours| name.starts_with(ours))
 }
 
 fn escape(text: &str) -> String {

@@ -92,8 +92,8 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     }
     cluster.clear().await?;
     let ours = Which::Ours.title();
-    let in_time = within(&figures, ours, &time_after("SIGTERM"), TOLD)
-        && within(&figures, ours, &time_after("SIGKILL"), KILLED);
+    let in_time =
+        within(&figures, ours, &time_after("SIGTERM"), TOLD) && within(&figures, ours, &time_after("SIGKILL"), KILLED);
     let leaves_none = |name: &str| figures.summary(ours, &left_after(name)).is_some_and(|left| left.most == 0.0);
     let none_left = SIGNALS.iter().all(|(_, name)| leaves_none(name));
     Ok(Measured::from(figures)

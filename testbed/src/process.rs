@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,13 @@ pub(crate) async fn end_standing(id: Option<ProcessId>, limit: Duration, dir: &P
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
         _ => Ok(id.is_some()),
     }
+}
+
+/// The size of this machine's memory in bytes.
+pub fn machine_memory() -> anyhow::Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo")?;
+    let kilobytes = text.split_whitespace().nth(1).context("/proc/meminfo is empty")?;
+    Ok(kilobytes.parse::<u64>()? * 1024)
 }
 
 /// The number of a process, and its start time, which distinguishes it from another process that reuses the number.

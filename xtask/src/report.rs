@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use testbed::control_plane::Versions;
 use testbed::figures::Figures;
 use testbed::guard::Guard;
+use testbed::process::machine_memory;
 use testbed::progress::{self, SharedProgress};
 
 use crate::build::{self, Profile, workspace_root};
@@ -215,8 +216,6 @@ impl Machine {
         )?;
         ensure!(changed.is_empty(), "commit these changes first, so that the report can name its sources:\n{changed}");
         let versions = Versions::of_this_project()?;
-        let memory = std::fs::read_to_string("/proc/meminfo")?;
-        let memory = memory.split_whitespace().nth(1).context("an empty /proc/meminfo")?.parse::<u64>()?;
         Ok(Self {
             date: Timestamp::now().strftime("%F").to_string(),
             commit: output("git", &["rev-parse", "--short=8", "HEAD"])?,
@@ -225,7 +224,7 @@ impl Machine {
                 .into_iter()
                 .collect::<Result<_, _>>()?,
             processors: std::thread::available_parallelism()?.get(),
-            memory_gb: memory * 1024 / 1_000_000_000,
+            memory_gb: machine_memory()? / 1_000_000_000,
             kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")?
                 .trim()
                 .split('-')

@@ -14,7 +14,7 @@ use super::pki::Pki;
 use super::state::{Process, State};
 use super::{Settings, logs, node};
 use crate::guard::{self, Guard, Lifetime};
-use crate::process::ProcessId;
+use crate::process::{ProcessId, machine_memory};
 use crate::progress::{self, SharedProgress, seconds};
 
 /// Starts all components in `dir` and waits until they are ready. `owner` supervises them; without one they outlive
@@ -80,6 +80,8 @@ pub(crate) fn spawn(component: &Process, lifetime: Lifetime, guard: &Guard) -> a
     let mut command = guard.command(lifetime, &component.program);
     // Memory is plentiful, and frequent garbage collection would take a tenth of the CPU time.
     command.env("GOGC", "400");
+    // With 100 000 volumes, memory would be scarce.
+    command.env("GOMEMLIMIT", (machine_memory()? / 4).to_string());
     command.args(&component.arguments).stdout(log.try_clone()?).stderr(log);
     let child = guard::spawn(command).with_context(|| format!("cannot start {}", component.name))?;
     let id = ProcessId::of(child.id())?;

@@ -7,7 +7,7 @@ use crate::journal::Entry;
 pub struct JournalSpec<C: Cache> {
     read: Box<Read<C>>,
     owns: Box<dyn Fn(&Entry) -> bool + Send + Sync>,
-    on_drop: Box<dyn Fn(&C::Key) + Send + Sync>,
+    on_drop: Box<OnDrop<C>>,
     pub(super) tenant_of: fn(&Entry) -> String,
     pub(super) unfinished: fn(&C, &C::Key) -> bool,
     pub(super) await_adoption: fn(&mut C, &[C::Key]),
@@ -17,6 +17,7 @@ pub struct JournalSpec<C: Cache> {
 }
 
 type Read<C> = dyn Fn(&Entry) -> Result<Adopt<C>, String> + Send + Sync;
+type OnDrop<C> = dyn Fn(&<C as Cache>::Key) + Send + Sync;
 type Forget<C> = fn(&mut C, &dyn Fn(&<C as Cache>::Key) -> bool);
 /// Adopts an attempt that was read. Returns `false` if there is nothing to finish.
 pub(super) type Adopt<C> = Box<dyn FnOnce(&mut C) -> bool + Send>;

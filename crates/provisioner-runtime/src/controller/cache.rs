@@ -64,9 +64,13 @@ pub trait Journaled: Cache {
     /// Resumes work on a key: its entry is in a journal of this process, or it has none.
     fn adopted(&mut self, key: &Self::Key);
 
-    /// Drops the attempt of this key at an administrator's request.
-    fn drop_attempt(&mut self, key: &Self::Key);
-
     /// Discards the state of work on these keys: another process continues it.
     fn forget(&mut self, keys: &dyn Fn(&Self::Key) -> bool);
+
+    /// Drops the attempt of this key at an administrator's request.
+    fn drop_attempt(&mut self, key: &Self::Key) {
+        if self.unfinished(key) {
+            self.forget(&|other| other == key);
+        }
+    }
 }

@@ -136,12 +136,6 @@ impl Journaled for VolumeCache {
         }
     }
 
-    fn drop_attempt(&mut self, key: &Key) {
-        if self.unfinished(key) {
-            self.progress.remove(key);
-        }
-    }
-
     fn forget(&mut self, of: &dyn Fn(&Key) -> bool) {
         self.progress.retain(|key, progress| matches!(progress, Progress::Confirm) || !of(key));
     }

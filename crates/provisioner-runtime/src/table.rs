@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::mem;
 
+use crate::watch::Change;
+
 /// Maps with less capacity are never shrunk, because moving them is not worth it.
 const SMALL: usize = 256;
 
@@ -153,6 +155,31 @@ impl<K: Eq + Hash, V> Table<K, V> {
         gone.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         self.current.shrink_to_fit();
         gone
+    }
+
+    /// Applies a change of a watch whose objects were read as a key and a value. `None` as the value removes the entry.
+    /// Returns the keys of the changed entries.
+    pub fn apply(&mut self, change: Change<(K, Option<V>)>) -> Vec<K>
+    where
+        K: Clone + Ord,
+    {
+        let (key, value) = match change {
+            Change::Begin => {
+                self.begin_snapshot();
+                return Vec::new();
+            }
+            Change::Listed(entry) | Change::Applied(entry) => entry,
+            Change::Deleted((key, _)) => (key, None),
+            Change::Ready => return self.end_snapshot().into_iter().map(|(key, _)| key).collect(),
+        };
+        let changes = match value {
+            Some(value) => {
+                self.insert(key.clone(), value);
+                true
+            }
+            None => self.remove(&key).is_some(),
+        };
+        changes.then_some(key).into_iter().collect()
     }
 }
 

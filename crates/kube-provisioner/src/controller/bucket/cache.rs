@@ -126,25 +126,8 @@ impl BucketCache {
     }
 
     pub(crate) fn class_event(&mut self, event: Change<ReadClass>) -> Vec<Key> {
-        let name = match event {
-            Change::Begin => {
-                self.classes.begin_snapshot();
-                return Vec::new();
-            }
-            Change::Listed(class) | Change::Applied(class) => {
-                self.classes.insert(class.name.clone(), class.ours);
-                class.name
-            }
-            Change::Deleted(class) => {
-                self.classes.remove(&class.name);
-                class.name
-            }
-            Change::Ready => {
-                let gone = self.classes.end_snapshot();
-                return gone.iter().flat_map(|(name, _)| self.of_class(name)).collect();
-            }
-        };
-        self.of_class(&name)
+        let changed = self.classes.apply(event.map(|class| (class.name, Some(class.ours))));
+        changed.iter().flat_map(|name| self.of_class(name)).collect()
     }
 
     pub(crate) fn delivered_event<K: Deliverable>(&mut self, event: Change<Option<WatchedDelivered>>) -> Vec<Key> {

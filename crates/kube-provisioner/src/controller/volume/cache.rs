@@ -211,22 +211,8 @@ impl VolumeCache {
 
     /// Applies a class event that [`read_class`](super::class::read_class) has read.
     pub(crate) fn class_event(&mut self, event: Change<ReadClass>) -> Vec<Key> {
-        match event {
-            Change::Begin => self.classes.begin_snapshot(),
-            Change::Listed(class) | Change::Applied(class) => {
-                self.classes.insert(class.name.clone(), class.ours);
-                return self.waiting_for(&class.name);
-            }
-            Change::Deleted(class) => {
-                self.classes.remove(&class.name);
-                return self.waiting_for(&class.name);
-            }
-            Change::Ready => {
-                let gone = self.classes.end_snapshot();
-                return gone.iter().flat_map(|(name, _)| self.waiting_for(name)).collect();
-            }
-        }
-        Vec::new()
+        let changed = self.classes.apply(event.map(|class| (class.name, Some(class.ours))));
+        changed.iter().flat_map(|name| self.waiting_for(name)).collect()
     }
 
     /// Applies a claim that the API server returned. Ignores an unknown claim, since it may have been deleted: only the

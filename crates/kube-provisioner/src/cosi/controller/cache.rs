@@ -175,22 +175,7 @@ fn access_of(path: &str, secret: &SecretFacts) -> Option<Key> {
 
 /// Returns the names of the changed objects.
 fn apply<T>(table: &mut Table<Arc<str>, Arc<T>>, change: Change<Option<WatchedObject<T>>>) -> BTreeSet<Arc<str>> {
-    match change {
-        Change::Begin => table.begin_snapshot(),
-        Change::Ready => return table.end_snapshot().into_iter().map(|(path, _)| path).collect(),
-        Change::Listed(Some(seen)) | Change::Applied(Some(seen)) => {
-            let WatchedObject { path, ours } = seen;
-            let known = match ours {
-                Some(object) => {
-                    table.insert(path.clone(), object);
-                    true
-                }
-                None => table.remove(&path).is_some(),
-            };
-            return known.then_some(path).into_iter().collect();
-        }
-        Change::Deleted(Some(seen)) => return table.remove(&seen.path).map(|_| seen.path).into_iter().collect(),
-        Change::Listed(None) | Change::Applied(None) | Change::Deleted(None) => {}
-    }
-    BTreeSet::new()
+    // An object without a name is not in the table.
+    let change = change.map(|seen| seen.map_or_else(|| ("".into(), None), |seen| (seen.path, seen.ours)));
+    table.apply(change).into_iter().collect()
 }

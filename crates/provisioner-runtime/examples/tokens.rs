@@ -136,7 +136,7 @@ impl Reconciler for TokenReconciler {
 
     fn watches(&self) -> Vec<WatchSpec<Tokens>> {
         let api = Api::<ConfigMap>::all(self.context.client().clone());
-        vec![WatchSpec::new("configmaps", api, WatchHealth::new(), std::convert::identity, Tokens::apply)]
+        vec![WatchSpec::new("configmaps", api, std::convert::identity, Tokens::apply)]
     }
 
     fn decide(&self, facts: &Facts) -> Decision {

@@ -182,38 +182,22 @@ impl Reconciler for BucketReconciler {
 
     fn watches(&self) -> Vec<WatchSpec<BucketCache>> {
         let client = || self.objects.context.client().clone();
-        let claims = WatchSpec::new(
-            "objectbucketclaims",
-            Api::<WatchedClaim>::all(client()),
-            self.objects.claims.clone(),
-            |event: Change<WatchedClaim>| event.map(|claim| claim_facts(&claim)),
-            BucketCache::claim_event,
-        );
-        let buckets = WatchSpec::new(
-            "objectbuckets",
-            Api::<WatchedBucket>::all(client()),
-            self.objects.buckets.clone(),
-            |event: Change<WatchedBucket>| event.map(|bucket| bucket_facts(&bucket)),
-            BucketCache::bucket_event,
-        );
+        let read_claim = |event: Change<WatchedClaim>| event.map(|claim| claim_facts(&claim));
+        let read_bucket = |event: Change<WatchedBucket>| event.map(|bucket| bucket_facts(&bucket));
         let (rules, backend, metrics) = (self.rules.clone(), self.backend.clone(), self.metrics.clone());
         let on_class = move |event: Change<WatchedClass>| {
             let event = read_class(event, &rules, &*backend);
             metrics.start_class_of(&event);
             event
         };
-        let classes = WatchSpec::new(
-            "storageclasses",
-            Api::<WatchedClass>::all(client()),
-            WatchHealth::new(),
-            on_class,
-            BucketCache::class_event,
-        );
+        let claims = WatchSpec::new("objectbucketclaims", Api::all(client()), read_claim, BucketCache::claim_event);
+        let buckets = WatchSpec::new("objectbuckets", Api::all(client()), read_bucket, BucketCache::bucket_event);
+        let classes = WatchSpec::new("storageclasses", Api::all(client()), on_class, BucketCache::class_event);
         // A claim without its ObjectBucket would look new, so the claims come last: the watches start from
         // the last to the first.
         vec![
-            claims.dated().after_first_term(),
-            buckets.dated().after_first_term(),
+            claims.with_health(self.objects.claims.clone()).dated().after_first_term(),
+            buckets.with_health(self.objects.buckets.clone()).dated().after_first_term(),
             self.delivered_watch::<Secret>("secrets").dated(),
             self.delivered_watch::<ConfigMap>("configmaps"),
             classes,
@@ -301,13 +285,8 @@ impl BucketReconciler {
     /// Returns the watch of our Secrets or ConfigMaps.
     fn delivered_watch<K: Deliverable>(&self, name: &'static str) -> WatchSpec<BucketCache> {
         let api = Api::<K>::all(self.objects.context.client().clone());
-        WatchSpec::new(
-            name,
-            Scope::from(api).with_labels(self.selector()),
-            WatchHealth::new(),
-            |event: Change<K>| event.map(|object| object.seen()),
-            BucketCache::delivered_event::<K>,
-        )
+        let read = |event: Change<K>| event.map(|object| object.seen());
+        WatchSpec::new(name, Scope::from(api).with_labels(self.selector()), read, BucketCache::delivered_event::<K>)
     }
 
     fn selector(&self) -> String {

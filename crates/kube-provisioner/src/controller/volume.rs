@@ -30,6 +30,7 @@ mod safeguards;
 #[cfg(test)]
 mod tests;
 
+use std::convert::identity;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ use provisioner_runtime::watch::{Change, WatchHealth};
 
 use self::act::{ActContext, Actions, Step};
 use self::cache::VolumeCache;
-use self::class::{ReadClass, read_class};
+use self::class::read_class;
 use self::decide::{Rules, decide};
 use self::decision::Decision;
 use self::facts::{ClaimState, Facts};
@@ -55,7 +56,7 @@ use self::key::Key;
 use self::metrics::VolumeMetrics;
 use self::names::VolumeNames;
 use self::outcome::{Outcome, Stopped};
-use self::partial::{WatchedClaim, WatchedVolume};
+use self::partial::WatchedClaim;
 use self::place::Place;
 use self::report::{Case, report};
 use super::RunError;
@@ -187,9 +188,9 @@ impl Reconciler for VolumeReconciler {
 
     fn watches(&self) -> Vec<WatchSpec<VolumeCache>> {
         let client = || self.actions.context.runtime.client().clone();
-        let (claims, context) = (self.actions.context.claims.clone(), self.actions.context.clone());
+        let (health, context) = (self.actions.context.claims.clone(), self.actions.context.clone());
         let on_claim = move |cache: &mut VolumeCache, event: Change<WatchedClaim>| {
-            cache.claim_event_at(claims.delivering(), event)
+            cache.claim_event_at(health.delivering(), event)
         };
         let metrics = self.metrics.clone();
         let on_class = move |event: Change<WatchedClass>| {
@@ -197,28 +198,14 @@ impl Reconciler for VolumeReconciler {
             metrics.start_class_of(&event);
             event
         };
-        let claims = WatchSpec::new(
-            "persistentvolumeclaims",
-            Api::all(client()),
-            self.actions.context.claims.clone(),
-            std::convert::identity,
-            on_claim,
-        );
-        let volumes = WatchSpec::new(
-            "persistentvolumes",
-            Api::all(client()),
-            self.actions.context.volumes.clone(),
-            std::convert::identity,
-            |cache: &mut VolumeCache, event: Change<WatchedVolume>| cache.volume_event(event),
-        );
-        let classes = WatchSpec::new(
-            "storageclasses",
-            Api::all(client()),
-            WatchHealth::new(),
-            on_class,
-            |cache: &mut VolumeCache, event: Change<ReadClass>| cache.class_event(event),
-        );
-        let mut watches = vec![claims.dated().after_first_term(), volumes.dated(), classes];
+        let claims = WatchSpec::new("persistentvolumeclaims", Api::all(client()), identity, on_claim);
+        let volumes = WatchSpec::new("persistentvolumes", Api::all(client()), identity, VolumeCache::volume_event);
+        let classes = WatchSpec::new("storageclasses", Api::all(client()), on_class, VolumeCache::class_event);
+        let mut watches = vec![
+            claims.with_health(self.actions.context.claims.clone()).dated().after_first_term(),
+            volumes.with_health(self.actions.context.volumes.clone()).dated(),
+            classes,
+        ];
         let of_author = catch_panic(|| self.actions.context.backend.watches(&client())).unwrap_or_else(|panic| {
             tracing::warn!("the provisioner's code crashed in `watches`: {panic}");
             Vec::new()
@@ -232,7 +219,7 @@ impl Reconciler for VolumeReconciler {
             };
             let apply =
                 |cache: &mut VolumeCache, wakes: Vec<Trigger>| wakes.iter().flat_map(|wake| cache.wake(wake)).collect();
-            WatchSpec::new(plural, scope, health, wakes, apply).optional()
+            WatchSpec::new(plural, scope, wakes, apply).with_health(health).optional()
         }));
         watches
     }

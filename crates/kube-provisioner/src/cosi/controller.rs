@@ -26,7 +26,7 @@ use provisioner_runtime::controller::{Context, ControlLoop, Reconciler, Report, 
 use provisioner_runtime::environment::Environment;
 use provisioner_runtime::events::{Event, EventKind, EventRecorder, ObjectRef};
 use provisioner_runtime::queue::Work;
-use provisioner_runtime::watch::{Change, Scope, WatchHealth};
+use provisioner_runtime::watch::{Change, Scope};
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -178,32 +178,19 @@ impl Reconciler for CosiReconciler {
         let client = || self.actions.context.client().clone();
         let driver: Arc<str> = self.actions.driver.name().into();
         let (of_buckets, of_accesses, of_secrets) = (driver.clone(), driver.clone(), driver.clone());
-        let buckets = WatchSpec::new(
-            "buckets",
-            Api::<WatchedBucket>::all(client()),
-            WatchHealth::new(),
-            move |event: Change<WatchedBucket>| event.map(|bucket| objects::bucket(&bucket, &of_buckets)),
-            CosiCache::bucket_event,
-        );
-        let accesses = WatchSpec::new(
-            "bucketaccesses",
-            Api::<WatchedAccess>::all(client()),
-            WatchHealth::new(),
-            move |event: Change<WatchedAccess>| event.map(|access| objects::access(&access, &of_accesses)),
-            CosiCache::access_event,
-        );
-        let secrets = WatchSpec::new(
-            "secrets",
-            Scope::from(Api::<Secret>::all(client())).with_labels(format!("{COSI_DRIVER}={driver}")),
-            WatchHealth::new(),
-            move |event: Change<Secret>| {
-                event.map(|secret| {
-                    let path = format!("{}/{}", secret.namespace()?, secret.name_any());
-                    Some((path.into(), SecretFacts::of(&secret, &of_secrets)))
-                })
-            },
-            CosiCache::secret_event,
-        );
+        let read_bucket = move |event: Change<WatchedBucket>| event.map(|bucket| objects::bucket(&bucket, &of_buckets));
+        let read_access =
+            move |event: Change<WatchedAccess>| event.map(|access| objects::access(&access, &of_accesses));
+        let labelled = Scope::from(Api::<Secret>::all(client())).with_labels(format!("{COSI_DRIVER}={driver}"));
+        let read_secret = move |event: Change<Secret>| {
+            event.map(|secret| {
+                let path = format!("{}/{}", secret.namespace()?, secret.name_any());
+                Some((path.into(), SecretFacts::of(&secret, &of_secrets)))
+            })
+        };
+        let buckets = WatchSpec::new("buckets", Api::all(client()), read_bucket, CosiCache::bucket_event);
+        let accesses = WatchSpec::new("bucketaccesses", Api::all(client()), read_access, CosiCache::access_event);
+        let secrets = WatchSpec::new("secrets", labelled, read_secret, CosiCache::secret_event);
         vec![accesses, buckets, secrets]
     }
 

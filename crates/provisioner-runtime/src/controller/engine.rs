@@ -74,9 +74,9 @@ impl<R: Reconciler> Engine<R> {
     /// Spawns the watches. They end when the returned set is dropped.
     pub(super) fn spawn_watches(self: &Arc<Self>, starts: Vec<WatchStart<R::Cache>>) -> JoinSet<String> {
         let mut set = JoinSet::new();
-        for WatchStart { name, run, after_first_term } in starts.into_iter().rev() {
+        for WatchStart { name, health, run, after_first_term } in starts.into_iter().rev() {
             let (engine, first_term) = (self.clone(), self.first_term.clone());
-            let run = run(self.context.environment(), Box::new(move |update| engine.apply(update)));
+            let run = run(self.context.environment(), health, Box::new(move |update| engine.apply(update)));
             set.spawn(async move {
                 if after_first_term {
                     let _ = timeout(HEAD_START, first_term.cancelled()).await;

@@ -37,6 +37,7 @@ pub(super) struct Watched<C> {
 /// The parameters for starting a watch.
 pub(super) struct WatchStart<C: Cache> {
     pub(super) name: &'static str,
+    pub(super) health: WatchHealth,
     pub(super) run: Run<C>,
     pub(super) after_first_term: bool,
 }
@@ -45,7 +46,7 @@ pub(super) struct WatchStart<C: Cache> {
 pub(super) type Update<'a, C> = Box<dyn FnOnce(&mut C) -> Vec<<C as Cache>::Key> + 'a>;
 /// Runs an update under the cache's lock.
 pub(super) type Apply<C> = Box<dyn Fn(Update<'_, C>) + Send>;
-pub(super) type Run<C> = Box<dyn FnOnce(Environment, Apply<C>) -> BoxFuture<'static, ()> + Send>;
+pub(super) type Run<C> = Box<dyn FnOnce(Environment, WatchHealth, Apply<C>) -> BoxFuture<'static, ()> + Send>;
 /// Fetches the current version of this kind from the API server.
 pub(super) type FetchVersion<C> = Box<dyn Fn(Context<C>) -> BoxFuture<'static, Result<u64, CallError>> + Send + Sync>;
 
@@ -55,7 +56,6 @@ impl<C: Cache> WatchSpec<C> {
     pub fn new<T, U>(
         name: &'static str,
         scope: impl Into<Scope<T>>,
-        health: WatchHealth,
         read: impl Fn(Change<T>) -> U + Send + 'static,
         apply: impl Fn(&mut C, U) -> Vec<C::Key> + Send + 'static,
     ) -> Self
@@ -68,16 +68,22 @@ impl<C: Cache> WatchSpec<C> {
             let all = all.clone();
             async move { context.request(all.current_version()).await }.boxed()
         };
-        let watched = health.clone();
-        let run = move |environment: Environment, update: Apply<C>| {
+        let run = move |environment: Environment, health: WatchHealth, update: Apply<C>| {
             let sink = move |change: Change<T>| {
                 let read = read(change);
                 update(Box::new(|cache| apply(cache, read)));
             };
-            watch(scope, name, environment, watched, sink).boxed()
+            watch(scope, name, environment, health, sink).boxed()
         };
         let (run, version): (Run<C>, FetchVersion<C>) = (Box::new(run), Box::new(version));
+        let health = WatchHealth::new();
         Self { name, health, run, version, dated: false, after_first_term: false, optional: false }
+    }
+
+    /// Sets the health that the watch reports, for a controller that reads it or requests lists.
+    #[must_use]
+    pub fn with_health(self, health: WatchHealth) -> Self {
+        Self { health, ..self }
     }
 
     /// Makes each term begin by fetching the current version of this kind from the API server; see
@@ -104,7 +110,8 @@ impl<C: Cache> WatchSpec<C> {
     pub(super) fn split(self) -> (Watched<C>, WatchStart<C>) {
         let Self { name, health, run, version, dated, after_first_term, optional } = self;
         let version = dated.then_some(version);
-        (Watched { name, health, optional, version }, WatchStart { name, run, after_first_term })
+        let start = WatchStart { name, health: health.clone(), run, after_first_term };
+        (Watched { name, health, optional, version }, start)
     }
 }
 

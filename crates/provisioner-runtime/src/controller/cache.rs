@@ -58,14 +58,15 @@ pub trait Journaled: Cache {
     /// Adopts an attempt that another process has begun. Returns `false` if there is nothing to finish.
     fn adopt(&mut self, key: &Self::Key, attempt: Self::Attempt) -> bool;
 
-    /// Suspends work on these keys until their entries are in a journal of this process.
-    fn await_adoption(&mut self, keys: &[Self::Key]);
-
-    /// Resumes work on a key: its entry is in a journal of this process, or it has none.
-    fn adopted(&mut self, key: &Self::Key);
-
     /// Discards the state of work on these keys: another process continues it.
     fn forget(&mut self, keys: &dyn Fn(&Self::Key) -> bool);
+
+    /// Suspends work on these keys until their entries are in a journal of this process. The default does not, which
+    /// suits attempts that are determined by their key: a second attempt continues the first one.
+    fn await_adoption(&mut self, _keys: &[Self::Key]) {}
+
+    /// Resumes work on a key: its entry is in a journal of this process, or it has none.
+    fn adopted(&mut self, _key: &Self::Key) {}
 
     /// Drops the attempt of this key at an administrator's request.
     fn drop_attempt(&mut self, key: &Self::Key) {

@@ -5,23 +5,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use provisioner_runtime::controller::{
-    Call, CallPermit, Context, ControlLoop, JournalRecord, JournalSpec, LoopError, LoopOptions, Reconciler, Refused,
-    Report, Safeguards, Sharing, Step, WatchSpec,
+    Cache, Call, CallPermit, Context, ControlLoop, JournalRecord, JournalSpec, Journaled, LoopError, LoopOptions,
+    Reconciler, Report, Safeguards, Sharing, Step, WatchSpec,
 };
 use provisioner_runtime::events::{Event, EventKind, ObjectRef};
 use provisioner_runtime::journal::JournalKind;
 use provisioner_runtime::lease::LeaseOptions;
-use provisioner_runtime::{
-    Backoff, Cache, CallError, Change, Entry, Environment, Flow, Journaled, Limits, Next, Table, WatchHealth, Work,
-    stable_hash,
-};
+use provisioner_runtime::{Backoff, CallError, Change, Entry, Environment, Flow, Next, Table, Work, stable_hash};
 use serde_json::json;
 
 /// The backend: tokens by key. It issues the same token for each request with the same key.
@@ -30,20 +27,17 @@ pub(crate) type Registry = Arc<Mutex<BTreeMap<String, String>>>;
 /// The cache. A key is `namespace/name/uid`.
 #[derive(Default)]
 pub(crate) struct Tokens {
-    /// ConfigMaps with the annotation; true if they have no token yet.
+    /// ConfigMaps with the annotation; true if they have a token.
     maps: Table<String, bool>,
     /// Keys whose token may exist in the registry but not in the ConfigMap.
     begun: BTreeSet<String>,
-    /// Keys with an entry in the journal of a replica that no longer runs.
-    awaiting: BTreeSet<String>,
 }
 
-/// The facts about one key.
+/// The facts about one key: whether its ConfigMap has a token, and whether a token may exist only in the registry.
 #[derive(Hash)]
 pub(crate) struct Facts {
-    wants: Option<bool>,
+    has_token: Option<bool>,
     begun: bool,
-    awaiting: bool,
 }
 
 impl Cache for Tokens {
@@ -51,14 +45,13 @@ impl Cache for Tokens {
     type Facts = Facts;
 
     fn facts(&self, key: &String) -> Facts {
-        let wants = self.maps.get(key).copied();
-        Facts { wants, begun: self.begun.contains(key), awaiting: self.awaiting.contains(key) }
+        Facts { has_token: self.maps.get(key).copied(), begun: self.begun.contains(key) }
     }
     fn inputs(&self, key: &String) -> u64 {
         BuildHasherDefault::<DefaultHasher>::new().hash_one(self.facts(key))
     }
     fn unsettled(&self, among: &dyn Fn(&String) -> bool) -> Vec<String> {
-        let wanting = self.maps.iter().filter(|(_, wants)| **wants).map(|(key, _)| key);
+        let wanting = self.maps.iter().filter(|(_, has_token)| !**has_token).map(|(key, _)| key);
         let keys: BTreeSet<&String> = wanting.chain(&self.begun).filter(|key| among(key)).collect();
         keys.into_iter().cloned().collect()
     }
@@ -68,46 +61,14 @@ impl Journaled for Tokens {
     type Attempt = ();
 
     fn unfinished(&self, key: &String) -> bool {
-        self.begun.contains(key) || self.awaiting.contains(key)
+        self.begun.contains(key)
     }
     fn adopt(&mut self, key: &String, (): ()) -> bool {
-        self.adopted(key);
         self.begun.insert(key.clone());
         true
     }
-    fn await_adoption(&mut self, keys: &[String]) {
-        self.awaiting.extend(keys.iter().cloned());
-    }
-    fn adopted(&mut self, key: &String) {
-        self.awaiting.remove(key);
-    }
-    fn drop_attempt(&mut self, key: &String) {
-        self.begun.remove(key);
-    }
     fn forget(&mut self, keys: &dyn Fn(&String) -> bool) {
         self.begun.retain(|key| !keys(key));
-        self.awaiting.retain(|key| !keys(key));
-    }
-}
-
-impl Tokens {
-    fn apply(&mut self, change: Change<ConfigMap>) -> Vec<String> {
-        let key = |map: &ConfigMap| {
-            let (namespace, uid) = (map.namespace().unwrap_or_default(), map.uid().unwrap_or_default());
-            format!("{namespace}/{}/{uid}", map.name_any())
-        };
-        match change {
-            Change::Begin => self.maps.begin_snapshot(),
-            Change::Listed(map) | Change::Applied(map) if map.annotations().contains_key("example.com/token") => {
-                let has_token = map.data.as_ref().is_some_and(|data| data.contains_key("token"));
-                self.maps.insert(key(&map), !has_token);
-                return vec![key(&map)];
-            }
-            Change::Deleted(map) => return self.maps.remove(&key(&map)).map(|_| key(&map)).into_iter().collect(),
-            Change::Ready => return self.maps.end_snapshot().into_iter().map(|(key, _)| key).collect(),
-            _ => {}
-        }
-        Vec::new()
     }
 }
 
@@ -135,48 +96,77 @@ impl Reconciler for TokenReconciler {
     type Status = ();
 
     fn watches(&self) -> Vec<WatchSpec<Tokens>> {
-        let api = Api::<ConfigMap>::all(self.context.client().clone());
-        vec![WatchSpec::new("configmaps", api, std::convert::identity, Tokens::apply)]
+        let key = |map: &ConfigMap| Some(format!("{}/{}/{}", map.namespace()?, map.name_any(), map.uid()?));
+        let read = move |change: Change<ConfigMap>| change.map(|map| (key(&map).unwrap_or_default(), has_token(&map)));
+        let maps = Api::all(self.context.client().clone());
+        vec![WatchSpec::new("configmaps", maps, read, |cache: &mut Tokens, change| cache.maps.apply(change))]
     }
 
     fn decide(&self, facts: &Facts) -> Decision {
         match facts {
-            Facts { awaiting: true, .. } => Decision::Nothing,
-            Facts { wants: Some(true), .. } => Decision::Issue,
+            Facts { has_token: Some(false), .. } => Decision::Issue,
             Facts { begun: true, .. } => Decision::Revoke,
             _ => Decision::Nothing,
         }
     }
 
     async fn act(&self, decision: Decision, _: &Facts, step: &Step<'_, Tokens>) -> Outcome {
-        match decision {
-            Decision::Nothing => Ok(None),
-            Decision::Issue => self.issue(step).await,
-            Decision::Revoke => self.revoke(step).await,
-        }
+        let (key, [namespace, name, uid]) = (step.key(), parts(step.key()));
+        let maps = Api::<ConfigMap>::namespaced(self.context.client().clone(), namespace);
+        let (limit, (token, _guard)) = (Duration::from_secs(10), step.token());
+        let done = match decision {
+            Decision::Nothing => return Ok(None),
+            Decision::Issue => {
+                let record = JournalRecord::New(Entry { key: key.clone(), text: "{}".to_owned(), shared: Vec::new() });
+                let flow = Flow::creating("tokens").of_tenant(namespace);
+                let call = Call { permit: CallPermit::Of(&flow), limit, token: &token, record };
+                let begin = |cache: &mut Tokens| {
+                    let wanted = cache.maps.get(key) == Some(&false);
+                    cache.begun.extend(wanted.then(|| key.clone()));
+                    wanted
+                };
+                let issue = async || {
+                    let token = format!("token-{:016x}", stable_hash(key));
+                    self.registry.lock().unwrap().entry(key.clone()).or_insert(token).clone()
+                };
+                let issued = step.call(call, begin, issue).await.map_err(|refused| format!("{refused:?}"))?;
+                let patch = Patch::Merge(json!({"metadata": {"uid": uid}, "data": {"token": issued}}));
+                self.context.request(maps.patch(name, &PatchParams::default(), &patch)).await?;
+                Some("a token was issued")
+            }
+            Decision::Revoke => {
+                // The watch may be behind, so the API server has to confirm that no ConfigMap has the token.
+                let has_token = match self.context.request(maps.get(name)).await {
+                    Ok(map) if map.uid().as_deref() == Some(uid) => has_token(&map),
+                    Ok(_) | Err(CallError::NotFound) => None,
+                    Err(error) => return Err(error.into()),
+                };
+                if has_token == Some(false) {
+                    return Err("the watch does not show the ConfigMap yet".into());
+                }
+                if has_token.is_none() {
+                    let flow = Flow::removing("tokens").of_tenant(namespace);
+                    let record = JournalRecord::Exists;
+                    let call = Call { permit: CallPermit::Of(&flow), limit, token: &token, record };
+                    let revoke = async || drop(self.registry.lock().unwrap().remove(key));
+                    step.call(call, |_| true, revoke).await.map_err(|refused| format!("{refused:?}"))?;
+                }
+                None
+            }
+        };
+        self.context.cache().begun.remove(key);
+        Ok(done)
     }
 
     fn report(&self, outcome: Outcome, _: &Facts, work: &Work<String>, _: Duration) -> Report<()> {
-        let (namespace, name, uid) = parts(work.key());
-        let object = ObjectRef {
-            api_version: "v1",
-            kind: "ConfigMap",
-            namespace: Some(namespace.into()),
-            name: name.into(),
-            uid: uid.into(),
+        let [namespace, name, uid] = parts(work.key()).map(Arc::<str>::from);
+        let object = ObjectRef { api_version: "v1", kind: "ConfigMap", namespace: Some(namespace), name, uid };
+        let event = |kind, reason, note| Event { object, kind, reason, action: "Issue", note, same_from_all: false };
+        let (next, event) = match outcome {
+            Ok(note) => (Next::Done, note.map(|note| event(EventKind::Normal, "TokenIssued", note.to_owned()))),
+            Err(error) => (Next::Retry, Some(event(EventKind::Warning, "TokenFailed", error.to_string()))),
         };
-        let message =
-            |kind, reason, note| Some(Event { object, kind, reason, action: "Issue", note, same_from_all: false });
-        match outcome {
-            Ok(done) => {
-                let event = done.and_then(|note| message(EventKind::Normal, "TokenIssued", note.to_owned()));
-                Report { next: Next::Done, event, status: None }
-            }
-            Err(error) => {
-                let event = message(EventKind::Warning, "TokenFailed", error.to_string());
-                Report { next: Next::Retry, event, status: None }
-            }
-        }
+        Report { next, event, status: None }
     }
 
     fn journal(&self) -> JournalSpec<Tokens> {
@@ -184,76 +174,15 @@ impl Reconciler for TokenReconciler {
     }
 }
 
-impl TokenReconciler {
-    async fn issue(&self, step: &Step<'_, Tokens>) -> Outcome {
-        let key = step.key();
-        let (namespace, name, uid) = parts(key);
-        let (token, _guard) = step.token();
-        let record = JournalRecord::New(Entry { key: key.clone(), text: "{}".to_owned(), shared: Vec::new() });
-        let limit = Duration::from_secs(10);
-        let flow = Flow::creating("tokens").of_tenant(namespace);
-        let call = Call { permit: CallPermit::Of(&flow), limit, token: &token, record };
-        let wanted = |cache: &mut Tokens| {
-            cache.facts(key).wants == Some(true) && {
-                cache.begun.insert(key.clone());
-                true
-            }
-        };
-        let issued = match step.call(call, wanted, || std::future::ready(issue(&self.registry, key))).await {
-            Ok(issued) => issued,
-            Err(Refused::Unwanted) => return Ok(None),
-            Err(refused) => return Err(format!("{refused:?}").into()),
-        };
-        let maps: Api<ConfigMap> = Api::namespaced(self.context.client().clone(), namespace);
-        let patch = Patch::Merge(json!({"metadata": {"uid": uid}, "data": {"token": issued}}));
-        self.context.request(maps.patch(name, &PatchParams::default(), &patch)).await?;
-        let mut cache = self.context.cache();
-        cache.begun.remove(key);
-        Ok(Some("a token was issued"))
-    }
-
-    /// Revokes a token that the ConfigMap has not received. Reads the ConfigMap from the API server, because the watch
-    /// may be behind.
-    async fn revoke(&self, step: &Step<'_, Tokens>) -> Outcome {
-        let key = step.key();
-        let (namespace, name, uid) = parts(key);
-        let maps: Api<ConfigMap> = Api::namespaced(self.context.client().clone(), namespace);
-        match self.context.request(maps.get(name)).await {
-            Ok(map) if map.uid().as_deref() == Some(uid) => {
-                let has_token = map.data.is_some_and(|data| data.contains_key("token"));
-                if !has_token {
-                    return Err("the watch does not show the ConfigMap yet".into());
-                }
-            }
-            Ok(_) | Err(CallError::NotFound) => {
-                let (token, _guard) = step.token();
-                let limit = Duration::from_secs(10);
-                let flow = Flow::removing("tokens").of_tenant(namespace);
-                let call = Call { permit: CallPermit::Of(&flow), limit, token: &token, record: JournalRecord::Exists };
-                let revoke = async || drop(lock(&self.registry).remove(key));
-                step.call(call, |_| true, revoke).await.map_err(|refused| format!("{refused:?}"))?;
-            }
-            Err(error) => return Err(error.into()),
-        }
-        self.context.cache().begun.remove(key);
-        Ok(None)
-    }
+/// Returns whether a ConfigMap has its token; `None` if it does not ask for one.
+fn has_token(map: &ConfigMap) -> Option<bool> {
+    let has_token = map.data.as_ref().is_some_and(|data| data.contains_key("token"));
+    map.annotations().contains_key("example.com/token").then_some(has_token)
 }
 
-fn issue(registry: &Registry, key: &str) -> String {
-    let mut registry = lock(registry);
-    let token = format!("token-{:016x}", stable_hash(key));
-    registry.entry(key.to_owned()).or_insert(token).clone()
-}
-
-fn lock(registry: &Registry) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
-    registry.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn parts(key: &str) -> (&str, &str, &str) {
-    let (namespace, rest) = key.split_once('/').unwrap_or_default();
-    let (name, uid) = rest.split_once('/').unwrap_or_default();
-    (namespace, name, uid)
+fn parts(key: &str) -> [&str; 3] {
+    let mut parts = key.split('/');
+    std::array::from_fn(|_| parts.next().unwrap_or_default())
 }
 
 /// One replica of a controller with two shards.
@@ -269,9 +198,7 @@ pub(crate) fn replica(
         journal: JournalKind::ConfigMap,
         cluster_id: "this".to_owned(),
         sharing: Sharing::Leases(leases),
-        calls: Limits { total: 8, per_group: 0, one_each: true },
         backoff: Backoff::exponential(Duration::from_millis(200), Duration::from_secs(10)),
-        grace: Duration::from_secs(5),
         environment,
         safeguards,
         ..LoopOptions::new("example.com/tokens", "tokens", instance)
@@ -281,10 +208,9 @@ pub(crate) fn replica(
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let connection = provisioner_runtime::connect(None).await?;
+    let client = provisioner_runtime::connect(None).await?.client;
     let stop = provisioner_runtime::shutdown::on_signal()?;
     let instance = format!("tokens_{}", std::process::id());
-    let (environment, safeguards) = (Environment::default(), Safeguards::default());
-    let replica = replica(connection.client, &instance, environment, Registry::default(), safeguards)?;
+    let replica = replica(client, &instance, Environment::default(), Registry::default(), Safeguards::default())?;
     Ok(replica.run(stop).await?)
 }

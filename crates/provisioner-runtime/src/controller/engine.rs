@@ -325,7 +325,7 @@ impl<R: Reconciler> Engine<R> {
     /// Runs one step of one key. If the step is cut off, another replica already owns the key.
     async fn step(self: Arc<Self>, work: Work<KeyOf<R>>) {
         let Some(ownership) = self.shards.ownership(work.key()) else { return work.finish(Next::Done) };
-        let over = ownership.over();
+        let over = ownership.journal.over();
         let report = tokio::select! {
             biased;
             () = over.cancelled(), if self.settings.safeguards.fencing => None,
@@ -351,10 +351,10 @@ impl<R: Reconciler> Engine<R> {
         // A key that is not unfinished needs no entry. Hold the cache's lock, because an adoption makes the key
         // unfinished.
         let name = work.key().to_string();
-        if ownership.contains(&name) {
+        if ownership.journal.contains(&name) {
             let cache = self.cache();
             if !(self.journal.unfinished)(&cache, work.key()) {
-                ownership.remove(&name);
+                ownership.journal.remove(&name);
             }
         }
         let Report { next, event, status } = self.reconciler.report(outcome, &facts, work, started.elapsed());

@@ -5,14 +5,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::environment::Environment;
 use crate::journal::{
-    Entry, Journal, JournalError, JournalKind, JournalOptions, JournalStats, PART_LAYOUT, journal_name,
-    part_journal_name,
+    Entry, Journal, JournalKind, JournalOptions, JournalStats, PART_LAYOUT, journal_name, part_journal_name,
 };
 use crate::lease::{LeaseOptions, Term, lease_name};
 use crate::name::stable_hash;
@@ -56,7 +54,7 @@ pub(super) struct Plan {
 
 /// Guard for work on one key; the shard is not released while it is held.
 pub(super) struct Ownership {
-    journal: Journal,
+    pub(super) journal: Journal,
     valid: Valid,
     _working: TaskTrackerToken,
 }
@@ -117,38 +115,8 @@ impl Ownership {
     /// Returns a check for whether another process can have taken the shard. Together with the journal, which needs no
     /// clock, it stops a process that was suspended.
     pub(super) fn validity(&self) -> impl Fn() -> bool + Send + Sync + use<> {
-        let (over, valid) = (self.over(), self.valid.clone());
+        let (over, valid) = (self.journal.over().clone(), self.valid.clone());
         move || !over.is_cancelled() && valid()
-    }
-
-    /// Records an attempt that is about to begin. If that fails, the attempt must not begin.
-    pub(super) async fn record(&self, entry: Entry) -> Result<(), JournalError> {
-        self.journal.record(entry).await
-    }
-
-    /// Makes sure that this process may still begin work, and that removals are stored.
-    pub(super) async fn fence(&self) -> Result<(), JournalError> {
-        self.journal.fence().await
-    }
-
-    /// Same as [`fence`](Self::fence), but accepts a confirmation that is at most this old.
-    pub(super) async fn fence_since(&self, age: Duration) -> Result<(), JournalError> {
-        self.journal.fence_since(age).await
-    }
-
-    /// Removes the entry of this key after its work has ended.
-    pub(super) fn remove(&self, key: &str) {
-        self.journal.remove(key);
-    }
-
-    /// Returns true if the journal has an entry for this key.
-    pub(super) fn contains(&self, key: &str) -> bool {
-        self.journal.contains(key)
-    }
-
-    /// Returns a token that is cancelled when another process holds the shard.
-    pub(super) fn over(&self) -> CancellationToken {
-        self.journal.over().clone()
     }
 }
 

@@ -138,7 +138,7 @@ impl<'a, C: Cache> Step<'a, C> {
 
     /// Removes the key's entry with one of the next writes of the journal: the work has left nothing behind.
     pub fn remove_entry(&self) {
-        self.ownership.remove(&self.key().to_string());
+        self.ownership.journal.remove(&self.key().to_string());
     }
 
     /// Makes sure that this process may still begin work, and that removed entries are stored.
@@ -146,7 +146,7 @@ impl<'a, C: Cache> Step<'a, C> {
     /// # Errors
     /// Fails if another process holds the journal, or if it cannot be read.
     pub async fn fence(&self) -> Result<(), JournalError> {
-        self.fenced(self.ownership.fence().await)
+        self.fenced(self.ownership.journal.fence().await)
     }
 
     /// Calls an author's code. Before that, it records or fences the call, waits for a permit of its flow, and checks
@@ -165,7 +165,7 @@ impl<'a, C: Cache> Step<'a, C> {
         let fence = match record {
             JournalRecord::New(entry) => {
                 if self.safeguards.journal {
-                    self.fenced(self.ownership.record(entry).await).map_err(Refused::Journal)?;
+                    self.fenced(self.ownership.journal.record(entry).await).map_err(Refused::Journal)?;
                 }
                 Fence::Since(FRESH)
             }
@@ -178,7 +178,7 @@ impl<'a, C: Cache> Step<'a, C> {
             CallPermit::Held(_) => None,
         };
         match fence {
-            Fence::Since(age) => self.fenced(self.ownership.fence_since(age).await).map_err(Refused::Journal)?,
+            Fence::Since(age) => self.fenced(self.ownership.journal.fence_since(age).await).map_err(Refused::Journal)?,
             Fence::Now => self.fence().await.map_err(Refused::Journal)?,
             Fence::None => {}
         }

@@ -22,7 +22,7 @@ use self::shared::calls::{self, Crashed};
 pub(crate) use self::shared::cluster::SYSTEM_NAMESPACE;
 pub use self::shared::cluster::cluster_id;
 use self::shared::process::Process;
-use self::shared::program::Program;
+use self::shared::program;
 #[cfg(feature = "planted-faults")]
 use self::volume::Safeguard;
 use self::volume::{Backend, Safeguards, control_loop, rules};
@@ -160,21 +160,14 @@ impl Controller {
     ///
     /// # Errors
     /// If the API server cannot be used. Later interruptions are retried.
-    pub async fn run(self) -> Result<(), RunError> {
-        let rules = self.access_rules()?;
-        let Some(program) = Program::start(&self.options, &rules).await? else { return Ok(()) };
-        let Program { client, namespace, shutdown } = program;
-        let options = Options { namespace: Some(namespace), ..self.options };
-        Self { options, ..self }.run_with(client, shutdown).await
-    }
-
-    /// Returns every essential permission, including the provisioner's own.
-    fn access_rules(&self) -> Result<Vec<rbac::AccessRule>, RunError> {
+    pub async fn run(mut self) -> Result<(), RunError> {
         let ask = || (self.backend.capabilities(), self.backend.access_rules());
         let (capabilities, own) = calls::capabilities(ask)?;
         let mut rules = rbac::required_rules(&self.options, &capabilities, &[]);
         rules.extend(own);
-        Ok(rules)
+        let started = program::start(&mut self.options, &rules).await?;
+        let Some((client, shutdown)) = started else { return Ok(()) };
+        self.run_with(client, shutdown).await
     }
 
     /// Runs with a given client until `shutdown` is cancelled. Does not affect the process, so it suits tests and

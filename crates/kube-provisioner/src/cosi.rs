@@ -33,8 +33,7 @@ use crate::bucket::{BucketHooks, BucketStartContext};
 use crate::controller::RunError;
 use crate::controller::bucket::BucketBackend;
 use crate::controller::shared::calls::{capabilities, start_backend};
-use crate::controller::shared::cluster;
-use crate::controller::shared::program::Program;
+use crate::controller::shared::{cluster, program};
 use crate::options::{BucketOptions, Options};
 use crate::rbac;
 
@@ -72,18 +71,16 @@ impl CosiDriver {
     ///
     /// # Errors
     /// If the API server or the socket cannot be used. Later interruptions are retried.
-    pub async fn run(self) -> Result<(), RunError> {
+    pub async fn run(mut self) -> Result<(), RunError> {
         let (capabilities, own) = capabilities(|| (self.backend.capabilities(), self.backend.access_rules()))?;
-        let options = &self.options.options;
+        let options = &mut self.options.options;
         let mut rules = rbac::cosi_rules(options, &capabilities);
         rules.extend(own);
-        let started = Program::start(options, &rules).await;
-        let started =
-            started.map_err(|error| advised(error, options, |namespace| rbac::cosi_advice(options, namespace)));
-        let Some(Program { client, namespace, shutdown }) = started? else { return Ok(()) };
-        let options = Options { namespace: Some(namespace), ..self.options.options };
-        let options = BucketOptions { options, ..self.options };
-        Self { options, ..self }.run_with(client, shutdown).await
+        let started = program::start(options, &rules).await;
+        let advice = |namespace: &str| rbac::cosi_advice(options, namespace);
+        let started = started.map_err(|error| advised(error, options, advice));
+        let Some((client, shutdown)) = started? else { return Ok(()) };
+        self.run_with(client, shutdown).await
     }
 
     /// Runs with a given client until `shutdown` is cancelled. Does not affect the process, so it suits tests and

@@ -13,9 +13,9 @@ use super::bucket::BucketSafeguard;
 use super::bucket::{BucketBackend, Safeguards, control_loop, rules};
 use super::shared::calls;
 use super::shared::process::Process;
-use super::shared::program::Program;
+use super::shared::program;
 use crate::bucket::BucketHooks;
-use crate::options::{BucketOptions, Coordination, Options};
+use crate::options::{BucketOptions, Coordination};
 use crate::{protocol, rbac};
 
 /// Runs a [`BucketProvisioner`](crate::bucket::BucketProvisioner): calls it when a claim requests a bucket and when a
@@ -64,17 +64,14 @@ impl BucketController {
     ///
     /// # Errors
     /// If the API server cannot be used. Later interruptions are retried.
-    pub async fn run(self) -> Result<(), RunError> {
+    pub async fn run(mut self) -> Result<(), RunError> {
         let ask = || (self.backend.capabilities(), self.backend.access_rules());
         let (capabilities, own) = calls::capabilities(ask)?;
-        let options = &self.options.options;
+        let options = &mut self.options.options;
         let mut rules = rbac::bucket_rules(options, &capabilities, &[]);
         rules.extend(own);
-        let Some(program) = Program::start(options, &rules).await? else { return Ok(()) };
-        let Program { client, namespace, shutdown } = program;
-        let options = Options { namespace: Some(namespace), ..self.options.options };
-        let options = BucketOptions { options, ..self.options };
-        Self { options, ..self }.run_with(client, shutdown).await
+        let Some((client, shutdown)) = program::start(options, &rules).await? else { return Ok(()) };
+        self.run_with(client, shutdown).await
     }
 
     /// Runs with a given client until `shutdown` is cancelled. Does not affect the process, so it suits tests and

@@ -46,7 +46,7 @@ use crate::controller::shared::calls::{capabilities, start_backend};
 use crate::controller::shared::limits::{CallLimits, Thresholds};
 use crate::controller::shared::metrics::{AttemptLabels, AttemptMetrics};
 use crate::controller::shared::process::Process;
-use crate::controller::shared::program::Program;
+use crate::controller::shared::program;
 use crate::options::{BucketOptions, Coordination, Options};
 use crate::protocol::COSI_DRIVER;
 use crate::{protocol, rbac};
@@ -84,19 +84,16 @@ impl CosiController {
     ///
     /// # Errors
     /// If the API server cannot be used. Later interruptions are retried.
-    pub async fn run(self) -> Result<(), RunError> {
+    pub async fn run(mut self) -> Result<(), RunError> {
         let own = capabilities(|| self.backend.access_rules())?;
         let driver = names::of_options(&self.options).map_err(RunError::Options)?;
-        let options = &self.options.options;
-        let mut rules = rbac::cosi_controller_rules(&driver, options);
+        let mut rules = rbac::cosi_controller_rules(&driver, &self.options.options);
         rules.extend(own);
-        let started = Program::start(options, &rules).await;
+        let started = program::start(&mut self.options.options, &rules).await;
         let advice = |namespace: &str| rbac::cosi_controller_advice(&self.options, namespace);
-        let started = started.map_err(|error| advised(error, options, advice));
-        let Some(Program { client, namespace, shutdown }) = started? else { return Ok(()) };
-        let options = Options { namespace: Some(namespace), ..self.options.options };
-        let options = BucketOptions { options, ..self.options };
-        Self { options, ..self }.run_with(client, shutdown).await
+        let started = started.map_err(|error| advised(error, &self.options.options, advice));
+        let Some((client, shutdown)) = started? else { return Ok(()) };
+        self.run_with(client, shutdown).await
     }
 
     /// Runs with a given client until `shutdown` is cancelled. Does not affect the process, so it suits tests and

@@ -95,13 +95,8 @@ pub enum RunError {
         by: String,
     },
     /// An essential part of the controller has ended. This is a bug in this library.
-    #[error("the controller's {part} has ended by itself{how}; this is a fault, please report it")]
-    Ended {
-        /// The part.
-        part: String,
-        /// The way in which it ended, if known.
-        how: String,
-    },
+    #[error(transparent)]
+    Ended(LoopError),
     /// The provisioner's code panicked.
     #[error("the provisioner's code crashed in `{method}`: {panic}; please report this to its authors")]
     Crashed {
@@ -196,7 +191,7 @@ impl From<LoopError> for RunError {
         match error {
             LoopError::Admin(error) => Self::Admin(error),
             LoopError::Replaced { by } => Self::Replaced { by },
-            LoopError::Ended { part, how } => Self::Ended { part, how },
+            LoopError::Ended { .. } => Self::Ended(error),
             error => Self::Options(error.to_string()),
         }
     }

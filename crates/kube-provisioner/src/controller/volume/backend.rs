@@ -44,36 +44,20 @@ pub(crate) struct UntypedRequest {
 
 impl UntypedRequest {
     fn typed<P: Send + Sync + 'static>(self) -> ProvisionRequest<P> {
-        let parameters = self.parameters.clone().typed::<P>();
-        let Self {
-            name,
-            bytes,
-            claim,
-            class,
-            selected_node,
-            node_labels,
-            secrets,
-            cluster_id,
-            idempotency_token,
-            prepared,
-            resumed,
-            fencing_token,
-            ..
-        } = self;
         ProvisionRequest {
-            name,
-            bytes,
-            parameters,
-            claim,
-            class,
-            selected_node,
-            node_labels,
-            secrets,
-            cluster_id,
-            idempotency_token,
-            prepared,
-            resumed,
-            fencing_token,
+            name: self.name,
+            bytes: self.bytes,
+            parameters: self.parameters.typed(),
+            claim: self.claim,
+            class: self.class,
+            selected_node: self.selected_node,
+            node_labels: self.node_labels,
+            secrets: self.secrets,
+            cluster_id: self.cluster_id,
+            idempotency_token: self.idempotency_token,
+            prepared: self.prepared,
+            resumed: self.resumed,
+            fencing_token: self.fencing_token,
         }
     }
 }

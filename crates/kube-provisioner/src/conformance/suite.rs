@@ -21,9 +21,13 @@ pub(super) struct Rule<S: 'static> {
 
 type Check<S> = for<'a> fn(&'a S) -> LocalBoxFuture<'a, CheckResult>;
 
-pub(super) const fn rule<S>(id: &'static str, says: &'static str, check: Check<S>) -> Rule<S> {
-    Rule { id, says, check }
+/// The table of these rules: the id of each, the `async fn` that checks it, and what it says.
+macro_rules! rules {
+    ($($id:literal ($check:path): $says:literal;)*) => {
+        &[$($crate::conformance::suite::Rule::new($id, $says, |subject| Box::pin($check(subject)))),*]
+    };
 }
+pub(super) use rules;
 
 /// The rules to check: a whole table, or a selection.
 pub(super) struct Rules<S: 'static> {
@@ -75,6 +79,10 @@ impl<S> Rules<S> {
 }
 
 impl<S> Rule<S> {
+    pub(super) const fn new(id: &'static str, says: &'static str, check: Check<S>) -> Self {
+        Self { id, says, check }
+    }
+
     async fn judge(&self, subject: &S) -> RuleResult {
         let start = Instant::now();
         let judgement = match AssertUnwindSafe((self.check)(subject)).catch_unwind().await {

@@ -9,72 +9,37 @@ use super::direct::Direct;
 use super::fixture::{Fixture, OVERLAP};
 use super::{Subject, halves, names, settings};
 use crate::bucket::{Account, BucketAccess};
-use crate::conformance::suite::{Rule, rule};
+use crate::conformance::suite::{Rule, rules};
 use crate::conformance::tempo::Tempo;
 use crate::conformance::verdict::{Broken, CheckResult, Judgement};
 
-pub(in crate::conformance) const RULES: &[Rule<Subject>] = &[
-    rule("bucket-provision", "a claim gets a bucket, and its Secret a key", |subject| Box::pin(provision(subject))),
-    rule("bucket-again", "the same request again gives the same key and makes nothing more", |subject| {
-        Box::pin(again(subject))
-    }),
-    rule("bucket-each-its-own", "two claims have nothing in common", |subject| Box::pin(each_its_own(subject))),
-    rule("bucket-delete", "deleting a claim removes everything, and deleting again succeeds", |subject| {
-        Box::pin(delete(subject))
-    }),
-    rule("bucket-nothing-there", "cleaning up what was never made succeeds and removes nothing", |subject| {
-        Box::pin(nothing_there(subject))
-    }),
-    rule("bucket-foreign", "a bucket of another claim is refused, and survives", |subject| Box::pin(foreign(subject))),
-    rule(
-        "bucket-one-name",
-        "two claims race for one bucket name: one gets it, and deleting the other leaves it alone",
-        |subject| Box::pin(names::one_name(subject)),
-    ),
-    rule(
-        "bucket-in-between",
-        "a bucket that somebody else creates meanwhile is neither taken over nor removed",
-        |subject| Box::pin(names::in_between(subject)),
-    ),
-    rule("bucket-other-cluster", "a claim leaves the bucket of the same claim in another cluster alone", |subject| {
-        Box::pin(names::other_cluster(subject))
-    }),
-    rule("bucket-grant", "claims gain and lose access to an existing bucket, and the bucket stays", |subject| {
-        Box::pin(grant(subject))
-    }),
-    rule(
-        "bucket-share",
-        "a claim uses the bucket of another one, and of no claim that it was not made for",
-        |subject| Box::pin(share(subject)),
-    ),
-    rule(
-        "bucket-halves",
-        "`revoke` removes what `grant` has made, `delete_bucket` what `create_bucket` has, and neither more",
-        |subject| Box::pin(halves::halves(subject)),
-    ),
-    rule("bucket-several", "one account is let into several buckets, and out of all of them", |subject| {
-        Box::pin(halves::several(subject))
-    }),
-    rule("bucket-rotate", "a new key works beside the old one until the old one expires", |subject| {
-        Box::pin(rotate(subject))
-    }),
-    rule("bucket-keys", "`list_keys` returns the keys of the account, and no others", |subject| {
-        Box::pin(halves::keys(subject))
-    }),
-    rule("bucket-list-assets", "`list_assets` returns the bucket of a claim", |subject| {
-        Box::pin(halves::list_assets(subject))
-    }),
-    rule("bucket-settings", "access modes and limits are applied or refused, never ignored", |subject| {
-        Box::pin(settings::settings(subject))
-    }),
-    rule("bucket-refuse", "unknown parameters are refused", |subject| Box::pin(refuse(subject))),
-    rule("bucket-standby", "a standby process reports ready and changes nothing", |subject| Box::pin(standby(subject))),
-    rule(
-        "bucket-storm",
-        "with crashes at any moment, each claim gets one bucket and one key, and nothing is left at the end",
-        |subject| Box::pin(storms(subject)),
-    ),
-];
+pub(in crate::conformance) const RULES: &[Rule<Subject>] = rules! {
+    "bucket-provision" (provision): "a claim gets a bucket, and its Secret a key";
+    "bucket-again" (again): "the same request again gives the same key and makes nothing more";
+    "bucket-each-its-own" (each_its_own): "two claims have nothing in common";
+    "bucket-delete" (delete): "deleting a claim removes everything, and deleting again succeeds";
+    "bucket-nothing-there" (nothing_there): "cleaning up what was never made succeeds and removes nothing";
+    "bucket-foreign" (foreign): "a bucket of another claim is refused, and survives";
+    "bucket-one-name" (names::one_name):
+        "two claims race for one bucket name: one gets it, and deleting the other leaves it alone";
+    "bucket-in-between" (names::in_between):
+        "a bucket that somebody else creates meanwhile is neither taken over nor removed";
+    "bucket-other-cluster" (names::other_cluster):
+        "a claim leaves the bucket of the same claim in another cluster alone";
+    "bucket-grant" (grant): "claims gain and lose access to an existing bucket, and the bucket stays";
+    "bucket-share" (share): "a claim uses the bucket of another one, and of no claim that it was not made for";
+    "bucket-halves" (halves::halves):
+        "`revoke` removes what `grant` has made, `delete_bucket` what `create_bucket` has, and neither more";
+    "bucket-several" (halves::several): "one account is let into several buckets, and out of all of them";
+    "bucket-rotate" (rotate): "a new key works beside the old one until the old one expires";
+    "bucket-keys" (halves::keys): "`list_keys` returns the keys of the account, and no others";
+    "bucket-list-assets" (halves::list_assets): "`list_assets` returns the bucket of a claim";
+    "bucket-settings" (settings::settings): "access modes and limits are applied or refused, never ignored";
+    "bucket-refuse" (refuse): "unknown parameters are refused";
+    "bucket-standby" (standby): "a standby process reports ready and changes nothing";
+    "bucket-storm" (storms):
+        "with crashes at any moment, each claim gets one bucket and one key, and nothing is left at the end";
+};
 
 async fn provision(subject: &Subject) -> CheckResult {
     let before = &(subject.assets)().await;

@@ -161,7 +161,6 @@ async fn start(options: &Options, backend: &dyn BucketBackend, start: BucketStar
     }
 }
 
-/// The readiness of the driver.
 #[derive(Clone, Default)]
 struct Readiness(Arc<Mutex<Option<Result<(), String>>>>);
 

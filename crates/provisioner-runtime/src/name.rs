@@ -37,7 +37,6 @@ pub(crate) fn with_suffix(name: &str, suffix: &str) -> String {
     }
 }
 
-/// Converts `name` to a label value.
 pub(crate) fn label_value(name: &str) -> String {
     if name.len() <= LABEL { name.to_owned() } else { hashed(name, name, LABEL) }
 }

@@ -36,7 +36,6 @@ pub(super) struct Fixture<'a> {
     _actors: Running,
 }
 
-/// A running controller.
 struct Process {
     name: String,
     stop: CancellationToken,
@@ -54,7 +53,6 @@ pub(super) enum Sharing {
     Strangers,
 }
 
-/// The properties of a cluster.
 pub(super) struct Plan<'a> {
     pub(super) seed: u64,
     pub(super) sharing: Sharing,
@@ -85,7 +83,6 @@ impl<'a> Fixture<'a> {
         })
     }
 
-    /// Starts another process.
     pub(super) fn start(&mut self) {
         self.started += 1;
         let process = format!("process-{}", self.started);
@@ -203,7 +200,6 @@ impl<'a> Fixture<'a> {
         self.subject.assets_now().await.expect(&self.before, added, &when).map_err(|Broken(seen)| seen)
     }
 
-    /// Returns the warnings about a claim.
     pub(super) fn warnings(&self, claim: &str) -> Vec<String> {
         let about = |event: &&Value| event["involvedObject"]["name"] == claim && event["type"] == "Warning";
         let events = self.list("", "events");

@@ -15,7 +15,6 @@ use crate::secrets::Secrets;
 pub(super) struct Objects(pub(super) Vec<Value>);
 
 impl Objects {
-    /// Creates all objects in a cluster.
     pub(super) fn create_in(&self, cluster: &Cluster) -> Result<(), Broken> {
         self.0.iter().try_for_each(|object| match cluster.create(object) {
             Ok(_) => Ok(()),
@@ -25,7 +24,6 @@ impl Objects {
         })
     }
 
-    /// Returns the labels of a node.
     pub(super) fn node_labels(&self, name: &str) -> BTreeMap<String, String> {
         let labels = self.find("Node", "", name).map(|node| node["metadata"]["labels"].clone());
         labels.and_then(|labels| serde_json::from_value(labels).ok()).unwrap_or_default()

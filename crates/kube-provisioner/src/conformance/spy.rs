@@ -56,7 +56,6 @@ impl Calls {
         Self { delays: Some((tempo, Mutex::new(fastrand::Rng::with_seed(seed)))), ..Self::plain() }
     }
 
-    /// Returns the number of calls of `provision`.
     pub(super) fn provisions(&self) -> usize {
         self.provisions.load(Ordering::Relaxed)
     }

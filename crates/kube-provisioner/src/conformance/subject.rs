@@ -306,7 +306,6 @@ impl Subject {
         Ok(ProvisionedVolume::new(object.clone()).with(secrets?, fencing_token))
     }
 
-    /// Returns the class with these parameters.
     pub(super) fn class(&self, parameters: &BTreeMap<String, String>) -> Value {
         json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": CLASS},
@@ -425,7 +424,6 @@ impl Request {
         backend.provision(request).await
     }
 
-    /// Calls `clean_up`.
     pub(super) async fn clean_up(&self, backend: &Arc<dyn Backend>) -> Result<(), DeleteError> {
         let (fencing_token, _call) = FencingToken::of_call(|| true);
         let request = self.untyped(backend, fencing_token).map_err(DeleteError::retry)?;

@@ -11,7 +11,6 @@ use super::report::{Report, RuleResult};
 use super::tempo::Tempo;
 use super::verdict::{Broken, CheckResult, Judgement};
 
-/// A rule about a subject.
 pub(super) struct Rule<S: 'static> {
     /// Its permanent name: tests select rules by it, and it is a section of `docs/book/pages/reference/conformance.md`.
     pub(super) id: &'static str,

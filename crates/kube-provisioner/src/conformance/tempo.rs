@@ -22,7 +22,6 @@ impl Tempo {
         runtime.build().expect("a thread without a runtime can have one")
     }
 
-    /// Returns one of two values.
     pub(super) fn choose<T>(self, paused: T, real: T) -> T {
         match self {
             Self::Virtual => paused,

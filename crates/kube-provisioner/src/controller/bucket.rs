@@ -99,13 +99,11 @@ pub use self::safeguards::BucketSafeguard;
 use self::safeguards::BucketSafeguard;
 pub(crate) use self::safeguards::Safeguards;
 
-/// One step of the work on one key.
 type Step<'a> = provisioner_runtime::controller::Step<'a, BucketCache>;
 
 /// The time for which a claim may wait for its class, or for another provisioner, without an event.
 const UNSERVED: Duration = Duration::from_secs(60);
 
-/// The reconciler of claims and ObjectBuckets.
 pub(crate) struct BucketReconciler {
     objects: Objects,
     backend: Arc<dyn BucketBackend>,
@@ -120,7 +118,6 @@ pub(crate) struct BucketReconciler {
     metrics: BucketMetrics,
 }
 
-/// Builds the control loop of a bucket provisioner.
 pub(crate) fn control_loop(
     BucketOptions { options, .. }: &BucketOptions,
     rules: Rules,

@@ -82,14 +82,12 @@ pub use self::safeguards::Safeguard;
 use self::safeguards::Safeguard;
 pub(crate) use self::safeguards::Safeguards;
 
-/// The reconciler of claims and volumes.
 pub(crate) struct VolumeReconciler {
     actions: Actions,
     thresholds: Thresholds,
     metrics: VolumeMetrics,
 }
 
-/// The loop of a provisioner's volumes.
 pub(crate) fn control_loop(
     options: &Options,
     rules: Rules,

@@ -130,7 +130,6 @@ impl Accounts {
         Ok(Some(StoredAccount { record, secret }))
     }
 
-    /// Creates the record of an account that has none.
     pub(super) async fn create(&self, account: &str, record: Record) -> Result<StoredAccount, Status> {
         let metadata = ObjectMeta {
             name: Some(self.secret_name(account)),

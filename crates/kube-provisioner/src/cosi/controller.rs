@@ -156,7 +156,6 @@ pub(crate) fn loop_options(driver: &str, options: &Options) -> Options {
     }
 }
 
-/// The reconciler of Buckets and BucketAccesses.
 struct CosiReconciler {
     actions: Arc<Actions>,
     cluster_id: String,

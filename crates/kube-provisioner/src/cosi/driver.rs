@@ -28,7 +28,6 @@ use crate::secrets::Secrets;
 
 pub(super) type Texts = BTreeMap<String, String>;
 
-/// The arguments of a driver.
 pub(super) struct Setup<'a> {
     pub(super) options: &'a Options,
     pub(super) backend: Arc<dyn BucketBackend>,
@@ -40,7 +39,6 @@ pub(super) struct Setup<'a> {
     pub(super) calls: usize,
 }
 
-/// A driver for its backend.
 pub(super) struct Driver {
     backend: Arc<dyn BucketBackend>,
     capabilities: BucketCapabilities,
@@ -50,7 +48,6 @@ pub(super) struct Driver {
     locks: Locks,
 }
 
-/// A requested grant.
 pub(super) struct RequestedGrant {
     pub(super) account: String,
     pub(super) buckets: BTreeMap<String, Access>,
@@ -166,7 +163,6 @@ impl Driver {
         deleted.map_err(|error| not_removed(&error))
     }
 
-    /// Grants an account access to buckets.
     pub(super) async fn grant(&self, wanted: RequestedGrant, token: &FencingToken) -> Result<IssuedAccess, Status> {
         let RequestedGrant { account, buckets, parameters } = wanted;
         names::check("the account's name", &account).map_err(invalid)?;
@@ -332,7 +328,6 @@ impl Driver {
         })
     }
 
-    /// Makes one call to the provisioner.
     async fn call<'a, T: 'a>(
         &'a self,
         method: &'static str,

@@ -13,7 +13,6 @@ use super::errors::{invalid, precondition};
 use super::v1alpha2::region;
 use crate::bucket::Access;
 
-/// The driver in this version.
 pub(super) struct V1alpha1(pub(super) Arc<Driver>);
 
 impl Identity for V1alpha1 {

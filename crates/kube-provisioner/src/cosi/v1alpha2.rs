@@ -15,7 +15,6 @@ use crate::bucket::{Access, Endpoint};
 /// The region that S3 clients assume for a backend without regions.
 const NO_REGION: &str = "us-east-1";
 
-/// The driver in this version.
 pub(super) struct V1alpha2(pub(super) Arc<Driver>);
 
 impl Identity for V1alpha2 {

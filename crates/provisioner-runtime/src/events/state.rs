@@ -317,7 +317,6 @@ impl EventId {
         Self(stable_hash(&parts.join("\n")))
     }
 
-    /// Returns the event's name.
     pub(super) fn name(self, object: &str) -> String {
         const SUFFIX: usize = 17;
         const LONGEST: usize = 253;

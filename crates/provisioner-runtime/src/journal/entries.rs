@@ -198,7 +198,6 @@ impl Entries {
         entries
     }
 
-    /// Returns the data to store.
     pub(super) fn data(&self) -> BTreeMap<String, String> {
         text::write(self.all.values(), &self.unreadable, &self.restored)
     }

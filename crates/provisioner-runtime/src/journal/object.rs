@@ -47,7 +47,6 @@ impl JournalKind {
     }
 }
 
-/// A kind of object.
 pub(crate) struct JournalResource {
     group: &'static str,
     version: &'static str,
@@ -79,7 +78,6 @@ pub struct JournalObject {
 }
 
 impl JournalObject {
-    /// Creates the object to write.
     pub(super) fn new(kind: JournalKind, metadata: ObjectMeta, data: &BTreeMap<String, String>) -> Self {
         let resource = kind.resource();
         let (api_version, name) = (resource.api_version.into(), resource.kind.into());
@@ -99,7 +97,6 @@ impl JournalObject {
         object
     }
 
-    /// Returns the parts of the journal.
     pub(super) fn data(&self) -> BTreeMap<String, String> {
         let of_lease =
             |part: &str| Some((part.to_owned(), self.annotations().get(&format!("{PREFIX}{part}"))?.clone()));

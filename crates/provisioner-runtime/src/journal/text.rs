@@ -64,7 +64,6 @@ impl Unreadable {
         Self { line: line.to_owned(), shared: found.collect() }
     }
 
-    /// Creates the line of an entry.
     fn of(entry: &Entry) -> Self {
         let mut line = String::new();
         write_line(&mut line, entry);

@@ -7,7 +7,6 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An action on a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Action {
     /// Take this free shard.
@@ -16,7 +15,6 @@ pub(super) enum Action {
     Leave(u32),
 }
 
-/// The inputs of a decision.
 pub(super) struct View<'a> {
     pub(super) me: &'a str,
     /// The live replicas, this one included.

@@ -28,7 +28,6 @@ struct State {
     delivered: Option<u64>,
 }
 
-/// The observed state of one Lease.
 #[derive(Clone, Debug)]
 pub(super) struct ObservedLease {
     /// The object; `None` if it was deleted.
@@ -206,7 +205,6 @@ impl LeaseCache {
 }
 
 impl State {
-    /// Returns true if this is new.
     fn observe(&mut self, lease: Lease, duration: Duration) -> bool {
         let (name, version) = (lease.name_any(), version_of(&lease));
         let spec = lease.spec.clone().unwrap_or_default();

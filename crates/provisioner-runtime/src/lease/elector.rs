@@ -20,7 +20,6 @@ use crate::call::CallError;
 pub(super) struct Elector<'a, W> {
     fleet: &'a Fleet,
     shard: u32,
-    /// The name of the Lease.
     name: String,
     /// The Lease's name in messages.
     part: String,

@@ -24,7 +24,6 @@ pub(super) const MEMBER: &str = "kube-provisioner/fleet-member";
 /// The upper bound for a Lease's duration, whatever the Lease says.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// A Lease.
 pub(super) type Lease = Object<Option<Spec>, NotUsed>;
 
 impl FromJson for Lease {}

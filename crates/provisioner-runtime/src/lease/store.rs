@@ -91,7 +91,6 @@ impl LeaseStore {
         Ok(acquired)
     }
 
-    /// Reads one Lease.
     pub(super) async fn get(&self, cache: &LeaseCache, name: &str, limit: Duration) -> Result<(), CallError> {
         match call(limit, self.api.get_opt(name)).await? {
             Some(lease) => cache.observe(lease),

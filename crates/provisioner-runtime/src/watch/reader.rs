@@ -38,7 +38,6 @@ impl FromJson for ConfigMap {}
 impl FromJson for Secret {}
 impl FromJson for DynamicObject {}
 
-/// The events of one watch.
 pub(crate) struct Reader<T> {
     body: Pin<Box<dyn AsyncBufRead + Send>>,
     /// The start of the next line, if waiting for the rest was cancelled.
@@ -50,7 +49,6 @@ pub(crate) struct Reader<T> {
 }
 
 impl<T: FromJson> Reader<T> {
-    /// Opens the requested watch.
     pub(crate) async fn open(client: &Client, request: Result<Request<Vec<u8>>, BuildError>) -> kube::Result<Self> {
         let body = Box::pin(client.request_stream(request.map_err(kube::Error::BuildRequest)?).await?);
         let (last_read, silence) = (Instant::now(), Box::pin(sleep(SILENCE)));

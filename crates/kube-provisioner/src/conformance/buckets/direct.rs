@@ -165,7 +165,6 @@ impl<'a> Direct<'a> {
         BucketAccess { state: self.state.clone(), ..BucketAccess::new(bucket, Some(self.account.clone())) }
     }
 
-    /// Creates the account's own bucket.
     pub(super) async fn has_bucket(&mut self, name: &str) -> Result<BucketAccess, Broken> {
         let start = Instant::now();
         let made = loop {
@@ -194,7 +193,6 @@ impl<'a> Direct<'a> {
         Ok(true)
     }
 
-    /// Returns the ID of the account's key.
     pub(super) fn key(&self) -> Option<&str> {
         self.key.as_ref().map(|key| key.access_key_id.as_str())
     }
@@ -238,7 +236,6 @@ impl<'a> Direct<'a> {
         false
     }
 
-    /// Rotates the account's key.
     pub(super) async fn rotates(&mut self, buckets: &[BucketAccess]) -> Result<(), Broken> {
         let start = Instant::now();
         self.key = loop {

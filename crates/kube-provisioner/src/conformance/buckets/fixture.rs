@@ -60,7 +60,6 @@ impl<'a> Fixture<'a> {
         self.class("bad", &[("noAuthorHasThis", "x")]);
     }
 
-    /// Starts a provisioner process.
     pub(super) fn start(&self, number: u64) -> JoinHandle<Result<(), RunError>> {
         let mut options = BucketOptions::new(PROVISIONER);
         options.options = self.subject.tempo.options(PROVISIONER);
@@ -179,7 +178,6 @@ impl<'a> Fixture<'a> {
         self.cluster.create(&object).unwrap_or_default()
     }
 
-    /// Returns the last events.
     fn said(&self) -> String {
         let events = self.cluster.list("", "events", None).unwrap_or_default();
         let texts: Vec<&str> = events.iter().rev().take(3).filter_map(|event| event["message"].as_str()).collect();

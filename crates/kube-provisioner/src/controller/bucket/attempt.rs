@@ -32,14 +32,12 @@ use crate::secrets::Secrets;
 
 type Texts = BTreeMap<String, String>;
 
-/// The state of one attempt.
 pub(super) struct Attempt<'a> {
     reconciler: &'a BucketReconciler,
     facts: &'a Facts,
     reason: Reason,
     claim: Arc<ClaimFacts>,
     source: Source,
-    /// The record to write.
     record: Record,
     /// The bucket's name.
     name: String,

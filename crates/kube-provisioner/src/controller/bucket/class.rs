@@ -34,10 +34,8 @@ const OF_CONTROLLER: [&str; 3] = [BUCKET_CLAIM_NAME, SECRET_NAME, CONFIG_MAP_NAM
 /// The default validity of a key after it was rotated out.
 const USUAL_OVERLAP: Duration = Duration::from_secs(24 * 3600);
 
-/// A class from the watch.
 pub(crate) type ReadClass = crate::controller::shared::read_class::ReadClass<OurClass>;
 
-/// Reads the class of a watch event.
 pub(crate) fn read_class(event: Change<WatchedClass>, rules: &Rules, backend: &dyn BucketBackend) -> Change<ReadClass> {
     ReadClass::of_event(event, &rules.names, |class| own(class, rules, backend))
 }

@@ -24,7 +24,6 @@ pub(crate) struct Rules {
     pub(crate) capabilities: BucketCapabilities,
     /// This installation.
     pub(crate) identity: Box<str>,
-    /// The cluster.
     pub(crate) cluster_id: Box<str>,
     /// The keys of `additionalConfig` for claims whose class has no list; `None` allows all keys that the provisioner
     /// knows.

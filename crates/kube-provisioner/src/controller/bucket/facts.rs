@@ -76,14 +76,12 @@ pub(crate) struct ClaimFacts {
     pub(crate) unreadable: Option<Box<str>>,
 }
 
-/// The status of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct StatusFacts {
     pub(crate) phase: Option<Box<str>>,
     pub(crate) conditions: Vec<ConditionFacts>,
 }
 
-/// One condition of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ConditionFacts {
     pub(crate) kind: Box<str>,
@@ -94,7 +92,6 @@ pub(crate) struct ConditionFacts {
     pub(crate) message: u64,
 }
 
-/// The ObjectBucket of a key.
 #[derive(Clone, Debug)]
 pub(crate) enum BucketState {
     Absent,

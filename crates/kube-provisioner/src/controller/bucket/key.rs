@@ -19,12 +19,10 @@ impl Key {
         self.0.rsplit_once('/').map_or(&*self.0, |(path, _)| path)
     }
 
-    /// Returns the claim's name.
     pub(crate) fn name(&self) -> &str {
         self.path().split_once('/').map_or("", |(_, name)| name)
     }
 
-    /// Returns the claim's namespace.
     pub(crate) fn namespace(&self) -> &str {
         self.path().split_once('/').map_or("", |(namespace, _)| namespace)
     }

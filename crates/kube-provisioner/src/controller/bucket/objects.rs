@@ -258,7 +258,6 @@ impl Objects {
         if written.unreadable.is_some() { Err(Stopped::Changed) } else { Ok(written) }
     }
 
-    /// Marks the ObjectBucket as shared with other claims.
     pub(super) async fn mark_shared(&self, bucket: &BucketFacts) -> Result<BucketFacts, Stopped> {
         let metadata = json!({"annotations": {protocol::SHARED: "true"}});
         self.patch_bucket(bucket, json!({"metadata": metadata}), None).await

@@ -52,7 +52,6 @@ impl Operation {
         }
     }
 
-    /// Returns the `action` of its events.
     pub(crate) fn action(self) -> &'static str {
         match self {
             Self::Provision => "Provision",
@@ -79,10 +78,8 @@ pub(crate) enum NotServed {
     ClassOfAnother,
 }
 
-/// The outcome of one decision.
 pub(crate) type Outcome = Result<Done, Stopped>;
 
-/// A successful outcome.
 #[derive(Debug)]
 pub(crate) enum Done {
     /// There was nothing to do.

@@ -11,10 +11,8 @@ use super::facts::{BucketFacts, Recorded};
 use super::partial::{WatchedBucket, bucket_facts};
 use crate::bucket::{Account, Asset, AssetKind, ClaimName};
 
-/// All recorded assets.
 #[derive(Debug, Default)]
 pub(crate) struct RecordedAssets {
-    /// Names of buckets.
     buckets: BTreeSet<String>,
     /// Names of users, and other values in the provisioners' state.
     names: BTreeSet<String>,
@@ -29,7 +27,6 @@ pub(crate) struct RecordedAssets {
 }
 
 impl RecordedAssets {
-    /// Reads all claims and ObjectBuckets.
     pub(crate) async fn read(client: &Client) -> kube::Result<Self> {
         let mut all = Self::default();
         // An ObjectBucket is written while its claim exists, so this order misses nothing.
@@ -77,7 +74,6 @@ impl RecordedAssets {
             || [name, &asset.name].into_iter().any(|name| self.names.contains(name))
     }
 
-    /// Returns true if the claim exists.
     pub(crate) fn has_claim(&self, claim: &ClaimName) -> bool {
         self.claims.contains(&claim.uid)
     }

@@ -36,7 +36,6 @@ impl<'a> Rotation<'a> {
         Ok(Self { reconciler, facts, step, bucket, record })
     }
 
-    /// Rotates the user's key.
     pub(super) async fn rotate(self) -> Outcome {
         let Self {
             reconciler: BucketReconciler { objects, backend, limits, rules, .. }, facts, bucket, record, ..

@@ -32,5 +32,4 @@ pub enum BucketSafeguard {
     Finalizer,
 }
 
-/// The active safeguards.
 pub(crate) type Safeguards = crate::controller::shared::safeguards::Safeguards<BucketSafeguard>;

@@ -12,7 +12,6 @@ use super::messages::{State, UserMessage};
 use super::objects::{Objects, TRIES};
 use super::outcome::Stopped;
 
-/// A condition to write.
 struct Condition {
     kind: &'static str,
     is_true: bool,

@@ -25,7 +25,6 @@ pub(crate) fn capabilities<T>(ask: impl FnOnce() -> T) -> Result<T, Crashed> {
     catch_panic(ask).map_err(|panic| Crashed { method: "capabilities", panic })
 }
 
-/// Calls the provisioner's `start`.
 pub(crate) async fn start_backend(
     limit: Duration,
     call: impl Future<Output = Result<(), StartError>>,

@@ -2,7 +2,6 @@
 
 use sha2::{Digest, Sha256};
 
-/// The annotation with the checksum.
 pub(crate) const CHECKSUM: &str = "kube-provisioner/checksum";
 
 /// Returns a hash of entries, in the order of the iterator.

@@ -13,7 +13,6 @@ use provisioner_runtime::controller::CallAborted;
 /// From a millisecond to half an hour, for slow backends.
 const BUCKETS: [f64; 14] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0];
 
-/// A histogram for each set of labels.
 pub(crate) type Durations<L> = Family<L, Histogram, fn() -> Histogram>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

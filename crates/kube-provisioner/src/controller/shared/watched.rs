@@ -154,7 +154,6 @@ pub(crate) struct Meta<A, L = IgnoredAny> {
     pub(crate) writers: Writers,
 }
 
-/// A StorageClass as the watch delivers it.
 pub(crate) type WatchedClass = Watched<StorageClass, ClassFields>;
 
 #[derive(Clone, Debug, Deserialize)]

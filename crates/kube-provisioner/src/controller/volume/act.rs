@@ -35,7 +35,6 @@ use crate::controller::shared::calls::{self, start_backend};
 use crate::controller::shared::class_parameters::BadParameters;
 use crate::start::StartContext;
 
-/// One step of the work on one key.
 pub(crate) type Step<'a> = provisioner_runtime::controller::Step<'a, VolumeCache>;
 
 type CallFailure<E> = calls::CallFailure<Stopped, E>;
@@ -158,7 +157,6 @@ impl Actions {
     }
 }
 
-/// Returns the provisioner's answer.
 fn answered<T, E>(call: Result<Result<T, E>, Refused>) -> Result<T, CallFailure<E>> {
     CallFailure::of(call, Stopped::Changed, Stopped::NotJournaled)
 }

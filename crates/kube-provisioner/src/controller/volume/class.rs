@@ -10,10 +10,8 @@ use super::{author_view, journal_entry};
 use crate::controller::shared::fingerprint::fingerprint;
 use crate::controller::shared::watched::WatchedClass;
 
-/// A class from the watch.
 pub(crate) type ReadClass = crate::controller::shared::read_class::ReadClass<OurClass>;
 
-/// Reads the class of a watch event.
 pub(crate) fn read_class(event: Change<WatchedClass>, rules: &Rules, backend: &dyn Backend) -> Change<ReadClass> {
     ReadClass::of_event(event, &rules.names, |class| own(class, rules, backend))
 }

@@ -10,7 +10,6 @@ use super::report::{
 };
 use crate::controller::shared::events::{build, claim_ref, object_ref};
 
-/// Returns the event of a slow call to the provisioner.
 pub(super) fn slow(provisioner: &str, claim: &ClaimFacts) -> Event {
     about_claim(still_provisioning(provisioner, claim), claim)
 }
@@ -20,7 +19,6 @@ pub(super) fn warned(text: &str, claim: &ClaimFacts) -> Event {
     about_claim(made_with_warning(text), claim)
 }
 
-/// Returns the event of an expansion that begins.
 pub(super) fn resizing(provisioner: &str, volume: &Key, claim: &ClaimFacts) -> Event {
     about_claim(begins_resizing(provisioner, &volume.to_string()), claim)
 }

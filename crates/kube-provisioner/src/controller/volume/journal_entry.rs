@@ -18,7 +18,6 @@ use crate::capabilities::Capabilities;
 use crate::controller::shared::fingerprint::fingerprint;
 use crate::prepared::Prepared;
 
-/// The text of an entry.
 #[derive(Deserialize, Serialize)]
 struct EntryText<'a> {
     #[serde(borrow)]

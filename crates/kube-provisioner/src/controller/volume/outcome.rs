@@ -35,10 +35,8 @@ pub(crate) enum NodeSilence {
     Replica,
 }
 
-/// The outcome of one decision.
 pub(crate) type Outcome = Result<Done, Stopped>;
 
-/// A completed action.
 #[derive(Debug)]
 pub(crate) enum Done {
     /// Another replica has to act. The key runs again after this time.

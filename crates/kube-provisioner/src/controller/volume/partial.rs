@@ -84,7 +84,6 @@ pub(crate) struct ClaimFields {
 }
 
 impl ClaimFields {
-    /// Returns the volume that the claim is bound to.
     pub(crate) fn bound_to(&self) -> Option<&str> {
         self.spec.as_ref()?.volume_name.as_deref().filter(|name| !name.is_empty())
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, VolumeNodeAffinity};
 
-/// The place of our node.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// The fields that an affinity may name: only the name of the node.

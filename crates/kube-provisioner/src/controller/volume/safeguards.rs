@@ -32,5 +32,4 @@ pub enum Safeguard {
     ExpandFirst,
 }
 
-/// The active safeguards.
 pub(crate) type Safeguards = crate::controller::shared::safeguards::Safeguards<Safeguard>;

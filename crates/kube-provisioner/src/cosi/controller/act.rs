@@ -158,7 +158,6 @@ impl Actions {
         }
     }
 
-    /// Makes one fenced call to the driver.
     async fn call<'a, T>(
         &'a self,
         step: &Step<'_>,

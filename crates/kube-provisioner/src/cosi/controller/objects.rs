@@ -175,12 +175,10 @@ pub(super) struct AccessContent {
 /// One bucket of an access.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Target {
-    /// The Bucket.
     pub(super) bucket: String,
     /// The ID of the bucket in the backend.
     pub(super) id: String,
     pub(super) access: Access,
-    /// The name of the Secret.
     pub(super) secret: String,
 }
 

@@ -8,10 +8,8 @@ use provisioner_runtime::limiter::Flow;
 
 use super::decide::{Decision, Facts, Refusal};
 
-/// The outcome of one decision.
 pub(super) type Outcome = Result<Done, Stopped>;
 
-/// A successful outcome.
 #[derive(Debug)]
 pub(super) enum Done {
     NoAction,
@@ -86,7 +84,6 @@ impl Operation {
         }
     }
 
-    /// Returns the `action` of its events.
     pub(super) fn action(self) -> &'static str {
         match self {
             Self::Provision => "Provision",

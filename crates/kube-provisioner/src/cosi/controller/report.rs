@@ -11,7 +11,6 @@ use crate::controller::shared::limits::{REMIND, Thresholds, after_call, is_last}
 use crate::controller::shared::metrics::aborted_label;
 use crate::controller::shared::texts::{call_failed_text, gave_up_text, limited, no_answer_text, sentence};
 
-/// The message for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) is_warning: bool,
@@ -21,7 +20,6 @@ pub(super) struct Message {
     pub(super) in_status: bool,
 }
 
-/// Returns the message for users, if there is one.
 pub(super) fn message(operation: Operation, outcome: &Outcome, gave_up: Option<u32>) -> Option<Message> {
     let good =
         |reason, text: String| Some(Message { is_warning: false, reason, text: limited(text), in_status: false });

@@ -47,7 +47,6 @@ pub(super) struct SecretFacts {
     intact: bool,
 }
 
-/// The state of an access's Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum SecretState {
     Absent,
@@ -105,7 +104,6 @@ pub(super) fn bucket_info(id: &str, endpoint: &Endpoint) -> Entries {
     .collect()
 }
 
-/// Returns the entries of a Secret.
 pub(super) fn entries(id: &str, endpoint: &Endpoint, key: &Credentials) -> Entries {
     let (id_of_key, secret) = (&key.access_key_id, &key.secret_access_key);
     let mut entries = bucket_info(id, endpoint);

@@ -214,7 +214,6 @@ impl BucketCache {
         OwnerFacts { claim, bucket }
     }
 
-    /// Returns the other claims that use a bucket.
     fn users(&self, bucket: &BucketFacts) -> Vec<ClaimName> {
         let made_for = made_for(bucket).filter(|_| owner_of(bucket).is_none());
         let using = made_for.and_then(|claim| self.using.get(&*claim.uid)).into_iter().flatten();

@@ -44,7 +44,6 @@ pub(super) struct Attempt<'a> {
     pub(super) permit: Permit<Key>,
 }
 
-/// The answer of the author's code.
 pub(super) struct Answer<T, E> {
     pub(super) value: Result<T, CallFailure<E>>,
     /// The attempt as it is recorded.

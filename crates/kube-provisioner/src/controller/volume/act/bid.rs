@@ -60,7 +60,6 @@ impl Provisioning {
         }
     }
 
-    /// Returns a random fraction.
     fn chance(&self, purpose: &str) -> f64 {
         self.context.runtime.environment().number(purpose) as f64 / u64::MAX as f64
     }

@@ -19,7 +19,6 @@ impl ActContext {
         Ok(())
     }
 
-    /// Calls the provisioner's `end_attempt`.
     pub(super) async fn end_attempt(&self, pending: &Pending, step: &Step<'_>) -> Result<(), Stopped> {
         if !self.rules.capabilities.attempt_end {
             return Ok(());

@@ -37,7 +37,6 @@ const RESIZING: &str = "Resizing";
 /// The condition of a claim that cannot be expanded.
 const RESIZE_ERROR: &str = "ControllerResizeError";
 
-/// Expands volumes.
 pub(crate) struct Expanding {
     pub(super) context: Arc<ActContext>,
 }

@@ -8,7 +8,6 @@ use super::class::class_name;
 use crate::controller::volume::partial;
 use crate::quantity;
 
-/// The data source of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct DataSource {
     pub(crate) group: String,

@@ -11,7 +11,6 @@ use crate::controller::volume::partial::{self, ClaimRef, amount_text};
 use crate::protocol;
 use crate::quantity;
 
-/// One of our volumes.
 #[derive(Debug)]
 pub(crate) struct OurVolume {
     pub(crate) facts: VolumeFacts,
@@ -26,7 +25,6 @@ pub(crate) struct UnreadableVolume {
 }
 
 impl OurVolume {
-    /// Returns the volume's claim.
     pub(crate) fn owner(&self) -> Option<ClaimUid> {
         let uid = &self.facts.claim.as_ref()?.uid;
         (!uid.is_empty()).then(|| ClaimUid::new(uid))

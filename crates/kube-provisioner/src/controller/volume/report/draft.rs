@@ -14,7 +14,6 @@ pub(crate) struct EventDraft {
 }
 
 impl EventDraft {
-    /// Returns the `action` field of the event.
     pub(crate) fn action(&self) -> &'static str {
         match self.reason {
             reason::RESIZING | reason::RESIZED | reason::RESIZE_FAILED => "Resize",

@@ -1,8 +1,8 @@
 //! The serde deserializer of one value, which parses its string as the type requires.
 
-use serde::Deserializer;
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeSeed, EnumAccess, IntoDeserializer, SeqAccess, VariantAccess, Visitor};
+use serde::{Deserializer, forward_to_deserialize_any};
 
 use super::fault::Fault;
 
@@ -93,18 +93,6 @@ impl<'de> Deserializer<'de> for Text<'_> {
         }
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        self.deserialize_any(visitor)
-    }
-
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        self.deserialize_any(visitor)
-    }
-
-    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        self.deserialize_any(visitor)
-    }
-
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         visitor.visit_bytes(self.text.as_bytes())
     }
@@ -173,6 +161,10 @@ impl<'de> Deserializer<'de> for Text<'_> {
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         visitor.visit_unit()
+    }
+
+    forward_to_deserialize_any! {
+        str string identifier
     }
 }
 

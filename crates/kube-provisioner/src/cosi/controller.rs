@@ -24,7 +24,7 @@ use kube::{Api, Client, ResourceExt as _};
 use prometheus_client::registry::Registry;
 use provisioner_runtime::controller::{Context, ControlLoop, Reconciler, Report, Safeguards, WatchSpec};
 use provisioner_runtime::environment::Environment;
-use provisioner_runtime::events::{Event, EventKind, EventRecorder, ObjectRef};
+use provisioner_runtime::events::{Event, EventRecorder, ObjectRef};
 use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::{Change, Scope};
 use tokio::sync::{Mutex, Semaphore};
@@ -43,6 +43,7 @@ use crate::bucket::{BucketHooks, BucketStartContext};
 use crate::controller::RunError;
 use crate::controller::bucket::BucketBackend;
 use crate::controller::shared::calls::{capabilities, start_backend};
+use crate::controller::shared::events::{build, object_ref};
 use crate::controller::shared::limits::{CallLimits, Thresholds};
 use crate::controller::shared::metrics::{AttemptLabels, AttemptMetrics};
 use crate::controller::shared::process::Process;
@@ -275,20 +276,9 @@ fn event(message: &Message, operation: Operation, facts: &Facts) -> Option<Event
         Facts::Access(_) => "BucketAccess",
         Facts::Bucket(_) | Facts::None => "Bucket",
     };
-    Some(Event {
-        object: ObjectRef {
-            api_version: API_VERSION,
-            kind,
-            namespace: Some(object.namespace.clone()).filter(|namespace| !namespace.is_empty()),
-            name: object.name.clone(),
-            uid: object.uid.clone(),
-        },
-        kind: if message.is_warning { EventKind::Warning } else { EventKind::Normal },
-        reason: message.reason,
-        action: operation.action(),
-        note: message.text.clone(),
-        same_from_all: false,
-    })
+    let namespace = Some(object.namespace.clone()).filter(|namespace| !namespace.is_empty());
+    let object = ObjectRef { namespace, ..object_ref((API_VERSION, kind), &object.name, &object.uid) };
+    Some(build(object, message.is_warning, message.reason, operation.action(), message.text.clone()))
 }
 
 fn log(message: Option<&Message>, key: &Key, attempt: u32, outcome: &'static str) {

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 use provisioner_runtime::controller::Context;
 use provisioner_runtime::watch::Change;
 
 use super::cache::{BucketCache, ClaimCounts};
 use super::class::ReadClass;
-use crate::controller::shared::metrics::{AttemptLabels, AttemptMetrics, encode_gauge};
+use crate::controller::shared::metrics::{AttemptLabels, AttemptMetrics, Gauges};
 
 /// Counts the labels from `report`.
 #[derive(Clone)]
@@ -26,7 +24,16 @@ impl BucketMetrics {
     pub(crate) fn register(&self, registry: &mut Registry, context: Context<BucketCache>) {
         let ours = registry.sub_registry_with_prefix("bucket_provisioner");
         self.attempts.register(ours);
-        ours.register_collector(Box::new(Claims(context)));
+        ours.register_collector(Box::new(Gauges(move || {
+            let ClaimCounts { waiting, bound, oldest_waiting } = context.cache().claim_counts();
+            let age = oldest_waiting.map(|created| context.environment().now().duration_since(created));
+            let age = age.unwrap_or_default().as_secs_f64().max(0.0);
+            [
+                ("claims_waiting", "Claims of this provisioner's classes that have no bucket.", waiting as f64),
+                ("oldest_waiting_claim_seconds", "How long ago the oldest of them was created.", age),
+                ("claims_bound", "Claims of this provisioner's classes that have their bucket.", bound as f64),
+            ]
+        })));
     }
 
     /// Starts the usual counters of a class at zero: Prometheus does not see an increase if the first value that it
@@ -44,26 +51,5 @@ impl BucketMetrics {
     pub(crate) fn count(&self, operation: &'static str, outcome: &'static str, class: &str, took: Duration) {
         let labels = AttemptLabels { operation, outcome, class: class.to_owned() };
         self.attempts.count(&labels, took);
-    }
-}
-
-/// The numbers of claims.
-struct Claims(Context<BucketCache>);
-
-impl std::fmt::Debug for Claims {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Claims")
-    }
-}
-
-impl Collector for Claims {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let ClaimCounts { waiting, bound, oldest_waiting } = self.0.cache().claim_counts();
-        let age = oldest_waiting.map(|created| self.0.environment().now().duration_since(created));
-        let mut gauge = |name, help, value| encode_gauge(&mut encoder, name, help, value);
-        gauge("claims_waiting", "Claims of this provisioner's classes that have no bucket.", waiting as f64)?;
-        let help = "How long ago the oldest of them was created.";
-        gauge("oldest_waiting_claim_seconds", help, age.unwrap_or_default().as_secs_f64().max(0.0))?;
-        gauge("claims_bound", "Claims of this provisioner's classes that have their bucket.", bound as f64)
     }
 }

@@ -1,7 +1,9 @@
 //! The metrics of attempts, which each controller exports with its own prefix.
 
+use std::fmt;
 use std::time::Duration;
 
+use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -52,16 +54,22 @@ impl AttemptMetrics {
     }
 }
 
-/// Encodes a gauge whose value is read at the time of the request.
-pub(crate) fn encode_gauge(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    value: f64,
-) -> std::fmt::Result {
-    let gauge = ConstGauge::new(value);
-    let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
-    gauge.encode(metric)
+/// Gauges that are read at the time of the request: name, help and value of each.
+pub(crate) struct Gauges<F>(pub(crate) F);
+
+impl<F> fmt::Debug for Gauges<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Gauges")
+    }
+}
+
+impl<F: Fn() -> [(&'static str, &'static str, f64); 3] + Send + Sync + 'static> Collector for Gauges<F> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        (self.0)().into_iter().try_for_each(|(name, help, value)| {
+            let gauge = ConstGauge::new(value);
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+        })
+    }
 }
 
 /// Returns the label of a call without an answer.

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
@@ -14,7 +13,7 @@ use provisioner_runtime::watch::Change;
 use super::cache::VolumeCache;
 use super::class::ReadClass;
 use super::report::{Operation, OutcomeReport};
-use crate::controller::shared::metrics::{AttemptLabels, AttemptMetrics, Durations, encode_gauge};
+use crate::controller::shared::metrics::{AttemptLabels, AttemptMetrics, Durations, Gauges};
 
 /// The Go library's buckets, which are the default of its client.
 const GO: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -69,7 +68,16 @@ impl VolumeMetrics {
         go.register("persistentvolume_delete_duration_seconds", help, self.delete_seconds.clone());
         let ours = registry.sub_registry_with_prefix("provisioner");
         self.attempts.register(ours);
-        ours.register_collector(Box::new(WaitingClaims(context)));
+        ours.register_collector(Box::new(Gauges(move || {
+            let cache = context.cache();
+            let (count, oldest) = cache.waiting_claims();
+            let help = "Attempts of former journals that wait for room in ours.";
+            [
+                ("claims_waiting", "Claims that ask this provisioner and have no volume.", count as f64),
+                ("oldest_waiting_claim_seconds", "How long the oldest of them has been seen.", oldest.as_secs_f64()),
+                ("attempts_awaiting_adoption", help, cache.awaiting_adoption() as f64),
+            ]
+        })));
     }
 
     /// Starts the usual counters of a class at zero: Prometheus does not see an increase if the first value that it
@@ -117,29 +125,5 @@ impl VolumeMetrics {
             }
             _ => {}
         }
-    }
-}
-
-/// The number of waiting claims, and the age of the oldest.
-struct WaitingClaims(Context<VolumeCache>);
-
-impl std::fmt::Debug for WaitingClaims {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("WaitingClaims")
-    }
-}
-
-impl Collector for WaitingClaims {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let (count, oldest, adopted) = {
-            let cache = self.0.cache();
-            let (count, oldest) = cache.waiting_claims();
-            (count, oldest, cache.awaiting_adoption())
-        };
-        let mut gauge = |name, help, value| encode_gauge(&mut encoder, name, help, value);
-        gauge("claims_waiting", "Claims that ask this provisioner and have no volume.", count as f64)?;
-        gauge("oldest_waiting_claim_seconds", "How long the oldest of them has been seen.", oldest.as_secs_f64())?;
-        let help = "Attempts of former journals that wait for room in ours.";
-        gauge("attempts_awaiting_adoption", help, adopted as f64)
     }
 }

@@ -139,34 +139,36 @@ impl Drop for Line<'_> {
     }
 }
 
+/// Implements methods by the author's provisioner.
+macro_rules! forward {
+    ($(fn $name:ident(&self $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {$(
+        fn $name(&self $(, $argument: $type)*) $(-> $answer)? {
+            self.backend.$name($($argument),*)
+        }
+    )*};
+}
+
 impl Backend for Spy {
-    fn parse(&self, parameters: &BTreeMap<String, String>) -> Result<Parsed, ParameterError> {
-        self.backend.parse(parameters)
-    }
-
-    fn prepare(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Prepared, ProvisionError>> {
-        self.backend.prepare(request)
-    }
-
-    fn has_room(&self, request: UntypedRequest) -> BoxFuture<'_, bool> {
-        self.backend.has_room(request)
+    forward! {
+        fn parse(&self, parameters: &BTreeMap<String, String>) -> Result<Parsed, ParameterError>;
+        fn prepare(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Prepared, ProvisionError>>;
+        fn has_room(&self, request: UntypedRequest) -> BoxFuture<'_, bool>;
+        fn take_over(&self, name: &str, prepared: &Prepared);
+        fn dropped(&self, name: &str);
+        fn while_leading(&self) -> BoxFuture<'_, ()>;
+        fn should_delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>>;
+        fn probe(&self) -> BoxFuture<'_, Result<(), StartError>>;
+        fn start(&self, start: StartContext) -> BoxFuture<'_, Result<(), StartError>>;
+        fn access_rules(&self) -> Vec<AccessRule>;
+        fn capabilities(&self) -> Capabilities;
+        fn accepts(&self, claim: &PersistentVolumeClaim) -> bool;
+        fn watches(&self, client: &Client) -> Vec<ObjectWatch>;
+        fn register_metrics(&self, registry: &mut Registry);
     }
 
     fn end_attempt(&self, attempt: UntypedRequest) -> BoxFuture<'_, Result<(), DeleteError>> {
         let name = attempt.name.clone();
         self.observed("end_attempt", name, self.backend.end_attempt(attempt)).boxed()
-    }
-
-    fn take_over(&self, name: &str, prepared: &Prepared) {
-        self.backend.take_over(name, prepared);
-    }
-
-    fn dropped(&self, name: &str) {
-        self.backend.dropped(name);
-    }
-
-    fn while_leading(&self) -> BoxFuture<'_, ()> {
-        self.backend.while_leading()
     }
 
     fn provision(&self, request: UntypedRequest) -> BoxFuture<'_, Result<Volume, ProvisionError>> {
@@ -180,45 +182,13 @@ impl Backend for Spy {
         self.observed("clean_up", name, self.backend.clean_up(attempt)).boxed()
     }
 
-    fn should_delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>> {
-        self.backend.should_delete(volume)
-    }
-
     fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> BoxFuture<'_, Result<(), ExpandError>> {
         let name = volume.name.clone();
         self.observed("expand", name, self.backend.expand(volume, bytes)).boxed()
     }
 
-    fn probe(&self) -> BoxFuture<'_, Result<(), StartError>> {
-        self.backend.probe()
-    }
-
-    fn start(&self, start: StartContext) -> BoxFuture<'_, Result<(), StartError>> {
-        self.backend.start(start)
-    }
-
     fn delete(&self, volume: ProvisionedVolume) -> BoxFuture<'_, Result<(), DeleteError>> {
         let name = volume.name.clone();
         self.observed("delete", name, self.backend.delete(volume)).boxed()
-    }
-
-    fn access_rules(&self) -> Vec<AccessRule> {
-        self.backend.access_rules()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.backend.capabilities()
-    }
-
-    fn accepts(&self, claim: &PersistentVolumeClaim) -> bool {
-        self.backend.accepts(claim)
-    }
-
-    fn watches(&self, client: &Client) -> Vec<ObjectWatch> {
-        self.backend.watches(client)
-    }
-
-    fn register_metrics(&self, registry: &mut Registry) {
-        self.backend.register_metrics(registry);
     }
 }

@@ -111,7 +111,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use self::state::{Shared, State, Stored};
@@ -184,24 +184,21 @@ impl Journal {
     /// Waits until an administrator has dropped entries; returns their keys, for the caller to forget. Returns each key
     /// once; dropping the future loses none.
     pub async fn dropped(&self) -> Vec<String> {
-        loop {
-            let notified = self.shared.dropped.notified();
-            let keys = crate::sync::lock(&self.shared.state).dropped();
-            if !keys.is_empty() {
-                return keys;
-            }
-            notified.await;
-        }
+        self.requested(&self.shared.dropped, State::dropped).await
     }
 
     /// Waits until an administrator has accepted restored entries; returns them, for the caller to finish. Returns each
     /// entry once; dropping the future loses none.
     pub async fn accepted(&self) -> Vec<Entry> {
+        self.requested(&self.shared.accepted, State::accepted).await
+    }
+
+    async fn requested<T>(&self, notify: &Notify, take: fn(&mut State) -> Vec<T>) -> Vec<T> {
         loop {
-            let notified = self.shared.accepted.notified();
-            let entries = crate::sync::lock(&self.shared.state).accepted();
-            if !entries.is_empty() {
-                return entries;
+            let notified = notify.notified();
+            let taken = take(&mut crate::sync::lock(&self.shared.state));
+            if !taken.is_empty() {
+                return taken;
             }
             notified.await;
         }

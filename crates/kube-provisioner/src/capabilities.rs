@@ -37,28 +37,24 @@ pub(crate) struct SecretRole {
 
 impl Capabilities {
     /// Supports raw block devices (`volumeMode: Block`).
-    pub fn block(mut self) -> Self {
-        self.block = true;
-        self
+    pub fn block(self) -> Self {
+        Self { block: true, ..self }
     }
 
     /// Supports only these access modes. Without this call, claims with any access mode are accepted.
-    pub fn access_modes(mut self, modes: impl IntoIterator<Item = AccessMode>) -> Self {
-        self.access_modes = Some(modes.into_iter().collect());
-        self
+    pub fn access_modes(self, modes: impl IntoIterator<Item = AccessMode>) -> Self {
+        Self { access_modes: Some(modes.into_iter().collect()), ..self }
     }
 
     /// Supports claims with a label selector; the provisioner gives the volume matching labels.
-    pub fn selectors(mut self) -> Self {
-        self.selectors = true;
-        self
+    pub fn selectors(self) -> Self {
+        Self { selectors: true, ..self }
     }
 
     /// Supports claims with a data source of these kinds, from which the provisioner fills the volume:
     /// `PersistentVolumeClaim`, or a kind with its API group, such as `VolumeSnapshot.snapshot.storage.k8s.io`.
-    pub fn data_sources<S: Into<String>>(mut self, kinds: impl IntoIterator<Item = S>) -> Self {
-        self.data_sources = kinds.into_iter().map(Into::into).collect();
-        self
+    pub fn data_sources<S: Into<String>>(self, kinds: impl IntoIterator<Item = S>) -> Self {
+        Self { data_sources: kinds.into_iter().map(Into::into).collect(), ..self }
     }
 
     /// Supports claims whose data source is in another namespace (`dataSourceRef.namespace`). The provisioner reads
@@ -66,74 +62,64 @@ impl Capabilities {
     /// sources to which a ReferenceGrant in that namespace gives the claim's namespace access: the API server does not
     /// check the grant. Without this call such claims are rejected.
     /// <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#cross-namespace-data-sources>
-    pub fn sources_of_other_namespaces(mut self) -> Self {
-        self.sources_of_other_namespaces = true;
-        self
+    pub fn sources_of_other_namespaces(self) -> Self {
+        Self { sources_of_other_namespaces: true, ..self }
     }
 
     /// Supports claims that name a VolumeAttributesClass, which the provisioner applies.
-    pub fn volume_attributes_classes(mut self) -> Self {
-        self.volume_attributes_classes = true;
-        self
+    pub fn volume_attributes_classes(self) -> Self {
+        Self { volume_attributes_classes: true, ..self }
     }
 
     /// Supports classes with `allowedTopologies`; the provisioner [creates volumes only
     /// there](crate::ProvisionRequest::allowed_topologies).
-    pub fn allowed_topologies(mut self) -> Self {
-        self.allowed_topologies = true;
-        self
+    pub fn allowed_topologies(self) -> Self {
+        Self { allowed_topologies: true, ..self }
     }
 
     /// Supports classes with `mountOptions`, if they are meaningful for this kind of volume. The controller copies them
     /// to the volume.
-    pub fn mount_options(mut self) -> Self {
-        self.mount_options = true;
-        self
+    pub fn mount_options(self) -> Self {
+        Self { mount_options: true, ..self }
     }
 
     /// Provides [the selected node's labels](crate::ProvisionRequest::node_labels). The controller reads the node
     /// before each call, which requires the permission to get nodes.
-    pub fn node_labels(mut self) -> Self {
-        self.node_labels = true;
-        self
+    pub fn node_labels(self) -> Self {
+        Self { node_labels: true, ..self }
     }
 
     /// Supports volume expansion: the provisioner implements [`expand`](crate::Provisioner::expand). The account needs
     /// the permission to update the status of claims. Do not run it together with an external-resizer for the same CSI
     /// driver.
-    pub fn expansion(mut self) -> Self {
-        self.expansion = true;
-        self
+    pub fn expansion(self) -> Self {
+        Self { expansion: true, ..self }
     }
 
     /// Declares that the provisioner implements [`end_attempt`](crate::Hooks::end_attempt).
-    pub fn attempt_end(mut self) -> Self {
-        self.attempt_end = true;
-        self
+    pub fn attempt_end(self) -> Self {
+        Self { attempt_end: true, ..self }
     }
 
     /// Names the annotations of claims that the provisioner reads. All others are left out of
     /// [the request](crate::ProvisionRequest::claim), because each attempt records its request. A key that
     /// ends with `/`, such as `example.com/`, matches all keys with this prefix.
-    pub fn claim_annotations<S: Into<String>>(mut self, keys: impl IntoIterator<Item = S>) -> Self {
-        self.claim_annotations = keys.into_iter().map(Into::into).collect();
-        self
+    pub fn claim_annotations<S: Into<String>>(self, keys: impl IntoIterator<Item = S>) -> Self {
+        Self { claim_annotations: keys.into_iter().map(Into::into).collect(), ..self }
     }
 
     /// Provides the annotations of claims that are named in the class's parameters, as in
     /// `${pvc.annotations['example.com/team']}`. [The claim in the request](crate::ProvisionRequest::claim) then
     /// contains no labels and no owner references, and only the fields of the specification that are common to all
     /// claims. An attempt's record thus stays small whatever tenants write.
-    pub fn class_templates(mut self) -> Self {
-        self.class_templates = true;
-        self
+    pub fn class_templates(self) -> Self {
+        Self { class_templates: true, ..self }
     }
 
     /// Names the annotations of classes that the provisioner reads, as [`claim_annotations`](Self::claim_annotations)
     /// does for claims.
-    pub fn class_annotations<S: Into<String>>(mut self, keys: impl IntoIterator<Item = S>) -> Self {
-        self.class_annotations = keys.into_iter().map(Into::into).collect();
-        self
+    pub fn class_annotations<S: Into<String>>(self, keys: impl IntoIterator<Item = S>) -> Self {
+        Self { class_annotations: keys.into_iter().map(Into::into).collect(), ..self }
     }
 
     /// Requires every class to name a Secret by two parameters: for the role `admin` these are `adminSecretName` and

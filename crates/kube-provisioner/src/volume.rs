@@ -87,29 +87,25 @@ impl Volume {
     }
 
     /// Restricts the volume to the selected nodes.
-    pub fn node_affinity(mut self, required: NodeSelector) -> Self {
-        self.node_affinity = Some(VolumeNodeAffinity { required: Some(required) });
-        self
+    pub fn node_affinity(self, required: NodeSelector) -> Self {
+        Self { node_affinity: Some(VolumeNodeAffinity { required: Some(required) }), ..self }
     }
 
     /// Sets the real size in bytes, if it is larger than the requested one.
-    pub fn capacity(mut self, bytes: u64) -> Self {
-        self.capacity = Some(bytes);
-        self
+    pub fn capacity(self, bytes: u64) -> Self {
+        Self { capacity: Some(bytes), ..self }
     }
 
     /// Sets the access modes of the volume, if it supports more than the claim requests. They must include all modes
     /// that the claim requests.
-    pub fn access_modes(mut self, modes: impl IntoIterator<Item = AccessMode>) -> Self {
-        self.access_modes = Some(modes.into_iter().collect());
-        self
+    pub fn access_modes(self, modes: impl IntoIterator<Item = AccessMode>) -> Self {
+        Self { access_modes: Some(modes.into_iter().collect()), ..self }
     }
 
     /// Emits a Warning event on the claim in addition to the success event, such as "the size is not enforced". Later
     /// calls override earlier ones.
-    pub fn warning(mut self, text: impl Into<String>) -> Self {
-        self.warning = Some(text.into());
-        self
+    pub fn warning(self, text: impl Into<String>) -> Self {
+        Self { warning: Some(text.into()), ..self }
     }
 
     /// Adds an annotation to the PersistentVolume, such as data that `delete` needs to find the asset.
@@ -125,9 +121,8 @@ impl Volume {
     }
 
     /// Sets the mount options, instead of the class's.
-    pub fn mount_options<S: Into<String>>(mut self, options: impl IntoIterator<Item = S>) -> Self {
-        self.mount_options = Some(options.into_iter().map(Into::into).collect());
-        self
+    pub fn mount_options<S: Into<String>>(self, options: impl IntoIterator<Item = S>) -> Self {
+        Self { mount_options: Some(options.into_iter().map(Into::into).collect()), ..self }
     }
 }
 

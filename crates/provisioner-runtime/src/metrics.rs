@@ -81,21 +81,18 @@ impl RuntimeMetrics {
     }
 
     /// Adds the events.
-    pub fn events(mut self, recorder: &EventRecorder) -> Self {
-        self.events = Some(recorder.clone());
-        self
+    pub fn events(self, recorder: &EventRecorder) -> Self {
+        Self { events: Some(recorder.clone()), ..self }
     }
 
     /// Adds the journals of this process.
-    pub fn journal(mut self, stats: impl Fn() -> JournalStats + Send + Sync + 'static) -> Self {
-        self.journal = Some(Box::new(stats));
-        self
+    pub fn journal(self, stats: impl Fn() -> JournalStats + Send + Sync + 'static) -> Self {
+        Self { journal: Some(Box::new(stats)), ..self }
     }
 
     /// Adds the Leases.
-    pub fn leases(mut self, health: &LeaseHealth) -> Self {
-        self.leases = Some(health.clone());
-        self
+    pub fn leases(self, health: &LeaseHealth) -> Self {
+        Self { leases: Some(health.clone()), ..self }
     }
 
     /// Registers all added parts with `registry`.

@@ -40,9 +40,8 @@ impl Bucket {
     }
 
     /// Sets a warning for the claim's user although the call succeeded; it becomes an event.
-    pub fn warning(mut self, text: impl Into<String>) -> Self {
-        self.warning = Some(text.into());
-        self
+    pub fn warning(self, text: impl Into<String>) -> Self {
+        Self { warning: Some(text.into()), ..self }
     }
 }
 
@@ -110,9 +109,8 @@ impl Granted {
     }
 
     /// Sets a warning, like [`Bucket::warning`].
-    pub fn warning(mut self, text: impl Into<String>) -> Self {
-        self.warning = Some(text.into());
-        self
+    pub fn warning(self, text: impl Into<String>) -> Self {
+        Self { warning: Some(text.into()), ..self }
     }
 }
 

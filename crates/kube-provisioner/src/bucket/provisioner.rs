@@ -163,24 +163,21 @@ pub struct BucketCapabilities {
 impl BucketCapabilities {
     /// Supports key rotation: the provisioner implements [`rotate`](crate::bucket::BucketHooks::rotate) and
     /// [`revoke_old_keys`](crate::bucket::BucketHooks::revoke_old_keys).
-    pub fn rotation(mut self) -> Self {
-        self.rotation = true;
-        self
+    pub fn rotation(self) -> Self {
+        Self { rotation: true, ..self }
     }
 
     /// Supports several buckets in one call of [`grant`](BucketProvisioner::grant), as a BucketAccess of the Container
     /// Object Storage Interface (COSI) requests. Without this call all lists contain one bucket, as they do for
     /// ObjectBucketClaims.
-    pub fn multiple_buckets(mut self) -> Self {
-        self.multiple_buckets = true;
-        self
+    pub fn multiple_buckets(self) -> Self {
+        Self { multiple_buckets: true, ..self }
     }
 
     /// Enables the command `orphans`: the provisioner implements
     /// [`list_assets`](crate::bucket::BucketHooks::list_assets), and classes have the parameter `deletionPolicy`.
-    pub fn assets(mut self) -> Self {
-        self.assets = true;
-        self
+    pub fn assets(self) -> Self {
+        Self { assets: true, ..self }
     }
 
     /// Names the keys of `additionalConfig` that are settings of the bucket. COSI has no `additionalConfig`, so there

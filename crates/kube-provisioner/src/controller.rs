@@ -9,11 +9,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use kube::Client;
-use provisioner_runtime::access::AccessError;
 use provisioner_runtime::admin::AdminError;
-use provisioner_runtime::client::ConnectError;
 use provisioner_runtime::controller::LoopError;
-use provisioner_runtime::environment::Environment;
+use provisioner_runtime::{AccessError, ConnectError, Environment};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 

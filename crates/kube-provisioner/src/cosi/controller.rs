@@ -23,10 +23,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt as _};
 use prometheus_client::registry::Registry;
 use provisioner_runtime::controller::{Context, ControlLoop, Reconciler, Report, Safeguards, WatchSpec};
-use provisioner_runtime::environment::Environment;
 use provisioner_runtime::events::{Event, EventRecorder, ObjectRef};
-use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::{Change, Scope};
+use provisioner_runtime::{Environment, Work};
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 

@@ -7,8 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use provisioner_runtime::table::Table;
-use provisioner_runtime::watch::Change;
+use provisioner_runtime::{Change, Table};
 
 use super::class::ReadClass;
 use super::decide::Rules;

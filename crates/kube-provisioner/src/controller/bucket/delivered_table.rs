@@ -1,7 +1,6 @@
 //! A table of the Secrets or ConfigMaps that claims' pods use, from the watch and from answers.
 
-use provisioner_runtime::table::Table;
-use provisioner_runtime::watch::Change;
+use provisioner_runtime::{Change, Table};
 
 use super::delivered::{DeliveredFacts, WatchedDelivered};
 use super::key::Key;

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use provisioner_runtime::journal::JournalError;
-use provisioner_runtime::limiter::Flow;
+use provisioner_runtime::{Flow, JournalError};
 
 use super::decision::{BucketClaimProblem, ChangeWithoutEffect, Ending, Refusal, RefusedConfig};
 use super::delivered_names::DeliveredNames;

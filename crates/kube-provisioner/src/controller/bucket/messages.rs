@@ -1,9 +1,8 @@
 //! The table of messages for users: the event and the claim's status for each outcome. It contains all texts for users,
 //! which say what is wrong and what to do about it.
 
-use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::CallAborted;
-use provisioner_runtime::journal::JournalError;
+use provisioner_runtime::{CallError, JournalError};
 
 use super::decide::change_without_effect;
 use super::decision::{BucketClaimProblem, ChangeWithoutEffect, Ending, Refusal, RefusedConfig};

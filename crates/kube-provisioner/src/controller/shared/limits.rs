@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use provisioner_runtime::call::CallError;
-use provisioner_runtime::queue::Next;
+use provisioner_runtime::{CallError, Next};
 
 use crate::options::Options;
 

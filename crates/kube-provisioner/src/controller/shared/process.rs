@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use kube::Client;
-use provisioner_runtime::access::{AccessError, check_access};
 use provisioner_runtime::controller::{LoopOptions, Safeguards, Sharing};
 use provisioner_runtime::events::EventApi;
 use provisioner_runtime::journal::JournalKind;
-use provisioner_runtime::lease::{LeaseOptions, lease_name};
-use provisioner_runtime::limiter::Limits;
-use provisioner_runtime::{Backoff, Environment};
+use provisioner_runtime::{AccessError, Backoff, Environment, LeaseOptions, Limits, check_access, lease_name};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 

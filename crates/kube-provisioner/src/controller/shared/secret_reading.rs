@@ -5,9 +5,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::Api;
-use provisioner_runtime::Cache;
-use provisioner_runtime::call::{CallError, call};
 use provisioner_runtime::controller::Context;
+use provisioner_runtime::{Cache, CallError, call};
 
 use super::secret_names::{SecretName, TemplateNames};
 use crate::secrets::Secrets;

@@ -1,8 +1,7 @@
 //! Parts of messages for users.
 
-use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::CallAborted;
-use provisioner_runtime::{LONGEST_TEXT, shortened};
+use provisioner_runtime::{CallError, LONGEST_TEXT, shortened};
 
 /// Limits the length of a text for users: users' objects can add a megabyte to it, which the API server rejects in a
 /// status.

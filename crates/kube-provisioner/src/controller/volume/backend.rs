@@ -8,8 +8,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Client;
 use prometheus_client::registry::Registry;
-use provisioner_runtime::access::AccessRule;
-use provisioner_runtime::controller::FencingToken;
+use provisioner_runtime::{AccessRule, FencingToken};
 
 use crate::capabilities::Capabilities;
 use crate::controller::shared::class_parameters::Parsed;

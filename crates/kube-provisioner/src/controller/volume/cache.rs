@@ -14,8 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use provisioner_runtime::table::Table;
-use provisioner_runtime::watch::Change;
+use provisioner_runtime::{Change, Table};
 
 use self::namesakes::Namesakes;
 use super::class::ReadClass;

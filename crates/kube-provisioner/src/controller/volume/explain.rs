@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use provisioner_runtime::journal::Entry;
 use provisioner_runtime::watch::{Change, FromJson};
-use provisioner_runtime::{Cache, Journaled};
+use provisioner_runtime::{Cache, Entry, Journaled};
 use serde_json::Value;
 
 use super::cache::VolumeCache;

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use provisioner_runtime::Cache;
-use provisioner_runtime::watch::Change;
+use provisioner_runtime::{Cache, Change};
 
 use super::cache::VolumeCache;
 use super::class::read_class;

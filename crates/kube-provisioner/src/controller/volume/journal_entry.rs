@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::storage::v1::StorageClass;
-use provisioner_runtime::journal::Entry;
-use provisioner_runtime::stable_hash;
+use provisioner_runtime::{Entry, stable_hash};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::Instant;

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::CallAborted;
-use provisioner_runtime::journal::JournalError;
-use provisioner_runtime::limiter::Flow;
+use provisioner_runtime::{CallError, Flow, JournalError};
 
 use super::decision::{NoAction, Refusal};
 use super::object::TemplateError;

@@ -7,10 +7,8 @@ mod messages;
 
 use std::time::Duration;
 
-use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::CallAborted;
-use provisioner_runtime::journal::JournalError;
-use provisioner_runtime::queue::Next;
+use provisioner_runtime::{CallError, JournalError, Next};
 
 pub(crate) use self::draft::{EventDraft, EventObject};
 use self::draft::{failed, normal, reason, warning};

@@ -12,10 +12,8 @@ use driver_rpc::Status;
 use futures::future::BoxFuture;
 use kube::Resource as _;
 use kube::api::Patch;
-use provisioner_runtime::FencingToken;
-use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::{Call, CallPermit, Context, JournalRecord, Refused};
-use provisioner_runtime::limiter::Flow;
+use provisioner_runtime::{CallError, FencingToken, Flow};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 

@@ -5,8 +5,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use provisioner_runtime::controller::Cache;
-use provisioner_runtime::{Change, Table};
+use provisioner_runtime::{Cache, Change, Table};
 
 use super::decide::{AccessView, BucketState, BucketView, Decision, Facts, decide};
 use super::objects::{AccessContent, AccessFacts, BucketFacts, WatchedObject};

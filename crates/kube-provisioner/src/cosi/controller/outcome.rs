@@ -1,10 +1,8 @@
 //! The outcome of a decision, which `report` translates for users, metrics and the queue.
 
 use driver_rpc::Status;
-use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::CallAborted;
-use provisioner_runtime::journal::JournalError;
-use provisioner_runtime::limiter::Flow;
+use provisioner_runtime::{CallError, Flow, JournalError};
 
 use super::decide::{Decision, Facts, Refusal};
 

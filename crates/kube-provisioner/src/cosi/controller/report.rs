@@ -1,8 +1,7 @@
 //! Maps an outcome to the text for users, its name in metrics, and the time of the next run.
 
 use driver_rpc::Code;
-use provisioner_runtime::journal::JournalError;
-use provisioner_runtime::queue::Next;
+use provisioner_runtime::{JournalError, Next};
 
 use super::decide::Refusal;
 use super::objects::{CLEANUP_FINISHED, S3};

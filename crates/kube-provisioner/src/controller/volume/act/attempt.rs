@@ -7,11 +7,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use provisioner_runtime::Cache;
-use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::{Call, CallPermit, JournalRecord, guarded};
 use provisioner_runtime::limiter::{Flow, Purpose};
-use provisioner_runtime::queue::Permit;
+use provisioner_runtime::{Cache, CallError, Permit};
 use tokio::time::Instant;
 
 use super::provision::Provisioning;

@@ -6,10 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
-use provisioner_runtime::Cache;
-use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::{Call, CallPermit, JournalRecord};
 use provisioner_runtime::limiter::Purpose;
+use provisioner_runtime::{Cache, CallError};
 
 use super::attempt::Attempt;
 use super::provision::Provisioning;

@@ -5,10 +5,8 @@ use std::sync::{Arc, MutexGuard};
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Client;
-use provisioner_runtime::Cache;
-use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::{CallAborted, Context, FencingToken};
-use provisioner_runtime::watch::WatchHealth;
+use provisioner_runtime::{Cache, CallError, WatchHealth};
 
 use super::inputs::not_read;
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters, Parsed};

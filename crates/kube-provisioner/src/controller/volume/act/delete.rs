@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
-use provisioner_runtime::Journaled;
-use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::{Call, CallPermit, FencingToken, JournalRecord};
 use provisioner_runtime::limiter::{LimiterPermit, Purpose};
+use provisioner_runtime::{CallError, Journaled};
 use tokio::time::Instant;
 
 use super::context::ActContext;

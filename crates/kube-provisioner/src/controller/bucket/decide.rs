@@ -7,9 +7,7 @@ use super::decision::{
     BucketClaimProblem, ChangeWithoutEffect, Decision, Ending, NoAction, Reason, Refusal, RefusedConfig,
 };
 use super::delivered_names::{BadName, DeliveredNames};
-use super::facts::{
-    BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OurClass, ReclaimPolicy, Recorded,
-};
+use super::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OurClass, ReclaimPolicy, Recorded};
 use super::record::{Record, Source};
 use super::safeguards::{BucketSafeguard, Safeguards};
 use crate::bucket::{BucketCapabilities, ClaimName};
@@ -35,8 +33,8 @@ pub(crate) struct Rules {
 
 pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
     match &facts.bucket {
-        BucketState::Absent => without_bucket(facts, rules),
-        BucketState::Known(bucket) => with_bucket(bucket, facts, rules),
+        None => without_bucket(facts, rules),
+        Some(bucket) => with_bucket(bucket, facts, rules),
     }
 }
 

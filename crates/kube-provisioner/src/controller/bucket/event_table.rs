@@ -9,7 +9,7 @@ use provisioner_runtime::{Flow, JournalError};
 
 use super::decision::{BucketClaimProblem, ChangeWithoutEffect, Ending, Refusal, RefusedConfig};
 use super::delivered_names::DeliveredNames;
-use super::facts::{BucketState, ClaimFacts, ClassState, Delivered, Facts};
+use super::facts::{ClaimFacts, ClassState, Delivered, Facts};
 use super::messages::{
     Severity, UserMessage, has_unused_prefix, made_with_warning, not_now, pinned_text, removed_unknown_keys,
     still_provisioning, user_message,
@@ -160,7 +160,7 @@ fn facts(deleting: bool) -> Facts {
     };
     Facts {
         claim: Some(Arc::new(claim)),
-        bucket: BucketState::Absent,
+        bucket: None,
         obstacle: None,
         owner: Default::default(),
         users: Vec::new(),

@@ -18,7 +18,7 @@ use crate::protocol::BUCKET_CLAIM_NAME;
 pub(crate) struct Facts {
     /// The claim with the key's uid.
     pub(crate) claim: Option<Arc<ClaimFacts>>,
-    pub(crate) bucket: BucketState,
+    pub(crate) bucket: Option<Arc<BucketFacts>>,
     /// An ObjectBucket that does not belong to the claim, but blocks it.
     pub(crate) obstacle: Option<Obstacle>,
     /// The claim whose bucket this claim requests or uses.
@@ -90,12 +90,6 @@ pub(crate) struct ConditionFacts {
     pub(crate) since: Box<str>,
     /// A hash of the message.
     pub(crate) message: u64,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum BucketState {
-    Absent,
-    Known(Arc<BucketFacts>),
 }
 
 /// The fields of an ObjectBucket, which may be ours, that decisions read.
@@ -196,10 +190,7 @@ pub(crate) struct OurClass {
 
 impl Facts {
     pub(crate) fn bucket(&self) -> Option<&Arc<BucketFacts>> {
-        match &self.bucket {
-            BucketState::Absent => None,
-            BucketState::Known(bucket) => Some(bucket),
-        }
+        self.bucket.as_ref()
     }
 
     /// Returns true once the Secret was delivered. The ObjectBucket records it, because other programs can damage the

@@ -13,7 +13,7 @@ use crate::controller::bucket::decision::{Decision, NoAction};
 use crate::controller::bucket::delivered::config_map_entries;
 use crate::controller::bucket::delivered_names::DeliveredNames;
 use crate::controller::bucket::facts::{
-    BucketFacts, BucketState, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OwnerFacts, Recorded,
+    BucketFacts, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OwnerFacts, Recorded,
 };
 use crate::controller::bucket::inputs::inputs;
 use crate::controller::bucket::key::Key;
@@ -49,7 +49,7 @@ impl Cache for BucketCache {
         let users = bucket.as_ref().map(|bucket| self.users(bucket)).unwrap_or_default();
         let mut facts = Facts {
             claim,
-            bucket: bucket.map_or(BucketState::Absent, BucketState::Known),
+            bucket,
             obstacle,
             owner,
             users,

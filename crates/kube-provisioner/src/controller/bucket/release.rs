@@ -55,8 +55,6 @@ impl<'a> Release<'a> {
         }
         if *ending != Ending::Abandon {
             self.confirm_unused(&bucket).await?;
-        }
-        if *ending != Ending::Abandon {
             self.remove_in_backend(&bucket, &mut calls).await?;
             calls.end();
         }

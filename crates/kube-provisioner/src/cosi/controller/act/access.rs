@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Actions, Step, written};
 use crate::cosi::controller::decide::Refusal;
-use crate::cosi::controller::objects::{AccessContent, AccessFacts, CLEANUP_FINISHED, FINALIZER};
+use crate::cosi::controller::objects::{AccessFacts, CLEANUP_FINISHED, FINALIZER};
 use crate::cosi::controller::outcome::{Done, Outcome, Stopped};
 use crate::cosi::controller::secrets::{self, SecretFacts, SecretState};
 use crate::cosi::driver::{IssuedAccess, RequestedGrant};
@@ -19,11 +19,6 @@ const DELETING: &str = "deleting a Secret of the BucketAccess";
 impl Actions {
     pub(super) async fn grant(&self, access: &AccessFacts, step: &Step<'_>) -> Outcome {
         let Ok(content) = &access.content else { return Err(Stopped::Changed) };
-        self.grant_all(access, content, step).await?;
-        Ok(if access.object.is_ready() { Done::Restored } else { Done::Granted })
-    }
-
-    async fn grant_all(&self, access: &AccessFacts, content: &AccessContent, step: &Step<'_>) -> Result<(), Stopped> {
         let mut version = access.object.version.clone();
         // The Secret must exist before there is a key to store in it.
         let mut reserved = Vec::new();
@@ -53,7 +48,8 @@ impl Actions {
             written(answer, WRITING)?;
         }
         let status = json!({"readyToUse": true, "accountID": account, "error": Value::Null});
-        self.write_status(access, &mut version, status).await
+        self.write_status(access, &mut version, status).await?;
+        Ok(if access.object.is_ready() { Done::Restored } else { Done::Granted })
     }
 
     /// Creates the Secret without entries, unless the access has it already.
@@ -78,11 +74,6 @@ impl Actions {
 
     pub(super) async fn revoke(&self, access: &AccessFacts, step: &Step<'_>) -> Outcome {
         let Ok(content) = &access.content else { return Err(Stopped::Changed) };
-        self.revoke_all(access, content, step).await?;
-        Ok(Done::Revoked)
-    }
-
-    async fn revoke_all(&self, access: &AccessFacts, content: &AccessContent, step: &Step<'_>) -> Result<(), Stopped> {
         let mut version = access.object.version.clone();
         if access.object.is_ready() {
             self.write_status(access, &mut version, json!({"readyToUse": false, "error": Value::Null})).await?;
@@ -106,7 +97,8 @@ impl Actions {
             "uid": &*access.object.uid, "resourceVersion": version, "annotations": {CLEANUP_FINISHED: ""},
         });
         let patch = json!({"metadata": metadata});
-        self.patch_access(access, None, patch).await.map(drop)
+        self.patch_access(access, None, patch).await?;
+        Ok(Done::Revoked)
     }
 
     /// Deletes a Secret if it belongs to the access.

@@ -46,8 +46,8 @@ pub use self::shards::{Sharing, shard_of};
 pub use self::step::{Call, CallAborted, CallPermit, JournalRecord, Refused, Safeguards, Step, catch_panic, guarded};
 pub use self::watches::WatchSpec;
 
-use self::engine::{Engine, Settings};
-use self::shards::{Plan, Shards};
+use self::engine::Engine;
+use self::shards::Shards;
 use self::term::serve;
 use self::watches::WatchStart;
 use crate::admin::{AdminError, AdminServer};
@@ -169,8 +169,6 @@ pub struct ControlLoop<R: Reconciler> {
     engine: Arc<Engine<R>>,
     watches: Vec<WatchStart<R::Cache>>,
     leases: Option<Leases>,
-    resync: Duration,
-    http_endpoint: Option<SocketAddr>,
 }
 
 impl<R: Reconciler> ControlLoop<R> {
@@ -185,40 +183,21 @@ impl<R: Reconciler> ControlLoop<R> {
         cache: R::Cache,
         reconciler: impl FnOnce(Context<R::Cache>) -> R,
     ) -> Result<Self, LoopError> {
-        let LoopOptions { name, namespace, cluster_id, instance, sharing, environment, calls, .. } = options;
-        let journal_kind = options.journal;
-        let leases = match &sharing {
+        let LoopOptions { environment, calls, .. } = options;
+        let leases = match &options.sharing {
             Sharing::Leases(leases) => Some(Leases::new(client.clone(), leases.clone())?),
             _ => None,
         };
-        let events =
-            EventOptions { api: options.events, capacity: EVENTS, environment, ..EventOptions::new(&name, &instance) };
+        let events = EventOptions::new(&options.name, &options.instance);
+        let events = EventOptions { api: options.events, capacity: EVENTS, environment, ..events };
         let events = EventRecorder::new(client.clone(), events);
         let context = Context::new(client, environment, cache, events, Limiter::new(calls), options.requests);
-        let (grace, sets_restored_apart) = (options.grace, options.safeguards.restored);
-        let plan = Plan {
-            name,
-            journal_kind,
-            namespace,
-            cluster_id,
-            instance,
-            sharing,
-            grace,
-            environment,
-            sets_restored_apart,
-            shard_by: options.shard_by,
-        };
         let attempts = attempts(calls);
         let queue = Queue::new(QueueOptions { backoff: options.backoff, environment, limits: attempts });
-        let settings = Settings {
-            // All attempts of both purposes, one more for each group, and work that does not call the author's code.
-            tasks: attempts.total.saturating_mul(2).saturating_add(options.requests).saturating_add(GROUPS),
-            retry_on_resync: options.retry_on_resync,
-            queue: options.queue,
-            safeguards: options.safeguards,
-        };
-        let (engine, watches) = Engine::new(reconciler(context.clone()), context, Shards::new(plan), queue, settings);
-        Ok(Self { engine, watches, leases, resync: options.resync, http_endpoint: options.http_endpoint })
+        // All attempts of both purposes, one more for each group, and work that does not call the author's code.
+        let tasks = attempts.total.saturating_mul(2).saturating_add(options.requests).saturating_add(GROUPS);
+        let (engine, watches) = Engine::new(reconciler(context.clone()), context, Shards::new(options), queue, tasks);
+        Ok(Self { engine, watches, leases })
     }
 
     /// Runs until `shutdown` is cancelled. Dropping the future ends everything at once, as a crash would.
@@ -226,7 +205,8 @@ impl<R: Reconciler> ControlLoop<R> {
     /// # Errors
     /// See [`LoopError`]. Failed requests to the API server are retried.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), LoopError> {
-        let Self { engine, watches, leases, resync, http_endpoint } = self;
+        let Self { engine, watches, leases } = self;
+        let LoopOptions { resync, http_endpoint, .. } = engine.shards.options;
         // The sets own the tasks: dropping this future aborts all of them.
         let mut helpers = engine.spawn_watches(watches);
         let mut working = JoinSet::new();

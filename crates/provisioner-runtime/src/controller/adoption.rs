@@ -29,13 +29,13 @@ impl<'a, R: Reconciler> Adopter<'a, R> {
 
     /// Moves the entries that fit. Retries until the API server answers.
     pub(super) async fn adopt(&mut self) -> Adopted {
-        let plan = &self.engine.shards.plan;
-        let mut retry = Retry::new(PROBLEM, plan.environment);
-        let layout = plan.journal(self.shard).layout;
+        let options = &self.engine.shards.options;
+        let mut retry = Retry::new(PROBLEM, options.environment);
+        let layout = options.journal_of(self.shard).layout;
         loop {
             // Journals written for another number of shards, or another kind of sharing, no longer have a holder.
             let abandoned = |other: Other<'_>| other.layout != layout;
-            let mine = |entry: &Entry| plan.is_mine(self.shard, entry, |entry| self.engine.journal.owns(entry));
+            let mine = |entry: &Entry| options.is_mine(self.shard, entry, |entry| self.engine.journal.owns(entry));
             match self.adoption.run(abandoned, mine).await {
                 Ok(adopted) => return adopted,
                 Err(error) => {

@@ -14,7 +14,7 @@ use super::context::Context;
 use super::journaling::JournalSpec;
 use super::reconciler::{FactsOf, KeyOf, Reconciler, Report};
 use super::shards::{Ownership, Shards};
-use super::step::{Safeguards, Step};
+use super::step::Step;
 use super::watches::{Update, WatchSpec, WatchStart, Watched};
 use crate::admin::Checks;
 use crate::call::CallError;
@@ -44,18 +44,8 @@ pub(super) struct Engine<R: Reconciler> {
     pub(super) journal: JournalSpec<R::Cache>,
     /// Cancelled when the first term begins.
     first_term: CancellationToken,
-    settings: Settings,
-}
-
-/// Settings of the loop.
-pub(super) struct Settings {
     /// Number of keys worked on at a time.
-    pub(super) tasks: usize,
-    /// True if each resync also retries keys that await a change.
-    pub(super) retry_on_resync: bool,
-    /// The queue's name in metrics.
-    pub(super) queue: &'static str,
-    pub(super) safeguards: Safeguards,
+    tasks: usize,
 }
 
 impl<R: Reconciler> Engine<R> {
@@ -64,11 +54,11 @@ impl<R: Reconciler> Engine<R> {
         context: Context<R::Cache>,
         shards: Shards,
         queue: Queue<KeyOf<R>>,
-        settings: Settings,
+        tasks: usize,
     ) -> (Arc<Self>, Vec<WatchStart<R::Cache>>) {
         let (watches, starts) = reconciler.watches().into_iter().map(WatchSpec::split).unzip();
         let (journal, first_term) = (reconciler.journal(), CancellationToken::new());
-        (Arc::new(Self { reconciler, context, shards, queue, watches, journal, first_term, settings }), starts)
+        (Arc::new(Self { reconciler, context, shards, queue, watches, journal, first_term, tasks }), starts)
     }
 
     /// Spawns the watches. They end when the returned set is dropped.
@@ -231,7 +221,7 @@ impl<R: Reconciler> Engine<R> {
             sleep(period).await;
             let cache = self.cache();
             let keys = cache.unsettled(&|key| self.shards.owns(key));
-            if self.settings.retry_on_resync {
+            if self.shards.options.retry_on_resync {
                 keys.iter().for_each(|key| self.queue.requeue(key));
             }
             self.wake(&cache, keys, Priority::Resync);
@@ -269,7 +259,7 @@ impl<R: Reconciler> Engine<R> {
     /// Works on keys until [`Engine::shut_down`].
     pub(super) async fn work(self: Arc<Self>) {
         let handler = self.clone();
-        work(&self.queue, self.settings.tasks, CancellationToken::new(), move |work| handler.clone().step(work)).await;
+        work(&self.queue, self.tasks, CancellationToken::new(), move |work| handler.clone().step(work)).await;
     }
 
     pub(super) fn shut_down(&self) {
@@ -287,7 +277,7 @@ impl<R: Reconciler> Engine<R> {
             });
         }
         let engine = self.clone();
-        let place = match self.shards.plan.journal_kind {
+        let place = match self.shards.options.journal {
             JournalKind::Memory => "journal (in memory)".to_owned(),
             kind => format!("journal ({})", kind.resource().kind),
         };
@@ -309,7 +299,7 @@ impl<R: Reconciler> Engine<R> {
         let engine = self.clone();
         let journal = move || engine.shards.journal_stats();
         let mut parts = RuntimeMetrics::new()
-            .queue(self.settings.queue, &self.queue)
+            .queue(self.shards.options.queue, &self.queue)
             .events(self.context.events())
             .journal(journal);
         for watch in &self.watches {
@@ -325,10 +315,10 @@ impl<R: Reconciler> Engine<R> {
     /// Runs one step of one key. If the step is cut off, another replica already owns the key.
     async fn step(self: Arc<Self>, work: Work<KeyOf<R>>) {
         let Some(ownership) = self.shards.ownership(work.key()) else { return work.finish(Next::Done) };
-        let over = ownership.journal.over();
+        let (over, safeguards) = (ownership.journal.over(), self.shards.options.safeguards);
         let report = tokio::select! {
             biased;
-            () = over.cancelled(), if self.settings.safeguards.fencing => None,
+            () = over.cancelled(), if safeguards.fencing => None,
             report = self.attempt(&work, &ownership) => Some(report),
         };
         let Some((next, events)) = report else { return work.finish(Next::Done) };
@@ -345,7 +335,7 @@ impl<R: Reconciler> Engine<R> {
         };
         let decision = self.reconciler.decide(&facts);
         tracing::debug!(key = %work.key(), ?decision, attempt = work.attempt(), "decided");
-        let step = Step { context: &self.context, work, ownership, safeguards: self.settings.safeguards };
+        let step = Step { context: &self.context, work, ownership, safeguards: self.shards.options.safeguards };
         let started = Instant::now();
         let outcome = self.reconciler.act(decision, &facts, &step).await;
         // A key that is not unfinished needs no entry. Hold the cache's lock, because an adoption makes the key

@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::environment::Environment;
-use crate::journal::{
-    Entry, Journal, JournalKind, JournalOptions, JournalStats, PART_LAYOUT, journal_name, part_journal_name,
-};
+use super::LoopOptions;
+use crate::journal::{Entry, Journal, JournalOptions, JournalStats, PART_LAYOUT, journal_name, part_journal_name};
 use crate::lease::{LeaseOptions, Term, lease_name};
 use crate::name::stable_hash;
 
@@ -31,25 +28,11 @@ pub enum Sharing {
 
 /// The shards that this process holds.
 pub(super) struct Shards {
-    pub(super) plan: Plan,
+    pub(super) options: LoopOptions,
     owned: Mutex<BTreeMap<u32, Owned>>,
     problems: Mutex<BTreeMap<u32, String>>,
     /// The counts of closed journals.
     past: Mutex<JournalStats>,
-}
-
-/// The distribution of keys over shards, and the location of the journals.
-pub(super) struct Plan {
-    pub(super) name: String,
-    pub(super) journal_kind: JournalKind,
-    pub(super) namespace: String,
-    pub(super) cluster_id: String,
-    pub(super) sets_restored_apart: bool,
-    pub(super) instance: String,
-    pub(super) sharing: Sharing,
-    pub(super) shard_by: fn(&str) -> String,
-    pub(super) grace: Duration,
-    pub(super) environment: Environment,
 }
 
 /// Guard for work on one key; the shard is not released while it is held.
@@ -68,20 +51,20 @@ struct Owned {
     working: TaskTracker,
 }
 
-impl Plan {
-    pub(super) fn journal(&self, shard: u32) -> JournalOptions {
+impl LoopOptions {
+    pub(super) fn journal_of(&self, shard: u32) -> JournalOptions {
         let (name, layout) = match &self.sharing {
             Sharing::Own { part } => (part_journal_name(&self.name, part), PART_LAYOUT.to_owned()),
             _ => (journal_name(&self.name, shard, self.shards()), self.shards().to_string()),
         };
         JournalOptions {
-            kind: self.journal_kind,
+            kind: self.journal,
             namespace: self.namespace.clone(),
             name,
             group: lease_name(&self.name),
             layout,
             cluster_id: self.cluster_id.clone(),
-            sets_restored_apart: self.sets_restored_apart,
+            sets_restored_apart: self.safeguards.restored,
             holder: self.instance.clone(),
             tenant_of: |_| String::new(),
             environment: self.environment,
@@ -121,8 +104,8 @@ impl Ownership {
 }
 
 impl Shards {
-    pub(super) fn new(plan: Plan) -> Self {
-        Self { plan, owned: Mutex::default(), problems: Mutex::default(), past: Mutex::default() }
+    pub(super) fn new(options: LoopOptions) -> Self {
+        Self { options, owned: Mutex::default(), problems: Mutex::default(), past: Mutex::default() }
     }
 
     /// Returns a guard for work on a key if this process currently owns its shard.
@@ -183,9 +166,9 @@ impl Shards {
     }
 
     pub(super) fn shard_of(&self, key: &impl fmt::Display) -> u32 {
-        match self.plan.shards() {
+        match self.options.shards() {
             1 => 0,
-            _ => self.plan.shard_of(&key.to_string()),
+            _ => self.options.shard_of(&key.to_string()),
         }
     }
 
@@ -198,29 +181,19 @@ impl Shards {
 mod tests {
     use super::*;
 
-    fn plan(sharing: Sharing) -> Plan {
-        Plan {
-            name: "example.com/disks".to_owned(),
-            journal_kind: JournalKind::ConfigMap,
-            namespace: "disks".to_owned(),
-            cluster_id: "this".to_owned(),
-            sets_restored_apart: true,
-            instance: "host_1".to_owned(),
-            sharing,
-            shard_by: str::to_owned,
-            grace: Duration::ZERO,
-            environment: Environment::default(),
-        }
+    fn plan(sharing: Sharing) -> LoopOptions {
+        LoopOptions { sharing, ..LoopOptions::new("example.com/disks", "disks", "host_1") }
     }
 
-    fn sharded(shards: u32) -> Plan {
+    fn sharded(shards: u32) -> LoopOptions {
         plan(Sharing::Leases(LeaseOptions { shards, ..LeaseOptions::new("disks", "example.com-disks", "host_1") }))
     }
 
     #[test]
     fn keys_with_one_text_are_in_one_shard() {
-        let by_group = Plan { shard_by: |key| key.split('/').next().unwrap_or_default().to_owned(), ..sharded(4) };
-        let shards = |plan: &Plan| -> std::collections::BTreeSet<u32> {
+        let by_group =
+            LoopOptions { shard_by: |key| key.split('/').next().unwrap_or_default().to_owned(), ..sharded(4) };
+        let shards = |plan: &LoopOptions| -> std::collections::BTreeSet<u32> {
             (0..50).map(|number| plan.shard_of(&format!("shop/{number}/0123-4567-89ab-cdef"))).collect()
         };
         assert_eq!((shards(&by_group).len(), shards(&sharded(4)).len()), (1, 4));
@@ -228,7 +201,7 @@ mod tests {
 
     #[test]
     fn each_way_to_share_the_work_has_its_journals() {
-        let journal = |plan: &Plan, shard| (plan.journal(shard).name, plan.journal(shard).layout);
+        let journal = |plan: &LoopOptions, shard| (plan.journal_of(shard).name, plan.journal_of(shard).layout);
         assert_eq!(journal(&sharded(1), 0), ("example.com-disks-journal".to_owned(), "1".to_owned()));
         assert_eq!(journal(&sharded(4), 2), ("example.com-disks-journal-2-of-4".to_owned(), "4".to_owned()));
         let own = plan(Sharing::Own { part: "node-1".to_owned() });

@@ -27,7 +27,7 @@ pub(super) async fn serve<R: Reconciler>(engine: Arc<Engine<R>>, term: Term) -> 
     let shard = Shard { engine: &engine, number: term.shard };
     // Other processes may have made the state from an earlier term obsolete.
     shard.forget();
-    let options = engine.shards.plan.journal(term.shard);
+    let options = engine.shards.options.journal_of(term.shard);
     let taken = tokio::select! {
         biased;
         () = term.lost.cancelled() => return None,
@@ -105,7 +105,7 @@ impl<R: Reconciler> Shard<'_, R> {
 
     /// Waits until the cache is complete and up to date with this term, and starts the author's code.
     async fn ready(&self) {
-        let environment = self.engine.shards.plan.environment;
+        let environment = self.engine.shards.options.environment;
         let unread = "cannot read the cluster's current state";
         let mut retry = Retry::new(unread, environment);
         while let Err(error) = self.engine.refresh().await {
@@ -127,7 +127,7 @@ impl<R: Reconciler> Shard<'_, R> {
 
     async fn end(&self, working: &TaskTracker) {
         working.close();
-        let grace = self.engine.shards.plan.grace;
+        let grace = self.engine.shards.options.grace;
         if timeout(grace, working.wait()).await.is_err() {
             tracing::warn!("work in flight did not end within {} s and is left to the next replica", grace.as_secs());
         }

@@ -78,15 +78,6 @@ impl<C: Cache> Context<C> {
         answer
     }
 
-    /// Sends one request immediately, with the same deadline but without the limit. Intended for `start`, which must
-    /// not wait behind other work.
-    ///
-    /// # Errors
-    /// See [`CallError`].
-    pub async fn urgent_request<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
-        call(API_TIMEOUT, request).await
-    }
-
     pub(super) fn calls(&self) -> &Limiter {
         &self.shared.calls
     }

@@ -1,10 +1,12 @@
 //! Requests about claims and volumes, with deadlines and preconditions.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use kube::Resource;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
-use provisioner_runtime::call::{CallError, create_request_as, unsent};
+use provisioner_runtime::call::{CallError, call, create_request_as, unsent};
 use provisioner_runtime::watch::WatchHealth;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -16,6 +18,9 @@ use crate::controller::volume::facts::ClaimFacts;
 use crate::controller::volume::partial::{WatchedClaim, WatchedVolume};
 use crate::controller::volume::safeguards::Safeguard;
 use crate::protocol;
+
+/// The time limit of a list for the provisioner's `start`, which does not wait behind other requests.
+const LIST_LIMIT: Duration = Duration::from_secs(30);
 
 /// A volume as the API server returned it.
 pub(super) struct LiveVolume {
@@ -109,7 +114,7 @@ impl ActContext {
         loop {
             let request = kube::core::Request::new(PersistentVolume::url_path(&(), None));
             let request = request.list(&page).map_err(unsent)?;
-            let list: List = self.runtime.urgent_request(self.client().request(request)).await?;
+            let list: List = call(LIST_LIMIT, self.client().request(request)).await?;
             for raw in list.items {
                 let volume = serde_json::from_str::<WatchedVolume>(raw.get());
                 let ours = |volume: &WatchedVolume| match &volume.fields {

@@ -220,7 +220,7 @@ impl<R: Reconciler> ControlLoop<R> {
         }
         helpers.spawn(engine.clone().resync(resync));
         helpers.spawn(engine.clone().pace_events());
-        helpers.spawn(engine.clone().events_ended());
+        helpers.spawn(engine.context.events().stopped().map(|()| "sending of events".to_owned()));
         working.spawn(engine.clone().work());
         let serving = async {
             match leases {

@@ -78,12 +78,6 @@ impl<R: Reconciler> Engine<R> {
         set
     }
 
-    /// Returns when events are no longer sent.
-    pub(super) async fn events_ended(self: Arc<Self>) -> String {
-        self.context.events().stopped().await;
-        "sending of events".to_owned()
-    }
-
     /// Makes readiness report why this process ends.
     pub(super) fn fail(&self, error: &impl ToString) {
         self.shards.fail(error.to_string());

@@ -64,7 +64,7 @@ pub use self::buckets::{BucketClaim, BucketConformance};
 pub use self::report::{Report, RuleResult};
 use self::rules::RULES;
 use self::subject::Subject;
-use self::suite::Rules;
+use self::suite::{Rules, run_methods};
 use self::tempo::Tempo;
 pub use self::verdict::Judgement;
 
@@ -161,49 +161,7 @@ impl Conformance {
         self
     }
 
-    /// Selects the storms. A storm that fails prints its seed, and `seeds([seed])` repeats it. Without this call
-    /// the seeds are 0 to 7.
-    pub fn seeds(mut self, seeds: impl IntoIterator<Item = u64>) -> Self {
-        self.subject.seeds = seeds.into_iter().collect();
-        self
-    }
-
-    /// Uses real time, for a backend that needs it, such as a server on a network. Without this call the clock is
-    /// tokio's paused clock: hours pass in a moment, but the check only waits for files and similar work
-    /// (`spawn_blocking`, `tokio::fs`).
-    pub fn real_time(mut self) -> Self {
-        self.subject.tempo = Tempo::Real;
-        self
-    }
-
-    /// Returns the names of all rules. To check a slow backend faster, run the rules in parallel, each with
-    /// [`only`](Self::only) and its own backend.
-    pub fn rules() -> impl Iterator<Item = &'static str> {
-        RULES.iter().map(|rule| rule.id)
-    }
-
-    /// Checks only the rule of this name. Can be called repeatedly to add others.
-    ///
-    /// # Panics
-    /// If there is no such rule.
-    pub fn only(mut self, rule: &str) -> Self {
-        self.rules.choose(rule);
-        self
-    }
-
-    /// Checks every rule, prints a line for each, and panics if one is broken.
-    ///
-    /// # Panics
-    /// If a rule is broken, or if called inside a tokio runtime, where [`run`](Self::run) must be used instead.
-    pub fn check(self) {
-        self.rules.check(self.subject.name, self.subject.tempo, self.subject);
-    }
-
-    /// Checks every rule in the caller's runtime: one thread with a paused clock, or any runtime with
-    /// [`real_time`](Self::real_time).
-    pub async fn run(self) -> Report {
-        self.rules.judge(self.subject.name, self.subject, |_| {}).await
-    }
+    run_methods!();
 }
 
 impl fmt::Debug for Conformance {

@@ -18,7 +18,7 @@ use kube::Client;
 pub use self::claim::BucketClaim;
 pub(super) use self::rules::RULES;
 use super::report::Report;
-use super::suite::Rules;
+use super::suite::{Rules, run_methods};
 use super::tempo::Tempo;
 use crate::bucket::BucketHooks;
 use crate::controller::bucket::BucketBackend;
@@ -176,46 +176,7 @@ impl BucketConformance {
         self
     }
 
-    /// Selects the storms. A storm that fails prints its seed. Without this call the seeds are 0 to 7.
-    pub fn seeds(mut self, seeds: impl IntoIterator<Item = u64>) -> Self {
-        self.subject.seeds = seeds.into_iter().collect();
-        self
-    }
-
-    /// Uses real time, for a backend that needs it, such as a server on a network.
-    pub fn real_time(mut self) -> Self {
-        self.subject.tempo = Tempo::Real;
-        self
-    }
-
-    /// Returns the names of all rules. To check a slow backend faster, run the rules in parallel, each with
-    /// [`only`](Self::only) and its own backend.
-    pub fn rules() -> impl Iterator<Item = &'static str> {
-        RULES.iter().map(|rule| rule.id)
-    }
-
-    /// Checks only the rule of this name. Can be called repeatedly to add others.
-    ///
-    /// # Panics
-    /// If there is no such rule.
-    pub fn only(mut self, rule: &str) -> Self {
-        self.rules.choose(rule);
-        self
-    }
-
-    /// Checks every rule, prints a line for each, and panics if one is broken.
-    ///
-    /// # Panics
-    /// If a rule is broken, or if called inside a tokio runtime, where [`run`](Self::run) must be used instead.
-    pub fn check(self) {
-        self.rules.check(self.subject.name, self.subject.tempo, self.subject);
-    }
-
-    /// Checks every rule in the caller's runtime: one thread with a paused clock, or any runtime with
-    /// [`real_time`](Self::real_time).
-    pub async fn run(self) -> Report {
-        self.rules.judge(self.subject.name, self.subject, |_| {}).await
-    }
+    run_methods!();
 }
 
 impl fmt::Debug for BucketConformance {

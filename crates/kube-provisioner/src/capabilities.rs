@@ -130,17 +130,14 @@ impl Capabilities {
     /// to get these Secrets.
     ///
     /// [`ProvisionedVolume::secrets`]: crate::ProvisionedVolume::secrets
-    pub fn secret(self, role: impl Into<String>) -> Self {
-        self.with_secret(role.into(), true)
+    pub fn secret(mut self, role: impl Into<String>) -> Self {
+        self.secrets.push(SecretRole { role: role.into(), required: true });
+        self
     }
 
     /// Allows classes to name a Secret, like [`secret`](Self::secret), but does not require it.
-    pub fn optional_secret(self, role: impl Into<String>) -> Self {
-        self.with_secret(role.into(), false)
-    }
-
-    fn with_secret(mut self, role: String, required: bool) -> Self {
-        self.secrets.push(SecretRole { role, required });
+    pub fn optional_secret(mut self, role: impl Into<String>) -> Self {
+        self.secrets.push(SecretRole { role: role.into(), required: false });
         self
     }
 }

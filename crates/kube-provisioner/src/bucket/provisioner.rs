@@ -190,17 +190,14 @@ impl BucketCapabilities {
     /// Requires every class to name a Secret by two parameters, like
     /// [`Capabilities::secret`](crate::Capabilities::secret) for volumes; `${pvc.name}` and `${pvc.namespace}` are
     /// replaced by the claim's name and namespace. The account needs the permission to get these Secrets.
-    pub fn secret(self, role: impl Into<String>) -> Self {
-        self.with_secret(role.into(), true)
+    pub fn secret(mut self, role: impl Into<String>) -> Self {
+        self.secrets.push(SecretRole { role: role.into(), required: true });
+        self
     }
 
     /// Allows classes to name a Secret, like [`secret`](Self::secret), but does not require it.
-    pub fn optional_secret(self, role: impl Into<String>) -> Self {
-        self.with_secret(role.into(), false)
-    }
-
-    fn with_secret(mut self, role: String, required: bool) -> Self {
-        self.secrets.push(SecretRole { role, required });
+    pub fn optional_secret(mut self, role: impl Into<String>) -> Self {
+        self.secrets.push(SecretRole { role: role.into(), required: false });
         self
     }
 }

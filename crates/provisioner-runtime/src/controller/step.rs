@@ -178,7 +178,9 @@ impl<'a, C: Cache> Step<'a, C> {
             CallPermit::Held(_) => None,
         };
         match fence {
-            Fence::Since(age) => self.fenced(self.ownership.journal.fence_since(age).await).map_err(Refused::Journal)?,
+            Fence::Since(age) => {
+                self.fenced(self.ownership.journal.fence_since(age).await).map_err(Refused::Journal)?
+            }
             Fence::Now => self.fence().await.map_err(Refused::Journal)?,
             Fence::None => {}
         }

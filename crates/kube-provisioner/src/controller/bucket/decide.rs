@@ -7,7 +7,9 @@ use super::decision::{
     BucketClaimProblem, ChangeWithoutEffect, Decision, Ending, NoAction, Reason, Refusal, RefusedConfig,
 };
 use super::delivered_names::{BadName, DeliveredNames};
-use super::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OurClass, ReclaimPolicy, Recorded};
+use super::facts::{
+    BucketFacts, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OurClass, ReclaimPolicy, Recorded,
+};
 use super::record::{Record, Source};
 use super::safeguards::{BucketSafeguard, Safeguards};
 use crate::bucket::{BucketCapabilities, ClaimName};

@@ -9,9 +9,10 @@ use super::{BoxError, Failure, error_with_verdict};
 /// The reason why a volume was not provisioned, and its meaning for the claim.
 ///
 /// `?` converts any error into this type with [`ProvisionVerdict::Retry`]: something may be left in the backend, so the
-/// controller remembers the attempt until it has ended. If nothing has been created yet, use
-/// [`nothing_left`](Self::nothing_left). The claim's user reads the message in an event, so it should say what is
-/// wrong, who has to act, and what to do. The error's sources only appear in the log.
+/// controller remembers the attempt until it has ended. If neither this call nor an earlier one has created anything,
+/// use [`nothing_left`](Self::nothing_left); if only this call is known to have changed nothing, use
+/// [`no_change`](Self::no_change). The claim's user reads the message in an event, so it should say what is wrong, who
+/// has to act, and what to do. The error's sources only appear in the log.
 ///
 /// ```
 /// use kube_provisioner::{ProvisionError, ProvisionVerdict};
@@ -19,11 +20,12 @@ use super::{BoxError, Failure, error_with_verdict};
 /// fn quota(free: u64, wanted: u64) -> Result<(), ProvisionError> {
 ///     let text = std::fs::read_to_string("/proc/self/comm")?; // an io error: tried again
 ///     if text.is_empty() || wanted > free {
-///         return Err(ProvisionError::nothing_left("the pool is full; free some space or add a disk"));
+///         // An earlier call may have created the volume, which now fills the pool.
+///         return Err(ProvisionError::no_change("the pool is full; free some space or add a disk"));
 ///     }
 ///     Ok(())
 /// }
-/// assert_eq!(quota(1, 2).unwrap_err().verdict(), ProvisionVerdict::NothingLeft);
+/// assert_eq!(quota(1, 2).unwrap_err().verdict(), ProvisionVerdict::NoChange);
 /// ```
 pub struct ProvisionError(Failure<ProvisionVerdict>);
 

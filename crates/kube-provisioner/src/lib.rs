@@ -21,12 +21,12 @@
 //!
 //!     async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
 //!         let path = Path::new("/volumes").join(&request.name); // the same name in every attempt
-//!         std::fs::create_dir_all(&path)?; // on any error: retried with back-off
+//!         tokio::fs::create_dir_all(&path).await?; // on any error: retried with back-off
 //!         Ok(Volume::host_path(path.to_string_lossy()))
 //!     }
 //!
 //!     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-//!         match std::fs::remove_dir_all(Path::new("/volumes").join(&volume.name)) {
+//!         match tokio::fs::remove_dir_all(Path::new("/volumes").join(&volume.name)).await {
 //!             Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
 //!             _ => Ok(()), // succeed if it does not exist
 //!         }

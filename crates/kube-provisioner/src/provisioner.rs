@@ -21,7 +21,8 @@ use crate::volume::Volume;
 ///   the controller remembers the attempt until it has ended. [`ProvisionError::nothing_left`], `invalid`, `ignored`
 ///   and `reschedule` state that the backend contains nothing for this attempt.
 /// * **Cancellable.** A call that exceeds its time limit is dropped at an `.await`; the controller then calls again
-///   until it receives a final answer. Run blocking work in `tokio::task::spawn_blocking`, and have it check its
+///   until it receives a final answer. A method that blocks its thread stops the whole [`Program`](crate::Program),
+///   including its Leases and probes: run blocking work in `tokio::task::spawn_blocking`, and have it check its
 ///   [`FencingToken`](crate::FencingToken) before each step that creates or removes something.
 /// * A panic in any method fails only the current attempt.
 ///
@@ -105,7 +106,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// #     async fn provision(&self, r: ProvisionRequest<()>) -> Result<Volume, ProvisionError> { Ok(Volume::host_path(r.name)) }
     /// #     async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> { Ok(()) }
     /// async fn clean_up(&self, attempt: ProvisionRequest<()>) -> Result<(), DeleteError> {
-    ///     match std::fs::remove_dir_all(self.0.join(&attempt.name)) {
+    ///     match tokio::fs::remove_dir_all(self.0.join(&attempt.name)).await {
     ///         Err(error) if error.kind() != NotFound => Err(error.into()),
     ///         _ => Ok(()),
     ///     }

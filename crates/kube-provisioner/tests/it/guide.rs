@@ -54,6 +54,16 @@ fn every_file_that_the_architecture_names_exists() {
     }
 }
 
+/// A program has one thread, which also renews its Lease.
+#[test]
+fn no_example_blocks_the_thread_of_its_program() {
+    let library =
+        ["README.md", "src/lib.rs", "src/provisioner.rs"].map(|file| format!("crates/kube-provisioner/{file}"));
+    for page in library.into_iter().chain(["README.md".to_owned()]) {
+        assert!(!read(&page).contains("std::fs::"), "{page}: use tokio::fs in methods of a provisioner");
+    }
+}
+
 /// A tag can be moved to another commit, but a commit cannot change.
 #[test]
 fn every_action_of_the_workflows_is_pinned_by_its_commit() {

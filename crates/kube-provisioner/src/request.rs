@@ -49,7 +49,9 @@ pub struct ProvisionRequest<P> {
     pub class: Arc<StorageClass>,
     /// The node chosen by the scheduler, if the class waits for the first consumer.
     pub selected_node: Option<String>,
-    /// The labels of the selected node, if the provisioner [requests them](crate::Capabilities::node_labels).
+    /// The labels of the selected node, if the provisioner [requests them](crate::Capabilities::node_labels). They are
+    /// read before each call, and empty if the node no longer exists while an attempt of a deleted claim is ended. So
+    /// choose a place in [`Hooks::prepare`](crate::Hooks::prepare).
     pub node_labels: BTreeMap<String, String>,
     /// The Secrets named by the class, by the roles that [the provisioner declares](crate::Capabilities::secret).
     pub secrets: Secrets,

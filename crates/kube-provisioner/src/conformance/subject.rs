@@ -439,6 +439,13 @@ impl Request {
         Ok(ended.is_err_and(|error| error.verdict() == DeleteVerdict::Unsupported))
     }
 
+    /// Removes the labels of the node, as when the node no longer exists. Such an attempt is ended, but not begun.
+    pub(super) fn lose_node(&mut self) {
+        if self.prepared.get().is_some() {
+            self.node_labels.clear();
+        }
+    }
+
     /// Returns true if the controller would make the request: it rejects unreadable parameters before that.
     pub(super) fn can_be_made(&self, backend: &Arc<dyn Backend>) -> bool {
         self.untyped(backend, FencingToken::unlimited()).is_ok()

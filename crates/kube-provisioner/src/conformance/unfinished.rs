@@ -15,13 +15,15 @@ pub(super) async fn abandoned(subject: &Subject) -> CheckResult {
         let mut finished = true;
         for restart in [false, true] {
             let (before, mut backend) = (subject.assets_now().await, subject.start().await?);
-            let request = Request::new(subject, &backend, &subject.new_name(), USUAL);
+            let mut request = Request::new(subject, &backend, &subject.new_name(), USUAL);
             finished &= cut_off(request.call(&backend), polls).await.is_some();
             subject.tempo.calm().await;
             if restart {
                 backend = subject.start().await?;
+                request.lose_node();
             }
-            let when = format!("after `provision` was dropped after {polls} polls and its claim was gone");
+            let whose = if restart && subject.node.is_some() { "claim, with its node," } else { "claim" };
+            let when = format!("after `provision` was dropped after {polls} polls and its {whose} was gone");
             subject.end(&backend, &request).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
             subject.expect(&before, 0, &when).await?;
         }

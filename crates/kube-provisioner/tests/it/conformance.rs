@@ -4,7 +4,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube_provisioner::conformance::{Conformance, Judgement, Report};
 use kube_provisioner::{
-    Capabilities, DeleteError, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
+    Capabilities, DeleteError, Hooks, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
+    Volume,
 };
 use serde_json::{Value, json};
 
@@ -176,7 +177,8 @@ impl Provisioner for Connected {
     async fn provision(&self, request: ProvisionRequest<Self::Parameters>) -> Result<Volume, ProvisionError> {
         let settings: Api<ConfigMap> = Api::namespaced(self.client.clone(), "default");
         let server = settings.get("settings").await?.data.and_then(|data| data.get("server").cloned());
-        match (server, request.secrets.text("admin", "password"), request.zone()) {
+        let zone: Option<String> = request.prepared.read()?;
+        match (server, request.secrets.text("admin", "password"), zone.as_deref()) {
             (Some(_), Some("open sesame"), Some("a")) => self.toy.provision(request).await,
             other => Err(ProvisionError::invalid(format!("the objects are not there: {other:?}"))),
         }
@@ -195,7 +197,14 @@ impl Provisioner for Connected {
     }
 }
 
-impl Hooks for Connected {}
+impl Hooks for Connected {
+    async fn prepare(
+        &self,
+        request: ProvisionRequest<<Toy as Provisioner>::Parameters>,
+    ) -> Result<Prepared, ProvisionError> {
+        Ok(Prepared::new(&request.zone())?)
+    }
+}
 
 fn connected(objects: Vec<Value>) -> Conformance {
     let shelf = Shelf::default();
@@ -223,6 +232,43 @@ fn a_provisioner_may_have_a_client_and_need_objects() {
     let (first, seen) = first_broken(&report).unwrap();
     assert_eq!(first, "provision");
     assert!(seen.contains("has no Secret default/admin"), "{seen}");
+}
+
+/// A provisioner that asks for the node's zone in each call.
+struct AsksAgain(Toy);
+
+impl Provisioner for AsksAgain {
+    type Parameters = <Toy as Provisioner>::Parameters;
+
+    async fn provision(&self, request: ProvisionRequest<Self::Parameters>) -> Result<Volume, ProvisionError> {
+        if request.zone().is_none() {
+            return Err(ProvisionError::invalid("no zone is known"));
+        }
+        self.0.provision(request).await
+    }
+
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        self.0.delete(volume).await
+    }
+
+    fn capabilities() -> Capabilities {
+        Capabilities::default().node_labels()
+    }
+}
+
+impl Hooks for AsksAgain {}
+
+#[test]
+fn an_attempt_may_outlive_its_node() {
+    let shelf = Shelf::default();
+    let assets = shelf.clone();
+    let labels = json!({"topology.kubernetes.io/zone": "a"});
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a", "labels": labels}});
+    let check =
+        Conformance::new(move || AsksAgain(Toy::new(shelf.clone(), Flaw::Nothing)), async move || assets.ids());
+    let report = runtime().block_on(check.node("node-a").objects([node]).only("abandoned").run());
+    let (rule, seen) = first_broken(&report).unwrap();
+    assert!(rule == "abandoned" && seen.contains("claim, with its node, was gone"), "{rule}: {seen}");
 }
 
 fn runtime() -> tokio::runtime::Runtime {

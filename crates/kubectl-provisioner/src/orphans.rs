@@ -41,7 +41,8 @@ pub(crate) async fn find(asked: &CommandContext<'_>) -> Answer {
     let rows: Vec<[String; 3]> =
         orphans.iter().map(|Orphan { kind, name, why }| [(*kind).to_owned(), name.clone(), why.clone()]).collect();
     let items = orphans.iter().map(|Orphan { kind, name, why }| json!({"kind": kind, "name": name, "why": why}));
-    let all_read = claims.is_some() && volumes.is_some() && buckets.is_some() && bucket_claims.is_some();
+    let volumes_read = claims.is_some() && volumes.is_some() && nodes.is_some();
+    let all_read = volumes_read && buckets.is_some() && bucket_claims.is_some();
     let state = match (rows.is_empty(), all_read && fleets.leases_known && fleets.journals_known) {
         (false, _) => "",
         (true, true) => "no orphans were found",

@@ -90,3 +90,15 @@ async fn the_commands_tell_what_a_provisioner_does() {
     let text = ask("explain pvc full").await;
     assert!(text.contains("none; the Lease example.com-p was released"), "{text}");
 }
+
+#[test]
+fn the_page_names_each_kind_that_is_read() {
+    let read = |path: &str| std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let (page, reader) = (read("../../docs/book/pages/use/kubectl-plugin.md"), read("src/reader.rs"));
+    let kinds = reader.lines().filter(|line| line.contains(": Kind = kind("));
+    let plurals: Vec<&str> = kinds.filter_map(|line| line.split('"').nth_back(3)).collect();
+    assert!(plurals.len() >= 15, "{plurals:?}");
+    for plural in plurals {
+        assert!(page.contains(&format!("`{plural}`")), "the table of permissions lacks {plural}");
+    }
+}

@@ -55,6 +55,13 @@ fn keeps_its_promises(name: &str, bucket: bool) {
     for file in kustomization.lines().filter_map(|line| line.strip_prefix("  - ")) {
         assert!(folder.join("deploy").join(file).exists(), "deploy/kustomization.yaml names {file}");
     }
+    let readme = fs::read_to_string(folder.join("README.md")).unwrap();
+    let applied: Vec<&str> = readme.lines().filter_map(|line| line.strip_prefix("kubectl apply -k ")).collect();
+    // Buckets also need the definitions of their kinds.
+    assert_eq!(applied.len(), if bucket { 2 } else { 1 }, "{applied:?}");
+    for applied in applied {
+        assert!(folder.join(applied).join("kustomization.yaml").exists(), "README.md applies {applied}");
+    }
     // The RBAC rules must refer to the Deployment's service account.
     let deployment = fs::read_to_string(folder.join("deploy/deployment.yaml")).unwrap();
     assert!(

@@ -136,15 +136,16 @@ impl Reconciler for TokenReconciler {
             }
             Decision::Revoke => {
                 // The watch may be behind, so the API server has to confirm that no ConfigMap has the token.
-                let has_token = match self.context.request(maps.get(name)).await {
-                    Ok(map) if map.uid().as_deref() == Some(uid) => has_token(&map),
-                    Ok(_) | Err(CallError::NotFound) => None,
+                let live = match self.context.request(maps.get(name)).await {
+                    Ok(map) => Some(map).filter(|map| map.uid().as_deref() == Some(uid)),
+                    Err(CallError::NotFound) => None,
                     Err(error) => return Err(error.into()),
                 };
-                if has_token == Some(false) {
+                if live.as_ref().and_then(has_token) == Some(false) {
                     return Err("the watch does not show the ConfigMap yet".into());
                 }
-                if has_token.is_none() {
+                // A ConfigMap that no longer asks for a token keeps the one that it has received.
+                if !live.as_ref().is_some_and(contains_token) {
                     let flow = Flow::removing("tokens").of_tenant(namespace);
                     let record = JournalRecord::Exists;
                     let call = Call { permit: CallPermit::Of(&flow), limit, token: &token, record };
@@ -176,8 +177,11 @@ impl Reconciler for TokenReconciler {
 
 /// Returns whether a ConfigMap has its token; `None` if it does not ask for one.
 fn has_token(map: &ConfigMap) -> Option<bool> {
-    let has_token = map.data.as_ref().is_some_and(|data| data.contains_key("token"));
-    map.annotations().contains_key("example.com/token").then_some(has_token)
+    map.annotations().contains_key("example.com/token").then(|| contains_token(map))
+}
+
+fn contains_token(map: &ConfigMap) -> bool {
+    map.data.as_ref().is_some_and(|data| data.contains_key("token"))
 }
 
 fn parts(key: &str) -> [&str; 3] {

@@ -10,10 +10,10 @@ use std::time::Duration;
 use example::{Registry, replica};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube_sim::{Cluster, DeleteOptions, Faults, SimClock, Target};
+use kube_sim::{Cluster, DeleteOptions, Faults, PatchKind, SimClock, Target};
 use provisioner_runtime::Environment;
 use provisioner_runtime::controller::Safeguards;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -128,6 +128,32 @@ fn no_token_is_lost_or_left_whoever_dies() {
         let difference = run(seed, Safeguards::default());
         assert!(difference.is_empty(), "seed {seed}: {difference:?}");
     }
+}
+
+/// A replica crashes before it observes that the token was saved, and the ConfigMap then no longer asks for a token.
+#[tokio::test(start_paused = true)]
+async fn a_token_that_was_received_is_kept() {
+    let latency = Duration::from_millis(20);
+    let faults = Faults::none(1).latency(latency..=latency);
+    let cluster = Cluster::builder().seed(1).faults(&faults).hide_managed_fields().build();
+    let namespace = ObjectMeta { name: Some("tokens".to_owned()), ..ObjectMeta::default() };
+    cluster.create(&Namespace { metadata: namespace, ..Namespace::default() }).unwrap();
+    let registry = Registry::default();
+    let fleet =
+        Fleet { cluster: cluster.clone(), seed: 1, registry: registry.clone(), safeguards: Safeguards::default() };
+    let first = fleet.start(0);
+    cluster.create(&map("map")).unwrap();
+    let received = |cluster: &Cluster| maps(cluster)[0]["data"].get("token").is_some();
+    cluster.wait(Duration::from_secs(60), received).await.unwrap();
+    first.abort();
+    let key = key(&maps(&cluster)[0]);
+    let target = Target { group: "", plural: "configmaps", namespace: "tokens", name: "map" };
+    let patch = json!({"metadata": {"annotations": {"example.com/token": null}}});
+    cluster.patch(&target, None, PatchKind::Merge, &patch).unwrap();
+    let second = fleet.start(1);
+    sleep(Duration::from_secs(120)).await;
+    second.abort();
+    assert!(registry.lock().unwrap().contains_key(&key), "the token of the ConfigMap was revoked");
 }
 
 #[test]

@@ -189,6 +189,11 @@ fn parts(key: &str) -> [&str; 3] {
     std::array::from_fn(|_| parts.next().unwrap_or_default())
 }
 
+/// Returns a name that no other process has: in containers, all processes have the same id.
+pub(crate) fn instance(environment: &Environment) -> String {
+    format!("tokens_{:016x}", environment.number("instance"))
+}
+
 /// One replica of a controller with two shards.
 pub(crate) fn replica(
     client: Client,
@@ -214,7 +219,8 @@ pub(crate) fn replica(
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = provisioner_runtime::connect(None).await?.client;
     let stop = provisioner_runtime::shutdown::on_signal()?;
-    let instance = format!("tokens_{}", std::process::id());
-    let replica = replica(client, &instance, Environment::default(), Registry::default(), Safeguards::default())?;
+    let environment = Environment::default();
+    let instance = instance(&environment);
+    let replica = replica(client, &instance, environment, Registry::default(), Safeguards::default())?;
     Ok(replica.run(stop).await?)
 }

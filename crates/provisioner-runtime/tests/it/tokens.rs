@@ -7,7 +7,7 @@ mod example;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use example::{Registry, replica};
+use example::{Registry, instance, replica};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_sim::{Cluster, DeleteOptions, Faults, PatchKind, SimClock, Target};
@@ -128,6 +128,12 @@ fn no_token_is_lost_or_left_whoever_dies() {
         let difference = run(seed, Safeguards::default());
         assert!(difference.is_empty(), "seed {seed}: {difference:?}");
     }
+}
+
+#[test]
+fn no_two_replicas_have_one_name() {
+    let environment = Environment::default();
+    assert_ne!(instance(&environment), instance(&environment));
 }
 
 /// A replica crashes before it observes that the token was saved, and the ConfigMap then no longer asks for a token.

@@ -271,6 +271,21 @@ async fn a_new_claim_is_not_mistaken_for_a_deleted_one_of_the_same_name() {
     assert_eq!(fixture.calls.count("provision a"), 2);
 }
 
+// Rules: G46.
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_is_refused_is_cleaned_up_with_its_claim() {
+    let (outages, fixture) = fixture();
+    outages.next(Create, VOLUMES, [Refuse(403); 1000]);
+    fixture.claim("a", "class");
+    let _running = fixture.start(1);
+    let is_refused = || fixture.events("a").iter().any(|text| text.contains("made but not saved yet"));
+    fixture.until("it is refused", is_refused).await;
+    fixture.delete(CLAIMS, "a");
+    fixture.until("it is cleaned up", || fixture.calls.count("clean_up a") == 1).await;
+    fixture.until("the attempt ends", || fixture.entries().is_empty()).await;
+    assert_eq!(volumes(&fixture), 0);
+}
+
 // Rules: G24.
 #[tokio::test(start_paused = true)]
 async fn a_hanging_save_delays_no_other_claim() {

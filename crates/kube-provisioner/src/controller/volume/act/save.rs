@@ -1,8 +1,10 @@
 //! Saves a PersistentVolume whose asset exists. If the name is taken, it compares the two volumes.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
+use provisioner_runtime::Cache;
 use provisioner_runtime::call::CallError;
 
 use super::Step;
@@ -10,7 +12,8 @@ use super::objects::LiveVolume;
 use super::provision::Provisioning;
 use crate::controller::volume::decision::NoAction;
 use crate::controller::volume::events;
-use crate::controller::volume::facts::{Facts, Progress, UnsavedVolume};
+use crate::controller::volume::facts::{ClaimState, Facts, Progress, UnsavedVolume};
+use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{Done, Outcome, Stopped};
 use crate::controller::volume::safeguards::Safeguard;
 use crate::protocol;
@@ -91,6 +94,9 @@ impl Provisioning {
                 },
                 Err(error) => return Err(Stopped::NotSaved(error)),
             },
+            Err(error @ (CallError::Forbidden(_) | CallError::Invalid(_))) => {
+                return Err(self.not_accepted(unsaved, error, key));
+            }
             Err(error) => return Err(Stopped::NotSaved(error)),
         };
         self.context.end_attempt(&unsaved.pending, step).await?;
@@ -100,6 +106,23 @@ impl Provisioning {
             self.context.runtime.events().record(events::warned(text, &unsaved.pending.claim.facts));
         }
         Ok(Done::Provisioned { took: unsaved.pending.begun.elapsed() })
+    }
+
+    /// Returns the outcome of a save that the API server refuses, which may be permanent: a policy forbids the volume,
+    /// or the author's code has returned an invalid one. If its claim is deleted, the attempt is cleaned up.
+    fn not_accepted(&self, unsaved: &UnsavedVolume, error: CallError, key: &Key) -> Stopped {
+        let mut cache = self.context.cache();
+        let is_wanted = match cache.facts(key).claim {
+            ClaimState::Absent => false,
+            ClaimState::Waiting(claim) => !claim.facts.deleting,
+            ClaimState::Bound { .. } | ClaimState::Unreadable(_) => true,
+        };
+        // Without `clean_up`, only a saved volume leads to the deletion of its asset.
+        if is_wanted || self.no_clean_up.load(Ordering::Relaxed) {
+            return Stopped::NotSaved(error);
+        }
+        cache.set_progress(key, Progress::Background(unsaved.pending.clone()));
+        Stopped::Changed
     }
 }
 

@@ -66,10 +66,10 @@ macro_rules! error_with_verdict {
     ($error:ident, $verdict:ident) => {
         impl $error {
             /// Sets the pause before the next attempt, instead of the controller's own back-off. Verdicts without a
-            /// retry ignore it.
+            /// retry ignore it. Zero, which backends send in `Retry-After`, selects the back-off.
             #[must_use]
             pub fn after(mut self, pause: Duration) -> Self {
-                self.0.retry_after = Some(pause);
+                self.0.retry_after = Some(pause).filter(|pause| !pause.is_zero());
                 self
             }
 
@@ -220,6 +220,8 @@ mod tests {
         assert_eq!(ProvisionError::ignored("x").verdict(), ProvisionVerdict::Ignored);
         let slow = ProvisionError::in_progress("x").after(Duration::from_secs(3));
         assert_eq!((slow.verdict(), slow.retry_after()), (ProvisionVerdict::InProgress, Some(Duration::from_secs(3))));
+        // Otherwise the controller would call again without any pause.
+        assert_eq!(slow.after(Duration::ZERO).retry_after(), None);
         assert_eq!(DeleteError::in_use("x").verdict(), DeleteVerdict::InUse);
         assert_eq!(DeleteError::ignored("x").verdict(), DeleteVerdict::Ignored);
     }

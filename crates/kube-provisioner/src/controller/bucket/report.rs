@@ -4,7 +4,7 @@ use provisioner_runtime::queue::Next;
 
 use super::decision::Refusal;
 use super::outcome::{Done, Outcome, Stopped};
-use crate::controller::shared::limits::{REMIND, Thresholds, after_call, is_last, retry, secret_missing};
+use crate::controller::shared::limits::{REMIND, Thresholds, UNASKED, after_call, is_last, retry, secret_missing};
 use crate::controller::shared::metrics::aborted_label;
 use crate::error::{DeleteVerdict, ProvisionVerdict};
 
@@ -28,6 +28,7 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
             ProvisionVerdict::Ignored => Next::AwaitChange,
             ProvisionVerdict::Invalid => REMIND,
             ProvisionVerdict::InProgress => Next::Wait(*retry_after),
+            ProvisionVerdict::NoChange => retry_after.map_or(Next::RetryWithin(UNASKED), Next::RetryAfter),
             _ => retry(*retry_after),
         },
         Stopped::NotRotated { retry_after, .. } | Stopped::NotRetired { retry_after, .. } => retry(*retry_after),
@@ -105,4 +106,17 @@ pub(crate) fn label(outcome: &Outcome) -> Option<&'static str> {
         | Stopped::ReleaseAborted { aborted, .. } => aborted_label(aborted),
         Stopped::CallFailed { .. } => "api_error",
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backend_that_was_not_asked_is_asked_within_a_minute() {
+        let failed = |verdict| Err(Stopped::NotProvisioned { verdict, message: String::new(), retry_after: None });
+        let next = |verdict| next(&failed(verdict), 9, Thresholds::default());
+        assert_eq!(next(ProvisionVerdict::NoChange), Next::RetryWithin(UNASKED));
+        assert_eq!(next(ProvisionVerdict::Retry), Next::Retry);
+    }
 }

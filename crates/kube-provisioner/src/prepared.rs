@@ -35,10 +35,15 @@ impl Prepared {
     }
 
     /// Stores an additional string, which may be larger: the records of all attempts with the same string contain it
-    /// once. It must not contain line breaks.
+    /// once.
+    ///
+    /// # Panics
+    /// If the string contains line breaks, because they separate the texts in the journal.
     #[must_use]
     pub fn with_shared(self, text: impl Into<Arc<str>>) -> Self {
-        Self { shared: Some(text.into()), ..self }
+        let text: Arc<str> = text.into();
+        assert!(!text.contains(['\n', '\r']), "Prepared::with_shared: the string must not contain line breaks");
+        Self { shared: Some(text), ..self }
     }
 
     /// Returns the additional string.
@@ -56,5 +61,16 @@ impl Prepared {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.own.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "must not contain line breaks")]
+    fn a_shared_string_is_one_line() {
+        drop(Prepared::default().with_shared("first\nspec-0c1f {}"));
     }
 }

@@ -21,7 +21,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum as _};
 use kube::Client;
-use provisioner_runtime::client::{ConnectError, connect};
+use provisioner_runtime::client::{ConnectError, connect, connect_to};
 
 use self::check_class::CheckClass;
 #[cfg(feature = "conformance")]
@@ -64,7 +64,12 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// # Errors
 /// If the API server cannot be used; the message says what to do.
 pub async fn client(options: &Options) -> Result<Client, ConnectError> {
-    Ok(connect(options.kubeconfig.as_deref()).await?.client)
+    let kubeconfig = options.kubeconfig.as_deref();
+    let connection = match &options.api_server {
+        Some(server) => connect_to(server, kubeconfig).await?,
+        None => connect(kubeconfig).await?,
+    };
+    Ok(connection.client)
 }
 
 /// Returns the names of the volumes whose attempts are recorded in the provisioner's journals: their assets may exist

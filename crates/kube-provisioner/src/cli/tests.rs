@@ -424,3 +424,11 @@ fn row_of(flag: &Arg) -> String {
     }
     format!("| `--{}` | {environment} | {default} | {meaning} |\n", flag.get_long().unwrap_or_default())
 }
+
+#[tokio::test]
+async fn a_client_uses_the_address_of_the_options() {
+    let mut options = Options::new("example.com/exports");
+    options.api_server = Some("http://127.0.0.1:1".parse().unwrap());
+    let error = super::client(&options).await.err().unwrap().to_string();
+    assert!(error.contains("127.0.0.1:1"), "{error}");
+}

@@ -190,18 +190,32 @@ pub trait Provisioner: Send + Sync + 'static {
     ///     for volume in start.volumes().await? {
     ///         let gid = volume.annotation(GID_ANNOTATION).and_then(|gid| gid.parse().ok());
     ///         if let (Some(class), Some(gid)) = (volume.class_name(), gid) {
-    ///             self.gids.restore(class, &volume.name, gid)?;
+    ///             // One volume with an unusual annotation must not stop the work on all others.
+    ///             if let Err(problem) = self.gids.restore(class, &volume.name, gid) {
+    ///                 tracing::warn!("{problem}");
+    ///             }
     ///         }
     ///     }
     ///     Ok(())
     /// }
     /// # }
     /// # impl Hooks for Exports {}
+    /// # let volume = |name: &str| -> kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume {
+    /// #     let metadata = serde_json::json!({"name": name, "annotations": {GID_ANNOTATION: "2000"}});
+    /// #     let spec = serde_json::json!({"storageClassName": "shared"});
+    /// #     serde_json::from_value(serde_json::json!({"metadata": metadata, "spec": spec})).unwrap()
+    /// # };
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    /// # runtime.block_on(async {
+    /// #     let client = kube_sim::Cluster::new().client("provisioner");
+    /// #     let start = StartContext::new(client, vec![volume("a"), volume("b")]);
+    /// #     Exports { gids: GidAllocator::new() }.start(start).await.unwrap();
+    /// # });
     /// ```
     ///
     /// # Errors
     /// On any error, the controller calls it again and begins no work before it succeeds. Readiness and events give the
-    /// reason.
+    /// reason. So do not return errors about single volumes, which users can edit.
     fn start(&self, start: StartContext) -> impl Future<Output = Result<(), StartError>> + Send {
         drop(start);
         async { Ok(()) }

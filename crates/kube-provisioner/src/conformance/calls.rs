@@ -15,8 +15,13 @@ pub(super) async fn provision(subject: &Subject) -> CheckResult {
     let request = Request::new(subject, &backend, &subject.new_name(), USUAL);
     let made = subject.made(&backend, &request).await?;
     subject.expect(&before, 1, "after `provision`").await?;
-    if backend.capabilities().attempt_end && request.has_no_end(&backend).await? {
-        return Err(Broken("`capabilities` declares `attempt_end`, and there is no method `end_attempt`".to_owned()));
+    let problem = match (backend.capabilities().attempt_end, request.has_no_end(&backend).await?) {
+        (true, true) => Some("`capabilities` declares `attempt_end`, and there is no method `end_attempt`"),
+        (false, false) => Some("`end_attempt` is never called, because `capabilities` does not declare `attempt_end`"),
+        (true, false) | (false, true) => None,
+    };
+    if let Some(problem) = problem {
+        return Err(Broken(problem.to_owned()));
     }
     subject.delete(&backend, &made.object).await?;
     subject.expect(&before, 0, "after `provision` and `delete`").await?;

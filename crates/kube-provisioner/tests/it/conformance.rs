@@ -137,6 +137,37 @@ impl<const EXPANSION: bool> Provisioner for Declared<EXPANSION> {
 
 impl<const EXPANSION: bool> Hooks for Declared<EXPANSION> {}
 
+/// A provisioner that implements `end_attempt`, and does not declare it.
+struct Undeclared(Toy);
+
+impl Provisioner for Undeclared {
+    type Parameters = <Toy as Provisioner>::Parameters;
+
+    async fn provision(&self, request: ProvisionRequest<Self::Parameters>) -> Result<Volume, ProvisionError> {
+        self.0.provision(request).await
+    }
+
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        self.0.delete(volume).await
+    }
+}
+
+impl Hooks for Undeclared {
+    async fn end_attempt(&self, _: ProvisionRequest<<Toy as Provisioner>::Parameters>) -> Result<(), DeleteError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn finds_an_end_of_attempts_that_is_not_declared() {
+    let shelf = Shelf::default();
+    let assets = shelf.clone();
+    let start = move || Undeclared(Toy::new(shelf.clone(), Flaw::Nothing));
+    let report = runtime().block_on(Conformance::new(start, async move || assets.ids()).only("provision").run());
+    let (rule, seen) = first_broken(&report).unwrap();
+    assert!(rule == "provision" && seen.contains("does not declare `attempt_end`"), "{rule}: {seen}");
+}
+
 fn check_declared<const EXPANSION: bool>(rule: &str) -> Report {
     let shelf = Shelf::default();
     let assets = shelf.clone();

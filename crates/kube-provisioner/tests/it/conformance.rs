@@ -295,8 +295,7 @@ fn an_attempt_may_outlive_its_node() {
     let assets = shelf.clone();
     let labels = json!({"topology.kubernetes.io/zone": "a"});
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a", "labels": labels}});
-    let check =
-        Conformance::new(move || AsksAgain(Toy::new(shelf.clone(), Flaw::Nothing)), async move || assets.ids());
+    let check = Conformance::new(move || AsksAgain(Toy::new(shelf.clone(), Flaw::Nothing)), async move || assets.ids());
     let report = runtime().block_on(check.node("node-a").objects([node]).only("abandoned").run());
     let (rule, seen) = first_broken(&report).unwrap();
     assert!(rule == "abandoned" && seen.contains("claim, with its node, was gone"), "{rule}: {seen}");

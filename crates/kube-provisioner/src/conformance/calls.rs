@@ -25,6 +25,13 @@ pub(super) async fn provision(subject: &Subject) -> CheckResult {
     }
     subject.delete(&backend, &made.object).await?;
     subject.expect(&before, 0, "after `provision` and `delete`").await?;
+    for mode in backend.capabilities().access_modes.into_iter().flatten().skip(1) {
+        let request = Request::new(subject, &backend, &subject.new_name(), USUAL).with_mode(mode);
+        let seen = |Broken(seen)| Broken(format!("for a claim with {}: {seen}", mode.as_str()));
+        let made = subject.made(&backend, &request).await.map_err(seen)?;
+        subject.delete(&backend, &made.object).await?;
+        subject.expect(&before, 0, &format!("after `provision` and `delete` with {}", mode.as_str())).await?;
+    }
     Ok(Judgement::Kept)
 }
 

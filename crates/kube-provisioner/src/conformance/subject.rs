@@ -439,6 +439,14 @@ impl Request {
         Ok(ended.is_err_and(|error| error.verdict() == DeleteVerdict::Unsupported))
     }
 
+    /// Requests this access mode, instead of the first one that the provisioner supports.
+    pub(super) fn with_mode(mut self, mode: AccessMode) -> Self {
+        if let Some(spec) = &mut Arc::make_mut(&mut self.claim).spec {
+            spec.access_modes = Some(vec![mode.as_str().to_owned()]);
+        }
+        self
+    }
+
     /// Removes the labels of the node, as when the node no longer exists. Such an attempt is ended, but not begun.
     pub(super) fn lose_node(&mut self) {
         if self.prepared.get().is_some() {

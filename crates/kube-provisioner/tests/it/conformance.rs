@@ -4,8 +4,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube_provisioner::conformance::{Conformance, Judgement, Report};
 use kube_provisioner::{
-    Capabilities, DeleteError, Hooks, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
-    Volume,
+    AccessMode, Capabilities, DeleteError, Hooks, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume,
+    Provisioner, Volume,
 };
 use serde_json::{Value, json};
 
@@ -166,6 +166,37 @@ fn finds_an_end_of_attempts_that_is_not_declared() {
     let report = runtime().block_on(Conformance::new(start, async move || assets.ids()).only("provision").run());
     let (rule, seen) = first_broken(&report).unwrap();
     assert!(rule == "provision" && seen.contains("does not declare `attempt_end`"), "{rule}: {seen}");
+}
+
+/// A provisioner whose volumes have only one of the access modes that it declares.
+struct OneMode(Toy);
+
+impl Provisioner for OneMode {
+    type Parameters = <Toy as Provisioner>::Parameters;
+
+    async fn provision(&self, request: ProvisionRequest<Self::Parameters>) -> Result<Volume, ProvisionError> {
+        Ok(self.0.provision(request).await?.access_modes([AccessMode::ReadWriteMany]))
+    }
+
+    async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
+        self.0.delete(volume).await
+    }
+
+    fn capabilities() -> Capabilities {
+        Capabilities::default().access_modes([AccessMode::ReadWriteMany, AccessMode::ReadWriteOnce])
+    }
+}
+
+impl Hooks for OneMode {}
+
+#[test]
+fn finds_a_declared_access_mode_that_volumes_lack() {
+    let shelf = Shelf::default();
+    let assets = shelf.clone();
+    let start = move || OneMode(Toy::new(shelf.clone(), Flaw::Nothing));
+    let report = runtime().block_on(Conformance::new(start, async move || assets.ids()).only("provision").run());
+    let (rule, seen) = first_broken(&report).unwrap();
+    assert!(rule == "provision" && seen.contains("for a claim with ReadWriteOnce: "), "{rule}: {seen}");
 }
 
 fn check_declared<const EXPANSION: bool>(rule: &str) -> Report {

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 /// Minimum time between two rounds. A commit of a journal costs about the same for one volume as for ten.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What must be on disk before a volume is used.
+/// The files and directories that must be on disk before a volume is used.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) mark: OwnedFd,

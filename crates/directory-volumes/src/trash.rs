@@ -279,7 +279,7 @@ impl Root {
         Ok(entries.filter_map(|volume| state.discarded(of, &volume).transpose()).collect())
     }
 
-    /// Returns an entry of the trash, unless it is that of another deletion.
+    /// Returns an entry of the trash, unless another deletion made it.
     fn deleted_at(&self, deleted: Timestamp, state: &State, volume: &str) -> Result<Discarded, DirectoryError> {
         let entry = self.entry(state, TRASH, volume)?;
         if entry.deleted == deleted { Ok(entry) } else { Err(not_there(volume)) }

@@ -48,7 +48,7 @@ pub struct Worker {
     /// A client of that cluster, once known.
     pub(crate) client: Arc<OnceLock<Client>>,
     pub(crate) created: Arc<Created>,
-    /// True after a removal failed that nobody will ask for again.
+    /// True after a removal failed that no deletion will request again.
     pub(crate) is_unfinished: Arc<AtomicBool>,
 }
 
@@ -326,7 +326,7 @@ impl Worker {
     }
 }
 
-/// Whether work begins or is abandoned: whoever asks first decides.
+/// The decision whether work begins or is abandoned, made by the first caller.
 #[derive(Clone, Default)]
 struct Decision(Arc<AtomicBool>);
 

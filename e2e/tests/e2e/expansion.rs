@@ -84,7 +84,10 @@ async fn an_impossible_size_is_reported_and_the_user_requests_less() -> anyhow::
     space.wait_for(&space.api(), "claim", "marked as infeasible", infeasible).await?;
     ask_for(&space, "4Mi").await?;
     wait_for_size(&space, &volume, "4Mi").await?;
-    assert_eq!(toy.expansions(&volume), [8 << 20, 4 << 20]);
+    let mut sizes = toy.expansions(&volume);
+    // As in X8.
+    sizes.dedup();
+    assert_eq!(sizes, [8 << 20, 4 << 20]);
     space.done().await
 }
 

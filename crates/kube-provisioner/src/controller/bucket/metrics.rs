@@ -8,7 +8,7 @@ use provisioner_runtime::watch::Change;
 
 use super::cache::{BucketCache, ClaimCounts};
 use super::class::ReadClass;
-use crate::controller::shared::metrics::{AttemptLabels, AttemptMetrics, Gauges};
+use crate::controller::shared::metrics::{AttemptLabels, AttemptMetrics, Gauges, gauge};
 
 /// Counts the labels from `report`.
 #[derive(Clone)]
@@ -29,9 +29,9 @@ impl BucketMetrics {
             let age = oldest_waiting.map(|created| context.environment().now().duration_since(created));
             let age = age.unwrap_or_default().as_secs_f64().max(0.0);
             [
-                ("claims_waiting", "Claims of this provisioner's classes that have no bucket.", waiting as f64),
-                ("oldest_waiting_claim_seconds", "How long ago the oldest of them was created.", age),
-                ("claims_bound", "Claims of this provisioner's classes that have their bucket.", bound as f64),
+                gauge("claims_waiting", "Claims of this provisioner's classes that have no bucket.", waiting as f64),
+                gauge("oldest_waiting_claim_seconds", "How long ago the oldest of them was created.", age),
+                gauge("claims_bound", "Claims of this provisioner's classes that have their bucket.", bound as f64),
             ]
         })));
     }

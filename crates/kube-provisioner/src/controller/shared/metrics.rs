@@ -63,7 +63,13 @@ impl<F> fmt::Debug for Gauges<F> {
     }
 }
 
-impl<F: Fn() -> [(&'static str, &'static str, f64); 3] + Send + Sync + 'static> Collector for Gauges<F> {
+type Gauge = (&'static str, &'static str, f64);
+
+pub(crate) fn gauge(name: &'static str, help: &'static str, value: f64) -> Gauge {
+    (name, help, value)
+}
+
+impl<F: Fn() -> [Gauge; 3] + Send + Sync + 'static> Collector for Gauges<F> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         (self.0)().into_iter().try_for_each(|(name, help, value)| {
             let gauge = ConstGauge::new(value);

@@ -13,7 +13,7 @@ use provisioner_runtime::watch::Change;
 use super::cache::VolumeCache;
 use super::class::ReadClass;
 use super::report::{Operation, OutcomeReport};
-use crate::controller::shared::metrics::{AttemptLabels, AttemptMetrics, Durations, Gauges};
+use crate::controller::shared::metrics::{AttemptLabels, AttemptMetrics, Durations, Gauges, gauge};
 
 /// The Go library's buckets, which are the default of its client.
 const GO: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -73,9 +73,13 @@ impl VolumeMetrics {
             let (count, oldest) = cache.waiting_claims();
             let help = "Attempts of former journals that wait for room in ours.";
             [
-                ("claims_waiting", "Claims that ask this provisioner and have no volume.", count as f64),
-                ("oldest_waiting_claim_seconds", "How long the oldest of them has been seen.", oldest.as_secs_f64()),
-                ("attempts_awaiting_adoption", help, cache.awaiting_adoption() as f64),
+                gauge("claims_waiting", "Claims that ask this provisioner and have no volume.", count as f64),
+                gauge(
+                    "oldest_waiting_claim_seconds",
+                    "How long the oldest of them has been seen.",
+                    oldest.as_secs_f64(),
+                ),
+                gauge("attempts_awaiting_adoption", help, cache.awaiting_adoption() as f64),
             ]
         })));
     }

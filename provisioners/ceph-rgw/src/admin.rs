@@ -20,6 +20,9 @@ use crate::users::Mark;
 /// <https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html>
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
+/// The prefix of the IDs of temporary keys.
+const TEMPORARY: &str = "temporary-";
+
 /// The time limit for deleting a bucket and its contents.
 const PURGE_TIME_LIMIT: Duration = Duration::from_secs(240);
 
@@ -77,9 +80,9 @@ impl User {
         Mark::parse(&self.display_name)
     }
 
-    /// Returns the active key with this ID, or else the first active key.
+    /// Returns the active key with this ID, or else the first active key. A temporary key is about to be deleted.
     pub(crate) fn key(&self, id: Option<&str>) -> Option<Credentials> {
-        let active = || self.keys.iter().filter(|key| key.active);
+        let active = || self.keys.iter().filter(|key| key.active && !key.is_temporary());
         let known = active().find(|key| Some(key.access_key.as_str()) == id);
         // A subuser may have fewer permissions than the user.
         known.or_else(|| active().min_by_key(|key| key.is_of_subuser())).map(Key::credentials)
@@ -109,6 +112,11 @@ fn active() -> bool {
 }
 
 impl Key {
+    /// Returns true if the provisioner has created the key for its own use.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.access_key.starts_with(TEMPORARY)
+    }
+
     fn is_of_subuser(&self) -> bool {
         self.user.contains(':')
     }
@@ -204,6 +212,16 @@ impl Admin {
         let request = request(Method::PUT, "user").query("key", "").query("uid", id);
         let keys = self.ask(request.query("key-type", "s3").query("generate-key", "true")).await;
         keys.map_err(|error| Failure::of_admin(format!("create a key for the user {id}"), "users", error))
+    }
+
+    /// Creates a key for the provisioner's own use. Its ID shows that no claim has it, since the process may end before
+    /// it deletes the key.
+    pub(crate) async fn create_temporary_key(&self, id: &str) -> Result<Option<Credentials>, Failure> {
+        let request = request(Method::PUT, "user").query("key", "").query("uid", id).query("key-type", "s3");
+        let request = request.query("access-key", format!("{TEMPORARY}{id}")).query("generate-key", "true");
+        let keys: Result<Vec<Key>, _> = self.ask(request).await;
+        let failure = |error| Failure::of_admin(format!("create a key for the user {id}"), "users", error);
+        Ok(keys.map_err(failure)?.iter().find(|key| key.is_temporary()).map(Key::credentials))
     }
 
     pub(crate) async fn delete_key(&self, id: &str, access_key: &str) -> Result<(), Failure> {
@@ -408,7 +426,7 @@ mod tests {
         for (wanted, used) in [(None, "C"), (Some("A"), "A"), (Some("B"), "C"), (Some("D"), "D"), (Some("E"), "C")] {
             assert_eq!(id(all.key(wanted)).as_deref(), Some(used), "{wanted:?}");
         }
-        let unusable = user(json!([inactive]));
+        let unusable = user(json!([inactive, key("temporary-a", "a")]));
         assert!(unusable.key(Some("B")).is_none());
         assert_eq!(id(unusable.new_key(&all.keys[1..])).as_deref(), Some("C"));
         assert_eq!(id(user(json!([key("A", "a:reader")])).key(None)).as_deref(), Some("A"));

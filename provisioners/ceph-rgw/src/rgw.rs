@@ -173,7 +173,8 @@ impl BucketHooks for Rgw {
     ) -> Result<Option<Vec<String>>, Box<dyn Error + Send + Sync>> {
         let (store, users) = self.of_account(&known)?;
         let user = users.owner.user(&store).await?;
-        let keys = user.into_iter().flat_map(|user| user.keys).filter(|key| key.active);
+        let keys = user.into_iter().flat_map(|user| user.keys);
+        let keys = keys.filter(|key| key.active && !key.is_temporary());
         Ok(Some(keys.map(|key| key.access_key).collect()))
     }
 

@@ -367,6 +367,23 @@ async fn a_bucket_that_is_kept_has_an_owner_without_keys() {
 }
 
 #[tokio::test]
+async fn a_key_for_a_policy_does_not_stay_when_the_process_ends() {
+    let fixture = Fixture::new("temporary").await;
+    let request = fixture.request("a", &[]);
+    let bucket = request.provision(&fixture.rgw).await.unwrap();
+    let mut guest = fixture.request("b", &[]).on_existing();
+    guest.name.clone_from(&request.name);
+    let granted = guest.provision(&fixture.rgw).await.unwrap();
+    request.after(&bucket).revoke(&fixture.rgw).await.unwrap();
+    let (admin, owner) = (fixture.admin(), request.account().name);
+    admin.create_temporary_key(&owner).await.unwrap().unwrap();
+    guest.after(&granted).revoke(&fixture.rgw).await.unwrap();
+    assert!(admin.user(&owner).await.unwrap().unwrap().keys.is_empty());
+    assert!(admin.user(&guest.account().name).await.unwrap().is_none());
+    request.after(&bucket).delete(&fixture.rgw).await.unwrap();
+}
+
+#[tokio::test]
 async fn keys_rotate_and_retire() {
     let fixture = Fixture::new("keys").await;
     let request = fixture.request("a", &[]);

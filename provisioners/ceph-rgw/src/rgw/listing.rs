@@ -4,6 +4,7 @@ use std::error::Error;
 
 use kube_provisioner::bucket::{Asset, AssetKind, Assets, MarkedCluster};
 
+use crate::admin::Key;
 use crate::store::Store;
 use crate::users::claim_of;
 
@@ -22,7 +23,7 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
         }
         let marked = MarkedCluster::of(mark.as_ref().map(|mark| mark.cluster.as_str()), cluster);
         // The owner of a retained bucket has no keys.
-        let retained = !buckets.is_empty() && user.keys.is_empty();
+        let retained = !buckets.is_empty() && user.keys.iter().all(Key::is_temporary);
         let asset = |kind, name: String| {
             let mut asset = Asset::new(kind, name, claim.clone(), marked.clone());
             asset.retained = retained;

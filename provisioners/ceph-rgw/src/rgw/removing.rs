@@ -84,7 +84,12 @@ impl Rgw {
         if user.mark().is_none_or(|mark| mark.cluster != account.cluster) {
             return Ok(());
         }
-        let Some(key) = user.new_key(&store.admin.create_key(owner).await?) else { return Ok(()) };
+        // An earlier process may have ended before it deleted its key.
+        let key = match user.keys.iter().find(|key| key.is_temporary()) {
+            Some(known) => Some(known.credentials()),
+            None => store.admin.create_temporary_key(owner).await?,
+        };
+        let Some(key) = key else { return Ok(()) };
         let id = key.access_key_id.clone();
         let removed = remove(key).await;
         store.admin.delete_key(owner, &id).await?;

@@ -171,7 +171,8 @@ impl Model {
         let id = query["uid"].clone();
         let number = |name: &str| query.get(name).and_then(|text| text.parse::<i64>().ok());
         self.keys_made += 1;
-        let new_key = (format!("KEY{}", self.keys_made), format!("secret{}", self.keys_made));
+        let new_id = query.get("access-key").cloned().unwrap_or_else(|| format!("KEY{}", self.keys_made));
+        let new_key = (new_id, format!("secret{}", self.keys_made));
         if (method, setting) == (&Method::PUT, None) {
             if self.users.contains_key(&id) {
                 return refusal(409, "UserAlreadyExists");

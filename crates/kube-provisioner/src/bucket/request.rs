@@ -177,7 +177,8 @@ pub struct ProvisionedBucket<P> {
     pub parameters: Option<Arc<P>>,
     /// The state as in [`BucketRequest::state`]. Empty if no attempt has finished yet.
     pub state: BTreeMap<String, String>,
-    /// The claim's `additionalConfig`, as it was last applied.
+    /// The claim's `additionalConfig`, as it was last applied, and the settings that an attempt that failed midway may
+    /// have applied.
     pub config_texts: BTreeMap<String, String>,
     /// The Secrets that the class named, with their current data.
     pub secrets: Secrets,

@@ -95,13 +95,15 @@ impl<'a> Calls<'a> {
             None => Secrets::default(),
         };
         let config = record.map(|record| &record.config).or_else(|| Some(&facts.claim.as_ref()?.config));
+        let config = config.map(of_author).unwrap_or_default();
+        let attempted = record.map(|record| of_author(&record.attempted)).unwrap_or_default();
         let owner = bucket.owner(claim);
         let of_bucket = ProvisionedBucket {
             name: bucket.endpoint.bucket.to_string(),
             owner: owner.clone(),
             parameters: parameters.map(|parameters| Arc::new(parameters.parsed)),
             state: bucket.kept_state(),
-            config_texts: config.map(of_author).unwrap_or_default(),
+            config_texts: attempted.into_iter().chain(config.clone()).collect(),
             secrets,
             cluster_id: reconciler.rules.cluster_id.to_string(),
             fencing_token: self.token.clone(),
@@ -112,7 +114,7 @@ impl<'a> Calls<'a> {
             account: owner,
             parameters: of_bucket.parameters.clone(),
             state: of_bucket.state.clone(),
-            config_texts: of_bucket.config_texts.clone(),
+            config_texts: config,
             access_key_id: own_key,
             secrets: of_bucket.secrets.clone(),
             cluster_id: of_bucket.cluster_id.clone(),

@@ -60,6 +60,23 @@ async fn settings_that_a_failed_attempt_may_have_applied_are_recorded() {
 
 // Rules: Z24.
 #[tokio::test(start_paused = true)]
+async fn a_deletion_knows_the_settings_that_a_failed_attempt_may_have_applied() {
+    let fixture = Fixture::new();
+    fixture.claim("photos", json!({}));
+    let _running = fixture.start(1);
+    fixture.bound("photos").await;
+    for _ in 0..3 {
+        fixture.store.fail("create_bucket", Failure::Late);
+    }
+    fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "2"}}}));
+    fixture.until("it fails", || fixture.store.calls("create_bucket") >= 2).await;
+    fixture.delete(CLAIMS, "photos");
+    fixture.until("it is deleted", || fixture.store.is_empty()).await;
+    assert_eq!(fixture.store.state().deleted_with, [["maxObjects"]]);
+}
+
+// Rules: Z24.
+#[tokio::test(start_paused = true)]
 async fn a_change_reverted_before_it_was_recorded_is_reverted_in_the_store() {
     let fixture = Fixture::new();
     let config = |objects: Value| json!({"spec": {"additionalConfig": {"maxObjects": objects}}});

@@ -33,6 +33,8 @@ pub(crate) struct State {
     hosts: BTreeMap<String, String>,
     /// The keys of `applied_config` in each call of `create_bucket`.
     pub(crate) applied: Vec<Vec<String>>,
+    /// The keys of `config_texts` in each call of `delete_bucket`.
+    pub(crate) deleted_with: Vec<Vec<String>>,
     /// The mistake in the author's code.
     fault: Option<Fault>,
     /// The buckets that a faulty author has seen to be absent, by user.
@@ -298,6 +300,7 @@ impl BucketProvisioner for Store {
             return Err(DeleteError::retry("there is no such bucket"));
         }
         let (owner, mut state) = (bucket.owner.name, self.state());
+        state.deleted_with.push(bucket.config_texts.into_keys().collect());
         if state.is_elsewhere(&owner, &bucket.cluster_id) {
             return Ok(());
         }

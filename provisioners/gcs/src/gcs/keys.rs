@@ -30,6 +30,11 @@ impl Account {
         if self.generated && recorded.is_none() {
             self.remove_keys_but(store, None).await?;
         }
+        // Retirement of old keys skips existing accounts, so the replaced key is deleted here, and first: a new key
+        // that could not be delivered would stay, because it is not recorded.
+        if let Some(recorded) = recorded.filter(|_| !self.generated) {
+            self.remove_key(store, recorded).await?;
+        }
         let made = match store.storage.create_key(&self.email).await {
             Err(failure) if self.generated && is_full(&failure) => {
                 self.remove_keys_but(store, recorded).await?;
@@ -37,12 +42,7 @@ impl Account {
             }
             made => made,
         };
-        let made = made.map_err(|failure| self.full(failure))?;
-        // Retirement of old keys skips existing accounts, so the replaced key is deleted here.
-        if let Some(recorded) = recorded.filter(|_| !self.generated) {
-            self.remove_key(store, recorded).await?;
-        }
-        Ok(made)
+        made.map_err(|failure| self.full(failure))
     }
 
     /// Deletes all keys of the claim's own account except this one.

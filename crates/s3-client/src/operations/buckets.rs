@@ -136,7 +136,9 @@ impl Client {
     /// # Errors
     /// Same as for every request.
     pub async fn list_buckets(&self) -> Result<Vec<String>, Error> {
-        let answer = self.read(self.sdk.list_buckets().send().await)?;
-        Ok(answer.buckets.unwrap_or_default().into_iter().filter_map(|bucket| bucket.name).collect())
+        // AWS refuses requests without a page size for accounts with a quota of more than 10 000 buckets.
+        let buckets = self.sdk.list_buckets().into_paginator().page_size(1000).items().send();
+        let buckets = self.read(buckets.collect::<Result<Vec<_>, _>>().await)?;
+        Ok(buckets.into_iter().filter_map(|bucket| bucket.name).collect())
     }
 }

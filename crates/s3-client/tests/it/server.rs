@@ -112,6 +112,19 @@ async fn what_fails_for_a_moment_is_sent_again_where_that_is_safe() {
     assert_eq!(lines(&seen), ["DELETE /photos/"; 6]);
 }
 
+#[tokio::test]
+async fn buckets_are_listed_in_pages() {
+    let page = |name: &str, next: &str| {
+        let buckets = format!("<Buckets><Bucket><Name>{name}</Name></Bucket></Buckets>");
+        format!("<ListAllMyBucketsResult>{buckets}{next}</ListAllMyBucketsResult>")
+    };
+    let (first, last) = (page("a", "<ContinuationToken>next</ContinuationToken>"), page("b", ""));
+    let (settings, seen) = server(&[(200, &first), (200, &last)]).await;
+    assert_eq!(client(settings).list_buckets().await.unwrap(), ["a", "b"]);
+    let lines = lines(&seen);
+    assert!(lines[0].contains("max-buckets=1000") && lines[1].contains("continuation-token=next"), "{lines:?}");
+}
+
 /// In the meantime, another client or the first request may have created it.
 #[tokio::test]
 async fn a_bucket_is_asked_for_once() {

@@ -240,17 +240,14 @@ impl Objects {
         }
         let mut patch = json!({"metadata": metadata});
         if let Some(Spec { endpoint, state }) = spec {
-            // A merge patch keeps fields that it does not name.
-            let gone =
-                bucket.state.keys().filter(|key| !state.contains_key(*key)).map(|key| (key.clone(), Value::Null));
-            let state: Map<String, Value> =
-                state.iter().map(|(key, value)| (key.clone(), value.as_str().into())).chain(gone).collect();
+            let config = bucket.record().map(|record| record.config.clone()).unwrap_or_default();
             patch["spec"] = json!({
                 "endpoint": {
                     "bucketHost": endpoint.host, "bucketPort": endpoint.port, "bucketName": bucket.endpoint.bucket,
-                    "region": endpoint.region, "subRegion": endpoint.sub_region, "additionalConfig": record.config,
+                    "region": endpoint.region, "subRegion": endpoint.sub_region,
+                    "additionalConfig": replacing(&config, &record.config),
                 },
-                "additionalState": state,
+                "additionalState": replacing(&bucket.state, state),
             });
         }
         let written = self.patch_bucket(bucket, patch, None).await?;
@@ -744,6 +741,12 @@ impl Objects {
 fn without_finalizer(uid: &str, version: u64, finalizers: &[String]) -> Value {
     let others: Vec<&String> = finalizers.iter().filter(|name| *name != FINALIZER).collect();
     json!({"metadata": {"uid": uid, "resourceVersion": version.to_string(), "finalizers": others}})
+}
+
+/// Returns the entries for a merge patch, which keeps former entries that it does not name.
+fn replacing(former: &Entries, entries: &Entries) -> Map<String, Value> {
+    let gone = former.keys().filter(|key| !entries.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    entries.iter().map(|(key, value)| (key.clone(), value.as_str().into())).chain(gone).collect()
 }
 
 fn owners(claim: &ClaimFacts) -> Value {

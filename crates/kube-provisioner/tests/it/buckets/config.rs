@@ -56,6 +56,10 @@ async fn settings_that_a_failed_attempt_may_have_applied_are_recorded() {
     fixture.store.fail("create_bucket", Failure::Retry);
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "3"}}}));
     fixture.until("it is applied", || fixture.store.state().configs.values().next() == Some(&Some(3))).await;
+    let shown = || fixture.get(BUCKETS, OBJECT).unwrap()["spec"]["endpoint"]["additionalConfig"]["maxObjects"].clone();
+    fixture.until("it is shown", || shown() == "3").await;
+    fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": null}}));
+    fixture.until("it is shown no longer", || shown().is_null()).await;
 }
 
 // Rules: Z24.

@@ -72,12 +72,20 @@ pub(crate) struct User {
     pub(crate) keys: Vec<Key>,
     pub(crate) max_buckets: i64,
     pub(crate) user_quota: Quota,
+    /// The account that owns the user's buckets. Gateways before Ceph 19 have no accounts.
+    #[serde(default)]
+    account_id: Option<String>,
 }
 
 impl User {
     /// Returns the mark that the provisioner has written into the display name.
     pub(crate) fn mark(&self) -> Option<Mark> {
         Mark::parse(&self.display_name)
+    }
+
+    /// Returns true if the user's buckets belong to an account of the gateway.
+    pub(crate) fn is_of_account(&self) -> bool {
+        self.account_id.as_ref().is_some_and(|id| !id.is_empty())
     }
 
     /// Returns the active key with this ID, or else the first active key. A temporary key is about to be deleted.

@@ -292,6 +292,13 @@ async fn an_owner_whom_the_claim_names_stays() {
     let missing = fixture.request("a", &[("bucketOwner", "nobody")]).provision(&fixture.rgw).await.unwrap_err();
     assert_eq!(missing.verdict(), ProvisionVerdict::Retry);
     assert!(missing.to_string().contains("radosgw-admin user create --uid=nobody"), "{missing}");
+    // A real gateway creates the user without an account.
+    if fixture.fake.is_some() {
+        let (member, _) = fixture.stranger("member").await;
+        let refused = fixture.request("a", &[("bucketOwner", &member)]).provision(&fixture.rgw).await.unwrap_err();
+        assert!(refused.to_string().contains("name a user without an account"), "{refused}");
+        assert_eq!(fixture.fake.as_ref().map(|fake| fake.assets().len()), Some(1));
+    }
 
     let (owner, s3) = fixture.stranger("owner").await;
     let config = [("bucketOwner", owner.as_str())];

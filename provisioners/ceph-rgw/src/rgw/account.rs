@@ -81,6 +81,13 @@ impl Account {
     /// Returns the user, after creating or marking it if necessary.
     pub(super) async fn ensured(&self, store: &Store, max_buckets: i64) -> Result<User, ProvisionError> {
         if let Some(user) = self.user(store).await? {
+            if !self.generated && user.is_of_account() {
+                return Err(ProvisionError::retry(format!(
+                    "the bucketOwner {} belongs to an account of the gateway, which would own the bucket: name a user \
+                     without an account",
+                    self.id
+                )));
+            }
             if self.generated && user.mark().is_none() {
                 store.admin.set_display_name(&self.id, &Mark::of(&self.cluster).to_string()).await?;
             }

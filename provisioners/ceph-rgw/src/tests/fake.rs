@@ -189,6 +189,7 @@ impl Model {
             ("GET", None) => json_reply(&json!({
                 "user_id": id, "display_name": user.display_name, "keys": keys(&id, user),
                 "max_buckets": user.max_buckets, "user_quota": user.quota,
+                "account_id": if id.ends_with("-member") { "RGW00000000000000001" } else { "" },
             })),
             ("POST", None) => {
                 user.max_buckets = number("max-buckets").unwrap_or(user.max_buckets);

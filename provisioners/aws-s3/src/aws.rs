@@ -8,9 +8,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    Assets, Bucket, BucketCapabilities, BucketHooks, BucketLookup, BucketProvisioner, Credentials, DeletionPolicy,
-    GrantOf, Granted, GrantedAccount, ListAssets, Misconfigured, Objection, Owner, ProvisionedBucket, Record,
-    RequestOf,
+    Assets, Authentication, Bucket, BucketCapabilities, BucketHooks, BucketLookup, BucketProvisioner, Credentials,
+    DeletionPolicy, GrantOf, Granted, GrantedAccount, ListAssets, Misconfigured, Objection, Owner, ProvisionedBucket,
+    Record, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use tokio::task::JoinSet;
@@ -178,7 +178,7 @@ impl Aws {
         record: &Record<'_, Parameters>,
         bucket: (&str, bool),
     ) -> Result<(Store, Account), Misconfigured> {
-        let Record { account, parameters, state, secrets, cluster_id, .. } = record;
+        let Record { account, parameters, state, config_texts, secrets, cluster_id, .. } = record;
         if account.claim.uid.is_empty() && state.is_empty() {
             return Err(Misconfigured::new("the ObjectBucket names neither its claim's uid nor UserName"));
         }
@@ -188,7 +188,9 @@ impl Aws {
             store.learn_dialect(bucket.0).await.map_err(Misconfigured::new)?;
         }
         let account = account.on(store.dialect(), cluster_id);
-        Ok((store, account))
+        let of_claim = config_texts.get("authentication").is_some_and(|text| text == "ServiceAccount");
+        let asks = of_claim || parameters.authentication == Authentication::ServiceAccount;
+        Ok((store, account.asking_for_role(asks)))
     }
 
     async fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Account), Misconfigured> {

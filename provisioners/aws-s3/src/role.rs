@@ -165,6 +165,12 @@ impl Account {
         Ok(())
     }
 
+    /// Returns true if IAM may not show the role of an unfinished attempt yet.
+    pub(crate) async fn may_hide_role(&self, store: &Store) -> Result<bool, Failure> {
+        let may_exist = self.awaits_role && !self.proven_by_name && !store.was_removed(&role_of(&self.name));
+        Ok(may_exist && matches!(self.look_at_role(store).await?, IamLookup::Absent))
+    }
+
     async fn look_at_role(&self, store: &Store) -> Result<IamLookup<Identity>, Failure> {
         let what = format!("IAM role {}", self.name);
         let found = match store.iam.role(&self.name).await {

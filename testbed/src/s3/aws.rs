@@ -1,6 +1,6 @@
 //! Features of AWS that moto lacks, as a proxy for moto: it checks the permissions of one key with resources and
 //! conditions, even for users that do not exist; returns users' permissions boundaries; accepts tags for a new bucket,
-//! and blocks its public access; and hides new IAM users for a while.
+//! and blocks its public access; and hides new IAM users and roles for a while.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -28,7 +28,7 @@ pub struct Rules {
     pub key: String,
     /// The key's policy. moto must allow at least as much.
     pub policy: Value,
-    /// The time for which a new user is hidden.
+    /// The time for which a new user or role is hidden.
     pub behind: Duration,
 }
 
@@ -75,7 +75,7 @@ impl Aws {
             return Ok(refusal(403, "AccessDenied", asked.is_iam()));
         }
         let named = named(asked);
-        if asked.action() == "GetUser" && self.is_hidden(&named) {
+        if ["GetUser", "GetRole"].contains(&asked.action()) && self.is_hidden(&named) {
             return Ok(refusal(404, "NoSuchEntity", true));
         }
         let new_bucket = match asked.s3_actions().first() {

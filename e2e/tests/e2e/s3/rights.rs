@@ -82,21 +82,28 @@ async fn aws_the_documented_policy_is_enough_for_all_that_a_class_can_say() -> a
     Ok(())
 }
 
-#[tokio::test]
-async fn aws_the_documented_policy_for_roles_is_enough() -> anyhow::Result<()> {
-    let without_key = [
-        ("permissionsBoundary", BOUNDARY),
-        ("authentication", "ServiceAccount"),
-        ("serviceAccount", "web"),
-        ("oidcProviderArn", "arn:aws:iam::123456789012:oidc-provider/kubernetes.example.com"),
-    ];
-    let fixture = Fixture::new(REGIONS[1]).await?;
+/// The parameters of a class that gives roles instead of keys.
+const WITHOUT_KEY: [(&str, &str); 4] = [
+    ("permissionsBoundary", BOUNDARY),
+    ("authentication", "ServiceAccount"),
+    ("serviceAccount", "web"),
+    ("oidcProviderArn", "arn:aws:iam::123456789012:oidc-provider/kubernetes.example.com"),
+];
+
+/// The documented policy, with the permissions for roles.
+fn documented_for_roles() -> anyhow::Result<Value> {
     let (mut policy, roles) = (documented()?, policy_of_page(3)?);
     let of_roles = roles["Statement"].as_array().context("there are statements")?;
     policy["Statement"].as_array_mut().context("there are statements")?.extend(of_roles.iter().cloned());
-    let (key, endpoint) = limited(&fixture, policy, Duration::ZERO).await?;
+    Ok(policy)
+}
+
+#[tokio::test]
+async fn aws_the_documented_policy_for_roles_is_enough() -> anyhow::Result<()> {
+    let fixture = Fixture::new(REGIONS[1]).await?;
+    let (key, endpoint) = limited(&fixture, documented_for_roles()?, Duration::ZERO).await?;
     let mut process = fixture.process_of(&key, &endpoint);
-    process.class = class(&without_key);
+    process.class = class(&WITHOUT_KEY);
     let state = process.settle(PHOTOS).await.map_err(|error| anyhow!("{error}"))?;
     ensure!(state["RoleARN"].contains(":role/kube-provisioner/obc.photos"), "{state:?}");
     fixture.server().iam()?.role("obc.photos").await?.context("there is no role")?;
@@ -174,5 +181,25 @@ async fn aws_a_user_who_is_not_shown_yet_is_not_left_behind() -> anyhow::Result<
         let left = fixture.assets().await?;
         ensure!(left.is_empty(), "{left:?} is left");
     }
+    Ok(())
+}
+
+/// IAM does not show new roles immediately, and the process that created one ends.
+#[tokio::test]
+async fn aws_a_role_that_is_not_shown_yet_is_not_left_behind() -> anyhow::Result<()> {
+    let (fixture, hidden) = (Fixture::new(REGIONS[1]).await?, Duration::from_secs(1));
+    let (key, endpoint) = limited(&fixture, documented_for_roles()?, hidden).await?;
+    let mut process = fixture.process_of(&key, &endpoint);
+    process.class = class(&[("permissionsBoundary", BOUNDARY)]);
+    let state = process.settle(PHOTOS).await.map_err(|error| anyhow!("{error}"))?;
+    tokio::time::sleep(hidden).await;
+    process.class = class(&WITHOUT_KEY);
+    let made = process.made(PHOTOS, |claim| claim.state.clone_from(&state)).await;
+    let error = made.err().context("the role is shown at once")?;
+    ensure!(error.to_string().contains("does not show the IAM role"), "{error}");
+    let mut another = fixture.process_of(&key, &endpoint);
+    another.class = class(&WITHOUT_KEY);
+    another.delete(PHOTOS, state).await?;
+    ensure!(fixture.server().iam()?.role("obc.photos").await?.is_none(), "the role is left");
     Ok(())
 }

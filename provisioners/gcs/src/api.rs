@@ -255,6 +255,7 @@ fn advice(refusal: &Refusal, call: &Call, source: &TokenSource) -> String {
             }
         }
         (403, "retentionPolicyNotMet") => "; the bucket keeps its objects for some time: wait".to_owned(),
+        (403, "objectUnderActiveHold") => "; an object has a hold: release it".to_owned(),
         (403, _) => {
             let role = match permission {
                 permission if permission.starts_with("iam.") => "roles/iam.serviceAccountAdmin",

@@ -3,6 +3,7 @@
 mod listing;
 mod removing;
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 
@@ -328,9 +329,8 @@ async fn admit(
 
 /// Updates the claim's own bucket to match the claim. Writes only differences.
 async fn settle(store: &Store, request: &RequestOf<Garage>, live: &BucketInfo) -> Result<(), ProvisionError> {
-    let Config { max_objects, max_size, bucket_lifecycle, .. } = &*request.config;
-    let number = |limit: &Option<Limit>| limit.map(|limit| limit.get().unsigned_abs());
-    let quotas = Quotas { max_size: number(max_size), max_objects: number(max_objects) };
+    let bucket_lifecycle = &request.config.bucket_lifecycle;
+    let quotas = quotas(&request.config, &request.applied_config, live.quotas);
     if quotas != live.quotas {
         store.admin.set_quotas(&live.id, quotas).await?;
     }
@@ -350,6 +350,17 @@ async fn settle(store: &Store, request: &RequestOf<Garage>, live: &BucketInfo) -
         }
     }
     Ok(())
+}
+
+/// Returns the quotas of the claim. Other quotas come from an administrator, unless the claim had them, and a claim
+/// that is updated must not lift them.
+fn quotas(config: &Config, applied: &BTreeMap<String, String>, live: Quotas) -> Quotas {
+    let quota = |key: &str, limit: Option<Limit>, live: Option<u64>| match limit {
+        Some(limit) => Some(limit.get().unsigned_abs()),
+        None => live.filter(|_| !applied.contains_key(key)),
+    };
+    let max_size = quota("maxSize", config.max_size, live.max_size);
+    Quotas { max_size, max_objects: quota("maxObjects", config.max_objects, live.max_objects) }
 }
 
 fn answer(store: &Store, key: s3_client::Credentials) -> Granted {
@@ -412,6 +423,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn quotas_that_an_administrator_has_set_stay() {
+        let live = Quotas { max_size: Some(5), max_objects: Some(7) };
+        let config = Config { max_objects: Limit::try_from("3".to_owned()).ok(), ..Config::default() };
+        let changed = Quotas { max_size: Some(5), max_objects: Some(3) };
+        assert_eq!(quotas(&config, &BTreeMap::new(), live), changed);
+        let applied = BTreeMap::from([("maxSize".to_owned(), "5".to_owned())]);
+        assert_eq!(quotas(&Config::default(), &applied, live), Quotas { max_size: None, max_objects: Some(7) });
+    }
 
     #[test]
     fn an_expired_key_is_replaced() {

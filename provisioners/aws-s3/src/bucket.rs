@@ -6,7 +6,6 @@ use std::time::Duration;
 use kube_provisioner::DeleteError;
 use kube_provisioner::bucket::{DeletionPolicy, Emptying, ProvisionedBucket, RequestOf, Versioning};
 use s3_client::lifecycle::Lifecycle;
-use s3_client::policy::Policy;
 use s3_client::{Error, NewBucket};
 
 use crate::account::{Account, IamLookup, SECOND_LOOK};
@@ -121,6 +120,12 @@ pub(crate) async fn apply(
 ) -> Result<Applied, Failure> {
     let (name, class, claim, dialect) = (&request.name, &request.parameters, &request.config, store.dialect());
     let doing = |what: &str| format!("{what} of the bucket {name}");
+    let policy = claim.bucket_policy.as_ref();
+    // The former policy may deny the changes below.
+    if policy.is_none() && request.applied_config.contains_key(BUCKET_POLICY) {
+        let deleted = store.s3.delete_bucket_policy(name).await;
+        deleted.map_err(Failure::of(doing("delete the policy"), "s3:DeleteBucketPolicy"))?;
+    }
     let tags = tags(request, live, ours);
     if tags != *live {
         let put = store.s3.put_bucket_tagging(name, &tags).await;
@@ -161,10 +166,8 @@ pub(crate) async fn apply(
         put.map_err(of_parameter(doing("set the lifecycle"), "s3:PutLifecycleConfiguration", "lifecycle"))?;
     }
     // The block of public access above makes AWS refuse a policy that would allow public access.
-    let policy = claim.bucket_policy.as_ref();
-    if policy.is_some() || request.applied_config.contains_key(BUCKET_POLICY) {
-        let none = Policy::default();
-        let put = store.s3.put_bucket_policy(name, policy.unwrap_or(&none)).await;
+    if let Some(policy) = policy {
+        let put = store.s3.put_bucket_policy(name, policy).await;
         put.map_err(Failure::of(doing("set the policy"), "s3:PutBucketPolicy and s3:DeleteBucketPolicy"))?;
     }
     Ok(Applied { warning, state: lifecycle.map(|_| (LIFECYCLE, "set".to_owned())) })

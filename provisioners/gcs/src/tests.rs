@@ -342,6 +342,21 @@ async fn a_bucket_that_lost_its_label_is_not_deleted() {
 }
 
 #[tokio::test]
+async fn a_bucket_with_more_than_objects_says_why_it_stays() {
+    let fixture = Fixture::new().await;
+    let request = fixture.request("photos", &[]);
+    let record = request.after(&request.provision(&fixture.gcs).await.unwrap());
+    // A managed folder is not in the list of objects.
+    fixture.google.model().buckets.get_mut("photos").unwrap().objects.insert("folder/".to_owned(), Vec::new());
+    let error = record.delete(&fixture.gcs).await.unwrap_err();
+    assert_eq!(error.verdict(), DeleteVerdict::Retry);
+    assert!(error.to_string().contains("it may have managed folders"), "{error}");
+    fixture.google.model().buckets.get_mut("photos").unwrap().objects.clear();
+    record.delete(&fixture.gcs).await.unwrap();
+    assert!(fixture.google.assets().is_empty(), "{:?}", fixture.google.assets());
+}
+
+#[tokio::test]
 async fn grants_let_several_claims_in_and_out() {
     let fixture = Fixture::new().await;
     let requests = ["a", "b", "c"].map(|claim| {

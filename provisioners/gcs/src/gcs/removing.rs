@@ -130,6 +130,12 @@ async fn empty(store: &Store, name: &str) -> Result<(), DeleteError> {
         if store.storage.delete_bucket(name).await? {
             return Ok(());
         }
+        if emptying.deleted() == 0 && store.storage.is_empty(name).await? {
+            return Err(DeleteError::retry(format!(
+                "the bucket {name} lists no objects, and Google does not delete it: it may have managed folders or an \
+                 Anywhere Cache, which an administrator deletes"
+            )));
+        }
         // A client wrote an object in between, or the list is outdated.
         if emptying.is_over() || emptying.deleted() == 0 {
             return Err(DeleteError::in_progress(format!("the bucket {name} is not empty yet")));

@@ -271,6 +271,10 @@ async fn create(
                 "BucketAlreadyExists" if ended => {
                     ProvisionError::invalid(format!("the bucket name {name} is taken: choose another bucketName"))
                 }
+                // AWS reserves some prefixes and suffixes.
+                "InvalidBucketName" if ended => {
+                    ProvisionError::invalid(format!("{failure}; choose another bucketName or generateBucketName"))
+                }
                 code if dialect.is_own(code) => just_made(name),
                 _ => failure.into(),
             });

@@ -42,6 +42,21 @@ async fn aws_of_two_claims_with_one_name_one_gets_the_bucket() -> anyhow::Result
     Ok(())
 }
 
+/// AWS reserves some prefixes and suffixes of names.
+#[tokio::test]
+async fn aws_a_name_that_the_store_refuses_is_final() -> anyhow::Result<()> {
+    let fixture = Fixture::new(REGIONS[1]).await?;
+    let decide = |asked: &proxy::Asked| {
+        if asked.makes_bucket("photos") { Fate::Refused(400, "InvalidBucketName") } else { Fate::Answered }
+    };
+    let process = fixture.process_at(&proxy::start_with(fixture.server(), NO_LATENCY, decide).await?);
+    let refused = process.provision(PHOTOS).await.err().context("the name is accepted")?;
+    assert_eq!(refused.verdict(), ProvisionVerdict::Invalid, "{refused}");
+    ensure!(refused.to_string().contains("choose another bucketName"), "{refused}");
+    ensure!(fixture.assets().await?.is_empty(), "something is left");
+    Ok(())
+}
+
 /// While a claim waits for its bucket, which cannot be created, a user creates a bucket of that name manually.
 #[tokio::test]
 async fn aws_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> anyhow::Result<()> {

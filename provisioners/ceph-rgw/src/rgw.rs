@@ -274,8 +274,10 @@ impl Rgw {
             // With bucketOwner, the claim receives the owner's own key.
             return Ok(None);
         }
-        let owner = store.admin.user(&info.owner).await?;
-        let Some(owner_key) = owner.as_ref().and_then(|owner| owner.key(None)) else {
+        let Some(owner) = store.admin.user(&info.owner).await? else {
+            return Err(ProvisionError::retry(is_not_of_a_user(name, &info.owner)).into());
+        };
+        let Some(owner_key) = owner.key(None) else {
             return Err(ProvisionError::retry(has_no_key(name, &info.owner)).into());
         };
         if !account.generated {
@@ -336,6 +338,16 @@ fn has_no_key(bucket: &str, owner: &str) -> String {
     format!(
         "the owner of the bucket {bucket} has no key to change the bucket's policy with: an administrator makes one by \
          radosgw-admin key create --uid=<owner> --key-type=s3; the provisioner's log names the owner"
+    )
+}
+
+/// Returns the reason why the permissions of an account's bucket cannot be changed, like [`has_no_key`].
+fn is_not_of_a_user(bucket: &str, owner: &str) -> String {
+    tracing::warn!(bucket, owner, "the owner of a bucket that claims are let into is not a user");
+    format!(
+        "the owner of the bucket {bucket} is not a user of the gateway, but an account, or has been deleted: an \
+         administrator gives the bucket to a user by radosgw-admin bucket link --bucket={bucket} --uid=<user>; the \
+         provisioner's log names the owner"
     )
 }
 

@@ -494,6 +494,13 @@ async fn errors_say_what_to_do() {
     let mut keyless = fixture.request("a", &[]);
     keyless.secrets = Secrets::default();
     assert!(told(keyless.provision(&fixture.rgw).await.unwrap_err()).contains("adminSecretName"));
+    if let Some(fake) = &fixture.fake {
+        assert!(fake.make_by_hand("of-account"));
+        let mut guest = fixture.request("b", &[]).on_existing();
+        guest.name = "of-account".to_owned();
+        let text = told(guest.provision(&fixture.rgw).await.unwrap_err());
+        assert!(text.contains("radosgw-admin bucket link --bucket=of-account"), "{text}");
+    }
     fixture.admin().delete_user(&id).await.unwrap();
 }
 

@@ -29,6 +29,8 @@ use crate::store::{ADMIN, Defaults, Store, Stores};
 /// Keys of the state in an ObjectBucket: the bucket's project, and the service account that owns the claim's HMAC key.
 const PROJECT: &str = "project";
 const SERVICE_ACCOUNT: &str = "serviceAccount";
+/// Key of the state: the claim's key, if the class names its service account.
+const ACCESS_KEY_ID: &str = "accessKeyID";
 /// Key of the state: the principal that has access without a key.
 const PRINCIPAL: &str = "principal";
 
@@ -273,9 +275,14 @@ impl Account {
                 changed.await.map_err(|failure| self.spreading(failure))?;
             }
         }
-        let key = self.key(store, request.access_key_id.as_deref(), request.credentials.clone()).await?;
+        // A key that was not delivered is only known by the state.
+        let undelivered = request.state.get(ACCESS_KEY_ID).filter(|_| !self.generated);
+        let recorded = request.access_key_id.as_ref().or(undelivered);
+        let key = self.key(store, recorded.map(String::as_str), request.credentials.clone()).await?;
+        let id = key.access_key_id.clone();
         let answer = self.answer(store, Granted::new(store.endpoint.clone(), key));
-        Ok(answer.state(SERVICE_ACCOUNT, &self.email))
+        let answer = answer.state(SERVICE_ACCOUNT, &self.email);
+        Ok(if self.generated { answer } else { answer.state(ACCESS_KEY_ID, id) })
     }
 
     /// Grants access to a principal, without a key.

@@ -403,7 +403,11 @@ async fn an_account_that_the_class_names_stays_with_the_keys_of_others() {
     fixture.google.model().accounts.insert(address.to_owned(), account);
     let key = Key { email: address.to_owned(), active: true, secret: "s".into(), etag: 1 };
     fixture.google.model().keys.insert("GOOGOTHER".into(), key);
-    let bucket = request.provision(&fixture.gcs).await.unwrap();
+    let mut undelivered = request.after(&request.provision(&fixture.gcs).await.unwrap());
+    // The process ends after it has recorded the key, and before it has written the Secret.
+    (undelivered.access_key_id, undelivered.credentials) = (None, None);
+    let bucket = undelivered.provision(&fixture.gcs).await.unwrap();
+    assert_eq!(fixture.google.model().keys.len(), 2);
     let s3 = fixture.s3(&bucket.credentials);
     s3.put("photos", "x", "hello").await.unwrap();
     let record = request.after(&bucket);

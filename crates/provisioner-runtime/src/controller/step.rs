@@ -179,7 +179,7 @@ impl<'a, C: Cache> Step<'a, C> {
         };
         match fence {
             Fence::Since(age) => {
-                self.fenced(self.ownership.journal.fence_since(age).await).map_err(Refused::Journal)?
+                self.fenced(self.ownership.journal.fence_since(age).await).map_err(Refused::Journal)?;
             }
             Fence::Now => self.fence().await.map_err(Refused::Journal)?,
             Fence::None => {}

@@ -9,9 +9,13 @@ use serde_json::{Value, json};
 use super::world::*;
 
 fn volume(world: &World, name: &str, claim: &Value) {
+    volume_since(world, name, claim, "2026-01-01T00:00:00Z");
+}
+
+fn volume_since(world: &World, name: &str, claim: &Value, since: &str) {
     let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume",
         "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER,
-            "hostpath-provisioner/node": "gone", "hostpath-provisioner/node-gone-since": "2026-01-01T00:00:00Z"}},
+            "hostpath-provisioner/node": "gone", "hostpath-provisioner/node-gone-since": since}},
         "spec": {"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "class",
             "persistentVolumeReclaimPolicy": "Delete", "hostPath": {"path": world.path(name)}, "claimRef": claim}});
     world.cluster.create(&volume).unwrap();
@@ -56,5 +60,15 @@ fn a_node_that_returns_during_a_run_keeps_its_volumes() {
     volume(&world, "pv-1", &json!({"namespace": "shop", "name": "data", "uid": "uid"}));
     let (ok, text) = world.run(&["gone-nodes", "--delete", "--grace", "0s"], "");
     assert!(ok && text.contains("pv-1: the node gone is back"), "{text}");
+    assert!(!is_deleted(&world, "pv-1"));
+}
+
+#[test]
+fn the_grace_period_of_a_node_that_is_gone_in_the_future_is_not_over() {
+    let world = World::new();
+    let claim = json!({"namespace": "shop", "name": "data", "uid": "uid"});
+    volume_since(&world, "pv-1", &claim, "2999-01-01T00:00:00Z");
+    let (ok, text) = world.run(&["gone-nodes", "--delete", "--grace", "1h"], "");
+    assert!(ok && text.contains("is gone since 2999"), "{text}");
     assert!(!is_deleted(&world, "pv-1"));
 }

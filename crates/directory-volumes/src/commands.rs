@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec};
-use kube_provisioner::kube::Client;
+use kube_provisioner::kube::{Client, Error as ApiError};
 use kube_provisioner::{Options, client, cluster_id};
 
 use crate::deletion::Annotations;
@@ -193,4 +193,10 @@ impl Connection {
     async fn cluster(&self, client: &Client) -> Result<String, BoxError> {
         Ok(cluster_id(&self.options(), client).await?)
     }
+}
+
+/// Returns true if the API server has refused to create an object. After any other error it may still create it, even
+/// if a request for the object does not find it yet.
+fn is_refused(error: &ApiError) -> bool {
+    matches!(error, ApiError::Api(status) if (400..500).contains(&status.code) && status.code != 408)
 }

@@ -18,7 +18,7 @@ use serde_json::json;
 use super::restored::Plan;
 use super::trash::reference;
 use super::volumes::{Named, Relation, Volumes};
-use super::{BoxError, Maker, Place, Site};
+use super::{BoxError, Maker, Place, Site, is_refused};
 use crate::deletion::{is_retained, owner_of};
 use crate::mark::Owner;
 use crate::path::VolumePath;
@@ -206,14 +206,15 @@ impl<S: Site> Adoption<'_, S> {
                 let is_here = |volume: &PersistentVolume| {
                     self.adopt.site.path_of(volume, &self.root).is_ok_and(|there| there == *path)
                 };
-                // If the response was lost, the volume may exist, and pods may use the directory.
+                // If the response was lost, the volume may exist, now or later, and pods may use the directory.
                 return match volumes.get_opt(&name).await {
-                    Ok(found) if !found.as_ref().is_some_and(is_here) => {
+                    Ok(found) if is_refused(&error) && !found.as_ref().is_some_and(is_here) => {
                         self.root.disown(path, &owner)?;
                         Err(error.into())
                     }
                     _ => Err(format!(
-                        "{}; {name} may be a volume now: run `adopt {path}` when the API server answers",
+                        "{}; if {name} is a volume when the API server answers, run `adopt {path}`, otherwise this \
+                         command again",
                         error_chain(&error)
                     )
                     .into()),

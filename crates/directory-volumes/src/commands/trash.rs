@@ -9,7 +9,7 @@ use kube_provisioner::kube::api::PostParams;
 use kube_provisioner::protocol::CLUSTER_ID;
 use kube_provisioner::{FencingToken, error_chain};
 
-use super::{BoxError, Site};
+use super::{BoxError, Site, is_refused};
 use crate::entry::Discarded;
 use crate::mark::Owner;
 use crate::root::Root;
@@ -161,17 +161,20 @@ async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<
     let discarded = root.restore(volume, Some(&cluster))?;
     let came = site.came(&root, &discarded.path, &object).await;
     let created = match came {
-        Ok(()) => volumes.create(&PostParams::default(), &object).await.map_err(BoxError::from),
-        Err(error) => Err(error),
+        Ok(()) => {
+            let created = volumes.create(&PostParams::default(), &object).await;
+            created.map_err(|error| (is_refused(&error), BoxError::from(error)))
+        }
+        Err(error) => Err((true, error)),
     };
     let created = match created {
         Ok(created) => created,
-        // If the response was lost, it is unknown whether the volume was created.
-        Err(error) if matches!(volumes.get_opt(volume).await, Ok(None)) => {
+        Err((true, error)) if matches!(volumes.get_opt(volume).await, Ok(None)) => {
             root.undo_restore(&discarded)?;
             return Err(format!("{volume} is in the trash again: {}", error_chain(&*error)).into());
         }
-        Err(error) => {
+        // If the response was lost, the volume was created, or is created later.
+        Err((_, error)) => {
             return Err(format!(
                 "{}; the directory is back: run the command again when the API server answers",
                 error_chain(&*error)

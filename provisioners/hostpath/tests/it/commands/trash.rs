@@ -1,6 +1,11 @@
 //! The trash, and restoring volumes from it.
 
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use kube_provisioner::FencingToken;
+use kube_sim::{Before, Interceptor, Request, Status, Verb};
 use serde_json::{Value, json};
 
 use super::world::*;
@@ -31,6 +36,33 @@ fn a_volume_that_cannot_be_made_again_stays_in_the_trash() {
     let volume = world.cluster.get("", "persistentvolumes", "", "pv-2").unwrap();
     assert_eq!(volume["metadata"]["annotations"]["kube-provisioner/cluster-id"], HERE);
     assert_eq!(world.mark("pv-2").unwrap().uid.as_deref(), volume["metadata"]["uid"].as_str());
+}
+
+/// Answers the second creation, which follows the dry run, without executing it.
+struct Answers(Status, AtomicU32);
+
+impl Interceptor for Answers {
+    fn before<'a>(&'a self, request: &'a Request) -> Pin<Box<dyn Future<Output = Before> + Send + 'a>> {
+        let is_answered = request.verb == Verb::Create
+            && request.resource.plural == "persistentvolumes"
+            && self.1.fetch_add(1, Ordering::Relaxed) == 1;
+        let before = if is_answered { Before::Refuse(self.0.clone()) } else { Before::Handle };
+        Box::pin(async move { before })
+    }
+}
+
+/// After a timeout, the API server may still create the volume.
+#[test]
+fn a_restore_is_undone_only_if_the_volume_was_refused() {
+    for (status, is_undone) in [(Status::new(403, "Forbidden", "no"), true), (Status::timeout("later", 1), false)] {
+        let world = World::behind(Arc::new(Answers(status, AtomicU32::new(0))));
+        discard(&world, "pv-1", Some(HERE), &object(&world, "pv-1", "1Mi"));
+        let (ok, text) = world.run(&["trash", "restore", "pv-1"], "");
+        assert!(!ok && world.is_there("pv-1") != is_undone && world.mark("pv-1").is_none() == is_undone, "{text}");
+        assert_eq!(world.root.trash().unwrap().len(), usize::from(is_undone), "{text}");
+        let (ok, text) = world.run(&["trash", "restore", "pv-1"], "");
+        assert!(ok && world.is_there("pv-1") && world.root.restoring().unwrap().is_empty(), "{text}");
+    }
 }
 
 /// An earlier call ended after it had created the volume.

@@ -65,7 +65,10 @@ impl Worker {
 
     /// Refuses to remove an adopted directory if other volumes also refer to it. Earlier versions did not check that
     /// before adoption; a directory created by this provisioner is not known to others.
-    async fn check_alone(&self, deletion: &Deletion) -> Result<(), DeleteError> {
+    ///
+    /// # Errors
+    /// Returns the other volumes, or why they are unknown.
+    pub async fn check_alone(&self, deletion: &Deletion) -> Result<(), DeleteError> {
         let (Some(client), Some(volume)) = (self.client.get(), deletion.volume()) else { return Ok(()) };
         let path = deletion.path().clone();
         let mark = self.run(move |root| Ok::<_, DeleteError>(root.mark_of(&path)?)).await?;

@@ -97,6 +97,8 @@ impl<E: Exporter> Server<E> {
 
     /// Removes the export before the directory, so that no export lacks a directory.
     async fn end(&self, deletion: Deletion, token: kube_provisioner::FencingToken) -> Result<(), DeleteError> {
+        // Other volumes of the directory need the export.
+        self.worker.check_alone(&deletion).await?;
         let (table, path, owner) = (self.table.clone(), deletion.path().clone(), deletion.owner().clone());
         let find = move |root: &directory_volumes::Root| {
             // The export belongs to the owner of the directory.

@@ -5,12 +5,15 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use directory_volumes::hostile::contract;
-use directory_volumes::{Root, Worker};
+use directory_volumes::{Root, Worker, owner_here};
 use kube_provisioner::conformance::Conformance;
+use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
     StartContext, StartError, Volume,
 };
+use kube_sim::Cluster;
+use serde_json::json;
 use tokio::sync::{RwLock, RwLockReadGuard};
 
 use super::export::Export;
@@ -124,6 +127,31 @@ async fn an_attempt_with_an_empty_mark_is_cleaned_up() {
     std::fs::create_dir(&directory).unwrap();
     server.clean_up(attempt).await.unwrap();
     assert!(!mark.exists() && !directory.exists());
+}
+
+/// Another volume names the directory, so its data is not removed, and pods still use it.
+#[tokio::test]
+async fn a_shared_directory_stays_exported() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::open(folder.path()).unwrap();
+    root.put_marker().unwrap();
+    let (cluster, path) = (Cluster::new(), root.path().join("shared"));
+    std::fs::create_dir(&path).unwrap();
+    let [volume, _] = ["pv-1", "pv-2"].map(|name| {
+        let spec = json!({"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteMany"],
+            "nfs": {"server": "server", "path": path}});
+        let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec});
+        cluster.create(&volume).unwrap()
+    });
+    let volume: PersistentVolume = serde_json::from_value(volume).unwrap();
+    let adopted = ProvisionedVolume::new(volume.clone());
+    root.adopt(&"shared".to_owned().try_into().unwrap(), &owner_here(&adopted), false).unwrap();
+    let served = Arc::new(Mutex::new(BTreeSet::new()));
+    let server = server(root, Fake { served: served.clone(), ..Fake::default() });
+    server.start(StartContext::new(cluster.client("nfs"), vec![volume])).await.unwrap();
+    let error = server.delete(adopted).await.unwrap_err().to_string();
+    assert!(error.contains("the volume pv-2 names it"), "{error}");
+    assert!(served.lock().unwrap().contains("shared"));
 }
 
 /// Lists the volumes, their exports, and the data that is kept of them.

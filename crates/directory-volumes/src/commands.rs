@@ -97,6 +97,12 @@ pub trait Site: Args + std::fmt::Debug + Send + Sync {
         async { Ok(()) }
     }
 
+    /// Reverts [`came`](Self::came), because there is no volume for the directory.
+    fn went(&self, root: &Root, path: &VolumePath) -> impl Future<Output = Result<(), BoxError>> + Send {
+        let _ = (root, path);
+        async { Ok(()) }
+    }
+
     /// Returns the root after checking its marker.
     ///
     /// # Errors

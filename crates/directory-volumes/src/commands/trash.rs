@@ -170,6 +170,7 @@ async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<
     let created = match created {
         Ok(created) => created,
         Err((true, error)) if matches!(volumes.get_opt(volume).await, Ok(None)) => {
+            site.went(&root, &discarded.path).await?;
             root.undo_restore(&discarded)?;
             return Err(format!("{volume} is in the trash again: {}", error_chain(&*error)).into());
         }

@@ -14,7 +14,7 @@ use kube_provisioner::kube::Client;
 use super::export::{Offer, hostname};
 use super::export_table::ExportTable;
 use super::former;
-use super::ganesha::{Settings, add_beside};
+use super::ganesha::{Settings, add_beside, remove_beside};
 use super::provisioner::ROOT_SQUASH;
 use crate::source::{ANNOTATIONS, Location, Source, on_server};
 
@@ -89,6 +89,16 @@ impl commands::Site for Site {
         };
         Ok(add_beside(&settings, &export).await?)
     }
+
+    /// Removes the export. The server would serve the directory from its new place for the next volume at this path.
+    async fn went(&self, root: &Root, path: &VolumePath) -> Result<(), BoxError> {
+        let table = ExportTable::new(root.path());
+        if let Some(export) = table.find(path)? {
+            remove_beside(&self.runtime_directory, &export).await?;
+            table.release(&export)?;
+        }
+        Ok(())
+    }
 }
 
 struct Maker {
@@ -106,5 +116,34 @@ impl commands::Maker for Maker {
         let path = on_server(&root.path().to_string_lossy(), path.as_str());
         spec.nfs = Some(NFSVolumeSource { server: self.hostname.clone(), path, read_only: None });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use directory_volumes::commands::Site as _;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        site: Site,
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_went_again_has_no_export() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().to_str().unwrap();
+        let arguments = ["", "--server-hostname", "server", "--provisioner-name", "p", "--export-directory", directory];
+        let Program { site } = Program::parse_from(arguments);
+        let (root, path) = (site.root().unwrap(), "shop/data".to_owned().try_into().unwrap());
+        root.put_marker().unwrap();
+        let table = ExportTable::new(root.path());
+        site.came(&root, &path, &PersistentVolume::default()).await.unwrap();
+        assert!(table.find(&path).unwrap().is_some());
+        site.went(&root, &path).await.unwrap();
+        assert_eq!(table.count().unwrap(), 0);
     }
 }

@@ -248,6 +248,12 @@ pub(crate) async fn add_beside(settings: &Settings, export: &Export) -> Result<(
     if bus.is_answering().await { added(settings, &bus, export).await } else { Ok(()) }
 }
 
+/// Removes an export from a command while the provisioner runs.
+pub(crate) async fn remove_beside(runtime: &Path, export: &Export) -> Result<(), ExportError> {
+    let bus = Bus::new(runtime);
+    if bus.is_answering().await { Ok(bus.remove(export.id).await?) } else { Ok(()) }
+}
+
 /// The child processes. They are killed when this value is dropped.
 struct Children {
     bus: Child,

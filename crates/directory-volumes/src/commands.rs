@@ -97,7 +97,7 @@ pub trait Site: Args + std::fmt::Debug + Send + Sync {
         async { Ok(()) }
     }
 
-    /// Reverts [`came`](Self::came), because there is no volume for the directory.
+    /// Ends the use of a directory that has no volume, before it is moved away.
     fn went(&self, root: &Root, path: &VolumePath) -> impl Future<Output = Result<(), BoxError>> + Send {
         let _ = (root, path);
         async { Ok(()) }

@@ -167,6 +167,7 @@ impl<S: Site> Orphans<S> {
                 print(&format!("{path} is left alone: it changed meanwhile\n"));
                 continue;
             }
+            self.site.went(root, path).await?;
             root.move_to_trash(path, &mark.owner, None, Value::Null, &FencingToken::unlimited())?;
             print(&format!(
                 "{path} is in the trash as {volume}; `trash restore {volume}` brings it back, `trash purge {volume}` removes it \

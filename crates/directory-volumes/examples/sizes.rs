@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use directory_volumes::{Claim, DirectoryError, Owner, Permissions, Root, VolumePath};
 use kube_provisioner::FencingToken;
+use project_quota::{ProjectId, ProjectQuota};
 
 const MIB: u64 = 1 << 20;
 const CLOSED: Permissions = Permissions { mode: 0o777, uid: None, gid: None };
@@ -68,6 +69,8 @@ fn main() {
     root.move_to_trash(&at("pvc-3"), &anybody, None, serde_json::Value::Null, &FencingToken::unlimited()).unwrap();
     root.purge("pvc-3", &FencingToken::unlimited()).unwrap();
     assert_eq!(fs::read_dir(place.join(".kube-provisioner/projects")).unwrap().count(), 0);
+    println!("projects of other directories hold up no removal");
+    other_projects(&root, &place);
     println!("a full disk takes no volume away, and lets volumes go");
     full(&root, &place, kind);
 }
@@ -141,6 +144,23 @@ fn grows(root: &Root, path: &Path) {
     });
     assert!(done.load(Ordering::Relaxed), "the writer goes on");
     assert_eq!(size_of(path), 16 * MIB);
+}
+
+/// A tenant can change the projects of their own directories, and an administrator that of the root.
+fn other_projects(root: &Root, place: &Path) {
+    let quota = ProjectQuota::of(File::open(place).unwrap()).unwrap().unwrap();
+    let assign = |path: &Path| quota.assign(File::open(path).unwrap(), ProjectId::new(4711).unwrap()).unwrap();
+    for own in ["deleting", "tmp"] {
+        assign(&place.join(".kube-provisioner").join(own));
+    }
+    let mut below = make(root, "pvc-9", 4 * MIB);
+    // Deeper directories are moved up.
+    for _ in 0..80 {
+        below.push("below");
+        fs::create_dir(&below).unwrap();
+        assign(&below);
+    }
+    root.remove(&at("pvc-9"), &owner("pvc-9"), &FencingToken::unlimited()).unwrap();
 }
 
 fn full(root: &Root, place: &Path, kind: &str) {

@@ -76,7 +76,7 @@ impl Root {
             });
             let moved = match found {
                 Ok(directory) => state.make_entry(to, leaving).and_then(|entry| {
-                    rustix::fs::renameat(&directory, last, &entry, DATA)?;
+                    files::move_into(&directory, last, &entry, DATA)?;
                     rustix::fs::fsync(&directory)
                 }),
                 // An earlier call has moved it, or it was never created.

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use project_quota::ProjectQuota;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -92,6 +93,20 @@ pub(crate) fn remove(directory: BorrowedFd<'_>, name: impl Arg + Copy, flags: At
         Ok(()) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+/// Moves a directory into one that is not used by pods. A directory that lets its entries inherit its project accepts
+/// none of another project, and the owner of a directory can change its project.
+pub(crate) fn move_into(
+    from: &OwnedFd,
+    name: impl Arg + Copy,
+    to: &OwnedFd,
+    target: impl Arg + Copy,
+) -> Result<(), Errno> {
+    match rustix::fs::renameat(from, name, to, target) {
+        Err(Errno::XDEV) if ProjectQuota::end_inheritance(to).is_ok() => rustix::fs::renameat(from, name, to, target),
+        moved => moved,
     }
 }
 

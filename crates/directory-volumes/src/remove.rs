@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use crate::descend;
 use crate::error::{DirectoryError, failed};
+use crate::files;
 use crate::names::{Budget, Names};
 
 pub(crate) const MOUNTED: &str = "a file system is mounted in it";
@@ -116,7 +117,7 @@ impl<'a> Removal<'a> {
     /// Moves a directory up; returns `false` if the disk is too full for that.
     fn move_up(&self, from: &OwnedFd, name: &CStr, top: &OwnedFd, number: u64) -> Result<bool, DirectoryError> {
         let flat = format!(".moved-{}-{number}", std::process::id());
-        match rustix::fs::renameat(from, name, top, &flat) {
+        match files::move_into(from, name, top, &*flat) {
             // If the name is taken, the directory is found again, and the next number is tried.
             Ok(()) | Err(Errno::NOENT | Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => Ok(true),
             Err(Errno::NOSPC | Errno::DQUOT) => Ok(false),
@@ -124,7 +125,7 @@ impl<'a> Removal<'a> {
             Err(Errno::ACCESS) => {
                 // Moving a directory changes its `..` entry, which requires write permission on it.
                 self.make_accessible(from.as_fd(), name)?;
-                rustix::fs::renameat(from, name, top, &flat).map_err(|error| self.failed(error))?;
+                files::move_into(from, name, top, &*flat).map_err(|error| self.failed(error))?;
                 Ok(true)
             }
             Err(error) => Err(self.failed(error)),

@@ -137,7 +137,7 @@ impl Root {
             let entry = state.open_entry(RESTORING, volume).map_err(error)?;
             let (above, last) = path.split();
             let directory = open_down(state.root.as_fd(), &above).map_err(error)?;
-            rustix::fs::renameat(&directory, last, &entry, DATA).map_err(error)?;
+            files::move_into(&directory, last, &entry, DATA).map_err(error)?;
             state.unmark(path)?;
             self.remove_above(&state, path);
         }

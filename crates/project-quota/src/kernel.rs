@@ -53,6 +53,11 @@ impl FileAttributes {
     pub(crate) fn in_project(self, project: u32) -> Self {
         Self { flags: self.flags | INHERIT, project, ..self }
     }
+
+    /// Returns these attributes with a project that new entries do not inherit.
+    pub(crate) fn without_inheritance(self) -> Self {
+        Self { flags: self.flags & !INHERIT, ..self }
+    }
 }
 
 /// `struct fs_disk_quota`. All block counts are in sectors of 512 bytes.

@@ -128,6 +128,19 @@ impl ProjectQuota {
             .map_err(|error| QuotaError::of(DOING, error))
     }
 
+    /// Stops new entries of a directory from inheriting its project. Until then, no directory of another project can be
+    /// moved into it: rename(2) fails with `EXDEV`, even if no quotas are enforced.
+    pub fn end_inheritance(directory: impl AsFd) -> Result<(), QuotaError> {
+        const DOING: &str = "cannot end the inheritance of the directory's project";
+        let directory = directory.as_fd();
+        let current = kernel::file_attributes(directory).map_err(|error| QuotaError::of(DOING, error))?;
+        if !current.inherits() {
+            return Ok(());
+        }
+        kernel::set_file_attributes(directory, current.without_inheritance())
+            .map_err(|error| QuotaError::of(DOING, error))
+    }
+
     /// Returns the project of a directory. Returns `None` if it is in no project, or if entries do not inherit its
     /// project.
     ///

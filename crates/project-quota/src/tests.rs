@@ -20,6 +20,14 @@ fn limits_are_rounded_up_to_kib_and_never_to_none() {
     assert_eq!(limit_in_sectors(64 << 20), 131_072);
 }
 
+#[test]
+fn inheritance_ends_without_a_change_of_the_project() {
+    let attributes = kernel::FileAttributes::default().in_project(7);
+    assert!(attributes.inherits());
+    let attributes = attributes.without_inheritance();
+    assert!(!attributes.inherits() && attributes.project == 7);
+}
+
 proptest! {
     #[test]
     fn a_limit_is_never_smaller_than_asked_for(asked in 0..=MOST) {

@@ -14,6 +14,7 @@ use crate::path::VolumePath;
 use crate::remove::{self, MOUNTED};
 use crate::root::Root;
 use crate::state::{DELETING, State, TRASH, open_down, read_json, to_json};
+use crate::sync::has_one_log;
 use crate::{descend, files};
 
 /// The name of the volume's directory within an entry.
@@ -77,6 +78,10 @@ impl Root {
             let moved = match found {
                 Ok(directory) => state.make_entry(to, leaving).and_then(|entry| {
                     files::move_into(&directory, last, &entry, DATA)?;
+                    // Otherwise a power cut could leave the directory in neither of the two places.
+                    if !has_one_log(&entry)? {
+                        rustix::fs::fsync(&entry)?;
+                    }
                     rustix::fs::fsync(&directory)
                 }),
                 // An earlier call has moved it, or it was never created.

@@ -60,7 +60,7 @@ impl Rounds {
 
 /// Returns true if the file system writes all changes of names and inodes to one log, in order. An fsync then also
 /// persists every such change that was made before the last one of its file.
-fn has_one_log(file: &OwnedFd) -> Result<bool, Errno> {
+pub(crate) fn has_one_log(file: &OwnedFd) -> Result<bool, Errno> {
     const EXT4: u64 = 0xef53;
     const XFS: u64 = 0x5846_5342;
     Ok(match u64::try_from(rustix::fs::fstatfs(file)?.f_type) {

@@ -23,6 +23,7 @@
 //! |---|---|
 //! | mkdir `deleting/VOLUME`; its record: write in `tmp`, fsync, link, fsync, unlink | leftovers of an interrupted removal are unknown |
 //! | rename of the directory into it | a half-removed volume is mounted |
+//! | fsync of the entry, except on XFS, and ext4 with a journal | a power cut loses the data in the trash |
 //! | fsync of its parent | the volume is back after a power cut, and no one asks again to delete it |
 //! | unlink of the mark | no other volume can get the path |
 //! | open, fchmod, read and unlink all its contents | the data stays |

@@ -225,7 +225,10 @@ impl Exporter for Ganesha {
 /// Adds an export to the running server, and verifies that the server serves it.
 async fn added(settings: &Settings, bus: &Bus, export: &Export) -> Result<(), ExportError> {
     let file = config::write_export(settings, export).map_err(ExportError::Configuration)?;
-    let refused = match bus.add(export.id, &file).await {
+    let answer = bus.add(export.id, &file).await;
+    // The file takes a page of the memory that the runtime directory may occupy, and its id is not used again soon.
+    let _ = fs::remove_file(&file);
+    let refused = match answer {
         // The server has already read the export at its start.
         Err(BusError::Refused(why)) if why.contains("already active") => None,
         Err(BusError::Refused(why)) => Some(why),

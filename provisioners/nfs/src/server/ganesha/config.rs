@@ -43,8 +43,7 @@ pub(super) fn write(settings: &Settings, bus: &Bus, table: &ExportTable) -> Resu
             // The server would ignore a missing directory silently. A kept volume has no directory until it is
             // restored.
             if root.join(export.path.as_str()).is_dir() {
-                let file = write_export(settings, export)?;
-                config.push_str(&format!("%include \"{}\"\n", file.display()));
+                config.push_str(&export.block(root, &settings.offer));
             } else {
                 left_out.push(format!("the directory of the export {}, {}, is not there", export.id, export.path));
             }
@@ -60,7 +59,7 @@ pub(super) fn recovery(settings: &Settings) -> PathBuf {
     settings.root.join(RECOVERY)
 }
 
-/// Writes the configuration file of one export.
+/// Writes the configuration file of one export, for a running server.
 pub(super) fn write_export(settings: &Settings, export: &Export) -> io::Result<PathBuf> {
     let file = settings.runtime.join(EXPORTS).join(format!("{}.conf", export.id));
     fs::write(&file, export.block(&settings.root, &settings.offer))?;
@@ -98,4 +97,36 @@ fn bus_config(bus: &Bus) -> String {
          </policy>\n</busconfig>\n",
         socket.display()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::export::{Access, Offer};
+
+    #[test]
+    fn an_export_that_the_server_reads_at_its_start_has_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, runtime) = (folder.path().join("root"), folder.path().join("runtime"));
+        fs::create_dir_all(root.join("pvc-1")).unwrap();
+        let (table, path) = (ExportTable::new(&root), "pvc-1".to_owned().try_into().unwrap());
+        let export = table.reserve(&path, Access::default(), None, None).unwrap();
+        let settings = Settings {
+            program: PathBuf::new(),
+            runtime: runtime.clone(),
+            root,
+            port: 2049,
+            address: [0, 0, 0, 0].into(),
+            grace_period: 90,
+            offer: Offer {
+                export_subnet: "*".parse().unwrap(),
+                export_privileged_port: true,
+                nfs_versions: vec![Version::V4],
+            },
+        };
+        assert!(write(&settings, &Bus::new(&runtime), &table).unwrap().is_empty());
+        let config = fs::read_to_string(runtime.join(CONFIG)).unwrap();
+        assert!(config.contains(&format!("Export_Id = {};", export.id)), "{config}");
+        assert_eq!(runtime.join(EXPORTS).read_dir().unwrap().count(), 0);
+    }
 }

@@ -163,6 +163,8 @@ impl Root {
         match state.mark(path) {
             // A power cut left it before a volume was finished there.
             Err(DirectoryError::Damaged { .. }) if state.is_mark_empty(path).map_err(error)? => Ok(false),
+            // A directory above volumes has no mark.
+            Err(DirectoryError::Taken { .. }) => Ok(false),
             mark => Ok(mark?.is_some_and(|mark| mark.is_of(owner))),
         }
     }

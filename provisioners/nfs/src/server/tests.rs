@@ -129,6 +129,28 @@ async fn an_attempt_with_an_empty_mark_is_cleaned_up() {
     assert!(!mark.exists() && !directory.exists());
 }
 
+/// A claim's annotation can name such a directory, and so can a volume that an administrator has created.
+#[tokio::test]
+async fn a_directory_above_volumes_prevents_neither_a_start_nor_a_clean_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::open(folder.path()).unwrap();
+    root.put_marker().unwrap();
+    let above = root.path().join("shop");
+    std::fs::create_dir_all(above.join("data")).unwrap();
+    let volume = json!({"metadata": {"name": "pv-1"}, "spec": {"nfs": {"server": "server", "path": above}}});
+    let volume: PersistentVolume = serde_json::from_value(volume).unwrap();
+    let owner = owner_here(&ProvisionedVolume::new(volume.clone()));
+    root.adopt(&"shop/data".to_owned().try_into().unwrap(), &owner, false).unwrap();
+    let server = server(root, Fake::default());
+    server.start(StartContext::new(Cluster::new().client("nfs"), vec![volume])).await.unwrap();
+    let parameters = serde_json::from_value(json!({"pathPattern": "${.PVC.annotations.nfs.io/path}"})).unwrap();
+    let mut attempt = ProvisionRequest::<Parameters>::new(parameters, 1 << 20);
+    let claim = Arc::make_mut(&mut attempt.claim);
+    claim.metadata.annotations = Some([("nfs.io/path".to_owned(), "shop".to_owned())].into());
+    server.clean_up(attempt).await.unwrap();
+    assert!(folder.path().join("shop/data").is_dir());
+}
+
 /// Another volume names the directory, so its data is not removed, and pods still use it.
 #[tokio::test]
 async fn a_shared_directory_stays_exported() {

@@ -184,7 +184,10 @@ impl Disks {
         worker.begin(&ANNOTATIONS, start, is_here).await?;
         match node {
             Some(node) => {
-                registered_again(&worker, node, start).await?;
+                // The volumes are served without it, and the next start tries again.
+                if let Err(error) = registered_again(&worker, node, start).await {
+                    tracing::warn!("volumes do not have the new uid of the node {} yet: {error}", node.name());
+                }
                 for advice in node.advice(worker.root(), start).await {
                     tracing::warn!("{advice}");
                 }
@@ -262,6 +265,7 @@ mod tests {
     use std::fs;
 
     use kube_sim::Cluster;
+    use serde_json::json;
 
     use super::*;
 
@@ -324,6 +328,23 @@ mod tests {
         }
         assert!(volume("/etc").is_err());
         assert_ne!(disks.of_class(None).unwrap().root().id(), disks.of_class(Some("fast")).unwrap().root().id());
+    }
+
+    /// The update of a volume fails, because it does not exist any more. A policy may also refuse it.
+    #[tokio::test]
+    async fn a_volume_that_cannot_be_updated_prevents_no_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        root.put_marker().unwrap();
+        let cluster = Cluster::new();
+        cluster.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}})).unwrap();
+        let (client, node) = (cluster.client("hostpath"), Arc::new(Node::new("node-a".to_owned())));
+        node.start(&client).await.unwrap();
+        let annotations = json!({"hostpath-provisioner/node": "node-a", "hostpath-provisioner/root": root.id()});
+        let volume = json!({"metadata": {"name": "pv-1", "annotations": annotations}});
+        let start = StartContext::new(client, vec![serde_json::from_value(volume).unwrap()]);
+        let disks = Arc::new(Disks::from(Worker::new(root)));
+        disks.start(Some(&node), &start).await.unwrap();
     }
 
     fn private(path: &Path) {

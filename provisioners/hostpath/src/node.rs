@@ -174,13 +174,16 @@ pub(crate) async fn registered_again(worker: &Worker, node: &Node, start: &Start
     let is_here = |volume: &&ProvisionedVolume| {
         volume.annotation(NODE) == Some(node.name()) && volume.annotation(ANNOTATIONS.root) == worker.root().id()
     };
+    let mut patched = Ok(());
     for volume in start.volumes().await?.iter().filter(is_here) {
         if volume.annotation(NODE_UID) != Some(&uid) {
             let patch = json!({"metadata": {"uid": volume.object.metadata.uid,
                 "annotations": {NODE_UID: uid, GONE_SINCE: null}}});
-            volumes.patch(&volume.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+            let answer = volumes.patch(&volume.name, &PatchParams::default(), &Patch::Merge(patch)).await;
+            patched = patched.and(answer.map(drop));
         }
     }
+    patched?;
     // A full disk must not prevent the deletion of volumes. The next start tries again.
     if let Err(error) = worker.run(move |root| Ok::<_, StartError>(root.put_note(NOTE, &uid)?)).await {
         tracing::warn!("{error}");

@@ -58,7 +58,11 @@ impl<E: Exporter> Server<E> {
         let placed = volumes.into_iter().filter_map(|volume| Some((self.path_of(&volume).ok()?, volume)));
         let (placed, table): (Vec<_>, _) = (placed.collect(), self.table.clone());
         let reserve = move |root: &directory_volumes::Root| {
-            table.keep(placed.iter().filter_map(|(path, volume)| Some((former::id(&volume.object)?, path))))?;
+            let ids = placed.iter().filter_map(|(path, volume)| Some((former::id(&volume.object)?, path)));
+            // A full disk must not prevent the deletion of volumes. The next start tries again.
+            if let Err(error) = table.keep(ids) {
+                tracing::warn!("the ids of volumes without an export are not reserved: {error}");
+            }
             let known: BTreeSet<_> = table.entries()?.exports.into_iter().map(|export| export.path).collect();
             let mut added = Vec::new();
             for (path, volume) in placed.iter().filter(|(path, _)| !known.contains(path)) {

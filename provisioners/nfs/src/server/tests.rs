@@ -129,6 +129,19 @@ async fn an_attempt_with_an_empty_mark_is_cleaned_up() {
     assert!(!mark.exists() && !directory.exists());
 }
 
+/// The file with the ids of volumes cannot be written either if the disk is full.
+#[tokio::test]
+async fn ids_that_cannot_be_reserved_prevent_no_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::open(folder.path()).unwrap();
+    root.put_marker().unwrap();
+    let exports = folder.path().join(".kube-provisioner/exports");
+    std::fs::create_dir(&exports).unwrap();
+    std::fs::write(exports.join("kept"), "{").unwrap();
+    let server = server(root, Fake::default());
+    server.start(StartContext::new(Cluster::new().client("nfs"), Vec::new())).await.unwrap();
+}
+
 /// A claim's annotation can name such a directory, and so can a volume that an administrator has created.
 #[tokio::test]
 async fn a_directory_above_volumes_prevents_neither_a_start_nor_a_clean_up() {

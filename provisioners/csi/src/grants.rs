@@ -9,6 +9,7 @@ use kube_provisioner::{Change, ObjectWatch, Trigger, error_chain};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::requests::limited;
 use crate::sources::SourceError;
 
 const GROUP: &str = "gateway.networking.k8s.io";
@@ -49,7 +50,7 @@ pub(crate) async fn check(
     from: &str,
 ) -> Result<(), SourceError> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource());
-    let grants = api.list(&ListParams::default()).await.map_err(|error| unread(&error, namespace))?;
+    let grants = limited(api.list(&ListParams::default())).await.map_err(|error| unread(&error, namespace))?;
     if grants.items.iter().any(|grant| allows(&grant.data["spec"], reference, from)) {
         return Ok(());
     }

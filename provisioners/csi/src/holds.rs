@@ -7,6 +7,7 @@ use kube_provisioner::kube::api::{Api, DynamicObject, PostParams};
 use kube_provisioner::kube::{Client, Error as KubeError, Resource, ResourceExt};
 use tokio::sync::Mutex as Turn;
 
+use crate::requests::limited;
 use crate::sources::{Kind, Source};
 
 /// This process's attempts by the uid of their source. They may be in several namespaces. The last one removes the
@@ -117,11 +118,11 @@ async fn change(
     edit: impl FnOnce(&mut DynamicObject) -> Option<()>,
 ) -> Result<bool, KubeError> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &source.namespace, &source.kind.resource());
-    let Some(mut object) = api.get_opt(&source.name).await? else { return Ok(false) };
+    let Some(mut object) = limited(api.get_opt(&source.name)).await? else { return Ok(false) };
     if object.meta().uid.as_deref() != Some(&*source.uid) || edit(&mut object).is_none() {
         return Ok(false);
     }
-    match api.replace(&source.name, &PostParams::default(), &object).await {
+    match limited(api.replace(&source.name, &PostParams::default(), &object)).await {
         Ok(_) => Ok(true),
         // Charts that are older than the finalizer do not grant this.
         Err(KubeError::Api(status)) if status.code == 403 && source.kind == Kind::Snapshot => {
@@ -137,15 +138,19 @@ async fn change(
 mod tests {
     use std::time::Duration;
 
+    use kube_provisioner::error_chain;
     use kube_sim::{Cluster, Faults};
     use serde_json::json;
-    use tokio::time::sleep;
+    use tokio::time::{Instant, sleep};
 
     use super::*;
 
     /// Returns a cluster with slow requests, and a claim that is a source.
     fn cluster() -> (Cluster, Source) {
-        let latency = Duration::from_millis(10);
+        cluster_with(Duration::from_millis(10))
+    }
+
+    fn cluster_with(latency: Duration) -> (Cluster, Source) {
         let cluster = Cluster::builder().faults(&Faults::none(1).latency(latency..=latency)).build();
         let claim = json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "source", "namespace": "default"},
@@ -178,6 +183,16 @@ mod tests {
             holds.release(&client, &source, "two").await.unwrap();
             assert!(!is_held(&cluster) && holds.lock().is_empty(), "{later:?}");
         }
+    }
+
+    /// The limit of an attempt is no substitute: some charts allow the driver hours for a call.
+    #[tokio::test(start_paused = true)]
+    async fn a_request_without_an_answer_ends() {
+        let (cluster, source) = cluster_with(Duration::from_secs(3600));
+        let (client, started) = (cluster.client("sidecar"), Instant::now());
+        let error = Holds::default().hold(&client, &source, "one").await.unwrap_err();
+        assert!(error_chain(&error).contains("did not answer within 30s"), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(60));
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,6 +18,7 @@ mod own_node;
 mod parameters;
 mod provisioner;
 mod request;
+mod requests;
 mod secret_refs;
 mod sources;
 mod sweep;

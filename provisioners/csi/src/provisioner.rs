@@ -34,6 +34,7 @@ use crate::nodes::{Nodes, refusal};
 use crate::own_node::OwnNode;
 use crate::parameters::Texts;
 use crate::request::{RequestError, RequestedVolume, Settings};
+use crate::requests::limited;
 use crate::secret_refs::{Role, Tokens, secret_ref};
 use crate::sources::{self, KINDS, Kind, Source, SourceError, Sources};
 use crate::sweep::Sweep;
@@ -191,7 +192,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         let name = &attempt.request.name;
         self.release(attempt.source.as_ref(), name).await?;
         // The controller's watch may lag behind the attempt's success.
-        if Api::<PersistentVolume>::all(self.client()).get_metadata_opt(name).await?.is_some() {
+        if limited(Api::<PersistentVolume>::all(self.client()).get_metadata_opt(name)).await?.is_some() {
             return Err(DeleteError::in_progress(format!("there is a PersistentVolume {name}")));
         }
         let create = self.create_request(attempt).await.map_err(CreateError::of_clean_up)?;
@@ -239,7 +240,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     /// Reads a Secret. Returns `None` if it does not exist.
     async fn secrets(&self, reference: &SecretReference) -> Result<Option<Secrets>, String> {
         let (name, namespace) = names(reference);
-        let read = Api::<Secret>::namespaced(self.client(), namespace).get_opt(name).await;
+        let read = limited(Api::<Secret>::namespaced(self.client(), namespace).get_opt(name)).await;
         let unread =
             |error: KubeError| format!("the Secret {namespace}/{name} cannot be read: {}", error_chain(&error));
         let Some(secret) = read.map_err(unread)? else { return Ok(None) };
@@ -261,7 +262,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         }
         let claim = volume.object.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
         let (Some(class), Some(claim)) = (volume.class_name(), claim) else { return Ok(None) };
-        let class = Api::<StorageClass>::all(self.client()).get_opt(class).await?;
+        let class = limited(Api::<StorageClass>::all(self.client()).get_opt(class)).await?;
         let Some(parameters) = class.and_then(|class| class.parameters) else { return Ok(None) };
         let tokens = Tokens {
             volume: &volume.name,
@@ -281,7 +282,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
             for version in ["v1", "v1beta1"] {
                 let kind = GroupVersionKind::gvk("storage.k8s.io", version, "VolumeAttributesClass");
                 let api: Api<DynamicObject> = Api::all_with(self.client(), &ApiResource::from_gvk(&kind));
-                if let Some(class) = api.get_opt(name).await? {
+                if let Some(class) = limited(api.get_opt(name)).await? {
                     return Ok::<_, KubeError>(Some(class));
                 }
             }
@@ -614,7 +615,7 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
             Ok(node) => node,
             Err(NotListed) => {
                 let parameters = ListParams::default().match_any();
-                let attachments = Api::<VolumeAttachment>::all(self.client()).list(&parameters).await?;
+                let attachments = limited(Api::<VolumeAttachment>::all(self.client()).list(&parameters)).await?;
                 let is_its =
                     |spec: &VolumeAttachmentSpec| spec.source.persistent_volume_name.as_ref() == Some(&volume.name);
                 attachments.items.into_iter().map(|one| one.spec).find(is_its).map(|spec| spec.node_name)

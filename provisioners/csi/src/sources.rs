@@ -17,6 +17,7 @@ use thiserror::Error;
 use crate::grants;
 use crate::holds::is_held;
 use crate::request::Settings;
+use crate::requests::limited;
 
 /// The kinds of sources, in the notation of claims.
 pub(crate) const KINDS: [&str; 2] = ["PersistentVolumeClaim", "VolumeSnapshot.snapshot.storage.k8s.io"];
@@ -290,7 +291,7 @@ async fn read<K>(api: &Api<K>, name: &str, what: String) -> Result<K, SourceErro
 where
     K: Clone + fmt::Debug + serde::de::DeserializeOwned,
 {
-    api.get(name).await.map_err(|error| match error {
+    limited(api.get(name)).await.map_err(|error| match error {
         KubeError::Api(status) if status.code == 404 => SourceError::Unfit(format!("the {what} does not exist")),
         error => SourceError::Unread(what, error_chain(&error)),
     })

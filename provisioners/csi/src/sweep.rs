@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::holds::{Holds, is_held};
+use crate::requests::limited;
 use crate::sources::{Kind, Source, snapshot_contents};
 
 /// Long, because the lists are expensive for the API server, and this process does not leave finalizers behind itself.
@@ -55,7 +56,7 @@ impl Sweep<'_> {
         let mut page = ListParams::default().limit(PAGE);
         let mut is_whole = true;
         loop {
-            let list = api.list_metadata(&page).await?;
+            let list = limited(api.list_metadata(&page)).await?;
             let held = list.items.iter().filter(|object| is_held(*object, kind));
             for source in held.filter_map(|object| Source::listed(kind, &object.metadata)) {
                 let Source { namespace, name, .. } = &source;
@@ -98,13 +99,14 @@ impl Sweep<'_> {
         match source.kind {
             Kind::Claim => {
                 let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &source.namespace);
-                let claim = claims.get_opt(&source.name).await?;
+                let claim = limited(claims.get_opt(&source.name)).await?;
                 let is_here = |claim: &PersistentVolumeClaim| {
                     self.node.is_none_or(|node| claim.annotations().get(SELECTED_NODE).is_some_and(|name| name == node))
                 };
                 let claim = claim.filter(is_here);
                 let Some(volume) = claim.and_then(|claim| claim.spec?.volume_name) else { return Ok(false) };
-                let volume = Api::<PersistentVolume>::all(self.client.clone()).get_opt(&volume).await?;
+                let volumes = Api::<PersistentVolume>::all(self.client.clone());
+                let volume = limited(volumes.get_opt(&volume)).await?;
                 let csi = volume.and_then(|volume| volume.spec?.csi);
                 Ok(csi.is_some_and(|csi| csi.driver == self.driver))
             }
@@ -112,10 +114,10 @@ impl Sweep<'_> {
                 let resource = source.kind.resource();
                 let snapshots: Api<DynamicObject> =
                     Api::namespaced_with(self.client.clone(), &source.namespace, &resource);
-                let Some(snapshot) = snapshots.get_opt(&source.name).await? else { return Ok(false) };
+                let Some(snapshot) = limited(snapshots.get_opt(&source.name)).await? else { return Ok(false) };
                 let content = snapshot.data.pointer("/status/boundVolumeSnapshotContentName").and_then(Value::as_str);
                 let Some(content) = content else { return Ok(false) };
-                let content = snapshot_contents(&self.client).get_opt(content).await?;
+                let content = limited(snapshot_contents(&self.client).get_opt(content)).await?;
                 let driver = content.as_ref().and_then(|content| content.data.pointer("/spec/driver")?.as_str());
                 Ok(driver == Some(self.driver))
             }

@@ -6,6 +6,8 @@ use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerRefer
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
 use kube_provisioner::kube::{Client, ResourceExt};
 
+use crate::requests::limited;
+
 /// Follows the controllers of a pod. Level 0 is the pod, 1 its StatefulSet, DaemonSet or ReplicaSet, and 2 the
 /// Deployment of the ReplicaSet.
 pub(super) async fn find(client: &Client, namespace: &str, pod: &str, level: u32) -> Result<OwnerReference, String> {
@@ -16,7 +18,7 @@ pub(super) async fn find(client: &Client, namespace: &str, pod: &str, level: u32
         let ApiResource { api_version, kind, .. } = &resource;
         let what = format!("the {kind} {namespace}/{name}");
         let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
-        let object = api.get_metadata(&name).await;
+        let object = limited(api.get_metadata(&name)).await;
         let object = object.map_err(|error| format!("{what} cannot be read: {}", error_chain(&error)))?;
         if level == 0 {
             let (api_version, kind) = (api_version.clone(), kind.clone());

@@ -3,6 +3,7 @@
 mod flags;
 
 use std::error::Error;
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use driver_rpc::Client;
 use driver_rpc::csi::{Operations, wait_until_ready};
 use kube_provisioner::rbac::AccessRule;
 use kube_provisioner::{Controller, Options, Program, error_chain, without_empty_variables};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::flags::{Features, Flags, identity};
 
@@ -90,14 +92,23 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
     }
     let operations = Operations::default();
     let client = Client::new(flags.csi_address.clone()).with_timeout(flags.timeout).with_observer(operations.clone());
-    wait_until_ready(&client).await?;
-    let reconnected = client.reconnected();
-    let driver = DriverInfo::ask(&client).await?;
+    let asking = async {
+        wait_until_ready(&client).await?;
+        let reconnected = client.reconnected();
+        let driver = DriverInfo::ask(&client).await?;
+        let own_node = own_node(&client, &driver, node.as_deref()).await?;
+        Ok::<_, Box<dyn Error + Send + Sync>>((reconnected, driver, own_node))
+    };
+    let (reconnected, driver, own_node) = tokio::select! {
+        biased;
+        ended = stop_signal() => return Ok(ended?),
+        answer = asking => answer?,
+    };
     operations.set_driver_name(driver.name());
     if settings.capacity.is_some() && !driver.can_get_capacity() {
         tracing::warn!("--enable-capacity has no effect: the CSI driver does not have the capability GET_CAPACITY");
     }
-    settings.own_node = own_node(&client, &driver, node.as_deref()).await?;
+    settings.own_node = own_node;
     let options = match &settings.own_node {
         Some(node) => flags.options_on(node, driver.name()),
         None => flags.options(driver.name()),
@@ -108,6 +119,16 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
     tokio::select! {
         ended = Controller::new(provisioner, options).run() => Ok(ended?),
         problem = another => Err(problem.into()),
+    }
+}
+
+/// Returns when a signal asks the program to stop. The first process of a container only receives signals that it
+/// listens for, and the controller listens when it runs.
+async fn stop_signal() -> io::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The program itself, connected to the simulated cluster's port.
 
 use std::collections::BTreeMap;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -46,6 +47,18 @@ impl Fixture {
     fn is_called_for(&self, volume: &str) -> bool {
         self.creations().iter().any(|call| call.name == volume)
     }
+}
+
+/// The first process of a container only receives signals that it listens for.
+#[test]
+fn a_program_that_waits_for_the_driver_can_be_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = UnixListener::bind(folder.path().join("csi.sock")).unwrap();
+    let mut program = Program::start(folder.path());
+    // The driver accepts the connection and answers nothing.
+    let _connection = socket.accept().unwrap();
+    assert!(Command::new("kill").arg(program.0.id().to_string()).status().unwrap().success());
+    assert!(program.0.wait().unwrap().success());
 }
 
 #[tokio::test]

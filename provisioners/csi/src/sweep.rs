@@ -1,6 +1,8 @@
-//! Removes finalizers from sources that no attempt needs. external-provisioner leaves its finalizer on a copied claim
-//! until the claim is deleted, and an administrator may drop an attempt: no other code would release such a source.
+//! Removes finalizers from sources that no attempt and no waiting claim needs. external-provisioner leaves its
+//! finalizer on a copied claim until the claim is deleted, and an administrator may drop an attempt: no other code
+//! would release such a source.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube_provisioner::error_chain;
@@ -17,6 +19,8 @@ use crate::sources::{Kind, Source, snapshot_contents};
 
 /// Long, because the lists are expensive for the API server, and this process does not leave finalizers behind itself.
 const INTERVAL: Duration = Duration::from_secs(3600);
+/// The interval while a claim waits for a protected source, the same as in external-provisioner.
+const AWAITED: Duration = Duration::from_secs(300);
 /// The interval after a failure.
 const RETRY: Duration = Duration::from_secs(60);
 /// The number of objects per request.
@@ -32,36 +36,48 @@ pub(crate) struct Sweep<'a> {
     pub(crate) kinds: Vec<Kind>,
 }
 
+/// What a sweep did about a source.
+enum Swept {
+    Released,
+    /// A claim waits for it.
+    Awaited,
+    Unchanged,
+}
+
+/// The namespaces and names of sources.
+type Names = BTreeSet<(String, String)>;
+
 impl Sweep<'_> {
     /// Sweeps periodically. Never returns.
     pub(crate) async fn run(&self) {
         loop {
-            let mut is_whole = true;
+            let mut pause = INTERVAL;
             for kind in &self.kinds {
-                is_whole &= self.sweep(*kind).await.unwrap_or_else(|error| {
+                let next = self.sweep(*kind).await.unwrap_or_else(|error| {
                     // Without the definition or the permission to list, this process has not protected any such source.
                     let nothing_to_do = matches!(&error, KubeError::Api(status) if [403, 404].contains(&status.code));
                     tracing::info!(?kind, error = error_chain(&error), "cannot list sources with finalizers");
-                    nothing_to_do
+                    if nothing_to_do { INTERVAL } else { RETRY }
                 });
+                pause = pause.min(next);
             }
-            sleep(if is_whole { INTERVAL } else { RETRY }).await;
+            sleep(pause).await;
         }
     }
 
-    /// Removes unneeded finalizers. Returns false if a source could not be changed; the sweep continues with the
-    /// others.
-    async fn sweep(&self, kind: Kind) -> Result<bool, KubeError> {
+    /// Removes unneeded finalizers. If a source cannot be changed, the sweep continues with the others. Returns the
+    /// time until the next sweep.
+    async fn sweep(&self, kind: Kind) -> Result<Duration, KubeError> {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind.resource());
         let mut page = ListParams::default().limit(PAGE);
-        let mut is_whole = true;
+        let (mut pause, mut awaited) = (INTERVAL, None);
         loop {
             let list = limited(api.list_metadata(&page)).await?;
             let held = list.items.iter().filter(|object| is_held(*object, kind));
             for source in held.filter_map(|object| Source::listed(kind, &object.metadata)) {
                 let Source { namespace, name, .. } = &source;
-                match self.let_go(&source).await {
-                    Ok(true) => {
+                match self.let_go(&source, &mut awaited).await {
+                    Ok(Swept::Released) => {
                         tracing::info!(
                             ?kind,
                             namespace,
@@ -69,7 +85,8 @@ impl Sweep<'_> {
                             "no attempt needs the source: it is not protected any more"
                         );
                     }
-                    Ok(false) => {}
+                    Ok(Swept::Awaited) => pause = pause.min(AWAITED),
+                    Ok(Swept::Unchanged) => {}
                     Err(error) => {
                         let error = error_chain(&error);
                         tracing::warn!(
@@ -79,19 +96,46 @@ impl Sweep<'_> {
                             error,
                             "the finalizer cannot be removed from the source"
                         );
-                        is_whole = false;
+                        pause = RETRY;
                     }
                 }
             }
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),
-                None => return Ok(is_whole),
+                None => return Ok(pause),
             }
         }
     }
 
-    async fn let_go(&self, source: &Source) -> Result<bool, KubeError> {
-        Ok(self.is_of_driver(source).await? && self.holds.let_go(&self.client, source).await?)
+    /// `awaited` has the sources that claims wait for, once they were needed.
+    async fn let_go(&self, source: &Source, awaited: &mut Option<Names>) -> Result<Swept, KubeError> {
+        if !self.is_of_driver(source).await? {
+            return Ok(Swept::Unchanged);
+        }
+        if awaited.is_none() {
+            *awaited = Some(self.awaited(source.kind).await?);
+        }
+        let name = (source.namespace.clone(), source.name.clone());
+        if awaited.as_ref().is_some_and(|awaited| awaited.contains(&name)) {
+            return Ok(Swept::Awaited);
+        }
+        let was_held = self.holds.let_go(&self.client, source).await?;
+        Ok(if was_held { Swept::Released } else { Swept::Unchanged })
+    }
+
+    /// Returns the sources of the claims without a volume. external-provisioner may have begun to copy them.
+    async fn awaited(&self, kind: Kind) -> Result<Names, KubeError> {
+        let claims: Api<DynamicObject> = Api::all_with(self.client.clone(), &Kind::Claim.resource());
+        let mut page = ListParams::default().limit(PAGE);
+        let mut awaited = Names::new();
+        loop {
+            let list = limited(claims.list(&page)).await?;
+            awaited.extend(list.items.iter().flat_map(|claim| awaited_by(claim, kind)));
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(awaited),
+            }
+        }
     }
 
     /// Returns true if the source belongs to this driver: other drivers use the same finalizers.
@@ -123,4 +167,21 @@ impl Sweep<'_> {
             }
         }
     }
+}
+
+/// Returns the sources of this kind in the claim's namespace that the claim waits for. For other namespaces, the claim
+/// may lack a grant.
+fn awaited_by(claim: &DynamicObject, kind: Kind) -> Names {
+    let phase = claim.data.pointer("/status/phase").and_then(Value::as_str);
+    let is_waiting = matches!(phase, None | Some("" | "Pending"));
+    let named = |source: &str| {
+        let text = |key: &str| {
+            let text = claim.data.pointer(&format!("/spec/{source}/{key}")).and_then(Value::as_str);
+            text.filter(|text| !text.is_empty())
+        };
+        let (namespace, name) = (claim.namespace()?, text("name")?.to_owned());
+        let is_here = text("namespace").is_none_or(|other| other == namespace);
+        (is_here && text("kind")? == kind.resource().kind).then_some((namespace, name))
+    };
+    ["dataSource", "dataSourceRef"].into_iter().filter(|_| is_waiting).filter_map(named).collect()
 }

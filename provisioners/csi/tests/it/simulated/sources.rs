@@ -16,7 +16,7 @@ use super::fixture::Fixture;
 pub(super) const SNAPSHOT_FINALIZER: &str = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
 pub(super) const CLAIM_FINALIZER: &str = "provisioner.storage.kubernetes.io/cloning-protection";
 
-fn of_snapshot(name: &str) -> Value {
+pub(super) fn of_snapshot(name: &str) -> Value {
     json!({"spec": {"dataSource": {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name}}})
 }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::fixture::{Fixture, cluster};
-use super::sources::{CLAIM_FINALIZER, SNAPSHOT_FINALIZER};
+use super::sources::{CLAIM_FINALIZER, SNAPSHOT_FINALIZER, of_snapshot};
 
 impl Fixture {
     /// Adds the finalizer that external-provisioner leaves on a copied claim.
@@ -71,6 +71,26 @@ async fn a_source_that_external_provisioner_has_left_protected_can_go() {
     fixture.until("unprotected", || !fixture.is_snapshot_held("monday")).await;
     sleep(Duration::from_secs(7200)).await;
     assert!(fixture.is_claim_held("foreign") && fixture.is_snapshot_held("foreign"));
+}
+
+/// external-provisioner may have begun to restore it.
+#[tokio::test(start_paused = true)]
+async fn a_source_stays_protected_while_a_claim_waits_for_it() {
+    let fixture = Fixture::new();
+    fixture.define_snapshots();
+    let running = fixture.start(1).await;
+    let source = fixture.source().await;
+    // The claim is too small, so no attempt of ours begins.
+    fixture.snapshot("monday", &source, json!({"snapshot": {"status": {"restoreSize": "2Gi"}}})).await;
+    running.abort();
+    fixture.protect(&Fixture::snapshot_target("monday"), SNAPSHOT_FINALIZER);
+    fixture.claim("copy", "fast", of_snapshot("monday"));
+    let _running = fixture.start(2).await;
+    fixture.says("copy", "ask for more").await;
+    sleep(Duration::from_secs(7200)).await;
+    assert!(fixture.is_snapshot_held("monday"));
+    fixture.delete_claim("copy");
+    fixture.until("unprotected", || !fixture.is_snapshot_held("monday")).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -246,7 +246,8 @@ impl Sources<'_> {
             Some(volume) if !volume.is_empty() => volume,
             _ => return unfit(format!("the source claim {name} is not bound yet")),
         };
-        if source.metadata.deletion_timestamp.is_some() {
+        // external-provisioner may have begun to copy a protected claim.
+        if source.metadata.deletion_timestamp.is_some() && !is_held(&source, Kind::Claim) {
             return unfit(format!("the source claim {name} is being deleted"));
         }
         let asked = spec.resources.and_then(|resources| resources.requests?.get("storage").cloned());

@@ -94,6 +94,20 @@ async fn a_source_stays_protected_while_a_claim_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_protected_claim_that_is_being_deleted_is_copied_first() {
+    let fixture = Fixture::new();
+    let running = fixture.start(1).await;
+    fixture.source().await;
+    running.abort();
+    fixture.protect_claim("source");
+    fixture.claim("copy", "fast", json!({"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "source"}}}));
+    fixture.delete_claim("source");
+    let _running = fixture.start(2).await;
+    fixture.until("bound", || fixture.is_bound("copy")).await;
+    fixture.until("gone", || !fixture.is_claim_there("source")).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_source_that_an_attempt_needs_stays_protected_over_a_restart() {
     let fixture = Fixture::new();
     let running = fixture.start(1).await;

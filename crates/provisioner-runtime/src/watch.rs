@@ -271,6 +271,17 @@ impl WatchHealth {
         self.shared.delivering.load(Ordering::Relaxed)
     }
 
+    /// Returns the version up to which known states are older than an object that a list delivers, and 0 for other
+    /// changes. After the server's data was restored from a backup, that object may have a lower version, and so may
+    /// the list.
+    pub fn listing<T>(&self, change: &Change<T>) -> u64 {
+        match (change, self.delivering()) {
+            (Change::Listed(_), version) if version < self.position() => u64::MAX,
+            (Change::Listed(_), version) => version,
+            _ => 0,
+        }
+    }
+
     /// Returns the time since the server last sent something: at most 65 seconds for a working watch, even without
     /// changes.
     pub fn last_progress(&self) -> Duration {

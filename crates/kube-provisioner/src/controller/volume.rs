@@ -56,7 +56,7 @@ use self::key::Key;
 use self::metrics::VolumeMetrics;
 use self::names::VolumeNames;
 use self::outcome::{Outcome, Stopped};
-use self::partial::WatchedClaim;
+use self::partial::{WatchedClaim, WatchedVolume};
 use self::place::Place;
 use self::report::{Case, report};
 use super::RunError;
@@ -188,7 +188,11 @@ impl Reconciler for VolumeReconciler {
         let client = || self.actions.context.runtime.client().clone();
         let (health, context) = (self.actions.context.claims.clone(), self.actions.context.clone());
         let on_claim = move |cache: &mut VolumeCache, event: Change<WatchedClaim>| {
-            cache.claim_event_at(health.delivering(), event)
+            cache.in_list(health.listing(&event), |cache| cache.claim_event_at(health.delivering(), event))
+        };
+        let health = self.actions.context.volumes.clone();
+        let on_volume = move |cache: &mut VolumeCache, event: Change<WatchedVolume>| {
+            cache.in_list(health.listing(&event), |cache| cache.volume_event(event))
         };
         let metrics = self.metrics.clone();
         let on_class = move |event: Change<WatchedClass>| {
@@ -197,7 +201,7 @@ impl Reconciler for VolumeReconciler {
             event
         };
         let claims = WatchSpec::new("persistentvolumeclaims", Api::all(client()), identity, on_claim);
-        let volumes = WatchSpec::new("persistentvolumes", Api::all(client()), identity, VolumeCache::volume_event);
+        let volumes = WatchSpec::new("persistentvolumes", Api::all(client()), identity, on_volume);
         let classes = WatchSpec::new("storageclasses", Api::all(client()), on_class, VolumeCache::class_event);
         let mut watches = vec![
             claims.with_health(self.actions.context.claims.clone()).dated().after_first_term(),

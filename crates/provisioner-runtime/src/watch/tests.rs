@@ -182,6 +182,16 @@ async fn what_was_expected_before_a_new_list_is_forgotten() {
     assert_eq!(test.queries().len(), 5, "{:?}", test.queries());
 }
 
+#[test]
+fn a_list_of_restored_data_counts_more_than_earlier_states() {
+    let health = WatchHealth::new();
+    health.delivered("90");
+    health.delivers("95");
+    assert_eq!([health.listing(&Change::Listed(())), health.listing(&Change::Applied(()))], [95, 0]);
+    health.delivers("2");
+    assert_eq!(health.listing(&Change::Listed(())), u64::MAX);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_list_that_is_not_answered_is_tried_again() {
     let test = Test::start([Answer::Silence, Answer::Object(page(&["a"], "1", ""))]);

@@ -48,6 +48,7 @@ pub(crate) struct VolumeCache {
     /// See `stale`.
     stale_claims: u64,
     stale_volumes: u64,
+    listing: u64,
 }
 
 enum ClaimEntry {
@@ -57,11 +58,13 @@ enum ClaimEntry {
 }
 
 impl ClaimEntry {
-    fn is_newer_than(&self, resource_version: &str) -> bool {
+    fn is_newer_than(&self, resource_version: &str, listing: u64) -> bool {
         match self {
-            Self::Bound { resource_version: known, .. } => number(resource_version).is_some_and(|new| new < *known),
-            Self::Waiting(claim) => older(resource_version, &claim.resource_version),
-            Self::Unreadable(claim) => older(resource_version, &claim.resource_version),
+            Self::Bound { resource_version: known, .. } => {
+                *known > listing && number(resource_version).is_some_and(|new| new < *known)
+            }
+            Self::Waiting(claim) => older(resource_version, &claim.resource_version, listing),
+            Self::Unreadable(claim) => older(resource_version, &claim.resource_version, listing),
         }
     }
 }
@@ -82,6 +85,7 @@ impl VolumeCache {
             woken: HashMap::new(),
             stale_claims: 0,
             stale_volumes: 0,
+            listing: 0,
         }
     }
 
@@ -312,9 +316,10 @@ fn claim_version(claim: &partial::ClaimFields) -> &str {
 
 /// Returns whether a resource version is older than the known one. Versions of one kind are ordered numbers; a version
 /// that is not a number is never older. See
-/// <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>.
-fn older(new: &str, known: &str) -> bool {
-    number(new).zip(number(known)).is_some_and(|(new, known)| new < known)
+/// <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>. A list counts more than states of
+/// versions up to `listing`.
+fn older(new: &str, known: &str, listing: u64) -> bool {
+    number(new).zip(number(known)).is_some_and(|(new, known)| new < known && known > listing)
 }
 
 fn number(resource_version: &str) -> Option<u64> {

@@ -60,8 +60,13 @@ impl ActContext {
             Err(CallError::NotFound) => return Err(Stopped::NoAction(NoAction::VolumeTerminating)),
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),
         };
+        let version = live.seen.version().unwrap_or_default().to_owned();
         self.cache().observe_volume(live.seen);
-        let same = live.object.metadata.uid.as_deref() == Some(&*volume.facts.uid) && self.decision_now(key) == decided;
+        // If the server's data was restored from a backup, the cache ignores the object until it has been listed.
+        let is_known = self.cache().shows_volume(key, &version);
+        let same = is_known
+            && live.object.metadata.uid.as_deref() == Some(&*volume.facts.uid)
+            && self.decision_now(key) == decided;
         if same { Ok(Arc::new(live.object)) } else { Err(Stopped::Changed) }
     }
 

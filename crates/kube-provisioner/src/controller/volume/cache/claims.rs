@@ -30,7 +30,7 @@ impl VolumeCache {
         if !ours {
             return self.claim_gone(&uid).then_some(key);
         }
-        if self.claims.get(&uid).is_some_and(|known| known.is_newer_than(claim_version(claim))) {
+        if self.claims.get(&uid).is_some_and(|known| known.is_newer_than(claim_version(claim), self.listing)) {
             self.claims.keep(&uid);
             return None;
         }
@@ -58,7 +58,7 @@ impl VolumeCache {
     fn put_unreadable(&mut self, meta: &Meta, problem: &str) -> Option<Key> {
         let claim = UnreadableClaim::read(meta, problem)?;
         let uid = ClaimUid::new(&claim.facts.uid);
-        if self.claims.get(&uid).is_some_and(|known| known.is_newer_than(&claim.resource_version)) {
+        if self.claims.get(&uid).is_some_and(|known| known.is_newer_than(&claim.resource_version, self.listing)) {
             self.claims.keep(&uid);
             return None;
         }
@@ -136,8 +136,9 @@ impl VolumeCache {
         let known = self.guest_of(watched);
         let claim = watched.fields.as_ref().ok()?;
         let volume = Key::of_volume(claim.bound_to()?);
+        let is_older = |known: &Arc<GrowingClaim>| older(claim_version(claim), &known.resource_version, self.listing);
         if let Some(volume) = &known
-            && self.guests.get(volume).is_some_and(|known| older(claim_version(claim), &known.resource_version))
+            && self.guests.get(volume).is_some_and(is_older)
         {
             self.guests.keep(volume);
             return None;

@@ -15,7 +15,7 @@ impl VolumeCache {
         let key = Key::of_volume(watched.name());
         let known = self.volumes.get(&key);
         if let Some(Some(known)) = known
-            && older(watched_version(watched), &known.resource_version)
+            && older(watched_version(watched), &known.resource_version, self.listing)
         {
             self.volumes.keep(&key);
             return None;

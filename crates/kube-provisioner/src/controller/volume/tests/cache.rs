@@ -395,6 +395,29 @@ fn an_answer_older_than_a_list_restores_nothing() {
     assert!(facts.claim_at_work().is_none(), "{facts:?}");
 }
 
+// Rules: G50.
+/// The server's data was restored from a backup, in which the claim was waiting and the volume was bound.
+#[test]
+fn restored_objects_replace_newer_states_when_they_are_listed() {
+    for (listing, restored) in [(39, false), (41, true), (u64::MAX, true)] {
+        let mut fixture = Fixture::new().class(class(json!({})));
+        fixture.put_claim(claim(json!({"metadata": {"resourceVersion": "40"}, "spec": {"volumeName": "pvc-uid-1-1"}})));
+        fixture.put_volume(volume("Released", "Delete", json!({"metadata": {"resourceVersion": "41"}})));
+        let bound = || sent(volume("Bound", "Delete", json!({})));
+        fixture.cache.observe_volume(bound());
+        assert!(!fixture.cache.shows_volume(&Key::of_volume("volume-1"), "20"), "nothing is decided about it");
+        fixture.cache.claim_event(Change::Begin);
+        fixture.cache.volume_event(Change::Begin);
+        fixture.cache.in_list(listing, |cache| cache.claim_event(Change::Listed(sent(claim(json!({}))))));
+        fixture.cache.in_list(listing, |cache| cache.volume_event(Change::Listed(bound())));
+        fixture.cache.claim_event(Change::Ready);
+        fixture.cache.volume_event(Change::Ready);
+        assert_eq!(fixture.cache.shows_volume(&Key::of_volume("volume-1"), "20"), restored, "{listing}");
+        assert_eq!(fixture.about_volume() == Decision::Protect, restored, "{listing}");
+        assert_eq!(fixture.about_claim() == Decision::Provision, restored, "{listing}");
+    }
+}
+
 fn garbled(claim: Value) -> Value {
     with(claim, json!({"spec": {"accessModes": 7}}))
 }

@@ -40,6 +40,17 @@ impl Authorizer for NoNodes {
     }
 }
 
+// Rules: G40.
+#[tokio::test(start_paused = true)]
+async fn replicas_of_nodes_do_not_share_an_identity() {
+    let mut fixture = Fixture::new(Script::default());
+    fixture.options.coordination = Coordination::PerNode;
+    fixture.options.node_name = Some("node-1".to_owned());
+    fixture.options.identity = Some("storage".to_owned());
+    let refused = fixture.start(1).await.unwrap().unwrap_err().to_string();
+    assert!(refused.contains("must contain the node's name, node-1"), "{refused}");
+}
+
 pub(crate) fn put_node(fixture: &Fixture, name: &str) {
     fixture.cluster.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})).unwrap();
 }

@@ -153,9 +153,16 @@ fn sharing(
             environment,
             ..LeaseOptions::new(namespace, options.lease_name(), instance)
         })),
-        Coordination::PerNode => match &options.node_name {
-            Some(node) => Ok(Sharing::Own { part: node.clone() }),
-            None => Err(RunError::Options("--coordination per-node needs --node-name".to_owned())),
+        Coordination::PerNode => match (&options.node_name, &options.identity) {
+            (None, _) => Err(RunError::Options("--coordination per-node needs --node-name".to_owned())),
+            // Replicas with one identity would delete each other's volumes.
+            (Some(node), Some(identity)) if options.node_segments.is_none() && !identity.contains(&**node) => {
+                Err(RunError::Options(format!(
+                    "with --coordination per-node, --identity must contain the node's name, {node}, because each replica \
+                     deletes the volumes of its identity; omit --identity to use the node's name"
+                )))
+            }
+            (Some(node), _) => Ok(Sharing::Own { part: node.clone() }),
         },
         Coordination::None => Ok(Sharing::Alone),
     }

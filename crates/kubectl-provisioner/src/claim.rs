@@ -87,9 +87,14 @@ impl Case {
         Self { claim, class, volume, node, provisioner, fleets }
     }
 
-    /// Returns the name of the claim's volume, which is the key of the work on it.
+    /// Returns the name of the claim's volume, which is the key of the work on it. A CSI plugin may give volumes
+    /// another prefix, and shorten the uid.
     fn key(&self) -> String {
-        format!("pvc-{}", uid(&self.claim))
+        let uid = uid(&self.claim);
+        let recorded = self.provisioner.as_deref().and_then(|provisioner| self.fleets.key_of(provisioner, uid));
+        let is_own = |volume: &&Value| given(volume, &["spec", "claimRef", "uid"]) == Some(uid);
+        let saved = self.volume.object().filter(is_own).map(name);
+        recorded.or(saved).map_or_else(|| format!("pvc-{uid}"), str::to_owned)
     }
 
     fn is_bound(&self) -> bool {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube_provisioner::explain::journal::EntryObjects;
 use kube_provisioner::explain::volume::Attempt;
 use kube_provisioner::protocol;
 use provisioner_runtime::controller::shard_of;
@@ -100,6 +101,13 @@ impl Fleets {
             Some((_, _, true)) => Attempt::AwaitsAdoption,
             Some((_, entry, false)) => Attempt::Recorded(entry),
         }
+    }
+
+    /// Returns the key of the journal entry of the claim with this uid.
+    pub(crate) fn key_of(&self, provisioner: &str, claim: &str) -> Option<&str> {
+        let journals = self.of(provisioner).into_iter().flat_map(|fleet| &fleet.journals);
+        let mut entries = journals.flat_map(|journal| &journal.entries);
+        entries.find(|entry| EntryObjects::read(entry).uid() == Some(claim)).map(|entry| entry.key.as_str())
     }
 
     /// Returns true if this provisioner is known to serve claims of another kind than `kind`.

@@ -255,11 +255,17 @@ fn recorded() -> Vec<Situation> {
         .map(|name| lease_of(name, "2", if name.ends_with('0') { ALIVE } else { DEAD }));
     let going = |metadata: &str| claim_with(metadata, GOLD, "gone: true");
     let held = going(&format!("annotations: {{{ASKED}}}, finalizers: [example.com/keep]"));
+    let short = entry("example.com-p-journal", "1").replace("pvc-UID(data) ", "disk-4d6f ");
     vec![
         situation(
             "An attempt is recorded",
             ASK,
             &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &entry("example.com-p-journal", "1")],
+        ),
+        situation(
+            "An attempt is recorded, and names of volumes are shortened",
+            ASK,
+            &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &short],
         ),
         situation(
             "An attempt of another number of shards",

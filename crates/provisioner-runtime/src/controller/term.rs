@@ -197,7 +197,8 @@ impl<R: Reconciler> Shard<'_, R> {
             (0, 0) => return,
             (0, _) => {
                 let note = "the account may not write Leases in this namespace, so attempts are recorded nowhere, and something may \
-                            leak when this process is killed: grant get, list, create, update and delete of leases";
+                            leak when this process is killed: grant get, list, create, update and delete of leases, \
+                            and restart it";
                 ("JournalInMemory", note.to_owned())
             }
             _ => {

@@ -18,8 +18,11 @@ use crate::{protocol, rbac};
 /// The default limit of concurrent calls of the author's code. A call that only waits costs a few kilobytes.
 const CALLS: usize = 100;
 
-/// The delay before another permission check when the API server does not answer.
+/// The delay before another permission check.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// The number of checks before a permission counts as missing: manifests may create a pod before its role.
+const CHECKS: u32 = 6;
 
 /// The environment and the identity of this process.
 pub(crate) struct Process {
@@ -102,16 +105,20 @@ async fn journal_kind(
         return Some(kind);
     }
     let needed = [rbac::journal_leases()];
+    let mut checks = 0;
     loop {
+        checks += 1;
         match check_access(client, namespace, &needed).await {
             Ok(()) => {
                 tracing::info!(namespace, "attempts are recorded in a Lease");
                 return Some(kind);
             }
+            Err(AccessError::Missing(_)) if checks < CHECKS => {}
             Err(AccessError::Missing(missing)) => {
                 tracing::warn!(
                     missing = missing.join(", "),
-                    "attempts are recorded nowhere: storage may leak whenever this process ends; grant the rights"
+                    "attempts are recorded nowhere: storage may leak whenever this process ends; grant the rights, and \
+                     restart it"
                 );
                 return Some(JournalKind::Memory);
             }
@@ -158,8 +165,8 @@ fn sharing(
             // Replicas with one identity would delete each other's volumes.
             (Some(node), Some(identity)) if options.node_segments.is_none() && !identity.contains(&**node) => {
                 Err(RunError::Options(format!(
-                    "with --coordination per-node, --identity must contain the node's name, {node}, because each replica \
-                     deletes the volumes of its identity; omit --identity to use the node's name"
+                    "with --coordination per-node, --identity must contain the node's name, {node}, because each \
+                     replica deletes the volumes of its identity; omit --identity to use the node's name"
                 )))
             }
             (Some(node), _) => Ok(Sharing::Own { part: node.clone() }),

@@ -38,23 +38,32 @@ fn without_leases() -> Value {
     rules.into_iter().filter(|rule| rule["resources"] != json!(["leases"])).collect()
 }
 
-/// Returns the number of remaining volumes after a process was killed during five calls and their claims were deleted.
-async fn left_by_a_kill(rules: Value, coordination: Coordination) -> usize {
+fn grant(fixture: &Fixture, name: &str, rules: Value) {
     const GROUP: &str = "rbac.authorization.k8s.io";
-    let fixture = Fixture::on(cluster().rbac().build());
     fixture.create(json!({
-        "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRole", "metadata": {"name": "driver"}, "rules": rules,
+        "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules,
     }));
     let users = ["sidecar-1", "sidecar-2"].map(|name| json!({"apiGroup": GROUP, "kind": "User", "name": name}));
     fixture.create(json!({
-        "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "driver"},
-        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "driver"}, "subjects": users,
+        "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name}, "subjects": users,
     }));
+}
+
+/// Returns the number of remaining volumes after a process was killed during five calls and their claims were deleted.
+/// `late` are granted two seconds after its start.
+async fn left_by_a_kill(rules: Value, late: Option<Value>, coordination: Coordination) -> usize {
+    let fixture = Fixture::on(cluster().rbac().build());
+    grant(&fixture, "driver", rules);
     let as_sidecar = |options: &mut Options| {
         options.sidecar_rbac = true;
         options.coordination = coordination;
     };
     let first = fixture.start_with(1, as_sidecar).await;
+    if let Some(late) = late {
+        sleep(Duration::from_secs(2)).await;
+        grant(&fixture, "late", late);
+    }
     fixture.driver.script(Method::CreateVolume, vec![Step::work().after(Duration::from_secs(5)); 5]);
     for number in 0..5 {
         fixture.claim(&format!("a{number}"), "fast", json!({}));
@@ -70,11 +79,17 @@ async fn left_by_a_kill(rules: Value, coordination: Coordination) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_killed_process_leaves_nothing_with_the_rights_of_the_nfs_driver() {
-    assert_eq!(left_by_a_kill(of_nfs(), Coordination::Lease).await, 0);
+    assert_eq!(left_by_a_kill(of_nfs(), None, Coordination::Lease).await, 0);
 }
 
 /// external-provisioner leaks them as well, and the first paragraph of the guide mentions it.
 #[tokio::test(start_paused = true)]
 async fn without_rights_to_leases_there_is_no_record() {
-    assert_eq!(left_by_a_kill(without_leases(), Coordination::None).await, 5);
+    assert_eq!(left_by_a_kill(without_leases(), None, Coordination::None).await, 5);
+}
+
+/// A manifest may create the pod before its role.
+#[tokio::test(start_paused = true)]
+async fn rights_to_leases_that_are_granted_after_the_start_are_used() {
+    assert_eq!(left_by_a_kill(without_leases(), Some(of_nfs()), Coordination::None).await, 0);
 }

@@ -22,18 +22,20 @@ pub(super) struct Set {
 #[derive(Debug, Default)]
 pub(super) struct Recorded {
     pub(super) objects: RecordedAssets,
+    /// True if the cluster serves ObjectBucketClaims and ObjectBuckets.
+    pub(super) are_served: bool,
     /// The COSI accounts, if the cluster serves COSI.
     pub(super) cosi_accounts: Option<BTreeSet<String>>,
 }
 
 impl Recorded {
     pub(super) async fn read(client: &Client) -> kube::Result<Self> {
-        let objects = match RecordedAssets::read(client).await {
+        let (objects, are_served) = match RecordedAssets::read(client).await {
             // A cluster with COSI does not need the CRDs of ObjectBucketClaims.
-            Err(kube::Error::Api(status)) if status.code == 404 => RecordedAssets::default(),
-            read => read?,
+            Err(kube::Error::Api(status)) if status.code == 404 => (RecordedAssets::default(), false),
+            read => (read?, true),
         };
-        Ok(Self { objects, cosi_accounts: cosi::accounts(client).await? })
+        Ok(Self { objects, are_served, cosi_accounts: cosi::accounts(client).await? })
     }
 }
 
@@ -46,6 +48,8 @@ pub(super) enum State {
     InProgress,
     /// The assets were not created for an ObjectBucketClaim.
     Foreign,
+    /// The CRD of ObjectBucketClaims or of ObjectBuckets is not installed.
+    Unserved,
     OtherCluster(String),
     NoCluster,
     /// The reclaim policy was Retain.
@@ -61,6 +65,7 @@ impl State {
             Self::Used => "in use".to_owned(),
             Self::InProgress => "kept: its claim is there".to_owned(),
             Self::Foreign => "kept: not of an ObjectBucketClaim".to_owned(),
+            Self::Unserved => "kept: the CRDs of ObjectBucketClaims are not installed".to_owned(),
             Self::OtherCluster(id) => format!("kept: another cluster's ({id})"),
             Self::NoCluster => "kept: no ObjectBucket, and the mark names no cluster".to_owned(),
             Self::Retained => "kept: released, and the reclaim policy was Retain".to_owned(),
@@ -86,7 +91,7 @@ pub(super) fn sets(found: Vec<(String, Asset)>) -> Vec<Set> {
 impl Set {
     /// Returns the state of the set. An asset that must be kept also keeps the other one.
     pub(super) fn state(&self, recorded: &Recorded) -> State {
-        let Recorded { objects: recorded, cosi_accounts } = recorded;
+        let Recorded { objects: recorded, are_served, cosi_accounts } = recorded;
         let access = self.owner.claim.cosi_account().zip(cosi_accounts.as_ref());
         let of_other = self.assets.iter().find_map(|asset| match &asset.cluster {
             MarkedCluster::Other(id) => Some(id.clone()),
@@ -97,6 +102,7 @@ impl Set {
             Some(id) => State::OtherCluster(id),
             None if access.is_some_and(|(name, known)| known.contains(name)) => State::Used,
             None if access.is_none() && !is_of_claim(&self.owner.claim) => State::Foreign,
+            None if access.is_none() && !are_served => State::Unserved,
             None if any(&|asset| recorded.names(asset)) => State::Used,
             None if recorded.has_claim(&self.owner.claim) => State::InProgress,
             None if any(&|asset| asset.retained) => State::Retained,

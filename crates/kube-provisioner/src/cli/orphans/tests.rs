@@ -78,8 +78,14 @@ struct Fixture {
 
 impl Fixture {
     fn new(assets: impl IntoIterator<Item = Asset>) -> Self {
+        Self::serving(&["ObjectBucketClaim", "ObjectBucket"], assets)
+    }
+
+    /// Creates a fixture whose cluster serves these kinds.
+    fn serving(kinds: &[&str], assets: impl IntoIterator<Item = Asset>) -> Self {
         let cluster = Cluster::new();
-        for definition in objectbucket_api::crds(objectbucket_api::Validation::Standard) {
+        let definitions = objectbucket_api::crds(objectbucket_api::Validation::Standard);
+        for definition in definitions.into_iter().filter(|definition| kinds.contains(&&*definition.spec.names.kind)) {
             cluster.create(&serde_json::to_value(definition).unwrap()).unwrap();
         }
         let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": "example.com/b"});
@@ -123,6 +129,14 @@ async fn an_orphan_is_removed_on_request_alone() {
     let unknown = Orphans { class: vec!["slow".to_owned()], ..delete() };
     assert!(fixture.run(unknown).await.1.unwrap().contains("no StorageClass of this provisioner is named slow"));
     assert_eq!(fixture.run(delete()).await, (Vec::new(), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_removed_without_the_kinds_that_would_name_it() {
+    for kinds in [&["ObjectBucket"][..], &["ObjectBucketClaim"], &[]] {
+        let fixture = Fixture::serving(kinds, made("photos", UID));
+        assert_eq!(fixture.run(delete()).await.0.len(), 2, "{kinds:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -224,6 +224,26 @@ async fn a_claim_continues_with_a_recreated_class() {
 
 // Rules: G49.
 #[tokio::test(start_paused = true)]
+async fn an_attempt_is_cleaned_up_when_its_claim_turns_to_another_provisioner() {
+    const OTHER: &str = "example.com/other";
+    let (_, never) = flag();
+    let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
+    let _running = fixture.start(1);
+    fixture.claim("turns", "class");
+    fixture.until("it has failed", || fixture.calls.count("provision turns") > 1).await;
+    // Like kube-controller-manager, which names the new class's provisioner in the claim.
+    let names = ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
+    let asked: serde_json::Map<_, _> = names.map(|name| (name.to_owned(), json!(OTHER))).into_iter().collect();
+    fixture.delete(CLASSES, "class");
+    fixture.class("class", json!({"provisioner": OTHER}));
+    fixture.patch(CLAIMS, "turns", json!({"metadata": {"annotations": asked}}));
+    fixture.until("it is forgotten", || fixture.entries().is_empty()).await;
+    assert_eq!(fixture.calls.count("clean_up turns"), 1);
+    assert!(!fixture.is_bound("turns") && fixture.get(CLAIMS, "turns").is_some());
+}
+
+// Rules: G49.
+#[tokio::test(start_paused = true)]
 async fn an_attempt_is_not_cleaned_up_while_a_killed_process_may_save_its_volume() {
     let (_, never) = flag();
     let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });

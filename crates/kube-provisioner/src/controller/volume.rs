@@ -274,9 +274,21 @@ impl Reconciler for VolumeReconciler {
                 tracing::warn!("the provisioner's code crashed in `dropped`: {panic}");
             }
         };
+        let is_own = move |entry: &Entry| {
+            let node = journal_entry::node(entry);
+            if node.is_none() && rules.node.is_some() {
+                let key = &entry.key;
+                tracing::warn!(
+                    key,
+                    "an attempt from before --coordination per-node names no node, so no replica continues it; look in \
+                     the backend for what it may have left, and end it with the command `journal drop {key}`"
+                );
+            }
+            node.as_deref() == rules.node.as_deref()
+        };
         JournalSpec::new(read)
             .on_drop(on_drop)
-            .owned_if(move |entry| journal_entry::node(entry).as_deref() == rules.node.as_deref())
+            .owned_if(is_own)
             .shared_by(journal_entry::namespace)
     }
 

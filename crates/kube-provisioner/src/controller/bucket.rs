@@ -67,8 +67,8 @@ pub(crate) use self::class::read_texts;
 use self::class::{known_config, read_class};
 use self::decide::{Rules, decide};
 use self::decision::{Decision, NoAction};
-use self::delivered::Deliverable;
-use self::facts::Facts;
+use self::delivered::{Deliverable, WatchedDelivered};
+use self::facts::{BucketFacts, ClaimFacts, Facts};
 use self::key::Key;
 use self::messages::{UserMessage, user_message};
 use self::metrics::BucketMetrics;
@@ -187,8 +187,16 @@ impl Reconciler for BucketReconciler {
             metrics.start_class_of(&event);
             event
         };
-        let claims = WatchSpec::new("objectbucketclaims", Api::all(client()), read_claim, BucketCache::claim_event);
-        let buckets = WatchSpec::new("objectbuckets", Api::all(client()), read_bucket, BucketCache::bucket_event);
+        let health = self.objects.claims.clone();
+        let on_claim = move |cache: &mut BucketCache, event: Change<Option<ClaimFacts>>| {
+            cache.in_list(health.listing(&event), |cache| cache.claim_event(event))
+        };
+        let health = self.objects.buckets.clone();
+        let on_bucket = move |cache: &mut BucketCache, event: Change<Option<BucketFacts>>| {
+            cache.in_list(health.listing(&event), |cache| cache.bucket_event(event))
+        };
+        let claims = WatchSpec::new("objectbucketclaims", Api::all(client()), read_claim, on_claim);
+        let buckets = WatchSpec::new("objectbuckets", Api::all(client()), read_bucket, on_bucket);
         let classes = WatchSpec::new("storageclasses", Api::all(client()), on_class, BucketCache::class_event);
         // A claim without its ObjectBucket would look new, so the claims come last: the watches start from
         // the last to the first.
@@ -283,7 +291,12 @@ impl BucketReconciler {
     fn delivered_watch<K: Deliverable>(&self, name: &'static str) -> WatchSpec<BucketCache> {
         let api = Api::<K>::all(self.objects.context.client().clone());
         let read = |event: Change<K>| event.map(|object| object.seen());
-        WatchSpec::new(name, Scope::from(api).with_labels(self.selector()), read, BucketCache::delivered_event::<K>)
+        let health = WatchHealth::new();
+        let known = health.clone();
+        let apply = move |cache: &mut BucketCache, event: Change<Option<WatchedDelivered>>| {
+            cache.in_list(known.listing(&event), |cache| cache.delivered_event::<K>(event))
+        };
+        WatchSpec::new(name, Scope::from(api).with_labels(self.selector()), read, apply).with_health(health)
     }
 
     fn selector(&self) -> String {

@@ -43,6 +43,8 @@ pub(crate) struct BucketCache {
     /// ObjectBuckets of claims that use the bucket of another claim, by the uid of the claim that it was created for.
     using: HashMap<Box<str>, BTreeSet<Arc<str>>>,
     gone: RecentDeletions,
+    /// See [`BucketCache::in_list`].
+    listing: u64,
 }
 
 /// The numbers of claims with and without their bucket.
@@ -70,7 +72,30 @@ impl BucketCache {
             asking: HashMap::new(),
             using: HashMap::new(),
             gone: RecentDeletions::default(),
+            listing: 0,
         }
+    }
+
+    /// Applies an object of a list. States of versions up to `listing` are older than the list, so an object that has a
+    /// lower version there was restored with the server's data.
+    pub(crate) fn in_list<T>(&mut self, listing: u64, apply: impl FnOnce(&mut Self) -> T) -> T {
+        self.set_listing(listing);
+        let applied = apply(self);
+        self.set_listing(0);
+        applied
+    }
+
+    fn set_listing(&mut self, listing: u64) {
+        self.listing = listing;
+        self.delivered.iter_mut().for_each(|table| table.listing = listing);
+    }
+
+    /// Returns true if the object was deleted. A list of an earlier state of the server may contain it again.
+    fn is_gone(&mut self, uid: &str) -> bool {
+        if self.listing == u64::MAX {
+            self.gone.forget(uid);
+        }
+        self.gone.has(uid)
     }
 
     pub(crate) fn claim_event(&mut self, event: Change<Option<ClaimFacts>>) -> Vec<Key> {
@@ -247,11 +272,11 @@ impl BucketCache {
             return None;
         }
         let key = key_of(&claim);
-        if self.gone.has(key.uid()) {
+        if self.is_gone(key.uid()) {
             return None;
         }
         if let Some(known) = self.claims.get(&key).cloned() {
-            if claim.resource_version < known.resource_version {
+            if claim.resource_version < known.resource_version && known.resource_version > self.listing {
                 self.claims.keep(&key);
                 return None;
             }
@@ -292,12 +317,12 @@ impl BucketCache {
 
     fn put_bucket(&mut self, bucket: BucketFacts) -> Vec<Key> {
         let mut keys = Vec::new();
-        if self.gone.has(&bucket.uid) {
+        if self.is_gone(&bucket.uid) {
             return keys;
         }
         if let Some(known) = self.buckets.get(&bucket.name).cloned() {
             // A watch that is behind may still show the previous object of this name.
-            if bucket.resource_version < known.resource_version {
+            if bucket.resource_version < known.resource_version && known.resource_version > self.listing {
                 self.buckets.keep(&bucket.name);
                 return keys;
             }

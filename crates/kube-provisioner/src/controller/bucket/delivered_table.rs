@@ -13,11 +13,13 @@ pub(super) struct DeliveredTable {
     shown: u64,
     /// The number of complete lists. A list shows a deletion only by the object's absence.
     lists: u64,
+    /// States of versions up to this one are older than the list that is being applied.
+    pub(super) listing: u64,
 }
 
 impl DeliveredTable {
     pub(super) fn new() -> Self {
-        Self { table: Table::new(), shown: 0, lists: 0 }
+        Self { table: Table::new(), shown: 0, lists: 0, listing: 0 }
     }
 
     /// Applies a watch event. `keys_at` returns the claims that an object at this path affects.
@@ -83,7 +85,10 @@ impl DeliveredTable {
     }
 
     fn is_newer(&self, seen: &WatchedDelivered) -> bool {
-        self.table.get(&*seen.path).is_none_or(|known| seen.facts.resource_version >= known.resource_version)
+        let is_older = |known: &DeliveredFacts| {
+            seen.facts.resource_version < known.resource_version && known.resource_version > self.listing
+        };
+        !self.table.get(&*seen.path).is_some_and(is_older)
     }
 }
 

@@ -22,6 +22,12 @@ impl RecentDeletions {
         self.recent.insert(uid.into());
     }
 
+    /// Forgets an object that exists again, because the server's data was restored from a backup.
+    pub(super) fn forget(&mut self, uid: &str) {
+        self.recent.remove(uid);
+        self.former.remove(uid);
+    }
+
     pub(super) fn has(&self, uid: &str) -> bool {
         self.recent.contains(uid) || self.former.contains(uid)
     }

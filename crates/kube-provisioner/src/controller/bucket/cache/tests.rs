@@ -50,4 +50,13 @@ fn who_had_the_name_before_takes_no_place() {
     cache.observe_bucket(bucket("newer", 6));
     cache.bucket_event(Change::Ready);
     assert_eq!(uid(&cache), None);
+    // Objects of a server whose data was restored from a backup have lower versions than before, also deleted ones.
+    cache.observe_bucket(bucket("newer", 20));
+    cache.in_list(19, |cache| cache.bucket_event(Change::Listed(Some(bucket("newer", 12)))));
+    let version = |cache: &BucketCache| cache.bucket("obc-shop-photos").map(|known| known.resource_version);
+    assert_eq!(version(&cache), Some(20));
+    cache.in_list(30, |cache| cache.bucket_event(Change::Listed(Some(bucket("newer", 12)))));
+    assert_eq!(version(&cache), Some(12));
+    cache.in_list(u64::MAX, |cache| cache.bucket_event(Change::Listed(Some(bucket("new", 3)))));
+    assert_eq!(uid(&cache).as_deref(), Some("new"));
 }

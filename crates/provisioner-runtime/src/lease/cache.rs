@@ -77,7 +77,13 @@ impl LeaseCache {
 
     /// Records a Lease as the API server returned it.
     pub(super) fn observe(&self, lease: Lease) {
-        if self.update(|state| state.observe(lease, self.duration)) {
+        self.observe_answer(lease, None);
+    }
+
+    /// Records a Lease that was read when this version was known. An older version shows that the server's data was
+    /// restored from a backup.
+    pub(super) fn observe_answer(&self, lease: Lease, known: Option<u64>) {
+        if self.update(|state| state.observe(lease, self.duration, known)) {
             self.changed.notify();
         }
     }
@@ -89,8 +95,9 @@ impl LeaseCache {
         }
     }
 
-    /// Records a list of all Leases with the fleet's label, as of `version`.
-    pub(super) fn observe_list(&self, fleet: &str, leases: Vec<Lease>, version: Option<u64>) {
+    /// Records a list of all Leases with the fleet's label, as of `version`. It was requested when no version newer
+    /// than `newest` was known.
+    pub(super) fn observe_list(&self, fleet: &str, leases: Vec<Lease>, version: Option<u64>, newest: Option<u64>) {
         let changed = self.update(|state| {
             let listed: BTreeSet<String> = leases.iter().map(ResourceExt::name_any).collect();
             let has_label = |known: &ObservedLease| known.lease.as_ref().and_then(record::fleet_of) == Some(fleet);
@@ -105,7 +112,7 @@ impl LeaseCache {
                 changed |= state.observe_deleted(&name, version);
             }
             for lease in leases {
-                changed |= state.observe(lease, self.duration);
+                changed |= state.observe(lease, self.duration, newest);
             }
             changed
         });
@@ -146,6 +153,16 @@ impl LeaseCache {
 
     pub(super) fn known(&self, name: &str) -> Option<ObservedLease> {
         self.update(|state| state.known.get(name).cloned())
+    }
+
+    /// Returns the version of a Lease, deleted or not.
+    pub(super) fn version(&self, name: &str) -> Option<u64> {
+        self.update(|state| state.known.get(name)?.version)
+    }
+
+    /// Returns the newest version of all Leases.
+    pub(super) fn newest(&self) -> Option<u64> {
+        self.update(|state| state.known.values().filter_map(|known| known.version).max())
     }
 
     /// Returns the holder in a Lease's record, expired or not; `None` if the Lease does not exist.
@@ -205,13 +222,15 @@ impl LeaseCache {
 }
 
 impl State {
-    fn observe(&mut self, lease: Lease, duration: Duration) -> bool {
+    fn observe(&mut self, lease: Lease, duration: Duration, asked_at: Option<u64>) -> bool {
         let (name, version) = (lease.name_any(), version_of(&lease));
         let spec = lease.spec.clone().unwrap_or_default();
         let before = self.known.get(&name);
         let is_old = |before: &ObservedLease| match (version, before.version) {
             // A Lease that was assumed to be deleted may exist after all.
-            (Some(version), Some(than)) => version < than || version == than && before.lease.is_some(),
+            (Some(version), Some(than)) => {
+                version < than && Some(than) > asked_at || version == than && before.lease.is_some()
+            }
             _ => false,
         };
         if before.is_some_and(is_old) {
@@ -248,4 +267,39 @@ impl State {
 /// new.
 pub(super) fn version_of(lease: &Lease) -> Option<u64> {
     lease.metadata.resource_version.as_ref()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const NAME: &str = "example.com-toy";
+
+    fn lease(holder: &str, version: u64) -> Lease {
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": NAME, "resourceVersion": version.to_string()},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15},
+        });
+        serde_json::from_value(lease).unwrap()
+    }
+
+    /// The server's data was restored from a backup: its versions start again.
+    #[test]
+    fn an_answer_counts_more_than_what_was_known_before_the_request() {
+        let cache = LeaseCache::new(Duration::from_secs(15));
+        let holder = || cache.holder_identity(NAME).unwrap();
+        cache.observe(lease("b", 50));
+        cache.observe(lease("a", 40));
+        cache.observe_answer(lease("a", 40), Some(49));
+        assert_eq!(holder(), "b", "the watch was faster");
+        cache.observe_answer(lease("a", 40), cache.version(NAME));
+        assert_eq!(holder(), "a");
+        cache.observe(lease("b", 41));
+        assert_eq!(holder(), "b");
+        cache.observe_list("toy", vec![lease("a", 30)], Some(31), cache.newest());
+        assert_eq!(holder(), "a");
+    }
 }

@@ -92,8 +92,9 @@ impl LeaseStore {
     }
 
     pub(super) async fn get(&self, cache: &LeaseCache, name: &str, limit: Duration) -> Result<(), CallError> {
+        let known = cache.version(name);
         match call(limit, self.api.get_opt(name)).await? {
-            Some(lease) => cache.observe(lease),
+            Some(lease) => cache.observe_answer(lease, known),
             None => cache.observe_deleted(name, None),
         }
         Ok(())
@@ -102,7 +103,7 @@ impl LeaseStore {
     /// Lists all Leases of the fleet in their current state, not from a server's cache; returns the version of the
     /// list.
     pub(super) async fn list(&self, cache: &LeaseCache, limit: Duration) -> Result<String, CallError> {
-        let start = Instant::now();
+        let (start, newest) = (Instant::now(), cache.newest());
         let params = ListParams::default().labels(&self.selector());
         let list = call(limit, self.api.list(&params));
         let is_single = |lease: &Lease| lease.metadata.name.as_ref() == Some(&self.single);
@@ -119,7 +120,7 @@ impl LeaseStore {
             try_join(list, self.get(cache, &self.single, limit)).await?.0
         };
         let version = list.metadata.resource_version.unwrap_or_default();
-        cache.observe_list(&self.fleet, list.items, version.parse().ok());
+        cache.observe_list(&self.fleet, list.items, version.parse().ok(), newest);
         Ok(version)
     }
 

@@ -146,7 +146,7 @@ fn grows(root: &Root, path: &Path) {
     assert_eq!(size_of(path), 16 * MIB);
 }
 
-/// A tenant can change the projects of their own directories, and an administrator that of the root.
+/// A tenant can change the projects of their own directories, and an administrator the project of the root.
 fn other_projects(root: &Root, place: &Path) {
     let quota = ProjectQuota::of(File::open(place).unwrap()).unwrap().unwrap();
     let assign = |path: &Path| quota.assign(File::open(path).unwrap(), ProjectId::new(4711).unwrap()).unwrap();

@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    /// The limit of an attempt is no substitute: some charts allow the driver hours for a call.
+    /// The limit of an attempt does not suffice: some charts allow the driver hours for a call.
     #[tokio::test(start_paused = true)]
     async fn a_request_without_an_answer_ends() {
         let (cluster, source) = cluster_with(Duration::from_secs(3600));

@@ -36,7 +36,7 @@ pub(crate) struct Sweep<'a> {
     pub(crate) kinds: Vec<Kind>,
 }
 
-/// What a sweep did about a source.
+/// The result of a sweep for one source.
 enum Swept {
     Released,
     /// A claim waits for it.

@@ -286,10 +286,7 @@ impl Reconciler for VolumeReconciler {
             }
             node.as_deref() == rules.node.as_deref()
         };
-        JournalSpec::new(read)
-            .on_drop(on_drop)
-            .owned_if(is_own)
-            .shared_by(journal_entry::namespace)
+        JournalSpec::new(read).on_drop(on_drop).owned_if(is_own).shared_by(journal_entry::namespace)
     }
 
     fn report_blocked(&self, facts: &Facts, _problem: &str, events: &EventRecorder) {

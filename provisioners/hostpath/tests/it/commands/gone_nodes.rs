@@ -1,4 +1,4 @@
-//! The command `gone-nodes` abandons volumes of nodes that no longer exist.
+//! The command that abandons volumes of nodes that no longer exist.
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};

@@ -182,11 +182,12 @@ async fn what_an_attempt_may_be_making_is_kept() {
 
 #[test]
 fn only_what_nobody_may_need_is_an_orphan() {
+    let recorded = Recorded { are_served: true, ..Recorded::default() };
     let state = |change: &dyn Fn(&mut Asset)| {
         let mut assets = made("photos", UID);
         change(&mut assets[0]);
         let found = assets.into_iter().map(|asset| ("fast".to_owned(), asset)).collect();
-        sets(found).into_iter().next().unwrap().state(&Recorded::default())
+        sets(found).into_iter().next().unwrap().state(&recorded)
     };
     assert_eq!(state(&|_| {}), State::Orphan);
     assert_eq!(state(&|asset| asset.retained = true), State::Retained);
@@ -196,7 +197,7 @@ fn only_what_nobody_may_need_is_an_orphan() {
     for (namespace, uid) in [("", UID), ("shop", "ba-1"), ("shop", "")] {
         let claim = ClaimName { namespace: namespace.into(), name: "photos".into(), uid: uid.into() };
         let asset = Asset::new(AssetKind::Account, "a", claim, MarkedCluster::This);
-        assert_eq!(sets(vec![("fast".to_owned(), asset)])[0].state(&Recorded::default()), State::Foreign);
+        assert_eq!(sets(vec![("fast".to_owned(), asset)])[0].state(&recorded), State::Foreign);
     }
     let mut unreadable = Recorded::default();
     unreadable.objects.unreadable.push("o".to_owned());

@@ -199,7 +199,7 @@ fn only_what_nobody_may_need_is_an_orphan() {
         let asset = Asset::new(AssetKind::Account, "a", claim, MarkedCluster::This);
         assert_eq!(sets(vec![("fast".to_owned(), asset)])[0].state(&recorded), State::Foreign);
     }
-    let mut unreadable = Recorded::default();
+    let mut unreadable = recorded;
     unreadable.objects.unreadable.push("o".to_owned());
     let found = made("photos", UID).into_iter().map(|asset| ("fast".to_owned(), asset)).collect();
     assert_eq!(sets(found)[0].state(&unreadable), State::Unreadable);

@@ -85,9 +85,9 @@ impl Provisioning {
         let known = self.context.cache().facts(attempt.step.key()).claim;
         let is_it = |known: &ClaimFacts| known.uid == claim.uid && !known.deleting;
         let lives = matches!(known, ClaimState::Waiting(known) if is_it(&known.facts));
-        // The cache has no claims of other provisioners.
-        let names_us = live.metadata().annotations.asked().is_some_and(|name| self.context.rules.names.include(name));
-        if goes || has_other || lives || !names_us { Ok(()) } else { Err(Stopped::Behind) }
+        // The cache has no claims of other provisioners. A claim that lost the annotation may receive it again.
+        let left_us = live.metadata().annotations.asked().is_some_and(|name| !self.context.rules.names.include(name));
+        if goes || has_other || lives || left_us { Ok(()) } else { Err(Stopped::Behind) }
     }
 
     /// Calls the provisioner's `delete` for a surplus asset: another process has saved the volume with another asset.

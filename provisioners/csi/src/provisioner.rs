@@ -222,8 +222,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
             Ok(made) => self.discard(made, attempt).await.map_err(DeleteError::retry),
             Err(CreateError::Driver(error)) => match verdict::left(&error) {
                 Leftover::Nothing => Ok(()),
-                Leftover::InProgress | Leftover::NotAsked => Err(DeleteError::in_progress(error)),
-                Leftover::Unknown | Leftover::NothingNew => Err(error.into()),
+                _ => Err(verdict::of_delete(error)),
             },
             Err(error) => Err(error.of_clean_up()),
         }
@@ -380,7 +379,10 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
                     Err(error) if error.verdict() == DeleteVerdict::InProgress => {
                         ProvisionError::in_progress(format!("{problem}; {error}"))
                     }
-                    Err(error) => ProvisionError::retry(format!("{problem}; {error}")),
+                    Err(error) => {
+                        let pause = error.retry_after().unwrap_or_default();
+                        ProvisionError::retry(format!("{problem}; {error}")).after(pause)
+                    }
                 });
             }
             Err(error) => return Err(error.of_provision()),

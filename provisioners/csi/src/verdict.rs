@@ -8,6 +8,9 @@ use std::time::Duration;
 use driver_rpc::{Code, Error};
 use kube_provisioner::{DeleteError, ProvisionError};
 
+/// The pause after a deletion that could not reach the driver. No watch shows when the driver is back.
+const UNREACHABLE: Duration = Duration::from_secs(30);
+
 /// The state of the volume after a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leftover {
@@ -59,8 +62,8 @@ pub(crate) fn of_create(error: Error, resumed: bool, longest: Duration) -> Provi
 /// Returns the verdict about a failed DeleteVolume.
 pub(crate) fn of_delete(error: Error) -> DeleteError {
     match left(&error) {
-        // No watch shows when the driver can be reached again, and waiting has short pauses.
-        Leftover::InProgress | Leftover::NotAsked => DeleteError::in_progress(error),
+        Leftover::InProgress => DeleteError::in_progress(error),
+        Leftover::NotAsked => DeleteError::retry(error).after(UNREACHABLE),
         _ => error.into(),
     }
 }
@@ -119,7 +122,8 @@ mod tests {
             assert_eq!(of_create(error.clone(), false, Duration::ZERO).verdict(), verdict, "{error}");
         }
         let unreachable = Error::Unreachable { address: String::new(), reason: String::new() };
-        assert_eq!(of_delete(unreachable).verdict(), DeleteVerdict::InProgress);
+        let unreachable = of_delete(unreachable);
+        assert_eq!((unreachable.verdict(), unreachable.retry_after()), (DeleteVerdict::Retry, Some(UNREACHABLE)));
         assert_eq!(of_delete(Error::Interrupted(String::new())).verdict(), DeleteVerdict::Retry);
     }
 }

@@ -38,7 +38,7 @@ error_with_verdict!(ProvisionError, ProvisionVerdict);
 /// | `Retry` | retries with back-off; when the claim is deleted, [cleans up] or calls `provision` until it ends | `ProvisioningFailed` |
 /// | `NothingLeft` | retries with back-off while the claim exists | `ProvisioningFailed` |
 /// | `NoChange` | retries within a minute; an earlier attempt continues as for `Retry` | `ProvisioningFailed` |
-/// | `AlreadyExists` | as for `NoChange`; a COSI driver answers `AlreadyExists` | `ProvisioningFailed` |
+/// | `AlreadyExists` | as for `NoChange`, with back-off; a COSI driver answers `AlreadyExists` | `ProvisioningFailed` |
 /// | `InProgress` | calls again until the result changes; when the claim is deleted, as for `Retry` | `Provisioning` |
 /// | `Reschedule` | asks the scheduler for another node; without a selected node the same as `NothingLeft` | `ProvisioningFailed` |
 /// | `Invalid` | waits until the claim or its class changes | `ProvisioningFailed` |

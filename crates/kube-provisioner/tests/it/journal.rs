@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kube_sim::Verb::{Create, Update};
+use kube_sim::Verb::{Create, List, Update};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -98,6 +98,24 @@ async fn while_a_former_journal_cannot_be_written_the_claim_has_the_reason() {
     fixture.until("the claim has an event", has_event).await;
     assert_eq!(fixture.calls.count("provision one"), 0);
     fixture.until("bound", || fixture.is_bound("one")).await;
+}
+
+// Rules: G38.
+#[tokio::test(start_paused = true)]
+async fn only_the_claim_whose_entry_has_no_room_is_called_blocked() {
+    let (outages, fixture) = Fixture::with_outages(Script::default());
+    fixture.class("options", json!({"mountOptions": ["ro"]}));
+    let volume = fixture.claim("one", "class");
+    fixture.claim("two", "options");
+    put_former_journal(&fixture, &format!("{volume} - {}\n", "x".repeat(460_000)));
+    let _running = fixture.start(1);
+    fixture.until("refused", || !fixture.events("two").is_empty()).await;
+    outages.next(List, CONFIG_MAPS, [Refuse(403); 3]);
+    fixture.until("the journals were not listed", || outages.are_over()).await;
+    // Events may wait for each other.
+    sleep(Duration::from_secs(600)).await;
+    let blocked = |claim: &str| fixture.events(claim).iter().any(|text| text.contains("the provisioner cannot work"));
+    assert_eq!((blocked("one"), blocked("two")), (true, false));
 }
 
 #[tokio::test(start_paused = true)]

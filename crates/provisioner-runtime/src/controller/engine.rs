@@ -178,7 +178,8 @@ impl<R: Reconciler> Engine<R> {
     pub(super) fn report_delayed(&self, shard: u32, problem: &str, error: &CallError) {
         let problem = format!("{problem}: {error}");
         if !error.is_transient() {
-            self.report_blocked(|key| self.shards.shard_of(key) == shard, &problem);
+            // Once work on the shard has begun, only keys whose entries are left wait, which have their own report.
+            self.report_blocked(|key| self.shards.shard_of(key) == shard && !self.shards.owns(key), &problem);
         }
         self.shards.set_problem(shard, Some(problem));
     }

@@ -109,7 +109,7 @@ async fn purge(site: &impl Site, volumes: Vec<String>, all: bool, of_unknown_clu
             Some(why) if all => print(&format!("{volume} is kept: {why}\n")),
             Some(why) => return Err(format!("{volume} is kept: {why}").into()),
             None => {
-                root.purge(volume, &FencingToken::unlimited())?;
+                root.purge_deleted_at(discarded.deleted, volume, &FencingToken::unlimited())?;
                 print(&format!("{volume} is removed\n"));
             }
         }

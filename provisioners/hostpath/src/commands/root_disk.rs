@@ -161,10 +161,14 @@ async fn adopt(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
             // The earlier call ended before it updated the mark.
             Some(there) if annotation(&there, NODE) == Some(&*name) && claim_uid(&there) == claim_uid(&object) => {
                 move_.update_mark(&there)?;
+                move_.root.put_note(NOTE, "")?;
             }
             Some(_) => {}
             // If the mark is missing, the volume was deleted in the meantime.
-            None if is_marked(&move_.root, &object)? => move_.create(&object).await?,
+            None if is_marked(&move_.root, &object)? => {
+                move_.create(&object).await?;
+                move_.root.put_note(NOTE, "")?;
+            }
             None => {}
         }
     }

@@ -133,6 +133,7 @@ fn a_node_of_another_name_gets_the_volumes_of_its_disk() {
     world.root.hand_over(&at("pv-1"), &mark, &stale, false).unwrap();
     world.root.put_note("renamed", &after.to_string()).unwrap();
     assert!(world.run(&command, "").0 && world.mark("pv-1") == Some(mark));
+    assert_eq!(world.root.note("renamed").unwrap().as_deref(), Some(""));
     assert!(is_there(&world, "pv-2") && is_there(&world, "pv-3"));
     for claim in ["pv-1", "pv-2"] {
         world.eventually("the claims have their volumes again", |_| phase(&world, claim) == "Bound");

@@ -159,9 +159,14 @@ impl Deletion {
         &self.owner
     }
 
-    /// Returns the volume, unless its directory is kept, or it is an attempt.
+    /// Returns the volume, unless it is an attempt.
     pub(crate) fn volume(&self) -> Option<&PersistentVolume> {
-        self.volume.as_ref().filter(|_| !matches!(self.kind, Kind::Keep))
+        self.volume.as_ref()
+    }
+
+    /// Returns true if the directory stays in its place.
+    pub fn keeps(&self) -> bool {
+        matches!(self.kind, Kind::Keep)
     }
 
     /// Returns true if data is removed, which may take long.

@@ -63,22 +63,30 @@ impl Worker {
         self.removals.clone().acquire_owned().await.ok()
     }
 
-    /// Refuses to remove an adopted directory if other volumes also refer to it. Earlier versions did not check that
-    /// before adoption; a directory created by this provisioner is not known to others.
+    /// Returns the other volumes that refer to an adopted directory. Earlier versions did not check that before
+    /// adoption; a directory created by this provisioner is not known to others.
     ///
     /// # Errors
-    /// Returns the other volumes, or why they are unknown.
-    pub async fn check_alone(&self, deletion: &Deletion) -> Result<(), DeleteError> {
-        let (Some(client), Some(volume)) = (self.client.get(), deletion.volume()) else { return Ok(()) };
+    /// Fails if they are unknown.
+    pub async fn others(&self, deletion: &Deletion) -> Result<Vec<String>, DeleteError> {
+        let (Some(client), Some(volume)) = (self.client.get(), deletion.volume()) else { return Ok(Vec::new()) };
         let path = deletion.path().clone();
         let mark = self.run(move |root| Ok::<_, DeleteError>(root.mark_of(&path)?)).await?;
         if mark.is_none_or(|mark| mark.owner.uid.is_none()) {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let volumes = Volumes::list(client).await.map_err(DeleteError::retry)?;
         let (volume, path) = (volume.clone(), deletion.path().clone());
         let look = move |root: &Root| Ok::<_, DeleteError>(volumes.besides(root, &volume, &path));
-        let others: Vec<String> = self.run(look).await?;
+        self.run(look).await
+    }
+
+    /// Refuses to remove an adopted directory if other volumes also refer to it.
+    ///
+    /// # Errors
+    /// Returns the other volumes, or why they are unknown.
+    pub async fn check_alone(&self, deletion: &Deletion) -> Result<(), DeleteError> {
+        let others = if deletion.keeps() { Vec::new() } else { self.others(deletion).await? };
         if others.is_empty() {
             Ok(())
         } else {

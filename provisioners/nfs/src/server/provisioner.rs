@@ -103,11 +103,12 @@ impl<E: Exporter> Server<E> {
     async fn end(&self, deletion: Deletion, token: kube_provisioner::FencingToken) -> Result<(), DeleteError> {
         // Other volumes of the directory need the export.
         self.worker.check_alone(&deletion).await?;
+        let is_shared = deletion.keeps() && !self.worker.others(&deletion).await?.is_empty();
         let (table, path, owner) = (self.table.clone(), deletion.path().clone(), deletion.owner().clone());
         let find = move |root: &directory_volumes::Root| {
             // The export belongs to the owner of the directory.
             let is_ours = root.is_marked_for(&path, &owner)?;
-            Ok::<_, DeleteError>(table.find(&path)?.filter(|_| is_ours))
+            Ok::<_, DeleteError>(table.find(&path)?.filter(|_| is_ours && !is_shared))
         };
         let held = self.exporter.hold().await;
         if let Some(export) = self.worker.run(find).await?

@@ -180,12 +180,16 @@ async fn a_shared_directory_stays_exported() {
     });
     let volume: PersistentVolume = serde_json::from_value(volume).unwrap();
     let adopted = ProvisionedVolume::new(volume.clone());
+    let mut kept = volume.clone();
+    kept.metadata.annotations = Some([("nfs-provisioner/on-delete".to_owned(), "retain".to_owned())].into());
     root.adopt(&"shared".to_owned().try_into().unwrap(), &owner_here(&adopted), false).unwrap();
     let served = Arc::new(Mutex::new(BTreeSet::new()));
     let server = server(root, Fake { served: served.clone(), ..Fake::default() });
     server.start(StartContext::new(cluster.client("nfs"), vec![volume])).await.unwrap();
     let error = server.delete(adopted).await.unwrap_err().to_string();
     assert!(error.contains("the volume pv-2 names it"), "{error}");
+    assert!(served.lock().unwrap().contains("shared"));
+    server.delete(ProvisionedVolume::new(kept)).await.unwrap();
     assert!(served.lock().unwrap().contains("shared"));
 }
 

@@ -209,7 +209,9 @@ impl<S: Site> Adoption<'_, S> {
                 // If the response was lost, the volume may exist, now or later, and pods may use the directory.
                 return match volumes.get_opt(&name).await {
                     Ok(found) if is_refused(&error) && !found.as_ref().is_some_and(is_here) => {
-                        self.adopt.site.went(&self.root, path).await?;
+                        let error = error_chain(&error);
+                        let went = self.adopt.site.went(&self.root, path).await;
+                        went.map_err(|problem| format!("{error}; {path} stays marked: {}", error_chain(&*problem)))?;
                         self.root.disown(path, &owner)?;
                         Err(error.into())
                     }

@@ -170,9 +170,11 @@ async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<
     let created = match created {
         Ok(created) => created,
         Err((true, error)) if matches!(volumes.get_opt(volume).await, Ok(None)) => {
-            site.went(&root, &discarded.path).await?;
+            let error = error_chain(&*error);
+            let went = site.went(&root, &discarded.path).await;
+            went.map_err(|problem| format!("{error}; the directory is back: {}", error_chain(&*problem)))?;
             root.undo_restore(&discarded)?;
-            return Err(format!("{volume} is in the trash again: {}", error_chain(&*error)).into());
+            return Err(format!("{volume} is in the trash again: {error}").into());
         }
         // If the response was lost, the volume was created, or is created later.
         Err((_, error)) => {

@@ -335,7 +335,8 @@ fn ending(bucket: &BucketFacts, facts: &Facts) -> Ending {
     };
     // A bucket of another provisioner is bound, or cannot be identified.
     if let Some(record) = bucket.record().filter(|record| !record.made && source.is_some()) {
-        let may_have_data = facts.claim.as_ref().is_some_and(|claim| was_bound(record, claim));
+        // A claim that was removed by force may have been bound.
+        let may_have_data = facts.claim.as_ref().is_none_or(|claim| was_bound(record, claim));
         let is_kept = may_have_data && bucket.policy != Some(ReclaimPolicy::Delete);
         return if is_kept { Ending::Revoke } else { Ending::CleanUp };
     }

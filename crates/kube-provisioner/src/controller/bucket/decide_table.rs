@@ -596,6 +596,7 @@ fn a_bound_claim_whose_object_bucket_was_lost_keeps_its_data() {
     check([
         ("its class retains it", lost("Retain").deleted(), Release(Ending::Revoke)),
         ("its class deletes it", lost("Delete").deleted(), Release(Ending::CleanUp)),
+        ("the claim is gone", lost("Retain").without_claim().bucket_deleted(), Release(Ending::Revoke)),
         ("never bound", lost("Retain").claim(json!({"status": null})).deleted(), Release(Ending::CleanUp)),
         ("it asks for another bucket", lost("Delete").claim(asks.clone()), Attempt(Reason::New)),
         (

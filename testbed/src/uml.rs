@@ -35,7 +35,7 @@ pub const DEVICE: &str = "/dev/loop0";
 const PODS: u8 = 64;
 
 /// The time after which a hanging guest is killed.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// Printed by the guest before the program, and after it together with the exit status.
 const BEGIN: &str = "=== the program begins";

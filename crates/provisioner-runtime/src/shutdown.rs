@@ -15,8 +15,7 @@ use tracing::info;
 ///
 /// Fails if the process cannot listen for signals.
 pub fn on_signal() -> io::Result<CancellationToken> {
-    let mut signals =
-        Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? };
+    let mut signals = Signals::listen()?;
     let stop = CancellationToken::new();
     let cancelled = stop.clone();
     tokio::spawn(async move {
@@ -28,12 +27,27 @@ pub fn on_signal() -> io::Result<CancellationToken> {
     Ok(stop)
 }
 
+/// Returns when SIGTERM or SIGINT is received. The first process of a container receives only signals that it listens
+/// for, so use it for what precedes [`on_signal`].
+///
+/// # Errors
+///
+/// Fails if the process cannot listen for signals.
+pub async fn received() -> io::Result<()> {
+    Signals::listen()?.next().await;
+    Ok(())
+}
+
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
     async fn next(&mut self) -> Kind {
         tokio::select! {
             _ = self.terminate.recv() => Kind::Terminate,

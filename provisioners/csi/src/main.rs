@@ -3,7 +3,6 @@
 mod flags;
 
 use std::error::Error;
-use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use driver_rpc::Client;
 use driver_rpc::csi::{Operations, wait_until_ready};
 use kube_provisioner::rbac::AccessRule;
 use kube_provisioner::{Controller, Options, Program, error_chain, without_empty_variables};
-use tokio::signal::unix::{SignalKind, signal};
+use provisioner_runtime::shutdown;
 
 use crate::flags::{Features, Flags, identity};
 
@@ -101,7 +100,7 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
     };
     let (reconnected, driver, own_node) = tokio::select! {
         biased;
-        ended = stop_signal() => return Ok(ended?),
+        ended = shutdown::received() => return Ok(ended?),
         answer = asking => answer?,
     };
     operations.set_driver_name(driver.name());
@@ -119,16 +118,6 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
     tokio::select! {
         ended = Controller::new(provisioner, options).run() => Ok(ended?),
         problem = another => Err(problem.into()),
-    }
-}
-
-/// Returns when a signal asks the program to stop. The first process of a container only receives signals that it
-/// listens for, and the controller listens when it runs.
-async fn stop_signal() -> io::Result<()> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    tokio::select! {
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
     }
 }
 

@@ -14,10 +14,10 @@ const CONFIG_MAPS: &str = "configmaps";
 const FORMER: &str = "example.com-fixture-journal-0-of-2";
 
 fn put_former_journal(fixture: &Fixture, entries: &str) {
-    put_journal(fixture, (FORMER, "2"), entries);
+    put_journal(fixture, FORMER, "2", entries);
 }
 
-fn put_journal(fixture: &Fixture, (name, layout): (&str, &str), entries: &str) {
+fn put_journal(fixture: &Fixture, name: &str, layout: &str, entries: &str) {
     let labels = json!({"app.kubernetes.io/component": "journal", "app.kubernetes.io/instance": "example.com-fixture"});
     let annotations = json!({"kube-provisioner/holder": "former", "kube-provisioner/layout": layout});
     let metadata = json!({"name": name, "namespace": "default", "labels": labels, "annotations": annotations});
@@ -137,7 +137,7 @@ async fn an_entry_that_cannot_be_used_stays_until_a_new_attempt_replaces_it() {
     fixture.class("options", json!({"mountOptions": ["ro"]}));
     let volumes = ["options", "class"].map(|class| fixture.claim(class, class));
     let entries: String = volumes.iter().map(|volume| format!("{volume} - {{}}\n")).collect();
-    put_journal(&fixture, ("example.com-fixture-journal", "1"), &entries);
+    put_journal(&fixture, "example.com-fixture-journal", "1", &entries);
     let _running = fixture.start(1);
     fixture.until("refused", || !fixture.events("options").is_empty()).await;
     fixture.until("bound", || fixture.is_bound("class")).await;

@@ -316,16 +316,21 @@ async fn large_claims_are_served_and_take_no_room_from_other_namespaces() {
     assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
 }
 
-/// The record contains the annotation that the class names.
-#[tokio::test(start_paused = true)]
-async fn the_next_process_knows_the_annotations_that_the_class_names() {
-    let fixture = Fixture::new();
+/// Creates the class `secret`, whose Secret is named by the claim's annotation `team`, and the Secret of the team blue.
+fn class_with_secret_of_team(fixture: &Fixture) {
     fixture.secret("of-blue", "sesame");
     let secret = json!({
         "csi.storage.k8s.io/provisioner-secret-name": "of-${pvc.annotations['team']}",
         "csi.storage.k8s.io/provisioner-secret-namespace": "default",
     });
     fixture.class("secret", secret);
+}
+
+/// The record contains the annotation that the class names.
+#[tokio::test(start_paused = true)]
+async fn the_next_process_knows_the_annotations_that_the_class_names() {
+    let fixture = Fixture::new();
+    class_with_secret_of_team(&fixture);
     let before = fixture.start_with(1, |options| options.sidecar_rbac = true).await;
     fixture.driver.script(Method::CreateVolume, [Step::hang()]);
     fixture.create(large("a", "default", "secret"));
@@ -343,12 +348,7 @@ async fn the_next_process_knows_the_annotations_that_the_class_names() {
 #[tokio::test(start_paused = true)]
 async fn an_annotation_that_the_class_names_is_noticed_at_once() {
     let fixture = Fixture::new();
-    fixture.secret("of-blue", "sesame");
-    let secret = json!({
-        "csi.storage.k8s.io/provisioner-secret-name": "of-${pvc.annotations['team']}",
-        "csi.storage.k8s.io/provisioner-secret-namespace": "default",
-    });
-    fixture.class("secret", secret);
+    class_with_secret_of_team(&fixture);
     let _running = fixture.start(1).await;
     fixture.claim("a", "secret", json!({}));
     fixture.says("a", "has tokens without a value: pvc.annotations['team']").await;

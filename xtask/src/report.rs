@@ -110,7 +110,7 @@ pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<E
         return Ok(ExitCode::SUCCESS);
     }
     let machine = Machine::here()?;
-    let mut exceeded = false;
+    let mut failed = false;
     let mut report = if options.resume {
         let report = Report::read()?;
         let same = report.machine.is_like(&machine);
@@ -126,8 +126,15 @@ pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<E
         }
         progress.line(&format!("{}: {}", scenario.name, scenario.command));
         let start = Instant::now();
-        let (figures, within_limits) = scenario.measure(guard, &progress).await?;
-        exceeded |= !within_limits;
+        let (figures, within_limits) = match scenario.measure(guard, &progress).await {
+            Ok(measured) => measured,
+            Err(error) => {
+                progress.line(&format!("{error:#}"));
+                failed = true;
+                continue;
+            }
+        };
+        failed |= !within_limits;
         let minutes = (start.elapsed().as_secs_f64() / 6.0).round() / 10.0;
         report.scenarios.retain(|measured| measured.name != scenario.name);
         let [name, command] = [scenario.name, scenario.command].map(str::to_owned);
@@ -135,7 +142,7 @@ pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<E
         report.save()?;
     }
     page::write(&report)?;
-    Ok(if exceeded { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 impl Scenario {

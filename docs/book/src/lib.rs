@@ -20,7 +20,6 @@ mod pages {
         Tests: "write/tests.md"
         Buckets: "write/buckets.md"
         Commands: "write/flags.md"
-        NfsSubdir: "from/nfs-subdir.md"
     }
 
     #[doc = include_str!("../../../README.md")]

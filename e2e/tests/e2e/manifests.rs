@@ -151,7 +151,7 @@ fn every_right_is_explained() -> anyhow::Result<()> {
     assert!(rows.len() > 10, "{rows:?}");
     let page = read("docs/book/pages/operate/rights.md");
     let (_, section) =
-        page.split_once("## Rights\n").expect("docs/book/pages/operate/rights.md has a section about rights");
+        page.split_once("## Permissions\n").expect("docs/book/pages/operate/rights.md has a section about permissions");
     let section = section.split("\n## ").next().unwrap_or_default();
     let explained = Regex::new(r"(?m)^(\| `[^|]*` \| `[^|]*` \| [^|]* \|) .+\|$")?;
     let explained: BTreeSet<String> = explained.captures_iter(section).map(|row| row[1].to_owned()).collect();

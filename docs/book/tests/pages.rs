@@ -1,4 +1,4 @@
-//! What the guide shows is true: its links lead somewhere, its manifests are taken, its commands exist.
+//! Checks of the guide: links lead somewhere, an API server accepts the manifests, and the commands exist.
 
 mod prose;
 
@@ -82,7 +82,7 @@ fn manifests(Block { language, text }: &Block) -> Option<&str> {
     }
 }
 
-/// As GitHub and mdBook make them.
+/// The anchors of a page's headings, as GitHub and mdBook create them.
 fn anchors(page: &str) -> BTreeSet<String> {
     let (_, prose) = split(page);
     let headings = prose.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
@@ -100,7 +100,7 @@ fn the_summary_lists_every_page_once() {
     assert!(pages.len() > 20, "{}", pages.len());
 }
 
-/// Every page of the project, those of the guide among them.
+/// Every page of the project, including the guide's pages.
 fn all_pages() -> Vec<PathBuf> {
     let (mut folders, mut pages) = (vec![project()], Vec::new());
     while let Some(folder) = folders.pop() {
@@ -168,7 +168,7 @@ fn an_api_server_takes_every_manifest() {
     let crds = project().join("crates/objectbucket-api/crds/strict");
     let mut count = 0;
     for (name, page) in pages().into_iter().chain([("README.md".to_owned(), front_page())]) {
-        // Each page alone: some show one object in two ways.
+        // Each page has its own cluster, because some pages show one object in two ways.
         for text in split(&page).0.iter().filter_map(manifests) {
             let cluster = Cluster::new();
             for kind in ["objectbucketclaims", "objectbuckets"] {
@@ -188,7 +188,7 @@ fn an_api_server_takes_every_manifest() {
     assert!(count > 10, "{count}");
 }
 
-/// Of what people type, this project's commands, folders and charts exist.
+/// The commands, folders and charts of this project exist, as far as pages name them.
 #[test]
 fn every_command_names_what_is_there() {
     let commands = fs::read_to_string(project().join("xtask/src/main.rs")).unwrap();
@@ -223,7 +223,7 @@ fn every_command_names_what_is_there() {
     assert!(count > 10, "{count}");
 }
 
-/// What a reader of the front page pastes fits together: namespace, class, claim, pod and dependency.
+/// The commands and manifests of the front page fit together: namespace, class, claim, pod and dependency.
 #[test]
 fn the_front_page_can_be_pasted() {
     let page = front_page();

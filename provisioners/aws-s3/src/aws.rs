@@ -246,7 +246,7 @@ async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> 
         Some(tags) => tags,
         None => create(store, account, request).await?,
     };
-    let Applied { warning, state } = bucket::apply(store, request, account.tags(), &tags, account.unfinished).await?;
+    let Applied { warning, state } = bucket::apply(store, request, &account.tags(), &tags, account.unfinished).await?;
     let mut made = Bucket::new(store.endpoint.clone());
     made.warning = warning;
     Ok(account.state(None).into_iter().chain(state).fold(made, |made, (key, value)| made.state(key, value)))

@@ -6,6 +6,7 @@ use std::time::Duration;
 use kube_provisioner::DeleteError;
 use kube_provisioner::bucket::{DeletionPolicy, Emptying, ProvisionedBucket, RequestOf, Versioning};
 use s3_client::lifecycle::Lifecycle;
+use s3_client::policy::Policy;
 use s3_client::{Error, NewBucket};
 
 use crate::account::{Account, IamLookup, SECOND_LOOK};
@@ -114,19 +115,50 @@ pub(crate) struct Applied {
 pub(crate) async fn apply(
     store: &Store,
     request: &RequestOf<Aws>,
-    ours: Tags,
+    ours: &Tags,
+    live: &Tags,
+    is_new: bool,
+) -> Result<Applied, Failure> {
+    let (name, had_policy) = (&request.name, request.applied_config.contains_key(BUCKET_POLICY));
+    let Some(policy) = &request.config.bucket_policy else {
+        // The former policy may deny the other changes.
+        if had_policy {
+            let deleted = store.s3.delete_bucket_policy(name).await;
+            let doing = format!("delete the policy of the bucket {name}");
+            deleted.map_err(Failure::of(doing, "s3:DeleteBucketPolicy"))?;
+        }
+        return settings(store, request, ours, live, is_new).await;
+    };
+    let applied = match settings(store, request, ours, live, is_new).await {
+        // The former policy may deny the changes. The bucket must not be without a policy, so the new one replaces it.
+        Err(failure) if had_policy && failure.code() == "AccessDenied" => {
+            put_policy(store, name, policy).await?;
+            settings(store, request, ours, live, is_new).await?
+        }
+        applied => applied?,
+    };
+    // The block of public access makes AWS refuse a policy that would allow public access, so the block is set first.
+    put_policy(store, name, policy).await?;
+    Ok(applied)
+}
+
+async fn put_policy(store: &Store, name: &str, policy: &Policy) -> Result<(), Failure> {
+    let put = store.s3.put_bucket_policy(name, policy).await;
+    let doing = format!("set the policy of the bucket {name}");
+    put.map_err(Failure::of(doing, "s3:PutBucketPolicy and s3:DeleteBucketPolicy"))
+}
+
+/// Applies all settings except the bucket's policy.
+async fn settings(
+    store: &Store,
+    request: &RequestOf<Aws>,
+    ours: &Tags,
     live: &Tags,
     is_new: bool,
 ) -> Result<Applied, Failure> {
     let (name, class, claim, dialect) = (&request.name, &request.parameters, &request.config, store.dialect());
     let doing = |what: &str| format!("{what} of the bucket {name}");
-    let policy = claim.bucket_policy.as_ref();
-    // The former policy may deny the changes below.
-    if policy.is_none() && request.applied_config.contains_key(BUCKET_POLICY) {
-        let deleted = store.s3.delete_bucket_policy(name).await;
-        deleted.map_err(Failure::of(doing("delete the policy"), "s3:DeleteBucketPolicy"))?;
-    }
-    let tags = tags(request, live, ours);
+    let tags = tags(request, live, ours.clone());
     if tags != *live {
         let put = store.s3.put_bucket_tagging(name, &tags).await;
         put.map_err(Failure::of(doing("set the tags"), "s3:PutBucketTagging"))?;
@@ -164,11 +196,6 @@ pub(crate) async fn apply(
         let none = Lifecycle::default();
         let put = store.s3.put_bucket_lifecycle(name, lifecycle.unwrap_or(&none)).await;
         put.map_err(of_parameter(doing("set the lifecycle"), "s3:PutLifecycleConfiguration", "lifecycle"))?;
-    }
-    // The block of public access above makes AWS refuse a policy that would allow public access.
-    if let Some(policy) = policy {
-        let put = store.s3.put_bucket_policy(name, policy).await;
-        put.map_err(Failure::of(doing("set the policy"), "s3:PutBucketPolicy and s3:DeleteBucketPolicy"))?;
     }
     Ok(Applied { warning, state: lifecycle.map(|_| (LIFECYCLE, "set".to_owned())) })
 }
@@ -300,10 +327,12 @@ async fn delete_some(store: &Store, name: &str) -> Result<usize, DeleteError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use kube_provisioner::parameters::from_map;
 
     use super::*;
-    use crate::store::tests::store;
+    use crate::store::tests::{server, store};
 
     fn map(pairs: &[(&str, &str)]) -> Tags {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
@@ -340,6 +369,26 @@ mod tests {
         assert_eq!([versioning(&plain, &enabled), versioning(&on, &suspended)], [Some(true), Some(false)]);
         assert_eq!([versioning(&locked, &enabled), versioning(&locked, &suspended)], [None, Some(false)]);
         assert_eq!(versioning(&plain, &lock), None);
+    }
+
+    /// A policy such as `"Effect": "Deny", "Action": "s3:Put*"` freezes a bucket.
+    #[tokio::test]
+    async fn a_policy_that_denies_the_settings_is_replaced_before_them() {
+        let is_replaced = AtomicBool::new(false);
+        let endpoint = server(move |request| match request.starts_with("PUT /photos/?policy") {
+            true => {
+                is_replaced.store(true, Ordering::Relaxed);
+                (204, "")
+            }
+            false if is_replaced.load(Ordering::Relaxed) => (200, ""),
+            false => (403, "<Error><Code>AccessDenied</Code></Error>"),
+        });
+        let store = store(&["--region", "us-east-1", "--endpoint", &endpoint]).await;
+        let asked = [(BUCKET_POLICY, r#"{"Statement":[{"Effect":"Allow"}]}"#)];
+        let none = Tags::new();
+        let denied = apply(&store, &request(&asked, &[]), &none, &none, false).await.map(drop).unwrap_err();
+        assert_eq!(denied.code(), "AccessDenied");
+        apply(&store, &request(&asked, &[(BUCKET_POLICY, "former")]), &none, &none, false).await.unwrap();
     }
 
     #[tokio::test]

@@ -372,6 +372,9 @@ fn key_in(secrets: &Secrets) -> Result<Option<Credentials>, Misconfigured> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    use std::net::TcpListener;
+
     use clap::Parser;
     use kube_provisioner::bucket::Owner;
 
@@ -383,6 +386,33 @@ pub(crate) mod tests {
         let key = [("AWS_ACCESS_KEY_ID", "AKID"), ("AWS_SECRET_ACCESS_KEY", "hidden")];
         let secrets = Secrets::new([("admin", key)]);
         Stores::new(defaults).of(&Parameters::default(), &secrets).await.unwrap()
+    }
+
+    /// Starts a server on which `answer` returns a status and a body for each request, and returns its address.
+    pub(crate) fn server(answer: impl Fn(&str) -> (u16, &'static str) + Send + 'static) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (mut stream, mut request, mut length) = (BufReader::new(stream.unwrap()), String::new(), 0);
+                loop {
+                    let start = request.len();
+                    stream.read_line(&mut request).unwrap();
+                    let line = request[start..].trim().to_ascii_lowercase();
+                    if let Some(bytes) = line.strip_prefix("content-length: ") {
+                        length = bytes.parse().unwrap();
+                    }
+                    if line.is_empty() {
+                        break;
+                    }
+                }
+                stream.by_ref().take(length).read_to_string(&mut request).unwrap();
+                let (status, body) = answer(&request);
+                let head = format!("HTTP/1.1 {status} -\r\ncontent-length: {}\r\nconnection: close", body.len());
+                write!(stream.get_mut(), "{head}\r\n\r\n{body}").unwrap();
+            }
+        });
+        address
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use s3_client::{Error, NewBucket};
 use crate::account::{Account, IamLookup, SECOND_LOOK};
 use crate::aws::Aws;
 use crate::failure::{Failure, of_parameter};
-use crate::parameters::{BUCKET_POLICY, BUCKET_TAGS, Config, Parameters};
+use crate::parameters::{BUCKET_LIFECYCLE, BUCKET_POLICY, BUCKET_TAGS, Config, Parameters};
 use crate::store::Store;
 
 /// Records that the lifecycle was set, so that it is removed when the class and the claim no longer request one.
@@ -192,10 +192,19 @@ async fn settings(
         put.map_err(of_parameter(doing("set the versioning"), "s3:PutBucketVersioning", "versioning"))?;
     }
     let lifecycle = claim.bucket_lifecycle.as_ref().or(class.lifecycle.as_ref());
-    if lifecycle.is_some() || request.state.contains_key(LIFECYCLE) {
+    // A failed attempt may have set a lifecycle, which is not in the state and would expire objects.
+    if lifecycle.is_some()
+        || request.state.contains_key(LIFECYCLE)
+        || request.applied_config.contains_key(BUCKET_LIFECYCLE)
+    {
         let none = Lifecycle::default();
-        let put = store.s3.put_bucket_lifecycle(name, lifecycle.unwrap_or(&none)).await;
-        put.map_err(of_parameter(doing("set the lifecycle"), "s3:PutLifecycleConfiguration", "lifecycle"))?;
+        match store.s3.put_bucket_lifecycle(name, lifecycle.unwrap_or(&none)).await {
+            // A store without lifecycles has none to delete.
+            Err(error) if lifecycle.is_none() && error.status() == Some(501) => {}
+            put => {
+                put.map_err(of_parameter(doing("set the lifecycle"), "s3:PutLifecycleConfiguration", "lifecycle"))?;
+            }
+        }
     }
     Ok(Applied { warning, state: lifecycle.map(|_| (LIFECYCLE, "set".to_owned())) })
 }
@@ -389,6 +398,19 @@ mod tests {
         let denied = apply(&store, &request(&asked, &[]), &none, &none, false).await.map(drop).unwrap_err();
         assert_eq!(denied.code(), "AccessDenied");
         apply(&store, &request(&asked, &[(BUCKET_POLICY, "former")]), &none, &none, false).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_lifecycle_of_a_failed_attempt_is_deleted() {
+        let endpoint = server(|request| {
+            let deletes = request.starts_with("DELETE /photos/?lifecycle");
+            if deletes { (403, "<Error><Code>AccessDenied</Code></Error>") } else { (200, "") }
+        });
+        let (store, none) = (store(&["--region", "us-east-1", "--endpoint", &endpoint]).await, Tags::new());
+        apply(&store, &request(&[], &[]), &none, &none, false).await.unwrap();
+        let attempted = request(&[], &[(BUCKET_LIFECYCLE, "former")]);
+        let denied = apply(&store, &attempted, &none, &none, false).await.map(drop).unwrap_err();
+        assert_eq!(denied.code(), "AccessDenied");
     }
 
     #[tokio::test]

@@ -15,11 +15,12 @@ use crate::region::Region;
 use crate::role::OidcProvider;
 
 /// Keys of `additionalConfig` that are looked up in the applied configuration.
+pub(crate) const BUCKET_LIFECYCLE: &str = "bucketLifecycle";
 pub(crate) const BUCKET_POLICY: &str = "bucketPolicy";
 pub(crate) const BUCKET_TAGS: &str = "bucketTags";
 /// The keys that configure the bucket, not the claim's own user.
 pub(crate) const SETTINGS: [&str; 5] =
-    ["bucketLifecycle", "bucketObjectLock", BUCKET_POLICY, BUCKET_TAGS, "bucketVersioning"];
+    [BUCKET_LIFECYCLE, "bucketObjectLock", BUCKET_POLICY, BUCKET_TAGS, "bucketVersioning"];
 
 /// The class parameters, including the parameters of the provisioner of 2019.
 #[derive(Clone, Debug, Deserialize)]

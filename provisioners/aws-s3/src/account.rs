@@ -57,8 +57,6 @@ pub(crate) struct Account {
     pub(crate) proven_by_name: bool,
     /// The claim used a role instead of a key.
     pub(crate) has_role: bool,
-    /// An attempt that did not end may have created a role.
-    pub(crate) awaits_role: bool,
 }
 
 /// IAM's answer about a user, or about a role with its required properties.
@@ -123,13 +121,7 @@ impl Account {
             policy_of_2019,
             unfinished,
             has_role: state.contains_key(ROLE_ARN),
-            awaits_role: false,
         }
-    }
-
-    /// Records whether the class or the claim asks for a role, which an unfinished attempt may have created.
-    pub(crate) fn asking_for_role(self, asks: bool) -> Self {
-        Self { awaits_role: asks && !self.has_role, ..self }
     }
 
     /// Sets the user's name for this dialect, unless an attempt has succeeded and recorded the name.
@@ -348,10 +340,15 @@ impl Account {
 
     /// Looks up the user before a removal. If an unfinished attempt's user or role is absent, it looks twice: a process
     /// that has just ended may have created it, and IAM may not show it yet.
-    pub(crate) async fn look_carefully(&self, store: &Store) -> Result<IamLookup, Failure> {
+    pub(crate) async fn look_carefully(&self, store: &Store, parameters: &Parameters) -> Result<IamLookup, Failure> {
         let user = self.look(store).await?;
-        let is_absent = self.unfinished && matches!(user, IamLookup::Absent);
-        if is_absent || self.may_hide_role(store).await? {
+        let may_be_hidden = match user {
+            IamLookup::Absent => self.unfinished,
+            // Every role is created after its user.
+            IamLookup::Own(()) => self.may_hide_role(store, parameters).await?,
+            IamLookup::Other | IamLookup::Forbidden(_) => false,
+        };
+        if may_be_hidden {
             tokio::time::sleep(SECOND_LOOK).await;
             return self.look(store).await;
         }

@@ -8,9 +8,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    Assets, Authentication, Bucket, BucketCapabilities, BucketHooks, BucketLookup, BucketProvisioner, Credentials,
-    DeletionPolicy, GrantOf, Granted, GrantedAccount, ListAssets, Misconfigured, Objection, Owner, ProvisionedBucket,
-    Record, RequestOf,
+    Assets, Bucket, BucketCapabilities, BucketHooks, BucketLookup, BucketProvisioner, Credentials, DeletionPolicy,
+    GrantOf, Granted, GrantedAccount, ListAssets, Misconfigured, Objection, Owner, ProvisionedBucket, Record,
+    RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use tokio::task::JoinSet;
@@ -62,7 +62,7 @@ impl BucketProvisioner for Aws {
         let record = bucket.record()?;
         let (store, account) = self.recorded(&record, (&bucket.name, true)).await?;
         let name = &bucket.name;
-        let user = account.look_carefully(&store).await?;
+        let user = account.look_carefully(&store, record.parameters).await?;
         // Every attempt creates the user before the bucket.
         let begun = !bucket.state.is_empty() || matches!(user, IamLookup::Own(()) | IamLookup::Forbidden(_));
         match bucket::find_carefully(&store, name, &account, &user).await? {
@@ -105,7 +105,7 @@ impl BucketProvisioner for Aws {
 
     async fn revoke(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         let (store, account) = self.of_account(&known).await?;
-        account.look_carefully(&store).await?;
+        account.look_carefully(&store, known.record()?.parameters).await?;
         Ok(account.remove(&store).await?)
     }
 
@@ -178,7 +178,7 @@ impl Aws {
         record: &Record<'_, Parameters>,
         bucket: (&str, bool),
     ) -> Result<(Store, Account), Misconfigured> {
-        let Record { account, parameters, state, config_texts, secrets, cluster_id, .. } = record;
+        let Record { account, parameters, state, secrets, cluster_id, .. } = record;
         if account.claim.uid.is_empty() && state.is_empty() {
             return Err(Misconfigured::new("the ObjectBucket names neither its claim's uid nor UserName"));
         }
@@ -188,9 +188,7 @@ impl Aws {
             store.learn_dialect(bucket.0).await.map_err(Misconfigured::new)?;
         }
         let account = account.on(store.dialect(), cluster_id);
-        let of_claim = config_texts.get("authentication").is_some_and(|text| text == "ServiceAccount");
-        let asks = of_claim || parameters.authentication == Authentication::ServiceAccount;
-        Ok((store, account.asking_for_role(asks)))
+        Ok((store, account))
     }
 
     async fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Account), Misconfigured> {
@@ -417,5 +415,46 @@ async fn is_removed(store: &Store, account: &Account) -> Result<bool, Failure> {
         // IAM also gives this answer for a user that does not exist.
         IamLookup::Forbidden(_) => Ok(false),
         _ => account.remove(store).await.map(|()| true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::store::tests::server;
+
+    const OWN_USER: &str = "<GetUserResponse><GetUserResult><User><Path>/</Path><UserName>photos</UserName>\
+        <UserId>A</UserId><Arn>arn</Arn><CreateDate>2026-01-02T03:04:05Z</CreateDate><Tags><member>\
+        <Key>kube-provisioner/claim-uid</Key><Value>00000000-0000-4000-8000-000000000001</Value>\
+        </member></Tags></User></GetUserResult></GetUserResponse>";
+
+    /// The process ended after it created the role, and before it recorded the role.
+    #[tokio::test]
+    async fn looks_twice_for_a_role_that_a_failed_attempt_may_have_created() {
+        for (provider, expected) in [(None, 2), (Some("arn:aws:iam::1:oidc-provider/x"), 3)] {
+            let looks = Arc::new(AtomicUsize::new(0));
+            let counted = looks.clone();
+            let iam = server(move |request| {
+                if !request.contains("Action=GetUser") {
+                    return (404, "<ErrorResponse><Error><Code>NoSuchEntity</Code></Error></ErrorResponse>");
+                }
+                counted.fetch_add(1, Ordering::Relaxed);
+                (200, OWN_USER)
+            });
+            let given = ["aws-s3-provisioner", "--provisioner-name", "aws", "--region", "us-east-1"];
+            let given = given.into_iter().chain(["--iam-endpoint", iam.as_str()]);
+            let provider = provider.into_iter().flat_map(|arn| ["--oidc-provider-arn", arn]);
+            let aws = Aws::new(crate::Args::parse_from(given.chain(provider)).defaults);
+            let mut known = GrantedAccount::new("photos", Parameters::default());
+            known.state.insert("UserName".to_owned(), "photos".to_owned());
+            let key = [("AWS_ACCESS_KEY_ID", "AKID"), ("AWS_SECRET_ACCESS_KEY", "hidden")];
+            known.secrets = Secrets::new([("admin", key)]);
+            aws.revoke(known).await.unwrap();
+            assert_eq!(looks.load(Ordering::Relaxed), expected);
+        }
     }
 }

@@ -165,9 +165,11 @@ impl Account {
         Ok(())
     }
 
-    /// Returns true if IAM may not show the role of an unfinished attempt yet.
-    pub(crate) async fn may_hide_role(&self, store: &Store) -> Result<bool, Failure> {
-        let may_exist = self.awaits_role && !self.proven_by_name && !store.was_removed(&role_of(&self.name));
+    /// Returns true if IAM may not show the role of an attempt that failed midway yet. The settings of such an attempt
+    /// are not recorded for every call, so each claim that could have a role is checked.
+    pub(crate) async fn may_hide_role(&self, store: &Store, parameters: &Parameters) -> Result<bool, Failure> {
+        let may_exist = !self.has_role && !self.proven_by_name && store.oidc_provider(parameters).is_some();
+        let may_exist = may_exist && !store.was_removed(&role_of(&self.name));
         Ok(may_exist && matches!(self.look_at_role(store).await?, IamLookup::Absent))
     }
 

@@ -16,6 +16,7 @@ use kube_provisioner::bucket::{
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use serde_json::{Value, json};
 
+use self::keys::former_keys;
 use crate::account::{CLAIM_UID, account_id, email, labels, owner};
 use crate::api::Failure;
 use crate::http::Proxies;
@@ -31,6 +32,8 @@ const PROJECT: &str = "project";
 const SERVICE_ACCOUNT: &str = "serviceAccount";
 /// Key of the state: the claim's key, if the class names its service account.
 const ACCESS_KEY_ID: &str = "accessKeyID";
+/// Key of the state: the keys that this key has replaced, separated by commas, if the class names its service account.
+const FORMER_KEYS: &str = "formerAccessKeyIDs";
 /// Key of the state: the principal that has access without a key.
 const PRINCIPAL: &str = "principal";
 
@@ -133,9 +136,13 @@ impl BucketHooks for Gcs {
 
     async fn revoke_old_keys(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         let (store, account) = self.of_account(&known).await?;
-        let keeps_one = account.generated && known.access_key_id.is_some();
-        if keeps_one && account.known(&store).await? != AddressOwner::Foreign {
-            account.remove_keys_but(&store, known.access_key_id.as_deref()).await?;
+        let Some(current) = known.access_key_id.as_deref() else { return Ok(()) };
+        if !account.generated {
+            for id in former_keys(&known.state).filter(|id| *id != current) {
+                account.remove_key(&store, id).await?;
+            }
+        } else if account.known(&store).await? != AddressOwner::Foreign {
+            account.remove_keys_but(&store, Some(current)).await?;
         }
         Ok(())
     }
@@ -275,14 +282,15 @@ impl Account {
                 changed.await.map_err(|failure| self.spreading(failure))?;
             }
         }
-        // A key that was not delivered is only known by the state.
-        let undelivered = request.state.get(ACCESS_KEY_ID).filter(|_| !self.generated);
-        let recorded = request.access_key_id.as_ref().or(undelivered);
-        let key = self.key(store, recorded.map(String::as_str), request.credentials.clone()).await?;
+        // After the creation of a key, no call may fail: a key that is not recorded would stay.
+        let mut former = if self.generated { Vec::new() } else { self.known_keys(store, request).await? };
+        let key = self.key(store, request).await?;
         let id = key.access_key_id.clone();
+        former.retain(|former| *former != id);
         let answer = self.answer(store, Granted::new(store.endpoint.clone(), key));
         let answer = answer.state(SERVICE_ACCOUNT, &self.email);
-        Ok(if self.generated { answer } else { answer.state(ACCESS_KEY_ID, id) })
+        let answer = if self.generated { answer } else { answer.state(ACCESS_KEY_ID, id) };
+        Ok(if former.is_empty() { answer } else { answer.state(FORMER_KEYS, former.join(",")) })
     }
 
     /// Grants access to a principal, without a key.

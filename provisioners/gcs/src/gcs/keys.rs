@@ -2,25 +2,22 @@
 //!
 //! An account that is generated for a claim has only the claim's keys. A key that is neither recorded nor in the Secret
 //! is left over from an attempt whose response was lost, and is deleted. An existing account may have other users'
-//! keys, so the provisioner deletes only the recorded key.
+//! keys, so the provisioner deletes only keys that the state names.
+
+use std::collections::BTreeMap;
 
 use kube_provisioner::ProvisionError;
-use kube_provisioner::bucket::Credentials;
+use kube_provisioner::bucket::{Credentials, GrantOf};
 
-use super::Account;
+use super::{ACCESS_KEY_ID, Account, FORMER_KEYS, Gcs};
 use crate::api::Failure;
 use crate::store::Store;
 
 impl Account {
-    /// Returns the key in the claim's Secret if it is active, or else a new key. `recorded` is the key that the
-    /// ObjectBucket names.
-    pub(super) async fn key(
-        &self,
-        store: &Store,
-        recorded: Option<&str>,
-        in_secret: Option<Credentials>,
-    ) -> Result<Credentials, ProvisionError> {
-        if let Some(key) = in_secret
+    /// Returns the key in the claim's Secret if it is active, or else a new key.
+    pub(super) async fn key(&self, store: &Store, request: &GrantOf<Gcs>) -> Result<Credentials, ProvisionError> {
+        let recorded = request.access_key_id.as_deref();
+        if let Some(key) = request.credentials.clone()
             && self.owns_active(store, &key.access_key_id).await?
         {
             return Ok(key);
@@ -30,19 +27,32 @@ impl Account {
         if self.generated && recorded.is_none() {
             self.remove_keys_but(store, None).await?;
         }
-        // Retirement of old keys skips existing accounts, so the replaced key is deleted here, and first: a new key
-        // that could not be delivered would stay, because it is not recorded.
-        if let Some(recorded) = recorded.filter(|_| !self.generated) {
-            self.remove_key(store, recorded).await?;
+        // A key that was not delivered is only known by the state.
+        if let Some(undelivered) = request.state.get(ACCESS_KEY_ID).filter(|_| !self.generated && recorded.is_none()) {
+            self.remove_key(store, undelivered).await?;
         }
         let made = match store.storage.create_key(&self.email).await {
-            Err(failure) if self.generated && is_full(&failure) => {
-                self.remove_keys_but(store, recorded).await?;
+            Err(failure) if is_full(&failure) && (self.generated || recorded.is_some()) => {
+                match recorded {
+                    Some(recorded) if !self.generated => self.remove_key(store, recorded).await?,
+                    recorded => self.remove_keys_but(store, recorded).await?,
+                }
                 store.storage.create_key(&self.email).await
             }
             made => made,
         };
         made.map_err(|failure| self.full(failure))
+    }
+
+    /// Returns the claim's keys of an existing account that are not deleted yet.
+    pub(super) async fn known_keys(&self, store: &Store, request: &GrantOf<Gcs>) -> Result<Vec<String>, Failure> {
+        let mut known = Vec::new();
+        for id in former_keys(&request.state).chain(request.access_key_id.as_deref()) {
+            if store.storage.key(id).await?.is_some_and(|key| key.email == self.email) {
+                known.push(id.to_owned());
+            }
+        }
+        Ok(known)
     }
 
     /// Deletes all keys of the claim's own account except this one.
@@ -77,6 +87,11 @@ impl Account {
             self.spreading(failure)
         }
     }
+}
+
+/// Returns the IDs of the replaced keys of an existing account.
+pub(super) fn former_keys(state: &BTreeMap<String, String>) -> impl Iterator<Item = &str> {
+    state.get(FORMER_KEYS).into_iter().flat_map(|ids| ids.split(','))
 }
 
 /// Returns true if the account has reached Google's limit of keys.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use kube_provisioner::DeleteError;
 use kube_provisioner::bucket::{DeletionPolicy, Emptying, GrantedAccount, Owner, ProvisionedBucket};
 
+use super::keys::former_keys;
 use super::{ACCOUNT_SPREADS, Account, Gcs};
 use crate::account::{CLAIM_UID, owner};
 use crate::api::Failure;
@@ -55,7 +56,8 @@ impl Gcs {
         if known.state.is_empty() {
             account.wait_for_unfinished(&store).await?;
         }
-        account.close(&store, known.access_key_id.as_deref()).await?;
+        let recorded: Vec<&str> = former_keys(&known.state).chain(known.access_key_id.as_deref()).collect();
+        account.close(&store, &recorded).await?;
         account.remove_rights(&store, &known).await?;
         Ok(account.remove(&store).await?)
     }
@@ -95,13 +97,13 @@ impl Account {
         Ok(())
     }
 
-    /// Deletes the claim's keys.
-    async fn close(&self, store: &Store, recorded: Option<&str>) -> Result<(), Failure> {
+    /// Deletes the claim's keys. In an existing account, only the `recorded` keys are the claim's.
+    async fn close(&self, store: &Store, recorded: &[&str]) -> Result<(), Failure> {
         if !self.generated {
-            return match recorded {
-                Some(key) => self.remove_key(store, key).await,
-                None => Ok(()),
-            };
+            for key in recorded {
+                self.remove_key(store, key).await?;
+            }
+            return Ok(());
         }
         // A foreign account with this name keeps its keys.
         match self.known(store).await? {
@@ -115,7 +117,7 @@ impl Account {
         if !self.generated {
             return Ok(());
         }
-        self.close(store, None).await?;
+        self.close(store, &[]).await?;
         store.iam.delete(&self.email, self.whom()).await
     }
 }

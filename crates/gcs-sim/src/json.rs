@@ -29,6 +29,9 @@ impl Model {
         }
         let mut metadata: Value = serde_json::from_slice(&asked.body).unwrap();
         let name = metadata["name"].as_str().unwrap().to_owned();
+        if self.ending.contains(&name) {
+            return refusal(409, "conflict", "The bucket you tried to create was requested to be deleted recently.");
+        }
         if let Some(bucket) = self.buckets.get(&name) {
             let message = if bucket.project == project {
                 "Your previous request to create the named bucket succeeded and you already own it."

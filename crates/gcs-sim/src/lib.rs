@@ -52,6 +52,8 @@ pub struct Model {
     pub accounts: BTreeMap<String, Account>,
     /// Buckets by name.
     pub buckets: BTreeMap<String, Bucket>,
+    /// Names of buckets whose deletion has not ended.
+    pub ending: BTreeSet<String>,
     /// Keys by id.
     pub keys: BTreeMap<String, Key>,
     /// Unfinished multipart uploads by id.

@@ -396,9 +396,14 @@ async fn make_bucket(store: &Store, request: &RequestOf<Gcs>) -> Result<(), Prov
     if store.storage.create_bucket(name, body).await? {
         return Ok(());
     }
-    // Another client created the bucket first, or the response to an earlier call was lost.
-    let live = store.storage.find_bucket(name).await?;
-    objection(&live, request).map_or(Ok(()), Err)
+    match store.storage.find_bucket(name).await? {
+        // The deletion of a former bucket has not ended.
+        BucketState::Absent => Err(ProvisionError::retry(format!(
+            "Google reports that the bucket {name} exists, and does not show it; the next attempt tries again"
+        ))),
+        // Another client created the bucket first, or the response to an earlier call was lost.
+        live => objection(&live, request).map_or(Ok(()), Err),
+    }
 }
 
 /// Reconciles a bucket's settings and writes only differences. The location cannot change, and the class's storage

@@ -58,6 +58,16 @@ async fn a_bucket_does_not_move_to_another_location() {
 }
 
 #[tokio::test]
+async fn tries_again_while_a_former_bucket_keeps_the_name() {
+    let fixture = Fixture::new().await;
+    fixture.google.model().ending.insert("photos".to_owned());
+    let error = fixture.request("photos", &[]).provision(&fixture.gcs).await.unwrap_err();
+    told(&error, "reports that the bucket photos exists", "bucketClaimName");
+    assert_eq!(error.verdict(), ProvisionVerdict::Retry);
+    assert_eq!(fixture.google.assets(), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn a_bucket_that_an_administrator_makes_meanwhile_is_the_administrators() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[]);

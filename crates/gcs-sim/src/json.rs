@@ -162,6 +162,10 @@ impl Model {
         });
         let items = objects.map(|(object, generation)| json!({"name": object, "generation": generation.to_string()}));
         let items: Vec<Value> = items.take(most).collect();
+        // A page can be empty although others follow.
+        if !items.is_empty() && !asked.query.contains_key("pageToken") {
+            return ok(&json!({"kind": "storage#objects", "nextPageToken": "first"}));
+        }
         ok(&json!({"kind": "storage#objects", "items": items}))
     }
 

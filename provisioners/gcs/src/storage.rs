@@ -98,25 +98,35 @@ impl Storage {
 
     /// Returns true if the bucket contains no objects, including noncurrent generations.
     pub(crate) async fn is_empty(&self, bucket: &str) -> Result<bool, Failure> {
-        let path = format!("{}/o?versions=true&maxResults=1&fields=items(name)", bucket_path(bucket));
-        let doing = format!("list the objects of the bucket {bucket}");
-        let page = self.api.find(Call::new(Method::GET, path, "storage.objects.list", doing)).await?;
-        Ok(page.is_none_or(|page| page["items"].as_array().is_none_or(Vec::is_empty)))
+        Ok(self.first_objects(bucket, 1).await?.is_empty())
     }
 
-    /// Deletes the first objects with all their generations. Returns `None` if there are no objects.
-    pub(crate) async fn delete_some_objects(&self, bucket: &str) -> Result<Option<usize>, Failure> {
-        let fields = "items(name,generation),nextPageToken";
-        let path = format!("{}/o?versions=true&maxResults=500&fields={}", bucket_path(bucket), encoded(fields));
-        let doing = format!("list the objects of the bucket {bucket}");
-        // A bucket that does not exist has no objects.
-        let page =
-            self.api.find(Call::new(Method::GET, path, "storage.objects.list", doing)).await?.unwrap_or_default();
-        let items = page["items"].as_array().cloned().unwrap_or_default();
+    /// Deletes the first objects with all their generations, and returns their number.
+    pub(crate) async fn delete_some_objects(&self, bucket: &str) -> Result<usize, Failure> {
+        let items = self.first_objects(bucket, 500).await?;
         let count = items.len();
         let deletions = stream::iter(items).map(|item| self.delete_object(bucket, item));
         deletions.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-        Ok((count > 0 || page["nextPageToken"].is_string()).then_some(count))
+        Ok(count)
+    }
+
+    /// Returns a page of the bucket's objects with all their generations. Google may return empty pages before others.
+    async fn first_objects(&self, bucket: &str, most: u32) -> Result<Vec<Value>, Failure> {
+        let fields = encoded("items(name,generation),nextPageToken");
+        let path = format!("{}/o?versions=true&maxResults={most}&fields={fields}", bucket_path(bucket));
+        let mut page = String::new();
+        loop {
+            let doing = format!("list the objects of the bucket {bucket}");
+            let call = Call::new(Method::GET, format!("{path}{page}"), "storage.objects.list", doing);
+            // A bucket that does not exist has no objects.
+            let mut list = self.api.find(call).await?.unwrap_or_default();
+            let items = list["items"].take();
+            match (items, list["nextPageToken"].as_str().filter(|token| !token.is_empty())) {
+                (Value::Array(items), _) if !items.is_empty() => return Ok(items),
+                (_, Some(token)) => page = format!("&pageToken={}", encoded(token)),
+                (_, None) => return Ok(Vec::new()),
+            }
+        }
     }
 
     async fn delete_object(&self, bucket: &str, item: Value) -> Result<(), Failure> {
@@ -155,21 +165,13 @@ impl Storage {
 
     /// Returns the keys of a service account: none if the account does not exist.
     pub(crate) async fn keys(&self, email: &str) -> Result<Vec<Key>, Failure> {
-        let mut keys = Vec::new();
-        let mut page = String::new();
-        loop {
-            let path = format!("{}?serviceAccountEmail={}&maxResults=250{page}", self.keys_path(), encoded(email));
-            let doing = format!("list the keys of {email}");
-            let list = self.api.find(Call::new(Method::GET, path, "storage.hmacKeys.list", doing)).await?;
-            let list = list.unwrap_or_default();
-            keys.extend(list["items"].as_array().into_iter().flatten().filter_map(key));
-            match list["nextPageToken"].as_str().filter(|token| !token.is_empty()) {
-                Some(token) => page = format!("&pageToken={}", encoded(token)),
-                None => break,
-            }
-        }
-        keys.retain(|key| key.email == email);
-        Ok(keys)
+        let path = format!("{}?serviceAccountEmail={}&maxResults=250", self.keys_path(), encoded(email));
+        let call = |path| Call::new(Method::GET, path, "storage.hmacKeys.list", format!("list the keys of {email}"));
+        let list = match self.api.list(&path, "items", call).await {
+            Err(failure) if failure.status() == Some(404) => Vec::new(),
+            list => list?,
+        };
+        Ok(list.iter().filter_map(key).filter(|key| key.email == email).collect())
     }
 
     /// Returns one key, of any service account.

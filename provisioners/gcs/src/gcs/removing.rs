@@ -126,8 +126,11 @@ impl Account {
 async fn empty(store: &Store, name: &str) -> Result<(), DeleteError> {
     let mut emptying = Emptying::new(name);
     loop {
-        while let Some(count) = store.storage.delete_some_objects(name).await? {
-            emptying.add(count)?;
+        loop {
+            match store.storage.delete_some_objects(name).await? {
+                0 => break,
+                count => emptying.add(count)?,
+            }
         }
         if store.storage.delete_bucket(name).await? {
             return Ok(());

@@ -204,11 +204,11 @@ fn xml_can_write(text: &str) -> bool {
 }
 
 /// Returns true if the service cannot handle the request: it rejects it, does not know it, or fails on it. Missing
-/// permissions and missing objects would affect requests for single objects as well.
+/// permissions, missing objects and an overload would affect requests for single objects as well.
 fn is_about_the_request(error: &Error) -> bool {
     match error {
-        Error::Answer(answer) => !answer.is_busy() && ![401, 403, 404].contains(&answer.status),
-        Error::NotS3 { .. } => true,
+        Error::Answer(answer) => !answer.is_busy() && ![401, 403, 404, 503].contains(&answer.status),
+        Error::NotS3 { status, .. } => *status != 503,
         _ => false,
     }
 }

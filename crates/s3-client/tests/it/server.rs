@@ -252,6 +252,12 @@ async fn what_a_service_does_not_delete_together_is_deleted_one_by_one() {
             ["POST /b/?delete", "DELETE /b/a?x-id=DeleteObject&versionId=1", "DELETE /b/b?x-id=DeleteObject"]
         );
     }
+    // More requests would add to an overload.
+    let overload = answer("ServiceUnavailable");
+    let (settings, seen) = server(&[(503, overload.as_str())]).await;
+    let versions = [ObjectVersion { key: "a".to_owned(), version_id: None }];
+    let error = client(settings).delete_objects("b", &versions).await.unwrap_err();
+    assert_eq!((error.code(), lines(&seen).len()), ("ServiceUnavailable", 1));
 }
 
 #[tokio::test]

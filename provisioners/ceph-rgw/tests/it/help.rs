@@ -1,4 +1,4 @@
-//! Snapshots of the output of `--help` and `rbac`, which is a promise to users.
+//! A snapshot of `--help`, which users rely on.
 
 use kube_provisioner::CommandLine;
 
@@ -7,12 +7,6 @@ const PROGRAM: CommandLine = CommandLine::of(env!("CARGO_BIN_EXE_ceph-rgw-provis
 #[test]
 fn help_says_every_option_with_its_default_and_unit() {
     insta::assert_snapshot!(PROGRAM.run(&["--help"]).1);
-}
-
-#[test]
-fn rbac_grants_no_more_than_is_needed() {
-    let rbac = ["rbac", "--provisioner-name", "rook-ceph.ceph.rook.io/bucket", "--namespace", "rook-ceph"];
-    insta::assert_snapshot!(PROGRAM.run(&rbac).1);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Snapshots of `--help` and `rbac`, which users rely on.
+//! A snapshot of `--help`, which users rely on.
 
 use kube_provisioner::CommandLine;
 
@@ -7,12 +7,6 @@ const PROGRAM: CommandLine = CommandLine::of(env!("CARGO_BIN_EXE_gcs-provisioner
 #[test]
 fn help_says_every_option_with_its_default_and_unit() {
     insta::assert_snapshot!(PROGRAM.run(&["--help"]).1);
-}
-
-#[test]
-fn rbac_grants_no_more_than_is_needed() {
-    let rbac = ["rbac", "--provisioner-name", "gcs.example.com/bucket", "--namespace", "gcs"];
-    insta::assert_snapshot!(PROGRAM.run(&rbac).1);
 }
 
 #[test]

@@ -83,7 +83,7 @@ impl<T> IamLookup<T> {
         own: impl FnOnce(Identity) -> Option<T>,
     ) -> Result<Self, Failure> {
         match found {
-            Ok(None) if store.recent.has(key) => Err(Failure::not_shown_yet(what.to_owned())),
+            Ok(None) if store.recent.has(key) => Err(Failure::NotShownYet(what.to_owned())),
             Ok(None) => Ok(Self::Absent),
             Ok(Some(found)) => Ok(own(found).map_or(Self::Other, Self::Own)),
             Err(failure) if failure.code() != "AccessDenied" => Err(failure),
@@ -212,7 +212,7 @@ impl Account {
     pub(crate) async fn is_within(&self, store: &Store, boundary: &str) -> Result<bool, Failure> {
         let user = store.iam.user(&self.name).await;
         let user = user.map_err(Failure::of(format!("look up the IAM user {}", self.name), USER_RIGHT))?;
-        let user = user.ok_or_else(|| Failure::not_shown_yet(format!("IAM user {}", self.name)))?;
+        let user = user.ok_or_else(|| Failure::NotShownYet(format!("IAM user {}", self.name)))?;
         Ok(user.permissions_boundary.as_deref() == Some(boundary))
     }
 

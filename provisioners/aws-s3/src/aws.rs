@@ -281,7 +281,7 @@ async fn create(
     let tags = match bucket::find(store, name).await? {
         Live::Tagged(tags) => tags,
         Live::Forbidden(failure) | Live::Elsewhere(failure) => return Err(failure.into()),
-        Live::Absent => return Err(Failure::not_shown_yet(format!("bucket {name}")).into()),
+        Live::Absent => return Err(Failure::NotShownYet(format!("bucket {name}")).into()),
     };
     match account.owner_of(&tags) {
         Owner::Claim => Ok(tags),
@@ -289,7 +289,7 @@ async fn create(
         // The store ignores the tags, or reports the tags of a deleted bucket with the same name. A bucket that was
         // just created is empty.
         _ if !dialect.is_complete() && bucket::is_empty(store, name).await? => Ok(BTreeMap::new()),
-        Owner::Unknown => Err(Failure::not_shown_yet(format!("tags of the bucket {name}")).into()),
+        Owner::Unknown => Err(Failure::NotShownYet(format!("tags of the bucket {name}")).into()),
         Owner::Other => Err(ProvisionError::retry(not_for_this_claim(name))),
     }
 }

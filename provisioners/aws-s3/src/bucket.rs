@@ -51,7 +51,7 @@ pub(crate) async fn find_carefully(
     user: &IamLookup,
 ) -> Result<Live, Failure> {
     match find(store, name).await? {
-        Live::Absent if store.may_hide(name) => Err(Failure::not_shown_yet(format!("bucket {name}"))),
+        Live::Absent if store.may_hide(name) => Err(Failure::NotShownYet(format!("bucket {name}"))),
         // A process that has just ended may have created it.
         Live::Absent if account.unfinished && store.dialect().is_complete() && matches!(user, IamLookup::Own(())) => {
             tokio::time::sleep(SECOND_LOOK).await;

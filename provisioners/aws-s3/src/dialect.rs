@@ -171,7 +171,7 @@ impl Dialect {
     ) -> Result<Maker, Failure> {
         match self {
             Self::Aws if store.recent.has(name) => {
-                return Err(Failure::not_shown_yet(format!("tags of the bucket {name}")));
+                return Err(Failure::NotShownYet(format!("tags of the bucket {name}")));
             }
             Self::Aws => return Ok(Maker::SomebodyElse),
             // The tags name another owner.

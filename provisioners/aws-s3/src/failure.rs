@@ -41,10 +41,6 @@ impl Failure {
         matches!(self, Self::Call { cause, .. } if cause.is_refusal())
     }
 
-    pub(crate) fn not_shown_yet(what: String) -> Self {
-        Self::NotShownYet(what)
-    }
-
     /// For `map_err`: `doing` describes the call, and `right` names the permission that it needs.
     pub(crate) fn of(doing: String, right: &'static str) -> impl FnOnce(Error) -> Self {
         move |cause| {

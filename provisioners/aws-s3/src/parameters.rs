@@ -23,7 +23,7 @@ pub(crate) const SETTINGS: [&str; 5] =
     [BUCKET_LIFECYCLE, "bucketObjectLock", BUCKET_POLICY, BUCKET_TAGS, "bucketVersioning"];
 
 /// The class parameters, including the parameters of the provisioner of 2019.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Parameters {
     pub(crate) region: Option<Region>,
@@ -61,32 +61,6 @@ pub struct Parameters {
     pub(crate) object_lock: Option<ObjectLock>,
     /// Tags for all created buckets, users and roles.
     pub(crate) tags: Option<Tags>,
-}
-
-impl Default for Parameters {
-    fn default() -> Self {
-        Self {
-            region: None,
-            store: None,
-            endpoint: None,
-            iam_endpoint: None,
-            admin_role_arn: None,
-            external_id: None,
-            access_mode: Access::default(),
-            authentication: Authentication::default(),
-            service_account: None,
-            oidc_provider_arn: None,
-            deletion_policy: DeletionPolicy::default(),
-            create_bucket_user: CreateBucketUser,
-            permissions_boundary: None,
-            block_public_access: None,
-            kms_key_id: None,
-            versioning: false,
-            lifecycle: None,
-            object_lock: None,
-            tags: None,
-        }
-    }
 }
 
 impl Parameters {
@@ -152,7 +126,7 @@ impl FromStr for IamArn {
 kube_provisioner::deserialize_from_str!(IamArn);
 
 /// `createBucketUser` of the provisioner of 2019. If it was `no`, claims received the administrator's key.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct CreateBucketUser;
 

@@ -86,7 +86,7 @@ impl Account {
         };
         let role = match role {
             IamLookup::Own(role) => role,
-            IamLookup::Absent => return Err(Failure::not_shown_yet(format!("IAM role {name}")).into()),
+            IamLookup::Absent => return Err(Failure::NotShownYet(format!("IAM role {name}")).into()),
             IamLookup::Forbidden(failure) => return Err(failure.into()),
             IamLookup::Other => {
                 let text = format!("the IAM role {name} exists and was not made for this claim: delete it");

@@ -218,32 +218,21 @@ impl Stores {
 
     /// Returns access to the account and the region of a class.
     pub(crate) async fn of(&self, parameters: &Parameters, secrets: &Secrets) -> Result<Store, Misconfigured> {
-        let region = self.region(parameters)?;
-        let mut settings = Settings::new(self.defaults.http(&self.connections)?);
-        region.name().clone_into(&mut settings.region);
-        settings.time_limit = self.defaults.call_timeout;
-        settings.repeats = true;
-        (settings.fips, settings.dual_stack) = (self.defaults.fips, self.defaults.dual_stack);
+        let (region, mut settings) = self.settings(parameters)?;
         let (credentials, identities) = self.administrator(parameters, secrets, &region).await?;
         settings.identities = identities;
-        let given = |of_class: &Option<Endpoint>, default: &Option<Endpoint>| {
-            of_class.as_ref().or(default.as_ref()).map(Endpoint::url)
-        };
-        let given_url = given(&parameters.endpoint, &self.defaults.endpoint);
-        let of_iam = given(&parameters.iam_endpoint, &self.defaults.iam_endpoint);
         let mut settings_of_iam = settings.clone();
-        if of_iam.is_some() {
+        settings_of_iam.endpoint = self.iam_endpoint(parameters).map(Endpoint::url);
+        if settings_of_iam.endpoint.is_some() {
             region.of_iam().clone_into(&mut settings_of_iam.region);
         }
-        settings_of_iam.endpoint = of_iam;
-        settings.endpoint.clone_from(&given_url);
         let endpoint = s3_endpoint(&settings).await?.region(region.name());
         Ok(Store {
             region,
             s3: Client::new(&settings, credentials.clone()).map_err(Misconfigured::new)?,
             iam: Iam::new(&settings_of_iam, credentials).map_err(Misconfigured::new)?,
             endpoint,
-            given_url,
+            given_url: settings.endpoint,
             given_dialect: parameters.store,
             recent: self.recent.clone(),
             gone: self.gone.clone(),
@@ -265,20 +254,27 @@ impl Stores {
 
     /// Returns the class's S3 endpoint, and its IAM endpoint if that is not Amazon's default.
     pub(crate) async fn endpoints(&self, parameters: &Parameters) -> Result<Vec<Endpoint>, Misconfigured> {
-        let mut settings = Settings::new(self.defaults.http(&self.connections)?);
-        self.region(parameters)?.name().clone_into(&mut settings.region);
-        (settings.fips, settings.dual_stack) = (self.defaults.fips, self.defaults.dual_stack);
-        settings.endpoint = parameters.endpoint.as_ref().or(self.defaults.endpoint.as_ref()).map(Endpoint::url);
+        let (_, settings) = self.settings(parameters)?;
         let s3 = s3_endpoint(&settings).await?;
-        let iam = parameters.iam_endpoint.as_ref().or(self.defaults.iam_endpoint.as_ref());
-        Ok([s3].into_iter().chain(iam.cloned()).collect())
+        Ok([s3].into_iter().chain(self.iam_endpoint(parameters).cloned()).collect())
     }
 
-    fn region(&self, parameters: &Parameters) -> Result<Region, Misconfigured> {
-        let region = parameters.region.as_ref().or(self.defaults.region.as_ref());
-        region
-            .cloned()
-            .ok_or_else(|| Misconfigured::new("no region is configured: set region in the StorageClass, or --region"))
+    /// Returns the region of a class, and the settings for S3 in it.
+    fn settings(&self, parameters: &Parameters) -> Result<(Region, Settings), Misconfigured> {
+        let defaults = &self.defaults;
+        let region = parameters.region.as_ref().or(defaults.region.as_ref()).cloned().ok_or_else(|| {
+            Misconfigured::new("no region is configured: set region in the StorageClass, or --region")
+        })?;
+        let mut settings = Settings::new(defaults.http(&self.connections)?);
+        region.name().clone_into(&mut settings.region);
+        settings.endpoint = parameters.endpoint.as_ref().or(defaults.endpoint.as_ref()).map(Endpoint::url);
+        (settings.time_limit, settings.repeats) = (defaults.call_timeout, true);
+        (settings.fips, settings.dual_stack) = (defaults.fips, defaults.dual_stack);
+        Ok((region, settings))
+    }
+
+    fn iam_endpoint<'a>(&'a self, parameters: &'a Parameters) -> Option<&'a Endpoint> {
+        parameters.iam_endpoint.as_ref().or(self.defaults.iam_endpoint.as_ref())
     }
 
     /// Returns the configuration that Amazon's default credential chain finds for this process.

@@ -53,7 +53,6 @@ impl BucketProvisioner for Garage {
         let (key, is_new) = if own.is_none() && !request.state.is_empty() {
             // The bucket was deleted manually, and a key that has had a bucket with this name cannot create another
             // one.
-
             delete_keys(&store, &claim).await?;
             (claim.make_key(&store).await?, true)
         } else {

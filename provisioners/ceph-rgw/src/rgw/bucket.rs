@@ -117,18 +117,29 @@ pub(super) async fn apply(
         let wanted = policy.unwrap_or(&none);
         change_policy(store, key.clone(), name, |live| with_grants_of(wanted, live)).await?;
     }
+    let s3 = store.s3(key);
+    let failed = |doing: &'static str| move |error| Failure::of_user(&format!("{doing} of the bucket {name}"), error);
     let lifecycle = config.bucket_lifecycle.as_ref();
     if lifecycle.is_some() || was_set(BUCKET_LIFECYCLE) {
         let none = Lifecycle::default();
-        apply_lifecycle(store, key.clone(), name, lifecycle.unwrap_or(&none)).await?;
+        let wanted = lifecycle.unwrap_or(&none);
+        if !wanted.same_as(&s3.bucket_lifecycle(name).await.map_err(failed("read the lifecycle"))?) {
+            s3.put_bucket_lifecycle(name, wanted).await.map_err(failed("set the lifecycle"))?;
+        }
     }
     let tags = config.bucket_tags.as_ref();
     if tags.is_some() || was_set(BUCKET_TAGS) {
         let none = Tags::default();
-        apply_tags(store, key.clone(), name, tags.unwrap_or(&none)).await?;
+        let wanted = tags.unwrap_or(&none).as_map();
+        if s3.bucket_tagging(name).await.map_err(failed("read the tags"))? != *wanted {
+            s3.put_bucket_tagging(name, wanted).await.map_err(failed("set the tags"))?;
+        }
     }
     if let Some(versioning) = config.bucket_versioning {
-        apply_versioning(store, key, name, versioning == Versioning::Enabled).await?;
+        let wanted = versioning == Versioning::Enabled;
+        if s3.bucket_versioning(name).await.map_err(failed("read the versioning"))? != Some(wanted) {
+            s3.put_bucket_versioning(name, wanted).await.map_err(failed("set the versioning"))?;
+        }
     }
     Ok(())
 }
@@ -153,39 +164,6 @@ fn misplaced(name: &str, config: &Config, live: &BucketInfo) -> Option<String> {
         "the bucket {name} is in the placement {placement} with the storage class {class}, and stays there: change {key} in \
          additionalConfig, or copy the objects into the bucket of another claim"
     ))
-}
-
-async fn apply_lifecycle(store: &Store, key: Credentials, name: &str, wanted: &Lifecycle) -> Result<(), Failure> {
-    let s3 = store.s3(key);
-    let live = s3.bucket_lifecycle(name).await;
-    let live = live.map_err(|error| Failure::of_user(&format!("read the lifecycle of the bucket {name}"), error))?;
-    if wanted.same_as(&live) {
-        return Ok(());
-    }
-    let put = s3.put_bucket_lifecycle(name, wanted).await;
-    put.map_err(|error| Failure::of_user(&format!("set the lifecycle of the bucket {name}"), error))
-}
-
-async fn apply_tags(store: &Store, key: Credentials, name: &str, wanted: &Tags) -> Result<(), Failure> {
-    let s3 = store.s3(key);
-    let live = s3.bucket_tagging(name).await;
-    let live = live.map_err(|error| Failure::of_user(&format!("read the tags of the bucket {name}"), error))?;
-    if live == *wanted.as_map() {
-        return Ok(());
-    }
-    let put = s3.put_bucket_tagging(name, wanted.as_map()).await;
-    put.map_err(|error| Failure::of_user(&format!("set the tags of the bucket {name}"), error))
-}
-
-async fn apply_versioning(store: &Store, key: Credentials, name: &str, wanted: bool) -> Result<(), Failure> {
-    let s3 = store.s3(key);
-    let live = s3.bucket_versioning(name).await;
-    let live = live.map_err(|error| Failure::of_user(&format!("read the versioning of the bucket {name}"), error))?;
-    if live == Some(wanted) {
-        return Ok(());
-    }
-    let put = s3.put_bucket_versioning(name, wanted).await;
-    put.map_err(|error| Failure::of_user(&format!("set the versioning of the bucket {name}"), error))
 }
 
 #[cfg(test)]

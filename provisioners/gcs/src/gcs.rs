@@ -20,7 +20,7 @@ use self::keys::former_keys;
 use crate::account::{CLAIM_UID, account_id, email, labels, owner};
 use crate::api::Failure;
 use crate::http::Proxies;
-use crate::iam::{AddressOwner, Ensured, Whom};
+use crate::iam::{AddressOwner, Whom};
 use crate::parameters::{BUCKET_TAGS, Config, Parameters, SETTINGS, is_set};
 use crate::policy::{admitted, granted, revoked, shut};
 use crate::principal::{principal, title};
@@ -250,14 +250,12 @@ impl Account {
     }
 
     async fn ensure(&self, store: &Store) -> Result<(), ProvisionError> {
-        if !self.generated {
-            // The account may belong to a project that the administrator cannot read. Creating a key fails if it does
-            // not exist.
-            return Ok(());
-        }
-        match store.iam.ensure(&self.id, &self.email, self.whom()).await? {
-            Ensured::Found | Ensured::Made => Ok(()),
-            Ensured::Foreign => Err(ProvisionError::retry(self.foreign())),
+        // An existing account may belong to a project that the administrator cannot read. Creating a key fails if it
+        // does not exist.
+        if !self.generated || store.iam.ensure(&self.id, &self.email, self.whom()).await? {
+            Ok(())
+        } else {
+            Err(ProvisionError::retry(self.foreign()))
         }
     }
 

@@ -32,16 +32,6 @@ pub(crate) enum AddressOwner {
     Foreign,
 }
 
-/// Result of [`Iam::ensure`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ensured {
-    Found,
-    /// The account is new. Google needs some time to propagate it.
-    Made,
-    /// The account does not belong to the claim.
-    Foreign,
-}
-
 impl Iam {
     pub(crate) async fn account(&self, email: &str) -> Result<Option<Value>, Failure> {
         let doing = format!("look up the service account {email}");
@@ -55,8 +45,8 @@ impl Iam {
         self.api.list(&path, "accounts", call).await
     }
 
-    /// Creates the claim's own service account if it does not exist.
-    pub(crate) async fn ensure(&self, id: &str, email: &str, whom: Whom<'_>) -> Result<Ensured, Failure> {
+    /// Creates the claim's own service account if it does not exist. Returns false if it does not belong to the claim.
+    pub(crate) async fn ensure(&self, id: &str, email: &str, whom: Whom<'_>) -> Result<bool, Failure> {
         let found = match self.account(email).await {
             Ok(found) => found,
             // The account may exist, but the administrator cannot read it. Creation fails with 409 in this case.
@@ -64,7 +54,7 @@ impl Iam {
             Err(failure) => return Err(failure),
         };
         if let Some(account) = found {
-            return Ok(if is_of(&account, whom) { Ensured::Found } else { Ensured::Foreign });
+            return Ok(is_of(&account, whom));
         }
         let path = format!("/v1/projects/{}/serviceAccounts", encoded(&self.project));
         let doing = format!("make the service account {email}");
@@ -74,13 +64,13 @@ impl Iam {
         match self.api.ask(Call::new(Method::POST, path, "iam.serviceAccounts.create", doing).body(body)).await {
             Ok(_) => {
                 self.recent.created(email);
-                Ok(Ensured::Made)
+                Ok(true)
             }
-            // The response to an earlier call was lost.
-            Err(failure) if failure.status() == Some(409) => match self.account(email).await? {
-                Some(account) if !is_of(&account, whom) => Ok(Ensured::Foreign),
-                _ => Ok(Ensured::Made),
-            },
+            // The response to an earlier call was lost. The account exists, even if it is not shown yet.
+            Err(failure) if failure.status() == Some(409) => {
+                self.recent.created(email);
+                Ok(self.known(email, whom).await? == AddressOwner::Ours)
+            }
             Err(failure) => Err(failure),
         }
     }

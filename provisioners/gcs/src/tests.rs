@@ -316,7 +316,10 @@ async fn a_new_service_account_that_is_not_shown_yet_is_not_left_behind() {
     // The process ends before the attempt, and the account is shown a second later.
     fixture.google.model().faults.hiding = u32::MAX;
     drop(request.provision(&fixture.gcs).await.unwrap());
-    let (restarted, google) = (Gcs::new(Defaults::of(&fixture.google), Proxies::default()), fixture.google.clone());
+    let [another, restarted] = [(); 2].map(|()| Gcs::new(Defaults::of(&fixture.google), Proxies::default()));
+    let error = request.provision(&another).await.unwrap_err();
+    assert!(error.to_string().contains("is not shown yet"), "{error}");
+    let google = fixture.google.clone();
     let shown = async move {
         tokio::time::sleep(Duration::from_secs(1)).await;
         google.model().accounts.values_mut().for_each(|account| account.hidden_for = 0);

@@ -13,7 +13,6 @@ pub mod signature;
 mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -267,12 +266,6 @@ impl std::fmt::Display for Cut {
 }
 
 impl std::error::Error for Cut {}
-
-impl From<Infallible> for Cut {
-    fn from(never: Infallible) -> Self {
-        match never {}
-    }
-}
 
 impl Model {
     fn answer(&mut self, asked: &DecodedRequest) -> Reply {

@@ -24,7 +24,7 @@ use crate::error::Error;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Lifecycle {
-    rules: Vec<LifecycleRule>,
+    pub(crate) rules: Vec<LifecycleRule>,
 }
 
 /// The error for a text that is not a valid lifecycle.
@@ -72,10 +72,6 @@ impl Lifecycle {
             left.iter().position(same).map(|place| left.remove(place)).is_some()
         };
         self.rules.len() == stored.rules.len() && self.rules.iter().all(found)
-    }
-
-    pub(crate) fn of_rules(rules: Vec<LifecycleRule>) -> Self {
-        Self { rules }
     }
 
     pub(crate) fn configuration(&self) -> Result<BucketLifecycleConfiguration, Error> {

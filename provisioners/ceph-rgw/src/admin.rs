@@ -282,17 +282,8 @@ impl Admin {
         set.map_err(|error| Failure::of_admin(format!("set the quota of the bucket {name}"), "buckets", error))
     }
 
-    /// Deletes a bucket and its contents.
-    pub(crate) async fn delete_bucket(&self, name: &str) -> Result<(), Failure> {
-        self.remove_bucket(name, true).await.map(drop)
-    }
-
-    /// Deletes an empty bucket. Returns `false` if the bucket is not empty.
-    pub(crate) async fn delete_empty_bucket(&self, name: &str) -> Result<bool, Failure> {
-        self.remove_bucket(name, false).await
-    }
-
-    async fn remove_bucket(&self, name: &str, purge: bool) -> Result<bool, Failure> {
+    /// Deletes a bucket, and its contents if `purge` is true. Returns `false` if the bucket is not empty.
+    pub(crate) async fn delete_bucket(&self, name: &str, purge: bool) -> Result<bool, Failure> {
         let request = request(Method::DELETE, "bucket").query("bucket", name).query("purge-objects", purge.to_string());
         let deleted = self.send(request, PURGE_TIME_LIMIT).await.map(drop);
         let failure = |error| Failure::of_admin(format!("delete the bucket {name}"), "buckets", error);

@@ -282,7 +282,7 @@ async fn buckets_of_others_are_neither_taken_nor_deleted() {
     owned.delete(&fixture.rgw).await.unwrap();
     assert!(fixture.admin().user(&owned.account().name).await.unwrap().is_none());
     assert!(fixture.admin().bucket(&request.name).await.unwrap().is_some());
-    fixture.admin().delete_bucket(&request.name).await.unwrap();
+    fixture.admin().delete_bucket(&request.name, true).await.unwrap();
     fixture.admin().delete_user(&stranger).await.unwrap();
 }
 
@@ -353,7 +353,7 @@ async fn grants_let_several_claims_in_and_out() {
     assert!(s3.object_exists(&name, "x").await.unwrap());
     let refused = request("c", &[("bucketMaxSize", "1Gi")]).provision(&fixture.rgw).await.unwrap_err();
     assert_eq!(refused.verdict(), ProvisionVerdict::Invalid);
-    fixture.admin().delete_bucket(&name).await.unwrap();
+    fixture.admin().delete_bucket(&name, true).await.unwrap();
     fixture.admin().delete_user(&owner).await.unwrap();
 }
 
@@ -518,6 +518,6 @@ async fn a_user_who_owns_more_than_the_claims_bucket_is_not_deleted_silently() {
     let user = fixture.admin().user(&request.account().name).await.unwrap().unwrap();
     assert!(user.keys.is_empty(), "nobody uses the claim's key any more: {user:?}");
     assert!(fixture.admin().bucket(&more).await.unwrap().is_some());
-    fixture.admin().delete_bucket(&more).await.unwrap();
+    fixture.admin().delete_bucket(&more, true).await.unwrap();
     record.delete(&fixture.rgw).await.unwrap();
 }

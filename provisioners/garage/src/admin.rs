@@ -38,10 +38,6 @@ impl Failure {
         self.cause.status() == Some(400)
     }
 
-    fn is_absent(&self) -> bool {
-        ["NoSuchBucket", "NoSuchAccessKey"].contains(&self.code())
-    }
-
     fn code(&self) -> &str {
         self.cause.code()
     }
@@ -373,7 +369,7 @@ fn post(operation: &'static str, body: Value) -> Call {
 fn absent<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
     match answer {
         Ok(found) => Ok(Some(found)),
-        Err(failure) if failure.is_absent() => Ok(None),
+        Err(failure) if ["NoSuchBucket", "NoSuchAccessKey"].contains(&failure.code()) => Ok(None),
         Err(failure) => Err(failure),
     }
 }

@@ -16,7 +16,7 @@ use crate::iam::Iam;
 use crate::parameters::Parameters;
 use crate::principal::Pool;
 use crate::storage::Storage;
-use crate::token::{ServiceAccountKey, TokenSource};
+use crate::token::{Origin, ServiceAccountKey, TokenSource};
 
 /// The role of the Secret that contains the administrator's key, and its entry.
 pub(crate) const ADMIN: &str = "admin";
@@ -166,14 +166,14 @@ impl Stores {
         // The metadata server identifies the host that calls it, so a proxy would receive its own tokens.
         let client =
             self.clients.direct(&format!("http://{}", self.defaults.metadata_host)).map_err(Misconfigured::new)?;
-        Ok(self.cached(Vec::new(), || TokenSource::of_metadata_server(client)))
+        Ok(self.cached(Vec::new(), || TokenSource::new(Origin::MetadataServer, client)))
     }
 
     fn source_of_key(&self, text: &[u8], origin: &str) -> Result<Arc<TokenSource>, Misconfigured> {
         let key = ServiceAccountKey::parse(text, origin).map_err(Misconfigured::new)?;
         let client = self.client(&key.token_address().map_err(Misconfigured::new)?)?;
         let id = digest(&SHA256, text).as_ref().to_vec();
-        Ok(self.cached(id, || TokenSource::of_key(key, client)))
+        Ok(self.cached(id, || TokenSource::new(Origin::Key(key), client)))
     }
 
     fn cached(&self, id: Vec<u8>, make: impl FnOnce() -> TokenSource) -> Arc<TokenSource> {

@@ -36,8 +36,11 @@ pub(crate) struct TokenSource {
     token: Mutex<Option<Token>>,
 }
 
-enum Origin {
+/// The origin of tokens.
+pub(crate) enum Origin {
+    /// Tokens are exchanged for a service account key.
     Key(ServiceAccountKey),
+    /// The metadata server issues tokens of the workload's own service account.
     MetadataServer,
 }
 
@@ -47,15 +50,9 @@ struct Token {
 }
 
 impl TokenSource {
-    /// Creates a source that exchanges a service account key for tokens. The client must connect to the key's
-    /// `token_uri`.
-    pub(crate) fn of_key(key: ServiceAccountKey, client: Client) -> Self {
-        Self { origin: Origin::Key(key), client, token: Mutex::default() }
-    }
-
-    /// Creates a source for the tokens of the workload's own service account.
-    pub(crate) fn of_metadata_server(client: Client) -> Self {
-        Self { origin: Origin::MetadataServer, client, token: Mutex::default() }
+    /// Creates a source. The client must connect to the key's `token_uri`, or to the metadata server.
+    pub(crate) fn new(origin: Origin, client: Client) -> Self {
+        Self { origin, client, token: Mutex::default() }
     }
 
     /// Returns a token. `renew` discards the cached token.

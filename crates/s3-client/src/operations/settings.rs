@@ -51,7 +51,7 @@ impl Client {
     pub async fn bucket_lifecycle(&self, name: &str) -> Result<Lifecycle, Error> {
         let answer = self.sdk.get_bucket_lifecycle_configuration().bucket(name).send().await;
         let answer = self.unless(&["NoSuchLifecycleConfiguration"], answer)?;
-        Ok(Lifecycle::of_rules(answer.and_then(|answer| answer.rules).unwrap_or_default()))
+        Ok(Lifecycle { rules: answer.and_then(|answer| answer.rules).unwrap_or_default() })
     }
 
     /// Sets a bucket's lifecycle. A lifecycle without rules is deleted.

@@ -109,10 +109,7 @@ impl Users {
 async fn empty(store: &Store, bucket: &ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
     let name = &bucket.name;
     let policy = bucket.parameters.as_ref().map(|class| class.deletion_policy).unwrap_or_default();
-    let deleted = match policy {
-        DeletionPolicy::Delete => store.admin.delete_bucket(name).await.map(|()| true),
-        DeletionPolicy::DeleteIfEmpty => store.admin.delete_empty_bucket(name).await,
-    };
+    let deleted = store.admin.delete_bucket(name, policy == DeletionPolicy::Delete).await;
     let deleted = deleted.map_err(|failure| {
         if failure.timed_out() {
             DeleteError::in_progress(format!("the gateway is still deleting the contents of {name}"))

@@ -81,7 +81,7 @@ async fn what_tenants_can_write_makes_no_bucket_theirs() {
         told(error, "was not made for this claim", &[]);
         request.delete(&fixture.rgw).await.unwrap();
         assert!(s3.object_exists(&request.name, "x").await.unwrap(), "{} is purged", request.name);
-        fixture.admin().delete_bucket(&request.name).await.unwrap();
+        fixture.admin().delete_bucket(&request.name, true).await.unwrap();
     }
     fixture.admin().delete_user(&owner).await.unwrap();
 }
@@ -101,12 +101,12 @@ async fn a_bucket_that_an_administrator_makes_meanwhile_is_the_administrators() 
         told(request.provision(&fixture.rgw).await.unwrap_err(), "choose another bucketName", &[]);
         request.delete(&fixture.rgw).await.unwrap();
         assert!(s3.object_exists(&request.name, "x").await.unwrap());
-        fixture.admin().delete_bucket(&request.name).await.unwrap();
+        fixture.admin().delete_bucket(&request.name, true).await.unwrap();
     }
     // The same owner replaces the claim's bucket.
     let request = fixture.request("replaced", &[("bucketOwner", &owner)]);
     let bucket = request.provision(&fixture.rgw).await.unwrap();
-    fixture.admin().delete_bucket(&request.name).await.unwrap();
+    fixture.admin().delete_bucket(&request.name, true).await.unwrap();
     s3.create_bucket(&request.name, None).await.unwrap();
     s3.put_object(&request.name, "x", "hello").await.unwrap();
     let again = fixture.request("replaced", &[("bucketOwner", &owner)]).after(&bucket);
@@ -114,7 +114,7 @@ async fn a_bucket_that_an_administrator_makes_meanwhile_is_the_administrators() 
     request.after(&bucket).delete(&fixture.rgw).await.unwrap();
     assert!(s3.object_exists(&request.name, "x").await.unwrap());
     assert!(!fixture.has_user(&request.account().name).await);
-    fixture.admin().delete_bucket(&request.name).await.unwrap();
+    fixture.admin().delete_bucket(&request.name, true).await.unwrap();
     fixture.admin().delete_user(&owner).await.unwrap();
 }
 
@@ -232,6 +232,6 @@ async fn the_longest_names_are_no_trouble() {
     granted.after(&bucket).revoke(&fixture.rgw).await.unwrap();
     assert!(s3.bucket_policy(&granted.name).await.unwrap().is_empty());
     assert!(!fixture.has_user(&granted.account().name).await && !fixture.has_user(&request.account().name).await);
-    fixture.admin().delete_bucket(&granted.name).await.unwrap();
+    fixture.admin().delete_bucket(&granted.name, true).await.unwrap();
     fixture.admin().delete_user(&owner).await.unwrap();
 }

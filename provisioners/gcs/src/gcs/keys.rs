@@ -11,6 +11,7 @@ use kube_provisioner::bucket::{Credentials, GrantOf};
 
 use super::{ACCESS_KEY_ID, Account, FORMER_KEYS, Gcs};
 use crate::api::Failure;
+use crate::storage::Key;
 use crate::store::Store;
 
 impl Account {
@@ -18,7 +19,7 @@ impl Account {
     pub(super) async fn key(&self, store: &Store, request: &GrantOf<Gcs>) -> Result<Credentials, ProvisionError> {
         let recorded = request.access_key_id.as_deref();
         if let Some(key) = request.credentials.clone()
-            && self.owns_active(store, &key.access_key_id).await?
+            && self.own_key(store, &key.access_key_id).await?.is_some_and(|known| known.active)
         {
             return Ok(key);
         }
@@ -48,7 +49,7 @@ impl Account {
     pub(super) async fn known_keys(&self, store: &Store, request: &GrantOf<Gcs>) -> Result<Vec<String>, Failure> {
         let mut known = Vec::new();
         for id in former_keys(&request.state).chain(request.access_key_id.as_deref()) {
-            if store.storage.key(id).await?.is_some_and(|key| key.email == self.email) {
+            if self.own_key(store, id).await?.is_some() {
                 known.push(id.to_owned());
             }
         }
@@ -67,14 +68,15 @@ impl Account {
 
     /// Deletes one key if it belongs to the account.
     pub(super) async fn remove_key(&self, store: &Store, id: &str) -> Result<(), Failure> {
-        match store.storage.key(id).await? {
-            Some(key) if key.email == self.email => store.storage.delete_key(&key).await,
-            _ => Ok(()),
+        match self.own_key(store, id).await? {
+            Some(key) => store.storage.delete_key(&key).await,
+            None => Ok(()),
         }
     }
 
-    async fn owns_active(&self, store: &Store, id: &str) -> Result<bool, Failure> {
-        Ok(store.storage.key(id).await?.is_some_and(|key| key.email == self.email && key.active))
+    /// Returns one key if it belongs to the account.
+    async fn own_key(&self, store: &Store, id: &str) -> Result<Option<Key>, Failure> {
+        Ok(store.storage.key(id).await?.filter(|key| key.email == self.email))
     }
 
     fn full(&self, failure: Failure) -> ProvisionError {

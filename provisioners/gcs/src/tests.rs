@@ -360,6 +360,18 @@ async fn a_bucket_with_more_than_objects_says_why_it_stays() {
 }
 
 #[tokio::test]
+async fn keeps_access_to_a_bucket_that_google_does_not_delete() {
+    let fixture = Fixture::new().await;
+    let request = fixture.request("photos", &[("deletionPolicy", "DeleteIfEmpty")]);
+    let bucket = request.provision(&fixture.gcs).await.unwrap();
+    // A managed folder is not in the list of objects.
+    fixture.google.model().buckets.get_mut("photos").unwrap().objects.insert("folder/".to_owned(), Vec::new());
+    let error = request.after(&bucket).delete(&fixture.gcs).await.unwrap_err();
+    assert!(error.to_string().contains("the bucket photos holds objects"), "{error}");
+    fixture.s3(&bucket.credentials).put("photos", "x", "hello").await.unwrap();
+}
+
+#[tokio::test]
 async fn grants_let_several_claims_in_and_out() {
     let fixture = Fixture::new().await;
     let requests = ["a", "b", "c"].map(|claim| {

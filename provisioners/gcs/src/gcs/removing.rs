@@ -24,19 +24,14 @@ impl Gcs {
         let name = &bucket.name;
         let BucketState::Bucket(live) = store.storage.find_bucket(name).await? else { return Ok(()) };
         match owner(&live, &bucket.owner.claim, &bucket.cluster_id) {
+            // Access ends after the bucket, which stays usable if it is not empty.
+            Owner::Claim if record.parameters.deletion_policy == DeletionPolicy::DeleteIfEmpty => {
+                if store.storage.delete_bucket(name).await? { Ok(()) } else { Err(DeletionPolicy::not_empty(name)) }
+            }
             Owner::Claim => {
-                let only_empty = record.parameters.deletion_policy == DeletionPolicy::DeleteIfEmpty;
-                if only_empty && !store.storage.is_empty(name).await? {
-                    return Err(DeletionPolicy::not_empty(name));
-                }
                 // Deletion would never end while the owner's account or a COSI account keeps writing.
                 store.storage.change_policy(name, |policy| closed(policy, &account.email)).await?;
-                if !only_empty {
-                    empty(&store, name).await?;
-                } else if !store.storage.delete_bucket(name).await? {
-                    return Err(DeletionPolicy::not_empty(name));
-                }
-                Ok(())
+                empty(&store, name).await
             }
             Owner::Unknown if !bucket.state.is_empty() => Err(DeleteError::retry(format!(
                 "the bucket {name} has lost its label {CLAIM_UID}, and may be somebody else's: set it to {} if it is to be \

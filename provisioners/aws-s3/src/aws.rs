@@ -84,16 +84,17 @@ impl BucketProvisioner for Aws {
                 }
                 BucketOwnership::Unsure => return Err(DeleteError::retry(unsure(name, &bucket.owner.claim.uid))),
                 BucketOwnership::Claim => {
-                    let only_empty = record.parameters.deletion_policy == DeletionPolicy::DeleteIfEmpty;
-                    if only_empty && !bucket::is_empty(&store, name).await? {
-                        return Err(DeletionPolicy::not_empty(name));
-                    }
-                    // Clients that continue to write could prevent the deletion indefinitely.
-                    account.close(&store, &user).await?;
-                    bucket::remove_policy(&store, &bucket).await?;
-                    if only_empty {
+                    if record.parameters.deletion_policy == DeletionPolicy::DeleteIfEmpty {
+                        // Access ends after the bucket, which stays usable if it is not empty.
+                        if !bucket::is_empty(&store, name).await? {
+                            return Err(DeletionPolicy::not_empty(name));
+                        }
+                        bucket::remove_policy(&store, &bucket).await?;
                         bucket::delete_empty(&store, name).await?;
                     } else {
+                        // Clients that continue to write could prevent the deletion indefinitely.
+                        account.close(&store, &user).await?;
+                        bucket::remove_policy(&store, &bucket).await?;
                         bucket::delete(&store, name).await?;
                     }
                     store.recent.removed(name);
@@ -432,29 +433,58 @@ mod tests {
         <Key>kube-provisioner/claim-uid</Key><Value>00000000-0000-4000-8000-000000000001</Value>\
         </member></Tags></User></GetUserResult></GetUserResponse>";
 
+    const ABSENT: (u16, &str) = (404, "<ErrorResponse><Error><Code>NoSuchEntity</Code></Error></ErrorResponse>");
+
+    fn aws(more: &[&str]) -> Aws {
+        let given = ["aws-s3-provisioner", "--provisioner-name", "aws", "--region", "us-east-1"];
+        Aws::new(crate::Args::parse_from([&given, more].concat()).defaults)
+    }
+
+    /// Returns the Secret of the class, and the state after a success.
+    fn recorded() -> (Secrets, BTreeMap<String, String>) {
+        let key = [("AWS_ACCESS_KEY_ID", "AKID"), ("AWS_SECRET_ACCESS_KEY", "hidden")];
+        (Secrets::new([("admin", key)]), [("UserName".to_owned(), "photos".to_owned())].into())
+    }
+
     /// The process ended after it created the role, and before it recorded the role.
     #[tokio::test]
     async fn looks_twice_for_a_role_that_a_failed_attempt_may_have_created() {
-        for (provider, expected) in [(None, 2), (Some("arn:aws:iam::1:oidc-provider/x"), 3)] {
+        let provider = ["--oidc-provider-arn", "arn:aws:iam::1:oidc-provider/x"];
+        for (provider, expected) in [(&[][..], 2), (&provider, 3)] {
             let looks = Arc::new(AtomicUsize::new(0));
             let counted = looks.clone();
             let iam = server(move |request| {
                 if !request.contains("Action=GetUser") {
-                    return (404, "<ErrorResponse><Error><Code>NoSuchEntity</Code></Error></ErrorResponse>");
+                    return ABSENT;
                 }
                 counted.fetch_add(1, Ordering::Relaxed);
                 (200, OWN_USER)
             });
-            let given = ["aws-s3-provisioner", "--provisioner-name", "aws", "--region", "us-east-1"];
-            let given = given.into_iter().chain(["--iam-endpoint", iam.as_str()]);
-            let provider = provider.into_iter().flat_map(|arn| ["--oidc-provider-arn", arn]);
-            let aws = Aws::new(crate::Args::parse_from(given.chain(provider)).defaults);
             let mut known = GrantedAccount::new("photos", Parameters::default());
-            known.state.insert("UserName".to_owned(), "photos".to_owned());
-            let key = [("AWS_ACCESS_KEY_ID", "AKID"), ("AWS_SECRET_ACCESS_KEY", "hidden")];
-            known.secrets = Secrets::new([("admin", key)]);
-            aws.revoke(known).await.unwrap();
+            (known.secrets, known.state) = recorded();
+            aws(&[&["--iam-endpoint", iam.as_str()], provider].concat()).revoke(known).await.unwrap();
             assert_eq!(looks.load(Ordering::Relaxed), expected);
         }
+    }
+
+    /// A client has written an object after the bucket was listed.
+    #[tokio::test]
+    async fn keeps_the_keys_of_a_bucket_that_is_not_deleted() {
+        const TAGS: &str = "<Tagging><TagSet><Tag><Key>kube-provisioner/claim-uid</Key>\
+            <Value>00000000-0000-4000-8000-000000000001</Value></Tag></TagSet></Tagging>";
+        let store = server(|request| match request.split("\r\n").next().unwrap_or_default() {
+            line if line.starts_with("GET /photos/?tagging") => (200, TAGS),
+            line if line.starts_with("GET /photos/?versions") => (200, "<ListVersionsResult/>"),
+            line if line.starts_with("DELETE /photos/") => (409, "<Error><Code>BucketNotEmpty</Code></Error>"),
+            _ if request.contains("Action=GetUser") => (200, OWN_USER),
+            _ if request.contains("Action=GetRole") => ABSENT,
+            line => panic!("{line}"),
+        });
+        let class = [("deletionPolicy".to_owned(), "DeleteIfEmpty".to_owned())].into();
+        let mut known = ProvisionedBucket::new("photos", kube_provisioner::parameters::from_map(&class).unwrap());
+        (known.secrets, known.state) = recorded();
+        let aws = aws(&["--endpoint", store.as_str(), "--iam-endpoint", store.as_str()]);
+        let error = aws.delete_bucket(known).await.unwrap_err().to_string();
+        assert!(error.contains("the bucket photos holds objects"), "{error}");
     }
 }

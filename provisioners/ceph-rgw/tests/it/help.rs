@@ -6,7 +6,9 @@ const PROGRAM: CommandLine = CommandLine::of(env!("CARGO_BIN_EXE_ceph-rgw-provis
 
 #[test]
 fn help_says_every_option_with_its_default_and_unit() {
-    insta::assert_snapshot!(PROGRAM.run(&["--help"]).1);
+    let help = PROGRAM.run(&["--help"]).1;
+    // The other options are the same in each bucket provisioner. The snapshot of aws-s3-provisioner contains them.
+    insta::assert_snapshot!(help.split("\nKubernetes:\n").next().unwrap_or_default());
 }
 
 #[test]

@@ -186,7 +186,13 @@ impl Account {
                 }
             }
             // The answer to an earlier call was lost, or another claim has created the user first.
-            Err(error) if error.code() == "EntityAlreadyExists" => self.look(store).await,
+            Err(error) if error.code() == "EntityAlreadyExists" => match self.look(store).await? {
+                IamLookup::Absent => {
+                    store.recent.created(&self.name);
+                    Err(Failure::NotShownYet(format!("IAM user {}", self.name)))
+                }
+                user => Ok(user),
+            },
             Err(error) => {
                 let doing = format!("create the IAM user {}", self.name);
                 Err(Failure::of(doing, "iam:CreateUser and iam:TagUser, with the class's permissionsBoundary")(error))

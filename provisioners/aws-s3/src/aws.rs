@@ -467,6 +467,21 @@ mod tests {
         }
     }
 
+    /// The answer to the creation of the user was lost, and IAM does not show the user yet.
+    #[tokio::test]
+    async fn waits_for_a_user_that_exists_and_is_not_shown() {
+        let store = server(|request| match request.contains("Action=CreateUser") {
+            true => (409, "<ErrorResponse><Error><Code>EntityAlreadyExists</Code></Error></ErrorResponse>"),
+            false if request.starts_with("GET ") => (404, "<Error><Code>NoSuchBucket</Code></Error>"),
+            false => ABSENT,
+        });
+        let mut request = RequestOf::<Aws>::new("photos", Parameters::default(), Config::default());
+        (request.secrets, _) = recorded();
+        let aws = aws(&["--endpoint", store.as_str(), "--iam-endpoint", store.as_str()]);
+        let error = aws.create_bucket(request).await.unwrap_err().to_string();
+        assert!(error.contains("does not show the IAM user obc.photos yet"), "{error}");
+    }
+
     /// A client has written an object after the bucket was listed.
     #[tokio::test]
     async fn keeps_the_keys_of_a_bucket_that_is_not_deleted() {

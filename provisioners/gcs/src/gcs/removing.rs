@@ -6,7 +6,7 @@ use kube_provisioner::DeleteError;
 use kube_provisioner::bucket::{DeletionPolicy, Emptying, GrantedAccount, Owner, ProvisionedBucket};
 
 use super::keys::former_keys;
-use super::{ACCOUNT_SPREADS, Account, Gcs};
+use super::{ACCOUNT_SPREADS, Account, Gcs, SERVICE_ACCOUNT};
 use crate::account::{CLAIM_UID, owner};
 use crate::api::Failure;
 use crate::iam::AddressOwner;
@@ -48,7 +48,8 @@ impl Gcs {
     /// Revokes the account's permissions and keys, and leaves the buckets.
     pub(super) async fn remove_account(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         let (store, account) = self.of_account(&known).await?;
-        if known.state.is_empty() {
+        // A claim without a key may have asked for one since its state was recorded.
+        if !known.state.contains_key(SERVICE_ACCOUNT) {
             account.wait_for_unfinished(&store).await?;
         }
         let recorded: Vec<&str> = former_keys(&known.state).chain(known.access_key_id.as_deref()).collect();

@@ -65,6 +65,25 @@ async fn a_claim_may_change_between_a_key_and_a_service_account() {
 }
 
 #[tokio::test]
+async fn waits_for_the_account_of_an_attempt_that_failed_midway() {
+    let fixture = Fixture::new().await;
+    let (with_key, without) =
+        (fixture.request("photos", &[("workloadIdentityPool", POOL)]), keyless(&fixture, "photos", "web"));
+    let bucket = without.provision(&fixture.gcs).await.unwrap();
+    // The process ends before it records the service account, which is shown a second later.
+    fixture.google.model().faults.hiding = u32::MAX;
+    drop(with_key.after(&bucket).provision(&fixture.gcs).await.unwrap());
+    let (restarted, google) = (Gcs::new(Defaults::of(&fixture.google), Proxies::default()), fixture.google.clone());
+    let shown = async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        google.model().accounts.values_mut().for_each(|account| account.hidden_for = 0);
+    };
+    let record = without.after(&bucket);
+    tokio::join!(async { record.delete(&restarted).await.unwrap() }, shown);
+    assert_eq!(fixture.google.assets(), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn grants_without_a_key_come_and_go_one_by_one() {
     let fixture = Fixture::new().await;
     fixture.own_bucket("shared");

@@ -58,6 +58,10 @@ impl Failure {
         Self { doing, cause: Box::new(cause), advice }
     }
 
+    pub(crate) fn is_denied(&self) -> bool {
+        self.cause.code() == "AccessDenied"
+    }
+
     pub(crate) fn timed_out(&self) -> bool {
         matches!(*self.cause, Error::TimedOut { .. })
     }

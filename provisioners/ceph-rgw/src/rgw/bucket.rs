@@ -10,7 +10,7 @@ use s3_client::{Credentials, NewBucket};
 use super::account::Account;
 use super::{ONE_BUCKET, Rgw, Users};
 use crate::admin::{BucketInfo, Failure, User};
-use crate::grants::{change_policy, with_grants_of};
+use crate::grants::{GrantError, change_policy, with_grants_of};
 use crate::parameters::{BUCKET_LIFECYCLE, BUCKET_POLICY, BUCKET_TAGS, Config, Placement};
 use crate::quota::Quota;
 use crate::store::Store;
@@ -108,19 +108,41 @@ pub(super) async fn apply(
     if is_claims && !quota.is_met_by(live.bucket_quota) {
         store.admin.set_bucket_quota(name, owner, quota).await?;
     }
-    // Remove settings that the claim no longer requests, including settings that Rook applied. Keep manual settings.
-    // Before the first success, an earlier attempt may have applied them.
-    let was_set = |key| request.state.is_empty() || request.applied_config.contains_key(key);
-    let policy = config.bucket_policy.as_ref();
-    if policy.is_some() || was_set(BUCKET_POLICY) {
-        let none = Policy::default();
-        let wanted = policy.unwrap_or(&none);
-        change_policy(store, key.clone(), name, |live| with_grants_of(wanted, live)).await?;
+    let Some(policy) = &config.bucket_policy else {
+        // The former policy may deny the other changes.
+        if was_set(request, BUCKET_POLICY) {
+            put_policy(store, key.clone(), name, &Policy::default()).await?;
+        }
+        return Ok(settings(store, request, key).await?);
+    };
+    match settings(store, request, key.clone()).await {
+        // The former policy may deny the changes.
+        Err(failure) if failure.is_denied() && was_set(request, BUCKET_POLICY) => {
+            put_policy(store, key.clone(), name, policy).await?;
+            settings(store, request, key.clone()).await?;
+        }
+        applied => applied?,
     }
-    let s3 = store.s3(key);
+    // The policy may deny the changes above, so it is set after them.
+    Ok(put_policy(store, key, name, policy).await?)
+}
+
+/// Returns true if the setting is to be removed when the claim does not request it, which includes settings that Rook
+/// applied. Manual settings are kept. Before the first success, an earlier attempt may have applied it.
+fn was_set(request: &RequestOf<Rgw>, key: &str) -> bool {
+    request.state.is_empty() || request.applied_config.contains_key(key)
+}
+
+async fn put_policy(store: &Store, key: Credentials, name: &str, wanted: &Policy) -> Result<(), GrantError> {
+    change_policy(store, key, name, |live| with_grants_of(wanted, live)).await
+}
+
+/// Updates the lifecycle, the tags and the versioning.
+async fn settings(store: &Store, request: &RequestOf<Rgw>, key: Credentials) -> Result<(), Failure> {
+    let (name, config, s3) = (&request.name, &request.config, store.s3(key));
     let failed = |doing: &'static str| move |error| Failure::of_user(&format!("{doing} of the bucket {name}"), error);
     let lifecycle = config.bucket_lifecycle.as_ref();
-    if lifecycle.is_some() || was_set(BUCKET_LIFECYCLE) {
+    if lifecycle.is_some() || was_set(request, BUCKET_LIFECYCLE) {
         let none = Lifecycle::default();
         let wanted = lifecycle.unwrap_or(&none);
         if !wanted.same_as(&s3.bucket_lifecycle(name).await.map_err(failed("read the lifecycle"))?) {
@@ -128,7 +150,7 @@ pub(super) async fn apply(
         }
     }
     let tags = config.bucket_tags.as_ref();
-    if tags.is_some() || was_set(BUCKET_TAGS) {
+    if tags.is_some() || was_set(request, BUCKET_TAGS) {
         let none = Tags::default();
         let wanted = tags.unwrap_or(&none).as_map();
         if s3.bucket_tagging(name).await.map_err(failed("read the tags"))? != *wanted {

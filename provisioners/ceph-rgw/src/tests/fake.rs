@@ -263,6 +263,7 @@ impl Model {
             return refusal(403, "AccessDenied");
         }
         match (method.as_str(), setting) {
+            ("PUT" | "DELETE", Some(setting)) if bucket.denies(setting) => refusal(403, "AccessDenied"),
             ("PUT", Some(setting)) => {
                 bucket.settings.insert(setting.to_owned(), body);
                 xml_reply("")
@@ -333,6 +334,17 @@ impl Bucket {
     fn statements(&self) -> Vec<Value> {
         let policy = self.settings.get("policy").and_then(|text| serde_json::from_slice::<Value>(text).ok());
         policy.and_then(|policy| policy["Statement"].as_array().cloned()).unwrap_or_default()
+    }
+
+    /// Returns whether the policy denies everyone to change this setting.
+    fn denies(&self, setting: &str) -> bool {
+        let action = match setting {
+            "tagging" => "s3:PutBucketTagging",
+            "versioning" => "s3:PutBucketVersioning",
+            _ => return false,
+        };
+        let has = |actions: &Value| actions.as_array().is_some_and(|actions| actions.contains(&json!(action)));
+        self.statements().iter().any(|statement| statement["Effect"] == "Deny" && has(&statement["Action"]))
     }
 
     /// Returns whether the policy allows this user to read or write objects.

@@ -37,6 +37,29 @@ async fn tags_and_versions_follow_the_claim() {
 }
 
 #[tokio::test]
+async fn a_policy_may_deny_the_other_settings() {
+    let fixture = Fixture::new("frozen").await;
+    let name = fixture.request("a", &[]).name;
+    let policy = |action: &str| {
+        format!(
+            r#"{{"Version":"2012-10-17","Statement":[{{"Sid":"frozen","Effect":"Deny","Principal":"*",
+             "Action":["s3:{action}"],"Resource":["arn:aws:s3:::{name}"]}}]}}"#
+        )
+    };
+    let (tags, versions) = (policy("PutBucketTagging"), policy("PutBucketVersioning"));
+    let first = fixture.request("a", &[("bucketPolicy", &tags), ("bucketTags", "stage=test")]);
+    let bucket = first.provision(&fixture.rgw).await.unwrap();
+    // The former policy denies the change of the tags.
+    let asked = [("bucketPolicy", versions.as_str()), ("bucketTags", "stage=live")];
+    let mut other = fixture.request("a", &asked).after(&bucket);
+    other.applied_config = first.config_texts.clone();
+    let bucket = other.provision(&fixture.rgw).await.unwrap();
+    let live = fixture.s3(&bucket).bucket_tagging(&name).await.unwrap();
+    assert_eq!(live, BTreeMap::from([("stage".to_owned(), "live".to_owned())]));
+    first.after(&bucket).delete(&fixture.rgw).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_placement_is_chosen_once() {
     let fixture = Fixture::new("placement").await;
     let asked = [("bucketPlacement", "default-placement"), ("bucketStorageClass", "STANDARD")];

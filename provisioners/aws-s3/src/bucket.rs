@@ -123,9 +123,7 @@ pub(crate) async fn apply(
     let Some(policy) = &request.config.bucket_policy else {
         // The former policy may deny the other changes.
         if had_policy {
-            let deleted = store.s3.delete_bucket_policy(name).await;
-            let doing = format!("delete the policy of the bucket {name}");
-            deleted.map_err(Failure::of(doing, "s3:DeleteBucketPolicy"))?;
+            delete_policy(store, name).await?;
         }
         return settings(store, request, ours, live, is_new).await;
     };
@@ -262,12 +260,13 @@ async fn unblock_public_access(store: &Store, name: &str) -> Result<(), Failure>
 /// Removes the policy of a bucket before it is emptied. The policy could allow others to write, or prevent the
 /// administrator from deleting objects.
 pub(crate) async fn remove_policy(store: &Store, bucket: &ProvisionedBucket<Parameters>) -> Result<(), Failure> {
-    if !bucket.config_texts.contains_key(BUCKET_POLICY) {
-        return Ok(());
-    }
-    let name = &bucket.name;
+    if bucket.config_texts.contains_key(BUCKET_POLICY) { delete_policy(store, &bucket.name).await } else { Ok(()) }
+}
+
+async fn delete_policy(store: &Store, name: &str) -> Result<(), Failure> {
     match store.s3.delete_bucket_policy(name).await {
-        Err(error) if error.code() == "NoSuchBucket" => Ok(()),
+        // A store without policies has none to delete.
+        Err(error) if error.code() == "NoSuchBucket" || error.status() == Some(501) => Ok(()),
         deleted => {
             deleted.map_err(Failure::of(format!("delete the policy of the bucket {name}"), "s3:DeleteBucketPolicy"))
         }
@@ -411,6 +410,16 @@ mod tests {
         let attempted = request(&[], &[(BUCKET_LIFECYCLE, "former")]);
         let denied = apply(&store, &attempted, &none, &none, false).await.map(drop).unwrap_err();
         assert_eq!(denied.code(), "AccessDenied");
+    }
+
+    #[tokio::test]
+    async fn a_store_without_policies_has_none_to_delete() {
+        let endpoint = server(|request| {
+            let deletes = request.starts_with("DELETE /photos/?policy");
+            if deletes { (501, "<Error><Code>NotImplemented</Code></Error>") } else { (200, "") }
+        });
+        let (store, none) = (store(&["--region", "us-east-1", "--endpoint", &endpoint]).await, Tags::new());
+        apply(&store, &request(&[], &[(BUCKET_POLICY, "refused")]), &none, &none, false).await.unwrap();
     }
 
     #[tokio::test]

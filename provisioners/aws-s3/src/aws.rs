@@ -89,8 +89,7 @@ impl BucketProvisioner for Aws {
                         if !bucket::is_empty(&store, name).await? {
                             return Err(DeletionPolicy::not_empty(name));
                         }
-                        bucket::remove_policy(&store, &bucket).await?;
-                        bucket::delete_empty(&store, name).await?;
+                        bucket::delete_empty(&store, &bucket).await?;
                     } else {
                         // Clients that continue to write could prevent the deletion indefinitely.
                         account.close(&store, &user).await?;
@@ -484,13 +483,13 @@ mod tests {
 
     /// A client has written an object after the bucket was listed.
     #[tokio::test]
-    async fn keeps_the_keys_of_a_bucket_that_is_not_deleted() {
+    async fn keeps_the_keys_and_the_policy_of_a_bucket_that_is_not_deleted() {
         const TAGS: &str = "<Tagging><TagSet><Tag><Key>kube-provisioner/claim-uid</Key>\
             <Value>00000000-0000-4000-8000-000000000001</Value></Tag></TagSet></Tagging>";
         let store = server(|request| match request.split("\r\n").next().unwrap_or_default() {
             line if line.starts_with("GET /photos/?tagging") => (200, TAGS),
             line if line.starts_with("GET /photos/?versions") => (200, "<ListVersionsResult/>"),
-            line if line.starts_with("DELETE /photos/") => (409, "<Error><Code>BucketNotEmpty</Code></Error>"),
+            line if line.starts_with("DELETE /photos/ ") => (409, "<Error><Code>BucketNotEmpty</Code></Error>"),
             _ if request.contains("Action=GetUser") => (200, OWN_USER),
             _ if request.contains("Action=GetRole") => ABSENT,
             line => panic!("{line}"),
@@ -498,6 +497,7 @@ mod tests {
         let class = [("deletionPolicy".to_owned(), "DeleteIfEmpty".to_owned())].into();
         let mut known = ProvisionedBucket::new("photos", kube_provisioner::parameters::from_map(&class).unwrap());
         (known.secrets, known.state) = recorded();
+        known.config_texts.insert("bucketPolicy".to_owned(), "{}".to_owned());
         let aws = aws(&["--endpoint", store.as_str(), "--iam-endpoint", store.as_str()]);
         let error = aws.delete_bucket(known).await.unwrap_err().to_string();
         assert!(error.contains("the bucket photos holds objects"), "{error}");

@@ -284,9 +284,21 @@ pub(crate) async fn is_empty(store: &Store, name: &str) -> Result<bool, Failure>
     }
 }
 
-/// Deletes the bucket, or fails if it contains objects.
-pub(crate) async fn delete_empty(store: &Store, name: &str) -> Result<(), DeleteError> {
-    match store.s3.delete_bucket(name).await {
+/// Deletes the bucket, or fails if it contains objects. A bucket that stays keeps its policy.
+pub(crate) async fn delete_empty(store: &Store, bucket: &ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
+    let name = &bucket.name;
+    let mut deleted = store.s3.delete_bucket(name).await;
+    if deleted.as_ref().is_err_and(|error| error.code() == "AccessDenied")
+        && let Some(policy) = bucket.config_texts.get(BUCKET_POLICY)
+    {
+        // The policy may deny it.
+        delete_policy(store, name).await?;
+        deleted = store.s3.delete_bucket(name).await;
+        if let (Err(_), Ok(policy)) = (&deleted, Policy::parse(policy)) {
+            put_policy(store, name, &policy).await?;
+        }
+    }
+    match deleted {
         Err(error) if error.code() == "BucketNotEmpty" => Err(DeletionPolicy::not_empty(name)),
         Err(error) => Err(Failure::of(format!("delete the bucket {name}"), "s3:DeleteBucket")(error).into()),
         Ok(_) => Ok(()),

@@ -101,9 +101,15 @@ pub(crate) fn owner(bucket: &Value, claim: &ClaimName, cluster: &str) -> Owner {
     }
 }
 
+/// Returns true if a bucket whose owner is unknown may be a COSI bucket that has lost the label of its owner. COSI
+/// stores no state, which would show that an attempt has succeeded.
+pub(crate) fn may_have_lost_a_label(bucket: &Value, claim: &ClaimName, cluster: &str) -> bool {
+    claim.namespace.is_empty() && bucket["labels"][CLUSTER] == cluster_label(cluster)
+}
+
 /// Returns a unique label value for the uid. A claim's uid is a valid label value. The uid of a COSI bucket has a dot
 /// after its first letter, which becomes `_`. Any other uid is hashed.
-fn uid_label(uid: &str) -> String {
+pub(crate) fn uid_label(uid: &str) -> String {
     let is_plain = |text: &str| label_value(text) == text && !text.contains('_');
     let label = label_value(uid);
     let of_cosi =

@@ -344,6 +344,22 @@ async fn a_bucket_that_lost_its_label_is_not_deleted() {
     assert!(fixture.google.model().accounts.is_empty() && fixture.google.model().buckets.contains_key("photos"));
 }
 
+/// COSI stores no state.
+#[tokio::test]
+async fn a_bucket_of_cosi_that_lost_its_label_is_not_forgotten() {
+    let fixture = Fixture::new().await;
+    let mut request = fixture.request("photos", &[]);
+    (request.claim.namespace, request.claim.uid) = (String::new(), "b.photos".to_owned());
+    drop(request.provision(&fixture.gcs).await.unwrap());
+    let labels = |labels| fixture.google.model().buckets.get_mut("photos").unwrap().metadata["labels"] = labels;
+    labels(json!({"objectbucketclaim-cluster": "test-cluster"}));
+    let error = request.delete(&fixture.gcs).await.unwrap_err();
+    assert!(error.to_string().contains("set it to b_photos"), "{error}");
+    labels(json!({}));
+    request.delete(&fixture.gcs).await.unwrap();
+    assert!(fixture.google.model().buckets.contains_key("photos"), "nothing proves that it was made by COSI");
+}
+
 #[tokio::test]
 async fn a_bucket_with_more_than_objects_says_why_it_stays() {
     let fixture = Fixture::new().await;

@@ -7,7 +7,7 @@ use kube_provisioner::bucket::{DeletionPolicy, Emptying, GrantedAccount, Owner, 
 
 use super::keys::former_keys;
 use super::{ACCOUNT_SPREADS, Account, Gcs, SERVICE_ACCOUNT};
-use crate::account::{CLAIM_UID, owner};
+use crate::account::{CLAIM_UID, may_have_lost_a_label, owner, uid_label};
 use crate::api::Failure;
 use crate::iam::AddressOwner;
 use crate::parameters::Parameters;
@@ -23,7 +23,8 @@ impl Gcs {
         let (store, account) = self.recorded(&record).await?;
         let name = &bucket.name;
         let BucketState::Bucket(live) = store.storage.find_bucket(name).await? else { return Ok(()) };
-        match owner(&live, &bucket.owner.claim, &bucket.cluster_id) {
+        let (claim, cluster) = (&bucket.owner.claim, &bucket.cluster_id);
+        match owner(&live, claim, cluster) {
             // Access ends after the bucket, which stays usable if it is not empty.
             Owner::Claim if record.parameters.deletion_policy == DeletionPolicy::DeleteIfEmpty => {
                 if store.storage.delete_bucket(name).await? { Ok(()) } else { Err(DeletionPolicy::not_empty(name)) }
@@ -33,11 +34,13 @@ impl Gcs {
                 store.storage.change_policy(name, |policy| closed(policy, &account.email)).await?;
                 empty(&store, name).await
             }
-            Owner::Unknown if !bucket.state.is_empty() => Err(DeleteError::retry(format!(
-                "the bucket {name} has lost its label {CLAIM_UID}, and may be somebody else's: set it to {} if it is to be \
-                 deleted, or to another text if it is to stay",
-                bucket.owner.claim.uid
-            ))),
+            Owner::Unknown if !bucket.state.is_empty() || may_have_lost_a_label(&live, claim, cluster) => {
+                Err(DeleteError::retry(format!(
+                    "the bucket {name} has lost its label {CLAIM_UID}, and may be somebody else's: set it to {} if it is to be \
+                     deleted, or to another text if it is to stay",
+                    uid_label(&claim.uid)
+                )))
+            }
             Owner::Other | Owner::Unknown => {
                 tracing::info!(bucket = name, "left a bucket that is not the claim's");
                 Ok(())

@@ -481,6 +481,26 @@ mod tests {
         assert!(error.contains("does not show the IAM user obc.photos yet"), "{error}");
     }
 
+    /// AWS does not show the bucket yet, or its tags.
+    #[tokio::test]
+    async fn waits_for_a_new_bucket_before_it_grants_access() {
+        for (answer, what) in [
+            ((404, "<Error><Code>NoSuchBucket</Code></Error>"), "the bucket photos yet"),
+            ((404, "<Error><Code>NoSuchTagSet</Code></Error>"), "the tags of the bucket photos yet"),
+        ] {
+            let (store, class) = (server(move |_| answer), [("store".to_owned(), "aws".to_owned())].into());
+            let class: Parameters = kube_provisioner::parameters::from_map(&class).unwrap();
+            let mut request = GrantOf::<Aws>::new("photos", class, Config::default());
+            (request.secrets, _) = recorded();
+            let aws = aws(&["--endpoint", store.as_str(), "--iam-endpoint", store.as_str()]);
+            let error = aws.grant(request.clone()).await.unwrap_err().to_string();
+            assert!(!error.contains(what), "{error}");
+            aws.stores.of(&request.parameters, &request.secrets).await.unwrap().recent.created("photos");
+            let error = aws.grant(request).await.unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+        }
+    }
+
     /// A client has written an object after the bucket was listed.
     #[tokio::test]
     async fn keeps_the_keys_and_the_policy_of_a_bucket_that_is_not_deleted() {

@@ -59,6 +59,8 @@ async fn policy_for(store: &Store, request: &GrantOf<Aws>, bucket: &BucketAccess
     request.check_settings(bucket, &SETTINGS)?;
     let tags = match bucket::find(store, name).await? {
         Live::Tagged(tags) => tags,
+        // For COSI, a missing bucket is a final refusal.
+        Live::Absent if store.may_hide(name) => return Err(Failure::NotShownYet(format!("bucket {name}")).into()),
         Live::Absent => return Err(bucket.missing().into()),
         Live::Forbidden(failure) | Live::Elsewhere(failure) => return Err(failure.into()),
     };
@@ -135,6 +137,9 @@ async fn is_its_owners(
     Ok(match owner.owner_of(tags) {
         Owner::Claim => true,
         Owner::Unknown if owner.is_of_2019() => matches!(owner.look(store).await?, IamLookup::Own(())),
+        Owner::Unknown if store.may_hide(&bucket.name) => {
+            return Err(Failure::NotShownYet(format!("tags of the bucket {}", bucket.name)));
+        }
         Owner::Unknown | Owner::Other => false,
     })
 }

@@ -69,6 +69,8 @@ fn main() {
     root.move_to_trash(&at("pvc-3"), &anybody, None, serde_json::Value::Null, &FencingToken::unlimited()).unwrap();
     root.purge("pvc-3", &FencingToken::unlimited()).unwrap();
     assert_eq!(fs::read_dir(place.join(".kube-provisioner/projects")).unwrap().count(), 0);
+    println!("a volume comes back into a root that is in a project itself");
+    root_in_a_project(&root, &place);
     println!("projects of other directories hold up no removal");
     other_projects(&root, &place);
     println!("a full disk takes no volume away, and lets volumes go");
@@ -144,6 +146,21 @@ fn grows(root: &Root, path: &Path) {
     });
     assert!(done.load(Ordering::Relaxed), "the writer goes on");
     assert_eq!(size_of(path), 16 * MIB);
+}
+
+/// Entries of the root inherit its project, and rename(2) moves no directory of another project there.
+fn root_in_a_project(root: &Root, place: &Path) {
+    let (opened, token) = (File::open(place).unwrap(), FencingToken::unlimited());
+    let quota = ProjectQuota::of(&opened).unwrap().unwrap();
+    quota.assign(&opened, ProjectId::new(4712).unwrap()).unwrap();
+    let path = make(root, "pvc-7", 4 * MIB);
+    root.move_to_trash(&at("pvc-7"), &owner("pvc-7"), None, serde_json::Value::Null, &token).unwrap();
+    root.restore("pvc-7", None).unwrap();
+    root.end_restore("pvc-7").unwrap();
+    assert_eq!(size_of(&path), 4 * MIB);
+    fill(&path, 4 * MIB);
+    root.remove(&at("pvc-7"), &Owner { claim: None, ..owner("pvc-7") }, &token).unwrap();
+    ProjectQuota::end_inheritance(&opened).unwrap();
 }
 
 /// A tenant can change the projects of their own directories, and an administrator the project of the root.

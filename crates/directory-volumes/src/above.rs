@@ -93,7 +93,13 @@ impl Root {
         })
     }
 
-    fn look(&self, state: &State, path: &VolumePath, names: &[&str]) -> Result<Option<OwnedFd>, DirectoryError> {
+    /// Opens a directory of the root, if it exists. Messages name the path.
+    pub(crate) fn look(
+        &self,
+        state: &State,
+        path: &VolumePath,
+        names: &[&str],
+    ) -> Result<Option<OwnedFd>, DirectoryError> {
         match open_down(state.root.as_fd(), names) {
             Ok(directory) => Ok(Some(directory)),
             Err(Errno::NOENT) => Ok(None),

@@ -6,12 +6,13 @@ use project_quota::{ProjectId, ProjectQuota};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
+use crate::entry::DATA;
 use crate::error::{DirectoryError, failed};
-use crate::files;
 use crate::mark::Owner;
 use crate::path::VolumePath;
 use crate::root::Root;
 use crate::state::{PROJECTS, State, read_json, to_json};
+use crate::{descend, files};
 
 /// Number of candidates for a volume's project id. A lookup checks all of them, because an id that was taken when this
 /// volume was created may be free now.
@@ -94,6 +95,27 @@ impl Root {
         let projects = state.directory(PROJECTS)?;
         files::replace(state.tmp.as_fd(), projects.as_fd(), &*id.to_string(), &to_json(to))
             .map_err(|error| failed("cannot note the project of", &*to.volume, error))
+    }
+
+    /// Puts the data of an entry into the project that entries of a directory inherit, so that it can be moved there.
+    pub(crate) fn inherit_project(
+        &self,
+        path: &VolumePath,
+        entry: &OwnedFd,
+        above: &OwnedFd,
+    ) -> Result<(), DirectoryError> {
+        let data = descend::open(entry.as_fd(), DATA).map_err(|error| failed("cannot open", path.as_str(), error))?;
+        ProjectQuota::inherit(data, above).map_err(|error| unlimited(path.as_str(), error))
+    }
+
+    /// Puts the directory of a volume into its own project again, durably, if its size is enforced.
+    pub(crate) fn assign_again(&self, state: &State, path: &VolumePath, owner: &Owner) -> Result<(), DirectoryError> {
+        let Some(id) = self.project(state, owner)? else { return Ok(()) };
+        let Ok(Some(quota)) = ProjectQuota::of(&state.root) else { return Ok(()) };
+        let names: Vec<&str> = path.names().collect();
+        let Some(directory) = self.look(state, path, &names)? else { return Ok(()) };
+        quota.assign(&directory, id).map_err(|error| unlimited(path.as_str(), error))?;
+        rustix::fs::fsync(&directory).map_err(|error| failed("cannot sync", path.as_str(), error))
     }
 
     /// Returns the project of a volume, if its size is enforced.

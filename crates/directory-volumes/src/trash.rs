@@ -5,7 +5,7 @@
 
 mod limits;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -25,6 +25,8 @@ use crate::root::Root;
 use crate::state::{DELETING, RESTORING, State, TRASH, open_down};
 
 pub use self::limits::TrashLimits;
+
+const PUT_BACK: &str = "cannot put back the directory";
 
 impl Root {
     /// Moves the directory of a volume to the trash. Succeeds if it is already there, or no longer exists.
@@ -102,7 +104,12 @@ impl Root {
             Err(DirectoryError::Busy { name: volume.to_owned(), why: "another process works on it" })
         };
         match put_back {
-            Ok(()) => Ok(discarded),
+            // From here on, a repeated call continues.
+            Ok(above) => {
+                self.assign_again(&state, &path, &discarded.mark.owner)?;
+                rustix::fs::fsync(above).map_err(|error| failed(PUT_BACK, path.as_str(), error))?;
+                Ok(discarded)
+            }
             Err(error) => {
                 state.give_back(volume)?;
                 Err(error)
@@ -178,7 +185,7 @@ impl Root {
         let trash = state.lock_trash()?;
         self.deleted_at(deleted, &state, volume)?;
         let (from, to) = (state.directory(TRASH)?, state.directory(DELETING)?);
-        match rustix::fs::renameat(&from, volume, &to, volume) {
+        match files::move_into(&from, volume, &to, volume) {
             Ok(()) => {
                 drop(trash);
                 self.finish_removal(&state, volume, fencing_token)
@@ -237,9 +244,8 @@ impl Root {
         state.rewrite(TRASH, &counted)
     }
 
-    /// Moves the data back. Requires both locks.
-    fn put_back(&self, state: &State, discarded: &Discarded) -> Result<(), DirectoryError> {
-        const DOING: &str = "cannot put back the directory";
+    /// Moves the data back. Returns the directory above it. Requires both locks.
+    fn put_back(&self, state: &State, discarded: &Discarded) -> Result<OwnedFd, DirectoryError> {
         let (path, volume) = (&discarded.path, &*discarded.mark.owner.volume);
         let (_, last) = path.split();
         let proof = if state.mark(path)?.is_some() { Proof::Rights } else { Proof::Made };
@@ -249,21 +255,26 @@ impl Root {
         state.update(path, &discarded.mark)?;
         let moved = (|| {
             let entry = state.open_entry(RESTORING, volume).map_err(|error| failed("cannot open", volume, error))?;
-            let directory = self.make_above(state, path)?.ok_or_else(|| failed(DOING, path.as_str(), Errno::BUSY))?;
-            let moved = match rustix::fs::renameat_with(&entry, DATA, &directory, last, RenameFlags::NOREPLACE) {
+            let above = self.make_above(state, path)?.ok_or_else(|| failed(PUT_BACK, path.as_str(), Errno::BUSY))?;
+            let move_back = || match rustix::fs::renameat_with(&entry, DATA, &above, last, RenameFlags::NOREPLACE) {
                 // Some network file systems do not support it; a plain rename only replaces an empty directory.
-                Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(&entry, DATA, &directory, last),
+                Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(&entry, DATA, &above, last),
                 moved => moved,
             };
+            let mut moved = move_back();
+            if moved == Err(Errno::XDEV) {
+                self.inherit_project(path, &entry, &above)?;
+                moved = move_back();
+            }
             match moved {
-                Ok(()) => rustix::fs::fsync(&directory).map_err(|error| failed(DOING, path.as_str(), error)),
+                Ok(()) => Ok(above),
                 // An earlier call has moved it, or there is nothing to restore.
-                Err(Errno::NOENT) if descend::open(directory.as_fd(), last).is_ok() => Ok(()),
+                Err(Errno::NOENT) if descend::open(above.as_fd(), last).is_ok() => Ok(above),
                 Err(Errno::NOENT) => Err(not_there(volume)),
                 Err(Errno::EXIST | Errno::NOTEMPTY) => {
                     Err(DirectoryError::NotOurs { path: self.path().join(path.as_str()) })
                 }
-                Err(error) => Err(self.not_a_directory(path, error, DOING)),
+                Err(error) => Err(self.not_a_directory(path, error, PUT_BACK)),
             }
         })();
         if moved.is_err() && is_new {
@@ -298,7 +309,7 @@ impl State {
     fn take(&self, volume: &str) -> Result<(), DirectoryError> {
         let error = |error| failed("cannot take out of the trash", volume, error);
         let to = files::make_directory(self.own.as_fd(), RESTORING, Mode::RWXU).map_err(error)?;
-        match rustix::fs::renameat(self.directory(TRASH)?, volume, &to, volume) {
+        match files::move_into(&self.directory(TRASH)?, volume, &to, volume) {
             Ok(()) => Ok(()),
             Err(Errno::NOENT) if self.open_entry(RESTORING, volume).is_ok() => Ok(()),
             Err(Errno::NOENT) => Err(not_there(volume)),
@@ -311,7 +322,7 @@ impl State {
     }
 
     fn give_back(&self, volume: &str) -> Result<(), DirectoryError> {
-        match rustix::fs::renameat(self.directory(RESTORING)?, volume, self.directory(TRASH)?, volume) {
+        match files::move_into(&self.directory(RESTORING)?, volume, &self.directory(TRASH)?, volume) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(failed("cannot put back into the trash", volume, error)),
         }

@@ -141,6 +141,19 @@ impl ProjectQuota {
             .map_err(|error| QuotaError::of(DOING, error))
     }
 
+    /// Puts a directory into the project that entries of `above` inherit, if they inherit one. Otherwise the directory
+    /// cannot be moved there: rename(2) fails with `EXDEV`, even if no quotas are enforced.
+    pub fn inherit(directory: impl AsFd, above: impl AsFd) -> Result<(), QuotaError> {
+        let error = |error| QuotaError::of("cannot put the directory into the project of the one above it", error);
+        let directory = directory.as_fd();
+        let current = kernel::file_attributes(directory).map_err(error)?;
+        let above = kernel::file_attributes(above.as_fd()).map_err(error)?;
+        if !above.inherits() {
+            return Ok(());
+        }
+        kernel::set_file_attributes(directory, current.in_project(above.project)).map_err(error)
+    }
+
     /// Returns the project of a directory. Returns `None` if it is in no project, or if entries do not inherit its
     /// project.
     ///

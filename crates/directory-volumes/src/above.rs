@@ -38,7 +38,8 @@ impl Root {
                 Ok(_) => true,
                 Err(Errno::NOENT) => false,
                 // The parent is a volume itself.
-                Err(_) => return Err(state.nested(path)),
+                Err(Errno::NOTDIR | Errno::LOOP) => return Err(state.nested(path)),
+                Err(error) => return Err(failed("cannot read the mark of", path.as_str(), error)),
             };
             self.check_rights(state, &directory, names)?;
             // The last volume in it may have been removed between the two lookups.

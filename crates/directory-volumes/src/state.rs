@@ -159,9 +159,13 @@ impl State {
     fn read_mark(&self, directory: &OwnedFd, last: &str, path: &VolumePath) -> Result<Option<Mark>, DirectoryError> {
         match read_json(directory.as_fd(), last) {
             Err(DirectoryError::Io { source, .. }) if source.kind() == ErrorKind::IsADirectory => {
-                let below = descend::open(directory.as_fd(), last).and_then(|below| files::names(&below));
-                // The directory was above volumes, but no longer is.
-                if below.is_ok_and(|below| below.is_empty()) { Ok(None) } else { Err(self.nested(path)) }
+                match descend::open(directory.as_fd(), last).and_then(|below| files::names(&below)) {
+                    // The directory was above volumes, but no longer is.
+                    Ok(below) if below.is_empty() => Ok(None),
+                    Err(Errno::NOENT) => Ok(None),
+                    Ok(_) => Err(self.nested(path)),
+                    Err(error) => Err(failed("cannot read the mark of", path.as_str(), error)),
+                }
             }
             read => read,
         }

@@ -132,14 +132,15 @@ impl Deletion {
             return Err(DirectoryError::OtherRoot { path, expected, found: here.to_owned() });
         }
         let kind = match volume.annotation(annotations.on_delete) {
+            None | Some("delete") => Kind::Remove,
             Some("retain") => Kind::Keep,
-            Some("trash") => {
+            // Administrators may write it. Another word, such as `archive` or `Retain`, must not remove data.
+            Some(_) => {
                 let ttl = volume.annotation(annotations.trash_ttl);
                 // An unreadable number must neither keep data forever nor remove it at once.
                 let ttl = ttl.map(|text| text.parse().map_or(TRASH_TTL, Duration::from_secs));
                 Kind::Trash { ttl, object: serde_json::to_value(&*volume.object).unwrap_or_default() }
             }
-            _ => Kind::Remove,
         };
         Ok(Self { path, owner: owner_here(volume), kind, volume: Some((*volume.object).clone()) })
     }
@@ -239,5 +240,29 @@ pub fn owner_of(volume: &PersistentVolume) -> Owner {
         claim,
         provisioner: annotation(PROVISIONED_BY).unwrap_or_default(),
         cluster: annotation(CLUSTER_ID),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removes_data_at_once_only_if_the_annotation_is_missing_or_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let annotations = Annotations { on_delete: "on-delete", trash_ttl: "trash-ttl", root: "root" };
+        let kind = |word: Option<&str>| {
+            let mut volume = PersistentVolume::default();
+            volume.metadata.annotations =
+                Some(word.map(|word| ("on-delete".to_owned(), word.to_owned())).into_iter().collect());
+            let path = "pvc-1".to_owned().try_into().unwrap();
+            Deletion::of(&ProvisionedVolume::new(volume), path, &annotations, &root).unwrap().kind
+        };
+        assert!(matches!([None, Some("delete")].map(kind), [Kind::Remove, Kind::Remove]));
+        assert!(matches!(kind(Some("retain")), Kind::Keep));
+        for word in ["trash", "archive", "Retain", ""] {
+            assert!(matches!(kind(Some(word)), Kind::Trash { ttl: None, .. }), "{word}");
+        }
     }
 }

@@ -98,23 +98,31 @@ fn row(discarded: &Discarded, is_leaving: bool) -> [String; 5] {
 async fn purge(site: &impl Site, volumes: Vec<String>, all: bool, of_unknown_cluster: bool) -> Result<(), BoxError> {
     let (root, client) = (site.checked_root()?, site.connection().client().await?);
     let cluster = site.connection().cluster(&client).await?;
-    let entries = if all {
-        root.trash()?.into_iter().collect::<Result<Vec<_>, _>>()?
-    } else {
-        volumes.iter().map(|volume| root.discarded(volume)).collect::<Result<Vec<_>, _>>()?
-    };
-    for discarded in entries {
-        let volume = &discarded.mark.owner.volume;
-        match kept(&discarded, &cluster, of_unknown_cluster) {
-            Some(why) if all => print(&format!("{volume} is kept: {why}\n")),
-            Some(why) => return Err(format!("{volume} is kept: {why}").into()),
-            None => {
-                root.purge_deleted_at(discarded.deleted, volume, &FencingToken::unlimited())?;
-                print(&format!("{volume} is removed\n"));
+    let entries = if all { root.trash()? } else { volumes.iter().map(|volume| root.discarded(volume)).collect() };
+    // An entry that cannot be removed must not keep the others, whose space may be needed.
+    let mut failed = 0;
+    for entry in entries {
+        let purged = entry.map_err(BoxError::from).and_then(|discarded| {
+            let volume = &discarded.mark.owner.volume;
+            match kept(&discarded, &cluster, of_unknown_cluster) {
+                Some(why) if all => print(&format!("{volume} is kept: {why}\n")),
+                Some(why) => return Err(format!("{volume} is kept: {why}").into()),
+                None => {
+                    root.purge_deleted_at(discarded.deleted, volume, &FencingToken::unlimited())?;
+                    print(&format!("{volume} is removed\n"));
+                }
             }
+            Ok(())
+        });
+        if let Err(error) = purged {
+            failed += 1;
+            print(&format!("{error}\n"));
         }
     }
-    Ok(())
+    match failed {
+        0 => Ok(()),
+        failed => Err(format!("{failed} volumes are not removed").into()),
+    }
 }
 
 /// Returns why this cluster must not remove an entry, if so.

@@ -95,6 +95,14 @@ fn what_others_have_thrown_away_is_not_removed() {
     assert!(!ok && text.contains("cluster-2"), "{text}");
     let (ok, text) = world.run(&["trash", "purge", "before", "--of-unknown-cluster"], "");
     assert!(ok && left().eq(["theirs"]), "{text}");
+    // An entry that cannot be read is left, and the others are removed.
+    for name in ["damaged", "ours"] {
+        discard(&world, name, Some(HERE), &Value::Null);
+    }
+    let entry = world.path(".kube-provisioner/trash/damaged");
+    std::fs::write(entry.join("record"), "{").unwrap();
+    let (ok, text) = world.run(&["trash", "purge", "--all"], "");
+    assert!(!ok && entry.exists() && !world.path(".kube-provisioner/trash/ours").exists(), "{text}");
 }
 
 /// The output is redirected to a full disk.

@@ -349,6 +349,18 @@ async fn node_runs_the_chart_and_helm_test_checks_its_classes() -> anyhow::Resul
     space.done().await
 }
 
+#[tokio::test]
+async fn place_all_pods_on_nodes_with_the_tolerated_taint() -> anyhow::Result<()> {
+    let values =
+        "nodeCleanup.enabled=true,nodeSelector.disk=ssd,tolerations[0].key=storage,tolerations[0].operator=Exists";
+    let helm = Helm::without_cluster().await?;
+    let rendered = helm.run(&["template", "x", "deploy/charts/hostpath-provisioner", "--set", values])?;
+    for part in ["disk: ssd", "key: storage"] {
+        ensure!(rendered.matches(part).count() == 3, "{part}: {rendered}");
+    }
+    Ok(())
+}
+
 /// The rows `| `old value` | answer |` of a page of the guide.
 fn answers(page: &str) -> anyhow::Result<Vec<(String, String)>> {
     let text = fs::read_to_string(project().join("docs/book/pages/from").join(page))?;

@@ -149,6 +149,20 @@ nodeSelector:
   {{- end }}
 {{- end -}}
 
+{{- /* The placement of the chart's other pods. A toleration without a key would also permit a node that does not respond. */ -}}
+{{- define "common.otherPlacement" -}}
+{{- include "common.placement" . -}}
+{{- $tolerations := list -}}
+{{- range .Values.tolerations -}}
+{{- if .key -}}
+{{- $tolerations = append $tolerations . -}}
+{{- end -}}
+{{- end -}}
+{{- with $tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{- /* Items for the end of a list. */ -}}
 {{- define "common.list" -}}
 {{- with . }}

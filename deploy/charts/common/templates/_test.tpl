@@ -17,7 +17,7 @@ spec:
   restartPolicy: Never
   automountServiceAccountToken: false
   enableServiceLinks: false
-  {{- include "common.placement" $context | nindent 2 }}
+  {{- include "common.otherPlacement" $context | nindent 2 }}
   securityContext:
     runAsNonRoot: true
     {{- if not $context.Values.openshift.enabled }}

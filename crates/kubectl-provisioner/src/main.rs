@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use kube::config::KubeConfigOptions;
+use kube_provisioner::console::print;
 use kubectl_provisioner::{Args, answer};
 use provisioner_runtime::Environment;
 use provisioner_runtime::client::{ConnectError, connect_as};
@@ -13,8 +14,7 @@ use provisioner_runtime::client::{ConnectError, connect_as};
 async fn main() -> ExitCode {
     match run(&Args::parse()).await {
         Ok(text) => {
-            // If this fails, the reader has closed the pipe.
-            let _ = std::io::stdout().write_all(text.as_bytes());
+            print(&text);
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -2,7 +2,6 @@
 
 mod commands;
 mod disks;
-mod events;
 #[cfg(test)]
 mod hostile;
 mod hostpath;

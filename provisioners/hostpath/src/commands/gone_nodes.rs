@@ -8,7 +8,9 @@ use clap::Args;
 use jiff::Timestamp;
 use kube_provisioner::console::print;
 use kube_provisioner::k8s_openapi::api::core::v1::{Node, ObjectReference, PersistentVolume, PersistentVolumeClaim};
-use kube_provisioner::kube::api::{ListParams, Patch, PatchParams};
+use kube_provisioner::k8s_openapi::api::events::v1::Event;
+use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube_provisioner::kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube_provisioner::kube::{Api, Client};
 use kube_provisioner::protocol::PROVISIONED_BY;
 use kube_provisioner::{NodeJournals, Options, client, error_chain, parse_duration};
@@ -16,7 +18,6 @@ use serde_json::json;
 
 use super::BoxError;
 use super::objects::{FinalizerScope, annotation, name_of, only, remove, settled, text, volumes};
-use crate::events::{Warning, of_volume};
 use crate::node::NODE;
 use crate::placement::GONE_SINCE;
 
@@ -190,11 +191,36 @@ impl GoneNodesRun {
 
     /// Writes an event about the volume and about its claim.
     async fn tell(&self, volume: &VolumeSummary, note: &str) -> Result<(), BoxError> {
-        let (action, reason) = ("LookForNode", "NodeGone");
-        let (controller, instance) = (&*self.options.provisioner_name, "gone-nodes");
-        let warning = Warning { action, reason, note, controller, instance };
-        for object in [Some(of_volume(&volume.name, &volume.uid)), volume.claim.clone()].into_iter().flatten() {
-            warning.send(&self.client, &volume.name, object).await?;
+        let some = |text: &str| Some(text.to_owned());
+        let of_volume = ObjectReference {
+            api_version: some("v1"),
+            kind: some("PersistentVolume"),
+            name: some(&volume.name),
+            uid: some(&volume.uid),
+            ..ObjectReference::default()
+        };
+        for about in [Some(of_volume), volume.claim.clone()].into_iter().flatten() {
+            let now = Timestamp::now();
+            // Events about cluster-scoped objects are in this namespace.
+            let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
+            let event = Event {
+                metadata: ObjectMeta {
+                    name: Some(format!("{}.{:x}", volume.name, now.as_nanosecond())),
+                    namespace: some(&namespace),
+                    ..ObjectMeta::default()
+                },
+                action: some("LookForNode"),
+                event_time: Some(MicroTime(now)),
+                note: some(note),
+                reason: some("NodeGone"),
+                regarding: Some(about),
+                reporting_controller: some(&self.options.provisioner_name),
+                reporting_instance: some("gone-nodes"),
+                type_: some("Warning"),
+                ..Event::default()
+            };
+            let events = Api::<Event>::namespaced(self.client.clone(), &namespace);
+            events.create(&PostParams::default(), &event).await?;
         }
         Ok(())
     }

@@ -220,7 +220,8 @@ impl GoneNodesRun {
                 ..Event::default()
             };
             let events = Api::<Event>::namespaced(self.client.clone(), &namespace);
-            events.create(&PostParams::default(), &event).await?;
+            // The claim's namespace may no longer exist.
+            settled(events.create(&PostParams::default(), &event).await.map(drop))?;
         }
         Ok(())
     }

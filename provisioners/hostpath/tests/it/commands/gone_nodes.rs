@@ -37,6 +37,15 @@ fn a_volume_that_cannot_be_abandoned_blocks_no_other() {
     assert!(!is_deleted(&world, "pv-1") && is_deleted(&world, "pv-2"));
 }
 
+/// A released volume outlives the namespace of its claim.
+#[test]
+fn a_volume_whose_claim_has_no_namespace_is_listed() {
+    let world = World::new();
+    volume_since(&world, "pv-1", &json!({"namespace": "shop", "name": "data", "uid": "uid"}), "");
+    let (ok, text) = world.run(&["gone-nodes"], "");
+    assert!(ok && text.contains("pv-1: the node gone of this volume is gone"), "{text}");
+}
+
 /// Registers the node again after the nodes were listed.
 #[derive(Default)]
 struct Returns(OnceLock<Cluster>);

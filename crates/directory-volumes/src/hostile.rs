@@ -351,3 +351,15 @@ pub fn contract(kit: Conformance, root: &Path) {
     let gone: Vec<_> = made.iter().filter(|directory| !directory.join("precious").exists()).collect();
     assert!(gone.is_empty(), "gone: {gone:?}");
 }
+
+/// Lists the volumes below a root and the data that is kept of them, for [`Conformance::new`].
+pub fn entries(root: &Path) -> Vec<String> {
+    let own = root.join(".kube-provisioner");
+    let places = [root.to_owned(), own.join("volumes"), own.join("deleting")];
+    let names = places.iter().filter_map(|place| place.read_dir().ok()).flatten();
+    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| name != ".kube-provisioner");
+    names.sort();
+    names.dedup();
+    names
+}

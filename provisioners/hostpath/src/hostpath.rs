@@ -208,7 +208,7 @@ mod tests {
     use std::path::Path;
 
     use directory_volumes::Root;
-    use directory_volumes::hostile::contract;
+    use directory_volumes::hostile::{contract, entries};
     use kube_provisioner::conformance::Conformance;
     use kube_sim::{Cluster, PatchKind, Target};
     use serde_json::json;
@@ -409,17 +409,5 @@ mod tests {
         let (root, listed) = (folder.path().to_owned(), folder.path().to_owned());
         let start = move || HostPath::new(Worker::new(Root::open(&root).unwrap()), node.map(str::to_owned));
         Conformance::new(start, async move || entries(&listed)).refuses([("path", "/etc")])
-    }
-
-    /// Lists the volumes and the data that is kept of them.
-    fn entries(root: &Path) -> Vec<String> {
-        let own = root.join(".kube-provisioner");
-        let places = [root.to_owned(), own.join("volumes"), own.join("deleting")];
-        let names = places.iter().filter_map(|place| place.read_dir().ok()).flatten();
-        let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.retain(|name| name != ".kube-provisioner");
-        names.sort();
-        names.dedup();
-        names
     }
 }

@@ -1,10 +1,9 @@
 //! Runs the contract, and tests unusable shares.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use directory_volumes::hostile::contract;
+use directory_volumes::hostile::{contract, entries};
 use directory_volumes::{Root, TrashLimits, Worker};
 use kube_provisioner::conformance::Conformance;
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
@@ -100,16 +99,4 @@ async fn a_share_whose_calls_do_not_end_costs_its_own_threads_alone() {
         call.await.unwrap().unwrap();
     }
     hanging.probe().await.unwrap();
-}
-
-/// Lists the volumes and the data that is kept of them.
-fn entries(root: &Path) -> Vec<String> {
-    let own = root.join(".kube-provisioner");
-    let places = [root.to_owned(), own.join("volumes"), own.join("deleting")];
-    let names = places.iter().filter_map(|place| place.read_dir().ok()).flatten();
-    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.retain(|name| name != ".kube-provisioner");
-    names.sort();
-    names.dedup();
-    names
 }

@@ -69,15 +69,9 @@ impl Root {
     pub fn adopt(&self, path: &VolumePath, owner: &Owner, retain: bool) -> Result<std::path::PathBuf, DirectoryError> {
         let state = self.enter()?;
         let _lock = state.lock(path)?;
-        let (above, last) = path.split();
-        let directory =
-            open_down(state.root.as_fd(), &above).and_then(|directory| crate::descend::open(directory.as_fd(), last));
-        match directory {
-            Ok(_) => {}
-            Err(Errno::NOENT) => {
-                return Err(DirectoryError::NotThere { what: "directory", name: path.to_string() });
-            }
-            Err(error) => return Err(self.not_a_directory(path, error, "cannot open the directory")),
+        let names: Vec<&str> = path.names().collect();
+        if self.look(&state, path, &names)?.is_none() {
+            return Err(DirectoryError::NotThere { what: "directory", name: path.to_string() });
         }
         self.check_above(&state, path, Proof::Rights)?;
         self.expect(path, owner, &state.reserve(path, owner, retain, Durable::Now)?.0)?;

@@ -18,10 +18,10 @@ pub(crate) const ANNOTATIONS: Annotations = Annotations {
 pub(crate) struct Source {}
 
 /// The driver whose volumes can be adopted.
-const CSI_DRIVER: &str = "nfs.csi.k8s.io";
+pub(crate) const CSI_DRIVER: &str = "nfs.csi.k8s.io";
 
 /// The location in a volume's object: a server, and a path on it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Location {
     pub(crate) server: String,
     pub(crate) path: String,
@@ -48,11 +48,6 @@ impl Location {
     /// Returns the directory in a share.
     pub(crate) fn below(&self, share: &str) -> Result<VolumePath, DirectoryError> {
         VolumePath::below(Path::new(if share.is_empty() { "/" } else { share }), &self.path)
-    }
-
-    /// Reads the location, or returns an empty one if the volume has none.
-    pub(crate) fn of_or_nowhere(volume: &PersistentVolume) -> Self {
-        Self::of(volume).unwrap_or(Self { server: String::new(), path: String::new() })
     }
 }
 

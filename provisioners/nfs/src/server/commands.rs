@@ -61,7 +61,7 @@ impl commands::Site for Site {
     }
 
     fn path_of(&self, volume: &PersistentVolume, root: &Root) -> Result<VolumePath, DirectoryError> {
-        Location::of_or_nowhere(volume).below(&root.path().to_string_lossy())
+        Location::of(volume).unwrap_or_default().below(&root.path().to_string_lossy())
     }
 
     async fn maker(&self, _: &Source, _: &Client) -> Result<Box<dyn commands::Maker>, BoxError> {

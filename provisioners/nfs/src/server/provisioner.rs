@@ -48,7 +48,7 @@ impl<E: Exporter> Server<E> {
     }
 
     fn path_of(&self, volume: &ProvisionedVolume) -> Result<VolumePath, DirectoryError> {
-        Location::of_or_nowhere(&volume.object).below(&self.worker.root().path().to_string_lossy())
+        Location::of(&volume.object).unwrap_or_default().below(&self.worker.root().path().to_string_lossy())
     }
 
     /// Reserves the ids of all volumes, including the old provisioner's volumes that are not adopted yet. Adds missing

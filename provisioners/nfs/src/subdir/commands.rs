@@ -50,7 +50,7 @@ impl commands::Site for Site {
     }
 
     fn path_of(&self, volume: &PersistentVolume, root: &Root) -> Result<VolumePath, DirectoryError> {
-        let location = Location::of_or_nowhere(volume);
+        let location = Location::of(volume).unwrap_or_default();
         if location.server == self.share.server {
             location.below(&self.share.path)
         } else {

@@ -2,15 +2,15 @@
 
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 
+use crate::source::CSI_DRIVER;
+
 /// Suffixes of the provisioner's names in its manifests and chart, and in its predecessor's.
 const NAMES: [&str; 3] = ["nfs-subdir-external-provisioner", "nfs-client-provisioner", "fuseim.pri/ifs"];
-/// Another driver whose classes may be adopted. By default it deletes.
-const CSI_DRIVER: &str = "nfs.csi.k8s.io";
 /// The parameters with which a class chooses the action on deleted data.
 const SAYING: [&str; 2] = ["onDelete", "archiveOnDelete"];
 
 /// Returns true if classes with this name archive by default. The former provisioner can have any name, so an
-/// additional name is assumed to be the former provisioner's.
+/// additional name is assumed to be the former provisioner's. The CSI driver deletes by default.
 pub(super) fn archives(provisioner: &str, own_name: Option<&str>) -> bool {
     let is_further = own_name.is_some_and(|own| own != provisioner) && provisioner != CSI_DRIVER;
     is_further || NAMES.iter().any(|name| provisioner.ends_with(name))

@@ -69,7 +69,7 @@ impl Subdir {
 
     /// Returns the share of a volume, and the volume's location on it.
     fn of_volume(&self, volume: &ProvisionedVolume) -> Result<(&Share, Location), String> {
-        let location = Location::of_or_nowhere(&volume.object);
+        let location = Location::of(&volume.object).unwrap_or_default();
         match self.shares.iter().find(|share| share.name.has(&location)) {
             Some(share) => Ok((share, location)),
             None => {

@@ -18,8 +18,9 @@ use kube_provisioner::k8s_openapi::api::core::v1::{
 use kube_provisioner::kube::Client;
 use kube_provisioner::topology;
 
+use self::objects::annotation;
 use crate::disks::{self, RootName};
-use crate::node::Node;
+use crate::node::{NODE, Node};
 use crate::parameters::VolumeType;
 use crate::placement::{ANNOTATIONS, NodePlace, path_of};
 
@@ -118,13 +119,15 @@ struct Maker {
 }
 
 impl commands::Maker for Maker {
-    /// Refuses another node's volume: its directory is not on this node.
+    /// Refuses another node's volume: its directory is not on this node. With `nodeAffinityKey`, only the annotation of
+    /// a volume names its node.
     fn check(&self, volume: &PersistentVolume) -> Result<(), BoxError> {
         let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());
         let terms = affinity.into_iter().flat_map(|required| &required.node_selector_terms);
-        let mut values =
+        let values =
             terms.flat_map(|term| term.match_expressions.iter().flatten()).flat_map(|one| one.values.iter().flatten());
-        match (&self.node, values.next()) {
+        let mut names = annotation(volume, NODE).into_iter().chain(values.map(String::as_str));
+        match (&self.node, names.next()) {
             (_, None) => Ok(()),
             (None, Some(there)) => {
                 Err(format!("the volume is on the node {there}; specify this node with --node-name").into())
@@ -158,5 +161,29 @@ impl commands::Maker for Maker {
         let affinity = |node: &NodePlace| topology::nodes_with(&node.label, &node.value);
         spec.node_affinity = self.node.as_ref().map(|node| VolumeNodeAffinity { required: Some(affinity(node)) });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use directory_volumes::commands::Maker as _;
+    use kube_provisioner::protocol::HOSTNAME_LABEL;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_annotation_of_a_volume_names_its_node_before_its_affinity_does() {
+        let (label, value, annotations) =
+            (HOSTNAME_LABEL.to_owned(), "host-a".to_owned(), vec![(NODE, "node-a".to_owned())]);
+        let maker = Maker { node: Some(NodePlace { label, value, annotations }), volume_type: VolumeType::HostPath };
+        let is_here = |node: Option<&str>, value: &str| {
+            let term = json!({"matchExpressions": [{"key": "key", "operator": "In", "values": [value]}]});
+            let volume = json!({"metadata": {"annotations": node.map(|node| json!({NODE: node}))},
+                "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}});
+            maker.check(&serde_json::from_value(volume).unwrap()).is_ok()
+        };
+        assert!(is_here(Some("node-a"), "rack-1") && !is_here(Some("node-b"), "rack-1"));
+        assert!(is_here(None, "host-a") && is_here(None, "node-a") && !is_here(None, "host-b"));
     }
 }

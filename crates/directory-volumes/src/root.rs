@@ -152,16 +152,6 @@ impl Root {
         self.open_marked().map(drop)
     }
 
-    /// Returns the number of bytes that can still be written.
-    ///
-    /// # Errors
-    /// Fails if the file system does not report it.
-    pub fn free_bytes(&self) -> Result<u64, DirectoryError> {
-        let stat = rustix::fs::fstatvfs(self.handle()?);
-        let stat = stat.map_err(|error| failed("cannot look at", self.path.to_string_lossy(), error))?;
-        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
-    }
-
     /// Returns a note about the root with this name, such as the node that it was on.
     ///
     /// # Errors

@@ -241,35 +241,13 @@ impl Worker {
         thread.await?
     }
 
-    /// Creates the directory of a volume, see [`Root::create`]. `enforced` is the class's setting for its size.
+    /// Creates the directory of a volume, see [`Root::create`]. `enforced` is the class's setting for its size, and
+    /// `reserve` the space that the class keeps free.
     ///
     /// # Errors
-    /// Same as [`Root::create`]; also fails if the root cannot enforce sizes although the class requires it. If another
-    /// volume has the directory, nothing of this volume is left.
+    /// Same as [`Root::create`]; also fails if the root has no room, or cannot enforce sizes although the class requires
+    /// it. If another volume has the directory, nothing of this volume is left.
     pub async fn create(
-        &self,
-        path: VolumePath,
-        owner: Owner,
-        retain: bool,
-        permissions: Permissions,
-        (bytes, enforced): (u64, Option<bool>),
-        token: FencingToken,
-    ) -> Result<(PathBuf, Size), ProvisionError> {
-        let created = self.created.clone();
-        self.run_after(Root::enter, move |root, state| {
-            let size = Size::of(bytes, enforced, root, &state)?;
-            let volume = NewVolume { path: &path, owner: &owner, retain, permissions: &permissions, size: size.limit };
-            Ok((created.create(root, &state, &volume, &token)?, size))
-        })
-        .await
-    }
-
-    /// Same as [`create`](Self::create), if the root has room for the volume. `reserve` is the space that the class
-    /// keeps free.
-    ///
-    /// # Errors
-    /// Same as [`create`](Self::create); also fails if there is no room.
-    pub async fn create_if_room(
         &self,
         path: VolumePath,
         owner: Owner,

@@ -53,7 +53,7 @@ impl HostPath {
             (retains(request), request.parameters.permissions(), request.fencing_token.clone());
         let (path, owner) = (place.path.clone(), place.owner.clone());
         let (below, its) = (path.clone(), owner.clone());
-        let (path, size) = worker.create_if_room(path, owner, retain, permissions, size, token).await?;
+        let (path, size) = worker.create(path, owner, retain, permissions, size, token).await?;
         if let Some(label) = request.parameters.se_linux_label.clone() {
             let labelled = worker.run(move |root| Ok::<_, ProvisionError>(root.label(&below, &its, &label)?)).await;
             labelled.map_err(|error| NotCreated { error, has_begun: true })?;

@@ -29,7 +29,8 @@ fn at(path: &str) -> VolumePath {
 
 async fn make(worker: &Worker, volume: &str) -> Result<PathBuf, ProvisionError> {
     let (permissions, token) = (Permissions { mode: 0o777, uid: None, gid: None }, FencingToken::unlimited());
-    worker.create(at(volume), owner(volume), false, permissions, (1, Some(false)), token).await.map(|made| made.0)
+    let made = worker.create(at(volume), owner(volume), false, permissions, (1, Some(false), None), token).await;
+    made.map(|(path, _)| path).map_err(|not_created| not_created.error)
 }
 
 async fn end(worker: &Worker, volume: &str, token: FencingToken) -> Result<(), DeleteError> {

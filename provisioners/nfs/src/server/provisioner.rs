@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::sync::Arc;
 
-use directory_volumes::{CallError as _, Deletion, DirectoryError, VolumePath, Worker, owner_here, retains, whose};
+use directory_volumes::{
+    CallError as _, Deletion, DirectoryError, Reserve, VolumePath, Worker, owner_here, retains, whose,
+};
 use kube_provisioner::gid::GID_ANNOTATION;
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::{
@@ -129,27 +131,21 @@ impl<E: Exporter> Server<E> {
         self.exporter.ready().await.map_err(ProvisionError::retry)?;
         let (bytes, enforced, table) = (request.bytes, parameters.enforce_size, self.table.clone());
         let (most, wanted) = (self.terms.most, path.clone());
-        let look = move |root: &directory_volumes::Root| {
+        let look = move |_: &directory_volumes::Root| {
             if table.find(&wanted)?.is_none() {
                 let count = table.count()?;
                 if most.is_some_and(|most| count >= most as usize) {
                     return Err(ProvisionError::retry(ExportTableError::Full(count)));
-                }
-                let free = root.free_bytes()?;
-                if free < bytes {
-                    let text = "the server has no room for this volume; delete the claim and create it with less, or ask the \
-                                administrator for more room";
-                    return Err(ProvisionError::retry(format!(
-                        "there are {free} bytes left on the server's disk, and the claim asks for {bytes}"
-                    ))
-                    .with_user_text(text));
                 }
             }
             Ok(())
         };
         self.worker.run(look).await?;
         let (retain, permissions, token) = (retains(&request), parameters.permissions(), request.fencing_token.clone());
-        let (_, size) = self.worker.create(path.clone(), owner, retain, permissions, (bytes, enforced), token).await?;
+        // All volumes share the disk, so none may be larger than its free space, whether sizes are enforced or not.
+        let size = (bytes, enforced, Some(Reserve::default()));
+        let made = self.worker.create(path.clone(), owner, retain, permissions, size, token).await;
+        let (_, size) = made.map_err(|not_created| not_created.error)?;
         let export = self.export(path.clone(), &parameters).await?;
         let source = on_server(&self.worker.root().path().to_string_lossy(), path.as_str());
         let mut volume = Volume::nfs(&self.terms.hostname, source)

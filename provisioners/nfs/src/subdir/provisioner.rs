@@ -92,7 +92,8 @@ impl Subdir {
         let (bytes, enforced) = (request.bytes, parameters.enforce_size);
         let (retain, permissions, token) = (retains(&request), parameters.permissions(), request.fencing_token.clone());
         let source = on_server(&share.name.path, path.as_str());
-        let (_, size) = worker.create(path, owner, retain, permissions, (bytes, enforced), token).await?;
+        let made = worker.create(path, owner, retain, permissions, (bytes, enforced, None), token).await;
+        let (_, size) = made.map_err(|not_created| not_created.error)?;
         let volume = Volume::nfs(&share.name.server, source);
         let advice = former::class_warning(&request.class, Some(&self.name));
         let (on_delete, trash_ttl) = match &advice {

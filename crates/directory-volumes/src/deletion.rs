@@ -75,13 +75,8 @@ impl Size {
         }
     }
 
-    /// Warns the user if the size is not enforced.
-    pub fn tell(&self, volume: Volume) -> Volume {
-        self.tell_with(volume, None)
-    }
-
-    /// Same as [`tell`](Self::tell), with an additional message for the user.
-    pub fn tell_with(&self, volume: Volume, more: Option<String>) -> Volume {
+    /// Warns the user if the size is not enforced, with an additional message if there is one.
+    pub fn tell(&self, volume: Volume, more: Option<String>) -> Volume {
         let of_size = self.unlimited.as_ref().map(|reason| {
             format!("the size of the volume is not enforced: {reason}; a class with enforceSize: \"false\" says so beforehand")
         });

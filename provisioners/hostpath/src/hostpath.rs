@@ -58,7 +58,7 @@ impl HostPath {
             let labelled = worker.run(move |root| Ok::<_, ProvisionError>(root.label(&below, &its, &label)?)).await;
             labelled.map_err(|error| NotCreated { error, has_begun: true })?;
         }
-        Ok(size.tell(place.volume(&path, worker.root())))
+        Ok(size.tell(place.volume(&path, worker.root()), None))
     }
 
     /// Converts a failure of this node. Another node may provision the claim if there is one, and if no data is left

@@ -158,7 +158,7 @@ impl<E: Exporter> Server<E> {
             volume = volume.mount_options(parameters.mount_options.iter().cloned());
         }
         let (on_delete, trash_ttl) = parameters.on_delete();
-        Ok(size.tell(ANNOTATIONS.tell(volume, on_delete, trash_ttl, self.worker.root())))
+        Ok(size.tell(ANNOTATIONS.tell(volume, on_delete, trash_ttl, self.worker.root()), None))
     }
 }
 

@@ -101,7 +101,7 @@ impl Subdir {
             None => (parameters.on_delete, parameters.trash_ttl),
         };
         let volume = ANNOTATIONS.tell(volume, on_delete, trash_ttl, worker.root());
-        Ok(size.tell_with(volume, advice))
+        Ok(size.tell(volume, advice))
     }
 }
 

@@ -189,7 +189,7 @@ impl Survey {
         }
         let unmarked =
             data.iter().filter(|(name, _)| !name.starts_with('.') && !marks.iter().any(|(mark, _)| mark == name));
-        self.unmarked.extend(unmarked.map(|(name, _)| joined(above, name)));
+        self.unmarked.extend(unmarked.map(|(name, _)| [&above[..], &[name.clone()]].concat().join("/")));
         Ok(())
     }
 
@@ -215,9 +215,4 @@ fn children(top: &OwnedFd, above: &[String]) -> Result<Vec<(String, FileType)>, 
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => Ok(Vec::new()),
         Err(error) => Err(failed("cannot list", above.join("/"), error)),
     }
-}
-
-fn joined(above: &[String], name: &str) -> String {
-    let names = above.iter().map(String::as_str).chain([name]);
-    names.collect::<Vec<_>>().join("/")
 }

@@ -174,19 +174,12 @@ impl Worker {
     {
         match timeout(LIMIT, self.threads.clone().acquire_owned()).await {
             Ok(Ok(thread)) => Ok(thread),
-            _ => Err(self.look::<E>().await.map_or_else(|error| error, |()| self.occupied().into())),
+            _ => Err(self.look::<E>(Root::check).await.map_or_else(|error| error, |()| self.occupied().into())),
         }
     }
 
     /// Checks that the root responds.
-    async fn look<E>(&self) -> Result<(), E>
-    where
-        E: From<DirectoryError> + From<JoinError> + Send + 'static,
-    {
-        self.look_with(Root::check).await
-    }
-
-    async fn look_with<E>(&self, check: fn(&Root) -> Result<(), DirectoryError>) -> Result<(), E>
+    async fn look<E>(&self, check: fn(&Root) -> Result<(), DirectoryError>) -> Result<(), E>
     where
         E: From<DirectoryError> + From<JoinError> + Send + 'static,
     {
@@ -286,10 +279,10 @@ impl Worker {
     /// Returns the problem.
     pub async fn probe(&self) -> Result<(), StartError> {
         match self.client.get() {
-            Some(_) => self.look().await,
+            Some(_) => self.look(Root::check).await,
             // The provisioner marks a new root when it begins. Until then, for example while it cannot write its
             // journal, a missing marker does not mean that the wrong file system is mounted.
-            None => self.look_with(Root::check_before_begin).await,
+            None => self.look(Root::check_before_begin).await,
         }
     }
 

@@ -51,7 +51,7 @@ impl Worker {
     async fn removal(&self) -> Result<OwnedSemaphorePermit, DeleteError> {
         match timeout(LIMIT, self.removals.clone().acquire_owned()).await {
             Ok(Ok(removal)) => Ok(removal),
-            _ => match self.look::<DeleteError>().await {
+            _ => match self.look::<DeleteError>(Root::check).await {
                 Ok(()) => Err(DeleteError::in_progress(self.occupied()).after(PAUSE)),
                 Err(error) => Err(error),
             },

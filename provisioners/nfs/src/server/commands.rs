@@ -14,7 +14,7 @@ use kube_provisioner::kube::Client;
 use super::export::{Offer, hostname};
 use super::export_table::ExportTable;
 use super::former;
-use super::ganesha::{Settings, add_beside, remove_beside};
+use super::ganesha::{add_beside, remove_beside};
 use super::provisioner::ROOT_SQUASH;
 use crate::source::{ANNOTATIONS, Location, Source, on_server};
 
@@ -78,16 +78,7 @@ impl commands::Site for Site {
                 "the export of {path} has the id {id}, because another one has {wanted}: clients must mount it again\n"
             ));
         }
-        let settings = Settings {
-            program: PathBuf::new(),
-            runtime: self.runtime_directory.clone(),
-            root: root.path().to_owned(),
-            port: 0,
-            address: [0, 0, 0, 0].into(),
-            grace_period: 0,
-            offer: self.offer.clone(),
-        };
-        Ok(add_beside(&settings, &export).await?)
+        Ok(add_beside(&self.runtime_directory, root.path(), &self.offer, &export).await?)
     }
 
     /// Removes the export. The server would serve the directory from its new place for the next volume at this path.

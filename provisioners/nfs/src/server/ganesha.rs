@@ -204,7 +204,8 @@ impl Exporter for Ganesha {
 
     async fn add(&self, export: &Export) -> Result<(), ExportError> {
         self.check_up()?;
-        added(&self.settings, &self.bus, export).await
+        let Settings { runtime, root, offer, .. } = &self.settings;
+        added(runtime, root, offer, &self.bus, export).await
     }
 
     async fn remove(&self, export: &Export) -> Result<(), ExportError> {
@@ -223,8 +224,8 @@ impl Exporter for Ganesha {
 }
 
 /// Adds an export to the running server, and verifies that the server serves it.
-async fn added(settings: &Settings, bus: &Bus, export: &Export) -> Result<(), ExportError> {
-    let file = config::write_export(settings, export).map_err(ExportError::Configuration)?;
+async fn added(runtime: &Path, root: &Path, offer: &Offer, bus: &Bus, export: &Export) -> Result<(), ExportError> {
+    let file = config::write_export(runtime, root, offer, export).map_err(ExportError::Configuration)?;
     let answer = bus.add(export.id, &file).await;
     // The file takes a page of the memory that the runtime directory may occupy, and its id is not used again soon.
     let _ = fs::remove_file(&file);
@@ -237,7 +238,7 @@ async fn added(settings: &Settings, bus: &Bus, export: &Export) -> Result<(), Ex
             None
         }
     };
-    let path = settings.root.join(export.path.as_str()).to_string_lossy().into_owned();
+    let path = root.join(export.path.as_str()).to_string_lossy().into_owned();
     match (bus.path_of(export.id).await?, refused) {
         (Some(served), _) if served == path => Ok(()),
         (_, Some(why)) => Err(ExportError::Refused(why)),
@@ -246,9 +247,9 @@ async fn added(settings: &Settings, bus: &Bus, export: &Export) -> Result<(), Ex
 }
 
 /// Adds an export from a command while the provisioner runs. If it does not run, its next start adds the export.
-pub(crate) async fn add_beside(settings: &Settings, export: &Export) -> Result<(), ExportError> {
-    let bus = Bus::new(&settings.runtime);
-    if bus.is_answering().await { added(settings, &bus, export).await } else { Ok(()) }
+pub(crate) async fn add_beside(runtime: &Path, root: &Path, offer: &Offer, export: &Export) -> Result<(), ExportError> {
+    let bus = Bus::new(runtime);
+    if bus.is_answering().await { added(runtime, root, offer, &bus, export).await } else { Ok(()) }
 }
 
 /// Removes an export from a command while the provisioner runs.

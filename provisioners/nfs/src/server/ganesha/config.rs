@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{Bus, Settings};
-use crate::server::export::{Export, Version};
+use crate::server::export::{Export, Offer, Version};
 use crate::server::export_table::{ExportTable, ExportTableError};
 
 pub(crate) const CONFIG: &str = "ganesha.conf";
@@ -60,9 +60,9 @@ pub(super) fn recovery(settings: &Settings) -> PathBuf {
 }
 
 /// Writes the configuration file of one export, for a running server.
-pub(super) fn write_export(settings: &Settings, export: &Export) -> io::Result<PathBuf> {
-    let file = settings.runtime.join(EXPORTS).join(format!("{}.conf", export.id));
-    fs::write(&file, export.block(&settings.root, &settings.offer))?;
+pub(super) fn write_export(runtime: &Path, root: &Path, offer: &Offer, export: &Export) -> io::Result<PathBuf> {
+    let file = runtime.join(EXPORTS).join(format!("{}.conf", export.id));
+    fs::write(&file, export.block(root, offer))?;
     Ok(file)
 }
 
@@ -102,7 +102,7 @@ fn bus_config(bus: &Bus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::export::{Access, Offer};
+    use crate::server::export::Access;
 
     #[test]
     fn an_export_that_the_server_reads_at_its_start_has_no_file() {

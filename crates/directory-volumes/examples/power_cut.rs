@@ -178,7 +178,7 @@ fn recover(begun: &BTreeSet<usize>, done: &BTreeSet<usize>, give_up: bool, cut: 
     // A mark is synced at the end of its attempt.
     let is_of_attempt = |error: &DirectoryError| match error {
         DirectoryError::Damaged { name, .. } => {
-            unfinished.iter().any(|(step, path)| *step == Step::Make && path.rsplit('/').next() == Some(name.as_str()))
+            unfinished.iter().any(|(step, path)| *step == Step::Make && name.strip_prefix("volumes/") == Some(*path))
         }
         _ => false,
     };

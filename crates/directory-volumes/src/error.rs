@@ -218,7 +218,9 @@ pub enum DirectoryError {
         reserved: String,
     },
     /// A mark or a trash entry cannot be parsed.
-    #[error("{name:?} cannot be read: {reason}; check it, and remove it manually if it is damaged")]
+    #[error(
+        "{name:?} in .kube-provisioner cannot be read: {reason}; check it, and remove it manually if it is damaged"
+    )]
     Damaged {
         /// The path below `.kube-provisioner`.
         name: String,
@@ -296,6 +298,14 @@ impl fmt::Display for Holder {
 }
 
 impl DirectoryError {
+    /// Names a damaged file by its path below `.kube-provisioner`.
+    pub(crate) fn in_file(self, path: String) -> Self {
+        match self {
+            Self::Damaged { reason, .. } => Self::Damaged { name: path, reason },
+            error => error,
+        }
+    }
+
     /// Removes everything that a tenant must not read about volumes in other namespaces. The log still contains it.
     pub(crate) fn for_claim_of(self, owner: &Owner) -> Self {
         match self {

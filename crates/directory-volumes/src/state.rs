@@ -167,7 +167,7 @@ impl State {
                     Err(error) => Err(failed("cannot read the mark of", path.as_str(), error)),
                 }
             }
-            read => read,
+            read => read.map_err(|error| error.in_file(format!("{VOLUMES}/{path}"))),
         }
     }
 

@@ -67,17 +67,19 @@ impl<S: Site> Trash<S> {
 }
 
 fn list(root: &Root) -> Result<(), BoxError> {
-    let mut rows = vec![["VOLUME", "CLAIM", "PATH", "DELETED", "REMOVED AFTER"].map(str::to_owned)];
+    let (mut rows, mut damaged) =
+        (vec![["VOLUME", "CLAIM", "PATH", "DELETED", "REMOVED AFTER"].map(str::to_owned)], String::new());
     let listed = root.trash()?.into_iter().map(|entry| (entry, false));
     for (discarded, is_leaving) in listed.chain(root.restoring()?.into_iter().map(|entry| (entry, true))) {
         match discarded {
             Ok(discarded) => rows.push(row(&discarded, is_leaving)),
-            Err(error) => tracing::warn!("{error}"),
+            Err(error) => damaged.push_str(&format!("{error}\n")),
         }
     }
     print(&match rows.len() {
-        1 => "the trash is empty\n".to_owned(),
-        _ => table(&rows),
+        1 if damaged.is_empty() => "the trash is empty\n".to_owned(),
+        1 => damaged,
+        _ => table(&rows) + &damaged,
     });
     Ok(())
 }

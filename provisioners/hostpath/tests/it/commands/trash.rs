@@ -103,6 +103,11 @@ fn what_others_have_thrown_away_is_not_removed() {
     std::fs::write(entry.join("record"), "{").unwrap();
     let (ok, text) = world.run(&["trash", "purge", "--all"], "");
     assert!(!ok && entry.exists() && !world.path(".kube-provisioner/trash/ours").exists(), "{text}");
+    let (ok, text) = world.run(&["trash", "list"], "");
+    assert!(
+        ok && text.contains("theirs") && text.contains("\"trash/damaged/record\" in .kube-provisioner cannot be read"),
+        "{text}"
+    );
 }
 
 /// The output is redirected to a full disk.

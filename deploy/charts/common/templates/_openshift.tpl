@@ -25,7 +25,8 @@ seLinuxContext: {type: RunAsAny}
 seccompProfiles: [runtime/default]
 # The default, which the API server does not set.
 priority: 0
-volumes: [{{ append (index . 1) "projected" | join ", " }}]
+# The chart's own, and the usual ones of extraVolumes.
+volumes: [{{ concat (index . 1) (list "projected" "configMap" "secret" "emptyDir") | uniq | join ", " }}]
 users: ["system:serviceaccount:{{ $context.Release.Namespace }}:{{ include "common.account" $context }}"]
 groups: []
 {{- end }}

@@ -361,6 +361,15 @@ async fn place_all_pods_on_nodes_with_the_tolerated_taint() -> anyhow::Result<()
     Ok(())
 }
 
+#[tokio::test]
+async fn refuse_a_shared_directory_with_a_replica_on_each_node() -> anyhow::Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let render = |values| helm.run(&["template", "x", "deploy/charts/hostpath-provisioner", "--set", values]);
+    let refused = render("hostPath.shared=true").unwrap_err().to_string();
+    ensure!(refused.contains("hostPath.shared needs `coordination: lease`"), "{refused}");
+    render("hostPath.shared=true,coordination=lease").map(drop)
+}
+
 /// The rows `| `old value` | answer |` of a page of the guide.
 fn answers(page: &str) -> anyhow::Result<Vec<(String, String)>> {
     let text = fs::read_to_string(project().join("docs/book/pages/from").join(page))?;

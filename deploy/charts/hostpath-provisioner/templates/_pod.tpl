@@ -1,6 +1,9 @@
 {{- define "hostpath-provisioner.environment" }}
 - {name: HOSTPATH_ROOT, value: "{{ .Values.hostPath.path }}{{ range $name, $path := .Values.hostPath.roots }},{{ $name }}={{ $path }}{{ end }}"}
 {{- if eq .Values.coordination "per-node" }}
+{{- if .Values.hostPath.shared }}
+{{- fail "hostPath.shared needs `coordination: lease`: with per-node, each volume belongs to one node" }}
+{{- end }}
 # Serves only the claims of this node.
 - name: NODE_NAME
   valueFrom:

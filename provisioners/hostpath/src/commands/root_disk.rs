@@ -1,6 +1,7 @@
 //! The commands `root`, for a replaced disk, and for a disk whose node was renamed.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -80,8 +81,9 @@ fn confirm(volumes: &[PersistentVolume], yes: bool, question: &str) -> Result<()
 /// Abandons the volumes of this node that were created in the root's directory, but on another disk than the present
 /// one.
 async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
-    let directory = site.directory()?.to_owned();
-    let opened = timeout(LIMIT, spawn_blocking(move || Root::open(&directory))).await;
+    let directory = site.directory()?;
+    let given = directory.to_owned();
+    let opened = timeout(LIMIT, spawn_blocking(move || Root::open(&given))).await;
     let root = match opened {
         Ok(opened) => opened?.map_err(|error| error.to_string()),
         Err(_) => Err("the disk does not answer".to_owned()),
@@ -93,14 +95,13 @@ async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     let id = root.as_ref().and_then(Root::id);
     let client = site.connection().client().await?;
     let api = Api::<PersistentVolume>::all(client);
-    let place = match &root {
-        Some(root) => root.path().to_owned(),
-        None => site.directory()?.to_owned(),
-    };
     let node = site.connection().node_name.as_deref();
     let is_lost = |volume: &PersistentVolume| {
         let (there, disk) = (annotation(volume, NODE), annotation(volume, ANNOTATIONS.root));
-        there == node && std::path::Path::new(directory_of(volume)).starts_with(&place) && disk.is_some() && disk != id
+        let path = Path::new(directory_of(volume));
+        // The paths of volumes may lead through a symlink, or not.
+        let is_here = root.as_ref().map_or_else(|| path.starts_with(directory), |root| root.contains(path));
+        there == node && is_here && disk.is_some() && disk != id
     };
     let mut lost = volumes(&api, |volume| is_lost(&volume).then_some(volume)).await?;
     if let Some(root) = root.as_ref().filter(|root| root.id().is_some()) {
@@ -118,7 +119,7 @@ async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
         });
     }
     if lost.is_empty() {
-        let place = place.display();
+        let place = directory.display();
         print(&format!("no volume of this node was made in {place} on another disk than the one that is there\n"));
         return Ok(());
     }

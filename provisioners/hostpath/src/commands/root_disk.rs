@@ -1,12 +1,13 @@
 //! The commands `root`, for a replaced disk, and for a disk whose node was renamed.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use directory_volumes::commands::Site as _;
-use directory_volumes::{Mark, Owner, Root, owner_of};
+use directory_volumes::{DirectoryError, Mark, Owner, Root, owner_of};
 use kube_provisioner::console::{is_confirmed, print, table};
 use kube_provisioner::k8s_openapi::api::core::v1::{
     Node as NodeObject, PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity,
@@ -85,7 +86,10 @@ async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     let given = directory.to_owned();
     let opened = timeout(LIMIT, spawn_blocking(move || Root::open(&given))).await;
     let root = match opened {
-        Ok(opened) => opened?.map_err(|error| error.to_string()),
+        Ok(opened) => match opened? {
+            Err(error) if !is_missing(&error) => return Err(error.into()),
+            opened => opened.map_err(|error| error.to_string()),
+        },
         Err(_) => Err("the disk does not answer".to_owned()),
     };
     if let Err(why) = &root {
@@ -140,6 +144,20 @@ async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
         claims.into_iter().collect::<String>()
     ));
     Ok(())
+}
+
+/// Returns true if the error means that the disk is dead or missing. The volumes of a root that others may write to, or
+/// that is read-only, are still there.
+fn is_missing(error: &DirectoryError) -> bool {
+    match error {
+        DirectoryError::NotADirectory(_) => true,
+        DirectoryError::Unusable { source, .. }
+        | DirectoryError::NotWritable { source, .. }
+        | DirectoryError::Io { source, .. } => {
+            !matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+        }
+        _ => false,
+    }
 }
 
 /// Returns true if the root contains the volume's mark.

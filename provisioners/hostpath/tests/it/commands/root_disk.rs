@@ -82,6 +82,12 @@ fn a_disk_that_is_dead_or_new_has_lost_all_its_volumes() {
     let here = world.root.id().unwrap().to_owned();
     node(&world, NODE);
     volume(&world, "pv-1", NODE, &here);
+    // The root is refused, but its disk is neither dead nor new.
+    for (mode, is_refused) in [(0o777, true), (0o700, false)] {
+        std::fs::set_permissions(world.root.path(), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        let (ok, text) = world.run(&["root", "replace", "--node-name", NODE], "y\n");
+        assert!(ok != is_refused && is_there(&world, "pv-1"), "{text}");
+    }
     std::fs::remove_dir_all(world.path(".kube-provisioner")).unwrap();
     let (ok, text) = world.run(&["root", "replace", "--node-name", NODE], "y\n");
     assert!(ok && !is_there(&world, "pv-1"), "{text}");

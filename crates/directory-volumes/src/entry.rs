@@ -101,7 +101,7 @@ impl Root {
                 Err(Errno::NOENT) => {}
                 Err(Errno::EXIST | Errno::NOTEMPTY) => {
                     let why = match to {
-                        TRASH => "an earlier volume of this name is in the trash",
+                        TRASH => "an earlier volume of this name is in the trash until `trash purge` removes it",
                         _ => "an earlier removal is not finished",
                     };
                     return Err(DirectoryError::Busy { name: volume.clone(), why });

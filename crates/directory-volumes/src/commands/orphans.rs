@@ -7,7 +7,7 @@ use kube_provisioner::console::{is_confirmed, print, table};
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube_provisioner::kube::{Api, Client};
 use kube_provisioner::protocol::PROVISIONED_BY;
-use kube_provisioner::{FencingToken, recorded_volumes};
+use kube_provisioner::{FencingToken, error_chain, recorded_volumes};
 use serde_json::Value;
 
 use super::volumes::{Named, Volumes};
@@ -161,21 +161,32 @@ impl<S: Site> Orphans<S> {
         }
         let (now, known) = self.look(root, client, cluster).await?;
         known.volumes.check_readable()?;
+        let mut failed = 0;
         for (path, mark) in chosen {
             let still = now.marked.iter().find(|found| found.path == *path && found.mark == *mark);
             if still.map(|found| known.state(found)) != Some(State::Orphan) {
                 print(&format!("{path} is left alone: it changed meanwhile\n"));
                 continue;
             }
-            self.site.went(root, path).await?;
-            root.move_to_trash(path, &mark.owner, None, Value::Null, &FencingToken::unlimited())?;
+            let moved = self.site.went(root, path).await.and_then(|()| {
+                Ok(root.move_to_trash(path, &mark.owner, None, Value::Null, &FencingToken::unlimited())?)
+            });
+            // A directory that cannot be moved, such as a mount point, must not keep the others.
+            if let Err(error) = moved {
+                failed += 1;
+                print(&format!("{path} is not moved: {}\n", error_chain(&*error)));
+                continue;
+            }
             print(&format!(
                 "{path} is in the trash as {volume}; `trash restore {volume}` brings it back, `trash purge {volume}` removes it \
                  for good\n",
                 volume = mark.owner.volume
             ));
         }
-        Ok(())
+        match failed {
+            0 => Ok(()),
+            failed => Err(format!("{failed} directories are left where they were").into()),
+        }
     }
 
     fn report(&self, survey: &Survey, known: &ClusterState<'_>) -> String {

@@ -88,6 +88,20 @@ fn what_may_be_somebodys_is_kept() {
 }
 
 #[test]
+fn moves_the_others_if_a_directory_cannot_be_moved() {
+    let world = World::new();
+    let token = kube_provisioner::FencingToken::unlimited();
+    world.directory("former", &owner("pv-1"), false);
+    world.root.move_to_trash(&at("former"), &owner("pv-1"), None, json!(null), &token).unwrap();
+    for (path, volume) in [("a", "pv-1"), ("b", "pv-2")] {
+        world.directory(path, &owner(volume), false);
+    }
+    let (ok, text) = world.run(&["orphans", "--delete", "--yes"], "");
+    assert!(!ok && line(&text, "a is not moved").contains("an earlier volume of this name is in the trash"), "{text}");
+    assert!(world.is_there("a") && !world.is_there("b"), "{text}");
+}
+
+#[test]
 fn a_volume_that_cannot_be_read_is_not_absent() {
     let world = World::new();
     world.directory("orphan", &owner("pv-orphan"), false);

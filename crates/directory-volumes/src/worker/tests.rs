@@ -91,6 +91,41 @@ async fn deletions_leave_room_for_others() {
     end(&worker, "pvc-16", FencingToken::unlimited()).await.unwrap();
 }
 
+/// If all threads of a root are busy, its next call fails with the reason. The probe has a thread of its own.
+#[tokio::test(start_paused = true)]
+async fn calls_that_do_not_end_are_counted() {
+    let (_dir, worker) = worker();
+    let (release, gate) = mpsc::channel::<()>();
+    let (gate, (begins, begun)) = (Arc::new(Mutex::new(gate)), mpsc::channel());
+    let calls: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let (worker, gate, begins) = (worker.clone(), gate.clone(), begins.clone());
+            let work = move |_: &Root| {
+                let _ = (begins.send(()), gate.lock().unwrap().recv());
+                Ok::<_, StartError>(())
+            };
+            tokio::spawn(async move { worker.run(work).await })
+        })
+        .collect();
+    let mut count = 0;
+    while count < THREADS {
+        yield_now().await;
+        count += begun.try_iter().count();
+    }
+    let another = worker.clone();
+    let late = tokio::spawn(async move { another.run(|_| Ok::<_, StartError>(())).await });
+    yield_now().await;
+    tokio::time::advance(LIMIT + Duration::from_secs(1)).await;
+    let told = late.await.unwrap().unwrap_err().to_string();
+    assert!(told.contains("busy with 0 deletions and 16 other calls"), "{told}");
+    worker.probe().await.unwrap();
+    drop(release);
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    worker.probe().await.unwrap();
+}
+
 /// A large volume is removed by many calls, none of which counts as failed.
 #[tokio::test]
 async fn a_deletion_that_takes_long_is_in_progress() {

@@ -1,13 +1,12 @@
-//! Runs the contract, and tests unusable shares.
+//! Runs the contract, and tests the classes of the former provisioner.
 
-use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
+use std::sync::Arc;
 
 use directory_volumes::hostile::{contract, entries};
-use directory_volumes::{Root, TrashLimits, Worker};
+use directory_volumes::{Root, TrashLimits};
 use kube_provisioner::conformance::Conformance;
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
-use kube_provisioner::{ProvisionRequest, Provisioner, StartError};
+use kube_provisioner::{ProvisionRequest, Provisioner};
 
 use super::provisioner::Subdir;
 use super::share::Mounted;
@@ -54,49 +53,4 @@ fn keeps_the_contract() {
     };
     let kit = Conformance::new(start, async move || entries(&listed));
     contract(kit.refuses([("path", "/etc")]), folder.path());
-}
-
-/// When all threads of a share are busy, its next call fails with the reason, and other shares continue. The share
-/// works again when its threads are free. The probe has a separate thread.
-#[tokio::test(start_paused = true)]
-async fn a_share_whose_calls_do_not_end_costs_its_own_threads_alone() {
-    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let worker = |folder: &tempfile::TempDir| {
-        let root = Root::open_shared(folder.path()).unwrap();
-        root.put_marker().unwrap();
-        Worker::new(root)
-    };
-    let (hanging, other) = (worker(&one), worker(&two));
-    let (release, gate) = mpsc::channel::<()>();
-    let (gate, (begins, begun)) = (Arc::new(Mutex::new(gate)), mpsc::channel());
-    let calls: Vec<_> = (0..16)
-        .map(|_| {
-            let (worker, gate, begins) = (hanging.clone(), gate.clone(), begins.clone());
-            tokio::spawn(async move {
-                let work = move |_: &Root| {
-                    begins.send(()).unwrap();
-                    let _ = gate.lock().unwrap().recv();
-                    Ok::<_, StartError>(())
-                };
-                worker.run(work).await
-            })
-        })
-        .collect();
-    let mut count = 0;
-    while count < 16 {
-        tokio::task::yield_now().await;
-        count += begun.try_iter().count();
-    }
-    let late = tokio::spawn(async move { (hanging.run(|_| Ok::<_, StartError>(())).await, hanging) });
-    tokio::task::yield_now().await;
-    tokio::time::advance(Duration::from_secs(11)).await;
-    let (told, hanging) = late.await.unwrap();
-    assert!(told.unwrap_err().to_string().contains("busy with 0 deletions and 16 other calls"));
-    hanging.probe().await.unwrap();
-    other.probe().await.unwrap();
-    drop(release);
-    for call in calls {
-        call.await.unwrap().unwrap();
-    }
-    hanging.probe().await.unwrap();
 }

@@ -61,13 +61,22 @@ pub(crate) fn replace(
     rustix::fs::fsync(directory)
 }
 
-/// Removes temporary files left by crashes.
+/// Returns a name for something temporary, which [`clear`] removes after a crash.
+pub(crate) fn temporary_name() -> String {
+    // In containers every process may have the same pid, and other processes may share the root.
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let time = since_epoch(SystemTime::now());
+    format!("{}-{}-{}", std::process::id(), time.as_nanos(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Removes temporary files and empty directories left by crashes.
 pub(crate) fn clear(tmp: &OwnedFd, now: SystemTime) -> Result<(), Errno> {
     let now = since_epoch(now);
-    for (name, _) in names(tmp)? {
+    for (name, kind) in names(tmp)? {
         let written = name.split('-').nth(1).and_then(|nanos| nanos.parse().ok()).map(Duration::from_nanos);
         if written.is_some_and(|written| now.saturating_sub(written) > LONGEST_WRITE) {
-            remove(tmp.as_fd(), &*name, AtFlags::empty())?;
+            let flags = if kind == FileType::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+            remove(tmp.as_fd(), &*name, flags)?;
         }
     }
     Ok(())
@@ -149,11 +158,7 @@ struct Written<'a> {
 
 impl<'a> Written<'a> {
     fn new(tmp: BorrowedFd<'a>, content: &[u8], durable: Durable) -> Result<Self, Errno> {
-        // In containers every process may have the same pid, and other processes may share the root.
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let time = since_epoch(SystemTime::now());
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{}-{}-{number}", std::process::id(), time.as_nanos());
+        let name = temporary_name();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(tmp, &*name, flags, Mode::RUSR | Mode::WUSR)?;
         let written = Self { tmp, name };
@@ -185,11 +190,12 @@ mod tests {
         let tmp = OwnedFd::from(File::open(folder.path()).unwrap());
         // Leave the name behind, as a crashed process would.
         std::mem::forget(Written::new(tmp.as_fd(), b"mark", Durable::Now).unwrap());
+        std::fs::create_dir(folder.path().join(temporary_name())).unwrap();
         std::fs::write(folder.path().join("by-hand"), "").unwrap();
         let left = || names(&tmp).unwrap().len();
         let now = SystemTime::now();
         clear(&tmp, now).unwrap();
-        assert_eq!(left(), 2, "somebody may be writing it");
+        assert_eq!(left(), 3, "somebody may be writing it");
         clear(&tmp, now + LONGEST_WRITE + Duration::from_secs(60)).unwrap();
         assert_eq!(left(), 1);
         assert!(folder.path().join("by-hand").is_file());

@@ -210,7 +210,7 @@ impl Root {
             return Ok(*owner);
         }
         let tmp = descend::open(state.own.as_fd(), TMP)?;
-        let name = format!("probe-{}", random_id()?);
+        let name = files::temporary_name();
         rustix::fs::mkdirat(&tmp, &*name, Mode::RWXU)?;
         let stat = rustix::fs::statat(&tmp, &*name, AtFlags::SYMLINK_NOFOLLOW);
         rustix::fs::unlinkat(&tmp, &*name, AtFlags::REMOVEDIR)?;

@@ -7,8 +7,6 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use directory_volumes::{Claim, DirectoryError, Owner, Permissions, Root, VolumePath};
 use kube_provisioner::FencingToken;
@@ -48,8 +46,10 @@ fn main() {
     make(&root, "pvc-1", 8 * MIB);
     assert!(write(&path.join("more"), MIB).is_err(), "still full");
     assert_eq!(size_of(&path), 8 * MIB);
-    println!("a volume grows while somebody writes");
-    grows(&root, &path);
+    println!("a full volume grows");
+    assert!(root.resize(&at("pvc-1"), &owner("pvc-1"), 16 * MIB).unwrap());
+    write(&path.join("grown"), 4 * MIB).unwrap();
+    assert_eq!(size_of(&path), 16 * MIB);
     println!("what is deleted gives its room and its project back");
     for volume in ["pvc-1", "pvc-2"] {
         root.remove(&at(volume), &owner(volume), &FencingToken::unlimited()).unwrap();
@@ -122,30 +122,6 @@ fn write(path: &Path, bytes: u64) -> std::io::Result<()> {
 fn fill(path: &Path, bytes: u64) {
     write(&path.join("most"), bytes - MIB).unwrap();
     assert!(write(&path.join("rest"), 2 * MIB).is_err(), "beyond the size");
-}
-
-fn grows(root: &Root, path: &Path) {
-    let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                if write(&path.join("growing"), 4 * MIB).is_ok() {
-                    done.store(true, Ordering::Relaxed);
-                    return;
-                }
-            }
-        });
-        std::thread::sleep(Duration::from_millis(200));
-        assert!(!done.load(Ordering::Relaxed), "it was full");
-        assert!(root.resize(&at("pvc-1"), &owner("pvc-1"), 16 * MIB).unwrap());
-        let start = Instant::now();
-        while !done.load(Ordering::Relaxed) && start.elapsed() < Duration::from_secs(20) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        stop.store(true, Ordering::Relaxed);
-    });
-    assert!(done.load(Ordering::Relaxed), "the writer goes on");
-    assert_eq!(size_of(path), 16 * MIB);
 }
 
 /// Entries of the root inherit its project, and rename(2) moves no directory of another project there.

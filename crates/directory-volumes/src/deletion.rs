@@ -241,18 +241,17 @@ pub fn owner_of(volume: &PersistentVolume) -> Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::{at, root};
 
     #[test]
     fn removes_data_at_once_only_if_the_annotation_is_missing_or_says_so() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = Root::open(folder.path()).unwrap();
+        let (_dir, root) = root();
         let annotations = Annotations { on_delete: "on-delete", trash_ttl: "trash-ttl", root: "root" };
         let kind = |word: Option<&str>| {
             let mut volume = PersistentVolume::default();
             volume.metadata.annotations =
                 Some(word.map(|word| ("on-delete".to_owned(), word.to_owned())).into_iter().collect());
-            let path = "pvc-1".to_owned().try_into().unwrap();
-            Deletion::of(&ProvisionedVolume::new(volume), path, &annotations, &root).unwrap().kind
+            Deletion::of(&ProvisionedVolume::new(volume), at("pvc-1"), &annotations, &root).unwrap().kind
         };
         assert!(matches!([None, Some("delete")].map(kind), [Kind::Remove, Kind::Remove]));
         assert!(matches!(kind(Some("retain")), Kind::Keep));

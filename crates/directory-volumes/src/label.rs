@@ -78,8 +78,7 @@ mod tests {
     use kube_provisioner::FencingToken;
 
     use super::*;
-    use crate::tests::owner;
-    use crate::volumes::Permissions;
+    use crate::tests::{OPEN, at, owner, root};
 
     const LABEL: &str = "system_u:object_r:container_file_t:s0";
 
@@ -99,14 +98,10 @@ mod tests {
         if std::path::Path::new("/sys/fs/selinux/enforce").exists() {
             return;
         }
-        let folder = tempfile::tempdir().unwrap();
-        let root = Root::open(folder.path()).unwrap();
-        root.put_marker().unwrap();
-        let path: VolumePath = "pvc-1".to_owned().try_into().unwrap();
+        let ((folder, root), path) = (root(), at("pvc-1"));
         let label = |volume: &str| root.label(&path, &owner(volume), &LABEL.parse().unwrap());
         assert!(label("pvc-1").is_err(), "there is no volume");
-        let permissions = Permissions { mode: 0o777, uid: None, gid: None };
-        root.create(&path, &owner("pvc-1"), false, &permissions, None, &FencingToken::unlimited()).unwrap();
+        root.create(&path, &owner("pvc-1"), false, &OPEN, None, &FencingToken::unlimited()).unwrap();
         let error = label("pvc-1").unwrap_err().to_string();
         assert!(error.contains("SELinux is not enabled on this node"), "{error}");
         assert!(matches!(label("pvc-2"), Err(DirectoryError::Taken { .. })), "another volume's");

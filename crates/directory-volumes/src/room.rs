@@ -144,7 +144,7 @@ fn about(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::owner;
+    use crate::tests::{at, owner, root};
 
     #[test]
     fn a_reserve_is_a_share_or_a_size() {
@@ -166,10 +166,8 @@ mod tests {
 
     #[test]
     fn a_volume_fits_what_is_free_beside_the_reserve() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = Root::open(folder.path()).unwrap();
-        root.put_marker().unwrap();
-        let (state, path) = (root.enter().unwrap(), "pvc-1".to_owned().try_into().unwrap());
+        let (_folder, root) = root();
+        let (state, path) = (root.enter().unwrap(), at("pvc-1"));
         let disk = root.disk(&state).unwrap();
         let check = |bytes, reserve| root.check_room(&state, &path, bytes, reserve).map_err(|error| error.to_string());
         assert_eq!(check(1, Reserve::default()), Ok(()));

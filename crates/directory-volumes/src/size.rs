@@ -177,13 +177,11 @@ fn fnv1a(text: &str, start: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::owner;
+    use crate::tests::{owner, root};
 
     #[test]
     fn candidates_are_the_same_each_time_and_differ_by_volume() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::open(dir.path()).unwrap();
-        root.put_marker().unwrap();
+        let (_dir, root) = root();
         let of = |volume: &str| root.candidates(&owner(volume)).map(ProjectId::get).collect::<Vec<_>>();
         let (one, other) = (of("pvc-1"), of("pvc-2"));
         assert_eq!((one.len(), &one), (16, &of("pvc-1")));

@@ -20,16 +20,16 @@ use std::path::{Path, PathBuf};
 use super::*;
 
 const HERE: &str = "cluster-1";
-const OPEN: Permissions = Permissions { mode: 0o777, uid: None, gid: None };
+pub(crate) const OPEN: Permissions = Permissions { mode: 0o777, uid: None, gid: None };
 
-fn root() -> (TempDir, Root) {
+pub(crate) fn root() -> (TempDir, Root) {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::open(dir.path()).unwrap();
     root.put_marker().unwrap();
     (dir, root)
 }
 
-fn at(path: &str) -> VolumePath {
+pub(crate) fn at(path: &str) -> VolumePath {
     path.to_owned().try_into().unwrap()
 }
 

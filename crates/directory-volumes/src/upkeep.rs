@@ -171,9 +171,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_removal_that_failed_is_tried_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::open(dir.path()).unwrap();
-        root.put_marker().unwrap();
+        let (dir, root) = crate::tests::root();
         let worker = Worker::new(root);
         worker.cluster.set("cluster-1".to_owned()).unwrap();
         let left = dir.path().join(".kube-provisioner/deleting/pvc-1");

@@ -10,26 +10,16 @@ use tokio::task::yield_now;
 
 use super::*;
 use crate::deletion::Deletion;
+use crate::tests::{OPEN, at, owner, root};
 
 fn worker() -> (TempDir, Worker) {
-    let dir = tempfile::tempdir().unwrap();
-    let root = Root::open(dir.path()).unwrap();
-    root.put_marker().unwrap();
+    let (dir, root) = root();
     (dir, Worker::new(root))
 }
 
-fn owner(volume: &str) -> Owner {
-    let provisioner = "example.com/p".to_owned();
-    Owner { volume: volume.to_owned(), uid: None, claim: None, provisioner, cluster: None }
-}
-
-fn at(path: &str) -> VolumePath {
-    path.to_owned().try_into().unwrap()
-}
-
 async fn make(worker: &Worker, volume: &str) -> Result<PathBuf, ProvisionError> {
-    let (permissions, token) = (Permissions { mode: 0o777, uid: None, gid: None }, FencingToken::unlimited());
-    let made = worker.create(at(volume), owner(volume), false, permissions, (1, Some(false), None), token).await;
+    let (size, token) = ((1, Some(false), None), FencingToken::unlimited());
+    let made = worker.create(at(volume), owner(volume), false, OPEN, size, token).await;
     made.map(|(path, _)| path).map_err(|not_created| not_created.error)
 }
 

@@ -42,6 +42,9 @@ impl FromStr for ShareName {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const FORM: &str = "expected SERVER:/PATH=DIR, such as nfs.example.com:/exports=/persistentvolumes";
+        if text.contains(',') {
+            return Err("a command works on one of the shares; select it with --share");
+        }
         let (share, directory) = text.rsplit_once('=').ok_or(FORM)?;
         let (server, path) = share.split_once(":/").ok_or(FORM)?;
         let is_plain = !path.contains("//") && path.split('/').all(|name| !matches!(name, "." | ".."));

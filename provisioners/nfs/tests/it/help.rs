@@ -43,6 +43,7 @@ fn wrong_arguments_are_one_clear_line_first() {
         (&["subdir", "--provisioner-name", "a/b"], "--share"),
         (&["subdir", "--share", "server:relative=/x", "--provisioner-name", "a/b"], "SERVER:/PATH=DIR"),
         (&["subdir", "--share", "s:/a=/x", "--share", "s:/a/b=/y", "--provisioner-name", "a/b"], "overlap"),
+        (&["subdir", "orphans", "--share", "s:/a=/x,t:/b=/y", "--provisioner-name", "a/b"], "one of the shares"),
         (&["server", "--provisioner-name", "a/b"], "--server-hostname"),
         (&["server", "--server-hostname", "h", "--export-subnet", "*; }", "--provisioner", "a/b"], "a subnet"),
         (

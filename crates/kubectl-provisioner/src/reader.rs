@@ -103,7 +103,7 @@ impl Reader {
         let path = format!("{}/{}", collection(kind, namespace), utf8_percent_encode(name, ESCAPED));
         match self.request(&path, accept).await {
             Ok(object) => Lookup::Is(object),
-            Err(CallError::NotFound | CallError::NotServed(_)) => Lookup::Absent,
+            Err(CallError::NotFound) => Lookup::Absent,
             Err(error) => {
                 self.note(kind, "get", namespace, &error);
                 Lookup::Unknown

@@ -84,6 +84,9 @@ async fn the_commands_tell_what_a_provisioner_does() {
     let text = ask(&format!("explain pv {volume}")).await;
     assert!(text.starts_with(&format!("PersistentVolume {volume}: bound\n")), "{text}");
     assert_eq!(ask("orphans").await, "no orphans were found\n");
+    // The cluster has no CustomResourceDefinition for it.
+    let text = ask("bucket photos").await;
+    assert!(text.contains("cannot be read") && text.contains("does not serve this resource"), "{text}");
 
     stop.cancel();
     running.await.unwrap().unwrap();

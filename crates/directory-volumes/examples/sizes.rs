@@ -75,6 +75,9 @@ fn main() {
     other_projects(&root, &place);
     println!("a full disk takes no volume away, and lets volumes go");
     full(&root, &place, kind);
+    println!("a disk that is read-only now is reported");
+    run(Command::new("mount").args(["-o", "remount,ro", mount_point]));
+    assert!(matches!(root.check(), Err(DirectoryError::NotWritable { .. })));
 }
 
 fn open(place: &Path) -> Root {

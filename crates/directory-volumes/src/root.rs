@@ -68,9 +68,7 @@ impl Root {
         if path.parent().is_none() {
             return Err(DirectoryError::Everything(path));
         }
-        if let Err(error) = rustix::fs::accessat(CWD, &path, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
-            return Err(DirectoryError::NotWritable { path, source: error.into() });
-        }
+        check_writable(&path)?;
         let root = Self { path, given, id: OnceLock::new(), owner: OnceLock::new(), rounds: Rounds::default() };
         root.learn(&root.handle()?)?;
         Ok(root)
@@ -139,7 +137,8 @@ impl Root {
     /// # Errors
     /// Returns what is wrong.
     pub fn check(&self) -> Result<(), DirectoryError> {
-        self.enter().map(drop)
+        self.enter()?;
+        check_writable(&self.path)
     }
 
     /// Same as [`check`](Self::check), for a root that may have no marker yet.
@@ -249,6 +248,12 @@ impl Root {
         }
         Ok(())
     }
+}
+
+/// Fails if the process may not write to a directory, or if its file system is read-only.
+fn check_writable(path: &Path) -> Result<(), DirectoryError> {
+    rustix::fs::accessat(CWD, path, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
+        .map_err(|error| DirectoryError::NotWritable { path: path.to_owned(), source: error.into() })
 }
 
 /// Returns the kind of a file system that does not persist data, and the consequences.

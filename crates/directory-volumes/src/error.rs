@@ -158,7 +158,7 @@ pub enum DirectoryError {
         what: &'static str,
     },
     /// The data cannot be removed now.
-    #[error("{name:?} is in use: {why}; it is removed when that has ended")]
+    #[error("{name:?} is in use: {why}; try again when that has ended")]
     Busy {
         /// The name.
         name: String,

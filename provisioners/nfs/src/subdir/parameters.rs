@@ -6,7 +6,7 @@ use std::time::Duration;
 use directory_volumes::Permissions;
 use directory_volumes::parameters::{FileMode, OnDelete, id, time};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error};
+use serde::de::Deserializer;
 
 use crate::parameters::{Pattern, Policy};
 
@@ -107,11 +107,7 @@ impl<'de> Deserialize<'de> for MountPermissions {
         if text == "0" {
             return Ok(Self(FileMode(0o755)));
         }
-        let mode = FileMode::deserialize(serde::de::value::StringDeserializer::<D::Error>::new(text))?;
-        match mode.0 {
-            0 => Err(D::Error::custom("expected a mode other than 0")),
-            _ => Ok(Self(mode)),
-        }
+        FileMode::deserialize(serde::de::value::StringDeserializer::<D::Error>::new(text)).map(Self)
     }
 }
 

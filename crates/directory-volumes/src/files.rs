@@ -96,12 +96,11 @@ pub(crate) fn read(directory: BorrowedFd<'_>, name: impl Arg + Copy) -> Result<O
     if content.len() as u64 <= LARGEST { Ok(Some(content)) } else { Err(Errno::INVAL) }
 }
 
-/// Removes a file or an empty directory; returns `false` if it did not exist.
-pub(crate) fn remove(directory: BorrowedFd<'_>, name: impl Arg + Copy, flags: AtFlags) -> Result<bool, Errno> {
+/// Removes a file or an empty directory. Succeeds if it does not exist.
+pub(crate) fn remove(directory: BorrowedFd<'_>, name: impl Arg + Copy, flags: AtFlags) -> Result<(), Errno> {
     match rustix::fs::unlinkat(directory, name, flags) {
-        Ok(()) => Ok(true),
-        Err(Errno::NOENT) => Ok(false),
-        Err(error) => Err(error),
+        Err(Errno::NOENT) => Ok(()),
+        removed => removed,
     }
 }
 

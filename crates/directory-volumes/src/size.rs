@@ -85,7 +85,6 @@ impl Root {
         }
         let projects = state.directory(PROJECTS)?;
         files::remove(projects.as_fd(), &*id.to_string(), AtFlags::empty())
-            .map(drop)
             .map_err(|error| failed("cannot give back the project of", &*owner.volume, error))
     }
 

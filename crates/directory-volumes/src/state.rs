@@ -141,7 +141,7 @@ impl State {
     pub(crate) fn unmark(&self, path: &VolumePath) -> Result<(), DirectoryError> {
         let (above, last) = path.split();
         let removed = match self.above(&above) {
-            Ok(directory) => files::remove(directory.as_fd(), last, AtFlags::empty()).map(drop),
+            Ok(directory) => files::remove(directory.as_fd(), last, AtFlags::empty()),
             Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error),
         };

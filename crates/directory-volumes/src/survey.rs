@@ -62,11 +62,11 @@ impl Root {
         Ok(survey)
     }
 
-    /// Marks an existing directory that has no mark. Returns its absolute path.
+    /// Marks an existing directory that has no mark.
     ///
     /// # Errors
     /// Fails if the directory does not exist, or if it belongs to another volume.
-    pub fn adopt(&self, path: &VolumePath, owner: &Owner, retain: bool) -> Result<std::path::PathBuf, DirectoryError> {
+    pub fn adopt(&self, path: &VolumePath, owner: &Owner, retain: bool) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let _lock = state.lock(path)?;
         let names: Vec<&str> = path.names().collect();
@@ -74,8 +74,7 @@ impl Root {
             return Err(DirectoryError::NotThere { what: "directory", name: path.to_string() });
         }
         self.check_above(&state, path, Proof::Rights)?;
-        self.expect(path, owner, &state.reserve(path, owner, retain, Durable::Now)?.0)?;
-        Ok(self.path().join(path.as_str()))
+        self.expect(path, owner, &state.reserve(path, owner, retain, Durable::Now)?.0)
     }
 
     /// Transfers a directory to the volume that replaced the one in its mark, as after a restore of the cluster.

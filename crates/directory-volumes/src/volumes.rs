@@ -295,7 +295,7 @@ impl Root {
         match open_down(state.root.as_fd(), &above)
             .and_then(|above| files::remove(above.as_fd(), last, AtFlags::REMOVEDIR))
         {
-            Ok(_) | Err(Errno::NOENT) => {}
+            Ok(()) | Err(Errno::NOENT) => {}
             // The mark was damaged in another way.
             Err(Errno::NOTEMPTY | Errno::EXIST) => return self.marked(state, path, owner),
             Err(failure) => return Err(error(failure)),

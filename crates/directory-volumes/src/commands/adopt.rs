@@ -141,7 +141,7 @@ impl<S: Site> Adoption<'_, S> {
         let retain = is_retained(volume);
         match &plan.former {
             Some(former) => self.root.hand_over(path, former, &plan.owner, retain)?,
-            None => drop(self.root.adopt(path, &plan.owner, retain)?),
+            None => self.root.adopt(path, &plan.owner, retain)?,
         }
         self.adopt.site.came(&self.root, path, volume).await?;
         let mut annotations = self.annotations(Some(volume));

@@ -67,14 +67,6 @@ impl Root {
         Ok(Some(directory))
     }
 
-    /// Removes empty directories above a volume, and their counterparts among the marks. A directory that stays keeps
-    /// its counterpart, which identifies it.
-    pub(crate) fn remove_above(&self, state: &State, path: &VolumePath) {
-        let (above, _) = path.split();
-        let left = remove_empty(state.root.as_fd(), &above, 0);
-        remove_empty(state.volumes.as_fd(), &above, left);
-    }
-
     /// Records that volumes may be created in a directory that an administrator vouches for.
     ///
     /// # Errors
@@ -122,5 +114,15 @@ impl Root {
 
     fn exposed(&self, names: &[&str], what: String) -> DirectoryError {
         DirectoryError::Exposed { directory: names.join("/"), what }
+    }
+}
+
+impl State {
+    /// Removes empty directories above a volume, and their counterparts among the marks. A directory that stays keeps
+    /// its counterpart, which identifies it.
+    pub(crate) fn remove_above(&self, path: &VolumePath) {
+        let (above, _) = path.split();
+        let left = remove_empty(self.root.as_fd(), &above, 0);
+        remove_empty(self.volumes.as_fd(), &above, left);
     }
 }

@@ -94,7 +94,7 @@ impl Root {
             match moved {
                 Ok(()) => {
                     state.unmark(path)?;
-                    self.remove_above(state, path);
+                    state.remove_above(path);
                     return Ok(());
                 }
                 // The entry of an earlier removal was deleted in the meantime.

@@ -89,7 +89,11 @@ impl State {
         let mark = Mark { owner: owner.clone(), volume_uid: None, created: Timestamp::now(), kept: None, retain };
         let content = to_json(&mark);
         let (above, last) = path.split();
-        let error = |error| failed("cannot mark", path.as_str(), error);
+        let error = |error| {
+            // Without the mark, they would prove that this provisioner created the directories above it.
+            self.remove_above(path);
+            failed("cannot mark", path.as_str(), error)
+        };
         for _ in 0..MOST_ATTEMPTS {
             let directory = match self.make_above(&above) {
                 Ok(directory) => directory,
@@ -137,7 +141,7 @@ impl State {
         replaced.map_err(|error| failed("cannot mark", path.as_str(), error))
     }
 
-    /// Removes a mark. The directories above it stay, see [`Root::remove_above`](crate::Root).
+    /// Removes a mark. The directories above it stay, see [`remove_above`](Self::remove_above).
     pub(crate) fn unmark(&self, path: &VolumePath) -> Result<(), DirectoryError> {
         let (above, last) = path.split();
         let removed = match self.above(&above) {

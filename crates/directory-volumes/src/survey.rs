@@ -142,7 +142,7 @@ impl Root {
             None => return Ok(()),
         }
         state.unmark(path)?;
-        self.remove_above(&state, path);
+        state.remove_above(path);
         Ok(())
     }
 

@@ -146,7 +146,7 @@ impl Root {
             let directory = open_down(state.root.as_fd(), &above).map_err(error)?;
             files::move_into(&directory, last, &entry, DATA).map_err(error)?;
             state.unmark(path)?;
-            self.remove_above(&state, path);
+            state.remove_above(path);
         }
         state.give_back(volume)
     }
@@ -279,7 +279,7 @@ impl Root {
         })();
         if moved.is_err() && is_new {
             state.unmark(path)?;
-            self.remove_above(state, path);
+            state.remove_above(path);
         }
         moved
     }

@@ -147,7 +147,7 @@ impl Root {
                 // Remove the mark, which would prove that the directory belongs to this provisioner.
                 Err(error @ DirectoryError::Exposed { .. }) if is_new => {
                     state.unmark(path)?;
-                    self.remove_above(state, path);
+                    state.remove_above(path);
                     return Err(error);
                 }
                 Err(error) => return Err(error),
@@ -254,7 +254,7 @@ impl Root {
         if state.mark(&path)?.is_some_and(|found| found.owner == mark.owner) {
             state.unmark(&path)?;
         }
-        self.remove_above(state, &path);
+        state.remove_above(&path);
         Ok(())
     }
 
@@ -302,7 +302,7 @@ impl Root {
         }
         self.release_project(state, owner)?;
         state.unmark(path)?;
-        self.remove_above(state, path);
+        state.remove_above(path);
         Ok(None)
     }
 
@@ -320,7 +320,7 @@ impl Root {
         }
         self.release_project(state, &leaving.mark.owner)?;
         state.unmark(&leaving.path)?;
-        self.remove_above(state, &leaving.path);
+        state.remove_above(&leaving.path);
         Ok(())
     }
 

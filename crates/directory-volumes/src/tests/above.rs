@@ -1,6 +1,7 @@
 //! The directories above a volume.
 
 use super::*;
+use crate::files::Durable;
 
 fn put(dir: &TempDir, name: &str, mode: u32) {
     fs::create_dir(dir.path().join(name)).unwrap();
@@ -90,6 +91,16 @@ fn no_empty_directory_is_left_when_two_remove_it() {
     fs::remove_dir_all(dir.path().join("team")).unwrap();
     root.remove(&at("team/shop/data"), &owner("pvc-1"), &token).unwrap();
     assert_empty(dir.path());
+}
+
+/// On a full disk, there may be room for a directory, but not for a mark in it.
+#[test]
+fn a_mark_that_cannot_be_written_leaves_no_proof() {
+    let (dir, root) = root();
+    let state = root.enter().unwrap();
+    fs::remove_dir(dir.path().join(".kube-provisioner/tmp")).unwrap();
+    state.reserve(&at("team/shop/data"), &owner("pvc-1"), false, Durable::Now).unwrap_err();
+    assert_eq!(entries(&dir.path().join(".kube-provisioner/volumes")), 0);
 }
 
 #[test]

@@ -14,6 +14,8 @@ use crate::{descend, files};
 
 /// Traversable but not listable.
 const MODE: Mode = Mode::from_raw_mode(0o711);
+/// The mode of the counterpart of a directory that an administrator provided. Volumes do not remove such a directory.
+const ADOPTED: Mode = Mode::RWXU.union(Mode::SVTX);
 
 /// The required proof that a directory above a volume is safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,10 +82,12 @@ impl Root {
             Some(directory) => self.check_rights(&state, &directory, &names)?,
             None => return Err(DirectoryError::NotThere { what: "directory", name: path.to_string() }),
         }
-        make_down(state.volumes.as_fd(), &names, Mode::RWXU).map(drop).map_err(|error| match error {
-            Errno::NOTDIR | Errno::LOOP => state.nested(path),
-            error => failed("cannot note", path.as_str(), error),
-        })
+        make_down(state.volumes.as_fd(), &names, Mode::RWXU)
+            .and_then(|marks| rustix::fs::fchmod(marks, ADOPTED))
+            .map_err(|error| match error {
+                Errno::NOTDIR | Errno::LOOP => state.nested(path),
+                error => failed("cannot note", path.as_str(), error),
+            })
     }
 
     /// Opens a directory of the root, if it exists. Messages name the path.
@@ -118,11 +122,19 @@ impl Root {
 }
 
 impl State {
-    /// Removes empty directories above a volume, and their counterparts among the marks. A directory that stays keeps
-    /// its counterpart, which identifies it.
+    /// Removes empty directories above a volume, unless an administrator provided them, and their counterparts among
+    /// the marks. A directory that stays keeps its counterpart, which identifies it.
     pub(crate) fn remove_above(&self, path: &VolumePath) {
         let (above, _) = path.split();
-        let left = remove_empty(self.root.as_fd(), &above, 0);
+        let adopted = (1..=above.len()).rfind(|count| self.is_adopted(&above[..*count])).unwrap_or_default();
+        let left = remove_empty(self.root.as_fd(), &above, adopted);
         remove_empty(self.volumes.as_fd(), &above, left);
+    }
+
+    /// Returns true if an administrator provided the directory, and it still exists.
+    fn is_adopted(&self, names: &[&str]) -> bool {
+        let mode = open_down(self.volumes.as_fd(), names).and_then(rustix::fs::fstat).map(|stat| stat.st_mode);
+        mode.is_ok_and(|mode| Mode::from_raw_mode(mode).contains(ADOPTED))
+            && open_down(self.root.as_fd(), names).is_ok()
     }
 }

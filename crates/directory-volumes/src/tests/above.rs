@@ -93,6 +93,22 @@ fn no_empty_directory_is_left_when_two_remove_it() {
     assert_empty(dir.path());
 }
 
+#[test]
+fn a_directory_of_an_administrator_outlives_its_volumes() {
+    let (dir, root) = root();
+    put(&dir, "team", 0o755);
+    root.adopt_above(&at("team")).unwrap();
+    for _ in 0..2 {
+        create(&root, "team/shop/data").unwrap();
+        root.remove(&at("team/shop/data"), &owner("pvc-1"), &FencingToken::unlimited()).unwrap();
+        assert!(mode(&dir.path().join("team")) == 0o755 && !dir.path().join("team/shop").exists());
+    }
+    create(&root, "team/data").unwrap();
+    fs::remove_dir_all(dir.path().join("team")).unwrap();
+    root.remove(&at("team/data"), &owner("pvc-1"), &FencingToken::unlimited()).unwrap();
+    assert_empty(dir.path());
+}
+
 /// On a full disk, there may be room for a directory, but not for a mark in it.
 #[test]
 fn a_mark_that_cannot_be_written_leaves_no_proof() {

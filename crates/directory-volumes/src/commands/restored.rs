@@ -85,7 +85,16 @@ impl<S: Site> Adoption<'_, S> {
         let (mut plans, mut refused) = (Vec::new(), 0);
         let mut rows = vec![["PATH", "VOLUME", "WAS", "IS", "WHAT IS DONE"].map(str::to_owned)];
         for volume in &self.volumes.all {
-            let Some((path, former)) = self.was_restored(volume)? else { continue };
+            let (path, former) = match self.was_restored(volume) {
+                Ok(Some(found)) => found,
+                Ok(None) => continue,
+                // A damaged mark must not keep the others.
+                Err(error) => {
+                    refused += 1;
+                    print(&format!("the directory of {} is left alone: {error}\n", volume.name));
+                    continue;
+                }
+            };
             let (was, is) = (who(&former), who(&owner_of(&volume.object)));
             let what = match self.plan(volume).await {
                 Ok(plan) => {
@@ -104,7 +113,7 @@ impl<S: Site> Adoption<'_, S> {
         }
         if rows.len() == 1 {
             print("no directory is marked for an earlier volume of one that is here\n");
-            return Ok(());
+            return left(refused);
         }
         print(&table(&rows));
         if plans.is_empty() || !self.adopt.yes && !is_confirmed(&format!("mark {} directories?", plans.len()))? {
@@ -119,10 +128,7 @@ impl<S: Site> Adoption<'_, S> {
                 }
             }
         }
-        match refused {
-            0 => Ok(()),
-            refused => Err(format!("{refused} directories are left as they were").into()),
-        }
+        left(refused)
     }
 
     /// Returns the directory of a volume and its former owner, if its mark names an earlier volume of this name.
@@ -132,6 +138,13 @@ impl<S: Site> Adoption<'_, S> {
         let says_so = owner_of(&volume.object).cluster.is_none_or(|id| id == self.cluster);
         let is_former = |mark: &Mark| mark.owner.volume == volume.name && !(mark.is_of(&owner) && says_so);
         Ok(self.root.mark_of(&path)?.filter(is_former).map(|mark| (path, mark.owner)))
+    }
+}
+
+fn left(refused: usize) -> Result<(), BoxError> {
+    match refused {
+        0 => Ok(()),
+        refused => Err(format!("{refused} directories are left as they were").into()),
     }
 }
 

@@ -146,6 +146,19 @@ fn a_whole_restore_is_taken_over_at_once() {
     assert!(world.run(&["adopt", "--restored"], "").1.contains("no directory is marked for an earlier volume"));
 }
 
+#[test]
+fn a_damaged_mark_does_not_stop_a_restore() {
+    let world = World::new();
+    for name in ["pv-1", "pv-2"] {
+        world.directory(name, &owner(name), false);
+        world.volume_for(name, &world.source(name), Some("new"));
+    }
+    std::fs::write(world.path(".kube-provisioner/volumes/pv-1"), "{").unwrap();
+    let (ok, text) = world.run(&["adopt", "--restored", "--yes"], "");
+    assert!(!ok && line(&text, "pv-1 is left alone").contains("cannot be read"), "{text}");
+    assert_eq!(world.mark("pv-2").and_then(|owner| owner.claim).unwrap().uid, "new", "{text}");
+}
+
 /// Earlier versions adopted shared directories on request.
 #[test]
 fn a_shared_directory_that_was_taken_over_before_stays() {

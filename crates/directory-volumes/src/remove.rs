@@ -121,7 +121,8 @@ impl<'a> Removal<'a> {
             // If the name is taken, the directory is found again, and the next number is tried.
             Ok(()) | Err(Errno::NOENT | Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => Ok(true),
             Err(Errno::NOSPC | Errno::DQUOT) => Ok(false),
-            Err(Errno::BUSY | Errno::XDEV) => Err(self.busy(MOUNTED)),
+            Err(Errno::BUSY) => Err(self.busy(MOUNTED)),
+            Err(Errno::XDEV) => Err(self.busy("a directory in it cannot be moved, as between quota projects")),
             Err(Errno::ACCESS) => {
                 // Moving a directory changes its `..` entry, which requires write permission on it.
                 self.make_accessible(from.as_fd(), name)?;

@@ -384,7 +384,8 @@ impl Root {
     pub(crate) fn not_a_directory(&self, path: &VolumePath, error: Errno, doing: &'static str) -> DirectoryError {
         match error {
             Errno::LOOP | Errno::NOTDIR => self.in_the_way(path, "is not a directory"),
-            Errno::XDEV => self.in_the_way(path, "is a mounted file system"),
+            // In a user namespace, the project of a directory cannot be changed.
+            Errno::XDEV => self.in_the_way(path, "is a mounted file system, or in another quota project"),
             // This process cannot even read it, so it did not create it.
             Errno::ACCESS => self.in_the_way(path, "belongs to another owner"),
             error => failed(doing, path.as_str(), error),

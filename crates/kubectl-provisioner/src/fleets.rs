@@ -70,7 +70,7 @@ impl Fleets {
         }
         let maps = asked.reader.list(&CONFIG_MAP, scope, ("labelSelector", &selector(None))).await;
         let in_leases = asked.reader.list(&LEASE, scope, ("labelSelector", &selector(None))).await;
-        let (leases_known, journals_known) = (leases.is_some(), maps.is_some() && in_leases.is_some());
+        let (leases_known, mut journals_known) = (leases.is_some(), maps.is_some() && in_leases.is_some());
         let mut fleets: BTreeMap<(String, String), Fleet> = BTreeMap::new();
         let of = |namespace: &str, name: &str| (namespace.to_owned(), name.to_owned());
         for lease in leases.iter().flatten() {
@@ -84,7 +84,13 @@ impl Fleets {
         }
         for object in maps.into_iter().chain(in_leases).flatten() {
             let place = namespace(&object).to_owned();
-            let Ok(object) = serde_json::from_value::<JournalObject>(object) else { continue };
+            let journal = name(&object).to_owned();
+            let Ok(object) = serde_json::from_value::<JournalObject>(object) else {
+                journals_known = false;
+                let note = format!("what the journal {journal} in namespace {place} records: it cannot be decoded");
+                asked.reader.record(note);
+                continue;
+            };
             let journal = Listing::read(&object);
             fleets.entry((place, journal.group.clone())).or_default().journals.push(journal);
         }

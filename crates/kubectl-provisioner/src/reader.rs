@@ -169,6 +169,11 @@ impl Reader {
             CallError::Forbidden(_) => format!("{content}: you may not {verb} {plural}{place}"),
             error => format!("{content}: {plural}{place} cannot be read. {error}"),
         };
+        self.record(note);
+    }
+
+    /// Records that information is missing.
+    pub(crate) fn record(&self, note: String) {
         let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
         if !unknown.contains(&note) {
             unknown.push(note);

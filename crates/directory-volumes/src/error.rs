@@ -27,16 +27,16 @@ pub enum DirectoryError {
     )]
     NotMounted(PathBuf),
     /// The root is something else.
-    #[error("the root directory {0} is not a directory; name one with --root")]
+    #[error("the root directory {0} is not a directory; name another one")]
     NotADirectory(PathBuf),
     /// The root is `/`.
-    #[error("the root directory {0} is the whole file system; name one for volumes alone with --root")]
+    #[error("the root directory {0} is the whole file system; name a directory for volumes alone")]
     Everything(PathBuf),
     /// Kubernetes cannot store the root's path.
     #[error("the path of the root directory {0} is not valid UTF-8, which the Kubernetes API needs")]
     NotUnicode(PathBuf),
     /// The root is not writable.
-    #[error("the root directory {path} is not writable: {source}; make it writable, or name another one with --root")]
+    #[error("the root directory {path} is not writable: {source}; make it writable, or name another one")]
     NotWritable {
         /// The root.
         path: PathBuf,
@@ -111,8 +111,8 @@ pub enum DirectoryError {
     },
     /// A given path is not below the root.
     #[error(
-        "{path:?} is not the directory of a volume below {root}; if the root was moved, leave a symlink at its former path and name \
-         that with --root"
+        "{path:?} is not the directory of a volume below {root}; if the root was moved, leave a symlink at its former path, \
+         and use that path as the root"
     )]
     Outside {
         /// The beginning of the path.

@@ -50,7 +50,8 @@ struct Args {
     offer: Offer,
 
     /// Maximum number of exports; -1 means 65535
-    #[arg(long, env = "NFS_MAX_EXPORTS", value_name = "COUNT", default_value = "-1", allow_hyphen_values = true)]
+    #[arg(long, env = "NFS_MAX_EXPORTS", value_name = "COUNT", default_value = "-1", allow_hyphen_values = true,
+        value_parser = clap::value_parser!(i32).range(-1..=65535))]
     max_exports: i32,
 
     /// Time after a server restart in which clients can reclaim their locks; 0s disables the grace period

@@ -50,7 +50,9 @@ fn wrong_arguments_are_one_clear_line_first() {
             &["server", "--server-hostname", "h", "--nfs-grace-period", "181s", "--provisioner-name", "a/b"],
             "180s at most",
         ),
+        (&["server", "--server-hostname", "h", "--max-exports", "-5", "--provisioner", "a/b"], "-1..=65535"),
         (&["server", "--server-hostname", "h", "--export-directory", "/none", "--provisioner", "a/b"], "/none"),
+        (&["server", "--server-hostname", "h", "--export-directory", "/", "--provisioner", "a/b"], "name a directory"),
     ]);
 }
 

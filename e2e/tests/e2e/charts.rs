@@ -362,12 +362,21 @@ async fn place_all_pods_on_nodes_with_the_tolerated_taint() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn refuse_a_shared_directory_with_a_replica_on_each_node() -> anyhow::Result<()> {
+async fn refuse_values_that_cannot_work() -> anyhow::Result<()> {
     let helm = Helm::without_cluster().await?;
-    let render = |values| helm.run(&["template", "x", "deploy/charts/hostpath-provisioner", "--set", values]);
-    let refused = render("hostPath.shared=true").unwrap_err().to_string();
-    ensure!(refused.contains("hostPath.shared needs `coordination: lease`"), "{refused}");
-    render("hostPath.shared=true,coordination=lease").map(drop)
+    let render =
+        |chart: &str, values: &str| helm.run(&["template", "x", &format!("deploy/charts/{chart}"), "--set", values]);
+    for (chart, values, says) in [
+        ("hostpath-provisioner", "hostPath.shared=true", "hostPath.shared needs `coordination: lease`"),
+        ("hostpath-provisioner", "nodeCleanup.enabled=true,coordination=lease", "needs `coordination: per-node`"),
+        // Time without a unit, and a Service without an address.
+        ("hostpath-provisioner", "nodeCleanup.gracePeriod=60", "gracePeriod"),
+        ("nfs-server-provisioner", "service.clusterIP=None", "clusterIP"),
+    ] {
+        let refused = render(chart, values).unwrap_err().to_string();
+        ensure!(refused.contains(says), "{refused}");
+    }
+    render("hostpath-provisioner", "hostPath.shared=true,coordination=lease").map(drop)
 }
 
 /// The rows `| `old value` | answer |` of a page of the guide.

@@ -338,6 +338,11 @@ async fn node_runs_the_chart_and_helm_test_checks_its_classes() -> anyhow::Resul
     helm.run(&["install", "x", chart, "--namespace", namespace, "--values", &file, "--wait", "--timeout", "2m"])?;
     helm.run(&["test", "x", "--namespace", namespace])?;
 
+    // Another release must not ask to delete the class.
+    let taken =
+        helm.run(&["install", "y", chart, "--namespace", namespace, "--values", &file]).unwrap_err().to_string();
+    ensure!(taken.contains("belongs to the release x"), "{taken}");
+
     kubectl.run(&["delete", "storageclass", &class])?;
     helm.upgrade_in(namespace, "x", chart, &["storageClass.parameters.mdoe=0750"])?;
     ensure!(helm.run(&["test", "x", "--namespace", namespace]).is_err(), "an unknown parameter passes");

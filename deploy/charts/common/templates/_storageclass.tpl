@@ -35,9 +35,16 @@ parameters: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{- /* Kubernetes refuses an upgrade that changes these fields, without saying what to do. */ -}}
+{{- /* Kubernetes refuses an upgrade that changes these fields, without saying what to do. A class of another release must not be deleted for that. */ -}}
 {{- define "common.checkClass" -}}
 {{- $live := lookup "storage.k8s.io/v1" "StorageClass" "" (index . 1) -}}
+{{- $release := (index . 0).Release -}}
+{{- $annotations := dig "metadata" "annotations" dict ($live | default dict) -}}
+{{- $owner := get $annotations "meta.helm.sh/release-name" -}}
+{{- $namespace := get $annotations "meta.helm.sh/release-namespace" -}}
+{{- if and $owner (or (ne $owner $release.Name) (ne $namespace $release.Namespace)) -}}
+{{- fail (printf "the StorageClass %q belongs to the release %s in the namespace %s: set storageClass.name and provisionerName to other names" (index . 1) $owner $namespace) -}}
+{{- end -}}
 {{- range $field, $value := index . 2 -}}
 {{- if and $live (ne (toJson $value) (get $live $field | default dict | toJson)) -}}
 {{- fail (printf "the StorageClass %q has another %s, and Kubernetes does not permit changes of it. Run `kubectl delete storageclass %s` and repeat the command; volumes and claims stay as they are. Or set storageClass.name to another name" (index $ 1) $field (index $ 1)) -}}

@@ -377,6 +377,7 @@ async fn refuse_values_that_cannot_work() -> anyhow::Result<()> {
         // Time without a unit, and a Service without an address.
         ("hostpath-provisioner", "nodeCleanup.gracePeriod=60", "gracePeriod"),
         ("nfs-server-provisioner", "service.clusterIP=None", "clusterIP"),
+        ("nfs-server-provisioner", "podSecurityContext.fsGroup=2000", "the files of all volumes"),
     ] {
         let refused = render(chart, values).unwrap_err().to_string();
         ensure!(refused.contains(says), "{refused}");

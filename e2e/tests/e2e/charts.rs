@@ -366,6 +366,23 @@ async fn place_all_pods_on_nodes_with_the_tolerated_taint() -> anyhow::Result<()
     Ok(())
 }
 
+/// `deploy/hostpath/per-node-sizes` is not rendered from the chart.
+#[tokio::test]
+async fn enforce_sizes_as_the_manifests_do() -> anyhow::Result<()> {
+    let helm = Helm::without_cluster().await?;
+    let rendered = helm.run(&["template", "x", "deploy/charts/hostpath-provisioner", "--set", "enforceSizes=true"])?;
+    ensure!(rendered.contains("- SYS_ADMIN\n"), "{rendered}");
+    let class = fs::read_to_string(project().join("deploy/hostpath/per-node-sizes/storageclass.yaml"))?;
+    let (class, objects) = (parse(&class)?.remove(0), parse(&rendered)?);
+    let is_same =
+        |object: &&Value| object["kind"] == "StorageClass" && object["metadata"]["name"] == class["metadata"]["name"];
+    let of_chart = objects.iter().find(is_same).context("no class of this name")?;
+    for field in ["provisioner", "reclaimPolicy", "volumeBindingMode", "allowVolumeExpansion", "parameters"] {
+        ensure!(of_chart[field] == class[field], "{field}: {}", of_chart[field]);
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn refuse_values_that_cannot_work() -> anyhow::Result<()> {
     let helm = Helm::without_cluster().await?;

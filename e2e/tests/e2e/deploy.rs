@@ -68,6 +68,14 @@ async fn manifests_are_installed_upgraded_and_removed_with_nothing_left() -> any
             }
         }
     }
+    // A patch of per-node.
+    let folder = "deploy/hostpath/per-node-sizes";
+    let installed = kubectl.apply(folder)?;
+    assert!(installed.contains("hostpath-sized created"), "{installed}");
+    let added = "--output=jsonpath={.items[*].spec.template.spec.containers[*].securityContext.capabilities.add}";
+    let added = kubectl.run(&["get", "daemonsets", "--all-namespaces", added])?;
+    assert!(added.contains("FSETID") && added.contains("SYS_ADMIN"), "{added}");
+    kubectl.remove(folder).await?;
     kubectl.run(&["delete", "-f", &openshift])?;
     space.done().await
 }

@@ -95,12 +95,6 @@ pub const PROVISIONERS: [Provisioner; 7] = [
                 only: None,
             },
             Variant {
-                folder: "per-node-sizes",
-                about: "As per-node, with sizes that are enforced: for a root on XFS or ext4 with project quotas.",
-                values: &["enforceSizes=true"],
-                only: None,
-            },
-            Variant {
                 folder: "single",
                 about: "One provisioner for a cluster of one node.",
                 values: &[r#"coordination="lease""#, "tolerations=[]"],

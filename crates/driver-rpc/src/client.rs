@@ -24,6 +24,7 @@ use tower::{ServiceExt, service_fn};
 
 use crate::address::Address;
 use crate::error::{Error, code_name};
+use crate::secrets::Secrets;
 
 /// The default time limit of a call: the sidecars' default.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -109,8 +110,9 @@ impl Client {
     }
 
     /// Calls a method, such as `/example.v1.Health/Ping`. Request and response are logged at level `trace`, so their
-    /// `Debug` must not show secrets.
-    pub async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Error>
+    /// `Debug` must not show secrets. The request's `secrets` are removed from the driver's message, which may contain
+    /// the command that failed.
+    pub async fn call<Q, A>(&self, path: &'static str, request: Q, secrets: Option<Secrets>) -> Result<A, Error>
     where
         Q: Message + Debug + 'static,
         A: Message + Debug + Default + 'static,
@@ -123,13 +125,19 @@ impl Client {
             Ok(result) => result,
             Err(_) => Err(Error::TimedOut(self.timeout)),
         };
+        let result = match (result, secrets) {
+            (Err(Error::Status(status)), Some(secrets)) => {
+                Err(Status::new(status.code(), secrets.stripped_from(status.message())).into())
+            }
+            (result, _) => result,
+        };
         let code = result.as_ref().err().map_or(Code::Ok, Error::code);
         if let Some(observer) = &self.observer {
             observer.observe(path, code, started.elapsed());
         }
         match &result {
             Ok(answer) => tracing::trace!(method = path, ?answer, "answer"),
-            // The message may contain secrets, which the caller removes.
+            // The message may contain secrets that are too short to be removed.
             Err(_) => tracing::debug!(method = path, code = code_name(code), "call failed"),
         }
         result

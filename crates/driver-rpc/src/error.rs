@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use tonic::{Code, Status};
 
-use crate::secrets::Secrets;
-
 /// The reason why a call failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -44,15 +42,6 @@ impl Error {
             Self::TimedOut(_) => Code::DeadlineExceeded,
             Self::Unreachable { .. } | Self::Interrupted(_) => Code::Unavailable,
             Self::TooLarge { .. } => Code::ResourceExhausted,
-        }
-    }
-
-    /// Removes the secrets of the request from the driver's message, which may contain the command that failed.
-    #[must_use]
-    pub fn without(self, secrets: &Secrets) -> Self {
-        match self {
-            Self::Status(status) => Self::Status(Status::new(status.code(), secrets.stripped_from(status.message()))),
-            other => other,
         }
     }
 }

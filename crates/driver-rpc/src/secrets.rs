@@ -29,7 +29,7 @@ impl Secrets {
     }
 
     /// Returns a text, such as a driver's message, without these secrets.
-    pub fn stripped_from(&self, text: &str) -> String {
+    pub(crate) fn stripped_from(&self, text: &str) -> String {
         let mut values: Vec<&str> = self.0.iter().map(|entry| entry.value.trim()).collect();
         values.retain(|value| value.len() >= SHORTEST);
         // A secret may contain another one.

@@ -10,10 +10,11 @@ use tower::service_fn;
 
 use crate::error::Error;
 
-/// Defines a service's trait, its client, and a function that adds a driver's service to a server.
+/// Defines a service's trait, its client, and a function that adds a driver's service to a server. A method `has` a field
+/// with secrets in its request: the client removes them from errors.
 macro_rules! service {
     ($service:ident, $serve:ident in $package:literal {
-        $($name:ident $method:ident($request:ident) -> $response:ident;)*
+        $($name:ident $method:ident($request:ident) -> $response:ident $(has $secrets:ident)?;)*
     }) => {
         #[doc = concat!("The service `", $package, ".", stringify!($service), "`.")]
         ///
@@ -37,7 +38,9 @@ macro_rules! service {
         impl $service for $crate::Client {
             $(
                 async fn $method(&self, request: $request) -> Result<$response, $crate::Error> {
-                    self.call(concat!("/", $package, ".", stringify!($service), "/", stringify!($name)), request).await
+                    let secrets: Option<$crate::Secrets> = [$(request.$secrets.clone())?].into_iter().next();
+                    let path = concat!("/", $package, ".", stringify!($service), "/", stringify!($name));
+                    self.call(path, request, secrets).await
                 }
             )*
         }

@@ -108,7 +108,8 @@ struct AttributesClass {
 }
 
 impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
-    /// Creates a provisioner for a driver whose [`DriverInfo::ask`] succeeded.
+    /// Creates a provisioner for a driver whose [`DriverInfo::ask`] succeeded. Events show the driver's errors, which
+    /// must not contain the secrets of a request: [`driver_rpc::Client`] removes them.
     pub fn new(driver: D, info: DriverInfo, settings: Settings, identity: impl Into<String>) -> Self {
         let nodes = Nodes::of_driver(info.name());
         let own_node = settings.own_node.clone();
@@ -179,9 +180,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     }
 
     async fn ask(&self, create: CreateVolumeRequest) -> Result<CsiVolume, CreateError> {
-        let secrets = create.secrets.clone();
-        let answer = self.driver.create_volume(create).await;
-        let answer = answer.map_err(|error| CreateError::Driver(error.without(&secrets)))?;
+        let answer = self.driver.create_volume(create).await.map_err(CreateError::Driver)?;
         answer.volume.ok_or_else(|| CreateError::Driver(driver_rpc::Error::Interrupted("it has no volume".to_owned())))
     }
 
@@ -350,9 +349,8 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     /// Deletes an unusable volume. If this fails, a later attempt finds the volume by its name.
     async fn discard(&self, made: CsiVolume, attempt: &Attempt<'_>) -> Result<(), String> {
         let secrets = self.secrets_for(&attempt.wanted).await.map_err(|error| error.to_string())?;
-        let delete = DeleteVolumeRequest { volume_id: made.volume_id, secrets: secrets.clone() };
-        let deleted = self.driver.delete_volume(delete).await;
-        deleted.map(drop).map_err(|error| error.without(&secrets).to_string())
+        let delete = DeleteVolumeRequest { volume_id: made.volume_id, secrets };
+        self.driver.delete_volume(delete).await.map(drop).map_err(|error| error.to_string())
     }
 }
 
@@ -438,9 +436,8 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
                 None => (Secrets::default(), Some(reference)),
             },
         };
-        let delete = DeleteVolumeRequest { volume_id: source.volume_handle.clone(), secrets: secrets.clone() };
-        let deleted = self.driver.delete_volume(delete).await.map_err(|error| error.without(&secrets));
-        match (deleted, missing) {
+        let delete = DeleteVolumeRequest { volume_id: source.volume_handle.clone(), secrets };
+        match (self.driver.delete_volume(delete).await, missing) {
             (Ok(_), _) => {
                 let affinity =
                     volume.object.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());

@@ -2026,39 +2026,40 @@ service! {
 }
 service! {
     Controller, serve_controller in "csi.v1" { CreateVolume
-    create_volume(CreateVolumeRequest) -> CreateVolumeResponse; DeleteVolume
-    delete_volume(DeleteVolumeRequest) -> DeleteVolumeResponse; ControllerPublishVolume
-    controller_publish_volume(ControllerPublishVolumeRequest) ->
-    ControllerPublishVolumeResponse; ControllerUnpublishVolume
+    create_volume(CreateVolumeRequest) -> CreateVolumeResponse has secrets; DeleteVolume
+    delete_volume(DeleteVolumeRequest) -> DeleteVolumeResponse has secrets;
+    ControllerPublishVolume controller_publish_volume(ControllerPublishVolumeRequest) ->
+    ControllerPublishVolumeResponse has secrets; ControllerUnpublishVolume
     controller_unpublish_volume(ControllerUnpublishVolumeRequest) ->
-    ControllerUnpublishVolumeResponse; ValidateVolumeCapabilities
+    ControllerUnpublishVolumeResponse has secrets; ValidateVolumeCapabilities
     validate_volume_capabilities(ValidateVolumeCapabilitiesRequest) ->
-    ValidateVolumeCapabilitiesResponse; ListVolumes list_volumes(ListVolumesRequest) ->
-    ListVolumesResponse; GetCapacity get_capacity(GetCapacityRequest) ->
-    GetCapacityResponse; ControllerGetCapabilities
+    ValidateVolumeCapabilitiesResponse has secrets; ListVolumes
+    list_volumes(ListVolumesRequest) -> ListVolumesResponse; GetCapacity
+    get_capacity(GetCapacityRequest) -> GetCapacityResponse; ControllerGetCapabilities
     controller_get_capabilities(ControllerGetCapabilitiesRequest) ->
     ControllerGetCapabilitiesResponse; CreateSnapshot
-    create_snapshot(CreateSnapshotRequest) -> CreateSnapshotResponse; DeleteSnapshot
-    delete_snapshot(DeleteSnapshotRequest) -> DeleteSnapshotResponse; ListSnapshots
-    list_snapshots(ListSnapshotsRequest) -> ListSnapshotsResponse; GetSnapshot
-    get_snapshot(GetSnapshotRequest) -> GetSnapshotResponse; ControllerExpandVolume
+    create_snapshot(CreateSnapshotRequest) -> CreateSnapshotResponse has secrets;
+    DeleteSnapshot delete_snapshot(DeleteSnapshotRequest) -> DeleteSnapshotResponse has
+    secrets; ListSnapshots list_snapshots(ListSnapshotsRequest) -> ListSnapshotsResponse
+    has secrets; GetSnapshot get_snapshot(GetSnapshotRequest) -> GetSnapshotResponse has
+    secrets; ControllerExpandVolume
     controller_expand_volume(ControllerExpandVolumeRequest) ->
-    ControllerExpandVolumeResponse; ControllerGetVolume
+    ControllerExpandVolumeResponse has secrets; ControllerGetVolume
     controller_get_volume(ControllerGetVolumeRequest) -> ControllerGetVolumeResponse;
     ControllerModifyVolume controller_modify_volume(ControllerModifyVolumeRequest) ->
-    ControllerModifyVolumeResponse; }
+    ControllerModifyVolumeResponse has secrets; }
 }
 service! {
     Node, serve_node in "csi.v1" { NodeStageVolume
-    node_stage_volume(NodeStageVolumeRequest) -> NodeStageVolumeResponse;
+    node_stage_volume(NodeStageVolumeRequest) -> NodeStageVolumeResponse has secrets;
     NodeUnstageVolume node_unstage_volume(NodeUnstageVolumeRequest) ->
     NodeUnstageVolumeResponse; NodePublishVolume
-    node_publish_volume(NodePublishVolumeRequest) -> NodePublishVolumeResponse;
-    NodeUnpublishVolume node_unpublish_volume(NodeUnpublishVolumeRequest) ->
+    node_publish_volume(NodePublishVolumeRequest) -> NodePublishVolumeResponse has
+    secrets; NodeUnpublishVolume node_unpublish_volume(NodeUnpublishVolumeRequest) ->
     NodeUnpublishVolumeResponse; NodeGetVolumeStats
     node_get_volume_stats(NodeGetVolumeStatsRequest) -> NodeGetVolumeStatsResponse;
     NodeExpandVolume node_expand_volume(NodeExpandVolumeRequest) ->
-    NodeExpandVolumeResponse; NodeGetCapabilities
+    NodeExpandVolumeResponse has secrets; NodeGetCapabilities
     node_get_capabilities(NodeGetCapabilitiesRequest) -> NodeGetCapabilitiesResponse;
     NodeGetInfo node_get_info(NodeGetInfoRequest) -> NodeGetInfoResponse; }
 }

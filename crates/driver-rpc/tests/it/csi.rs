@@ -50,6 +50,7 @@ impl Controller for Driver {
         match request.name.as_str() {
             "full" => return Err(Status::new(Code::ResourceExhausted, FULL).into()),
             "small" => return Err(Status::out_of_range("at least 1 GiB").into()),
+            "leaky" => return Err(Status::internal("mount -o password=hunter2: denied").into()),
             "wordy" => return Err(Status::aborted("x".repeat(LONG)).into()),
             "hang" => {
                 let _guard = Abandoned(self.abandoned.clone());
@@ -255,6 +256,14 @@ async fn secrets_are_not_in_the_log() {
     let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(log.contains("***stripped***"), "{log}");
     assert!(!log.contains("hunter2") && !log.contains("password"), "{log}");
+}
+
+#[tokio::test]
+async fn a_driver_s_message_loses_the_secrets_of_the_request() {
+    let secrets = Secrets::from_iter([("password", "hunter2")]);
+    let create = CreateVolumeRequest { secrets, ..volume("leaky") };
+    let error = Bed::new().client().create_volume(create).await.unwrap_err();
+    assert_eq!(error.to_string(), "Internal: mount -o password=***stripped***: denied");
 }
 
 #[tokio::test]

@@ -89,7 +89,7 @@ fn generate(file: &str, package: &str) -> String {
     }
 
     let mut config = Config::new();
-    config.btree_map(["."]).service_generator(Box::new(Services));
+    config.btree_map(["."]).service_generator(Box::new(Services(pool.clone())));
     config.skip_debug(HIDDEN.map(|name| format!(".{name}")));
     for message in &mut file.message_type {
         let described = pool.get_message_by_name(&format!("{package}.{}", message.name())).unwrap();
@@ -132,16 +132,19 @@ fn add_serde(config: &mut Config, message: &DescriptorProto, parent: &str) {
     message.nested_type.iter().for_each(|nested| add_serde(config, nested, &path));
 }
 
-/// Writes the services for the macro `service!`.
-struct Services;
+/// Writes the services for the macro `service!`. The messages are in the pool.
+struct Services(DescriptorPool);
 
 impl ServiceGenerator for Services {
     fn generate(&mut self, service: Service, code: &mut String) {
         let Service { name, package, methods, .. } = service;
         let serve = format!("serve_{}", name.to_lowercase());
         writeln!(code, "service! {{ {name}, {serve} in {package:?} {{").unwrap();
-        for Method { proto_name, name, input_type, output_type, .. } in methods {
-            writeln!(code, "{proto_name} {name}({input_type}) -> {output_type};").unwrap();
+        for Method { proto_name, name, input_type, output_type, input_proto_type, .. } in methods {
+            let request = self.0.get_message_by_name(input_proto_type.trim_start_matches('.')).unwrap();
+            let secret = request.fields().find(is_secret);
+            let secret = secret.map(|field| format!(" has {}", field.name())).unwrap_or_default();
+            writeln!(code, "{proto_name} {name}({input_type}) -> {output_type}{secret};").unwrap();
         }
         code.push_str("} }\n");
     }

@@ -169,23 +169,6 @@ async fn a_secret_that_is_no_text_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_in_the_driver_s_words_is_not_in_events() {
-    let fixture = Fixture::new();
-    let names = json!({"csi.storage.k8s.io/secret-name": "admin", "csi.storage.k8s.io/secret-namespace": "default"});
-    fixture.class("secret", names);
-    fixture.secret("admin", "hunter2");
-    let refused = || Step::refuse(Code::Internal, "mount -o password=hunter2: denied");
-    fixture.driver.script(Method::CreateVolume, [refused()]);
-    fixture.driver.script(Method::DeleteVolume, [refused()]);
-    let _running = fixture.start(1).await;
-    let volume = fixture.claim("a", "secret", json!({}));
-    fixture.says("a", "Internal: mount -o password=***stripped***: denied").await;
-    fixture.until("bound", || fixture.is_bound("a")).await;
-    fixture.delete_claim("a");
-    fixture.says(&volume, "Internal: mount -o password=***stripped***: denied").await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_event_has_the_driver_s_words_once() {
     let fixture = Fixture::new();
     fixture.driver.script(Method::CreateVolume, [Step::refuse(Code::Internal, "the pool is on fire")]);

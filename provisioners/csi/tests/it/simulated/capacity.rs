@@ -1,7 +1,6 @@
 //! CSIStorageCapacity objects.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,12 +8,12 @@ use csi_provisioner::CapacitySettings;
 use csi_sim::{Method, Step};
 use driver_rpc::Code;
 use driver_rpc::csi::GetCapacityRequest;
-use kube_sim::{Before, Cluster, Interceptor, Request, Verb, merge_patch};
+use kube_sim::{Before, Cluster, Verb};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::fixture::{Fixture, cluster};
+use super::fixture::{Fixture, before, cluster};
 use super::topology::{DRIVER, SELECTED, class, csi_node, node, on_node, registered, two_zones};
 
 const GROUP: &str = "storage.k8s.io";
@@ -71,10 +70,17 @@ impl Fixture {
         self.driver.requests::<GetCapacityRequest>().len()
     }
 
+    /// Creates a pod, and returns its uid.
+    fn pod(&self, name: &str) -> String {
+        let pod = self.cluster.create(&json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        }));
+        pod.unwrap()["metadata"]["uid"].as_str().unwrap().to_owned()
+    }
+
     fn change_capacity(&self, name: &str, change: Value) {
-        let mut object = self.cluster.get(GROUP, PLURAL, "default", name).unwrap();
-        merge_patch(&mut object, change);
-        self.cluster.update(&object).unwrap();
+        self.change(GROUP, PLURAL, "default", name, change);
     }
 }
 
@@ -103,8 +109,7 @@ fn zone(zone: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn each_class_and_segment_has_an_object() {
     let mut fixture = fixture();
-    fixture.create(node("second-in-a", json!({"zone": "a"})));
-    fixture.create(csi_node("second-in-a", json!([registered(&["zone"])])));
+    fixture.add_node("second-in-a", json!({"zone": "a"}));
     fixture.create(node("without-driver", json!({"zone": "c"})));
     fixture.create(csi_node("without-node", json!([registered(&["zone"])])));
     fixture.create(node("without-label", json!({})));
@@ -187,16 +192,15 @@ async fn nodes_come_go_and_change() {
     let fixture = fixture();
     let _running = fixture.start(1).await;
     fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
-    fixture.create(node("node-c", json!({"zone": "c"})));
-    fixture.create(csi_node("node-c", json!([registered(&["zone"])])));
+    fixture.add_node("node-c", json!({"zone": "c"}));
     fixture.soon_publishes(&["late a 1Ti", "late b 1Ti", "late c 0"]).await;
     fixture.delete("", "nodes", "", "node-a");
     fixture.soon_publishes(&["late b 1Ti", "late c 0"]).await;
-    fixture.change("", "nodes", "node-c", json!({"metadata": {"labels": {"zone": "a"}}}));
+    fixture.change("", "nodes", "", "node-c", json!({"metadata": {"labels": {"zone": "a"}}}));
     fixture.soon_publishes(&["late b 1Ti", "late a 1Ti"]).await;
-    fixture.change("", "nodes", "node-b", json!({"metadata": {"labels": {"zone": null}}}));
+    fixture.change("", "nodes", "", "node-b", json!({"metadata": {"labels": {"zone": null}}}));
     fixture.soon_publishes(&["late a 1Ti"]).await;
-    fixture.change(GROUP, "csinodes", "node-c", json!({"spec": {"drivers": null}}));
+    fixture.change(GROUP, "csinodes", "", "node-c", json!({"spec": {"drivers": null}}));
     fixture.soon_publishes(&[]).await;
 }
 
@@ -249,17 +253,7 @@ async fn an_object_has_one_controller_and_keeps_what_others_add() {
     let mut fixture = fixture();
     let mut former = object("former", "late", zone("a"));
     let reference = |name: &str, uid: &str, controller: bool| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": controller});
-    fixture.create(json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "driver-0", "namespace": "default"},
-        "spec": {"containers": [{"name": "c", "image": "i"}]},
-    }));
-    fixture.create(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "friend", "namespace": "default"},
-        "spec": {"containers": [{"name": "c", "image": "i"}]}}));
-    let uid = |name: &str| {
-        let pod = fixture.cluster.get("", "pods", "default", name).unwrap();
-        pod["metadata"]["uid"].as_str().unwrap().to_owned()
-    };
-    let (own, friend) = (uid("driver-0"), uid("friend"));
+    let (own, friend) = (fixture.pod("driver-0"), fixture.pod("friend"));
     former["metadata"]["ownerReferences"] =
         json!([reference("friend", &friend, false), reference("friend", "gone", true)]);
     former["metadata"]["annotations"] = json!({"example.com/kept": "yes"});
@@ -302,38 +296,27 @@ async fn volumes_that_are_created_and_deleted_count_at_once() {
     assert!(start.elapsed() <= Duration::from_secs(61), "{:?}", start.elapsed());
 }
 
-/// Records the requests that change claims and capacities, in order.
-#[derive(Default)]
-struct Order(Mutex<Vec<String>>);
-
-impl Interceptor for Order {
-    fn before<'a>(&'a self, request: &'a Request) -> Pin<Box<dyn Future<Output = Before> + Send + 'a>> {
-        let kind = &*request.resource.plural;
-        if [PLURAL, "persistentvolumeclaims"].contains(&kind) && [Verb::Update, Verb::Create].contains(&request.verb) {
-            self.0.lock().unwrap().push(kind.to_owned());
-        }
-        Box::pin(std::future::ready(Before::Handle))
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn the_scheduler_knows_of_a_full_zone_before_it_selects_another_node() {
-    let order = Arc::new(Order::default());
-    let mut fixture = with_capacity(cluster().interceptor(order.clone()).build());
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let changed = order.clone();
+    let record = before(move |request| {
+        let kind = &*request.resource.plural;
+        if [PLURAL, "persistentvolumeclaims"].contains(&kind) && [Verb::Update, Verb::Create].contains(&request.verb) {
+            changed.lock().unwrap().push(kind.to_owned());
+        }
+        Before::Handle
+    });
+    let mut fixture = with_capacity(cluster().interceptor(record).build());
     fixture.settings.strict_topology = true;
     let _running = fixture.start_with(1, |options| options.sidecar_rbac = true).await;
     fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
     fixture.driver.configure(|settings| settings.pools[1].size = 0);
-    order.0.lock().unwrap().clear();
+    order.lock().unwrap().clear();
     fixture.claim("data", "late", on_node("node-b"));
-    fixture
-        .until("unselected", || {
-            let claim = fixture.cluster.get("", "persistentvolumeclaims", "default", "data").unwrap();
-            claim["metadata"]["annotations"].get(SELECTED).is_none()
-        })
-        .await;
+    fixture.until("unselected", || fixture.annotations("data").get(SELECTED).is_none()).await;
     assert_eq!(fixture.published(), BTreeSet::from(["late a 1Ti".to_owned(), "late b 0".to_owned()]));
-    assert_eq!(*order.0.lock().unwrap(), [PLURAL, "persistentvolumeclaims"]);
+    assert_eq!(*order.lock().unwrap(), [PLURAL, "persistentvolumeclaims"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -406,8 +389,7 @@ async fn a_thousand_segments_and_a_slow_driver_are_served_in_turns() {
     capacity.poll_interval = Duration::from_secs(1);
     for number in 0..998 {
         let name = format!("node-{number}");
-        fixture.create(node(&name, json!({"zone": format!("z{number}")})));
-        fixture.create(csi_node(&name, json!([registered(&["zone"])])));
+        fixture.add_node(&name, json!({"zone": format!("z{number}")}));
     }
     fixture.driver.configure(|settings| settings.latency = Duration::from_millis(20));
     let _running = fixture.start(1).await;
@@ -425,8 +407,7 @@ async fn a_thousand_segments_and_a_slow_driver_are_served_in_turns() {
         places.map(|place| place.to_string()).collect::<BTreeSet<_>>().len()
     };
     assert_eq!(places(&requests[requests.len() - 1100..]), 1000);
-    fixture.create(node("new", json!({"zone": "new"})));
-    fixture.create(csi_node("new", json!([registered(&["zone"])])));
+    fixture.add_node("new", json!({"zone": "new"}));
     let is_there = || fixture.capacities().iter().any(|object| object["nodeTopology"] == zone("new"));
     fixture.soon("new", is_there).await;
 }
@@ -525,10 +506,7 @@ impl RecordedObject {
 
 impl Fixture {
     fn add_segment(&self, segment: &Value) {
-        let keys: Vec<_> = segment.as_object().unwrap().keys().map(String::as_str).collect();
-        let name = node_of(segment);
-        self.create(node(&name, segment.clone()));
-        self.create(csi_node(&name, json!([registered(&keys)])));
+        self.add_node(&node_of(segment), segment.clone());
     }
 
     fn step(&self, step: &RecordedStep, owner: &Value) {
@@ -576,11 +554,7 @@ async fn recorded_situations_have_the_objects_of_external_provisioner() {
         fixture.driver.configure(|settings| {
             (settings.pools[0].size, settings.pools[1].size) = (1 << 30, 2 << 30);
         });
-        fixture.create(
-            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "driver-0", "namespace": "default"},
-            "spec": {"containers": [{"name": "c", "image": "i"}]}}),
-        );
-        let uid = fixture.cluster.get("", "pods", "default", "driver-0").unwrap()["metadata"]["uid"].take();
+        let uid = fixture.pod("driver-0");
         let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "driver-0", "uid": uid, "controller": true});
         let capacity = fixture.settings.capacity.as_mut().unwrap();
         capacity.for_immediate_binding = recorded.immediate;

@@ -1,7 +1,5 @@
 //! Claims on a simulated cluster, with an in-memory driver.
 
-use std::future::ready;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,11 +8,11 @@ use csi_sim::{Method, Step};
 use driver_rpc::Code;
 use driver_rpc::csi::{CreateVolumeResponse, DeleteVolumeRequest, Volume};
 use kube_provisioner::Options;
-use kube_sim::{Before, DeleteOptions, Interceptor, PatchKind, Request, Target, Verb};
+use kube_sim::{Before, DeleteOptions, PatchKind, Target, Verb};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::fixture::{Fixture, cluster};
+use super::fixture::{Fixture, before, cluster};
 
 #[tokio::test(start_paused = true)]
 async fn what_the_class_gets_wrong_is_told_once() {
@@ -136,10 +134,7 @@ async fn an_answer_of_no_use_is_deleted() {
 #[tokio::test(start_paused = true)]
 async fn a_missing_secret_is_named_and_the_driver_is_not_asked() {
     let fixture = Fixture::new();
-    let names = json!({
-        "csi.storage.k8s.io/provisioner-secret-name": "late", "csi.storage.k8s.io/provisioner-secret-namespace": "default",
-    });
-    fixture.class("secret", names);
+    fixture.class_with_secret("secret", "late");
     let _running = fixture.start(1).await;
     let name = fixture.claim("a", "secret", json!({}));
     fixture.says("a", "the Secret default/late does not exist; create it").await;
@@ -157,8 +152,7 @@ async fn a_missing_secret_is_named_and_the_driver_is_not_asked() {
 #[tokio::test(start_paused = true)]
 async fn a_secret_that_is_no_text_is_named() {
     let fixture = Fixture::new();
-    let names = json!({"csi.storage.k8s.io/secret-name": "raw", "csi.storage.k8s.io/secret-namespace": "default"});
-    fixture.class("secret", names);
+    fixture.class_with_secret("secret", "raw");
     fixture.create(json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "raw", "namespace": "default"}, "data": {"key": "/w=="},
     }));
@@ -302,11 +296,7 @@ async fn large_claims_are_served_and_take_no_room_from_other_namespaces() {
 /// Creates the class `secret`, whose Secret is named by the claim's annotation `team`, and the Secret of the team blue.
 fn class_with_secret_of_team(fixture: &Fixture) {
     fixture.secret("of-blue", "sesame");
-    let secret = json!({
-        "csi.storage.k8s.io/provisioner-secret-name": "of-${pvc.annotations['team']}",
-        "csi.storage.k8s.io/provisioner-secret-namespace": "default",
-    });
-    fixture.class("secret", secret);
+    fixture.class_with_secret("secret", "of-${pvc.annotations['team']}");
 }
 
 /// The record contains the annotation that the class names.
@@ -336,38 +326,26 @@ async fn an_annotation_that_the_class_names_is_noticed_at_once() {
     fixture.claim("a", "secret", json!({}));
     fixture.says("a", "has tokens without a value: pvc.annotations['team']").await;
     sleep(Duration::from_secs(4000)).await;
-    let mut claim = fixture.cluster.get("", "persistentvolumeclaims", "default", "a").unwrap();
-    kube_sim::merge_patch(&mut claim, json!({"metadata": {"annotations": {"team": "blue"}}}));
-    fixture.cluster.update(&claim).unwrap();
+    fixture.change_claim("a", json!({"metadata": {"annotations": {"team": "blue"}}}));
     fixture.soon("bound", || fixture.is_bound("a")).await;
     assert_eq!(fixture.creations()[0].secrets.get("password"), Some("sesame"));
 }
 
-/// Counts the provisioner's requests for Secrets, and its writes to the journal.
-#[derive(Default)]
-struct Counter {
-    secrets: AtomicUsize,
-    journal: AtomicUsize,
-}
-
-impl Interceptor for Counter {
-    fn before<'a>(&'a self, request: &'a Request) -> Pin<Box<dyn Future<Output = Before> + Send + 'a>> {
-        match (&*request.resource.plural, request.verb) {
-            ("secrets", Verb::Get) => self.secrets.fetch_add(1, Ordering::Relaxed),
-            ("configmaps", Verb::Update) => self.journal.fetch_add(1, Ordering::Relaxed),
-            _ => 0,
-        };
-        Box::pin(ready(Before::Handle))
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn what_claims_wait_for_is_noticed_within_ten_seconds_and_costs_little() {
-    let counter = Arc::new(Counter::default());
-    let mut fixture = Fixture::on(cluster().interceptor(counter.clone()).build());
+    let requests = Arc::new([0, 0].map(AtomicUsize::new));
+    let counted = requests.clone();
+    let count = before(move |request| {
+        match (&*request.resource.plural, request.verb) {
+            ("secrets", Verb::Get) => counted[0].fetch_add(1, Ordering::Relaxed),
+            ("configmaps", Verb::Update) => counted[1].fetch_add(1, Ordering::Relaxed),
+            _ => 0,
+        };
+        Before::Handle
+    });
+    let mut fixture = Fixture::on(cluster().interceptor(count).build());
     fixture.settings.retry_interval_max = Duration::from_secs(1800);
-    let secret = |key: &str| format!("csi.storage.k8s.io/provisioner-secret-{key}");
-    fixture.class("locked", json!({secret("name"): "admin", secret("namespace"): "default"}));
+    fixture.class_with_secret("locked", "admin");
     let _running = fixture.start(1).await;
     let names: Vec<String> = (0..50).map(|number| format!("a{number}")).collect();
     names.iter().for_each(|name| drop(fixture.claim(name, "locked", json!({}))));
@@ -375,7 +353,7 @@ async fn what_claims_wait_for_is_noticed_within_ten_seconds_and_costs_little() {
     fixture.says("a7", "the Secret default/admin does not exist; create it").await;
     fixture.says("gold", "the VolumeAttributesClass gold does not exist; create it").await;
     sleep(Duration::from_secs(60)).await;
-    let counts = || [&counter.secrets, &counter.journal].map(|count| count.load(Ordering::Relaxed));
+    let counts = || [0, 1].map(|kind: usize| requests[kind].load(Ordering::Relaxed));
     let before = counts();
     sleep(Duration::from_secs(600)).await;
     let [secrets, journal] = [0, 1].map(|at| counts()[at] - before[at]);

@@ -1,12 +1,17 @@
 //! A simulated cluster with an in-memory driver.
 
+use std::future::ready;
+use std::sync::Arc;
 use std::time::Duration;
 
 use csi_provisioner::{CsiProvisioner, DriverInfo, Settings};
 use csi_sim::Driver;
 use driver_rpc::csi::CreateVolumeRequest;
+use futures::future::BoxFuture;
 use kube_provisioner::{CancellationToken, Controller, Environment, Options, RunError};
-use kube_sim::{Actors, Builder, Cluster, DeleteOptions, Running, SimClock, Target, merge_patch};
+use kube_sim::{
+    Actors, Before, Builder, Cluster, DeleteOptions, Interceptor, Request, Running, SimClock, Target, merge_patch,
+};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -73,6 +78,12 @@ impl Fixture {
         }));
     }
 
+    /// Creates a class that names a Secret in `default` for CreateVolume and DeleteVolume.
+    pub(crate) fn class_with_secret(&self, name: &str, secret: &str) {
+        let key = |part: &str| format!("csi.storage.k8s.io/provisioner-secret-{part}");
+        self.class(name, json!({key("name"): secret, key("namespace"): "default"}));
+    }
+
     /// Defines a kind without validation rules.
     pub(crate) fn define(&self, group: &str, version: &str, kind: &str, scope: &str) {
         let plural = format!("{}s", kind.to_lowercase());
@@ -126,6 +137,16 @@ impl Fixture {
         self.delete("", "persistentvolumeclaims", "default", name);
     }
 
+    pub(crate) fn change(&self, group: &str, plural: &str, namespace: &str, name: &str, change: Value) {
+        let mut object = self.cluster.get(group, plural, namespace, name).unwrap();
+        merge_patch(&mut object, change);
+        self.cluster.update(&object).unwrap();
+    }
+
+    pub(crate) fn change_claim(&self, name: &str, change: Value) {
+        self.change("", "persistentvolumeclaims", "default", name, change);
+    }
+
     pub(crate) fn volume(&self, name: &str) -> Option<Value> {
         self.cluster.get("", "persistentvolumes", "", name).ok()
     }
@@ -163,4 +184,17 @@ impl Fixture {
 /// Returns the settings of each fixture's cluster.
 pub(crate) fn cluster() -> Builder {
     Cluster::builder().hide_managed_fields()
+}
+
+struct Decider<F>(F);
+
+impl<F: Fn(&Request) -> Before + Send + Sync> Interceptor for Decider<F> {
+    fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
+        Box::pin(ready((self.0)(request)))
+    }
+}
+
+/// Calls a function before each request is handled.
+pub(crate) fn before(decide: impl Fn(&Request) -> Before + Send + Sync + 'static) -> Arc<dyn Interceptor> {
+    Arc::new(Decider(decide))
 }

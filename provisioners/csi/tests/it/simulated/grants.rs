@@ -1,6 +1,5 @@
 //! Volumes that are copied from a source in another namespace.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,11 +7,12 @@ use std::time::Duration;
 use csi_sim::{Method, Step};
 use driver_rpc::Code;
 use driver_rpc::csi::volume_content_source::Type;
-use kube_sim::{Attributes, Authorizer, Before, Builder, Cluster, Decision, DeleteOptions, Interceptor, Request, Verb};
+use kube_sim::{Attributes, Authorizer, Before, Builder, Cluster, Decision, DeleteOptions, Verb};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::fixture::{Fixture, cluster};
+use super::fixture::{Fixture, before, cluster};
+use super::sources;
 
 const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
 
@@ -80,13 +80,9 @@ impl Fixture {
     }
 
     /// Returns true if no attempt is recorded.
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         let journals = self.cluster.list("", "configmaps", Some("default")).unwrap();
         journals.iter().all(|journal| journal["data"].get("entries").is_none())
-    }
-
-    fn is_source_gone(&self) -> bool {
-        self.cluster.get("", "persistentvolumeclaims", "default", "source").is_err()
     }
 
     /// Returns the ids of the sources in the CreateVolume calls.
@@ -253,7 +249,7 @@ async fn a_source_of_two_namespaces_is_protected_until_the_last_copy_is_made() {
     sleep(Duration::from_secs(10)).await;
     assert!(!fixture.is_bound_in("test", "test") && fixture.is_claim_held("source"));
     fixture.until("the second", || fixture.is_bound_in("test", "test")).await;
-    fixture.until("gone", || fixture.is_source_gone()).await;
+    fixture.until("gone", || !fixture.is_claim_there("source")).await;
     assert_eq!(fixture.copied().len(), 2);
 }
 
@@ -278,29 +274,23 @@ async fn a_source_stays_protected_when_another_process_finishes_its_copies_one_a
     sleep(Duration::from_secs(4)).await;
     assert!(bound() == 1 && fixture.is_claim_held("source"));
     fixture.until("the second", || bound() == 2).await;
-    fixture.until("gone", || fixture.is_source_gone()).await;
-}
-
-/// While set, does not answer the provisioner's requests for Secrets.
-struct Silence(AtomicBool);
-
-impl Interceptor for Silence {
-    fn before<'a>(&'a self, request: &'a Request) -> Pin<Box<dyn Future<Output = Before> + Send + 'a>> {
-        let hangs = request.verb == Verb::Get && request.resource.plural == "secrets" && self.0.load(Ordering::Relaxed);
-        Box::pin(std::future::ready(if hangs { Before::Hang } else { Before::Handle }))
-    }
+    fixture.until("gone", || !fixture.is_claim_there("source")).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_dies_between_finalizer_and_call_leaves_no_finalizer() {
     for is_deleted in [false, true] {
-        let silence = Arc::new(Silence(AtomicBool::new(true)));
-        let fixture = Fixture::across_namespaces(gated().interceptor(silence.clone()).build());
+        let is_silent = Arc::new(AtomicBool::new(true));
+        let silent = is_silent.clone();
+        let hide_secrets = before(move |request| {
+            let is_secret = request.verb == Verb::Get && request.resource.plural == "secrets";
+            if is_secret && silent.load(Ordering::Relaxed) { Before::Hang } else { Before::Handle }
+        });
+        let fixture = Fixture::across_namespaces(gated().interceptor(hide_secrets).build());
         fixture.define_grants();
         fixture.grant("dev", "", "PersistentVolumeClaim");
         fixture.secret("admin", "s3cret");
-        let secret = |key: &str| format!("csi.storage.k8s.io/provisioner-secret-{key}");
-        fixture.class("locked", json!({secret("name"): "admin", secret("namespace"): "default"}));
+        fixture.class_with_secret("locked", "admin");
         let first = fixture.start(1).await;
         fixture.source().await;
         fixture.claim("copy", "locked", of_claim("dev"));
@@ -310,7 +300,7 @@ async fn a_process_that_dies_between_finalizer_and_call_leaves_no_finalizer() {
         if is_deleted {
             fixture.delete_claim_of("dev", "copy");
         }
-        silence.0.store(false, Ordering::Relaxed);
+        is_silent.store(false, Ordering::Relaxed);
         let _second = fixture.start(2).await;
         fixture.until("released", || !fixture.is_claim_held("source")).await;
         sleep(Duration::from_secs(600)).await;
@@ -378,8 +368,7 @@ async fn what_is_missing_for_grants_is_named_and_stops_no_other_claim() {
         for text in texts {
             fixture.says("copy", text).await;
         }
-        let own = json!({"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "source"}}});
-        fixture.claim("other", "fast", own);
+        fixture.claim("other", "fast", sources::of_claim("source"));
         fixture.until("bound", || fixture.is_bound("other")).await;
         assert_eq!(fixture.copied().len(), 1);
         if !has_kind {

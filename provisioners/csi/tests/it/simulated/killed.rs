@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::fixture::{Fixture, cluster};
-use super::topology::{csi_node, node, on_node, registered, two_zones};
+use super::topology::{on_node, two_zones};
 
 const ROUNDS: usize = 3;
 /// Longer than it takes to observe a call and to kill the program.
@@ -39,11 +39,6 @@ impl Drop for Program {
 }
 
 impl Fixture {
-    fn create_node(&self, name: &str, zone: &str) {
-        self.create(node(name, json!({"zone": zone})));
-        self.create(csi_node(name, json!([registered(&["zone"])])));
-    }
-
     fn is_called_for(&self, volume: &str) -> bool {
         self.creations().iter().any(|call| call.name == volume)
     }
@@ -79,7 +74,7 @@ async fn a_killed_program_repeats_the_requirement_for_a_deleted_node_and_leaves_
     let mut volumes = Vec::new();
     for round in 0..ROUNDS {
         let (claim, node) = (format!("claim-{round}"), format!("node-{round}"));
-        fixture.create_node(&node, "a");
+        fixture.add_node(&node, json!({"zone": "a"}));
         let volume = fixture.claim(&claim, "late", on_node(&node));
         until("called", &|| fixture.is_called_for(&volume)).await;
         fixture.delete_node(&node);
@@ -87,7 +82,7 @@ async fn a_killed_program_repeats_the_requirement_for_a_deleted_node_and_leaves_
         assert!(fixture.volume(&volume).is_none());
         match round % 3 {
             0 => {}
-            1 => fixture.create_node(&node, "b"),
+            1 => fixture.add_node(&node, json!({"zone": "b"})),
             _ => fixture.delete_claim(&claim),
         }
         program = Program::start(folder);

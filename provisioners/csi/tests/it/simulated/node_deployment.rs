@@ -1,8 +1,6 @@
 //! A replica and a driver on each node, as with `--node-deployment`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use csi_provisioner::{CapacitySettings, OwnNode, Settings};
@@ -11,13 +9,13 @@ use driver_rpc::Code;
 use driver_rpc::csi::controller_service_capability::rpc::Type as Rpc;
 use driver_rpc::csi::{CreateVolumeRequest, DeleteVolumeRequest, GetCapacityRequest, Topology};
 use kube_provisioner::{BidDelays, Coordination, Options, RunError};
-use kube_sim::{Before, Builder, Cluster, Interceptor, Request, Verb};
+use kube_sim::Builder;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::fixture::{Fixture, cluster};
-use super::topology::{DRIVER, SELECTED, class, csi_node, grant_rights_of_charts, node, on_node, registered};
+use super::topology::{DRIVER, SELECTED, class, grant_rights_of_charts, on_node, scheduler};
 
 const KEY: &str = "topology.example.com/node";
 const SIZE: i64 = 1 << 30;
@@ -43,7 +41,8 @@ fn fleet_on(cluster: Builder, count: usize) -> Fleet {
     }
     let drivers = (0..count).map(|at| driver_at(&format!("node-{at}"))).collect();
     for at in 0..count {
-        put_node(&fixture, &format!("node-{at}"), &format!("node-{at}"));
+        let name = format!("node-{at}");
+        fixture.add_node(&name, json!({KEY: name}));
     }
     Fleet { fixture, drivers, base_delay: Duration::from_secs(20), takes_immediate: true, capacity: None }
 }
@@ -55,11 +54,6 @@ fn driver_at(place: &str) -> Driver {
     settings.pools = vec![Pool { name: place.to_owned(), segments: segments.clone(), size: 1 << 40 }];
     settings.nodes = vec![NodeSettings { id: place.to_owned(), segments, max_volumes: 0 }];
     Driver::new(settings)
-}
-
-fn put_node(fixture: &Fixture, name: &str, place: &str) {
-    fixture.create(node(name, json!({KEY: place})));
-    fixture.create(csi_node(name, json!([registered(&[KEY])])));
 }
 
 impl Fleet {
@@ -119,15 +113,11 @@ impl Fleet {
 
     /// Sets the selected node, like the scheduler.
     fn select(&self, claim: &str, node: &str) {
-        let mut claim = self.fixture.cluster.get("", "persistentvolumeclaims", "default", claim).unwrap();
-        kube_sim::merge_patch(&mut claim, on_node(node));
-        self.fixture.cluster.update(&claim).unwrap();
+        self.fixture.change_claim(claim, on_node(node));
     }
 
     fn remove_driver(&self, node: &str) {
-        let mut csi_node = self.fixture.cluster.get("storage.k8s.io", "csinodes", "", node).unwrap();
-        csi_node["spec"]["drivers"] = json!([]);
-        self.fixture.cluster.update(&csi_node).unwrap();
+        self.fixture.change("storage.k8s.io", "csinodes", "", node, json!({"spec": {"drivers": []}}));
     }
 
     /// Returns the attempts in a node's journal.
@@ -205,7 +195,7 @@ async fn a_renamed_node_keeps_the_volumes_of_its_place() {
     fleet.fixture.until("bound", || fleet.fixture.is_bound("data")).await;
     running[0].abort();
     fleet.fixture.delete_node("node-0");
-    put_node(&fleet.fixture, "renamed", "node-0");
+    fleet.fixture.add_node("renamed", json!({KEY: "node-0"}));
     let _renamed = fleet.start_as(0, "renamed", 7).await;
     fleet.fixture.delete_claim("data");
     fleet.fixture.until("deleted", || fleet.fixture.volume(&volume).is_none()).await;
@@ -262,30 +252,11 @@ async fn bids_that_wait_hold_no_worker() {
     fleet.fixture.until("all bound", || (0..100).all(|at| fleet.fixture.is_bound(&format!("claim-{at}")))).await;
 }
 
-/// Selects node-1 right before the first update of the claim by node-0.
-#[derive(Default)]
-struct Rival(OnceLock<Cluster>);
-
-impl Interceptor for Rival {
-    fn before<'a>(&'a self, request: &'a Request) -> Pin<Box<dyn Future<Output = Before> + Send + 'a>> {
-        if (&*request.resource.plural, request.verb) == ("persistentvolumeclaims", Verb::Update)
-            && let Some(cluster) = self.0.get()
-        {
-            let mut claim = cluster.get("", "persistentvolumeclaims", "default", "data").unwrap();
-            if claim["metadata"]["annotations"].get(SELECTED).is_none() {
-                kube_sim::merge_patch(&mut claim, on_node("node-1"));
-                cluster.update(&claim).unwrap();
-            }
-        }
-        Box::pin(std::future::ready(Before::Handle))
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_another_node_takes_meanwhile_stays_with_it() {
-    let rival = Arc::new(Rival::default());
-    let fleet = fleet_on(cluster().interceptor(rival.clone()), 2);
-    let _ = rival.0.set(fleet.fixture.cluster.clone());
+    let (scheduled, cluster) = scheduler(None, "node-1");
+    let fleet = fleet_on(cluster, 2);
+    let _ = scheduled.set(fleet.fixture.cluster.clone());
     let _first = fleet.start(0).await;
     fleet.fixture.claim("data", "now", json!({}));
     fleet.fixture.until("selected", || fleet.selected("data").is_some()).await;
@@ -395,7 +366,7 @@ async fn a_full_node_gives_the_claim_to_another_one() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_node_has_no_driver_goes_back_to_the_scheduler() {
     let fleet = fleet(2);
-    put_node(&fleet.fixture, "bare", "bare");
+    fleet.fixture.add_node("bare", json!({KEY: "bare"}));
     fleet.remove_driver("bare");
     let _running = fleet.start_all().await;
     fleet.fixture.claim("data", "late", on_node("bare"));

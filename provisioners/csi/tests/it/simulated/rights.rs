@@ -1,5 +1,6 @@
 //! The permissions that drivers' own manifests grant.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use csi_sim::{Method, Step};
@@ -9,12 +10,16 @@ use tokio::time::sleep;
 
 use super::fixture::{Fixture, cluster};
 
+pub(super) const READ: [&str; 3] = ["get", "list", "watch"];
+
+pub(super) fn rule(group: &str, resources: &[&str], verbs: &[&[&str]]) -> Value {
+    json!({"apiGroups": [group], "resources": resources, "verbs": verbs.concat()})
+}
+
 /// The rules of csi-driver-nfs,
 /// <https://github.com/kubernetes-csi/csi-driver-nfs/blob/master/deploy/rbac-csi-nfs.yaml>.
 fn of_nfs() -> Value {
-    const READ: [&str; 3] = ["get", "list", "watch"];
     const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
-    let rule = |group: &str, resources: &[&str], verbs: &[&[&str]]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs.concat()});
     let mut secrets = rule("", &["secrets"], &[&["get"]]);
     secrets["resourceNames"] = json!(["mount-options"]);
     json!([
@@ -38,23 +43,27 @@ fn without_leases() -> Value {
     rules.into_iter().filter(|rule| rule["resources"] != json!(["leases"])).collect()
 }
 
-fn grant(fixture: &Fixture, name: &str, rules: Value) {
-    const GROUP: &str = "rbac.authorization.k8s.io";
-    fixture.create(json!({
-        "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules,
-    }));
-    let users = ["sidecar-1", "sidecar-2"].map(|name| json!({"apiGroup": GROUP, "kind": "User", "name": name}));
-    fixture.create(json!({
-        "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
-        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name}, "subjects": users,
-    }));
+impl Fixture {
+    /// Grants these rules to the processes with these numbers.
+    pub(super) fn grant_role(&self, name: &str, rules: Value, numbers: RangeInclusive<u64>) {
+        const GROUP: &str = "rbac.authorization.k8s.io";
+        self.create(json!({
+            "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules,
+        }));
+        let user = |number| json!({"apiGroup": GROUP, "kind": "User", "name": format!("sidecar-{number}")});
+        self.create(json!({
+            "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
+            "subjects": numbers.map(user).collect::<Vec<_>>(),
+        }));
+    }
 }
 
 /// Returns the number of remaining volumes after a process was killed during five calls and their claims were deleted.
 /// `late` are granted two seconds after its start.
 async fn left_by_a_kill(rules: Value, late: Option<Value>, coordination: Coordination) -> usize {
     let fixture = Fixture::on(cluster().rbac().build());
-    grant(&fixture, "driver", rules);
+    fixture.grant_role("driver", rules, 1..=2);
     let as_sidecar = |options: &mut Options| {
         options.sidecar_rbac = true;
         options.coordination = coordination;
@@ -62,7 +71,7 @@ async fn left_by_a_kill(rules: Value, late: Option<Value>, coordination: Coordin
     let first = fixture.start_with(1, as_sidecar).await;
     if let Some(late) = late {
         sleep(Duration::from_secs(2)).await;
-        grant(&fixture, "late", late);
+        fixture.grant_role("late", late, 1..=2);
     }
     fixture.driver.script(Method::CreateVolume, vec![Step::work().after(Duration::from_secs(5)); 5]);
     for number in 0..5 {

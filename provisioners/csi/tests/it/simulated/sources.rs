@@ -126,7 +126,7 @@ async fn a_claim_is_cloned_and_protected_until_the_last_copy_is_made() {
         fixture.until("bound", || fixture.is_bound(claim)).await;
     }
     // The source is no longer protected.
-    fixture.until("gone", || fixture.cluster.get("", "persistentvolumeclaims", "default", "source").is_err()).await;
+    fixture.until("gone", || !fixture.is_claim_there("source")).await;
     let clones = fixture.creations().iter().filter(|one| one.volume_content_source.is_some()).count();
     assert!(clones >= 2);
 }
@@ -237,11 +237,7 @@ async fn an_attempt_whose_source_was_taken_away_ends() {
         let target = Target { group: "", plural: "persistentvolumeclaims", namespace: "default", name: "source" };
         let patch = json!({"metadata": {"finalizers": null}});
         fixture.cluster.patch(&target, None, PatchKind::Merge, &patch).unwrap();
-        let is_idle = || {
-            let journals = fixture.cluster.list("", "configmaps", Some("default")).unwrap();
-            journals.iter().all(|journal| journal["data"].get("entries").is_none())
-        };
-        fixture.until("ended", is_idle).await;
+        fixture.until("ended", || fixture.is_idle()).await;
         assert!(fixture.driver.volumes().is_empty(), "{has_copied}");
     }
 }

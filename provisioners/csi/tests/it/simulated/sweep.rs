@@ -1,19 +1,18 @@
 //! Finalizers that another process has left on sources.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use csi_sim::{Method, Step};
 use driver_rpc::Code;
-use kube_sim::{Before, Interceptor, PatchKind, Request, Target, Verb};
+use kube_sim::{Before, PatchKind, Target, Verb};
 use provisioner_runtime::journal::{JournalKind, request_drop};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::fixture::{Fixture, cluster};
-use super::sources::{CLAIM_FINALIZER, SNAPSHOT_FINALIZER, of_snapshot};
+use super::fixture::{Fixture, before, cluster};
+use super::sources::{CLAIM_FINALIZER, SNAPSHOT_FINALIZER, of_claim, of_snapshot};
 
 impl Fixture {
     /// Adds the finalizer that external-provisioner leaves on a copied claim.
@@ -100,7 +99,7 @@ async fn a_protected_claim_that_is_being_deleted_is_copied_first() {
     fixture.source().await;
     running.abort();
     fixture.protect_claim("source");
-    fixture.claim("copy", "fast", json!({"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "source"}}}));
+    fixture.claim("copy", "fast", of_claim("source"));
     fixture.delete_claim("source");
     let _running = fixture.start(2).await;
     fixture.until("bound", || fixture.is_bound("copy")).await;
@@ -114,7 +113,7 @@ async fn a_source_that_an_attempt_needs_stays_protected_over_a_restart() {
     fixture.source().await;
     let at_work = || Step::refuse(Code::Aborted, "the copy is at 5 %");
     fixture.driver.script(Method::CreateVolume, std::iter::repeat_with(at_work).take(10));
-    fixture.claim("copy", "fast", json!({"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "source"}}}));
+    fixture.claim("copy", "fast", of_claim("source"));
     fixture.says("copy", "the copy is at 5 %").await;
     running.abort();
     fixture.delete_claim("source");
@@ -133,8 +132,7 @@ async fn the_source_of_a_dropped_attempt_can_go() {
     fixture.source().await;
     let refused = || Step::refuse(Code::Internal, "the pool is on fire");
     fixture.driver.script(Method::CreateVolume, std::iter::repeat_with(refused).take(1000));
-    let source = json!({"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "source"}}});
-    let copy = fixture.claim("copy", "fast", source);
+    let copy = fixture.claim("copy", "fast", of_claim("source"));
     fixture.says("copy", "the pool is on fire").await;
     for claim in ["copy", "source"] {
         fixture.delete_claim(claim);
@@ -148,20 +146,15 @@ async fn the_source_of_a_dropped_attempt_can_go() {
     fixture.until("gone", || !fixture.is_claim_there("source")).await;
 }
 
-/// While set, does not answer updates of the claim `broken`.
-struct Stubborn(AtomicBool);
-
-impl Interceptor for Stubborn {
-    fn before<'a>(&'a self, request: &'a Request) -> Pin<Box<dyn Future<Output = Before> + Send + 'a>> {
-        let breaks = request.verb == Verb::Update && request.name == "broken" && self.0.load(Ordering::Relaxed);
-        Box::pin(std::future::ready(if breaks { Before::Break } else { Before::Handle }))
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_source_that_cannot_be_changed_stops_no_other_one() {
-    let stubborn = Arc::new(Stubborn(AtomicBool::new(true)));
-    let fixture = Fixture::on(cluster().interceptor(stubborn.clone()).build());
+    let is_stubborn = Arc::new(AtomicBool::new(true));
+    let stubborn = is_stubborn.clone();
+    let break_updates = before(move |request| {
+        let breaks = request.verb == Verb::Update && request.name == "broken" && stubborn.load(Ordering::Relaxed);
+        if breaks { Before::Break } else { Before::Handle }
+    });
+    let fixture = Fixture::on(cluster().interceptor(break_updates).build());
     let running = fixture.start(1).await;
     for claim in ["broken", "source"] {
         fixture.claim(claim, "fast", json!({}));
@@ -175,7 +168,7 @@ async fn a_source_that_cannot_be_changed_stops_no_other_one() {
     fixture.until("unprotected", || !fixture.is_claim_held("source")).await;
     assert!(fixture.is_claim_held("broken"));
     // The sweep retries soon.
-    stubborn.0.store(false, Ordering::Relaxed);
+    is_stubborn.store(false, Ordering::Relaxed);
     sleep(Duration::from_secs(120)).await;
     assert!(!fixture.is_claim_held("broken"));
 }

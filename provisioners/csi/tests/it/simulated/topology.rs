@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -10,11 +9,12 @@ use csi_sim::{Capability, Driver, Method, Pool, Step};
 use driver_rpc::Code;
 use driver_rpc::csi::{CreateVolumeResponse, Topology, Volume};
 use kube_provisioner::Options;
-use kube_sim::{Before, Cluster, Interceptor, Request, Verb};
+use kube_sim::{Before, Builder, Cluster, Verb};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::fixture::{Fixture, cluster};
+use super::fixture::{Fixture, before, cluster};
+use super::rights::{READ, rule};
 
 pub(super) const DRIVER: &str = "csi-sim.example.com";
 pub(super) const SELECTED: &str = "volume.kubernetes.io/selected-node";
@@ -75,8 +75,7 @@ pub(super) fn two_zones(cluster: Cluster) -> Fixture {
     fixture.settings.retry_interval_max = Duration::from_secs(1800);
     fixture.create(class("late", "WaitForFirstConsumer", json!(null)));
     for zone in ["a", "b"] {
-        fixture.create(node(&format!("node-{zone}"), json!({"zone": zone})));
-        fixture.create(csi_node(&format!("node-{zone}"), json!([registered(&["zone"])])));
+        fixture.add_node(&format!("node-{zone}"), json!({"zone": zone}));
     }
     fixture
 }
@@ -122,15 +121,17 @@ impl Fixture {
         self.cluster.get("", "persistentvolumeclaims", "default", claim).unwrap()["metadata"]["annotations"].take()
     }
 
+    /// Creates a node on which the driver has registered these labels' keys.
+    pub(super) fn add_node(&self, name: &str, labels: Value) {
+        let keys: Vec<_> = labels.as_object().unwrap().keys().map(String::as_str).collect();
+        let csi_node = csi_node(name, json!([registered(&keys)]));
+        self.create(node(name, labels));
+        self.create(csi_node);
+    }
+
     pub(super) fn delete_node(&self, name: &str) {
         self.delete("", "nodes", "", name);
         self.delete("storage.k8s.io", "csinodes", "", name);
-    }
-
-    pub(super) fn change(&self, group: &str, plural: &str, name: &str, change: Value) {
-        let mut object = self.cluster.get(group, plural, "", name).unwrap();
-        kube_sim::merge_patch(&mut object, change);
-        self.cluster.update(&object).unwrap();
     }
 
     /// Fails unless the condition becomes true within two seconds.
@@ -179,7 +180,7 @@ async fn allowed_topologies_are_what_the_driver_may_choose_from() {
     fixture.create(class("unknown", "WaitForFirstConsumer", json!([term("rack", &["7"])])));
     fixture.settings.immediate_topology = false;
     // The driver has not registered this key.
-    fixture.change("", "nodes", "node-b", json!({"metadata": {"labels": {"rack": "7"}}}));
+    fixture.change("", "nodes", "", "node-b", json!({"metadata": {"labels": {"rack": "7"}}}));
     let running = fixture.start(1).await;
     fixture.claim("now", "zones", json!({}));
     fixture.claim("late", "late-zones", on_node("node-b"));
@@ -223,10 +224,7 @@ fn with_rights_of_charts() -> Fixture {
 
 /// Most drivers' charts grant permission to update claims, but not to patch them.
 pub(super) fn grant_rights_of_charts(fixture: &Fixture, numbers: RangeInclusive<u64>) {
-    const GROUP: &str = "rbac.authorization.k8s.io";
-    const READ: [&str; 3] = ["get", "list", "watch"];
-    let rule = |group: &str, resources: &[&str], verbs: &[&[&str]]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs.concat()});
-    let rules = [
+    let rules = json!([
         rule("", &["persistentvolumes"], &[&READ, &["create", "patch", "delete"]]),
         rule("", &["persistentvolumeclaims"], &[&READ, &["update"]]),
         rule("storage.k8s.io", &["storageclasses", "csinodes", "volumeattachments"], &[&READ]),
@@ -234,15 +232,8 @@ pub(super) fn grant_rights_of_charts(fixture: &Fixture, numbers: RangeInclusive<
         rule("", &["events"], &[&["create", "patch"]]),
         rule("storage.k8s.io", &["csistoragecapacities"], &[&READ, &["create", "update", "patch", "delete"]]),
         rule("coordination.k8s.io", &["leases"], &[&READ, &["create", "update"]]),
-    ];
-    fixture.create(json!({
-        "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRole", "metadata": {"name": "driver"}, "rules": rules,
-    }));
-    let user = |number| json!({"apiGroup": GROUP, "kind": "User", "name": format!("sidecar-{number}")});
-    fixture.create(json!({
-        "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "driver"},
-        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "driver"}, "subjects": numbers.map(user).collect::<Vec<_>>(),
-    }));
+    ]);
+    fixture.grant_role("driver", rules, numbers);
 }
 
 fn as_sidecar(options: &mut Options) {
@@ -278,37 +269,36 @@ async fn a_claim_whose_zone_is_full_is_returned_to_the_scheduler() {
     fixture.soon("unselected", || fixture.annotations("data").get(SELECTED).is_none()).await;
     fixture.says("data", "the scheduler is asked for another node").await;
     // The scheduler selects another node.
-    let mut claim = fixture.cluster.get("", "persistentvolumeclaims", "default", "data").unwrap();
-    kube_sim::merge_patch(&mut claim, on_node("node-a"));
-    fixture.cluster.update(&claim).unwrap();
+    fixture.change_claim("data", on_node("node-a"));
     fixture.until("bound", || fixture.is_bound("data")).await;
     assert_eq!(fixture.zones(), [["b", "b"], ["a", "a"]]);
 }
 
-/// Selects another node right before the sidecar updates the claim.
-#[derive(Default)]
-struct Scheduler(OnceLock<Cluster>);
-
-impl Interceptor for Scheduler {
-    fn before<'a>(&'a self, request: &'a Request) -> Pin<Box<dyn Future<Output = Before> + Send + 'a>> {
+/// Selects the node `next` for the claim `data` right before a sidecar updates a claim, while `former` is selected. It
+/// begins once the built cluster is set.
+pub(super) fn scheduler(former: Option<&'static str>, next: &'static str) -> (Arc<OnceLock<Cluster>>, Builder) {
+    let built = Arc::new(OnceLock::<Cluster>::new());
+    let scheduled = built.clone();
+    let select = before(move |request| {
         if (&*request.resource.plural, request.verb) == ("persistentvolumeclaims", Verb::Update)
-            && let Some(cluster) = self.0.get()
+            && let Some(cluster) = scheduled.get()
         {
             let mut claim = cluster.get("", "persistentvolumeclaims", "default", "data").unwrap();
-            if claim["metadata"]["annotations"][SELECTED] == "node-b" {
-                claim["metadata"]["annotations"][SELECTED] = json!("node-a");
+            if claim["metadata"]["annotations"][SELECTED].as_str() == former {
+                kube_sim::merge_patch(&mut claim, on_node(next));
                 cluster.update(&claim).unwrap();
             }
         }
-        Box::pin(std::future::ready(Before::Handle))
-    }
+        Before::Handle
+    });
+    (built, cluster().interceptor(select))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_selected_meanwhile_stays_selected() {
-    let scheduler = Arc::new(Scheduler::default());
-    let fixture = two_zones(cluster().interceptor(scheduler.clone()).build());
-    let _ = scheduler.0.set(fixture.cluster.clone());
+    let (scheduled, cluster) = scheduler(Some("node-b"), "node-a");
+    let fixture = two_zones(cluster.build());
+    let _ = scheduled.set(fixture.cluster.clone());
     fixture.delete_node("node-b");
     let _running = fixture.start_with(1, as_sidecar).await;
     fixture.claim("data", "late", on_node("node-b"));
@@ -338,9 +328,9 @@ async fn what_a_node_lacks_is_noticed_as_soon_as_it_appears() {
     fixture.says("rolling", "has not registered on the selected node rolling yet").await;
     sleep(Duration::from_secs(4000)).await;
     assert!(fixture.creations().is_empty());
-    fixture.change("", "nodes", "bare", json!({"metadata": {"labels": {"zone": "a"}}}));
+    fixture.change("", "nodes", "", "bare", json!({"metadata": {"labels": {"zone": "a"}}}));
     fixture.soon("label", || fixture.is_bound("bare")).await;
-    fixture.change(STORAGE, "csinodes", "rolling", json!({"spec": {"drivers": [registered(&["zone"])]}}));
+    fixture.change(STORAGE, "csinodes", "", "rolling", json!({"spec": {"drivers": [registered(&["zone"])]}}));
     fixture.soon("driver", || fixture.is_bound("rolling")).await;
     if fixture.cluster.get(STORAGE, "csinodes", "", "again").is_ok() {
         fixture.delete(STORAGE, "csinodes", "", "again");
@@ -374,8 +364,7 @@ async fn every_call_of_an_attempt_has_the_requirement_of_the_first_one() {
         sleep(Duration::from_millis(number * 60)).await;
         first.abort();
         fixture.delete_node("node-b");
-        fixture.create(node("node-c", json!({"zone": "c"})));
-        fixture.create(csi_node("node-c", json!([registered(&["zone"])])));
+        fixture.add_node("node-c", json!({"zone": "c"}));
         if is_claim_deleted {
             fixture.delete_claim("data");
         }
@@ -431,8 +420,7 @@ async fn the_places_of_a_large_cluster_fit_into_the_record() {
     fixture.driver.configure(|settings| settings.pools[0].segments.clear());
     for number in 0..300 {
         let name = format!("node-{number:03}");
-        fixture.create(node(&name, json!({"topology.example.com/host": name})));
-        fixture.create(csi_node(&name, json!([registered(&["topology.example.com/host"])])));
+        fixture.add_node(&name, json!({"topology.example.com/host": name}));
     }
     fixture.driver.script(Method::CreateVolume, vec![Step::refuse(Code::Aborted, "busy"); 10]);
     let first = fixture.start_with(1, as_sidecar).await;

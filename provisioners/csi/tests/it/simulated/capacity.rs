@@ -1,13 +1,14 @@
 //! CSIStorageCapacity objects.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use csi_provisioner::CapacitySettings;
 use csi_sim::{Method, Step};
 use driver_rpc::Code;
-use driver_rpc::csi::GetCapacityRequest;
+use driver_rpc::csi::{GetCapacityRequest, GetCapacityResponse};
 use kube_sim::{Before, Cluster, Verb};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -361,6 +362,51 @@ async fn a_class_that_is_deleted_while_its_capacity_is_asked_for_leaves_no_objec
     fixture.delete(GROUP, "storageclasses", "", "late");
     sleep(Duration::from_secs(60)).await;
     assert_eq!(fixture.capacities(), [Value::Null; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_that_is_recreated_while_its_capacity_is_asked_for_has_its_new_capacity() {
+    let fixture = fixture();
+    let former = GetCapacityResponse { available_capacity: 5 << 30, ..GetCapacityResponse::default() };
+    fixture.driver.script(Method::GetCapacity, [Step::answer(former).after(Duration::from_secs(10))]);
+    let _running = fixture.start(1).await;
+    fixture.until("asked", || fixture.asked() == 1).await;
+    fixture.delete(GROUP, "storageclasses", "", "late");
+    let mut again = class("late", "WaitForFirstConsumer", json!(null));
+    again["parameters"] = json!({"tier": "fast"});
+    fixture.create(again);
+    let start = Instant::now();
+    fixture.publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    // The next poll is up to a minute away.
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+    let requests = fixture.driver.requests::<GetCapacityRequest>();
+    assert!(requests[0].parameters.is_empty());
+    assert!(requests[1..].iter().all(|request| request.parameters["tier"] == "fast"), "{requests:?}");
+}
+
+/// The time limit of a request may pass before the API server creates the object.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_created_after_its_request_was_cut_is_adopted_or_deleted() {
+    for is_class_deleted in [false, true] {
+        let is_first = AtomicBool::new(true);
+        let late = before(move |request| {
+            let is_creation = request.resource.plural == PLURAL && request.verb == Verb::Create;
+            let is_cut = is_creation && is_first.swap(false, Ordering::Relaxed);
+            if is_cut { Before::BreakAndHandle(Duration::from_secs(20)) } else { Before::Handle }
+        });
+        let fixture = with_capacity(cluster().interceptor(late).build());
+        let _running = fixture.start(1).await;
+        fixture.publishes(&["late a 1Ti", "late b 1Ti"]).await;
+        let mut expected = vec!["late a 1Ti", "late b 1Ti"];
+        if is_class_deleted {
+            fixture.delete(GROUP, "storageclasses", "", "late");
+            expected.clear();
+        }
+        sleep(Duration::from_secs(60)).await;
+        fixture.soon_publishes(&expected).await;
+        sleep(Duration::from_secs(100)).await;
+        assert_eq!(fixture.capacities().len(), expected.len());
+    }
 }
 
 #[tokio::test(start_paused = true)]

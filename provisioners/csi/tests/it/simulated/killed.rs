@@ -1,14 +1,19 @@
 //! The program itself, connected to the simulated cluster's port.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fs::{self, File};
+use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use csi_sim::Capability;
 use driver_rpc::Server;
 use kube_sim::serve::{self, Transport};
 use serde_json::json;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::fixture::{Fixture, cluster};
@@ -27,7 +32,8 @@ impl Program {
         command.arg(format!("--csi-address={}", folder.join("csi.sock").display()));
         command.arg(format!("--kubeconfig={}", folder.join("kubeconfig").display()));
         command.args(["--strict-topology", "--leader-election-namespace=default"]).env_clear();
-        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+        let log = File::create(folder.join("log")).unwrap();
+        Self(command.stdout(Stdio::null()).stderr(log).spawn().unwrap())
     }
 }
 
@@ -39,6 +45,18 @@ impl Drop for Program {
 }
 
 impl Fixture {
+    fn serve_driver(&self, folder: &Path) -> JoinHandle<io::Result<Infallible>> {
+        let server = Server::bind(&folder.join("csi.sock")).unwrap();
+        tokio::spawn(server.csi(self.driver.clone()).serve())
+    }
+
+    async fn serve_cluster(&self, folder: &Path) {
+        let address = ([127, 0, 0, 1], 0).into();
+        let server = serve::Server::bind(self.cluster.clone(), address, Transport::Http).await.unwrap();
+        server.write_kubeconfig(&folder.join("kubeconfig")).unwrap();
+        tokio::spawn(server.run(std::future::pending()));
+    }
+
     fn is_called_for(&self, volume: &str) -> bool {
         self.creations().iter().any(|call| call.name == volume)
     }
@@ -56,18 +74,53 @@ fn a_program_that_waits_for_the_driver_can_be_stopped() {
     assert!(program.0.wait().unwrap().success());
 }
 
+/// The kubelet starts the program again, and it queries the new capabilities.
+#[tokio::test]
+async fn a_program_ends_when_its_driver_gains_or_loses_a_capability() {
+    for has_topology in [false, true] {
+        let fixture = two_zones(cluster().build());
+        let set_topology = |is_on: bool| {
+            fixture.driver.configure(|settings| {
+                settings.capabilities = Capability::without_topology();
+                settings.capabilities.extend(Capability::TOPOLOGY.into_iter().filter(|_| is_on));
+            });
+        };
+        set_topology(has_topology);
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let driver = fixture.serve_driver(folder);
+        fixture.serve_cluster(folder).await;
+        let mut program = Program::start(folder);
+        fixture.claim("before", "late", on_node("node-a"));
+        timeout(LIMIT, fixture.until("bound", || fixture.is_bound("before"))).await.unwrap();
+        driver.abort();
+        let _ = driver.await;
+        set_topology(!has_topology);
+        fixture.serve_driver(folder);
+        // The next call connects to the driver again.
+        fixture.claim("after", "late", on_node("node-a"));
+        let ended = async {
+            loop {
+                match program.0.try_wait().unwrap() {
+                    Some(status) => return status,
+                    None => sleep(Duration::from_millis(50)).await,
+                }
+            }
+        };
+        assert!(!timeout(LIMIT, ended).await.unwrap().success());
+        let log = fs::read_to_string(folder.join("log")).unwrap();
+        assert!(log.contains("has other capabilities now than at the start"), "{log}");
+    }
+}
+
 #[tokio::test]
 async fn a_killed_program_repeats_the_requirement_for_a_deleted_node_and_leaves_no_volume() {
     let fixture = two_zones(cluster().build());
     fixture.driver.configure(|settings| settings.latency = LATENCY);
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let socket = Server::bind(&folder.join("csi.sock")).unwrap().csi(fixture.driver.clone());
-    tokio::spawn(socket.serve());
-    let address = ([127, 0, 0, 1], 0).into();
-    let server = serve::Server::bind(fixture.cluster.clone(), address, Transport::Http).await.unwrap();
-    server.write_kubeconfig(&folder.join("kubeconfig")).unwrap();
-    tokio::spawn(server.run(std::future::pending()));
+    fixture.serve_driver(folder);
+    fixture.serve_cluster(folder).await;
     let until = async |what: &str, so: &dyn Fn() -> bool| timeout(LIMIT, fixture.until(what, so)).await.expect(what);
 
     let mut program = Program::start(folder);

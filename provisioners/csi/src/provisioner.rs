@@ -8,7 +8,7 @@ use driver_rpc::csi::{
     Controller, CreateVolumeRequest, DeleteVolumeRequest, GetCapacityRequest, Identity, Operations, ProbeRequest,
     Volume as CsiVolume,
 };
-use driver_rpc::{Code, Secrets};
+use driver_rpc::{Code, Secrets, Status};
 use kube_provisioner::k8s_openapi::ByteString;
 use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, Secret, SecretReference};
 use kube_provisioner::k8s_openapi::api::storage::v1::{StorageClass, VolumeAttachment, VolumeAttachmentSpec};
@@ -96,6 +96,23 @@ struct Attempt<'a> {
     /// Includes the parameters of the VolumeAttributesClass and the source.
     wanted: RequestedVolume,
     source: Option<Source>,
+}
+
+impl Attempt<'_> {
+    /// Adds the source and the preferred topology to a refusal: the driver may be unable to copy from one to the other.
+    fn with_places(&self, error: driver_rpc::Error) -> driver_rpc::Error {
+        let requirement = self.wanted.create.accessibility_requirements.as_ref();
+        let place = requirement.and_then(|requirement| requirement.preferred.first());
+        match (error, &self.source, place) {
+            (driver_rpc::Error::Status(status), Some(Source { kind, namespace, name, .. }), Some(place)) => {
+                let place = topology::described(&place.segments.clone().into_iter().collect());
+                let message = status.message();
+                let text = format!("{message} (for a copy of the {kind} {namespace}/{name} in the topology {place})");
+                Status::new(status.code(), text).into()
+            }
+            (error, ..) => error,
+        }
+    }
 }
 
 /// A VolumeAttributesClass. Its version v1 is newer than the types of `k8s_openapi`.
@@ -364,7 +381,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
             // The copy may exist, and cannot be created again.
             Err(error @ CreateError::SourceGone(_)) if request.resumed => return Err(ProvisionError::retry(error)),
             Err(CreateError::Driver(error) | CreateError::SourceGone(error)) => {
-                let error = self.verdict(error, &request);
+                let error = self.verdict(attempt.with_places(error), &request);
                 self.publish_capacity_after(&error, &request).await;
                 return Err(error);
             }

@@ -20,7 +20,7 @@ pub(super) fn of_snapshot(name: &str) -> Value {
     json!({"spec": {"dataSource": {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name}}})
 }
 
-fn of_claim(name: &str) -> Value {
+pub(super) fn of_claim(name: &str) -> Value {
     json!({"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": name}}})
 }
 

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use super::fixture::{Fixture, before, cluster};
 use super::rights::{READ, rule};
+use super::sources::{of_claim, of_snapshot};
 
 pub(super) const DRIVER: &str = "csi-sim.example.com";
 pub(super) const SELECTED: &str = "volume.kubernetes.io/selected-node";
@@ -416,6 +417,27 @@ async fn the_segments_of_an_answer_are_the_driver_s() {
         |key: &str, value: &str| json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]});
     let terms = json!([term("other.example.com/rack", "7"), term("zone", "b")]);
     assert_eq!(fixture.volume(&name).unwrap()["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"], terms);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_copy_into_another_zone_shows_the_source_and_the_zone() {
+    let fixture = two_zones(cluster().build());
+    fixture.define_snapshots();
+    let _running = fixture.start(1).await;
+    let volume = fixture.claim("source", "late", on_node("node-a"));
+    fixture.until("bound", || fixture.is_bound("source")).await;
+    fixture.snapshot("monday", &volume, json!({})).await;
+    for (name, source, shown) in [
+        ("clone", of_claim("source"), "source claim default/source"),
+        ("restored", of_snapshot("monday"), "VolumeSnapshot default/monday"),
+    ] {
+        fixture.driver.script(Method::CreateVolume, [Step::refuse(Code::InvalidArgument, "the source is in zone a")]);
+        let mut change = on_node("node-b");
+        kube_sim::merge_patch(&mut change, source);
+        fixture.claim(name, "late", change);
+        let copy = format!("(for a copy of the {shown} in the topology zone=b)");
+        fixture.says(name, &format!("InvalidArgument: the source is in zone a {copy}")).await;
+    }
 }
 
 /// With TopoLVM and LINSTOR, each node is a place.

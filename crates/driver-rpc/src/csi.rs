@@ -19,6 +19,9 @@ mod recording;
 
 pub use self::generated::*;
 pub use self::metrics::Operations;
+// This path is short, so the generated attributes fit on a line.
+#[cfg(feature = "serde")]
+use self::recording::is_empty;
 
 /// Time limit of the sidecars for connecting at the start, and the interval of their probes.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);

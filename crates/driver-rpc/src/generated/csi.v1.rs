@@ -14,22 +14,13 @@ pub struct GetPluginInfoRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetPluginInfoResponse {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub name: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub vendor_version: ::prost::alloc::string::String,
     #[prost(btree_map = "string, string", tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub manifest: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
@@ -50,10 +41,7 @@ pub struct GetPluginCapabilitiesRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetPluginCapabilitiesResponse {
     #[prost(message, repeated, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub capabilities: ::prost::alloc::vec::Vec<PluginCapability>,
 }
 #[cfg_attr(
@@ -64,10 +52,7 @@ pub struct GetPluginCapabilitiesResponse {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PluginCapability {
     #[prost(oneof = "plugin_capability::Type", tags = "1, 2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub r#type: ::core::option::Option<plugin_capability::Type>,
 }
@@ -83,7 +68,7 @@ pub mod plugin_capability {
         #[prost(enumeration = "service::Type", tag = "1")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub r#type: i32,
     }
@@ -156,7 +141,7 @@ pub mod plugin_capability {
         #[prost(enumeration = "volume_expansion::Type", tag = "1")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub r#type: i32,
     }
@@ -230,10 +215,7 @@ pub struct ProbeRequest {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ProbeResponse {
     #[prost(message, optional, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub ready: ::core::option::Option<bool>,
 }
 #[cfg_attr(
@@ -244,55 +226,31 @@ pub struct ProbeResponse {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CreateVolumeRequest {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub name: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub capacity_range: ::core::option::Option<CapacityRange>,
     #[prost(message, repeated, tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_capabilities: ::prost::alloc::vec::Vec<VolumeCapability>,
     #[prost(btree_map = "string, string", tag = "4")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub parameters: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
     #[prost(message, repeated, tag = "5")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub secrets: crate::Secrets,
     #[prost(message, optional, tag = "6")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_content_source: ::core::option::Option<VolumeContentSource>,
     #[prost(message, optional, tag = "7")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub accessibility_requirements: ::core::option::Option<TopologyRequirement>,
     #[prost(btree_map = "string, string", tag = "8")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub mutable_parameters: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
@@ -306,10 +264,7 @@ pub struct CreateVolumeRequest {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct VolumeContentSource {
     #[prost(oneof = "volume_content_source::Type", tags = "1, 2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub r#type: ::core::option::Option<volume_content_source::Type>,
 }
@@ -325,7 +280,7 @@ pub mod volume_content_source {
         #[prost(string, tag = "1")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub snapshot_id: ::prost::alloc::string::String,
     }
@@ -339,7 +294,7 @@ pub mod volume_content_source {
         #[prost(string, tag = "1")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub volume_id: ::prost::alloc::string::String,
     }
@@ -364,10 +319,7 @@ pub mod volume_content_source {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CreateVolumeResponse {
     #[prost(message, optional, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume: ::core::option::Option<Volume>,
 }
 #[cfg_attr(
@@ -378,16 +330,10 @@ pub struct CreateVolumeResponse {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct VolumeCapability {
     #[prost(message, optional, tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub access_mode: ::core::option::Option<volume_capability::AccessMode>,
     #[prost(oneof = "volume_capability::AccessType", tags = "1, 2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub access_type: ::core::option::Option<volume_capability::AccessType>,
 }
@@ -410,19 +356,19 @@ pub mod volume_capability {
         #[prost(string, tag = "1")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub fs_type: ::prost::alloc::string::String,
         #[prost(string, repeated, tag = "2")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub mount_flags: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
         #[prost(string, tag = "3")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub volume_mount_group: ::prost::alloc::string::String,
     }
@@ -436,7 +382,7 @@ pub mod volume_capability {
         #[prost(enumeration = "access_mode::Mode", tag = "1")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub mode: i32,
     }
@@ -518,16 +464,10 @@ pub mod volume_capability {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CapacityRange {
     #[prost(int64, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub required_bytes: i64,
     #[prost(int64, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub limit_bytes: i64,
 }
 #[cfg_attr(
@@ -538,37 +478,22 @@ pub struct CapacityRange {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Volume {
     #[prost(int64, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub capacity_bytes: i64,
     #[prost(string, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_id: ::prost::alloc::string::String,
     #[prost(btree_map = "string, string", tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_context: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
     #[prost(message, optional, tag = "4")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub content_source: ::core::option::Option<VolumeContentSource>,
     #[prost(message, repeated, tag = "5")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub accessible_topology: ::prost::alloc::vec::Vec<Topology>,
 }
 #[cfg_attr(
@@ -579,16 +504,10 @@ pub struct Volume {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TopologyRequirement {
     #[prost(message, repeated, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub requisite: ::prost::alloc::vec::Vec<Topology>,
     #[prost(message, repeated, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub preferred: ::prost::alloc::vec::Vec<Topology>,
 }
 #[cfg_attr(
@@ -599,10 +518,7 @@ pub struct TopologyRequirement {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Topology {
     #[prost(btree_map = "string, string", tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub segments: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
@@ -616,16 +532,10 @@ pub struct Topology {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DeleteVolumeRequest {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_id: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub secrets: crate::Secrets,
 }
 #[cfg_attr(
@@ -643,40 +553,22 @@ pub struct DeleteVolumeResponse {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ControllerPublishVolumeRequest {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_id: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub node_id: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_capability: ::core::option::Option<VolumeCapability>,
     #[prost(bool, tag = "4")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub readonly: bool,
     #[prost(message, repeated, tag = "5")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub secrets: crate::Secrets,
     #[prost(btree_map = "string, string", tag = "6")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_context: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
@@ -690,10 +582,7 @@ pub struct ControllerPublishVolumeRequest {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ControllerPublishVolumeResponse {
     #[prost(btree_map = "string, string", tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub publish_context: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
@@ -707,22 +596,13 @@ pub struct ControllerPublishVolumeResponse {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ControllerUnpublishVolumeRequest {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_id: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub node_id: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub secrets: crate::Secrets,
 }
 #[cfg_attr(
@@ -740,46 +620,28 @@ pub struct ControllerUnpublishVolumeResponse {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ValidateVolumeCapabilitiesRequest {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_id: ::prost::alloc::string::String,
     #[prost(btree_map = "string, string", tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_context: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
     #[prost(message, repeated, tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_capabilities: ::prost::alloc::vec::Vec<VolumeCapability>,
     #[prost(btree_map = "string, string", tag = "4")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub parameters: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
     #[prost(message, repeated, tag = "5")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub secrets: crate::Secrets,
     #[prost(btree_map = "string, string", tag = "6")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub mutable_parameters: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
@@ -793,18 +655,12 @@ pub struct ValidateVolumeCapabilitiesRequest {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ValidateVolumeCapabilitiesResponse {
     #[prost(message, optional, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub confirmed: ::core::option::Option<
         validate_volume_capabilities_response::Confirmed,
     >,
     #[prost(string, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub message: ::prost::alloc::string::String,
 }
 /// Nested message and enum types in `ValidateVolumeCapabilitiesResponse`.
@@ -819,7 +675,7 @@ pub mod validate_volume_capabilities_response {
         #[prost(btree_map = "string, string", tag = "1")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub volume_context: ::prost::alloc::collections::BTreeMap<
             ::prost::alloc::string::String,
@@ -828,13 +684,13 @@ pub mod validate_volume_capabilities_response {
         #[prost(message, repeated, tag = "2")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub volume_capabilities: ::prost::alloc::vec::Vec<super::VolumeCapability>,
         #[prost(btree_map = "string, string", tag = "3")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub parameters: ::prost::alloc::collections::BTreeMap<
             ::prost::alloc::string::String,
@@ -843,7 +699,7 @@ pub mod validate_volume_capabilities_response {
         #[prost(btree_map = "string, string", tag = "4")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub mutable_parameters: ::prost::alloc::collections::BTreeMap<
             ::prost::alloc::string::String,
@@ -859,16 +715,10 @@ pub mod validate_volume_capabilities_response {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListVolumesRequest {
     #[prost(int32, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub max_entries: i32,
     #[prost(string, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub starting_token: ::prost::alloc::string::String,
 }
 #[cfg_attr(
@@ -879,16 +729,10 @@ pub struct ListVolumesRequest {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListVolumesResponse {
     #[prost(message, repeated, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub entries: ::prost::alloc::vec::Vec<list_volumes_response::Entry>,
     #[prost(string, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub next_token: ::prost::alloc::string::String,
 }
 /// Nested message and enum types in `ListVolumesResponse`.
@@ -903,7 +747,7 @@ pub mod list_volumes_response {
         #[prost(string, repeated, tag = "1")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub published_node_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     }
@@ -917,13 +761,13 @@ pub mod list_volumes_response {
         #[prost(message, optional, tag = "1")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub volume: ::core::option::Option<super::Volume>,
         #[prost(message, optional, tag = "2")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub status: ::core::option::Option<VolumeStatus>,
     }
@@ -936,10 +780,7 @@ pub mod list_volumes_response {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ControllerGetVolumeRequest {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_id: ::prost::alloc::string::String,
 }
 #[cfg_attr(
@@ -950,16 +791,10 @@ pub struct ControllerGetVolumeRequest {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ControllerGetVolumeResponse {
     #[prost(message, optional, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume: ::core::option::Option<Volume>,
     #[prost(message, optional, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub status: ::core::option::Option<controller_get_volume_response::VolumeStatus>,
 }
 /// Nested message and enum types in `ControllerGetVolumeResponse`.
@@ -974,7 +809,7 @@ pub mod controller_get_volume_response {
         #[prost(string, repeated, tag = "1")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub published_node_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     }
@@ -987,22 +822,13 @@ pub mod controller_get_volume_response {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ControllerModifyVolumeRequest {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_id: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub secrets: crate::Secrets,
     #[prost(btree_map = "string, string", tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub mutable_parameters: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
@@ -1023,25 +849,16 @@ pub struct ControllerModifyVolumeResponse {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetCapacityRequest {
     #[prost(message, repeated, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_capabilities: ::prost::alloc::vec::Vec<VolumeCapability>,
     #[prost(btree_map = "string, string", tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub parameters: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
     #[prost(message, optional, tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub accessible_topology: ::core::option::Option<Topology>,
 }
 #[cfg_attr(
@@ -1052,22 +869,13 @@ pub struct GetCapacityRequest {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetCapacityResponse {
     #[prost(int64, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub available_capacity: i64,
     #[prost(message, optional, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub maximum_volume_size: ::core::option::Option<i64>,
     #[prost(message, optional, tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub minimum_volume_size: ::core::option::Option<i64>,
 }
 #[cfg_attr(
@@ -1085,10 +893,7 @@ pub struct ControllerGetCapabilitiesRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ControllerGetCapabilitiesResponse {
     #[prost(message, repeated, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub capabilities: ::prost::alloc::vec::Vec<ControllerServiceCapability>,
 }
 #[cfg_attr(
@@ -1099,10 +904,7 @@ pub struct ControllerGetCapabilitiesResponse {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ControllerServiceCapability {
     #[prost(oneof = "controller_service_capability::Type", tags = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub r#type: ::core::option::Option<controller_service_capability::Type>,
 }
@@ -1118,7 +920,7 @@ pub mod controller_service_capability {
         #[prost(enumeration = "rpc::Type", tag = "1")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub r#type: i32,
     }
@@ -1227,37 +1029,22 @@ pub mod controller_service_capability {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CreateSnapshotRequest {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub source_volume_id: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub name: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub secrets: crate::Secrets,
     #[prost(btree_map = "string, string", tag = "4")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub parameters: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
     #[prost(message, optional, tag = "5")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub accessibility_requirements: ::core::option::Option<TopologyRequirement>,
 }
 #[cfg_attr(
@@ -1268,10 +1055,7 @@ pub struct CreateSnapshotRequest {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CreateSnapshotResponse {
     #[prost(message, optional, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub snapshot: ::core::option::Option<Snapshot>,
 }
 #[cfg_attr(
@@ -1282,47 +1066,26 @@ pub struct CreateSnapshotResponse {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Snapshot {
     #[prost(int64, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub size_bytes: i64,
     #[prost(string, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub snapshot_id: ::prost::alloc::string::String,
     #[prost(string, tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub source_volume_id: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "4")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     #[cfg_attr(feature = "serde", serde(with = "crate::csi::recording::time"))]
     pub creation_time: ::core::option::Option<::prost_types::Timestamp>,
     #[prost(bool, tag = "5")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub ready_to_use: bool,
     #[prost(string, tag = "6")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub group_snapshot_id: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "7")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub accessible_topology: ::prost::alloc::vec::Vec<Topology>,
 }
 #[cfg_attr(
@@ -1333,16 +1096,10 @@ pub struct Snapshot {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DeleteSnapshotRequest {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub snapshot_id: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub secrets: crate::Secrets,
 }
 #[cfg_attr(
@@ -1360,34 +1117,19 @@ pub struct DeleteSnapshotResponse {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListSnapshotsRequest {
     #[prost(int32, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub max_entries: i32,
     #[prost(string, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub starting_token: ::prost::alloc::string::String,
     #[prost(string, tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub source_volume_id: ::prost::alloc::string::String,
     #[prost(string, tag = "4")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub snapshot_id: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "5")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub secrets: crate::Secrets,
 }
 #[cfg_attr(
@@ -1398,16 +1140,10 @@ pub struct ListSnapshotsRequest {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListSnapshotsResponse {
     #[prost(message, repeated, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub entries: ::prost::alloc::vec::Vec<list_snapshots_response::Entry>,
     #[prost(string, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub next_token: ::prost::alloc::string::String,
 }
 /// Nested message and enum types in `ListSnapshotsResponse`.
@@ -1422,7 +1158,7 @@ pub mod list_snapshots_response {
         #[prost(message, optional, tag = "1")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub snapshot: ::core::option::Option<super::Snapshot>,
     }
@@ -1435,16 +1171,10 @@ pub mod list_snapshots_response {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetSnapshotRequest {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub snapshot_id: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub secrets: crate::Secrets,
 }
 #[cfg_attr(
@@ -1455,10 +1185,7 @@ pub struct GetSnapshotRequest {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetSnapshotResponse {
     #[prost(message, optional, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub snapshot: ::core::option::Option<Snapshot>,
 }
 #[cfg_attr(
@@ -1469,28 +1196,16 @@ pub struct GetSnapshotResponse {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ControllerExpandVolumeRequest {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_id: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub capacity_range: ::core::option::Option<CapacityRange>,
     #[prost(message, repeated, tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub secrets: crate::Secrets,
     #[prost(message, optional, tag = "4")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_capability: ::core::option::Option<VolumeCapability>,
 }
 #[cfg_attr(
@@ -1501,16 +1216,10 @@ pub struct ControllerExpandVolumeRequest {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ControllerExpandVolumeResponse {
     #[prost(int64, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub capacity_bytes: i64,
     #[prost(bool, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub node_expansion_required: bool,
 }
 #[cfg_attr(
@@ -1521,43 +1230,25 @@ pub struct ControllerExpandVolumeResponse {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct NodeStageVolumeRequest {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_id: ::prost::alloc::string::String,
     #[prost(btree_map = "string, string", tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub publish_context: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
     #[prost(string, tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub staging_target_path: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "4")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_capability: ::core::option::Option<VolumeCapability>,
     #[prost(message, repeated, tag = "5")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub secrets: crate::Secrets,
     #[prost(btree_map = "string, string", tag = "6")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_context: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
@@ -1578,16 +1269,10 @@ pub struct NodeStageVolumeResponse {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NodeUnstageVolumeRequest {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_id: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub staging_target_path: ::prost::alloc::string::String,
 }
 #[cfg_attr(
@@ -1605,55 +1290,31 @@ pub struct NodeUnstageVolumeResponse {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct NodePublishVolumeRequest {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_id: ::prost::alloc::string::String,
     #[prost(btree_map = "string, string", tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub publish_context: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
     #[prost(string, tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub staging_target_path: ::prost::alloc::string::String,
     #[prost(string, tag = "4")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub target_path: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "5")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_capability: ::core::option::Option<VolumeCapability>,
     #[prost(bool, tag = "6")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub readonly: bool,
     #[prost(message, repeated, tag = "7")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub secrets: crate::Secrets,
     #[prost(btree_map = "string, string", tag = "8")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_context: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
@@ -1674,16 +1335,10 @@ pub struct NodePublishVolumeResponse {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NodeUnpublishVolumeRequest {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_id: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub target_path: ::prost::alloc::string::String,
 }
 #[cfg_attr(
@@ -1701,22 +1356,13 @@ pub struct NodeUnpublishVolumeResponse {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NodeGetVolumeStatsRequest {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_id: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_path: ::prost::alloc::string::String,
     #[prost(string, tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub staging_target_path: ::prost::alloc::string::String,
 }
 #[cfg_attr(
@@ -1727,10 +1373,7 @@ pub struct NodeGetVolumeStatsRequest {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct NodeGetVolumeStatsResponse {
     #[prost(message, repeated, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub usage: ::prost::alloc::vec::Vec<VolumeUsage>,
 }
 #[cfg_attr(
@@ -1741,28 +1384,16 @@ pub struct NodeGetVolumeStatsResponse {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct VolumeUsage {
     #[prost(int64, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub available: i64,
     #[prost(int64, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub total: i64,
     #[prost(int64, tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub used: i64,
     #[prost(enumeration = "volume_usage::Unit", tag = "4")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub unit: i32,
 }
 /// Nested message and enum types in `VolumeUsage`.
@@ -1822,10 +1453,7 @@ pub struct NodeGetCapabilitiesRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct NodeGetCapabilitiesResponse {
     #[prost(message, repeated, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub capabilities: ::prost::alloc::vec::Vec<NodeServiceCapability>,
 }
 #[cfg_attr(
@@ -1836,10 +1464,7 @@ pub struct NodeGetCapabilitiesResponse {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NodeServiceCapability {
     #[prost(oneof = "node_service_capability::Type", tags = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub r#type: ::core::option::Option<node_service_capability::Type>,
 }
@@ -1855,7 +1480,7 @@ pub mod node_service_capability {
         #[prost(enumeration = "rpc::Type", tag = "1")]
         #[cfg_attr(
             feature = "serde",
-            serde(skip_serializing_if = "crate::csi::recording::is_empty")
+            serde(skip_serializing_if = "crate::csi::is_empty")
         )]
         pub r#type: i32,
     }
@@ -1942,22 +1567,13 @@ pub struct NodeGetInfoRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct NodeGetInfoResponse {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub node_id: ::prost::alloc::string::String,
     #[prost(int64, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub max_volumes_per_node: i64,
     #[prost(message, optional, tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub accessible_topology: ::core::option::Option<Topology>,
 }
 #[cfg_attr(
@@ -1968,40 +1584,22 @@ pub struct NodeGetInfoResponse {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct NodeExpandVolumeRequest {
     #[prost(string, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_id: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_path: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "3")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub capacity_range: ::core::option::Option<CapacityRange>,
     #[prost(string, tag = "4")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub staging_target_path: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "5")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub volume_capability: ::core::option::Option<VolumeCapability>,
     #[prost(message, repeated, tag = "6")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub secrets: crate::Secrets,
 }
 #[cfg_attr(
@@ -2012,10 +1610,7 @@ pub struct NodeExpandVolumeRequest {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NodeExpandVolumeResponse {
     #[prost(int64, tag = "1")]
-    #[cfg_attr(
-        feature = "serde",
-        serde(skip_serializing_if = "crate::csi::recording::is_empty")
-    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]
     pub capacity_bytes: i64,
 }
 service! {

@@ -34,8 +34,7 @@ const SERDE: &str = r#"#[cfg_attr(feature = "serde", derive(serde::Serialize, se
 const SERDE_ONEOF: &str =
     r#"#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "camelCase"))]"#;
 const SERDE_FLAT: &str = r#"#[cfg_attr(feature = "serde", serde(flatten))]"#;
-const SERDE_FIELD: &str =
-    r#"#[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::recording::is_empty"))]"#;
+const SERDE_FIELD: &str = r#"#[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::csi::is_empty"))]"#;
 const SERDE_TIME: &str = r#"#[cfg_attr(feature = "serde", serde(with = "crate::csi::recording::time"))]"#;
 
 #[test]

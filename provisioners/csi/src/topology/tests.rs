@@ -112,14 +112,20 @@ fn a_place_that_is_larger_than_a_part_is_not_lost() {
 }
 
 #[test]
-fn too_many_combinations_are_refused() {
-    let values: Vec<_> = (0..50).map(|number| number.to_string()).collect();
-    let requirement = |key: &str| json!({"key": key, "values": values});
-    let term = json!([{"matchLabelExpressions": [requirement("a"), requirement("b"), requirement("c")]}]);
-    let allowed: Vec<TopologySelectorTerm> = serde_json::from_value(term).unwrap();
-    let wish =
-        Wish { claim: "data", allowed: &allowed, selected: None, strict: false, immediate: true, filters: false };
-    assert_eq!(wish.requirement(&[]), Err(Unmet::TooMany(125_000)));
+fn combinations_of_allowed_values_are_cut_or_refused() {
+    let choose = |keys: &[&str], count: usize| {
+        let values: Vec<_> = (0..count).map(|number| format!("{number:063}")).collect();
+        let requirements: Vec<_> = keys.iter().map(|key| json!({"key": key, "values": values})).collect();
+        let term = json!([{"matchLabelExpressions": requirements}]);
+        let allowed: Vec<TopologySelectorTerm> = serde_json::from_value(term).unwrap();
+        let wish =
+            Wish { claim: "data", allowed: &allowed, selected: None, strict: false, immediate: true, filters: false };
+        wish.requirement(&[]).map(Option::unwrap)
+    };
+    assert_eq!(choose(&["a", "b", "c"], 50), Err(Unmet::TooMany(125_000)));
+    // A request with all of these would exceed gRPC's limit of 4 MiB.
+    let most = choose(&["a", "b"], 100).unwrap();
+    assert!(most.places.len() > 1 && most.places().unwrap().len() <= PART);
 }
 
 /// <https://github.com/kubernetes-csi/external-provisioner/issues/1568>

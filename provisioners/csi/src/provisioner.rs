@@ -33,7 +33,7 @@ use crate::missing::{self, Missing};
 use crate::nodes::{Nodes, refusal};
 use crate::own_node::OwnNode;
 use crate::parameters::Texts;
-use crate::request::{RequestError, RequestedVolume, Settings};
+use crate::request::{RequestError, RequestedVolume, Settings, Shape};
 use crate::requests::limited;
 use crate::secret_refs::{Role, Tokens, secret_ref};
 use crate::sources::{self, KINDS, Kind, Source, SourceError, Sources};
@@ -64,6 +64,9 @@ pub struct CsiProvisioner<D> {
 #[derive(Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Choice {
+    /// `None` in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shape: Option<Shape>,
     /// The parameters of the claim's VolumeAttributesClass.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     mutable_parameters: Texts,
@@ -77,10 +80,6 @@ struct Choice {
 impl Choice {
     fn of(prepared: &Prepared) -> serde_json::Result<Self> {
         Ok(prepared.read::<Option<Self>>()?.unwrap_or_default())
-    }
-
-    fn is_empty(&self) -> bool {
-        self.mutable_parameters.is_empty() && self.source.is_none() && self.first_place.is_none()
     }
 
     /// Returns the topology requirement of the volume.
@@ -156,10 +155,15 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         self.client.get().expect("the controller calls `start` first").clone()
     }
 
+    fn shape(&self) -> Shape {
+        Shape::new(&self.info, &self.settings)
+    }
+
     /// Reads the class's parameters and the inputs of the first call.
     fn attempt<'a>(&self, request: &'a ProvisionRequest<Texts>) -> Result<Attempt<'a>, CreateError> {
-        let mut wanted = RequestedVolume::read(request, &self.info, &self.settings).map_err(CreateError::not_asked)?;
         let choice = Choice::of(&request.prepared).map_err(CreateError::not_asked)?;
+        let shape = choice.shape.clone().unwrap_or_else(|| self.shape());
+        let mut wanted = RequestedVolume::read(request, &shape).map_err(CreateError::not_asked)?;
         let requirement = choice.requirement(&request.prepared).map_err(CreateError::not_asked)?;
         wanted.create.accessibility_requirements = requirement.map(Requirement::into_request);
         let Choice { mutable_parameters, source, .. } = choice;
@@ -505,7 +509,8 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
 
 impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
     async fn prepare(&self, request: ProvisionRequest<Texts>) -> Result<Prepared, ProvisionError> {
-        let wanted = RequestedVolume::read(&request, &self.info, &self.settings);
+        let shape = self.shape();
+        let wanted = RequestedVolume::read(&request, &shape);
         // Attempts are not recorded while their Secret is missing.
         if let Ok(wanted) = &wanted
             && wanted.secrets.get(&Role::Provisioner).is_some_and(|secret| self.missing.is_likely(&described(secret)))
@@ -535,7 +540,7 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
             RequestError::Secret(_) => ProvisionError::no_change(error),
             RequestError::Parameter(_) | RequestError::AccessMode(_) => ProvisionError::invalid(error),
         })?;
-        let mut choice = Choice::default();
+        let mut choice = Choice { shape: Some(shape), ..Choice::default() };
         if let Some(name) = attributes_class {
             choice.mutable_parameters = self.mutable_parameters(name).await?;
         }
@@ -551,9 +556,6 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
             None => None,
         };
         choice.first_place = requirement.as_ref().map(|requirement| requirement.first);
-        if choice.is_empty() {
-            return Ok(Prepared::default());
-        }
         let prepared = Prepared::new(&choice)?;
         Ok(match requirement {
             Some(requirement) => prepared.with_shared(requirement.places()?),
@@ -570,7 +572,7 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
             Err(unmet) => return !matches!(unmet, Unmet::NotAllowed(_)),
         };
         let bytes = i64::try_from(request.bytes).unwrap_or(i64::MAX);
-        let wanted = RequestedVolume::read(&request, &self.info, &self.settings);
+        let wanted = RequestedVolume::read(&request, &self.shape());
         let (Some(requirement), Ok(RequestedVolume { create, .. })) = (requirement, wanted) else { return true };
         if bytes == 0 || !self.info.can(Rpc::GetCapacity) {
             return true;

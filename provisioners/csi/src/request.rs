@@ -8,6 +8,7 @@ use driver_rpc::csi::volume_capability::{AccessMode, AccessType, BlockVolume, Mo
 use driver_rpc::csi::{CapacityRange, CreateVolumeRequest, VolumeCapability};
 use kube_provisioner::ProvisionRequest;
 use kube_provisioner::k8s_openapi::api::core::v1::SecretReference;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::capacity::CapacitySettings;
@@ -71,6 +72,25 @@ impl Default for Settings {
     }
 }
 
+/// The settings and the capability that determine a request, in addition to the claim and the class.
+#[derive(Clone, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Shape {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fs_type: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    metadata: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    single_node: bool,
+}
+
+impl Shape {
+    pub(crate) fn new(driver: &DriverInfo, settings: &Settings) -> Self {
+        let single_node = driver.can(Rpc::SingleNodeMultiWriter);
+        Self { fs_type: settings.default_fs_type.clone(), metadata: settings.extra_create_metadata, single_node }
+    }
+}
+
 /// Reasons why a claim and its class are invalid.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum RequestError {
@@ -92,11 +112,7 @@ pub(crate) struct RequestedVolume {
 }
 
 impl RequestedVolume {
-    pub(crate) fn read(
-        request: &ProvisionRequest<Texts>,
-        driver: &DriverInfo,
-        settings: &Settings,
-    ) -> Result<Self, RequestError> {
+    pub(crate) fn read(request: &ProvisionRequest<Texts>, shape: &Shape) -> Result<Self, RequestError> {
         // The request's own parameters lack the reserved keys.
         static NONE: Texts = Texts::new();
         let class = request.class.parameters.as_ref().unwrap_or(&NONE);
@@ -108,7 +124,7 @@ impl RequestedVolume {
             annotations: metadata.annotations.as_ref(),
         };
         let mut parameters = parameters::of_driver(class)?;
-        if settings.extra_create_metadata {
+        if shape.metadata {
             let names = [("pvc/name", tokens.claim), ("pvc/namespace", tokens.namespace), ("pv/name", tokens.volume)];
             parameters.extend(names.map(|(key, value)| (format!("{}{key}", parameters::RESERVED), value.to_owned())));
         }
@@ -116,7 +132,7 @@ impl RequestedVolume {
         let access_type = if request.is_block() {
             AccessType::Block(BlockVolume {})
         } else {
-            let named = parameters::file_system(class)?.or(settings.default_fs_type.as_deref());
+            let named = parameters::file_system(class)?.or(shape.fs_type.as_deref());
             fs_type = named.filter(|name| !name.is_empty()).map(str::to_owned);
             AccessType::Mount(MountVolume {
                 fs_type: fs_type.clone().unwrap_or_default(),
@@ -128,7 +144,7 @@ impl RequestedVolume {
         let create = CreateVolumeRequest {
             name: request.name.clone(),
             capacity_range: Some(CapacityRange { required_bytes, limit_bytes: 0 }),
-            volume_capabilities: capabilities(request.access_modes(), &access_type, driver)?,
+            volume_capabilities: capabilities(request.access_modes(), &access_type, shape.single_node)?,
             parameters,
             ..CreateVolumeRequest::default()
         };
@@ -144,9 +160,8 @@ impl RequestedVolume {
 fn capabilities(
     access_modes: &[String],
     access_type: &AccessType,
-    driver: &DriverInfo,
+    single_node: bool,
 ) -> Result<Vec<VolumeCapability>, RequestError> {
-    let single_node = driver.can(Rpc::SingleNodeMultiWriter);
     let capability = |name: &String| {
         let mode = mode(name, single_node).ok_or_else(|| RequestError::AccessMode(name.clone()))?;
         let access_mode = Some(AccessMode { mode: mode.into() });

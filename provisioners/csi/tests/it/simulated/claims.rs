@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use csi_sim::{Method, Step};
+use csi_sim::{Capability, Method, Step};
 use driver_rpc::Code;
+use driver_rpc::csi::controller_service_capability::rpc::Type as Rpc;
 use driver_rpc::csi::{CreateVolumeResponse, DeleteVolumeRequest, Volume};
 use kube_provisioner::Options;
 use kube_sim::{Before, DeleteOptions, PatchKind, Target, Verb};
@@ -160,6 +161,26 @@ async fn a_secret_that_is_no_text_is_named() {
     fixture.claim("a", "secret", json!({}));
     fixture.says("a", "the value of key in the Secret default/raw is not valid UTF-8").await;
     assert!(fixture.creations().is_empty());
+}
+
+/// A chart's new version may have other flags, and another driver.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_repeats_its_request_although_the_flags_and_the_driver_have_changed() {
+    let mut fixture = Fixture::new();
+    let busy = Step::refuse(Code::Aborted, "the volume is at 5 %").working();
+    fixture.driver.script(Method::CreateVolume, vec![busy; 5]);
+    let former = fixture.start(1).await;
+    fixture.claim("a", "fast", json!({}));
+    fixture.says("a", "the volume is at 5 %").await;
+    former.abort();
+    fixture.settings.default_fs_type = Some("xfs".to_owned());
+    fixture.settings.extra_create_metadata = true;
+    let single_node = Capability::Controller(Rpc::SingleNodeMultiWriter);
+    fixture.driver.configure(|settings| settings.capabilities.retain(|one| *one != single_node));
+    let _running = fixture.start(2).await;
+    fixture.until("bound", || fixture.is_bound("a")).await;
+    let calls = fixture.creations();
+    assert!(calls.len() > 5 && calls.iter().all(|call| *call == calls[0]), "{calls:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! Sources that volumes are copied from: snapshots and other claims.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use driver_rpc::csi::VolumeContentSource;
 use driver_rpc::csi::volume_content_source::{SnapshotSource, Type, VolumeSource};
@@ -298,14 +299,21 @@ where
     })
 }
 
-/// Wakes claims whose snapshot has become ready, so that they do not wait for their back-off.
+/// Wakes claims whose snapshot has become ready, so that they do not wait for their back-off. After an interruption of
+/// the watch, a list contains such snapshots. The first list wakes no claim: it contains all snapshots of the cluster.
 pub(crate) fn watch_snapshots(client: &Client) -> ObjectWatch {
     let api = Api::all_with(client.clone(), &Kind::Snapshot.resource());
-    ObjectWatch::new("volumesnapshots", api, |change| match change {
-        Change::Applied(snapshot) => {
-            let namespace = snapshot.namespace().unwrap_or_default();
-            vec![Trigger::DataSource { namespace, name: snapshot.name_any() }]
-        }
-        Change::Begin | Change::Listed(_) | Change::Ready | Change::Deleted(_) => Vec::new(),
+    let was_listed = AtomicBool::new(false);
+    ObjectWatch::new("volumesnapshots", api, move |change| {
+        let snapshot = match change {
+            Change::Applied(snapshot) => snapshot,
+            Change::Listed(snapshot) if was_listed.load(Ordering::Relaxed) => snapshot,
+            Change::Ready => {
+                was_listed.store(true, Ordering::Relaxed);
+                return Vec::new();
+            }
+            Change::Begin | Change::Listed(_) | Change::Deleted(_) => return Vec::new(),
+        };
+        vec![Trigger::DataSource { namespace: snapshot.namespace().unwrap_or_default(), name: snapshot.name_any() }]
     })
 }

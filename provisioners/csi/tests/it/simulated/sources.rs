@@ -1,5 +1,6 @@
 //! Volumes that are copied from a snapshot or another claim.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use csi_sim::{Method, Step};
@@ -7,11 +8,11 @@ use driver_rpc::Code;
 use driver_rpc::csi::Controller;
 use driver_rpc::csi::volume_content_source::Type;
 use driver_rpc::csi::{CreateSnapshotRequest, CreateVolumeResponse, Volume};
-use kube_sim::{DeleteOptions, PatchKind, Target};
+use kube_sim::{DeleteOptions, Interceptor, PatchKind, Request, Status, Stored, Target, WatchInterceptor, WatchStep};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::fixture::Fixture;
+use super::fixture::{Fixture, cluster};
 
 pub(super) const SNAPSHOT_FINALIZER: &str = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
 pub(super) const CLAIM_FINALIZER: &str = "provisioner.storage.kubernetes.io/cloning-protection";
@@ -218,6 +219,42 @@ async fn a_claim_that_waits_for_a_snapshot_gets_its_volume_as_soon_as_that_is_re
     let since = Instant::now();
     fixture.until("bound", || fixture.is_bound("copy")).await;
     assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
+}
+
+/// Ends each watch of snapshots at a change, as if its position were too old.
+struct Gap;
+
+impl WatchInterceptor for Gap {
+    fn event(&mut self, kind: &'static str, _: &Stored) -> WatchStep {
+        if kind == "MODIFIED" {
+            WatchStep::Refuse(Status::expired("too old resource version"))
+        } else {
+            WatchStep::Deliver
+        }
+    }
+}
+
+impl Interceptor for Gap {
+    fn watch(&self, request: &Request) -> Option<Box<dyn WatchInterceptor>> {
+        (request.resource.plural == "volumesnapshots").then(|| Box::new(Self) as Box<dyn WatchInterceptor>)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_that_becomes_ready_while_its_watch_is_interrupted_is_noticed() {
+    let fixture = Fixture::on(cluster().interceptor(Arc::new(Gap)).build());
+    fixture.define_snapshots();
+    let _running = fixture.start(1).await;
+    let source = fixture.source().await;
+    fixture.snapshot("monday", &source, json!({"snapshot": {"status": {"readyToUse": false}}})).await;
+    fixture.claim("copy", "fast", of_snapshot("monday"));
+    fixture.says("copy", "not ready yet").await;
+    sleep(Duration::from_secs(600)).await;
+    let ready = json!({"status": {"readyToUse": true}});
+    fixture.cluster.patch(&Fixture::snapshot_target("monday"), None, PatchKind::Merge, &ready).unwrap();
+    let since = Instant::now();
+    fixture.until("bound", || fixture.is_bound("copy")).await;
+    assert!(since.elapsed() < Duration::from_secs(30), "{:?}", since.elapsed());
 }
 
 /// Another driver's sidecar removes the clone finalizer from every deleted claim as soon as no claim waits for it.

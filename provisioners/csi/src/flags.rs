@@ -90,7 +90,7 @@ pub(crate) struct Flags {
     master: Server,
 
     /// Elect a leader, so that only one of several replicas works at a time
-    #[arg(long, help_heading = "Replicas", value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
+    #[arg(long, alias = "enable-leader-election", help_heading = "Replicas", value_name = "BOOL", value_parser = BoolishValueParser::new(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = ArgAction::Set)]
     leader_election: bool,
 
     /// Namespace of the Lease and of the journal [default: $POD_NAMESPACE, or the service account's]
@@ -399,6 +399,27 @@ mod tests {
         assert!(flags.kubeconfig.is_empty() && flags.features.has_topology());
         let options = flags.options("d");
         assert_eq!((options.http_endpoint, options.api_server), (None, None));
+    }
+
+    /// Versions up to 1.6 had other flags for the election, and versions up to 5.1 the flags of klog.
+    #[test]
+    fn flags_of_older_versions_are_accepted() {
+        let arguments = [
+            "--provisioner=d",
+            "--connection-timeout=15s",
+            "--enable-leader-election",
+            "--leader-election-type=leases",
+            "--logtostderr",
+            "--alsologtostderr=true",
+            "--stderrthreshold=INFO",
+            "--add_dir_header",
+            "--vmodule=controller*=5",
+            "--log_file=",
+            "-v5",
+        ];
+        let flags = flags(&arguments);
+        assert!(flags.leader_election);
+        assert_eq!(flags.ignored().len(), arguments.len() - 1);
     }
 
     #[test]

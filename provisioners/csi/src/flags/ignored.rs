@@ -3,21 +3,35 @@
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
 /// The name of each flag, and whether its value is optional because it is a switch.
-const FLAGS: [(&str, bool); 16] = [
+const FLAGS: [(&str, bool); 30] = [
+    ("add_dir_header", true),
+    ("alsologtostderr", true),
     ("automaxprocs", true),
     ("cloning-protection-threads", false),
+    ("connection-timeout", false),
     ("enable-pprof", true),
     ("kube-api-burst", false),
     ("kube-api-capacity-burst", false),
     ("kube-api-capacity-qps", false),
     ("kube-api-qps", false),
+    ("leader-election-type", false),
     ("log-flush-frequency", false),
     ("log-json-info-buffer-size", false),
     ("log-json-split-stream", true),
     ("log-text-info-buffer-size", false),
     ("log-text-split-stream", true),
+    ("log_backtrace_at", false),
+    ("log_dir", false),
+    ("log_file", false),
+    ("log_file_max_size", false),
+    ("logtostderr", true),
     ("metrics-path", false),
+    ("one_output", true),
+    ("provisioner", false),
+    ("skip_headers", true),
+    ("skip_log_headers", true),
     ("snapshot-orphan-sweep-interval", false),
+    ("stderrthreshold", false),
     ("v", false),
     ("vmodule", false),
 ];

@@ -48,9 +48,6 @@ pub(crate) struct Settings {
     /// Number of rounds, with the bare client and the provisioner in turns
     #[arg(long, default_value_t = 2)]
     rounds: usize,
-    /// Also measure another build of `noop-bucket-provisioner`
-    #[arg(long, value_name = "PROGRAM")]
-    beside: Option<PathBuf>,
     /// Number of bound claims that exist when a process starts
     #[arg(long, default_value_t = 10_000)]
     bound: usize,
@@ -67,8 +64,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     bench.bare_client(settings.claims).await?;
     let ours = sibling("noop-bucket-provisioner")?;
     // The bare client has no program.
-    let mut contenders = vec![("bare client", None), ("kube-provisioner", Some(&ours))];
-    contenders.extend(settings.beside.as_ref().map(|path| ("the other build", Some(path))));
+    let contenders = [("bare client", None), ("kube-provisioner", Some(&ours))];
     for round in 0..settings.rounds {
         for (name, program) in in_turns(round, &contenders) {
             match program {

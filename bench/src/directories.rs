@@ -29,9 +29,6 @@ pub(crate) struct Settings {
     /// The new file system on which the volumes are created; needs root
     #[arg(long, value_enum, default_value = "ext4")]
     file_system: Kind,
-    /// Also measure another build of `hostpath-provisioner`
-    #[arg(long, value_name = "PROGRAM")]
-    beside: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -43,12 +40,12 @@ enum Kind {
 
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     let cluster = Cluster::connect().await?;
-    let hostpath = |name, path, log| Contender::ours(name, path, log, &[]);
-    let mut contenders = vec![hostpath("hostPath", provisioner_program("hostpath-provisioner")?, "hostpath")];
-    contenders.extend(settings.beside.map(|path| hostpath("hostPath, the other build", path, "hostpath-other")));
-    contenders.push(Contender::go_tuned("Go library, tuned, no fsync", &[]));
-    contenders.push(Contender::go_tuned("Go library, tuned, fsync", &["-sync".to_owned()]));
-    contenders.push(Contender::noop(WITHOUT, &[])?);
+    let contenders = [
+        Contender::ours("hostPath", provisioner_program("hostpath-provisioner")?, "hostpath", &[]),
+        Contender::go_tuned("Go library, tuned, no fsync", &[]),
+        Contender::go_tuned("Go library, tuned, fsync", &["-sync".to_owned()]),
+        Contender::noop(WITHOUT, &[])?,
+    ];
     let file_system = FileSystem::mount(settings.file_system)?;
     // All roots are removed at the end: for a minute, ext4 checks each freed inode before it allocates another one.
     let mut roots = Vec::new();

@@ -1,7 +1,6 @@
 //! Claims that are pending when the provisioner starts. A bare client that posts the same volumes in the same
 //! situation, with as many connections, shows the upper limit of the control plane's throughput.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -32,12 +31,6 @@ pub(crate) struct Settings {
     /// defaults
     #[arg(long, value_name = "MILLIS", default_value_t = 0)]
     delay: u64,
-    /// Also measure another build of `noop-provisioner`
-    #[arg(long, value_name = "PROGRAM")]
-    beside: Option<PathBuf>,
-    /// Skip the Go library
-    #[arg(long)]
-    without_go: bool,
 }
 
 impl Settings {
@@ -47,11 +40,8 @@ impl Settings {
         let go: &[String] = if slow { &["-delay".to_owned(), format!("{}ms", self.delay)] } else { &[] };
         let mut all = if slow { Vec::new() } else { vec![Contender::bare()] };
         all.push(Contender::noop("kube-provisioner", ours)?);
-        all.extend(self.beside.clone().map(|path| Contender::ours("the other build", path, "other-build", ours)));
-        if !self.without_go {
-            all.push(Contender::go_tuned("Go library, tuned", go));
-        }
-        if slow && !self.without_go {
+        all.push(Contender::go_tuned("Go library, tuned", go));
+        if slow {
             all.push(Contender::go_defaults(go));
         }
         Ok(all)

@@ -6,7 +6,7 @@ use std::ops::ControlFlow::{Break, Continue};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::api::ListParams;
 use testbed::cluster::{AuditLog, is_bound};
@@ -31,7 +31,7 @@ const AT_ONCE: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(1800);
 const IDLE: Duration = Duration::from_secs(10);
 
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Copy)]
 pub(crate) struct Settings {
     /// Number of claims created at once
     #[arg(long, default_value_t = 1000)]
@@ -39,15 +39,12 @@ pub(crate) struct Settings {
     /// Number of rounds for each
     #[arg(long, default_value_t = 2)]
     rounds: usize,
-    /// Programs to measure
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Which::Ours, Which::Tuned, Which::Defaults])]
-    which: Vec<Which>,
     /// Measure memory with this number of claims and volumes of another provisioner instead
     #[arg(long, default_value_t = 0)]
     foreign: usize,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
     /// csi-provisioner with its defaults
     Ours,
@@ -58,6 +55,8 @@ enum Which {
 }
 
 impl Which {
+    const ALL: [Self; 3] = [Self::Ours, Self::Tuned, Self::Defaults];
+
     fn title(self) -> String {
         match self {
             Self::Ours => Peer::Ours.title().to_owned(),
@@ -86,9 +85,9 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     }
     let mut requests = Vec::new();
     // A new control plane processes its first requests faster than all later ones.
-    settings.which[0].measure(&programs, settings.claims / 4).await?;
+    Which::Ours.measure(&programs, settings.claims / 4).await?;
     for round in 0..settings.rounds {
-        for which in in_turns(round, &settings.which) {
+        for which in in_turns(round, &Which::ALL) {
             let (name, one) = (which.title(), which.measure(&programs, settings.claims).await?);
             eprintln!("{name}: {:.1} s", one.bound);
             figures.record(&name, "all bound, s", one.bound);

@@ -30,9 +30,6 @@ pub(crate) struct Settings {
     /// Number of kills of each sidecar
     #[arg(long, default_value_t = 200)]
     rounds: usize,
-    /// Measure only csi-provisioner
-    #[arg(long)]
-    ours: bool,
     /// Seed of the random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -52,12 +49,7 @@ struct Outcome {
 
 pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     let programs = Programs::find(&State::for_tests()?).await?;
-    let ours = of(Peer::Ours, &programs, settings);
-    let go = async {
-        let wanted = !settings.ours;
-        Ok(if wanted { Some(of(Peer::Go, &programs, settings).await?) } else { None })
-    };
-    let (ours, go) = tokio::try_join!(ours, go)?;
+    let (ours, go) = tokio::try_join!(of(Peer::Ours, &programs, settings), of(Peer::Go, &programs, settings))?;
     println!(
         "| {} kills of each, seed {} | {} | {} |",
         settings.rounds,
@@ -79,7 +71,7 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
         ("attempts in the journal", |one| one.journal.to_string()),
     ];
     for (what, show) in rows {
-        println!("| {what} | {} | {} |", show(&ours), go.as_ref().map(show).unwrap_or_default());
+        println!("| {what} | {} | {} |", show(&ours), show(&go));
     }
     ensure!(
         ours.other_requirements + ours.unbound + ours.left.leaked.len() + ours.journal == 0,

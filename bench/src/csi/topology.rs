@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{ContainerImage, Node, NodeStatus, PersistentVol
 use k8s_openapi::api::storage::v1::CSINode;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, ObjectMeta};
+use testbed::cluster::Program;
 use testbed::control_plane::State;
 use testbed::figures::Figures;
 use tokio::time::sleep;
@@ -47,9 +48,6 @@ pub(crate) struct Settings {
     /// Measure memory in a cluster with this number of nodes of 15 kB instead
     #[arg(long, default_value_t = 0)]
     memory: usize,
-    /// Also measure external-provisioner
-    #[arg(long)]
-    both: bool,
 }
 
 /// A driver and flags.
@@ -67,55 +65,56 @@ impl Which {
 
     fn title(self) -> &'static str {
         match self {
-            Self::Without => "without topology",
-            Self::Strict => "with topology, strict",
-            Self::NotStrict => "with topology, not strict",
-            Self::Capacity => "with topology and capacity",
+            Self::Without => "csi-provisioner, without topology",
+            Self::Strict => "csi-provisioner, with topology, strict",
+            Self::NotStrict => "csi-provisioner, with topology, not strict",
+            Self::Capacity => "csi-provisioner, with topology and capacity",
         }
     }
 
-    async fn stage(self, programs: &Programs, peer: Peer) -> anyhow::Result<Stage> {
+    async fn stage(self, programs: &Programs) -> anyhow::Result<Stage> {
         let zones: &[&str] = if self == Self::Without { &[] } else { &ZONES };
-        Stage::set_in_zones(programs, &format!("topology-{}", peer.slug()), Pace::AT_ONCE, 1, zones).await
+        Stage::set_in_zones(programs, "topology", Pace::AT_ONCE, 1, zones).await
     }
 
-    fn flags(self, peer: Peer) -> Vec<&'static str> {
-        let mut flags = vec![if self == Self::Strict { "--strict-topology" } else { "--strict-topology=false" }];
-        if self == Self::Capacity {
-            flags.extend(["--enable-capacity", "--capacity-ownerref-level=-1"]);
-        }
-        if peer == Peer::Go {
-            flags.extend(["--kube-api-qps=10000", "--kube-api-burst=10000", "--worker-threads=100"]);
-        }
-        flags
+    fn start(self, stage: &Stage) -> anyhow::Result<Program> {
+        let flags: &[&str] = match self {
+            Self::Without | Self::NotStrict => &["--strict-topology=false"],
+            Self::Strict => &["--strict-topology"],
+            Self::Capacity => &["--strict-topology=false", "--enable-capacity", "--capacity-ownerref-level=-1"],
+        };
+        stage.start(Peer::Ours, "sidecar", flags)
     }
 }
 
 pub(super) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     let programs = Programs::find(&State::for_tests()?).await?;
-    let peers: &[Peer] = if settings.both { &Peer::BOTH } else { &[Peer::Ours] };
     let mut figures = Figures::default();
     if settings.memory > 0 {
-        memories(&programs, peers, &settings, &mut figures).await?;
+        for nodes in [0, settings.memory] {
+            for round in 0..settings.rounds {
+                for which in in_turns(round, &Which::OF_MEMORY) {
+                    memory_of(*which, &programs, nodes, &mut figures).await?;
+                }
+            }
+        }
         return Ok(figures.into());
     }
-    for peer in peers {
-        for round in 0..settings.rounds {
-            for which in in_turns(round, &Which::OF_RATES) {
-                let (rate, peak) = rate(*which, *peer, &programs, &settings).await?;
-                let name = format!("{}, {}", peer.title(), which.title());
-                eprintln!("{name}: {rate:.0} volumes/s");
-                figures.record(&name, "volumes/s from the start", rate);
-                figures.record(&name, PEAK, peak);
-            }
+    for round in 0..settings.rounds {
+        for which in in_turns(round, &Which::OF_RATES) {
+            let (rate, peak) = rate(*which, &programs, &settings).await?;
+            let name = which.title();
+            eprintln!("{name}: {rate:.0} volumes/s");
+            figures.record(name, "volumes/s from the start", rate);
+            figures.record(name, PEAK, peak);
         }
     }
     Ok(figures.into())
 }
 
 /// Volumes per second, and the peak memory in MB.
-async fn rate(which: Which, peer: Peer, programs: &Programs, settings: &Settings) -> anyhow::Result<(f64, f64)> {
-    let stage = &which.stage(programs, peer).await?;
+async fn rate(which: Which, programs: &Programs, settings: &Settings) -> anyhow::Result<(f64, f64)> {
+    let stage = &which.stage(programs).await?;
     create_nodes(stage, settings.nodes, |_| Node::default()).await?;
     let create = |at: usize| async move {
         let node = name(stage, at % settings.nodes);
@@ -124,7 +123,7 @@ async fn rate(which: Which, peer: Peer, programs: &Programs, settings: &Settings
     stream::iter(0..settings.claims).map(create).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
     sleep(Duration::from_secs(5)).await;
     let begun = Instant::now();
-    let sidecar = stage.start(peer, "sidecar", &which.flags(peer))?;
+    let sidecar = which.start(stage)?;
     until(PATIENCE, Duration::from_millis(50), async || {
         let saved = volumes(stage).await?;
         Ok(if saved >= settings.claims { Break(()) } else { Continue(format!("only {saved} volumes are saved")) })
@@ -138,38 +137,14 @@ async fn rate(which: Which, peer: Peer, programs: &Programs, settings: &Settings
     Ok((settings.claims as f64 / took, peak))
 }
 
-async fn memories(
-    programs: &Programs,
-    peers: &[Peer],
-    settings: &Settings,
-    figures: &mut Figures,
-) -> anyhow::Result<()> {
-    for nodes in [0, settings.memory] {
-        for round in 0..settings.rounds {
-            for peer in peers {
-                for which in in_turns(round, &Which::OF_MEMORY) {
-                    memory_of(*which, *peer, programs, nodes, figures).await?;
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Records the memory of a sidecar that starts in a cluster with this number of nodes, which carry its driver.
-async fn memory_of(
-    which: Which,
-    peer: Peer,
-    programs: &Programs,
-    nodes: usize,
-    figures: &mut Figures,
-) -> anyhow::Result<()> {
-    let stage = &which.stage(programs, peer).await?;
+async fn memory_of(which: Which, programs: &Programs, nodes: usize, figures: &mut Figures) -> anyhow::Result<()> {
+    let stage = &which.stage(programs).await?;
     create_nodes(stage, nodes, large).await?;
-    let sidecar = stage.start(peer, "sidecar", &which.flags(peer))?;
+    let sidecar = which.start(stage)?;
     sleep(IDLE).await;
     let pid = sidecar.id().pid;
-    let name = format!("{}, {}, {nodes} nodes", peer.title(), which.title());
+    let name = format!("{}, {nodes} nodes", which.title());
     eprintln!("{name}");
     figures.record(&name, "memory after 20 s, MB", mb(memory(pid, "VmRSS")?));
     figures.record(&name, PEAK, mb(memory(pid, "VmHWM")?));

@@ -5,7 +5,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
-use testbed::cluster::{TestSpace, rule};
+use kube_provisioner::rbac::AccessRule;
+use testbed::cluster::TestSpace;
 use testbed::control_plane::Signal;
 
 #[tokio::test]
@@ -44,7 +45,9 @@ async fn a_failed_wait_says_what_it_saw() -> anyhow::Result<()> {
 #[tokio::test]
 async fn service_accounts_have_the_given_rights_and_leave_a_trace() -> anyhow::Result<()> {
     let space = TestSpace::new("rights").await?;
-    let access = space.client_as("reader", &[], &[rule("", &["persistentvolumeclaims"], &["list"])]).await?;
+    let (resource, verbs) = ("persistentvolumeclaims", &["list"]);
+    let rule = AccessRule { group: "", resource, verbs, names: Vec::new(), namespaced: true };
+    let access = space.account("reader", &[rule]).await?;
     let client = access.client().await?;
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), space.namespace());
     claims.list(&ListParams::default()).await?;

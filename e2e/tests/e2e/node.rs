@@ -7,7 +7,7 @@ use anyhow::Context;
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
-use kube_provisioner::rbac::{Account, manifests, rules};
+use kube_provisioner::rbac::rules;
 use kube_provisioner::{Capabilities, Options};
 use serde_json::json;
 use testbed::cluster::{DEFAULT_LIMIT, TestSpace, Variant, eventually, provisioner_program, until};
@@ -41,8 +41,7 @@ async fn the_node_is_ready_and_nothing_keeps_pods_away() -> anyhow::Result<()> {
 async fn a_pod_writes_into_a_volume_of_a_provisioner_on_this_machine() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("writes").await?, tempfile::tempdir()?);
     let rules = rules(&Options::new(space.provisioner()), &Capabilities::default().expansion(), &[]);
-    space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
-    let access = space.access_of("provisioner").await?;
+    let access = space.account("provisioner", &rules).await?;
     let arguments = [
         ("root", root.path().display().to_string()),
         ("provisioner-name", space.provisioner().to_owned()),

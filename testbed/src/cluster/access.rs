@@ -3,15 +3,14 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, TypeMeta};
 use kube::{Api, Client, ResourceExt};
+use kube_provisioner::rbac::{AccessRule, Account, manifests};
 use serde_json::Value;
 
 use super::TestSpace;
-use super::objects::named;
 use crate::control_plane::{client_from, kubeconfig_for_pod, kubeconfig_for_service_account};
 
 /// Access to the cluster as a service account.
@@ -31,46 +30,10 @@ impl Access {
 }
 
 impl TestSpace {
-    /// Creates a service account in this test's namespace, with permissions for the whole cluster and for the
-    /// namespace.
-    pub async fn client_as(
-        &self,
-        account: &str,
-        cluster_rules: &[PolicyRule],
-        namespace_rules: &[PolicyRule],
-    ) -> anyhow::Result<Access> {
-        self.create(&ServiceAccount { metadata: named(account), ..ServiceAccount::default() }).await?;
-        let subject = Subject {
-            kind: "ServiceAccount".to_owned(),
-            name: account.to_owned(),
-            namespace: Some(self.namespace().to_owned()),
-            ..Subject::default()
-        };
-        if !cluster_rules.is_empty() {
-            let name = self.cluster_wide_name(account);
-            self.create_cluster_wide(&ClusterRole {
-                metadata: named(&name),
-                rules: Some(cluster_rules.to_vec()),
-                aggregation_rule: None,
-            })
-            .await?;
-            self.create_cluster_wide(&ClusterRoleBinding {
-                metadata: named(&name),
-                role_ref: role_ref("ClusterRole", &name),
-                subjects: Some(vec![subject.clone()]),
-            })
-            .await?;
-        }
-        if !namespace_rules.is_empty() {
-            self.create(&Role { metadata: named(account), rules: Some(namespace_rules.to_vec()) }).await?;
-            self.create(&RoleBinding {
-                metadata: named(account),
-                role_ref: role_ref("Role", account),
-                subjects: Some(vec![subject]),
-            })
-            .await?;
-        }
-        self.access_of(account).await
+    /// Creates a service account with these permissions in this test's namespace.
+    pub async fn account(&self, name: &str, rules: &[AccessRule]) -> anyhow::Result<Access> {
+        self.apply(&manifests(&Account { name, namespace: self.namespace() }, rules)).await?;
+        self.access_of(name).await
     }
 
     /// Access for an existing service account, such as one that [`TestSpace::apply`] created.
@@ -157,8 +120,4 @@ fn parse(manifest: &Value) -> anyhow::Result<(ApiResource, DynamicObject)> {
     let types: &TypeMeta = object.types.as_ref().context("an object has no kind")?;
     let kind = types.try_into().with_context(|| format!("{} is no API version", types.api_version))?;
     Ok((ApiResource::from_gvk(&kind), object))
-}
-
-fn role_ref(kind: &str, name: &str) -> RoleRef {
-    RoleRef { api_group: "rbac.authorization.k8s.io".to_owned(), kind: kind.to_owned(), name: name.to_owned() }
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube_provisioner::BucketOptions;
 use kube_provisioner::bucket::BucketCapabilities;
-use kube_provisioner::rbac::{Account, bucket_rules, manifests};
+use kube_provisioner::rbac::bucket_rules;
 use objectbucket_api::{ObjectBucket, ObjectBucketClaim};
 use s3_client::{Client, Credentials};
 use serde_json::{Value, json};
@@ -48,8 +48,7 @@ impl BucketSpace {
         install_bucket_crds(&space.client()).await?;
         let options = BucketOptions::new(space.provisioner()).options;
         let rules = bucket_rules(&options, &BucketCapabilities::default(), &[]);
-        space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
-        let access = space.access_of("provisioner").await?;
+        let access = space.account("provisioner", &rules).await?;
         Ok(Self { space, access })
     }
 

@@ -44,7 +44,7 @@ pub use installed::{Installed, Variant};
 pub use kubectl::Kubectl;
 #[cfg(feature = "s3")]
 pub(crate) use objects::named;
-pub use objects::{claim, class, is_bound, random_suffix, rule};
+pub use objects::{claim, class, is_bound, random_suffix};
 pub use program::Program;
 pub use space::TestSpace;
 pub use wait::{DEFAULT_LIMIT, eventually, until};

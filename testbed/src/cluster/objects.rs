@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements};
-use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -32,17 +31,6 @@ pub fn claim(name: &str, class: &str) -> PersistentVolumeClaim {
             ..PersistentVolumeClaimSpec::default()
         }),
         status: None,
-    }
-}
-
-/// The permission to use `verbs` on `resources` of an API group.
-pub fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
-    let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
-    PolicyRule {
-        api_groups: Some(vec![group.to_owned()]),
-        resources: Some(owned(resources)),
-        verbs: owned(verbs),
-        ..PolicyRule::default()
     }
 }
 

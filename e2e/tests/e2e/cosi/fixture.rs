@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 use kube_provisioner::BucketOptions;
 use kube_provisioner::bucket::BucketCapabilities;
-use kube_provisioner::rbac::{Account, cosi_rules, manifests};
+use kube_provisioner::rbac::cosi_rules;
 use s3_client::Credentials;
 use tempfile::TempDir;
 use testbed::cluster::{Access, Program, TestSpace, eventually, provisioner_program};
@@ -50,8 +50,7 @@ impl Bed {
         let space = TestSpace::new(test).await?;
         let options = BucketOptions::new(space.provisioner()).options;
         let rules = cosi_rules(&options, &BucketCapabilities::default().optional_secret("admin"));
-        space.apply(&manifests(&Account { name: "driver", namespace: space.namespace() }, &rules)).await?;
-        let access = space.access_of("driver").await?;
+        let access = space.account("driver", &rules).await?;
         Ok(Self { space, access, folder: tempfile::tempdir()? })
     }
 

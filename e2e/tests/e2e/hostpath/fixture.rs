@@ -5,29 +5,34 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
-use kube_provisioner::rbac::{Account, manifests, rules};
-use kube_provisioner::{Capabilities, Options};
-use serde_json::Value;
+use kube_provisioner::rbac::{AccessRule, rules};
+use kube_provisioner::{Capabilities, Coordination, Options};
 use tempfile::TempDir;
 use testbed::cluster::{Access, Program, TestSpace, provisioner_program};
 
 pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub(crate) const ACCOUNT: &str = "provisioner";
 
 /// The account that the project's own manifests create.
 pub(crate) async fn account(space: &TestSpace) -> anyhow::Result<Access> {
-    space.apply(&account_manifests(space)).await?;
-    space.access_of("provisioner").await
+    space.account(ACCOUNT, &account_rules(space)).await
 }
 
-/// The manifests for one shard or two, and for a provisioner with another name.
-pub(crate) fn account_manifests(space: &TestSpace) -> Vec<Value> {
+/// The permissions for one shard or two, and for a provisioner with another name.
+pub(crate) fn account_rules(space: &TestSpace) -> Vec<AccessRule> {
     let of = |name: String| {
         let mut options = Options::new(name);
         options.shards = 2;
         rules(&options, &capabilities(), &[])
     };
-    let rules = [space.provisioner().to_owned(), other_name(space)].map(of).concat();
-    manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)
+    [space.provisioner().to_owned(), other_name(space)].map(of).concat()
+}
+
+/// The account of a provisioner with a replica on each node.
+pub(crate) async fn account_per_node(space: &TestSpace) -> anyhow::Result<Access> {
+    let mut options = Options::new(space.provisioner());
+    options.coordination = Coordination::PerNode;
+    space.account(ACCOUNT, &rules(&options, &capabilities(), &[])).await
 }
 
 /// The provisioner's capabilities.

@@ -6,8 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use kube::api::DeleteParams;
-use kube_provisioner::rbac::{Account, manifests, rules};
-use kube_provisioner::{Coordination, Options};
 use tempfile::TempDir;
 use testbed::cluster::{Access, Program, TestSpace, eventually};
 
@@ -25,11 +23,7 @@ struct Fixture {
 impl Fixture {
     async fn new(test: &str) -> anyhow::Result<(Self, Program)> {
         let (space, root) = (TestSpace::new(test).await?, tempfile::tempdir()?);
-        let mut options = Options::new(space.provisioner());
-        options.coordination = Coordination::PerNode;
-        let rules = rules(&options, &capabilities(), &[]);
-        space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
-        let access = space.access_of("provisioner").await?;
+        let access = account_per_node(&space).await?;
         let node = space.create_node("node", &[]).await?.name_any();
         let program = started(&space, &access, root.path(), &["--node-name", &node]).await?;
         let mut class = space.class("class");

@@ -4,15 +4,11 @@ use anyhow::Context;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Error, ResourceExt};
-use kube_provisioner::rbac::{Account, manifests, rules};
-use kube_provisioner::{Coordination, Options};
 use serde_json::{Value, json};
 use testbed::cluster::{Access, TestSpace, eventually};
 use testbed::manifests::{parse, project};
 
 use super::fixture::*;
-
-const ACCOUNT: &str = "provisioner";
 
 /// Applies the policy of the manifests for this test's account.
 async fn apply_policy(space: &TestSpace) -> anyhow::Result<()> {
@@ -71,10 +67,7 @@ fn refused<T: std::fmt::Debug>(done: kube::Result<T>, rule: &str) -> anyhow::Res
 async fn the_pod_of_a_node_writes_only_what_is_of_that_node() -> anyhow::Result<()> {
     const VOLUMES: &str = "may write only volumes whose node affinity";
     let (space, root) = (TestSpace::new("node-restriction").await?, tempfile::tempdir()?);
-    let mut options = Options::new(space.provisioner());
-    options.coordination = Coordination::PerNode;
-    let rules = rules(&options, &capabilities(), &[]);
-    space.apply(&manifests(&Account { name: ACCOUNT, namespace: space.namespace() }, &rules)).await?;
+    let without_node = account_per_node(&space).await?;
     apply_policy(&space).await?;
     let (node, other) = (space.create_node("here", &[]).await?, space.create_node("there", &[]).await?);
     let (here, there) = (access_on(&space, &node).await?, access_on(&space, &other).await?);
@@ -83,7 +76,7 @@ async fn the_pod_of_a_node_writes_only_what_is_of_that_node() -> anyhow::Result<
     let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     let volumes_as = async |access: &Access| anyhow::Ok(Api::<PersistentVolume>::all(access.client().await?));
     let (from_here, from_there) = (volumes_as(&here).await?, volumes_as(&there).await?);
-    let from_nowhere = volumes_as(&space.access_of(ACCOUNT).await?).await?;
+    let from_nowhere = volumes_as(&without_node).await?;
     let hostname = |node: &str| json!([term("kubernetes.io/hostname", &[node])]);
     let own = volume(&space, &hostname(&name), &json!({"hostpath-provisioner/node": name}))?;
     // The API server enforces a new policy within seconds.

@@ -7,8 +7,6 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
-use kube_provisioner::rbac::{Account, manifests, rules};
-use kube_provisioner::{Coordination, Options};
 use testbed::cluster::TestSpace;
 
 use super::fixture::*;
@@ -16,11 +14,7 @@ use super::fixture::*;
 #[tokio::test]
 async fn a_class_that_waits_gets_its_volume_on_the_chosen_node() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("waits").await?, tempfile::tempdir()?);
-    let mut options = Options::new(space.provisioner());
-    options.coordination = Coordination::PerNode;
-    let rules = rules(&options, &capabilities(), &[]);
-    space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
-    let access = space.access_of("provisioner").await?;
+    let access = account_per_node(&space).await?;
     // On some clouds, the hostname label that volumes are bound to differs from the node's name.
     let hostname = format!("{}.internal", space.namespace());
     let node = space.create_node("node", &[("kubernetes.io/hostname", &hostname)]).await?.name_any();

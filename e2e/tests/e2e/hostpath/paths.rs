@@ -7,8 +7,6 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
-use kube_provisioner::rbac::{Account, manifests, rules};
-use kube_provisioner::{Coordination, Options};
 use serde_json::json;
 use testbed::cluster::TestSpace;
 
@@ -89,11 +87,7 @@ async fn hostpath_two_claims_never_share_a_directory() -> anyhow::Result<()> {
 #[tokio::test]
 async fn hostpath_volumes_use_the_node_label_of_the_class() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("p8").await?, tempfile::tempdir()?);
-    let mut options = Options::new(space.provisioner());
-    options.coordination = Coordination::PerNode;
-    let rules = rules(&options, &capabilities(), &[]);
-    space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
-    let access = space.access_of("provisioner").await?;
+    let access = account_per_node(&space).await?;
     let labels = [("kubernetes.io/hostname", "another.internal"), ("example.com/host", "rack-7")];
     let node = space.create_node("node", &labels).await?.name_any();
     let _program = started(&space, &access, root.path(), &["--node-name", &node]).await?;

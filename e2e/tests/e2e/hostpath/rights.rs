@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube_provisioner::protocol::{SELECTED_NODE, STORAGE_PROVISIONER};
-use kube_provisioner::rbac::{AccessRule, rules};
+use kube_provisioner::rbac::{Account, manifests, rules};
 use kube_provisioner::{Options, ProvisionError};
 use serde_json::json;
 use tempfile::TempDir;
@@ -108,7 +107,8 @@ async fn the_rights_are_the_smallest_set() -> anyhow::Result<()> {
     space.create_claim(space.claim("third", &class)).await?;
     space.wait_bound("third").await?;
     assert!(sharded.terminate(SOON).await?.success());
-    let granted = testbed::rights::granted(&account_manifests(&space));
+    let account = Account { name: ACCOUNT, namespace: space.namespace() };
+    let granted = testbed::rights::granted(&manifests(&account, &account_rules(&space)));
     let mut used = BTreeSet::new();
     let found = eventually(SOON, async || {
         let entries = audit.entries_of(&access.user)?;
@@ -196,33 +196,23 @@ async fn taken_back(space: &TestSpace, access: &Access) -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_missing_right_is_named() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("forbidden").await?, tempfile::tempdir()?);
-    let rule = |rule: &AccessRule, without: &str| PolicyRule {
-        api_groups: Some(vec![rule.group.to_owned()]),
-        resources: Some(vec![rule.resource.to_owned()]),
-        resource_names: (!rule.names.is_empty()).then(|| rule.names.clone()),
-        verbs: rule
-            .verbs
-            .iter()
-            .filter(|verb| format!("{verb} {}", rule.resource) != without)
-            .map(ToString::to_string)
-            .collect(),
-        ..PolicyRule::default()
-    };
     for (at, missing) in
         ["create persistentvolumes", "watch storageclasses", "patch persistentvolumeclaims", "update configmaps"]
             .into_iter()
             .enumerate()
     {
-        let (of_namespace, of_cluster): (Vec<_>, Vec<_>) =
-            rules(&Options::new(space.provisioner()), &capabilities(), &[])
-                .into_iter()
-                .partition(|rule| rule.namespaced);
-        let without = |rules: Vec<AccessRule>| rules.iter().map(|one| rule(one, missing)).collect::<Vec<_>>();
-        let (of_cluster, of_namespace) = (without(of_cluster), without(of_namespace));
-        let access = space.client_as(&format!("account-{at}"), &of_cluster, &of_namespace).await?;
+        let (verb, resource) = missing.split_once(' ').unwrap();
+        let name = format!("account-{at}");
+        let rules = rules(&Options::new(space.provisioner()), &capabilities(), &[]);
+        let mut objects = manifests(&Account { name: &name, namespace: space.namespace() }, &rules);
+        let all_rules = objects.iter_mut().filter_map(|object| object.get_mut("rules")?.as_array_mut()).flatten();
+        for rule in all_rules.filter(|rule| rule["resources"][0] == resource) {
+            rule["verbs"].as_array_mut().unwrap().retain(|granted| granted != verb);
+        }
+        space.apply(&objects).await?;
+        let access = space.access_of(&name).await?;
         let mut program = start(&space, &access, root.path(), &[])?;
         assert!(!program.ended(SOON).await?.success());
-        let (verb, resource) = missing.split_once(' ').unwrap();
         let last = program.output().lines().last().unwrap_or_default().to_owned();
         assert!(last.contains(verb) && last.contains(resource), "{missing}: {last}");
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume};
-use kube_provisioner::rbac::{Account, manifests, rules};
+use kube_provisioner::rbac::rules;
 use kube_provisioner::{Capabilities, Options};
 use tempfile::TempDir;
 use testbed::cluster::{Access, Program, TestSpace, eventually, provisioner_program};
@@ -25,8 +25,7 @@ pub(crate) const SHARE: &str = "/exports/data";
 pub(crate) async fn account(space: &TestSpace) -> anyhow::Result<Access> {
     let of = |name: &str| rules(&Options::new(name), &Capabilities::default().expansion(), &[]);
     let rules = [of(space.provisioner()), of(&former(space))].concat();
-    space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
-    space.access_of("provisioner").await
+    space.account("provisioner", &rules).await
 }
 
 /// The name of the previous provisioner.

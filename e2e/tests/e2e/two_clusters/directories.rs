@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use kube::core::ApiResource;
-use kube_provisioner::rbac::{Account, manifests, rules};
+use kube_provisioner::rbac::rules;
 use kube_provisioner::{Capabilities, Options};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -98,8 +98,7 @@ impl Directories {
 
 async fn account(space: &TestSpace) -> anyhow::Result<Access> {
     let rules = rules(&Options::new(space.provisioner()), &Capabilities::default().expansion(), &[]);
-    space.apply(&manifests(&Account { name: "provisioner", namespace: space.namespace() }, &rules)).await?;
-    space.access_of("provisioner").await
+    space.account("provisioner", &rules).await
 }
 
 impl Backend for Directories {

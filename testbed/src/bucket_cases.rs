@@ -9,10 +9,11 @@ use anyhow::{Context, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
+use kube_provisioner::protocol::ROTATE_CREDENTIALS;
 use objectbucket_api::{ObjectBucket, ObjectBucketClaim};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cluster::{BucketSpace, Program, eventually, is_bucket_bound, named};
 
@@ -236,6 +237,64 @@ pub async fn claims_share_a_bucket(fixture: &impl BucketFixture) -> anyhow::Resu
     fixture.delete("writer").await?;
     fixture.space.wait_gone(&claims, "photos").await?;
     fixture.nothing_left().await
+}
+
+/// Z1 Z2: claims are created, changed, rotated and deleted while the provisioner is killed at random moments,
+/// `E2E_KILLS` times. `spec` is the spec of a claim, and `change` a patch of it; both classes have `parameters`. In the
+/// end, four claims with working keys remain, in addition to the owner of the bucket that two of them share.
+/// `is_settled` is true if the store contains nothing more.
+pub async fn killed_at_any_moment_nothing_is_left(
+    fixture: &impl BucketFixture,
+    parameters: &[(&str, &str)],
+    (spec, change): (impl Fn(u64) -> Value, Value),
+    is_settled: impl AsyncFn() -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let kills = std::env::var("E2E_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(12);
+    let claims = fixture.space.api::<ObjectBucketClaim>();
+    let shared = format!("shared-{}", fixture.space.namespace());
+    fixture.class_with("killed", parameters).await?;
+    fixture.class_with("granted", &[parameters, &[("bucketName", shared.as_str())]].concat()).await?;
+    let mut program = fixture.start().await?;
+    fixture.claim("owner", "killed", json!({"bucketName": shared})).await?;
+    fixture.bound("owner").await?;
+    let mut moments = 0x9e37_79b9_7f4a_7c15_u64;
+    for kill in 0..kills {
+        fixture.claim(&format!("made-{kill}"), "killed", spec(kill)).await?;
+        fixture.claim(&format!("granted-{kill}"), "granted", json!({})).await?;
+        if kill > 0 {
+            let mut patch = change.clone();
+            patch["metadata"] = json!({"annotations": {(ROTATE_CREDENTIALS): kill.to_string()}});
+            fixture.patch(&format!("made-{}", kill - 1), patch).await?;
+        }
+        if kill > 1 {
+            for gone in ["made", "granted"] {
+                claims.delete(&format!("{gone}-{}", kill - 2), &DeleteParams::default()).await?;
+            }
+        }
+        moments = moments.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        tokio::time::sleep(Duration::from_millis(moments >> 54)).await;
+        program.kill().await?;
+        program = fixture.spawn()?;
+    }
+    let last = kills - 1;
+    for claim in [format!("made-{last}"), format!("made-{}", last - 1), format!("granted-{last}")] {
+        fixture.bound(&claim).await?;
+        let works = eventually(SOON, async || Ok(fixture.user(&claim).await?.works().await.then_some(())));
+        ensure!(works.await?.is_some(), "the keys of {claim} do not work");
+    }
+    let settled = eventually(SOON, async || Ok(is_settled().await?.then_some(())));
+    ensure!(settled.await?.is_some(), "{:?}", fixture.assets().await?);
+    // The last deletions may wait for another attempt.
+    let all = eventually(SOON, async || {
+        let all = claims.list(&ListParams::default()).await?;
+        Ok(all.iter().all(is_bucket_bound).then_some(all))
+    });
+    let all = all.await?.context("some claims are not bound")?;
+    // The owner's bucket is deleted last.
+    for claim in all.iter().map(ResourceExt::name_any).filter(|claim| claim != "owner") {
+        fixture.delete(&claim).await?;
+    }
+    fixture.delete("owner").await
 }
 
 /// Z12: one of two replicas is active; the other takes over when it dies.

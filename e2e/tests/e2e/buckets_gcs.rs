@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::DeleteParams;
 use serde_json::json;
 use tempfile::TempDir;
-use testbed::bucket_cases::BucketFixture;
+use testbed::bucket_cases::{BucketFixture, killed_at_any_moment_nothing_is_left};
 use testbed::cluster::{BucketSpace, Program, eventually};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -158,25 +158,15 @@ async fn gcs_missing_permissions_and_outages_are_reported_and_awaited() -> anyho
 }
 
 // Rules: Z1, Z2.
-/// Claims are created, rotated and deleted while the provisioner is killed at random moments.
 #[tokio::test]
 async fn gcs_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyhow::Result<()> {
     let fixture = Fixture::new("gcs-kill").await?;
     fixture.google.model().faults = Faults { latency: Duration::from_millis(8), ..Faults::default() };
-    let mut program = fixture.start().await?;
-    fixture.claim("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
-    fixture.bound("owner").await?;
-    fixture.class_with("granted", &[("bucketName", "shared-bucket")]).await?;
-    program.kill().await?;
-    let _program = fixture.survive_kills(("class", |_| json!({}), json!({})), || fixture.spawn()).await?;
-    // Four claims and the owner's remain: five accounts, each with one key after the overlap.
-    let settled = eventually(SOON, async || {
+    // Five accounts, each with one key after the overlap.
+    let is_settled = async || {
         let model = fixture.google.model();
-        let counts = (model.accounts.len(), model.keys.len(), model.buckets.len());
-        Ok((counts == (5, 5, 3)).then_some(()))
-    });
-    ensure!(settled.await?.is_some(), "{:?}", fixture.google.assets());
-    fixture.end_all_but("owner").await?;
-    fixture.delete("owner").await?;
+        Ok((model.accounts.len(), model.keys.len(), model.buckets.len()) == (5, 5, 3))
+    };
+    killed_at_any_moment_nothing_is_left(&fixture, &[], (|_| json!({}), json!({})), is_settled).await?;
     fixture.done().await
 }

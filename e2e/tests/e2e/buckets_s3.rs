@@ -16,7 +16,7 @@ use kube::api::DeleteParams;
 use objectbucket_api::ObjectBucketClaim;
 use s3_client::Credentials;
 use serde_json::json;
-use testbed::bucket_cases::BucketFixture;
+use testbed::bucket_cases::{BucketFixture, killed_at_any_moment_nothing_is_left};
 use testbed::cluster::{BucketSpace, Program, eventually, is_bucket_bound};
 use testbed::control_plane;
 use testbed::s3::{S3, Server, python};
@@ -309,32 +309,21 @@ async fn aws_killed_at_any_moment_nothing_is_left_or_created_twice_in_us_east_1(
     killed("s3-kill-east", EAST).await
 }
 
-/// Creates, rotates and deletes claims while the provisioner is killed at random moments.
 async fn killed(test: &str, region: &str) -> anyhow::Result<()> {
     let fixture = Fixture::new(test).await?;
-    let mut program = fixture.start().await?;
-    fixture.class_with("region", &[("region", region)]).await?;
-    fixture.claim("owner", "region", json!({"bucketName": "shared-bucket"})).await?;
-    fixture.bound("owner").await?;
-    fixture.class_with("granted", &[("bucketName", "shared-bucket"), ("region", region)]).await?;
-    program.kill().await?;
-    let _program = fixture
-        .survive_kills(("region", |kill| json!({"bucketName": format!("named-{kill}")}), json!({})), || fixture.spawn())
-        .await?;
-    // Four claims and the owner's remain: five users, each with one key after the overlap.
-    let iam = fixture.server().iam()?;
-    let settled = eventually(SOON, async || {
+    // Five users, each with one key after the overlap.
+    let is_settled = async || {
+        let iam = fixture.server().iam()?;
         let users = iam.users("/kube-provisioner/").await?;
         let mut keys = 0;
         for user in &users {
             keys += iam.access_keys(user).await?.len();
         }
         let buckets = fixture.server().admin()?.list_buckets().await?.len();
-        Ok(((users.len(), keys, buckets) == (5, 5, 3)).then_some(()))
-    });
-    ensure!(settled.await?.is_some(), "{:?}", fixture.assets().await?);
-    fixture.end_all_but("owner").await?;
-    fixture.delete("owner").await?;
+        Ok((users.len(), keys, buckets) == (5, 5, 3))
+    };
+    let claims = (|kill| json!({"bucketName": format!("named-{kill}")}), json!({}));
+    killed_at_any_moment_nothing_is_left(&fixture, &[("region", region)], claims, is_settled).await?;
     fixture.done().await
 }
 

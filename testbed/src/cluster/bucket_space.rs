@@ -9,6 +9,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube_provisioner::BucketOptions;
 use kube_provisioner::bucket::BucketCapabilities;
+use kube_provisioner::protocol::ROTATE_CREDENTIALS;
 use kube_provisioner::rbac::bucket_rules;
 use objectbucket_api::{ObjectBucket, ObjectBucketClaim};
 use s3_client::{Client, Credentials};
@@ -22,7 +23,6 @@ use crate::s3::clients::Pod;
 use crate::{http, s3};
 
 const HTTP_ENDPOINT: &str = "--http-endpoint";
-const ROTATE: &str = "kube-provisioner/rotate-credentials";
 /// The limit for every wait.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -125,7 +125,7 @@ impl BucketSpace {
 
     /// Requests new keys. Each `request` must be a different text.
     pub async fn ask_for_keys(&self, claim: &str, request: &str) -> anyhow::Result<()> {
-        self.patch(claim, json!({"metadata": {"annotations": {ROTATE: request}}})).await
+        self.patch(claim, json!({"metadata": {"annotations": {(ROTATE_CREDENTIALS): request}}})).await
     }
 
     /// Waits until the claim is bound, and returns it.
@@ -198,63 +198,6 @@ impl BucketSpace {
             Ok((user.id != before.id).then_some(user))
         });
         rotated.await?.context("there is no new key")
-    }
-
-    /// Creates, changes, rotates and deletes claims while the provisioner is killed at random moments, `E2E_KILLS`
-    /// times. `spec` is the spec of a claim of `class`, and `change` a patch of it. Claims of the class `granted` are
-    /// created and deleted in parallel. At the end, four claims with working keys remain.
-    pub async fn survive_kills(
-        &self,
-        (class, spec, change): (&str, impl Fn(u64) -> Value, Value),
-        spawn: impl Fn() -> anyhow::Result<Program>,
-    ) -> anyhow::Result<Program> {
-        let kills = std::env::var("E2E_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(12);
-        let claims = self.space.api::<ObjectBucketClaim>();
-        let mut program = spawn()?;
-        let mut moments = 0x9e37_79b9_7f4a_7c15_u64;
-        for kill in 0..kills {
-            self.claim(&format!("made-{kill}"), class, spec(kill)).await?;
-            self.claim(&format!("granted-{kill}"), "granted", json!({})).await?;
-            if kill > 0 {
-                let rotation = json!({"annotations": {ROTATE: kill.to_string()}});
-                let mut patch = change.clone();
-                patch["metadata"] = rotation;
-                self.patch(&format!("made-{}", kill - 1), patch).await?;
-            }
-            if kill > 1 {
-                for gone in ["made", "granted"] {
-                    claims.delete(&format!("{gone}-{}", kill - 2), &DeleteParams::default()).await?;
-                }
-            }
-            moments = moments.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            tokio::time::sleep(Duration::from_millis(moments >> 54)).await;
-            program.kill().await?;
-            program = spawn()?;
-        }
-        let last = kills - 1;
-        for claim in [format!("made-{last}"), format!("made-{}", last - 1), format!("granted-{last}")] {
-            self.bound(&claim).await?;
-            let works = eventually(SOON, async || Ok(self.user(&claim).await?.works().await.then_some(())));
-            ensure!(works.await?.is_some(), "the keys of {claim} do not work");
-        }
-        Ok(program)
-    }
-
-    /// Deletes the bound claims that [`survive_kills`](Self::survive_kills) left, except `owner`.
-    pub async fn end_all_but(&self, owner: &str) -> anyhow::Result<()> {
-        let claims = self.space.api::<ObjectBucketClaim>();
-        // The last deletions may wait for another attempt.
-        let all = eventually(SOON, async || {
-            let all = claims.list(&ListParams::default()).await?;
-            let are_bound = all.iter().all(is_bucket_bound);
-            Ok(are_bound.then_some(all))
-        });
-        let all = all.await?.context("some claims are not bound")?;
-        let names = all.iter().filter_map(|claim| claim.metadata.name.clone());
-        for claim in names.filter(|name| name != owner) {
-            self.delete(&claim).await?;
-        }
-        Ok(())
     }
 
     /// Fails if one of these secrets appears outside of Secrets: in the program's logs, arguments or metrics, or in

@@ -1,20 +1,18 @@
 //! A provisioner with its own class, on a separate store.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use s3_client::{Client, Credentials};
 use serde_json::json;
-use testbed::bucket_cases::BucketFixture;
+use testbed::bucket_cases::{BucketFixture, killed_at_any_moment_nothing_is_left};
 use testbed::bucket_rights::Administered;
-use testbed::cluster::{BucketSpace, Program, eventually};
+use testbed::cluster::{BucketSpace, Program};
 use testbed::control_plane::State;
 use testbed::guard::Guard;
 use testbed::s3::Account;
 use testbed::s3::proxy::{self, Faults};
 
-pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// The region of every class.
 pub(crate) const REGION: &str = "eu-central-1";
 
@@ -68,30 +66,20 @@ impl<S: Store> Fixture<S> {
         self.buckets.spawn("aws-s3-provisioner", &[&id, &secret, "RUST_LOG=trace"], &arguments.concat())
     }
 
-    /// Creates, rotates and deletes claims while the provisioner is killed at random moments.
+    /// Kills the provisioner at random moments.
     pub(crate) async fn survives_kills(self) -> anyhow::Result<()> {
-        let mut program = self.start().await?;
-        self.claim("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
-        self.bound("owner").await?;
-        self.class_with("granted", &[("bucketName", "shared-bucket")]).await?;
-        program.kill().await?;
-        let _program = self
-            .survive_kills(("class", |kill| json!({"bucketName": format!("named-{kill}")}), json!({})), || self.spawn())
-            .await?;
-        // Four claims and the owner's remain: five users, each with one key after the overlap.
-        let iam = self.account().iam()?;
-        let settled = eventually(SOON, async || {
-            let users = self.account().users().await?;
+        // Five users, each with one key after the overlap.
+        let is_settled = async || {
+            let (users, iam) = (self.account().users().await?, self.account().iam()?);
             let mut keys = 0;
             for user in &users {
                 keys += iam.access_keys(user).await?.len();
             }
             let buckets = self.account().admin()?.list_buckets().await?.len();
-            Ok(((users.len(), keys, buckets) == (5, 5, 3)).then_some(()))
-        });
-        ensure!(settled.await?.is_some(), "{:?}", self.assets().await?);
-        self.end_all_but("owner").await?;
-        self.delete("owner").await?;
+            Ok((users.len(), keys, buckets) == (5, 5, 3))
+        };
+        let claims = (|kill| json!({"bucketName": format!("named-{kill}")}), json!({}));
+        killed_at_any_moment_nothing_is_left(&self, &[], claims, is_settled).await?;
         self.done().await
     }
 

@@ -4,13 +4,12 @@ use anyhow::ensure;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use testbed::bucket_cases::BucketFixture as _;
+use testbed::bucket_cases::{BucketFixture as _, killed_at_any_moment_nothing_is_left};
 use testbed::ceph::{Ceph, State};
-use testbed::cluster::eventually;
 use testbed::control_plane;
 use testbed::progress;
 
-use super::fixture::{Fixture, SOON};
+use super::fixture::Fixture;
 
 // Rules: Z13.
 #[tokio::test]
@@ -55,34 +54,22 @@ async fn ceph_wrong_admin_keys_are_told_and_new_ones_taken() -> anyhow::Result<(
 }
 
 // Rules: Z1, Z2.
-/// Claims are created, changed, rotated and deleted while the provisioner is killed at random moments.
 #[tokio::test]
 async fn ceph_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-kill").await?;
-    fixture.class("short", &[("credentialsOverlap", "2s")]).await?;
-    let shared = format!("shared-{}", fixture.space.namespace());
-    let mut program = fixture.start().await?;
-    fixture.claim("owner", "class", json!({"bucketName": shared})).await?;
-    fixture.bound("owner").await?;
-    fixture.class("granted", &[("bucketName", &shared)]).await?;
-    program.kill().await?;
     let quota = |limit: &str| json!({"additionalConfig": {"bucketMaxObjects": limit}});
-    let claims = ("short", |_| quota("5"), json!({"spec": quota("6")}));
-    let _program = fixture.survive_kills(claims, || fixture.spawn()).await?;
-    // Four claims and the owner's remain: five users, each with one key after the overlap.
-    let settled = eventually(SOON, async || {
+    // Five users, each with one key after the overlap.
+    let is_settled = async || {
         let users = fixture.users().await?;
         let mut keys = 0;
         for user in &users {
             let info = fixture.ceph.radosgw_admin(&["user", "info", "--uid", user]).await?;
             keys += info["keys"].as_array().map_or(0, Vec::len);
         }
-        Ok((users.len() == 5 && keys == 5).then_some(()))
-    });
-    ensure!(settled.await?.is_some(), "users: {:?}", fixture.users().await?);
-    fixture.end_all_but("owner").await?;
-    assert_eq!(fixture.users().await?.len(), 1);
-    fixture.delete("owner").await?;
+        Ok((users.len(), keys) == (5, 5))
+    };
+    let claims = (|_| quota("5"), json!({"spec": quota("6")}));
+    killed_at_any_moment_nothing_is_left(&fixture, &[("credentialsOverlap", "2s")], claims, is_settled).await?;
     fixture.done().await
 }
 

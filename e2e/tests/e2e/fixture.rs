@@ -64,9 +64,7 @@ async fn service_accounts_have_the_given_rights_and_leave_a_trace() -> anyhow::R
 #[tokio::test]
 async fn pods_are_scheduled_to_nodes_of_the_test() -> anyhow::Result<()> {
     let space = TestSpace::new("scheduling").await?;
-    let mut class = space.class("late");
-    class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
-    let class = space.create_class(class).await?;
+    let class = space.waiting_class_with("late", []).await?;
     let node = space.create_node("one", &[("zone", "a")]).await?;
     assert_eq!(node.spec.and_then(|spec| spec.taints), None);
     space.create_claim(space.claim("data", &class)).await?;

@@ -17,11 +17,7 @@ async fn claim(space: &TestSpace, installed: &Installed<'_>, name: &str, class: 
 
 /// Creates a claim in a class with delayed binding and these parameters.
 async fn claim_with(space: &TestSpace, parameters: &[(&str, &str)]) -> anyhow::Result<()> {
-    let mut class = space.class("class");
-    class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
-    let parameters = parameters.iter().map(|(key, value)| (key.to_string(), value.to_string()));
-    class.parameters = Some(parameters.collect());
-    let class = space.create_class(class).await?;
+    let class = space.waiting_class_with("class", parameters.iter().copied()).await?;
     space.create_claim(space.claim("data", &class)).await?;
     Ok(())
 }

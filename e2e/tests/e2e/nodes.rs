@@ -11,9 +11,7 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// Creates a claim `claim` with a selected node, in a class with delayed binding.
 async fn select_node(space: &TestSpace) -> anyhow::Result<()> {
-    let mut class = space.class("class");
-    class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
-    let class = space.create_class(class).await?;
+    let class = space.waiting_class_with("class", []).await?;
     let mut claim = space.claim("claim", &class);
     let annotations =
         [("volume.kubernetes.io/storage-provisioner", space.provisioner()), (SELECTED_NODE, "node-1"), ("keep", "me")];

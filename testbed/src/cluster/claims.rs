@@ -21,9 +21,17 @@ impl TestSpace {
         suffix: &str,
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> anyhow::Result<StorageClass> {
-        let mut class = self.class(suffix);
-        let parameters = parameters.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
-        class.parameters = Some(parameters.collect());
+        self.create_class(with_parameters(self.class(suffix), parameters)).await
+    }
+
+    /// Creates a class whose claims wait for a pod, with parameters.
+    pub async fn waiting_class_with<'a>(
+        &self,
+        suffix: &str,
+        parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> anyhow::Result<StorageClass> {
+        let mut class = with_parameters(self.class(suffix), parameters);
+        class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
         self.create_class(class).await
     }
 
@@ -72,4 +80,13 @@ impl TestSpace {
         let volume = claim.spec.and_then(|spec| spec.volume_name).unwrap_or_default();
         self.wait_gone(&self.cluster_api::<PersistentVolume>(), &volume).await
     }
+}
+
+fn with_parameters<'a>(
+    mut class: StorageClass,
+    parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> StorageClass {
+    let parameters = parameters.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
+    class.parameters = Some(parameters.collect());
+    class
 }

@@ -1,6 +1,6 @@
 //! Helpers to start the provisioner and to create many claims.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -92,8 +92,4 @@ pub(crate) fn path_of(volume: &PersistentVolume) -> PathBuf {
     let spec = volume.spec.as_ref().unwrap();
     let path = spec.host_path.as_ref().map(|source| &source.path).or(spec.local.as_ref().map(|source| &source.path));
     PathBuf::from(path.unwrap())
-}
-
-pub(crate) fn parameters<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
-    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }

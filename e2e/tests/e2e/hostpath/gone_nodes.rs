@@ -26,9 +26,7 @@ impl Fixture {
         let access = account_per_node(&space).await?;
         let node = space.create_node("node", &[]).await?.name_any();
         let program = started(&space, &access, root.path(), &["--node-name", &node]).await?;
-        let mut class = space.class("class");
-        class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
-        let class = space.create_class(class).await?;
+        let class = space.waiting_class_with("class", []).await?;
         space.create_claim(space.claim("claim", &class)).await?;
         space.create(&space.pod("pod", "claim")).await?;
         let (_, volume) = space.wait_bound("claim").await?;

@@ -19,10 +19,7 @@ async fn a_class_that_waits_gets_its_volume_on_the_chosen_node() -> anyhow::Resu
     let hostname = format!("{}.internal", space.namespace());
     let node = space.create_node("node", &[("kubernetes.io/hostname", &hostname)]).await?.name_any();
     let _program = started(&space, &access, root.path(), &["--node-name", &node]).await?;
-    let mut class = space.class("class");
-    class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
-    class.parameters = Some(parameters([("mode", "2750"), ("volumeType", "local")]));
-    let class = space.create_class(class).await?;
+    let class = space.waiting_class_with("class", [("mode", "2750"), ("volumeType", "local")]).await?;
     space.create_claim(space.claim("claim", &class)).await?;
     space.wait_for_event("PersistentVolumeClaim", "claim", "WaitForFirstConsumer").await?;
     assert_eq!(directories(&root), BTreeSet::new());
@@ -47,9 +44,7 @@ async fn a_class_can_keep_the_data_of_deleted_volumes() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("retain").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
-    let mut class = space.class("class");
-    class.parameters = Some(parameters([("onDelete", "retain")]));
-    let class = space.create_class(class).await?;
+    let class = space.class_with("class", [("onDelete", "retain")]).await?;
     space.create_claim(space.claim("claim", &class)).await?;
     let (_, volume) = space.wait_bound("claim").await?;
     // The same must work without the class.
@@ -65,9 +60,7 @@ async fn wrong_parameters_are_named_all_at_once() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("wrong").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
-    let mut class = space.class("class");
-    class.parameters = Some(parameters([("mode", "0077"), ("onDelte", "retain")]));
-    let class = space.create_class(class).await?;
+    let class = space.class_with("class", [("mode", "0077"), ("onDelte", "retain")]).await?;
     space.create_claim(space.claim("claim", &class)).await?;
     let event = space.wait_for_message("PersistentVolumeClaim", "claim", "onDelte").await?;
     let note = event.message.unwrap_or_default();

@@ -91,10 +91,8 @@ async fn hostpath_volumes_use_the_node_label_of_the_class() -> anyhow::Result<()
     let labels = [("kubernetes.io/hostname", "another.internal"), ("example.com/host", "rack-7")];
     let node = space.create_node("node", &labels).await?.name_any();
     let _program = started(&space, &access, root.path(), &["--node-name", &node]).await?;
-    let mut class = space.class("class");
-    class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
-    class.parameters = Some(parameters([("nodeAffinityKey", "example.com/host"), ("pathPattern", PATTERN)]));
-    let class = space.create_class(class).await?;
+    let parameters = [("nodeAffinityKey", "example.com/host"), ("pathPattern", PATTERN)];
+    let class = space.waiting_class_with("class", parameters).await?;
     space.create_claim(space.claim("claim", &class)).await?;
     space.create(&space.pod("pod", "claim")).await?;
     let (_, volume) = space.wait_bound("claim").await?;
@@ -105,10 +103,7 @@ async fn hostpath_volumes_use_the_node_label_of_the_class() -> anyhow::Result<()
     space.delete_claim("claim").await?;
     assert!(directories(&root).is_empty(), "the data goes with the volume");
     // The class names a label that the node does not have.
-    let mut class = space.class("missing");
-    class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
-    class.parameters = Some(parameters([("nodeAffinityKey", "example.com/none")]));
-    let class = space.create_class(class).await?;
+    let class = space.waiting_class_with("missing", [("nodeAffinityKey", "example.com/none")]).await?;
     space.create_claim(space.claim("missing", &class)).await?;
     space.create(&space.pod("missing", "missing")).await?;
     space.wait_for_message("PersistentVolumeClaim", "missing", "has no label example.com/none").await?;

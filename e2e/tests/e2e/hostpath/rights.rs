@@ -153,9 +153,7 @@ async fn grown(space: &TestSpace) -> anyhow::Result<()> {
 
 /// Repeated events become one event with a count.
 async fn repeated_failure(space: &TestSpace, root: &TempDir) -> anyhow::Result<()> {
-    let mut class = space.class("waits");
-    class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
-    let class = space.create_class(class).await?;
+    let class = space.waiting_class_with("waits", []).await?;
     let claim = space.create_claim(space.claim("blocked", &class)).await?;
     let in_the_way = root.path().join(format!("pvc-{}", claim.uid().unwrap_or_default()));
     std::fs::write(&in_the_way, "")?;

@@ -1,6 +1,5 @@
 //! Exports of the provisioner's own server.
 
-use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Instant;
@@ -20,9 +19,7 @@ async fn ganesha_two_clients_see_each_others_file() -> anyhow::Result<()> {
     let (space, server) = (TestSpace::new("ganesha-g1").await?, Server::new()?);
     let access = account(&space).await?;
     let _program = server.started(&space, &access).await?;
-    let mut class = space.class("class");
-    class.parameters = Some(BTreeMap::from([("mountOptions".to_owned(), "vers=4.1,hard".to_owned())]));
-    let class = space.create_class(class).await?;
+    let class = space.class_with("class", [("mountOptions", "vers=4.1,hard")]).await?;
     space.create_claim(space.claim("claim", &class)).await?;
     let (claim, volume) = space.wait_bound("claim").await?;
     let spec = volume.spec.clone().unwrap();

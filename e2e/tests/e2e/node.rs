@@ -88,7 +88,7 @@ async fn logs_and_commands_reach_a_running_pod() -> anyhow::Result<()> {
     let said = eventually(DEFAULT_LIMIT, async || Ok((space.logs("pod").await? == "said\n").then_some(())));
     anyhow::ensure!(said.await?.is_some(), "the log is {:?}", space.logs("pod").await?);
     assert_eq!(space.exec("pod", "echo $((6 * 7)); hostname")?, "42\npod\n");
-    assert!(space.exec("pod", "echo no >&2; exit 3").is_err_and(|error| error.to_string().contains("no")));
+    assert!(space.exec("pod", "echo no >&2; exit 3").is_err_and(|error| error.to_string().contains("no\n")));
     let pods = space.api::<Pod>().get("pod").await?;
     let image = pods.spec.and_then(|spec| spec.containers.into_iter().next()?.image);
     assert_eq!(image.as_deref(), Some(BUSYBOX));

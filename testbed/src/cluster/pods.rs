@@ -1,7 +1,5 @@
 //! Pods that run on the real node.
 
-use std::process::Command;
-
 use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt;
@@ -67,13 +65,7 @@ impl TestSpace {
 
     /// Runs a shell script in a running pod, and returns its output; fails if the script fails.
     pub fn exec(&self, pod: &str, script: &str) -> anyhow::Result<String> {
-        let state = self.cluster().state();
-        let kubectl = state.kubectl.as_deref().context("there is no kubectl")?;
-        let mut command = Command::new(kubectl);
-        command.arg("--kubeconfig").arg(&state.kubeconfig).args(["--namespace", self.namespace()]);
-        let output = command.args(["exec", pod, "--", "/bin/sh", "-c", script]).output()?;
-        ensure!(output.status.success(), "in pod {pod}: {}", String::from_utf8_lossy(&output.stderr).trim_end());
-        Ok(String::from_utf8(output.stdout)?)
+        self.kubectl().run(&["--namespace", self.namespace(), "exec", pod, "--", "/bin/sh", "-c", script])
     }
 
     /// Deletes a pod and waits until it no longer exists.

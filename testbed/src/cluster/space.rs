@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
@@ -16,7 +17,7 @@ use serde::de::DeserializeOwned;
 
 use super::cleanup::{Leftovers, clean};
 use super::objects::{self, named, random_suffix};
-use super::{Cluster, Program};
+use super::{Cluster, Program, provisioner_program};
 use crate::control_plane::{NODE, Settings, client_from, last_lines};
 
 /// One namespace and one provisioner name for one test.
@@ -199,6 +200,21 @@ impl TestSpace {
         }
         drop(logs);
         Ok(started)
+    }
+
+    /// Runs a command of a package's program to completion, as administrator. `complete` adds its arguments. Returns
+    /// true if it succeeded, and its output.
+    pub fn command(
+        &self,
+        package: &str,
+        complete: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> anyhow::Result<(bool, String)> {
+        let mut command = Command::new(provisioner_program(package)?);
+        command.env("PROVISIONER_NAME", &self.provisioner).env("POD_NAMESPACE", &self.namespace);
+        command.env("KUBECONFIG", &self.cluster.state().kubeconfig);
+        let output = complete(&mut command).output()?;
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        Ok((output.status.success(), text.concat()))
     }
 
     /// The last lines of the logs of all programs of this test.

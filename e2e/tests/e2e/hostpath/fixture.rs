@@ -76,15 +76,7 @@ pub(crate) fn directories(root: &TempDir) -> BTreeSet<String> {
 
 /// Runs one of the provisioner's commands as an administrator; returns true if it succeeded, and its output.
 pub(crate) fn command(space: &TestSpace, root: &Path, arguments: &[&str]) -> anyhow::Result<(bool, String)> {
-    let output = std::process::Command::new(provisioner_program("hostpath-provisioner")?)
-        .args(arguments)
-        .env("HOSTPATH_ROOT", root)
-        .env("PROVISIONER_NAME", space.provisioner())
-        .env("POD_NAMESPACE", space.namespace())
-        .env("KUBECONFIG", &space.cluster().state().kubeconfig)
-        .output()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    Ok((output.status.success(), text))
+    space.command("hostpath-provisioner", |command| command.args(arguments).env("HOSTPATH_ROOT", root))
 }
 
 /// The directory of a volume.

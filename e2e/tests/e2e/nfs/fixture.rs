@@ -241,12 +241,5 @@ pub(crate) fn source(volume: &PersistentVolume) -> NFSVolumeSource {
 
 /// Runs one of the provisioner's commands as an administrator; returns true if it succeeded, and its output.
 pub(crate) fn command(space: &TestSpace, arguments: &[&str]) -> anyhow::Result<(bool, String)> {
-    let output = std::process::Command::new(provisioner_program("nfs-provisioner")?)
-        .args(arguments)
-        .env("PROVISIONER_NAME", space.provisioner())
-        .env("POD_NAMESPACE", space.namespace())
-        .env("KUBECONFIG", &space.cluster().state().kubeconfig)
-        .output()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    Ok((output.status.success(), text))
+    space.command("nfs-provisioner", |command| command.args(arguments))
 }

@@ -59,8 +59,8 @@ impl Directories {
         Ok(self.root.path().canonicalize()?)
     }
 
-    fn program(&self) -> anyhow::Result<PathBuf> {
-        provisioner_program(if self.kind == Kind::HostPath { "hostpath-provisioner" } else { "nfs-provisioner" })
+    fn package(&self) -> &'static str {
+        if self.kind == Kind::HostPath { "hostpath-provisioner" } else { "nfs-provisioner" }
     }
 
     fn place(&self) -> anyhow::Result<Vec<String>> {
@@ -73,17 +73,8 @@ impl Directories {
 
     /// Runs a command as a cluster's administrator; returns true if it succeeded, and its output.
     fn command(&self, side: usize, arguments: &[&str]) -> anyhow::Result<(bool, String)> {
-        let space = &self.spaces[side];
-        let output = std::process::Command::new(self.program()?)
-            .args((self.kind == Kind::Share).then_some("subdir"))
-            .args(arguments)
-            .args(self.place()?)
-            .env("PROVISIONER_NAME", space.provisioner())
-            .env("POD_NAMESPACE", space.namespace())
-            .env("KUBECONFIG", &space.cluster().state().kubeconfig)
-            .output()?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        Ok((output.status.success(), text))
+        let (mode, place) = ((self.kind == Kind::Share).then_some("subdir"), self.place()?);
+        self.spaces[side].command(self.package(), |command| command.args(mode).args(arguments).args(place))
     }
 
     fn path_of(&self, record: &Value) -> Option<String> {
@@ -134,7 +125,7 @@ impl Backend for Directories {
         ];
         let mode = (self.kind == Kind::Share).then(|| "subdir".to_owned());
         let arguments = mode.into_iter().chain(self.place()?).chain(options.concat().into_iter().map(str::to_owned));
-        space.spawn("provisioner", self.program()?, arguments)
+        space.spawn("provisioner", provisioner_program(self.package())?, arguments)
     }
 
     fn claim(&self, name: &str, _number: usize, wanted: bool) -> Value {

@@ -58,11 +58,6 @@ pub static S3_SERVER: Dependency = Dependency {
 /// The package that creates Python environments.
 const VENV: Package = package("python3-venv", "/usr/share/doc/python3-venv", &[]);
 
-/// The Python interpreter with boto3, Amazon's own client.
-pub fn python() -> anyhow::Result<PathBuf> {
-    MOTO.program("python")
-}
-
 /// A server's address, and its administrator's key.
 #[derive(Clone, serde::Serialize, serde::Deserialize)]
 pub struct Server {

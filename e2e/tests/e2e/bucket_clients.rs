@@ -117,6 +117,8 @@ async fn aws_clients_use_a_bucket() -> anyhow::Result<()> {
     let (boto3, script) = boto3();
     let pod = bound.pod(&[]).await?;
     works(&pod, &[(boto3, &script), ("aws", AWS), ("rclone", RCLONE)]).await?;
+    // It would override the address of all other AWS services, too.
+    ensure!(pod.entry("AWS_ENDPOINT_URL").is_none(), "the ConfigMap has an address of all services");
     // Stores other than AWS may refuse the checksums that clients add.
     ensure!(CHECKSUMS.iter().all(|name| pod.entry(name).is_some()), "clients add checksums to what is not AWS");
     bound.done().await

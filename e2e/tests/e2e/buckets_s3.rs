@@ -6,12 +6,11 @@ mod orphans;
 mod settings;
 
 use std::collections::BTreeSet;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::DeleteParams;
 use objectbucket_api::ObjectBucketClaim;
 use s3_client::Credentials;
@@ -19,7 +18,7 @@ use serde_json::json;
 use testbed::bucket_cases::{BucketFixture, killed_at_any_moment_nothing_is_left};
 use testbed::cluster::{BucketSpace, Program, eventually, is_bucket_bound};
 use testbed::control_plane;
-use testbed::s3::{S3, Server, python};
+use testbed::s3::{S3, Server};
 
 const SOON: Duration = Duration::from_secs(60);
 /// In this region, creating a bucket that one already owns succeeds.
@@ -326,49 +325,6 @@ async fn killed(test: &str, region: &str) -> anyhow::Result<()> {
     killed_at_any_moment_nothing_is_left(&fixture, &[("region", region)], claims, is_settled).await?;
     fixture.done().await
 }
-
-/// The pod's environment contains only the entries of the Secret and the ConfigMap.
-#[tokio::test]
-async fn aws_a_client_of_amazons_needs_nothing_but_secret_and_config_map() -> anyhow::Result<()> {
-    let fixture = Fixture::new("s3-boto3").await?;
-    let _program = fixture.start().await?;
-    for region in [EAST, "eu-central-1"] {
-        fixture.class_with(region, &[("region", region)]).await?;
-        fixture.claim(region, region, json!({})).await?;
-        fixture.bound(region).await?;
-        let map = fixture.space.api::<ConfigMap>().get(region).await?.data.unwrap_or_default();
-        // It would override the address of all other AWS services, too.
-        ensure!(!map.contains_key("AWS_ENDPOINT_URL"), "{map:?}");
-        assert_eq!(map["AWS_ENDPOINT_URL_S3"], fixture.server().endpoint);
-        assert_eq!(map["AWS_REQUEST_CHECKSUM_CALCULATION"], "when_required");
-        assert_eq!(map["AWS_RESPONSE_CHECKSUM_VALIDATION"], "when_required");
-        let secret = fixture.space.api::<Secret>().get(region).await?.data.unwrap_or_default();
-        let secret = secret.iter().map(|(name, value)| (name, String::from_utf8_lossy(&value.0).into_owned()));
-        let mut command = Command::new(python()?);
-        command.env_clear().envs(&map).envs(secret).args(["-c", CLIENT]);
-        let output = command.output()?;
-        ensure!(output.status.success(), "{region}: {}", String::from_utf8_lossy(&output.stderr));
-        fixture.delete(region).await?;
-    }
-    fixture.done().await
-}
-
-/// Puts, gets, lists, uploads in parts and deletes.
-const CLIENT: &str = r#"
-import boto3, os
-s3, bucket = boto3.client("s3"), os.environ["BUCKET_NAME"]
-s3.put_object(Bucket=bucket, Key="cat", Body=b"miaow")
-assert s3.get_object(Bucket=bucket, Key="cat")["Body"].read() == b"miaow"
-upload = s3.create_multipart_upload(Bucket=bucket, Key="big")["UploadId"]
-part = lambda number, body: {"PartNumber": number, "ETag": s3.upload_part(
-    Bucket=bucket, Key="big", UploadId=upload, PartNumber=number, Body=body)["ETag"]}
-parts = [part(1, b"x" * (5 << 20)), part(2, b"y")]
-s3.complete_multipart_upload(Bucket=bucket, Key="big", UploadId=upload, MultipartUpload={"Parts": parts})
-assert [(o["Key"], o["Size"]) for o in s3.list_objects_v2(Bucket=bucket)["Contents"]] == [("big", (5 << 20) + 1), ("cat", 5)]
-for key in ["big", "cat"]:
-    s3.delete_object(Bucket=bucket, Key=key)
-assert s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
-"#;
 
 /// Claims of two clusters on one account ask for the same names at the same time, while both provisioners are killed
 /// repeatedly. Each bucket belongs to one cluster, and the other cluster never changes it.

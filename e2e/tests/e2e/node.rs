@@ -1,16 +1,13 @@
 //! A real node with running pods.
 
 use std::net::Ipv4Addr;
-use std::path::Path;
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
-use kube::api::{DeleteParams, PostParams};
-use kube_provisioner::rbac::rules;
-use kube_provisioner::{Capabilities, Options};
+use kube::api::PostParams;
 use serde_json::json;
-use testbed::cluster::{DEFAULT_LIMIT, TestSpace, Variant, eventually, provisioner_program, until};
+use testbed::cluster::{DEFAULT_LIMIT, TestSpace, eventually, until};
 use testbed::control_plane::{BUSYBOX, ControlPlane, Settings, Signal, Versions, client_from};
 use testbed::progress;
 
@@ -34,47 +31,6 @@ async fn the_node_is_ready_and_nothing_keeps_pods_away() -> anyhow::Result<()> {
     let asked_for = space.cluster().state().kubernetes.clone();
     let kubernetes = asked_for.map_or_else(|| Versions::of_this_project().map(|own| own.kubernetes), Ok)?;
     assert_eq!(version, Some(format!("v{kubernetes}")));
-    space.done().await
-}
-
-#[tokio::test]
-async fn a_pod_writes_into_a_volume_of_a_provisioner_on_this_machine() -> anyhow::Result<()> {
-    let (space, root) = (TestSpace::new("writes").await?, tempfile::tempdir()?);
-    let rules = rules(&Options::new(space.provisioner()), &Capabilities::default().expansion(), &[]);
-    let access = space.account("provisioner", &rules).await?;
-    let arguments = [
-        ("root", root.path().display().to_string()),
-        ("provisioner-name", space.provisioner().to_owned()),
-        ("kubeconfig", access.kubeconfig.display().to_string()),
-        ("namespace", space.namespace().to_owned()),
-    ];
-    let arguments = arguments.map(|(name, value)| format!("--{name}={value}"));
-    let _program = space.spawn("hostpath", provisioner_program("hostpath-provisioner")?, arguments)?;
-    space.create_class_and_claim("data").await?;
-    assert_eq!(space.run(&space.script("writer", "data", "echo hello > /data/file; ls /data")?).await?, "file");
-    let (_, volume) = space.wait_bound("data").await?;
-    let path = volume.spec.and_then(|spec| spec.host_path).map(|source| source.path).unwrap_or_default();
-    assert_eq!(std::fs::read_to_string(Path::new(&path).join("file"))?, "hello\n");
-    // A later pod sees the existing data.
-    assert_eq!(space.run(&space.script("reader", "data", "cat /data/file")?).await?, "hello");
-    space.delete_pod("writer").await?;
-    space.delete_pod("reader").await?;
-    let claims = space.api::<PersistentVolumeClaim>();
-    claims.delete("data", &DeleteParams::default()).await?;
-    space.wait_gone(&claims, "data").await?;
-    space.done().await
-}
-
-#[tokio::test]
-async fn a_pod_reaches_the_api_server_as_its_service_account() -> anyhow::Result<()> {
-    let space = TestSpace::new("token").await?;
-    // This provisioner finds the API server with the data that every pod receives: a token, a certificate and two
-    // variables.
-    let installed = space.install(Variant::PerNode).await?;
-    installed.processes(1).await?;
-    space.create_claim(testbed::cluster::claim("data", &installed.class("hostpath-local"))).await?;
-    space.run(&space.script("writer", "data", "echo hello > /data/file")?).await?;
-    space.wait_bound("data").await?;
     space.done().await
 }
 

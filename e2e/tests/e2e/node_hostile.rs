@@ -8,26 +8,6 @@ use serde_json::json;
 use testbed::cluster::{TestSpace, Variant};
 
 #[tokio::test]
-async fn node_a_pattern_that_leaves_the_root_creates_nothing() -> anyhow::Result<()> {
-    let space = TestSpace::new("p13").await?;
-    let installed = space.install(Variant::PerNode).await?;
-    let mut class = space.class("class");
-    class.volume_binding_mode = Some("WaitForFirstConsumer".to_owned());
-    let pattern = "../{{ .PVC.Namespace }}/{{ .PVC.Name }}";
-    class.parameters = Some([("pathPattern".to_owned(), pattern.to_owned())].into());
-    let class = space.create_class(class).await?;
-    space.create_claim(space.claim("data", &class)).await?;
-    space.create::<Pod>(&serde_json::from_value(space.script("pod", "data", "echo done")?)?).await?;
-    space.wait_for_message("PersistentVolumeClaim", "data", "pathPattern").await?;
-    let claim = space.api::<PersistentVolumeClaim>().get("data").await?;
-    assert_eq!(claim.status.and_then(|status| status.phase).as_deref(), Some("Pending"));
-    assert_eq!(installed.directories(), Vec::<String>::new());
-    let beside: Vec<_> = fs::read_dir(installed.root().parent().unwrap())?.collect::<Result<_, _>>()?;
-    assert_eq!(beside.len(), 1, "{beside:?}");
-    space.done().await
-}
-
-#[tokio::test]
 async fn node_a_link_out_of_a_volume_is_neither_mounted_nor_followed() -> anyhow::Result<()> {
     let space = TestSpace::new("links").await?;
     let installed = space.install(Variant::PerNode).await?;

@@ -17,19 +17,6 @@ use testbed::toy::{Answer, Toy, options};
 
 const SOON: Duration = Duration::from_secs(20);
 
-async fn uid(space: &TestSpace, claim: &str) -> anyhow::Result<String> {
-    Ok(space.api::<PersistentVolumeClaim>().get(claim).await?.uid().unwrap_or_default())
-}
-
-/// Waits for an event that contains these words and explains why the claim has no volume.
-async fn told(space: &TestSpace, claim: &str, words: &str) -> anyhow::Result<()> {
-    let found = eventually(SOON, async || {
-        let events = space.events_about("PersistentVolumeClaim", claim).await?;
-        Ok(events.into_iter().find(|event| event.message.as_deref().is_some_and(|text| text.contains(words))))
-    });
-    found.await?.map(drop).with_context(|| format!("{claim} is not told of {words}"))
-}
-
 // Rules: C1, C17.
 #[tokio::test]
 async fn only_claims_of_our_class_are_provisioned() -> anyhow::Result<()> {
@@ -146,7 +133,7 @@ async fn claims_continue_at_once_when_their_class_is_created() -> anyhow::Result
     let mut class = space.class("class");
     class.parameters = Some(BTreeMap::from([("onDelte".to_owned(), "keep".to_owned())]));
     space.create_class(class.clone()).await?;
-    told(&space, "claim", "onDelte").await?;
+    space.wait_for_message("PersistentVolumeClaim", "claim", "onDelte").await?;
     // Parameters cannot be changed, so an administrator deletes and recreates the class.
     space.cluster_api::<StorageClass>().delete(&class.name_any(), &DeleteParams::default()).await?;
     class.parameters = None;
@@ -185,7 +172,7 @@ async fn waiting_claims_use_the_parameters_of_a_recreated_class() -> anyhow::Res
     let classes = space.cluster_api::<StorageClass>();
     classes.delete(&class.name_any(), &DeleteParams::default()).await?;
     for claim in claims {
-        told(&space, claim, "not found").await?;
+        space.wait_for_message("PersistentVolumeClaim", claim, "not found").await?;
     }
     ready.store(true, Ordering::Relaxed);
     // The first new class contains a mistake: every claim reports it, and none is provisioned.
@@ -193,7 +180,7 @@ async fn waiting_claims_use_the_parameters_of_a_recreated_class() -> anyhow::Res
     wrong.parameters.get_or_insert_default().insert("exprot".to_owned(), "/typo".to_owned());
     space.create_class(wrong).await?;
     for claim in claims {
-        told(&space, claim, "exprot").await?;
+        space.wait_for_message("PersistentVolumeClaim", claim, "exprot").await?;
     }
     classes.delete(&class.name_any(), &DeleteParams::default()).await?;
     space.create_class(of("/new", "Retain")).await?;
@@ -303,7 +290,8 @@ async fn a_foreign_volume_of_our_name_is_not_touched() -> anyhow::Result<()> {
     let space = TestSpace::new("g7").await?;
     let toy = Toy::new();
     let class = space.create_class_and_claim("claim").await?;
-    let name = format!("pvc-{}", uid(&space, "claim").await?);
+    let claim = space.api::<PersistentVolumeClaim>().get("claim").await?;
+    let name = format!("pvc-{}", claim.uid().unwrap_or_default());
     let foreign: PersistentVolume = serde_json::from_value(json!({
         "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": space.provisioner()}},
         "spec": {"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": class.name_any(),

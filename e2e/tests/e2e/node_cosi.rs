@@ -30,7 +30,7 @@ async fn node_a_pod_has_the_entries_in_its_environment() -> anyhow::Result<()> {
         },
     });
     native.ready("BucketAccess", "web").await?;
-    native.told("web", "The Secrets have the account's key").await?;
+    native.space.wait_for_message("BucketAccess", "web", "The Secrets have the account's key").await?;
     let told = native.space.run(&pod).await?;
     let entries = native.entries("web-photos").await?;
     let names = ["AWS_ENDPOINT_URL", "BUCKET_NAME", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];

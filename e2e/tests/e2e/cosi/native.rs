@@ -157,16 +157,6 @@ impl Native {
         Ok(Entries(texts.collect::<anyhow::Result<_>>()?))
     }
 
-    pub(crate) async fn told(&self, name: &str, part: &str) -> anyhow::Result<()> {
-        let events = self.space.api::<k8s_openapi::api::core::v1::Event>();
-        let told = eventually(SOON, async || {
-            let events = events.list(&ListParams::default()).await?;
-            let about = events.iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
-            Ok(about.filter_map(|event| event.message.as_deref()).any(|text| text.contains(part)).then_some(()))
-        });
-        told.await?.with_context(|| format!("no event of {name} has {part:?}"))
-    }
-
     /// Ends the test after checking that no Secret remains and that the log contains none of these secrets.
     pub(crate) async fn done(self, program: &Program, secrets: &[&str]) -> anyhow::Result<()> {
         let left = self.space.api::<Secret>().list(&ListParams::default()).await?;

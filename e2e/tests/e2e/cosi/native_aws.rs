@@ -97,7 +97,10 @@ async fn aws_foreign_secrets_and_retained_buckets_stay() -> anyhow::Result<()> {
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "web-films"}, "stringData": {"mine": "x"}});
     let secret: Secret = native.space.create(&serde_json::from_value(secret)?).await?;
     native.access("web", &["films"]).await?;
-    native.told("web", "Secret web-films exists and does not belong to this BucketAccess").await?;
+    native
+        .space
+        .wait_for_message("BucketAccess", "web", "Secret web-films exists and does not belong to this BucketAccess")
+        .await?;
     let secrets = native.space.api::<Secret>();
     ensure!(secrets.get("web-films").await? == secret, "the Secret has changed");
     ensure!(aws.users().await? == [format!("obc.{bound}")], "{:?}", aws.users().await?);

@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube::api::DeleteParams;
 use kube_provisioner::protocol::PROVISIONED_BY;
 use serde_json::json;
-use testbed::cluster::{TestSpace, eventually, provisioner_program};
+use testbed::cluster::{TestSpace, eventually};
 
 use super::fixture::*;
 
@@ -195,38 +195,25 @@ async fn nfs_adopts_volumes_of_other_provisioners() -> anyhow::Result<()> {
     space.done().await
 }
 
-/// Creates many claims at once, for NFS and hostPath in the same run, and prints the figures.
+/// Creates many claims at once, and prints the figures.
 #[tokio::test]
 #[expect(clippy::print_stdout, reason = "figures")]
 async fn nfs_many_claims_at_once_are_bound() -> anyhow::Result<()> {
     // A thousand claims would block the control plane for all other tests.
     let count = std::env::var("E2E_CLAIMS").ok().and_then(|count| count.parse().ok()).unwrap_or(100);
-    for mode in ["hostpath", "subdir"] {
-        let (space, root) = (TestSpace::new("nfs-k5").await?, tempfile::tempdir()?);
-        let access = account(&space).await?;
-        let class = space.class_with("class", [("enforceSize", "false")]).await?;
-        let program = match mode {
-            "subdir" => subdir(&space, &access, &[share(root.path())], &[])?,
-            _ => {
-                let (root, kubeconfig) = (root.path().display().to_string(), access.kubeconfig.display().to_string());
-                let arguments =
-                    ["--root", &root, "--provisioner-name", space.provisioner(), "--kubeconfig", &kubeconfig];
-                let arguments = arguments.into_iter().chain(["--namespace", space.namespace()]);
-                space.spawn("hostpath", provisioner_program("hostpath-provisioner")?, arguments)?
-            }
-        };
-        program.wait_for_output("ready", SOON).await?;
-        let start = Instant::now();
-        space.create_claims(&class, count).await?;
-        let created = start.elapsed();
-        space.wait_all_bound(count, 4 * SOON).await?;
-        println!("{mode}: {count} claims created in {created:.1?}, all bound after {:.1?}", start.elapsed());
-        let volumes: Vec<_> = space.volumes().await?.iter().map(ResourceExt::name_any).collect();
-        assert_eq!(names(root.path()).len(), volumes.len());
-        space.delete_claims().await?;
-        let empty = eventually(4 * SOON, async || Ok(names(root.path()).is_empty().then_some(()))).await?;
-        assert!(empty.is_some(), "left: {}", names(root.path()).len());
-        space.done().await?;
-    }
-    Ok(())
+    let (space, root) = (TestSpace::new("nfs-k5").await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let class = space.class_with("class", [("enforceSize", "false")]).await?;
+    let program = subdir(&space, &access, &[share(root.path())], &[])?;
+    program.wait_for_output("ready", SOON).await?;
+    let start = Instant::now();
+    space.create_claims(&class, count).await?;
+    let created = start.elapsed();
+    space.wait_all_bound(count, 4 * SOON).await?;
+    println!("{count} claims created in {created:.1?}, all bound after {:.1?}", start.elapsed());
+    assert_eq!(names(root.path()).len(), space.volumes().await?.len());
+    space.delete_claims().await?;
+    let empty = eventually(4 * SOON, async || Ok(names(root.path()).is_empty().then_some(()))).await?;
+    assert!(empty.is_some(), "left: {}", names(root.path()).len());
+    space.done().await
 }

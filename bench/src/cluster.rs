@@ -265,7 +265,7 @@ async fn delete_all<K: Resource + Clone + DeserializeOwned + Debug>(api: &Api<K>
 }
 
 /// Deletes an object without waiting for the owners of its finalizers.
-async fn delete_now<K: Resource + Clone + DeserializeOwned + Debug>(api: &Api<K>, name: &str) {
+pub(crate) async fn delete_now<K: Resource + Clone + DeserializeOwned + Debug>(api: &Api<K>, name: &str) {
     let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     // Another client may also be deleting it.
     let _ = api.delete(name, &DeleteParams::default()).await;

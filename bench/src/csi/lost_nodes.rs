@@ -7,9 +7,8 @@ use clap::Args;
 use fastrand::Rng;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
-use testbed::cluster::is_bound;
 use testbed::control_plane::State;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::driver::Pace;
 use super::peer::{Peer, Programs};
@@ -111,25 +110,11 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Resu
             eprintln!("{}: {} kills, {}", peer.slug(), round + 1, stage.left().await?.shown());
         }
     }
-    let unbound = unbound(&stage).await?;
+    let unbound = stage.unbound(BINDING).await?;
     let (left, _) = stage.settle(PATIENCE, QUIET).await?;
     let journal = stage.journal().await?.len();
     drop(sidecar);
     let ledger = stage.driver.ledger();
     let (calls, other_requirements) = (ledger.create_calls, ledger.other_requirements);
     Ok(Outcome { between, calls, other_requirements, kept, unbound, left, journal })
-}
-
-/// Number of pending claims, once there are none or the time limit has passed.
-async fn unbound(stage: &Stage) -> anyhow::Result<usize> {
-    let begun = Instant::now();
-    loop {
-        let claims = stage.claims().list(&Default::default()).await?.items;
-        let stays = claims.iter().filter(|claim| claim.metadata.deletion_timestamp.is_none());
-        let unbound = stays.filter(|claim| !is_bound(claim)).count();
-        if unbound == 0 || begun.elapsed() > BINDING {
-            return Ok(unbound);
-        }
-        sleep(Duration::from_millis(500)).await;
-    }
 }

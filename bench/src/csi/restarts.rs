@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use fastrand::Rng;
-use testbed::cluster::is_bound;
 use testbed::control_plane::State;
 use testbed::figures::Figures;
 use tokio::sync::watch;
@@ -62,7 +61,7 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings, figures: &mut F
         figures.record(peer.title(), "next CreateVolume after, s", (next - back).as_secs_f64());
     }
     let counts = traffic.stop().await?;
-    let lost = never_bound(&stage).await?;
+    let lost = stage.unbound(PATIENCE).await?;
     let (left, _) = stage.settle(PATIENCE, QUIET).await?;
     stop.send_replace(true);
     let Counts { made, bound, .. } = counts;
@@ -87,20 +86,5 @@ async fn supervise(stage: Arc<Stage>, peer: Peer, mut stopped: watch::Receiver<b
             _ = stopped.wait_for(|stopped| *stopped) => return Ok(ends),
             _ = sidecar.ended(Duration::from_secs(3600)) => ends += 1,
         }
-    }
-}
-
-/// Number of claims that are still pending after the time limit.
-async fn never_bound(stage: &Stage) -> anyhow::Result<usize> {
-    let begun = Instant::now();
-    loop {
-        let claims = stage.claims().list(&Default::default()).await?.items;
-        let leaves =
-            |claim: &&k8s_openapi::api::core::v1::PersistentVolumeClaim| claim.metadata.deletion_timestamp.is_none();
-        let waiting = claims.iter().filter(leaves).filter(|claim| !is_bound(claim)).count();
-        if waiting == 0 || begun.elapsed() > PATIENCE {
-            return Ok(waiting);
-        }
-        sleep(Duration::from_millis(500)).await;
     }
 }

@@ -9,17 +9,18 @@ use futures::{StreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::CSINode;
-use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PostParams};
+use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use kube_provisioner::protocol::{SELECTED_NODE, STORAGE_PROVISIONER};
 use serde_json::json;
-use testbed::cluster::{Program, apply, class, random_suffix};
+use testbed::cluster::{Program, apply, class, is_bound, random_suffix};
 use testbed::control_plane::{State, client_from, kubeconfig_for_service_account};
 use testbed::scenario::csi_rights;
 
 use super::driver::{Driver, Pace, ZONE};
 use super::ledger::Ledger;
 use super::peer::{Peer, Programs};
+use crate::cluster::delete_now;
 use crate::wait::until;
 
 pub(super) const ACCOUNT: &str = "csi-provisioner";
@@ -263,20 +264,28 @@ impl Stage {
         self.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
         let api = Api::<PersistentVolume>::all(self.client.clone());
         let forget = |volume: PersistentVolume| {
-            let api = api.clone();
-            async move {
-                let name = volume.name_any();
-                let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-                // The controller-manager may be faster.
-                let _ = api.delete(&name, &DeleteParams::default()).await;
-                let _ = api.patch_metadata(&name, &Default::default(), &none).await;
-            }
+            let api = &api;
+            async move { delete_now(api, &volume.name_any()).await }
         };
         while !self.left().await?.is_forgotten() {
             stream::iter(self.volumes().await?).map(forget).buffer_unordered(32).collect::<()>().await;
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
         Ok(())
+    }
+
+    /// Number of pending claims, once there are none or the time limit has passed.
+    pub(super) async fn unbound(&self, patience: Duration) -> anyhow::Result<usize> {
+        let begun = Instant::now();
+        loop {
+            let claims = self.claims().list(&ListParams::default()).await?.items;
+            let stays = claims.iter().filter(|claim| claim.metadata.deletion_timestamp.is_none());
+            let unbound = stays.filter(|claim| !is_bound(claim)).count();
+            if unbound == 0 || begun.elapsed() > patience {
+                return Ok(unbound);
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
     }
 
     /// Counts the current objects.

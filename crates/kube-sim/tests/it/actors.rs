@@ -5,39 +5,11 @@ mod binder;
 use std::time::Duration;
 
 use crate::common::{PROVISIONER, claim, class, created, node, pod, until, volume};
-use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
-use kube::api::{Api, PostParams};
 use kube_sim::{Actor, Actors, Cluster, DeleteOptions, Pace, Target, object};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-
-/// A complete test with a client: the requests of a provisioner, and the reaction of the cluster.
-#[tokio::test(start_paused = true)]
-async fn a_claim_gets_the_volume_a_provisioner_makes() -> kube::Result<()> {
-    let cluster = Cluster::new();
-    let _actors = cluster.run(Actors::all());
-    created(&cluster, class("fast", "Immediate"));
-    let client = cluster.client("provisioner");
-    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(client.clone());
-    let claim: PersistentVolumeClaim = serde_json::from_value(claim("data", "fast")).expect("a claim");
-    let claim = claims.create(&PostParams::default(), &claim).await?;
-
-    let mut volume: PersistentVolume = serde_json::from_value(volume("disk", "fast")).expect("a volume");
-    volume.spec.get_or_insert_default().claim_ref = Some(ObjectReference {
-        namespace: Some("default".into()),
-        name: Some("data".into()),
-        uid: claim.metadata.uid,
-        ..Default::default()
-    });
-    Api::all(client).create(&PostParams::default(), &volume).await?;
-    sleep(Duration::from_secs(1)).await;
-
-    let status = claims.get("data").await?.status.unwrap_or_default();
-    assert_eq!(status.phase.as_deref(), Some("Bound"));
-    Ok(())
-}
 
 #[tokio::test(start_paused = true)]
 async fn nothing_happens_before_an_actor_starts_and_after_it_is_dropped() {
@@ -113,33 +85,6 @@ async fn slow_and_late_actors_come_to_the_same_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_seed_gives_the_same_cluster() {
-    async fn dump(seed: u64) -> String {
-        let cluster = Cluster::builder().seed(seed).build();
-        let _actors = cluster.run(Actors::all().at(&Pace::USUAL));
-        created(&cluster, class("fast", "WaitForFirstConsumer"));
-        for index in 0..5 {
-            created(&cluster, node(&format!("node-{index}"), &[]));
-            created(&cluster, claim(&format!("data-{index}"), "fast"));
-            created(&cluster, pod(&format!("pod-{index}"), &format!("data-{index}")));
-            sleep(Duration::from_millis(7)).await;
-            provision(&cluster, &format!("data-{index}"), &format!("disk-{index}"));
-        }
-        sleep(Duration::from_secs(60)).await;
-        let resources = cluster.resources();
-        let objects = resources
-            .iter()
-            .filter(|resource| !resource.ephemeral)
-            .flat_map(|resource| cluster.list_stored(&resource.group, &resource.plural, None).unwrap_or_default());
-        objects.map(|object| format!("{object:?}\n")).collect()
-    }
-    let one = dump(7).await;
-    assert!(one.contains(r#""nodeName":"node-"#), "{one}");
-    assert_eq!(one, dump(7).await);
-    assert_ne!(one, dump(8).await);
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_scheduler_keeps_off_nodes_without_capacity() {
     let cluster = Cluster::new();
     let _actors = cluster.run(Actors::all());
@@ -162,32 +107,6 @@ async fn the_scheduler_keeps_off_nodes_without_capacity() {
     created(&cluster, pod("pod", "data"));
     until(&cluster, || selected_node(&cluster).is_some()).await;
     assert_eq!(selected_node(&cluster).as_deref(), Some("b"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_provisioner_that_takes_the_node_back_gets_another() {
-    let cluster = Cluster::new();
-    let _actors = cluster.run(Actors::all());
-    created(&cluster, class("fast", "WaitForFirstConsumer"));
-    for name in ["a", "b", "c"] {
-        created(&cluster, node(name, &[]));
-    }
-    created(&cluster, claim("data", "fast"));
-    created(&cluster, pod("pod", "data"));
-    let mut chosen = Vec::new();
-    for _ in 0..3 {
-        until(&cluster, || selected_node(&cluster).is_some()).await;
-        let name = selected_node(&cluster).unwrap();
-        let mut node = cluster.get("", "nodes", "", &name).unwrap();
-        node["spec"]["unschedulable"] = true.into();
-        cluster.update(&node).unwrap();
-        let mut claim = get(&cluster, "data");
-        claim["metadata"]["annotations"].as_object_mut().unwrap().remove(SELECTED_NODE);
-        cluster.update(&claim).unwrap();
-        chosen.push(name);
-    }
-    chosen.sort_unstable();
-    assert_eq!(chosen, ["a", "b", "c"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,14 +1,11 @@
-//! Tests of the API through a `kube::Client`.
+//! Tests of the API through a `kube::Client`, apart from the behaviour that `testbed/scenarios` records.
 
-use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, PersistentVolume, PersistentVolumeClaim, Pod};
-use k8s_openapi::api::events::v1::Event as NewEvent;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchEvent, WatchParams};
-use kube::core::PartialObjectMeta;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, Pod};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client, ResourceExt};
 use kube_runtime::watcher;
 use kube_sim::{ChangeKind, Cluster};
@@ -27,16 +24,6 @@ fn from<T: serde::de::DeserializeOwned>(object: Value) -> T {
     serde_json::from_value(object).expect("the test's own object")
 }
 
-fn claim(name: &str) -> PersistentVolumeClaim {
-    from(json!({
-        "metadata": {"name": name},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
-            "resources": {"requests": {"storage": "1Gi"}},
-        },
-    }))
-}
-
 fn volume(name: &str) -> PersistentVolume {
     from(json!({
         "metadata": {"name": name},
@@ -47,9 +34,8 @@ fn volume(name: &str) -> PersistentVolume {
     }))
 }
 
-fn settings(name: &str, labels: &[(&str, &str)]) -> ConfigMap {
-    let labels: BTreeMap<&str, &str> = labels.iter().copied().collect();
-    from(json!({"metadata": {"name": name, "labels": labels}, "data": {"a": "1"}}))
+fn settings(name: &str) -> ConfigMap {
+    from(json!({"metadata": {"name": name}, "data": {"a": "1"}}))
 }
 
 /// Returns the refusal of a call.
@@ -58,10 +44,6 @@ fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String) {
         Err(kube::Error::Api(status)) => (status.code, status.message),
         other => panic!("no refusal: {other:?}"),
     }
-}
-
-fn names<K: ResourceExt>(objects: &[K]) -> Vec<String> {
-    objects.iter().map(ResourceExt::name_any).collect()
 }
 
 /// Returns the next item of a stream, which must be available without delay.

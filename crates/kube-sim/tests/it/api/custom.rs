@@ -70,23 +70,6 @@ async fn a_definition_makes_a_resource() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_status_of_custom_resources_has_its_own_path() {
-    let cluster = Cluster::new();
-    let client = cluster.client("test");
-    raw(&client, "POST", PATH, definition()).await;
-    let api = things(&client, "v1");
-    let made = api.create(&PostParams::default(), &thing("v1", json!({"size": 1}))).await.unwrap();
-    assert_eq!(made.metadata.generation, Some(1));
-    let patch = json!({"spec": {"size": 2}, "status": {"phase": "Bound"}});
-    let by_object = api.patch("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
-    assert_eq!((by_object.metadata.generation, by_object.data.get("status")), (Some(2), None));
-    let patch = json!({"spec": {"size": 3}, "status": {"phase": "Bound"}});
-    let by_status = api.patch_status("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
-    assert_eq!((by_status.metadata.generation, &by_status.data["spec"]["size"]), (Some(2), &json!(2)));
-    assert_eq!(by_status.data["status"]["phase"], "Bound");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_definition_takes_its_objects_with_it() {
     let cluster = Cluster::new();
     let client = cluster.client("test");

@@ -62,7 +62,7 @@ async fn requests_are_delayed_refused_broken_and_hung() {
     let cluster = disturbed();
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("test"));
     for name in ["slow", "refused", "broken", "lost"] {
-        cluster.create(&settings(name, &[])).unwrap();
+        cluster.create(&settings(name)).unwrap();
     }
     let start = Instant::now();
     assert_eq!(maps.get("slow").await.unwrap().name_any(), "slow");
@@ -81,7 +81,7 @@ async fn events_are_delayed_and_refused() {
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("watched"));
     let mut stream = pin!(maps.watch(&WatchParams::default(), "").await.unwrap());
     for name in ["a", "b", "c", "d", "e"] {
-        cluster.create(&settings(name, &[])).unwrap();
+        cluster.create(&settings(name)).unwrap();
     }
     let start = Instant::now();
     let mut seen = Vec::new();
@@ -107,7 +107,7 @@ async fn objects_are_edited_for_one_client() {
     };
     let maps: Api<ConfigMap> = Api::default_namespaced(Client::new(cluster.service("test").edit(edit), "default"));
     for name in ["even", "odd"] {
-        cluster.create(&settings(name, &[])).unwrap();
+        cluster.create(&settings(name)).unwrap();
     }
     let is_edited = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data.contains_key("edited"));
     let list = maps.list(&ListParams::default()).await.unwrap();

@@ -56,7 +56,7 @@ async fn what_is_missing() {
             "{path}"
         );
     }
-    for path in ["/openapi/v2/x", "/metrics"] {
+    for path in ["/openapi/v2/x", "/metrics", "/apis/apps/v1/namespaces/d/deployments/a/scale"] {
         assert_eq!(served.get(path, "*/*").await.0, 501, "{path}");
     }
     for path in ["/healthz", "/livez", "/readyz"] {

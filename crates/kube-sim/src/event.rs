@@ -66,32 +66,3 @@ pub(crate) fn to_core(event: Value) -> Value {
     }
     Value::Object(fields)
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn there_and_back() {
-        let core = json!({
-            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "reason": "R", "message": "m", "count": 2,
-            "involvedObject": {"name": "a"}, "source": {"component": "c"}, "reportingComponent": "r", "series": {"count": 3},
-            "reportingInstance": "",
-        });
-        let events = to_events_group(&core);
-        assert_eq!(
-            events,
-            json!({
-                "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"}, "reason": "R", "note": "m",
-                "deprecatedCount": 2, "regarding": {"name": "a"}, "deprecatedSource": {"component": "c"},
-                "reportingController": "r", "series": {"count": 3},
-            })
-        );
-        let mut written = Vec::new();
-        write_for_events_group(&core, &mut written);
-        assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), events);
-        assert_eq!(to_core(events), core);
-    }
-}

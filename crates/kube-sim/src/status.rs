@@ -440,6 +440,3 @@ impl CauseReason {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -11,11 +11,6 @@ const OPTIONS: PatchOptions<'static> = PatchOptions {
     now: "2030-01-01T00:00:00Z",
 };
 
-fn patched(kind: PatchKind, plural: &str, current: &Value, patch: &Value) -> Result<Patched, Status> {
-    let resource = Resource::builtin("", plural);
-    apply_patch(kind, &resource, Some(current), patch.to_string().as_bytes(), &OPTIONS)
-}
-
 #[test]
 fn merge_patches_of_rfc_7386() {
     for (target, patch, result) in [
@@ -67,39 +62,6 @@ fn json_patches_as_the_servers_library_does_them() {
     }
     let ignored = [json!({"op": "remove", "path": "/m"}), json!({"op": "test", "path": "/l", "value": 0})];
     assert_eq!(done(json!(ignored)).unwrap_err().code, 422, "one that fails fails all");
-}
-
-#[test]
-fn strategic_merge_patches_merge_lists_by_their_keys() {
-    let references = |names: &[&str]| -> Vec<Value> {
-        let reference = |name: &&str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": name});
-        names.iter().map(reference).collect()
-    };
-    let object = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"},
-        "metadata": {"name": "m", "finalizers": ["x/a", "x/b"], "ownerReferences": references(&["a", "b"])},
-    });
-    let patch = |metadata: Value| {
-        let patched =
-            patched(PatchKind::StrategicMerge, "configmaps", &object, &json!({"metadata": metadata})).unwrap();
-        patched.object["metadata"].clone()
-    };
-    for (sent, field, result) in [
-        (json!({"finalizers": ["x/c"]}), "finalizers", json!(["x/a", "x/b", "x/c"])),
-        (json!({"$deleteFromPrimitiveList/finalizers": ["x/a"]}), "finalizers", json!(["x/b"])),
-        (json!({"finalizers": null}), "finalizers", Value::Null),
-        (json!({"ownerReferences": [{"$patch": "delete", "uid": "a"}]}), "ownerReferences", json!(references(&["b"]))),
-        (json!({"ownerReferences": references(&["b", "c"])}), "ownerReferences", json!(references(&["b", "c", "a"]))),
-        (json!({"labels": {"a": "b"}}), "labels", json!({"a": "b"})),
-    ] {
-        let mut found = patch(sent.clone())[field].clone();
-        let mut result = result;
-        // The server decides the order of items merged by key.
-        for list in [&mut found, &mut result] {
-            list.as_array_mut().into_iter().for_each(|list| list.sort_by_key(Value::to_string));
-        }
-        assert_eq!(found, result, "{sent}");
-    }
 }
 
 #[test]

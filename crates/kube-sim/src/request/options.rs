@@ -303,19 +303,6 @@ mod tests {
     }
 
     #[test]
-    fn streaming_lists_need_a_match() {
-        let mut options = Options::parse("sendInitialEvents=true").unwrap();
-        let refused = options.complete(Verb::Watch, None).unwrap_err();
-        assert_eq!(
-            refused.message,
-            "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: \
-             sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        );
-        let mut options = Options::parse("sendInitialEvents=true&resourceVersionMatch=NotOlderThan").unwrap();
-        assert_eq!(options.complete(Verb::Watch, None), Ok(()));
-    }
-
-    #[test]
     fn a_body_replaces_the_query_of_a_delete() {
         let mut options = Options::parse("propagationPolicy=Orphan").unwrap();
         let body = br#"{"preconditions":{"uid":"u"},"dryRun":["All"]}"#;

@@ -91,20 +91,8 @@ fn wrong_types_are_refused_with_gos_words() {
         (
             "",
             "persistentvolumes",
-            volume(json!({"capacity": {"storage": "1Gx"}})),
-            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
-        ),
-        (
-            "",
-            "persistentvolumes",
             volume(json!({"capacity": {"storage": true}})),
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
-        ),
-        (
-            "",
-            "persistentvolumes",
-            volume(json!({"accessModes": "x"})),
-            "json: cannot unmarshal string into Go struct field PersistentVolumeSpec.spec.accessModes of type []v1.PersistentVolumeAccessMode",
         ),
         (
             "",
@@ -117,24 +105,6 @@ fn wrong_types_are_refused_with_gos_words() {
             "persistentvolumes",
             volume(json!({"hostPath": [1]})),
             "json: cannot unmarshal array into Go struct field PersistentVolumeSpec.spec.PersistentVolumeSource.hostPath of type v1.HostPathVolumeSource",
-        ),
-        (
-            "",
-            "persistentvolumes",
-            volume(json!({"hostPath": {"path": 5}})),
-            "json: cannot unmarshal number into Go struct field HostPathVolumeSource.spec.PersistentVolumeSource.hostPath.path of type string",
-        ),
-        (
-            "",
-            "persistentvolumes",
-            json!({"spec": 5}),
-            "json: cannot unmarshal number into Go struct field PersistentVolume.spec of type v1.PersistentVolumeSpec",
-        ),
-        (
-            "",
-            "persistentvolumes",
-            json!({"metadata": {"labels": {"a": 1}}}),
-            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string",
         ),
         (
             "",
@@ -167,13 +137,6 @@ fn wrong_types_are_refused_with_gos_words() {
             "json: cannot unmarshal number into Go struct field ConfigMap.binaryData of type []uint8",
         ),
         ("", "configmaps", json!({"binaryData": {"a": "aGk"}}), "illegal base64 data at input byte 0"),
-        ("", "secrets", json!({"data": {"a": "!!"}}), "illegal base64 data at input byte 0"),
-        (
-            "coordination.k8s.io",
-            "leases",
-            lease(json!({"leaseDurationSeconds": "x"})),
-            "json: cannot unmarshal string into Go struct field LeaseSpec.spec.leaseDurationSeconds of type int32",
-        ),
         (
             "coordination.k8s.io",
             "leases",
@@ -186,32 +149,6 @@ fn wrong_types_are_refused_with_gos_words() {
         let kind = &resource.kind;
         let message = format!("{kind} in version \"v1\" cannot be handled as a {kind}: {error}");
         assert_eq!((refused.code, refused.message), (400, message));
-    }
-}
-
-#[test]
-fn kinds_must_be_right_or_missing() {
-    let classes = Resource::builtin("storage.k8s.io", "storageclasses");
-    // Recorded from kube-apiserver 1.37.1.
-    for (object, message) in [
-        (
-            json!({"kind": "Foo"}),
-            "Foo in version \"v1\" cannot be handled as a StorageClass: no kind \"Foo\" is registered for version \
-             \"storage.k8s.io/v1\" in scheme \"pkg/runtime/scheme.go:111\"",
-        ),
-        (
-            json!({"apiVersion": "foo/v1", "kind": "StorageClass"}),
-            "StorageClass in version \"v1\" cannot be handled as a StorageClass: no kind \"StorageClass\" is registered for \
-             version \"foo/v1\" in scheme \"pkg/runtime/scheme.go:111\"",
-        ),
-        (
-            json!({"kind": "CSINode"}),
-            "CSINode in version \"v1\" cannot be handled as a StorageClass: converting (v1.CSINode) to \
-             (storage.StorageClass): unknown conversion",
-        ),
-    ] {
-        let refused = decode(&classes, &mut object.clone(), &[], FieldValidation::Warn).unwrap_err();
-        assert_eq!((refused.code, refused.message.as_str()), (400, message));
     }
 }
 

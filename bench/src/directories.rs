@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use tempfile::TempDir;
 use testbed::cluster::provisioner_program;
 use testbed::figures::Figures;
+use testbed::process::output;
 
 use crate::cluster::Cluster;
 use crate::contender::{Contender, Turns};
@@ -103,8 +103,5 @@ impl Drop for FileSystem {
 }
 
 fn command(program: &str, arguments: &[&str], last: &Path) -> anyhow::Result<()> {
-    let output = Command::new(program).args(arguments).arg(last).output();
-    let output = output.with_context(|| format!("cannot start {program}"))?;
-    ensure!(output.status.success(), "{program} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-    Ok(())
+    output(Command::new(program).args(arguments).arg(last)).map(drop)
 }

@@ -2,15 +2,16 @@
 //! uses it.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::{fmt, fs};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use futures::future::LocalBoxFuture;
 
 use crate::control_plane::cache_dir;
 use crate::guard::Guard;
 use crate::packages::{self, Package};
+use crate::process::output;
 use crate::progress::SharedProgress;
 
 /// The command that installs all requirements and runs the tests.
@@ -153,9 +154,9 @@ impl Python {
         progress.line(&format!("installing {}", self.packages.join(" ")));
         let dir = self.dir()?;
         let _ = fs::remove_dir_all(&dir);
-        run(Command::new("python3").args(["-m", "venv"]).arg(&dir))?;
+        output(Command::new("python3").args(["-m", "venv"]).arg(&dir))?;
         let mut pip = Command::new(self.program("pip")?);
-        run(pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(self.packages))?;
+        output(pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(self.packages))?;
         Ok(fs::write(dir.join("complete"), self.packages.join(" "))?)
     }
 }
@@ -167,13 +168,6 @@ impl fmt::Display for Obstacle {
             Self::Machine(error) => write!(f, "{error:#}"),
         }
     }
-}
-
-/// Runs a command; an error contains its output.
-pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
-    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(())
 }
 
 #[cfg(test)]

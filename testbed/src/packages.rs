@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 
+use crate::process::output;
 use crate::progress::SharedProgress;
 
 /// A package.
@@ -61,12 +62,7 @@ fn lacking(packages: &[Package]) -> impl Iterator<Item = &Package> {
 }
 
 fn apt_get(arguments: &[&str]) -> anyhow::Result<()> {
-    let mut command = Command::new("apt-get");
-    let output = command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).output();
-    let output = output.context("cannot run apt-get")?;
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    ensure!(output.status.success(), "apt-get {} failed: {said}", arguments.join(" "));
-    Ok(())
+    output(Command::new("apt-get").args(arguments).env("DEBIAN_FRONTEND", "noninteractive")).map(drop)
 }
 
 /// Keeps package installations from starting services while it exists, with Debian's policy file. A policy of the

@@ -1,11 +1,12 @@
-//! Processes by number, distinguished from later processes with the same number.
+//! Commands that run to their end, and processes by number, distinguished from later ones with the same number.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,14 @@ pub(crate) async fn end_standing(id: Option<ProcessId>, limit: Duration, dir: &P
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
         _ => Ok(id.is_some()),
     }
+}
+
+/// Runs a command to its end, and returns its standard output. If it fails, the error contains all of its output.
+pub fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
+    let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "{command:?}: {said}{complained}");
+    Ok(output.stdout)
 }
 
 /// The size of this machine's memory in bytes.

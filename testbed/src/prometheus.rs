@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::cluster::Program;
 use crate::control_plane::{State, cache_dir};
 use crate::ports::free_port;
+use crate::process::output;
 use crate::progress::SharedProgress;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -136,14 +137,12 @@ fn program(name: &str, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
     }
     fs::create_dir_all(&folder)?;
     progress.line(&format!("unpacking Debian's package prometheus into {}", folder.display()));
-    let run = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).current_dir(&folder).stdin(Stdio::null()).output();
-        let output = output.with_context(|| format!("cannot run {program}, or set {variable}"))?;
-        ensure!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
-        anyhow::Ok(())
-    };
-    run("apt-get", &["download", "prometheus"])?;
-    run("sh", &["-c", "dpkg -x prometheus_*.deb . && rm prometheus_*.deb"])?;
+    for (program, arguments) in
+        [("apt-get", ["download", "prometheus"]), ("sh", ["-c", "dpkg -x prometheus_*.deb . && rm prometheus_*.deb"])]
+    {
+        let unpacked = output(Command::new(program).args(arguments).current_dir(&folder));
+        unpacked.with_context(|| format!("it cannot be unpacked; or set {variable}"))?;
+    }
     ensure!(program.is_file(), "Debian's package prometheus has no {name}");
     Ok(program)
 }

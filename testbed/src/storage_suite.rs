@@ -9,9 +9,9 @@ use anyhow::{Context, ensure};
 
 use crate::built::Built;
 use crate::control_plane::{State, Versions};
-use crate::dependency::run;
 use crate::go_module::{GoProgram, Source, download};
 use crate::guard::Guard;
+use crate::process::output;
 use crate::progress::SharedProgress;
 
 /// The same version as in `testbed/control-plane/go.mod`.
@@ -76,13 +76,15 @@ impl StorageSuite {
     /// Imports the suite's images into the node, and installs the snapshot CRDs.
     pub fn prepare(&self, state: &State) -> anyhow::Result<()> {
         let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../provisioners/hostpath/e2e/images.sh");
-        run(Command::new(images).arg(&self.agnhost).arg(&state.kubeconfig))?;
+        output(Command::new(images).arg(&self.agnhost).arg(&state.kubeconfig))?;
         let kubectl = state.kubectl.as_deref().context("there is no kubectl")?;
         for entry in fs::read_dir(&self.definitions)? {
             let path = entry?.path();
             if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("snapshot.")) {
                 let mut apply = Command::new(kubectl);
-                run(apply.arg("--kubeconfig").arg(&state.kubeconfig).args(["apply", "--server-side", "-f"]).arg(path))?;
+                output(
+                    apply.arg("--kubeconfig").arg(&state.kubeconfig).args(["apply", "--server-side", "-f"]).arg(path),
+                )?;
             }
         }
         Ok(())

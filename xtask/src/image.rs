@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use testbed::guard::Guard;
 use testbed::oci::{Image, Written};
+use testbed::process::output;
 use testbed::progress::{self, SharedProgress};
 
 use crate::build;
@@ -214,10 +215,8 @@ fn revision() -> Option<String> {
 }
 
 fn git(arguments: &[&str]) -> anyhow::Result<String> {
-    let mut command = std::process::Command::new("git");
-    let output = command.current_dir(build::workspace_root()).args(arguments).output().context("cannot run git")?;
-    ensure!(output.status.success(), "git {} failed, which needs a git checkout", arguments.join(" "));
-    Ok(String::from_utf8(output.stdout)?)
+    let git = output(Command::new("git").current_dir(build::workspace_root()).args(arguments));
+    Ok(String::from_utf8(git.context("it needs a git checkout")?)?)
 }
 
 #[cfg(test)]

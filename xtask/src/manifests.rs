@@ -1,13 +1,14 @@
 //! `cargo xtask manifests` and `charts`
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
 use testbed::guard::Guard;
 use testbed::helm;
 use testbed::manifests::{PROVISIONERS, Provisioner, compare, project, render, rules, write};
+use testbed::process::output;
 use testbed::progress::{self, SharedProgress};
 
 use crate::build;
@@ -143,9 +144,5 @@ fn set<'a>(values: &[&'a str]) -> Vec<&'a str> {
 }
 
 pub(crate) fn run_tool(program: &Path, arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new(program).args(arguments).current_dir(project()).stdin(Stdio::null()).output();
-    let output = output.with_context(|| format!("cannot run {}", program.display()))?;
-    let (said, complained) = (String::from_utf8(output.stdout)?, String::from_utf8_lossy(&output.stderr).into_owned());
-    ensure!(output.status.success(), "{} {}\n{said}{complained}", program.display(), arguments.join(" "));
-    Ok(said)
+    Ok(String::from_utf8(output(Command::new(program).args(arguments).current_dir(project()))?)?)
 }

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use serde_json::Value;
 use testbed::guard::{Guard, Running};
+use testbed::process::output;
 
 use crate::build;
 
@@ -33,9 +34,7 @@ pub(crate) async fn run(guard: &Guard) -> anyhow::Result<ExitCode> {
 fn metadata() -> anyhow::Result<Value> {
     let mut cargo = build::plain_cargo();
     cargo.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(build::workspace_root());
-    let output = cargo.output().context("cannot run cargo")?;
-    ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(serde_json::from_slice(&output.stdout)?)
+    Ok(serde_json::from_slice(&output(&mut cargo)?)?)
 }
 
 /// The packages that are to be published.

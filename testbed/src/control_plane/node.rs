@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::Api;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::state::{Process, State};
 use super::{client_from, start};
 use crate::guard::{Guard, Lifetime};
-use crate::process::ProcessId;
+use crate::process::{ProcessId, output};
 
 mod cgroups;
 mod guest;
@@ -185,15 +185,9 @@ pub(super) fn remove_traces(dir: &Path) {
 /// Imports an image archive into the node's container runtime.
 pub fn import_image(state: &State, archive: &Path) -> anyhow::Result<()> {
     let node = state.node.as_ref().context(NO_NODE)?;
-    let output = Command::new(crate::packages::program("nsenter")?)
-        .args(node.way_in())
-        .arg(crate::packages::program("ctr")?)
-        .args(["--namespace", "k8s.io", "images", "import"])
-        .arg(archive)
-        .output()
-        .context("cannot run ctr")?;
-    ensure!(output.status.success(), "the image was not imported: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(())
+    let mut nsenter = Command::new(crate::packages::program("nsenter")?);
+    nsenter.args(node.way_in()).arg(crate::packages::program("ctr")?);
+    output(nsenter.args(["--namespace", "k8s.io", "images", "import"]).arg(archive)).map(drop)
 }
 
 /// The error of a test that needs the node if there is none.

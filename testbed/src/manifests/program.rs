@@ -1,10 +1,12 @@
 //! The RBAC rules that the programs print.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use serde_json::{Map, Value, json};
+
+use crate::process::output;
 
 /// The file with the permissions for each way to share the work. The chart replaces the names for `example.com/name`
 /// with its own.
@@ -23,20 +25,12 @@ pub(super) fn rights(program: &Path, mode: &[&str], variants: &[(&str, &[&str])]
 /// The rules of the ClusterRole and the Role that `rbac` prints.
 pub fn rules(program: &Path, mode: &[&str], name: &str, options: &[&str]) -> anyhow::Result<[Value; 2]> {
     let account = ["--namespace", "provisioner", "--service-account", "provisioner", "--provisioner-name", name];
-    let printed = output(program, &[mode, &["rbac"], &account[..], options].concat())?;
+    let arguments = [mode, &["rbac"], &account[..], options].concat();
+    let printed = String::from_utf8(output(Command::new(program).args(arguments).env_clear())?)?;
     let objects: Vec<Value> = serde_saphyr::from_multiple(&printed)?;
     let rules = |kind: &str| {
         let role = objects.iter().find(|object| object["kind"] == kind);
         role.map(|role| role["rules"].clone()).with_context(|| format!("{} prints no {kind}", program.display()))
     };
     Ok([rules("ClusterRole")?, rules("Role")?])
-}
-
-fn output(program: &Path, arguments: &[&str]) -> anyhow::Result<String> {
-    let mut command = Command::new(program);
-    let output = command.args(arguments).env_clear().stdin(Stdio::null()).output();
-    let output = output.with_context(|| format!("cannot run {}", program.display()))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{} {}: {said}", program.display(), arguments.join(" "));
-    Ok(String::from_utf8(output.stdout)?)
 }

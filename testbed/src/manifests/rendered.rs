@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, ensure};
 
 use super::{Files, Provisioner, Variant, project, read};
 use crate::control_plane::fnv1a;
+use crate::process::output;
 
 /// The image tag: the version.
 const TAG: &str = env!("CARGO_PKG_VERSION");
@@ -20,11 +21,10 @@ pub fn render(helm: &Path, provisioner: &Provisioner, variant: &Variant) -> anyh
     command.args(["template", provisioner.name]).arg(provisioner.chart()).args(["--namespace", provisioner.name]);
     command.args(["--skip-tests", "--set-json", "namespace.create=true"]);
     command.args(variant.values.iter().flat_map(|value| ["--set-json", *value]));
-    let output = command.current_dir(project()).stdin(Stdio::null()).output().context("cannot run helm")?;
-    ensure!(output.status.success(), "helm template: {}", String::from_utf8_lossy(&output.stderr));
+    let rendered = String::from_utf8(output(command.current_dir(project()))?)?;
     let folder = folder(provisioner, variant);
     let mut files = Files::new();
-    for document in String::from_utf8(output.stdout)?.split("---\n# Source: ").skip(1) {
+    for document in rendered.split("---\n# Source: ").skip(1) {
         let (source, text) = document.split_once('\n').context("helm has rendered nothing")?;
         let name = source.rsplit('/').next().unwrap_or_default();
         if variant.only.is_some_and(|only| only != name) {

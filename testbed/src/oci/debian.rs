@@ -5,12 +5,13 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 use tar::{Archive, EntryType};
 
 use super::{Content, Entry, Image};
+use crate::process::output;
 
 /// Documentation below `usr/share`, which users of an image read elsewhere.
 const LEFT_OUT: [&str; 7] = ["doc", "man", "info", "locale", "lintian", "bug", "doc-base"];
@@ -99,13 +100,6 @@ fn download(packages: &[&str], without: &[&str], folder: &Path) -> anyhow::Resul
     ensure!(!files.is_empty(), "apt-get has downloaded nothing");
     files.sort();
     Ok(files)
-}
-
-fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
-    let program = command.get_program().display().to_string();
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {program}"))?;
-    ensure!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    Ok(output.stdout)
 }
 
 /// The path in the image, below `usr` if its directory is merged.

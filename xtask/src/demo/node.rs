@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -14,6 +14,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use testbed::cluster::{self, eventually};
 use testbed::control_plane::{self, BUSYBOX, State};
+use testbed::process::output;
 
 use super::report::Report;
 use super::stage::Stage;
@@ -122,8 +123,5 @@ fn look_at(volume: &PersistentVolume, root: &Path, report: &mut Report) -> anyho
 }
 
 fn run(command: &mut Command) -> anyhow::Result<String> {
-    let output = command.current_dir(build::workspace_root()).stdin(Stdio::null()).output();
-    let output = output.context("cannot run kubectl")?;
-    ensure!(output.status.success(), "kubectl: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8(output.stdout)?)
+    Ok(String::from_utf8(output(command.current_dir(build::workspace_root()))?)?)
 }

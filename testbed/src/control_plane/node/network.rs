@@ -4,10 +4,11 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::process::Command;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::packages;
+use crate::process::output;
 
 /// The addresses of a control plane with a node: each uses a separate /16, so that several can run at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,19 +97,13 @@ impl Network {
 }
 
 fn ip(command: &str) -> anyhow::Result<()> {
-    run(Command::new(packages::program("ip")?), command)
+    output(Command::new(packages::program("ip")?).args(command.split(' '))).map(drop)
 }
 
 fn inside(init: u32, command: &str) -> anyhow::Result<()> {
     let mut nsenter = Command::new(packages::program("nsenter")?);
     nsenter.arg(format!("--target={init}")).arg("--net").arg("--").arg(packages::program("ip")?);
-    run(nsenter, command)
-}
-
-fn run(mut ip: Command, arguments: &str) -> anyhow::Result<()> {
-    let output = ip.args(arguments.split(' ')).output().context("cannot run ip")?;
-    ensure!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    Ok(())
+    output(nsenter.args(command.split(' '))).map(drop)
 }
 
 #[cfg(test)]

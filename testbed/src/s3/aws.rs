@@ -3,7 +3,6 @@
 //! and blocks its public access; and hides new IAM users and roles for a while.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -13,10 +12,9 @@ use regex::Regex;
 use s3_client::Client;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpListener;
 
 use super::Server;
-use super::proxy::{Asked, forward, refusal, request, response};
+use super::proxy::{Asked, forward, listen, refusal, request, response};
 
 /// moto's account.
 const ACCOUNT: &str = "arn:aws:iam::123456789012";
@@ -49,21 +47,17 @@ struct New {
 
 /// Starts the proxy and returns its address. It ends with its runtime.
 pub async fn start(server: &Server, rules: Rules) -> anyhow::Result<String> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let endpoint = format!("http://{}", listener.local_addr()?);
     let aws = Arc::new(Aws { moto: server.clone(), rules, made: Mutex::default() });
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let aws = aws.clone();
-            tokio::spawn(async move {
-                let (head, body) = request(&mut stream).await?;
-                let asked = Asked { number: 0, head, body: String::from_utf8_lossy(&body).into_owned() };
-                let answer = aws.answer(&asked, &body).await?;
-                anyhow::Ok(stream.write_all(&answer).await?)
-            });
+    listen(move |mut stream| {
+        let aws = aws.clone();
+        async move {
+            let (head, body) = request(&mut stream).await?;
+            let asked = Asked { number: 0, head, body: String::from_utf8_lossy(&body).into_owned() };
+            let answer = aws.answer(&asked, &body).await?;
+            anyhow::Ok(stream.write_all(&answer).await?)
         }
-    });
-    Ok(endpoint)
+    })
+    .await
 }
 
 impl Aws {

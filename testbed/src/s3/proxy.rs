@@ -139,13 +139,23 @@ pub async fn start_with(
     latency: Duration,
     decide: impl Fn(&Asked) -> Fate + Send + Sync + 'static,
 ) -> anyhow::Result<String> {
+    let (behind, requests, decide) = (server.into(), Arc::new(AtomicU64::new(0)), Arc::new(decide));
+    listen(move |stream| {
+        let (behind, requests, decide) = (behind.clone(), requests.clone(), decide.clone());
+        async move { answer(stream, &behind, &requests, latency, &*decide).await }
+    })
+    .await
+}
+
+/// Listens on loopback, and calls `answer` for each connection; returns the address. It ends with its runtime.
+pub(super) async fn listen<A: Future<Output = anyhow::Result<()>> + Send + 'static>(
+    answer: impl Fn(TcpStream) -> A + Send + 'static,
+) -> anyhow::Result<String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let endpoint = format!("http://{}", listener.local_addr()?);
-    let (behind, requests, decide) = (server.into(), Arc::new(AtomicU64::new(0)), Arc::new(decide));
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let (behind, requests, decide) = (behind.clone(), requests.clone(), decide.clone());
-            tokio::spawn(async move { answer(stream, &behind, &requests, latency, &*decide).await });
+            tokio::spawn(answer(stream));
         }
     });
     Ok(endpoint)

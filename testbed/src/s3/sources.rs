@@ -1,7 +1,6 @@
 //! Credential sources of processes on AWS: the node's metadata (IMDSv2), and the agent of EKS Pod Identity. Both return
 //! short-lived keys of a role in moto.
 
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -11,10 +10,10 @@ use aws_sdk_sts::Client;
 use aws_sdk_sts::primitives::{DateTime, DateTimeFormat};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 use super::Server;
-use super::proxy::{request, response};
+use super::proxy::{listen, request, response};
 
 /// The token that the agent expects.
 pub const POD_TOKEN: &str = "the-token-of-a-pod";
@@ -32,14 +31,8 @@ impl Source {
     /// Starts a source of keys of this role with this lifetime.
     pub async fn start(server: &Server, role: &str, lifetime: Duration) -> anyhow::Result<Self> {
         let (sts, given) = (server.sts()?, Arc::<AtomicU64>::default());
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let endpoint = format!("http://{}", listener.local_addr()?);
         let (role, count) = (role.to_owned(), given.clone());
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(answer(stream, sts.clone(), role.clone(), lifetime, count.clone()));
-            }
-        });
+        let endpoint = listen(move |stream| answer(stream, sts.clone(), role.clone(), lifetime, count.clone())).await?;
         Ok(Self { endpoint, given })
     }
 

@@ -1,8 +1,6 @@
 //! STS with the behavior of AWS, as a proxy for moto: a request with a web identity token needs no signature, and the
 //! token is verified. moto requires the signature, and does not verify tokens.
 
-use std::net::Ipv4Addr;
-
 use anyhow::{Context as _, ensure};
 use aws_sdk_sts::primitives::DateTimeFormat as Format;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
@@ -11,11 +9,11 @@ use kube::api::PostParams;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 use super::Server;
 use super::account::TRUSTS_ANYBODY;
-use super::proxy::{request, response};
+use super::proxy::{listen, request, response};
 
 /// The audience of service account tokens.
 pub const AUDIENCE: &str = "sts.amazonaws.com";
@@ -36,14 +34,8 @@ pub enum Tokens {
 
 /// Starts the proxy and returns its address. It ends with its runtime.
 pub async fn start(server: &Server, tokens: Tokens) -> anyhow::Result<String> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let (moto, endpoint) = (server.clone(), format!("http://{}", listener.local_addr()?));
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(answer(stream, moto.clone(), tokens.clone()));
-        }
-    });
-    Ok(endpoint)
+    let moto = server.clone();
+    listen(move |stream| answer(stream, moto.clone(), tokens.clone())).await
 }
 
 async fn answer(mut stream: TcpStream, moto: Server, tokens: Tokens) -> anyhow::Result<()> {

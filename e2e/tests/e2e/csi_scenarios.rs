@@ -8,13 +8,13 @@ use std::future::ready;
 use std::path::PathBuf;
 
 use futures::{StreamExt, stream};
-use http::{Request, header};
 use kube::Client;
 use serde_json::Value;
 use testbed::cluster::{Cluster, apply, random_suffix};
-use testbed::control_plane::config_from;
 use testbed::scenario::{Disagreement, Host, Library, Run, Scenario, Verdict, judge, run_csi};
 use testbed::{external_provisioner, progress};
+
+use crate::scenarios::{client_of, library, report, send};
 
 /// The number of concurrent scenarios on one control plane, each with a sidecar.
 const CONCURRENCY: usize = 5;
@@ -28,11 +28,7 @@ const AT_LEAST: usize = 95;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sidecar_agrees() -> anyhow::Result<()> {
-    let filter = env::var("CSI_SCENARIOS").ok();
-    let library = Library::load_csi(filter.as_deref())?;
-    let found = library.scenarios.len();
-    anyhow::ensure!(found > 0, "no scenario has such a name");
-    anyhow::ensure!(filter.is_some() || found >= AT_LEAST, "only {found} scenarios are found");
+    let library = library("CSI_SCENARIOS", Library::load_csi, AT_LEAST)?;
     let named = env::var_os("CSI_PROVISIONER").map(PathBuf::from);
     let is_recording = env::var_os("RECORD_CSI_SCENARIOS").is_some();
     anyhow::ensure!(named.is_none() || !is_recording, "only external-provisioner is recorded");
@@ -48,21 +44,13 @@ async fn the_sidecar_agrees() -> anyhow::Result<()> {
         Some(program) => program,
         None => external_provisioner::program(&state.guard(), &progress::silent()).await?,
     };
-    let mut config = config_from(&state.kubeconfig).await?;
-    // A scenario must see each refusal.
-    config.default_retry = false;
-    let client = Client::try_from(config)?;
+    let client = client_of(&cluster).await?;
     apply(&client, &library.definitions).await?;
     let host = Host { state, program };
 
     let runs = library.scenarios.iter().map(|scenario| with_a_sidecar(&library, scenario, &client, &host, verdict));
     let runs = stream::iter(runs).buffer_unordered(CONCURRENCY);
-    let mut disagreements: Vec<_> = runs.filter_map(|outcome| ready(outcome.err())).collect().await;
-    disagreements.sort_by(|one, other| one.0.cmp(&other.0));
-    let texts: Vec<_> = disagreements.iter().map(|Disagreement(text)| text.as_str()).collect();
-    let count = texts.len();
-    anyhow::ensure!(texts.is_empty(), "{count} of {found} scenarios disagree\n\n{}", texts.join("\n\n"));
-    Ok(())
+    report(&library, runs.filter_map(|outcome| ready(outcome.err())).collect().await)
 }
 
 async fn with_a_sidecar(
@@ -106,10 +94,4 @@ async fn objects(client: &Client, all: &str, is_wanted: impl Fn(&Value) -> bool)
     let wanted = list["items"].as_array().into_iter().flatten().filter(|object| is_wanted(object));
     let names = wanted.filter_map(|object| object["metadata"]["name"].as_str());
     Ok(names.map(|name| format!("{all}/{name}")).collect())
-}
-
-async fn send(client: &Client, method: &str, path: &str, body: &str) -> anyhow::Result<String> {
-    let request = Request::builder().method(method).uri(path);
-    let request = request.header(header::CONTENT_TYPE, "application/merge-patch+json").body(body.into())?;
-    Ok(client.request_text(request).await?)
 }

@@ -22,7 +22,7 @@ const AT_LEAST: usize = 120;
 
 #[tokio::test]
 async fn the_real_server_agrees() -> anyhow::Result<()> {
-    let library = library()?;
+    let library = library("SCENARIOS", Library::load, AT_LEAST)?;
     let verdict = if env::var_os("RECORD_SCENARIOS").is_some() { Verdict::Record } else { Verdict::Compare };
     let mut disagreements = Vec::new();
 
@@ -43,7 +43,7 @@ async fn the_real_server_agrees() -> anyhow::Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn the_simulator_agrees() -> anyhow::Result<()> {
-    let library = library()?;
+    let library = library("SCENARIOS", Library::load, AT_LEAST)?;
     let mut disagreements = Vec::new();
     for scenario in &library.scenarios {
         let simulator = Simulator::builder().cross_namespace_data_sources().build();
@@ -57,9 +57,9 @@ async fn the_simulator_agrees() -> anyhow::Result<()> {
     report(&library, disagreements)
 }
 
-async fn client_of(cluster: &Cluster) -> anyhow::Result<Client> {
+/// A client that shows each refusal.
+pub(crate) async fn client_of(cluster: &Cluster) -> anyhow::Result<Client> {
     let mut config = config_from(&cluster.state().kubeconfig).await?;
-    // A scenario must see each refusal.
     config.default_retry = false;
     Ok(Client::try_from(config)?)
 }
@@ -76,16 +76,22 @@ async fn on_the_real_server(
     judge(scenario, &outcome, &name, verdict)
 }
 
-fn library() -> anyhow::Result<Library> {
-    let filter = env::var("SCENARIOS").ok();
-    let library = Library::load(filter.as_deref())?;
+/// The scenarios whose name contains the text in a variable.
+pub(crate) fn library(
+    variable: &str,
+    load: fn(Option<&str>) -> anyhow::Result<Library>,
+    at_least: usize,
+) -> anyhow::Result<Library> {
+    let filter = env::var(variable).ok();
+    let library = load(filter.as_deref())?;
     let found = library.scenarios.len();
     anyhow::ensure!(found > 0, "no scenario has such a name");
-    anyhow::ensure!(filter.is_some() || found >= AT_LEAST, "only {found} scenarios are found");
+    anyhow::ensure!(filter.is_some() || found >= at_least, "only {found} scenarios are found");
     Ok(library)
 }
 
-fn report(library: &Library, mut disagreements: Vec<Disagreement>) -> anyhow::Result<()> {
+/// Fails if scenarios disagree.
+pub(crate) fn report(library: &Library, mut disagreements: Vec<Disagreement>) -> anyhow::Result<()> {
     if disagreements.is_empty() {
         return Ok(());
     }
@@ -107,9 +113,8 @@ async fn clean(client: &Client, namespace: &str, made: &[String]) {
     }
 }
 
-async fn send(client: &Client, method: &str, path: &str, body: &str) -> anyhow::Result<()> {
+pub(crate) async fn send(client: &Client, method: &str, path: &str, body: &str) -> anyhow::Result<String> {
     let request = Request::builder().method(method).uri(path);
     let request = request.header(header::CONTENT_TYPE, "application/merge-patch+json").body(body.into())?;
-    client.request_text(request).await?;
-    Ok(())
+    Ok(client.request_text(request).await?)
 }

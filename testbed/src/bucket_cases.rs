@@ -22,9 +22,15 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// A provisioner with its own object store, and a class named `class`.
 #[expect(async_fn_in_trait, reason = "tests are of one thread")]
-pub trait BucketFixture: Deref<Target = BucketSpace> {
+pub trait BucketFixture: Deref<Target = BucketSpace> + Sized {
     /// The parameters of every class.
     const PARAMETERS: &[(&str, &str)];
+
+    /// Starts the object store, and creates the class.
+    async fn new(test: &str) -> anyhow::Result<Self>;
+
+    /// Ends the object store.
+    fn into_space(self) -> BucketSpace;
 
     /// Starts the provisioner with verbose logs.
     fn spawn(&self) -> anyhow::Result<Program>;
@@ -52,6 +58,19 @@ pub trait BucketFixture: Deref<Target = BucketSpace> {
             Ok(left.is_empty().then_some(()))
         });
         gone.await?.with_context(|| format!("this is left: {left:?}"))
+    }
+
+    /// Ends the test once nothing is left.
+    async fn done(self) -> anyhow::Result<()> {
+        self.nothing_left().await?;
+        self.into_space().space.done().await
+    }
+
+    /// Runs a whole test with its own object store.
+    async fn case(test: &str, case: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let fixture = Self::new(test).await?;
+        case(&fixture).await?;
+        fixture.done().await
     }
 }
 

@@ -21,7 +21,9 @@ struct Fixture {
     files: TempDir,
 }
 
-impl Fixture {
+impl BucketFixture for Fixture {
+    const PARAMETERS: &[(&str, &str)] = &[("credentialsOverlap", "3s")];
+
     async fn new(test: &str) -> anyhow::Result<Self> {
         let buckets = BucketSpace::new(test).await?;
         let (google, files) = (Server::start().await?, tempfile::tempdir()?);
@@ -31,22 +33,9 @@ impl Fixture {
         Ok(fixture)
     }
 
-    /// Runs a case that applies to every provisioner.
-    async fn case(test: &str, case: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let fixture = Self::new(test).await?;
-        case(&fixture).await?;
-        fixture.done().await
+    fn into_space(self) -> BucketSpace {
+        self.buckets
     }
-
-    /// Ends the test after the store contains none of its assets.
-    async fn done(self) -> anyhow::Result<()> {
-        self.nothing_left().await?;
-        self.buckets.space.done().await
-    }
-}
-
-impl BucketFixture for Fixture {
-    const PARAMETERS: &[(&str, &str)] = &[("credentialsOverlap", "3s")];
 
     fn spawn(&self) -> anyhow::Result<Program> {
         let key = self.files.path().join("key.json").display().to_string();

@@ -31,23 +31,11 @@ struct Fixture {
 }
 
 impl Fixture {
-    async fn new(test: &str) -> anyhow::Result<Self> {
-        let aws = S3::start(&control_plane::State::for_tests()?.guard()).await?;
-        Self::with(test, Arc::new(aws)).await
-    }
-
     /// A fixture whose account another fixture uses, too.
     async fn with(test: &str, aws: Arc<S3>) -> anyhow::Result<Self> {
         let fixture = Self { buckets: BucketSpace::new(test).await?, aws };
         fixture.class_with("class", &[]).await?;
         Ok(fixture)
-    }
-
-    /// Runs a case that applies to every provisioner.
-    async fn case(test: &str, case: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let fixture = Self::new(test).await?;
-        case(&fixture).await?;
-        fixture.done().await
     }
 
     fn server(&self) -> &Server {
@@ -66,11 +54,6 @@ impl Fixture {
     async fn is_bound(&self, claim: &str) -> anyhow::Result<bool> {
         Ok(is_bucket_bound(&self.buckets.space.api::<ObjectBucketClaim>().get(claim).await?))
     }
-
-    async fn done(self) -> anyhow::Result<()> {
-        self.nothing_left().await?;
-        self.buckets.space.done().await
-    }
 }
 
 /// A count that a variable increases for longer runs.
@@ -80,6 +63,15 @@ fn count(variable: &str, usual: u64) -> u64 {
 
 impl BucketFixture for Fixture {
     const PARAMETERS: &[(&str, &str)] = &[("credentialsOverlap", "3s"), ("region", "eu-central-1")];
+
+    async fn new(test: &str) -> anyhow::Result<Self> {
+        let aws = S3::start(&control_plane::State::for_tests()?.guard()).await?;
+        Self::with(test, Arc::new(aws)).await
+    }
+
+    fn into_space(self) -> BucketSpace {
+        self.buckets
+    }
 
     fn spawn(&self) -> anyhow::Result<Program> {
         let Server { access_key, secret_key, .. } = self.server();

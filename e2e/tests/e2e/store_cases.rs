@@ -1,7 +1,7 @@
 //! Tests that apply to all bucket provisioners, instantiated for an object store. Their module has the store's
 //! name.
 
-/// Defines the tests for a fixture with a function `case`. The second argument is the prefix of their namespaces. A
+/// Defines the tests for a `BucketFixture`. The second argument is the prefix of their namespaces. A
 /// third argument, the parameters of a class for full buckets, adds Z14.
 macro_rules! store_cases {
     ($fixture:ty, $prefix:literal, $full:expr) => {
@@ -17,6 +17,8 @@ macro_rules! store_cases {
         }
     };
     ($fixture:ty, $prefix:literal) => {
+        use testbed::bucket_cases::BucketFixture as _;
+
         // Rules: U1, U3, U7, U8, Y1, Y5.
         #[tokio::test]
         async fn claims_of_a_late_class_are_served() -> anyhow::Result<()> {

@@ -31,20 +31,6 @@ pub(crate) struct Fixture<S> {
 }
 
 impl<S: Store> Fixture<S> {
-    pub(crate) async fn new(test: &str) -> anyhow::Result<Self> {
-        let store = S::start(&State::for_tests()?.guard()).await?;
-        let fixture = Self { buckets: BucketSpace::new(test).await?, store, iam_endpoint: None };
-        fixture.class_with("class", &[]).await?;
-        Ok(fixture)
-    }
-
-    /// Runs a case that applies to every provisioner.
-    pub(crate) async fn case(test: &str, case: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let fixture = Self::new(test).await?;
-        case(&fixture).await?;
-        fixture.done().await
-    }
-
     /// Makes some of the provisioner's requests to IAM fail.
     pub(crate) async fn disturb(&mut self, faults: Faults) -> anyhow::Result<()> {
         self.iam_endpoint = Some(proxy::start(self.account(), faults).await?);
@@ -172,15 +158,21 @@ impl<S: Store> Fixture<S> {
         }
         Ok(())
     }
-
-    pub(crate) async fn done(self) -> anyhow::Result<()> {
-        self.nothing_left().await?;
-        self.buckets.space.done().await
-    }
 }
 
 impl<S: Store> BucketFixture for Fixture<S> {
     const PARAMETERS: &[(&str, &str)] = &[("credentialsOverlap", "3s")];
+
+    async fn new(test: &str) -> anyhow::Result<Self> {
+        let store = S::start(&State::for_tests()?.guard()).await?;
+        let fixture = Self { buckets: BucketSpace::new(test).await?, store, iam_endpoint: None };
+        fixture.class_with("class", &[]).await?;
+        Ok(fixture)
+    }
+
+    fn into_space(self) -> BucketSpace {
+        self.buckets
+    }
 
     fn spawn(&self) -> anyhow::Result<Program> {
         self.spawn_with(&self.account().key())

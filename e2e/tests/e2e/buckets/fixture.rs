@@ -19,23 +19,12 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    pub(crate) async fn new(test: &str) -> anyhow::Result<Self> {
-        Self::on(State::for_tests()?, test).await
-    }
-
     pub(crate) async fn on(ceph: State, test: &str) -> anyhow::Result<Self> {
         let (buckets, files) = (BucketSpace::new(test).await?, tempfile::tempdir()?);
         let fixture = Self { buckets, ceph, files };
         fixture.set_admin(&fixture.ceph.access_key, &fixture.ceph.secret_key)?;
         fixture.class("class", &[]).await?;
         Ok(fixture)
-    }
-
-    /// Runs a case that applies to every provisioner.
-    pub(crate) async fn case(test: &str, case: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let fixture = Self::new(test).await?;
-        case(&fixture).await?;
-        fixture.done().await
     }
 
     /// Gives the provisioner different admin keys.
@@ -61,15 +50,18 @@ impl Fixture {
         let named = self.space.namespace();
         Ok(all.filter(|(name, owner)| owner.starts_with(&mine) || name.contains(named)).collect())
     }
-
-    pub(crate) async fn done(self) -> anyhow::Result<()> {
-        self.nothing_left().await?;
-        self.buckets.space.done().await
-    }
 }
 
 impl BucketFixture for Fixture {
     const PARAMETERS: &[(&str, &str)] = &[];
+
+    async fn new(test: &str) -> anyhow::Result<Self> {
+        Self::on(State::for_tests()?, test).await
+    }
+
+    fn into_space(self) -> BucketSpace {
+        self.buckets
+    }
 
     fn spawn(&self) -> anyhow::Result<Program> {
         let file = |name: &str| self.files.path().join(name).display().to_string();

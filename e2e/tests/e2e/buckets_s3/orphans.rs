@@ -1,6 +1,6 @@
 //! The command `orphans`.
 
-use testbed::bucket_cases as cases;
+use testbed::bucket_cases::{self as cases, BucketFixture as _};
 
 use super::Fixture;
 

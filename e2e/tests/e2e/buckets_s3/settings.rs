@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::ensure;
 use serde_json::{Value, json};
+use testbed::bucket_cases::BucketFixture as _;
 use testbed::cluster::eventually;
 
 use super::{Fixture, SOON};

@@ -22,21 +22,6 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    pub(crate) async fn new(test: &str) -> anyhow::Result<Self> {
-        let garage = Garage::start(&State::for_tests()?.guard()).await?;
-        let files = tempfile::tempdir()?;
-        let fixture = Self { buckets: BucketSpace::new(test).await?, garage, files, admin_endpoint: None };
-        fixture.class_with("class", &[]).await?;
-        Ok(fixture)
-    }
-
-    /// Runs a case that applies to every provisioner.
-    pub(crate) async fn case(test: &str, case: impl AsyncFn(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let fixture = Self::new(test).await?;
-        case(&fixture).await?;
-        fixture.done().await
-    }
-
     pub(crate) fn server(&self) -> &Server {
         self.garage.server()
     }
@@ -72,15 +57,22 @@ impl Fixture {
         let arguments = ["--endpoint", endpoint, "--admin-endpoint", admin_endpoint, "--admin-token-file", &file];
         Ok(arguments.map(str::to_owned))
     }
-
-    pub(crate) async fn done(self) -> anyhow::Result<()> {
-        self.nothing_left().await?;
-        self.buckets.space.done().await
-    }
 }
 
 impl BucketFixture for Fixture {
     const PARAMETERS: &[(&str, &str)] = &[("credentialsOverlap", "3s")];
+
+    async fn new(test: &str) -> anyhow::Result<Self> {
+        let garage = Garage::start(&State::for_tests()?.guard()).await?;
+        let files = tempfile::tempdir()?;
+        let fixture = Self { buckets: BucketSpace::new(test).await?, garage, files, admin_endpoint: None };
+        fixture.class_with("class", &[]).await?;
+        Ok(fixture)
+    }
+
+    fn into_space(self) -> BucketSpace {
+        self.buckets
+    }
 
     fn spawn(&self) -> anyhow::Result<Program> {
         self.spawn_with(&self.server().token, &[])

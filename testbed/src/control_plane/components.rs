@@ -62,6 +62,10 @@ impl Ports {
 /// The first service address, which the `kubernetes` service receives. Without a node, it has no clients.
 const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
+/// The limit of the controller manager and of the scheduler. With their defaults of 20 and 50, every measurement would
+/// only measure these limits.
+const REQUESTS_PER_SECOND: u32 = 5000;
+
 /// The components in the order of their start, and the path of the administrator's kubeconfig.
 pub(super) struct Plan {
     pub(super) components: Vec<Process>,
@@ -99,7 +103,7 @@ pub(super) fn plan(
                 "kube-apiserver",
                 &binaries.api_server,
                 answers(format!("{}/readyz", ports.server())),
-                api_server(dir, pki, ports, audit_log.as_deref(), settings)?,
+                api_server(dir, pki, ports, audit_log.as_deref())?,
             ),
             process(
                 "kube-controller-manager",
@@ -109,18 +113,13 @@ pub(super) fn plan(
                     url: format!("{}/healthz?verbose", https(ports.controller_manager)),
                     says: "persistentvolume-binder-controller ok".to_owned(),
                 },
-                controller_manager(
-                    pki,
-                    ports,
-                    &kubeconfig_of("controller-manager", &pki.controller_manager)?,
-                    settings,
-                ),
+                controller_manager(pki, ports, &kubeconfig_of("controller-manager", &pki.controller_manager)?),
             ),
             process(
                 "kube-scheduler",
                 &binaries.scheduler,
                 answers(format!("{}/readyz", https(ports.scheduler))),
-                scheduler(dir, pki, ports, &kubeconfig_of("scheduler", &pki.scheduler)?, settings)?,
+                scheduler(dir, pki, ports, &kubeconfig_of("scheduler", &pki.scheduler)?)?,
             ),
         ],
         kubeconfig: kubeconfig_of("admin", &pki.admin)?,
@@ -151,13 +150,7 @@ fn etcd(dir: &Path, ports: Ports) -> Vec<String> {
     ]
 }
 
-fn api_server(
-    dir: &Path,
-    pki: &Pki,
-    ports: Ports,
-    audit_log: Option<&Path>,
-    settings: &Settings,
-) -> anyhow::Result<Vec<String>> {
+fn api_server(dir: &Path, pki: &Pki, ports: Ports, audit_log: Option<&Path>) -> anyhow::Result<Vec<String>> {
     let mut flags = vec![
         flag("etcd-servers", http(ports.etcd)),
         flag("bind-address", ports.address()),
@@ -200,7 +193,6 @@ fn api_server(
         // Readers expect the whole log in one file.
         flags.push(flag("audit-log-maxsize", 4096));
     }
-    flags.extend(settings.api_server_arguments.iter().cloned());
     Ok(flags)
 }
 
@@ -228,7 +220,7 @@ fn audit_policy() -> serde_json::Value {
     })
 }
 
-fn controller_manager(pki: &Pki, ports: Ports, kubeconfig: &Path, settings: &Settings) -> Vec<String> {
+fn controller_manager(pki: &Pki, ports: Ports, kubeconfig: &Path) -> Vec<String> {
     vec![
         flag("kubeconfig", kubeconfig.display()),
         flag("bind-address", Ipv4Addr::LOCALHOST),
@@ -240,20 +232,14 @@ fn controller_manager(pki: &Pki, ports: Ports, kubeconfig: &Path, settings: &Set
         flag("use-service-account-credentials", true),
         flag("service-account-private-key-file", pki.service_account_key.display()),
         flag("root-ca-file", pki.ca.display()),
-        flag("kube-api-qps", settings.requests_per_second),
-        flag("kube-api-burst", settings.requests_per_second),
+        flag("kube-api-qps", REQUESTS_PER_SECOND),
+        flag("kube-api-burst", REQUESTS_PER_SECOND),
         // Nodes exist only as objects: no kubelet renews their leases, and they must not be considered lost.
         flag("controllers", "*,-node-lifecycle-controller"),
     ]
 }
 
-fn scheduler(
-    dir: &Path,
-    pki: &Pki,
-    ports: Ports,
-    kubeconfig: &Path,
-    settings: &Settings,
-) -> anyhow::Result<Vec<String>> {
+fn scheduler(dir: &Path, pki: &Pki, ports: Ports, kubeconfig: &Path) -> anyhow::Result<Vec<String>> {
     let config = dir.join("scheduler.json");
     let text = json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -261,8 +247,8 @@ fn scheduler(
         "leaderElection": { "leaderElect": false },
         "clientConnection": {
             "kubeconfig": kubeconfig,
-            "qps": settings.requests_per_second,
-            "burst": settings.requests_per_second,
+            "qps": REQUESTS_PER_SECOND,
+            "burst": REQUESTS_PER_SECOND,
         },
     });
     fs::write(&config, text.to_string())?;

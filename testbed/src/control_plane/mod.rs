@@ -55,34 +55,16 @@ pub(crate) use start::{Children, spawn};
 pub(crate) use versions::fnv1a;
 
 /// Settings of a control plane.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// The API server's port. The default is a free port.
     pub port: Option<u16>,
     /// True if the API server logs the requests of service accounts.
     pub audit: bool,
-    /// The limit of requests per second for the controller manager and for the scheduler. With their defaults of 20 and
-    /// 50, every measurement would only measure these limits.
-    pub requests_per_second: u32,
-    /// Additional arguments of the API server. The last argument of a name takes precedence.
-    pub api_server_arguments: Vec<String>,
     /// True if the control plane has a real node. The API server then uses port 443 of a separate address.
     pub node: bool,
     /// A version of Kubernetes other than this project's, such as `1.35.4`, or `1.35` for its newest patch release.
     pub kubernetes: Option<String>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            port: None,
-            audit: false,
-            requests_per_second: 5000,
-            api_server_arguments: Vec::new(),
-            node: false,
-            kubernetes: None,
-        }
-    }
 }
 
 impl Settings {

@@ -166,19 +166,8 @@ async fn start_node(
     start_one(state, "kubelet", children)?;
     let ready = async {
         wait_ready(state, "kubelet", children, prober, deadline).await?;
-        while !node::is_ready(state).await {
-            check_alive(state, children)?;
-            if Instant::now() > deadline {
-                let log = state.component("kubelet").map(|kubelet| logs::last_lines(&kubelet.log, 10));
-                let end = log.unwrap_or_default();
-                return Err(Failure::Other(anyhow::anyhow!(
-                    "the node was not ready after {} s; the kubelet's log ends:\n{end}",
-                    LIMIT.as_secs()
-                )));
-            }
-            tokio::time::sleep(POLL).await;
-        }
-        Ok(())
+        let log = state.component("kubelet").map(|kubelet| kubelet.log.as_path());
+        wait_until(state, children, deadline, "the node", log, async || node::is_ready(state).await).await
     };
     progress::during(progress, "waiting for the node", ready).await?;
     progress.line(&format!("the node is ready after {}", seconds(start.elapsed())));
@@ -206,17 +195,8 @@ async fn wait_ready(
     deadline: Instant,
 ) -> Result<(), Failure> {
     let component = state.component(name).with_context(|| format!("no component {name}"))?;
-    while !prober.is_ready(component).await {
-        check_alive(state, children)?;
-        if Instant::now() > deadline {
-            let end = logs::last_lines(&component.log, 10);
-            return Err(
-                anyhow::anyhow!("{name} was not ready after {} s; its log ends:\n{end}", LIMIT.as_secs()).into()
-            );
-        }
-        tokio::time::sleep(POLL).await;
-    }
-    Ok(())
+    let log = Some(component.log.as_path());
+    wait_until(state, children, deadline, name, log, async || prober.is_ready(component).await).await
 }
 
 async fn wait_usable(
@@ -225,10 +205,24 @@ async fn wait_usable(
     prober: &Prober,
     deadline: Instant,
 ) -> Result<(), Failure> {
-    while !prober.has_default_service_account().await {
+    let what = "the default service account";
+    wait_until(state, children, deadline, what, None, async || prober.has_default_service_account().await).await
+}
+
+/// Waits until it is ready, and fails early if a component ends. An error contains the end of the log.
+async fn wait_until(
+    state: &State,
+    children: &mut Children,
+    deadline: Instant,
+    what: &str,
+    log: Option<&Path>,
+    is_ready: impl AsyncFn() -> bool,
+) -> Result<(), Failure> {
+    while !is_ready().await {
         check_alive(state, children)?;
         if Instant::now() > deadline {
-            return Err(anyhow::anyhow!("no default service account after {} s", LIMIT.as_secs()).into());
+            let end = log.map(|log| logs::last_lines(log, 10)).unwrap_or_default();
+            return Err(anyhow::anyhow!("{what} was not ready after {} s:\n{end}", LIMIT.as_secs()).into());
         }
         tokio::time::sleep(POLL).await;
     }

@@ -13,9 +13,8 @@ use tempfile::TempDir;
 use crate::built::Built;
 use crate::cluster::{Program, TestSpace, eventually, provisioner_program};
 use crate::control_plane::{NO_NODE, Node, State};
-use crate::dependency::{self, Dependency, is_named};
+use crate::dependency::{Dependency, is_named};
 use crate::go_module::{GoProgram, Source};
-use crate::guard::Guard;
 use crate::progress;
 
 /// Long, because the kubelet retries a failed registration with increasing delays.
@@ -44,7 +43,8 @@ const MOCK: GoProgram = GoProgram {
     source: Source::Required("csi-mock-driver"),
 };
 
-/// The requirements of a test with the mock driver.
+/// The mock driver of Kubernetes' own end-to-end tests, a program that takes its name and its socket as arguments. It
+/// keeps volumes in memory, and mounts nothing.
 pub static CSI_MOCK_DRIVER: Dependency = Dependency {
     name: "the mock driver of Kubernetes",
     suits: || MOCK.check(),
@@ -52,14 +52,6 @@ pub static CSI_MOCK_DRIVER: Dependency = Dependency {
     program: Some(|guard, progress| Box::pin(MOCK.path(guard, progress))),
     ..Dependency::NOTHING
 };
-
-/// The mock driver of Kubernetes' own end-to-end tests, a program that takes its name and its socket as arguments. It
-/// keeps volumes in memory, and mounts nothing.
-pub async fn mock_driver(guard: &Guard) -> anyhow::Result<PathBuf> {
-    CSI_MOCK_DRIVER.check_use()?;
-    CSI_MOCK_DRIVER.check(dependency::INSTALL)?;
-    MOCK.path(guard, &progress::silent()).await
-}
 
 /// Starts this build's csi-provisioner for the driver that listens at `socket`.
 pub fn start_csi_provisioner(space: &TestSpace, socket: &Path) -> anyhow::Result<Program> {
@@ -84,9 +76,7 @@ pub struct CsiDriver {
 impl CsiDriver {
     /// Starts `program`, which must be csi-sim, without attachments and topology.
     pub async fn start(state: &State, name: &str, program: PathBuf) -> anyhow::Result<Self> {
-        CSI_REGISTRAR.check_use()?;
-        CSI_REGISTRAR.check(dependency::INSTALL)?;
-        let registrar = REGISTRAR.path(&state.guard(), &progress::silent()).await?;
+        let registrar = CSI_REGISTRAR.path(&state.guard(), &progress::silent()).await?;
         let node = state.node.clone().context(NO_NODE)?;
         let folder = tempfile::tempdir()?;
         let data = folder.path().join("data");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::{fmt, fs};
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use futures::future::LocalBoxFuture;
 
 use crate::control_plane::cache_dir;
@@ -106,6 +106,13 @@ impl Dependency {
     pub fn install(&self, progress: &SharedProgress) -> anyhow::Result<()> {
         packages::install(self.packages, progress)?;
         self.python.as_ref().map_or(Ok(()), |python| python.install(progress))
+    }
+
+    /// The path of the program, which is built once into the user's cache.
+    pub async fn path(&self, guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
+        self.check_use()?;
+        self.check(INSTALL)?;
+        self.program.context("it has no program")?(guard, progress).await
     }
 
     /// Fails in a test that [`Self::is_needed_by`] does not list: on machines without the dependency, that test would

@@ -1,13 +1,9 @@
 //! The sidecar [external-provisioner](https://github.com/kubernetes-csi/external-provisioner), which provisions for CSI
 //! drivers. The recordings in `csi-scenarios` come from it.
 
-use std::path::PathBuf;
-
 use crate::built::Built;
 use crate::dependency::Dependency;
 use crate::go_module::{GoProgram, Source};
-use crate::guard::Guard;
-use crate::progress::SharedProgress;
 
 const SIDECAR: GoProgram = GoProgram {
     program: Built { name: "csi-provisioner", version: "6.4.0", time: "2 to 5 minutes" },
@@ -23,9 +19,3 @@ pub static EXTERNAL_PROVISIONER: Dependency = Dependency {
     program: Some(|guard, progress| Box::pin(SIDECAR.path(guard, progress))),
     ..Dependency::NOTHING
 };
-
-/// The path of external-provisioner, which is built once into the user's cache.
-pub async fn program(guard: &Guard, progress: &SharedProgress) -> anyhow::Result<PathBuf> {
-    EXTERNAL_PROVISIONER.check_use()?;
-    SIDECAR.path(guard, progress).await
-}

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use testbed::control_plane::State;
-use testbed::{external_provisioner, progress};
+use testbed::external_provisioner::EXTERNAL_PROVISIONER;
+use testbed::progress;
 
 /// One of the two sidecars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,7 +44,7 @@ pub(super) struct Programs {
 impl Programs {
     pub(super) async fn find(state: &State) -> anyhow::Result<Self> {
         let ours = std::env::var_os("CSI_PROVISIONER").context("CSI_PROVISIONER does not name the program")?.into();
-        let go = external_provisioner::program(&state.guard(), &progress::silent()).await?;
+        let go = EXTERNAL_PROVISIONER.path(&state.guard(), &progress::silent()).await?;
         Ok(Self { ours, go })
     }
 

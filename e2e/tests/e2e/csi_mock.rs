@@ -11,7 +11,8 @@ use driver_rpc::csi::ListVolumesRequest;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{DeleteParams, ListParams};
 use testbed::cluster::{self, Program, TestSpace, eventually};
-use testbed::csi_driver::{mock_driver, start_csi_provisioner};
+use testbed::csi_driver::{CSI_MOCK_DRIVER, start_csi_provisioner};
+use testbed::progress;
 
 const CLAIMS: usize = 24;
 const LIMIT: Duration = Duration::from_secs(120);
@@ -30,7 +31,7 @@ impl Mock {
     async fn start(space: &TestSpace) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let (name, socket) = (format!("{}.csi.example.com", space.namespace()), folder.path().join("csi.sock"));
-        let program = mock_driver(&space.cluster().state().guard()).await?;
+        let program = CSI_MOCK_DRIVER.path(&space.cluster().state().guard(), &progress::silent()).await?;
         let driver = space.spawn("driver", program, [name.as_ref(), socket.as_os_str()])?;
         let client = Client::new(socket.to_str().context("an odd path")?.parse()?);
         let mut mock = Self { name, socket, client, own: BTreeSet::new(), _driver: driver, _folder: folder };

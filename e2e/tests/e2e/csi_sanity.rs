@@ -7,8 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use testbed::cluster::{eventually, provisioner_program};
 use testbed::control_plane::State;
+use testbed::csi_sanity::CSI_SANITY;
 use testbed::guard::{Guard, Lifetime, Running};
-use testbed::{csi_sanity, progress};
+use testbed::progress;
 
 /// The usual duration is a few seconds.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -39,7 +40,7 @@ async fn csi_sanity_passes_with_few_capabilities() -> anyhow::Result<()> {
 
 async fn is_sane(arguments: &[&str], ran: &str, counts: &str) -> anyhow::Result<()> {
     let guard = State::for_tests()?.guard();
-    let program = csi_sanity::program(&guard, &progress::silent()).await?;
+    let program = CSI_SANITY.path(&guard, &progress::silent()).await?;
     let dir = tempfile::tempdir()?;
     let socket = dir.path().join("csi.sock");
     let _driver = driver(&socket, arguments, &guard)?;

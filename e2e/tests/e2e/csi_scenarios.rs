@@ -11,8 +11,9 @@ use futures::{StreamExt, stream};
 use kube::Client;
 use serde_json::Value;
 use testbed::cluster::{Cluster, apply, random_suffix};
+use testbed::external_provisioner::EXTERNAL_PROVISIONER;
+use testbed::progress;
 use testbed::scenario::{Disagreement, Host, Library, Run, Scenario, Verdict, judge, run_csi};
-use testbed::{external_provisioner, progress};
 
 use crate::scenarios::{client_of, library, report, send};
 
@@ -42,7 +43,7 @@ async fn the_sidecar_agrees() -> anyhow::Result<()> {
     let state = cluster.state().clone();
     let program = match named {
         Some(program) => program,
-        None => external_provisioner::program(&state.guard(), &progress::silent()).await?,
+        None => EXTERNAL_PROVISIONER.path(&state.guard(), &progress::silent()).await?,
     };
     let client = client_of(&cluster).await?;
     apply(&client, &library.definitions).await?;

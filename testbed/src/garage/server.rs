@@ -8,10 +8,9 @@ use anyhow::{Context, bail, ensure};
 use s3_client::{Client, Credentials};
 use serde_json::{Value, json};
 
-use super::{GARAGE, program};
+use super::GARAGE;
 use crate::cluster::eventually;
 use crate::control_plane::last_lines;
-use crate::dependency;
 use crate::guard::{Guard, Lifetime, Running};
 use crate::http;
 use crate::ports::free_ports;
@@ -51,9 +50,7 @@ impl Garage {
 
     /// Starts a cluster of `count` nodes, each of which stores all data.
     pub async fn of_nodes(count: usize, guard: &Guard) -> anyhow::Result<Self> {
-        GARAGE.check_use()?;
-        GARAGE.check(dependency::INSTALL)?;
-        let program = program(guard, &progress::silent()).await?;
+        let program = GARAGE.path(guard, &progress::silent()).await?;
         let dir = tempfile::tempdir()?;
         let ports = free_ports(3 * count)?;
         let (mut nodes, mut processes) = (Vec::new(), Vec::new());

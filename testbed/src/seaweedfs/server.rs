@@ -7,10 +7,9 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::json;
 
-use super::{SEAWEEDFS, WEED};
+use super::SEAWEEDFS;
 use crate::cluster::eventually;
 use crate::control_plane::last_lines;
-use crate::dependency;
 use crate::guard::{Guard, Lifetime, Running};
 use crate::ports::free_ports;
 use crate::progress;
@@ -34,9 +33,7 @@ struct Sockets(Vec<u16>);
 impl SeaweedFs {
     /// Starts a cluster with an administrator.
     pub async fn start(guard: &Guard) -> anyhow::Result<Self> {
-        SEAWEEDFS.check_use()?;
-        SEAWEEDFS.check(dependency::INSTALL)?;
-        let program = WEED.path(guard, &progress::silent()).await?;
+        let program = SEAWEEDFS.path(guard, &progress::silent()).await?;
         let dir = tempfile::tempdir()?;
         let (data, config, log) = (dir.path().join("data"), dir.path().join("s3.json"), dir.path().join("log"));
         fs::create_dir(&data)?;

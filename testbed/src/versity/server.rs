@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::{GATEWAY, VERSITY};
+use super::VERSITY;
 use crate::cluster::eventually;
 use crate::control_plane::last_lines;
-use crate::dependency;
 use crate::guard::{Guard, Lifetime, Running};
 use crate::ports::free_port;
 use crate::progress;
@@ -29,9 +28,7 @@ pub struct Versity {
 impl Versity {
     /// Starts a gateway that reports this region.
     pub async fn start(region: &str, guard: &Guard) -> anyhow::Result<Self> {
-        VERSITY.check_use()?;
-        VERSITY.check(dependency::INSTALL)?;
-        let program = GATEWAY.path(guard, &progress::silent()).await?;
+        let program = VERSITY.path(guard, &progress::silent()).await?;
         let dir = tempfile::tempdir()?;
         let folder = |name: &str| -> anyhow::Result<String> {
             let path = dir.path().join(name);

@@ -11,15 +11,15 @@ use crate::guard::Running;
 use crate::progress::{self, SharedProgress};
 
 /// One version of a program.
-pub(crate) struct Built {
+pub(crate) struct Built<'a> {
     pub(crate) name: &'static str,
     /// The version without a leading `v`.
-    pub(crate) version: &'static str,
+    pub(crate) version: &'a str,
     /// The duration of the build, in words.
     pub(crate) time: &'static str,
 }
 
-impl Built {
+impl Built<'_> {
     /// Returns the program's path. If necessary, `command` builds it in the given folder, and places it there or below
     /// `bin`.
     pub(crate) async fn path(

@@ -13,7 +13,7 @@ use crate::progress::SharedProgress;
 #[cfg(feature = "s3")]
 pub use self::server::{Garage, Server};
 
-const PROGRAM: Built = Built { name: "garage", version: "2.5.0", time: "5 to 10 minutes" };
+const PROGRAM: Built<'_> = Built { name: "garage", version: "2.5.0", time: "5 to 10 minutes" };
 
 /// The requirements of Garage.
 pub static GARAGE: Dependency = Dependency {

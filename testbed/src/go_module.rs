@@ -48,7 +48,7 @@ pub async fn download(module: &str, guard: &Guard, progress: &SharedProgress) ->
 
 /// A program of a module.
 pub(crate) struct GoProgram {
-    pub(crate) program: Built,
+    pub(crate) program: Built<'static>,
     /// The package; in [`Source::Module`], its folder.
     pub(crate) package: &'static str,
     pub(crate) source: Source,

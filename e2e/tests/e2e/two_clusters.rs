@@ -14,18 +14,16 @@ mod play;
 mod radosgw;
 mod second;
 
-use aws::Aws;
 use directories::{Directories, Kind};
-use radosgw::Radosgw;
 
 #[tokio::test]
 async fn ceph_two_clusters_on_one_gateway() -> anyhow::Result<()> {
-    play::play(Radosgw::new().await?).await
+    play::play(radosgw::pair().await?).await
 }
 
 #[tokio::test]
 async fn aws_two_clusters_on_one_account_in_two_regions() -> anyhow::Result<()> {
-    play::play(Aws::new().await?).await
+    play::play(aws::pair().await?).await
 }
 
 #[tokio::test]

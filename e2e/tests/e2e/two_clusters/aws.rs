@@ -1,90 +1,50 @@
 //! S3 and IAM of one account, in a region where an owner can create a bucket twice, and in one where this fails.
 
-use std::collections::BTreeSet;
-
-use kube::core::ApiResource;
-use serde_json::{Value, json};
-use testbed::cluster::{Program, TestSpace};
+use serde_json::json;
+use testbed::cluster::{BucketSpace, Program};
 use testbed::control_plane::State;
 use testbed::s3::S3;
 
-use super::backend::Backend;
-use super::buckets::{self, Pair};
+use super::buckets::{Pair, Store, count_objects};
 use super::inventory::Inventory;
-use super::persons;
 
-const REGIONS: [&str; 2] = ["us-east-1", "eu-central-1"];
+const EAST: &str = "us-east-1";
+const CENTRAL: &str = "eu-central-1";
 /// The IAM path of the claims' users.
 const USERS: &str = "/kube-provisioner/";
 
-pub(crate) struct Aws {
-    pair: Pair,
-    aws: S3,
+pub(crate) async fn pair() -> anyhow::Result<Pair<S3>> {
+    let aws = S3::start(&State::for_tests()?.guard()).await?;
+    Pair::new("two-s3", aws, &[(EAST, &[("region", EAST)]), (CENTRAL, &[("region", CENTRAL)])]).await
 }
 
-impl Aws {
-    pub(crate) async fn new() -> anyhow::Result<Self> {
-        let (pair, aws) = (Pair::new("two-s3").await?, S3::start(&State::for_tests()?.guard()).await?);
-        for region in REGIONS {
-            pair.class(region, &[("region", region)]).await?;
-        }
-        Ok(Self { pair, aws })
-    }
-}
+impl Store for S3 {
+    const NAME: &str = "moto";
+    const USER: &str = "UserName";
 
-impl Backend for Aws {
-    fn name(&self) -> &'static str {
-        "moto"
-    }
-
-    fn claims() -> ApiResource {
-        buckets::claims()
-    }
-
-    fn records() -> ApiResource {
-        buckets::records()
-    }
-
-    fn space(&self, side: usize) -> &TestSpace {
-        &self.pair.sides[side].space
-    }
-
-    fn spawn(&self, side: usize) -> anyhow::Result<Program> {
-        let server = self.aws.server();
+    fn spawn(&self, buckets: &BucketSpace) -> anyhow::Result<Program> {
+        let server = self.server();
         let endpoint = &server.endpoint;
         let variables = [
             format!("AWS_ACCESS_KEY_ID={}", server.access_key),
             format!("AWS_SECRET_ACCESS_KEY={}", server.secret_key),
         ];
-        let arguments = [["--endpoint", endpoint], ["--iam-endpoint", endpoint], ["--region", REGIONS[0]]];
-        self.pair.sides[side].spawn(
-            "aws-s3-provisioner",
-            &variables.each_ref().map(String::as_str),
-            &arguments.concat(),
-        )
+        let arguments = [["--endpoint", endpoint], ["--iam-endpoint", endpoint], ["--region", EAST]];
+        buckets.spawn("aws-s3-provisioner", &variables.each_ref().map(String::as_str), &arguments.concat())
     }
 
-    fn claim(&self, name: &str, number: usize, wanted: bool) -> Value {
+    fn class(&self, number: usize) -> &'static str {
         // Claims that request names are in both regions, too.
-        let region = REGIONS[(number + number / 10) % 2];
-        self.pair.claim(name, region, wanted)
+        [EAST, CENTRAL][(number + number / 10) % 2]
     }
 
-    fn is_bound(claim: &Value) -> bool {
-        buckets::is_bound(claim)
-    }
-
-    fn assets(&self, record: &Value) -> BTreeSet<String> {
-        buckets::assets(record, "UserName")
-    }
-
-    async fn inventory(&self) -> anyhow::Result<Inventory> {
+    async fn inventory(&self, _: &str) -> anyhow::Result<Inventory> {
         let mut inventory = Inventory::default();
-        let (admin, iam) = (self.aws.server().admin()?, self.aws.server().iam()?);
+        let (admin, iam) = (self.server().admin()?, self.server().iam()?);
         for bucket in admin.list_buckets().await? {
             let tags = admin.bucket_tagging(&bucket).await?;
             inventory.0.insert(format!("bucket/{bucket}"), json!({"tags": tags}).to_string());
-            buckets::count_objects(&admin, &bucket, &mut inventory).await?;
+            count_objects(&admin, &bucket, &mut inventory).await?;
         }
         for user in iam.users(USERS).await? {
             let tags = iam.user(&user).await?.unwrap_or_default().tags;
@@ -93,25 +53,5 @@ impl Backend for Aws {
             inventory.0.insert(format!("user/{user}"), says.to_string());
         }
         Ok(inventory)
-    }
-
-    async fn write(&self, side: usize, claim: &str, file: &str, text: String) -> anyhow::Result<()> {
-        self.pair.write(side, claim, file, text).await
-    }
-
-    async fn clean(&self, _side: usize) -> anyhow::Result<()> {
-        Ok(())
-    }
-
-    async fn take_over(&self, side: usize) -> anyhow::Result<String> {
-        persons::give_back(&self.pair.sides[side].space).await
-    }
-
-    async fn mistake(&self, side: usize) -> anyhow::Result<()> {
-        persons::take_what_is_anothers(&self.pair.sides[side].space).await
-    }
-
-    async fn done(self) -> anyhow::Result<()> {
-        self.pair.done().await
     }
 }

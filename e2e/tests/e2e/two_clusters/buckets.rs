@@ -1,48 +1,89 @@
-//! Shared parts of the plays with bucket claims, for all stores.
+//! The plays with bucket claims.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Context;
+use kube::core::ApiResource;
 use objectbucket_api::{ObjectBucket, ObjectBucketClaim};
 use s3_client::Client;
 use serde_json::{Value, json};
-use testbed::cluster::{BucketSpace, eventually};
+use testbed::cluster::{BucketSpace, Program, TestSpace, eventually};
 
-use super::backend::{BOTH, EAST};
+use super::backend::{Backend, EAST};
 use super::inventory::Inventory;
+use super::persons;
 use super::second::Second;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A bucket provisioner in each cluster.
-pub(crate) struct Pair {
-    pub(crate) sides: [BucketSpace; 2],
-    second: Second,
+/// A store that both clusters share, and its provisioner.
+pub(crate) trait Store {
+    /// The name in figures.
+    const NAME: &str;
+    /// The field of an ObjectBucket that names its user.
+    const USER: &str;
+
+    fn spawn(&self, buckets: &BucketSpace) -> anyhow::Result<Program>;
+
+    /// The class of the claim with this number.
+    fn class(&self, number: usize) -> &'static str;
+
+    /// All buckets and users of claims in this namespace.
+    async fn inventory(&self, namespace: &str) -> anyhow::Result<Inventory>;
 }
 
-impl Pair {
-    pub(crate) async fn new(test: &str) -> anyhow::Result<Self> {
+/// A bucket provisioner in each cluster.
+pub(crate) struct Pair<S> {
+    sides: [BucketSpace; 2],
+    second: Second,
+    store: S,
+}
+
+impl<S: Store> Pair<S> {
+    /// Creates the classes, each with its parameters, in both clusters.
+    pub(crate) async fn new(test: &str, store: S, classes: &[(&str, &[(&str, &str)])]) -> anyhow::Result<Self> {
         let second = Second::start().await?;
         let east = BucketSpace::new(test).await?;
         let west = east.twin_in(second.cluster().await?).await?;
-        Ok(Self { sides: [east, west], second })
-    }
-
-    pub(crate) async fn class(&self, suffix: &str, parameters: &[(&str, &str)]) -> anyhow::Result<()> {
-        for side in BOTH {
-            self.sides[side].class(suffix, parameters).await?;
+        for side in [&east, &west] {
+            for (suffix, parameters) in classes {
+                side.class(suffix, parameters).await?;
+            }
         }
-        Ok(())
+        Ok(Self { sides: [east, west], second, store })
     }
 
     /// The namespace, whose name is equal in both clusters.
-    pub(crate) fn namespace(&self) -> &str {
+    fn namespace(&self) -> &str {
         self.sides[EAST].space.namespace()
     }
+}
 
-    pub(crate) fn claim(&self, name: &str, class: &str, wanted: bool) -> Value {
-        let mut spec = json!({"storageClassName": self.sides[EAST].space.cluster_wide_name(class)});
+impl<S: Store> Backend for Pair<S> {
+    fn name(&self) -> &'static str {
+        S::NAME
+    }
+
+    fn claims() -> ApiResource {
+        ApiResource::erase::<ObjectBucketClaim>(&())
+    }
+
+    fn records() -> ApiResource {
+        records()
+    }
+
+    fn space(&self, side: usize) -> &TestSpace {
+        &self.sides[side].space
+    }
+
+    fn spawn(&self, side: usize) -> anyhow::Result<Program> {
+        self.store.spawn(&self.sides[side])
+    }
+
+    fn claim(&self, name: &str, number: usize, wanted: bool) -> Value {
+        let class = self.sides[EAST].space.cluster_wide_name(self.store.class(number));
+        let mut spec = json!({"storageClassName": class});
         if wanted {
             spec["bucketName"] = format!("{}-{name}", self.namespace()).into();
         } else {
@@ -52,8 +93,19 @@ impl Pair {
         json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec})
     }
 
+    /// The paths of an ObjectBucket's bucket and its user.
+    fn assets(&self, record: &Value) -> BTreeSet<String> {
+        let bucket = record["spec"]["endpoint"]["bucketName"].as_str().map(|bucket| format!("bucket/{bucket}"));
+        let user = record["spec"]["additionalState"][S::USER].as_str().map(|user| format!("user/{user}"));
+        bucket.into_iter().chain(user).collect()
+    }
+
+    async fn inventory(&self) -> anyhow::Result<Inventory> {
+        self.store.inventory(self.namespace()).await
+    }
+
     /// Writes with the claim's Secret and ConfigMap, and retries until the store knows the key.
-    pub(crate) async fn write(&self, side: usize, claim: &str, object: &str, text: String) -> anyhow::Result<()> {
+    async fn write(&self, side: usize, claim: &str, object: &str, text: String) -> anyhow::Result<()> {
         let mut last = None;
         let written = eventually(LIMIT, async || {
             let user = match self.sides[side].user(claim).await {
@@ -73,7 +125,15 @@ impl Pair {
         }
     }
 
-    pub(crate) async fn done(self) -> anyhow::Result<()> {
+    async fn take_over(&self, side: usize) -> anyhow::Result<String> {
+        persons::give_back(&self.sides[side].space).await
+    }
+
+    async fn mistake(&self, side: usize) -> anyhow::Result<()> {
+        persons::take_what_is_anothers(&self.sides[side].space).await
+    }
+
+    async fn done(self) -> anyhow::Result<()> {
         for side in self.sides {
             side.space.done().await?;
         }
@@ -81,23 +141,8 @@ impl Pair {
     }
 }
 
-pub(crate) fn claims() -> kube::core::ApiResource {
-    kube::core::ApiResource::erase::<ObjectBucketClaim>(&())
-}
-
-pub(crate) fn records() -> kube::core::ApiResource {
-    kube::core::ApiResource::erase::<ObjectBucket>(&())
-}
-
-pub(crate) fn is_bound(claim: &Value) -> bool {
-    claim["status"]["phase"] == "Bound"
-}
-
-/// The paths of an ObjectBucket's bucket and its user.
-pub(crate) fn assets(record: &Value, user: &str) -> BTreeSet<String> {
-    let bucket = record["spec"]["endpoint"]["bucketName"].as_str().map(|bucket| format!("bucket/{bucket}"));
-    let user = record["spec"]["additionalState"][user].as_str().map(|user| format!("user/{user}"));
-    bucket.into_iter().chain(user).collect()
+pub(crate) fn records() -> ApiResource {
+    ApiResource::erase::<ObjectBucket>(&())
 }
 
 /// Adds all objects of a bucket to the inventory.

@@ -136,10 +136,6 @@ impl Backend for Directories {
         claim
     }
 
-    fn is_bound(claim: &Value) -> bool {
-        claim["status"]["phase"] == "Bound"
-    }
-
     fn assets(&self, record: &Value) -> BTreeSet<String> {
         let path = self.path_of(record);
         path.into_iter().flat_map(|path| [format!("{MARKS}/{path}"), path]).collect()

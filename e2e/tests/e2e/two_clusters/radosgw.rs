@@ -1,60 +1,40 @@
 //! The play on a Ceph object gateway.
 
-use std::collections::BTreeSet;
-
 use anyhow::Context;
-use kube::core::ApiResource;
 use s3_client::{Client, Credentials};
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 use testbed::ceph::State;
-use testbed::cluster::{Program, TestSpace};
+use testbed::cluster::{BucketSpace, Program};
 
-use super::backend::Backend;
-use super::buckets::{self, Pair};
+use super::buckets::{Pair, Store, count_objects};
 use super::inventory::Inventory;
-use super::persons;
 
 pub(crate) struct Radosgw {
-    pair: Pair,
     ceph: State,
     /// The folder of the admin keys, which the provisioner reads.
     files: TempDir,
 }
 
-impl Radosgw {
-    pub(crate) async fn new() -> anyhow::Result<Self> {
-        let (pair, ceph, files) = (Pair::new("two-rgw").await?, State::for_tests()?, tempfile::tempdir()?);
-        std::fs::write(files.path().join("access"), &ceph.access_key)?;
-        std::fs::write(files.path().join("secret"), &ceph.secret_key)?;
-        pair.class("class", &[]).await?;
-        Ok(Self { pair, ceph, files })
-    }
+pub(crate) async fn pair() -> anyhow::Result<Pair<Radosgw>> {
+    let (ceph, files) = (State::for_tests()?, tempfile::tempdir()?);
+    std::fs::write(files.path().join("access"), &ceph.access_key)?;
+    std::fs::write(files.path().join("secret"), &ceph.secret_key)?;
+    Pair::new("two-rgw", Radosgw { ceph, files }, &[("class", &[])]).await
+}
 
+impl Radosgw {
     /// An S3 client with a key.
     fn client(&self, access_key: &str, secret_key: &str) -> anyhow::Result<Client> {
         testbed::s3::client(&self.ceph.endpoint, None, Credentials::new(access_key, secret_key))
     }
 }
 
-impl Backend for Radosgw {
-    fn name(&self) -> &'static str {
-        "radosgw"
-    }
+impl Store for Radosgw {
+    const NAME: &str = "radosgw";
+    const USER: &str = "cephUser";
 
-    fn claims() -> ApiResource {
-        buckets::claims()
-    }
-
-    fn records() -> ApiResource {
-        buckets::records()
-    }
-
-    fn space(&self, side: usize) -> &TestSpace {
-        &self.pair.sides[side].space
-    }
-
-    fn spawn(&self, side: usize) -> anyhow::Result<Program> {
+    fn spawn(&self, buckets: &BucketSpace) -> anyhow::Result<Program> {
         let file = |name: &str| self.files.path().join(name).display().to_string();
         let (access, secret) = (file("access"), file("secret"));
         let arguments = [
@@ -62,24 +42,16 @@ impl Backend for Radosgw {
             ["--admin-access-key-file", &access],
             ["--admin-secret-key-file", &secret],
         ];
-        self.pair.sides[side].spawn("ceph-rgw-provisioner", &[], &arguments.concat())
+        buckets.spawn("ceph-rgw-provisioner", &[], &arguments.concat())
     }
 
-    fn claim(&self, name: &str, _number: usize, wanted: bool) -> Value {
-        self.pair.claim(name, "class", wanted)
+    fn class(&self, _: usize) -> &'static str {
+        "class"
     }
 
-    fn is_bound(claim: &Value) -> bool {
-        buckets::is_bound(claim)
-    }
-
-    fn assets(&self, record: &Value) -> BTreeSet<String> {
-        buckets::assets(record, "cephUser")
-    }
-
-    async fn inventory(&self) -> anyhow::Result<Inventory> {
+    async fn inventory(&self, namespace: &str) -> anyhow::Result<Inventory> {
         let mut inventory = Inventory::default();
-        let mine = format!("obc-{}-", self.pair.namespace());
+        let mine = format!("obc-{namespace}-");
         let users: Vec<String> = serde_json::from_value(self.ceph.radosgw_admin(&["user", "list"]).await?)?;
         let mut keys = std::collections::BTreeMap::new();
         for user in users.into_iter().filter(|user| user.starts_with(&mine)) {
@@ -96,35 +68,15 @@ impl Backend for Radosgw {
             let (name, owner) =
                 (bucket["bucket"].as_str().context("a name")?, bucket["owner"].as_str().context("an owner")?);
             let Some((access_key, secret_key)) = keys.get(owner) else {
-                if name.contains(self.pair.namespace()) {
+                if name.contains(namespace) {
                     inventory.0.insert(format!("bucket/{name}"), format!("of {owner}, who is no user of a claim"));
                 }
                 continue;
             };
             let says = json!({"owner": owner, "id": bucket["id"], "marker": bucket["marker"]});
             inventory.0.insert(format!("bucket/{name}"), says.to_string());
-            buckets::count_objects(&self.client(access_key, secret_key)?, name, &mut inventory).await?;
+            count_objects(&self.client(access_key, secret_key)?, name, &mut inventory).await?;
         }
         Ok(inventory)
-    }
-
-    async fn write(&self, side: usize, claim: &str, file: &str, text: String) -> anyhow::Result<()> {
-        self.pair.write(side, claim, file, text).await
-    }
-
-    async fn clean(&self, _side: usize) -> anyhow::Result<()> {
-        Ok(())
-    }
-
-    async fn take_over(&self, side: usize) -> anyhow::Result<String> {
-        persons::give_back(&self.pair.sides[side].space).await
-    }
-
-    async fn mistake(&self, side: usize) -> anyhow::Result<()> {
-        persons::take_what_is_anothers(&self.pair.sides[side].space).await
-    }
-
-    async fn done(self) -> anyhow::Result<()> {
-        self.pair.done().await
     }
 }

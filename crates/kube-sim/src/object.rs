@@ -127,29 +127,3 @@ pub(crate) fn write_value<T: serde::Serialize + ?Sized>(json: &mut Vec<u8>, valu
 fn meta_text<'a>(object: &'a Value, field: &str) -> &'a str {
     meta(object, field).and_then(Value::as_str).unwrap_or_default()
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn missing_fields_read_as_empty_and_are_made_on_writing() {
-        let mut object = json!({"kind": "X"});
-        assert_eq!((name(&object), uid(&object), finalizers(&object).count()), ("", "", 0));
-        set_annotation(&mut object, "a", "1");
-        set_finalizers(&mut object, ["f/g"]);
-        assert_eq!(object, json!({"kind": "X", "metadata": {"annotations": {"a": "1"}, "finalizers": ["f/g"]}}));
-        set_finalizers(&mut object, Vec::<String>::new());
-        assert_eq!(object["metadata"], json!({"annotations": {"a": "1"}}));
-    }
-
-    #[test]
-    fn paths() {
-        let object = json!({"spec": {"claimRef": {"uid": "u"}}});
-        assert_eq!(text_at(&object, &["spec", "claimRef", "uid"]), "u");
-        assert_eq!(text_at(&object, &["spec", "claimRef", "name"]), "");
-        assert_eq!(at(&object, &["spec", "claimRef", "uid", "x"]), None);
-    }
-}

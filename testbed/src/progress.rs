@@ -35,11 +35,6 @@ pub fn terminal() -> SharedProgress {
     })
 }
 
-/// Progress of concurrent work: its lines are collected, and shown as one block when the last clone is dropped.
-pub fn buffered(shown: &SharedProgress) -> SharedProgress {
-    Arc::new(Buffered { shown: shown.clone(), lines: Mutex::default() })
-}
-
 /// Runs the work, and meanwhile shows its name and duration.
 pub async fn during<T>(progress: &SharedProgress, what: &str, work: impl Future<Output = T>) -> T {
     let start = Instant::now();
@@ -72,34 +67,6 @@ impl Progress for Silent {
     fn line(&self, _: &str) {}
     fn status(&self, _: &str) {}
     fn output(&self, _: &str) {}
-}
-
-struct Buffered {
-    shown: SharedProgress,
-    lines: Mutex<Vec<String>>,
-}
-
-impl Buffered {
-    fn keep(&self, line: &str) {
-        self.lines.lock().unwrap_or_else(|e| e.into_inner()).push(line.to_owned());
-    }
-}
-
-impl Progress for Buffered {
-    fn line(&self, text: &str) {
-        self.keep(text);
-    }
-    fn status(&self, _: &str) {}
-    fn output(&self, line: &str) {
-        self.keep(line);
-    }
-}
-
-impl Drop for Buffered {
-    fn drop(&mut self) {
-        let lines = self.lines.get_mut().unwrap_or_else(|e| e.into_inner());
-        self.shown.output(&lines.join("\n"));
-    }
 }
 
 struct Terminal {
@@ -173,19 +140,6 @@ mod tests {
         fn output(&self, line: &str) {
             self.0.lock().unwrap().push(line.to_owned());
         }
-    }
-
-    #[test]
-    fn buffered_lines_are_one_block() {
-        let recorded = Arc::new(Recorded::default());
-        let shared: SharedProgress = recorded.clone();
-        let buffered = buffered(&shared);
-        buffered.line("suite");
-        buffered.status("running");
-        buffered.output("passed");
-        assert!(recorded.0.lock().unwrap().is_empty());
-        drop(buffered);
-        assert_eq!(*recorded.0.lock().unwrap(), ["suite\npassed"]);
     }
 
     #[tokio::test(start_paused = true)]

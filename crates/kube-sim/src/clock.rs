@@ -39,11 +39,6 @@ impl SimClock {
     pub fn seconds(&self) -> String {
         seconds(self.now())
     }
-
-    /// Now as `metav1.MicroTime`: `2030-01-01T00:00:00.000000Z`.
-    pub fn micros(&self) -> String {
-        format!("{:.6}", self.now())
-    }
 }
 
 /// Returns a time as `metav1.Time`. Fractions of a second are truncated, as in the server.
@@ -62,6 +57,5 @@ mod tests {
         assert_eq!(clock.seconds(), "2030-01-01T00:00:00Z");
         tokio::time::advance(Duration::from_millis(61_999)).await;
         assert_eq!(clock.seconds(), "2030-01-01T00:01:01Z");
-        assert_eq!(clock.micros(), "2030-01-01T00:01:01.999000Z");
     }
 }

@@ -17,7 +17,6 @@ mod request;
 mod table;
 mod tls;
 mod tokens;
-mod yaml;
 
 use std::future::Future;
 use std::io;

@@ -351,7 +351,7 @@ fn take_body(request: &mut Request, headers: &HeaderMap, body: Bytes) -> Result<
             request.options.complete(request.verb, Some(kind))?;
             request.content = Content::Patch(kind, body);
         }
-        // Only a server on a port accepts YAML.
+        // YAML in the bodies of deletions is not simulated.
         _ if content_type == "application/yaml" => {
             return Err(Status::not_implemented(format_args!("bodies of type {content_type}")));
         }

@@ -16,8 +16,8 @@ use tower::{BoxError, ServiceExt as _};
 use super::App;
 use super::caller::Caller;
 use super::media_type::{Language, MediaType, Representation};
+use super::protobuf;
 use super::table::{Include, TableWatch, Tables};
-use super::{protobuf, yaml};
 use crate::authorize::Attributes;
 use crate::request::Path;
 use crate::resource::Resource;
@@ -137,7 +137,7 @@ impl App {
     }
 }
 
-/// Returns the body, converted to JSON from YAML or protobuf.
+/// Returns the body. Protobuf is converted to JSON. The API itself reads YAML.
 async fn readable(parts: &mut Parts, body: Incoming) -> Result<Full<Bytes>, Status> {
     let limited = Limited::new(body, BODY_LIMIT).collect().await;
     let body = match limited {
@@ -148,17 +148,12 @@ async fn readable(parts: &mut Parts, body: Incoming) -> Result<Full<Bytes>, Stat
         Err(error) => return Err(unreadable(&error)),
     };
     let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let body = match content_type.split(';').next().unwrap_or_default().trim() {
-        "application/yaml" => {
-            parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            yaml::to_json(&body)?
-        }
-        "application/vnd.kubernetes.protobuf" => {
-            parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            protobuf::to_json(&body)?
-        }
-        "application/apply-patch+yaml" => yaml::to_json(&body)?,
-        _ => body,
+    let content_type = content_type.split(';').next().unwrap_or_default().trim();
+    let body = if content_type == "application/vnd.kubernetes.protobuf" {
+        parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        protobuf::to_json(&body)?
+    } else {
+        body
     };
     parts.headers.remove(CONTENT_LENGTH);
     Ok(Full::new(body))
@@ -196,7 +191,8 @@ async fn convert(
         Language::Json => Bytes::from(value.to_string()),
         Language::Yaml => {
             parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
-            yaml::from_json(&value)?
+            let text = serde_saphyr::to_string(&value).map_err(|error| Status::internal(error.to_string()))?;
+            Bytes::from(text)
         }
     };
     Ok(Response::from_parts(parts, whole(body)))

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::DeleteParams;
 use objectbucket_api::ObjectBucketClaim;
-use s3_client::Credentials;
+use s3_client::{Client, Credentials};
 use serde_json::json;
 use testbed::bucket_cases::{BucketFixture, killed_at_any_moment_nothing_is_left};
+use testbed::bucket_rights::{self as rights, Administered};
 use testbed::cluster::{BucketSpace, Program, eventually, is_bucket_bound};
 use testbed::control_plane;
 use testbed::s3::{S3, Server};
@@ -89,6 +89,26 @@ impl BucketFixture for Fixture {
     }
 }
 
+impl Administered for Fixture {
+    const REGION: &str = "eu-central-1";
+    const KEYS_SHOWN_ONCE: bool = true;
+
+    async fn make_bucket(&self, name: &str) -> anyhow::Result<Client> {
+        let admin = self.server().admin()?;
+        admin.create_bucket(name, Some(Self::REGION)).await?;
+        Ok(admin)
+    }
+
+    async fn remove_bucket(&self, name: &str) -> anyhow::Result<()> {
+        self.server().admin()?.delete_bucket(name).await?;
+        Ok(())
+    }
+
+    fn administrators_secret(&self) -> &str {
+        &self.server().secret_key
+    }
+}
+
 impl std::ops::Deref for Fixture {
     type Target = BucketSpace;
 
@@ -104,75 +124,13 @@ mod aws_cases {
 // Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
 async fn aws_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
-    let fixture = Fixture::new("s3-use").await?;
-    let program = fixture.start().await?;
-    fixture.claim("photos", "class", json!({})).await?;
-    fixture.claim("videos", "class", json!({})).await?;
-    fixture.bound("photos").await?;
-    fixture.bound("videos").await?;
-    let (photos, videos) = (fixture.user("photos").await?, fixture.user("videos").await?);
-    photos.put("cat", "miaow").await?;
-    ensure!(photos.client.get_object(&photos.bucket, "cat").await?.is_some(), "the object is not there");
-    let error = videos.client.get_object(&photos.bucket, "cat").await.unwrap_err();
-    assert_eq!(error.code(), "AccessDenied");
-    // The key has no permissions beyond objects.
-    assert_eq!(photos.client.create_bucket("another-one", None).await.unwrap_err().code(), "AccessDenied");
-    assert_eq!(photos.client.delete_bucket_policy(&photos.bucket).await.unwrap_err().code(), "AccessDenied");
-
-    fixture.ask_for_keys("photos", "now").await?;
-    let after = fixture.next_user("photos", &photos).await?;
-    ensure!(after.works().await && photos.works().await, "both keys work for some time");
-    let retired = eventually(SOON, async || Ok((!photos.works().await).then_some(()))).await?;
-    ensure!(retired.is_some() && after.works().await, "the old key works for ever");
-    // A lost Secret is recreated with another key, because AWS shows a key only once.
-    fixture.space.api::<Secret>().delete("photos", &DeleteParams::default()).await?;
-    fixture.space.wait_for_within(SOON, &fixture.space.api::<Secret>(), "photos", "back", |_| true).await?;
-    let back = fixture.user("photos").await?;
-    ensure!(back.works().await, "the new Secret's key does not work");
-    // The lost key stays valid during the overlap, for running pods.
-    let retired = eventually(SOON, async || Ok((!after.works().await).then_some(()))).await?;
-    ensure!(retired.is_some() && back.works().await, "the lost key works for ever");
-
-    fixture.delete("photos").await?;
-    fixture.delete("videos").await?;
-    fixture.nothing_left().await?;
-    let all = [&fixture.server().secret_key, &photos.secret, &videos.secret, &after.secret, &back.secret];
-    fixture.is_discreet(&program, &all.map(String::as_str)).await?;
-    fixture.done().await
+    Fixture::case("s3-use", rights::a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate).await
 }
 
 // Rules: Y4.
 #[tokio::test]
 async fn aws_claims_get_access_to_an_existing_bucket() -> anyhow::Result<()> {
-    let fixture = Fixture::new("s3-grant").await?;
-    let program = fixture.start().await?;
-    let admin = fixture.server().admin()?;
-    admin.create_bucket("shared-bucket", Some("eu-central-1")).await?;
-    admin.put_object("shared-bucket", "x", "hello").await?;
-    let before = fixture.assets().await?;
-    for access in ["read-only", "write-only"] {
-        fixture.class(access, &[("bucketName", "shared-bucket"), ("accessMode", access)]).await?;
-        fixture.claim(access, access, json!({})).await?;
-        fixture.bound(access).await?;
-    }
-    let (reader, writer) = (fixture.user("read-only").await?, fixture.user("write-only").await?);
-    ensure!(reader.client.get_object("shared-bucket", "x").await?.is_some(), "the reader cannot read");
-    assert_eq!(reader.put("y", "no").await.unwrap_err().code(), "AccessDenied");
-    writer.put("y", "yes").await?;
-    assert_eq!(writer.client.get_object("shared-bucket", "x").await.unwrap_err().code(), "AccessDenied");
-    // A claim for a foreign bucket is refused, and the bucket stays.
-    fixture.claim("thief", "class", json!({"bucketName": "shared-bucket"})).await?;
-    fixture.told("thief", "was not made for this claim").await?;
-    for claim in ["read-only", "write-only", "thief"] {
-        fixture.delete(claim).await?;
-    }
-    assert_eq!(fixture.assets().await?, before);
-    ensure!(admin.get_object("shared-bucket", "x").await?.is_some(), "somebody's object is gone");
-    admin.empty_bucket("shared-bucket").await?;
-    admin.delete_bucket("shared-bucket").await?;
-    let secrets = [&fixture.server().secret_key, &reader.secret, &writer.secret].map(String::as_str);
-    fixture.is_discreet(&program, &secrets).await?;
-    fixture.done().await
+    Fixture::case("s3-grant", rights::claims_are_let_into_a_bucket_that_exists).await
 }
 
 // Rules: Z14.

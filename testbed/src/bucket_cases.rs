@@ -78,8 +78,7 @@ pub trait BucketFixture: Deref<Target = BucketSpace> + Sized {
 pub async fn claims_of_a_late_class_are_served(fixture: &impl BucketFixture) -> anyhow::Result<()> {
     let _program = fixture.start().await?;
     fixture.claim("photos", "late", json!({"generateBucketName": "p".repeat(60)})).await?;
-    fixture.claim("videos", "class", json!({})).await?;
-    fixture.bound("videos").await?;
+    fixture.bind("videos", "class", json!({})).await?;
     fixture.class_with("late", &[]).await?;
     let claim = fixture.bound("photos").await?;
     let user = fixture.user("photos").await?;
@@ -111,8 +110,7 @@ pub async fn buckets_outlive_their_classes(fixture: &impl BucketFixture) -> anyh
         fixture.space.wait_gone(&classes, &name).await
     };
     let shared = format!("{}-shared", fixture.space.namespace());
-    fixture.claim("owner", "class", json!({"bucketName": shared})).await?;
-    fixture.bound("owner").await?;
+    fixture.bind("owner", "class", json!({"bucketName": shared})).await?;
     let before = fixture.assets().await?;
     fixture.class_with("gone", &[]).await?;
     fixture.class_with("granted", &[("bucketName", &shared)]).await?;
@@ -211,8 +209,7 @@ pub async fn a_bucket_with_objects_stays_if_its_class_says_so(fixture: &impl Buc
     let _program = fixture.start().await?;
     fixture.class_with("careful", &[("deletionPolicy", "DeleteIfEmpty")]).await?;
     for claim in ["full", "empty"] {
-        fixture.claim(claim, "careful", json!({})).await?;
-        fixture.bound(claim).await?;
+        fixture.bind(claim, "careful", json!({})).await?;
     }
     fixture.delete("empty").await?;
     let user = fixture.user("full").await?;
@@ -274,8 +271,7 @@ pub async fn killed_at_any_moment_nothing_is_left(
     fixture.class_with("killed", parameters).await?;
     fixture.class_with("granted", &[parameters, &[("bucketName", shared.as_str())]].concat()).await?;
     let mut program = fixture.start().await?;
-    fixture.claim("owner", "killed", json!({"bucketName": shared})).await?;
-    fixture.bound("owner").await?;
+    fixture.bind("owner", "killed", json!({"bucketName": shared})).await?;
     let mut moments = 0x9e37_79b9_7f4a_7c15_u64;
     for kill in 0..kills {
         fixture.claim(&format!("made-{kill}"), "killed", spec(kill)).await?;
@@ -319,13 +315,11 @@ pub async fn killed_at_any_moment_nothing_is_left(
 /// Z12: one of two replicas is active; the other takes over when it dies.
 pub async fn a_replica_takes_over(fixture: &impl BucketFixture) -> anyhow::Result<()> {
     let mut first = fixture.start().await?;
-    fixture.claim("a", "class", json!({})).await?;
-    fixture.bound("a").await?;
+    fixture.bind("a", "class", json!({})).await?;
     let _second = fixture.start().await?;
     first.kill().await?;
     let start = Instant::now();
-    fixture.claim("b", "class", json!({})).await?;
-    fixture.bound("b").await?;
+    fixture.bind("b", "class", json!({})).await?;
     ensure!(start.elapsed() < Duration::from_secs(20), "taking over took {:?}", start.elapsed());
     fixture.delete("a").await?;
     fixture.delete("b").await
@@ -337,11 +331,9 @@ pub async fn orphans_are_found_and_removed(
     orphans: impl AsyncFn(&[&str]) -> anyhow::Result<(bool, String)>,
 ) -> anyhow::Result<()> {
     let mut program = fixture.start().await?;
-    fixture.claim("videos", "class", json!({})).await?;
-    fixture.bound("videos").await?;
+    fixture.bind("videos", "class", json!({})).await?;
     let before = fixture.assets().await?;
-    fixture.claim("photos", "class", json!({})).await?;
-    fixture.bound("photos").await?;
+    fixture.bind("photos", "class", json!({})).await?;
     let (lost, kept) = (fixture.user("photos").await?, fixture.user("videos").await?);
     lost.put("cat", "x").await?;
     program.kill().await?;
@@ -390,9 +382,7 @@ pub async fn a_full_bucket_is_deleted_while_others_are_served(
     let objects: usize = std::env::var("E2E_OBJECTS").ok().and_then(|count| count.parse().ok()).unwrap_or(1200);
     let program = fixture.start().await?;
     fixture.class_with("full", versioning).await?;
-    fixture.claim("full", "full", json!({})).await?;
-    fixture.bound("full").await?;
-    let user = fixture.user("full").await?;
+    let user = fixture.new_user("full", "full", json!({})).await?;
     let names = (0..objects).chain((0..objects).step_by(4)).map(|at| format!("object-{at}"));
     let user = &user;
     let put = async |name: String| user.put(&name, "x").await;
@@ -402,8 +392,7 @@ pub async fn a_full_bucket_is_deleted_while_others_are_served(
     claims.delete("full", &DeleteParams::default()).await?;
     let others = ["other-0", "other-1", "other-2", "other-3", "other-4"];
     for other in others {
-        fixture.claim(other, "class", json!({})).await?;
-        fixture.bound(other).await?;
+        fixture.bind(other, "class", json!({})).await?;
     }
     let (served, mut most) = (start.elapsed(), before);
     let limit = Duration::from_secs(120 + objects as u64 / 20);

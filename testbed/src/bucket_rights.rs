@@ -58,8 +58,7 @@ pub async fn a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate<F: Administe
 ) -> anyhow::Result<()> {
     let program = fixture.start().await?;
     for claim in ["photos", "videos"] {
-        fixture.claim(claim, "class", json!({})).await?;
-        fixture.bound(claim).await?;
+        fixture.bind(claim, "class", json!({})).await?;
     }
     let (photos, videos) = (fixture.user("photos").await?, fixture.user("videos").await?);
     photos.put("cat", "miaow").await?;
@@ -103,9 +102,7 @@ pub async fn claims_are_let_into_a_bucket_that_exists<F: Administered>(fixture: 
     let before = fixture.assets().await?;
     for access in ["read-write", "read-only", "write-only"] {
         fixture.class_with(access, &[("bucketName", "shared-bucket"), ("accessMode", access)]).await?;
-        fixture.claim(access, access, json!({})).await?;
-        fixture.bound(access).await?;
-        let user = fixture.user(access).await?;
+        let user = fixture.new_user(access, access, json!({})).await?;
         has_access(access, &user, "x").await?;
         has_no_other_rights::<F>(&user, "other-bucket").await?;
     }

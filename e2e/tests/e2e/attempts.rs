@@ -140,8 +140,7 @@ async fn a_hanging_call_is_cancelled_and_others_continue() -> anyhow::Result<()>
     let _controller = toy.run_with(options, space.client());
     let class = space.create_class_and_claim("slow").await?;
     until("the slow call began", || toy.provisions("slow") == 1).await?;
-    space.create_claim(space.claim("quick", &class)).await?;
-    space.wait_bound("quick").await?;
+    space.bind(space.claim("quick", &class)).await?;
     space.wait_bound("slow").await?;
     assert_eq!(toy.provisions("slow"), 2);
     space.done().await

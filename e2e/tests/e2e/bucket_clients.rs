@@ -32,8 +32,7 @@ impl Bound {
     ) -> anyhow::Result<Self> {
         buckets.class("class", &[]).await?;
         let program = buckets.spawn(package, variables, options)?;
-        buckets.claim("photos", "class", json!({})).await?;
-        buckets.bound("photos").await?;
+        buckets.bind("photos", "class", json!({})).await?;
         Ok(Self { buckets, _program: program, _files: files })
     }
 

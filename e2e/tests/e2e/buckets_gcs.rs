@@ -104,14 +104,11 @@ async fn gcs_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<
 async fn gcs_claims_get_access_to_an_existing_bucket() -> anyhow::Result<()> {
     let fixture = Fixture::new("gcs-grant").await?;
     let program = fixture.start().await?;
-    fixture.claim("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
-    fixture.bound("owner").await?;
+    fixture.bind("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
     fixture.user("owner").await?.put("x", "hello").await?;
     fixture.class_with("granted", &[("bucketName", "shared-bucket"), ("accessMode", "read-only")]).await?;
     let before = fixture.google.assets();
-    fixture.claim("reader", "granted", json!({})).await?;
-    fixture.bound("reader").await?;
-    let reader = fixture.user("reader").await?;
+    let reader = fixture.new_user("reader", "granted", json!({})).await?;
     ensure!(reader.works().await, "the reader cannot read");
     assert_eq!(reader.put("y", "no").await.unwrap_err().code(), "AccessDenied");
     fixture.delete("reader").await?;

@@ -140,8 +140,7 @@ async fn aws_settings_of_the_class_are_applied_and_versions_are_deleted_with_the
     let _program = fixture.start().await?;
     let rule = r#"{"Rules":[{"ID":"old","Status":"Enabled","Filter":{"Prefix":""},"Expiration":{"Days":30}}]}"#;
     fixture.class("settings", &[("region", "us-east-1"), ("versioning", "true"), ("lifecycle", rule)]).await?;
-    fixture.claim("photos", "settings", json!({"bucketName": "my-photos"})).await?;
-    fixture.bound("photos").await?;
+    fixture.bind("photos", "settings", json!({"bucketName": "my-photos"})).await?;
     let admin = fixture.server().admin()?;
     ensure!(!admin.bucket_lifecycle("my-photos").await?.is_empty(), "there is no lifecycle");
     assert_eq!(

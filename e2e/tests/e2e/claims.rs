@@ -55,8 +55,7 @@ async fn an_existing_volume_is_not_created_again() -> anyhow::Result<()> {
     let again = Toy::new();
     let _controller = again.run(&space);
     let class = space.create_class(space.class("second")).await?;
-    space.create_claim(space.claim("later", &class)).await?;
-    space.wait_bound("later").await?;
+    space.bind(space.claim("later", &class)).await?;
     assert_eq!(again.provisions("claim"), 0);
     let after = space.cluster_api::<PersistentVolume>().get(&before.name_any()).await?;
     assert_eq!(after.spec, before.spec);
@@ -107,8 +106,7 @@ async fn a_claim_that_names_its_volume_is_left_alone() -> anyhow::Result<()> {
         .insert("volume.kubernetes.io/storage-provisioner".to_owned(), space.provisioner().to_owned());
     space.create_claim(claim).await?;
     let class = space.create_class(space.class("class")).await?;
-    space.create_claim(space.claim("other", &class)).await?;
-    space.wait_bound("other").await?;
+    space.bind(space.claim("other", &class)).await?;
     assert_eq!(toy.provisions("static"), 0);
     let events = space.events_about("PersistentVolumeClaim", "static").await?;
     assert!(events.iter().all(|event| event.reporting_component.as_deref() != Some(space.provisioner())));
@@ -214,8 +212,7 @@ async fn a_claim_without_a_class_gets_the_newest_default_class() -> anyhow::Resu
     let class_of = |claim: &PersistentVolumeClaim| claim.spec.as_ref().and_then(|spec| spec.storage_class_name.clone());
     assert_eq!(class_of(&classless("early").await?), None, "there is no default class yet");
     let normal = space.create_class(space.class("normal")).await?;
-    space.create_claim(space.claim("named", &normal)).await?;
-    space.wait_bound("named").await?;
+    space.bind(space.claim("named", &normal)).await?;
     assert_eq!(toy.provisions("early"), 0);
     // The names make the newer class win even within the same second.
     let older = default("z-older").await?.name_any();
@@ -245,8 +242,7 @@ async fn a_claim_that_the_author_declines_is_left_alone() -> anyhow::Result<()> 
     });
     let _controller = toy.run(&space);
     let class = space.create_class_and_claim("theirs").await?;
-    space.create_claim(space.claim("mine", &class)).await?;
-    space.wait_bound("mine").await?;
+    space.bind(space.claim("mine", &class)).await?;
     until("the other claim was looked at", || toy.provisions("theirs") == 1).await?;
     let events = space.events_about("PersistentVolumeClaim", "theirs").await?;
     assert!(events.iter().all(|event| event.reason.as_deref() != Some("ProvisioningFailed")));
@@ -265,8 +261,7 @@ async fn the_volume_has_all_settings_of_its_class() -> anyhow::Result<()> {
     let class = space.create_class(class).await?;
     let mut claim = space.claim("claim", &class);
     claim.spec.get_or_insert_default().access_modes = Some(vec!["ReadWriteOnce".to_owned(), "ReadOnlyMany".to_owned()]);
-    space.create_claim(claim).await?;
-    let (claim, volume) = space.wait_bound("claim").await?;
+    let (claim, volume) = space.bind(claim).await?;
     let spec = volume.spec.clone().unwrap();
     let reference = spec.claim_ref.unwrap();
     assert_eq!(spec.capacity.unwrap()["storage"].0, "1Mi");

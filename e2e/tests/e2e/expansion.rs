@@ -13,8 +13,7 @@ async fn bound(space: &TestSpace) -> anyhow::Result<String> {
     let mut class = space.class("class");
     class.allow_volume_expansion = Some(true);
     let class = space.create_class(class).await?;
-    space.create_claim(space.claim("claim", &class)).await?;
-    Ok(space.wait_bound("claim").await?.1.name_any())
+    Ok(space.bind(space.claim("claim", &class)).await?.1.name_any())
 }
 
 async fn ask_for(space: &TestSpace, size: &str) -> anyhow::Result<()> {

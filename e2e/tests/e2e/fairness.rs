@@ -26,8 +26,7 @@ async fn a_thousand_claims_of_a_class_that_hangs_stop_no_other_class() -> anyhow
     let _controller = toy.run(&space);
     let broken = space.create_class(space.class("broken")).await?;
     let healthy = space.create_class(space.class("healthy")).await?;
-    space.create_claim(space.claim("old", &healthy)).await?;
-    let (_, old) = space.wait_bound("old").await?;
+    let (_, old) = space.bind(space.claim("old", &healthy)).await?;
     stream::iter(0..CLAIMS)
         .map(|at| space.create_claim(space.claim(&format!("hangs-{at}"), &broken)))
         .buffer_unordered(32)
@@ -37,8 +36,7 @@ async fn a_thousand_claims_of_a_class_that_hangs_stop_no_other_class() -> anyhow
     assert!(many.is_some(), "{} calls", toy.calls().len());
 
     let start = Instant::now();
-    space.create_claim(space.claim("healthy", &healthy)).await?;
-    space.wait_bound("healthy").await?;
+    space.bind(space.claim("healthy", &healthy)).await?;
     assert!(start.elapsed() < LIMIT, "bound after {:?}", start.elapsed());
     // Deletions continue, too.
     space.api::<PersistentVolumeClaim>().delete("old", &DeleteParams::default()).await?;

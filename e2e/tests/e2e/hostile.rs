@@ -40,8 +40,7 @@ async fn the_largest_objects_that_the_server_accepts_are_handled() -> anyhow::Re
     let room = 1024;
     assert!(space.create_claim(large(LARGEST)).await.is_err(), "one byte of name too much");
     space.create_claim(large(LARGEST - room)).await?;
-    space.create_claim(space.claim("small", &class)).await?;
-    space.wait_bound("small").await?;
+    space.bind(space.claim("small", &class)).await?;
     let (_, volume) = space.wait_bound("large").await?;
     let volumes = space.cluster_api::<PersistentVolume>();
     let size = LARGEST - room - volume.annotations().iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
@@ -99,8 +98,7 @@ async fn lost_answers_do_not_double_what_was_done() -> anyhow::Result<()> {
         space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
         space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
         let class = space.create_class(space.class("later")).await?;
-        space.create_claim(space.claim("later", &class)).await?;
-        space.wait_bound("later").await?;
+        space.bind(space.claim("later", &class)).await?;
         assert_eq!(toy.provisions("claim"), 1, "{method}");
         assert_eq!(toy.deletes(&volume.name_any()), 1, "{method}");
         assert_eq!((space.volumes().await?.len(), toy.assets().len()), (1, 1), "{method}");

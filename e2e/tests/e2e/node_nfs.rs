@@ -97,8 +97,7 @@ async fn ganesha_a_share_serves_the_pods_of_a_node() -> anyhow::Result<()> {
     };
     rolled_out().with_context(|| node.text())?;
 
-    space.create_claim(claim("data", "nfs-subdir")).await?;
-    let (_, volume) = space.wait_bound("data").await?;
+    let (_, volume) = space.bind(claim("data", "nfs-subdir")).await?;
     let write = "echo hello > /data/file; mount | grep ' /data '";
     let mount = space.run(&script(&space, &node, "writer", "data", write)?).await?;
     assert!(mount.contains("type nfs4"), "{mount}");

@@ -28,8 +28,7 @@ fn failing(error: fn() -> ProvisionError) -> Toy {
 /// Waits until a later claim is provisioned: then the controller has handled all earlier events.
 async fn later(space: &TestSpace) -> anyhow::Result<PersistentVolumeClaim> {
     let class = space.create_class(space.class("later")).await?;
-    space.create_claim(space.claim("later", &class)).await?;
-    space.wait_bound("later").await?;
+    space.bind(space.claim("later", &class)).await?;
     Ok(space.api::<PersistentVolumeClaim>().get("claim").await?)
 }
 

@@ -74,8 +74,7 @@ async fn outcomes_are_counted_and_readiness_has_the_reason() -> anyhow::Result<(
     let labels = format!("{{class=\"{}\"}} 0", class.name_any());
     asked("/metrics", &|text| text.contains(&format!("controller_persistentvolume_delete_failed_total{labels}")))
         .await?;
-    space.create_claim(space.claim("claim", &class)).await?;
-    space.wait_bound("claim").await?;
+    space.bind(space.claim("claim", &class)).await?;
     let labels = format!("{{class=\"{}\",source=\"\"}} 1", class.name_any());
     let metrics =
         asked("/metrics", &|text| text.contains(&format!("controller_persistentvolumeclaim_provision_total{labels}")))

@@ -48,8 +48,7 @@ fn protected(volume: &PersistentVolume) -> bool {
 /// A claim with its volume, both bound.
 async fn bound(space: &TestSpace) -> anyhow::Result<PersistentVolume> {
     let class = space.create_class(space.class("class")).await?;
-    space.create_claim(space.claim("claim", &class)).await?;
-    Ok(space.wait_bound("claim").await?.1)
+    Ok(space.bind(space.claim("claim", &class)).await?.1)
 }
 
 async fn release(space: &TestSpace) -> anyhow::Result<()> {
@@ -61,8 +60,7 @@ async fn release(space: &TestSpace) -> anyhow::Result<()> {
 async fn another_round(space: &TestSpace, name: &str) -> anyhow::Result<()> {
     let class = space.create_class(space.class(&format!("round-{name}"))).await?;
     let claim = format!("round-{name}");
-    space.create_claim(space.claim(&claim, &class)).await?;
-    space.wait_bound(&claim).await?;
+    space.bind(space.claim(&claim, &class)).await?;
     Ok(())
 }
 

@@ -134,6 +134,18 @@ impl BucketSpace {
         self.space.wait_for_within(SOON, &claims, claim, "bound", is_bucket_bound).await
     }
 
+    /// Creates a claim, and waits until it is bound.
+    pub async fn bind(&self, name: &str, class: &str, spec: Value) -> anyhow::Result<ObjectBucketClaim> {
+        self.claim(name, class, spec).await?;
+        self.bound(name).await
+    }
+
+    /// Creates a claim, and returns its bucket and keys once it is bound.
+    pub async fn new_user(&self, name: &str, class: &str, spec: Value) -> anyhow::Result<BucketUser> {
+        self.bind(name, class, spec).await?;
+        self.user(name).await
+    }
+
     /// Waits until the message of the claim's condition `Ready` contains this text.
     pub async fn told(&self, claim: &str, part: &str) -> anyhow::Result<()> {
         let claims = self.space.api::<ObjectBucketClaim>();

@@ -112,6 +112,15 @@ impl TestSpace {
         Ok((claim, volume))
     }
 
+    /// Creates a claim, and returns it with its volume once it is bound.
+    pub async fn bind(
+        &self,
+        claim: PersistentVolumeClaim,
+    ) -> anyhow::Result<(PersistentVolumeClaim, PersistentVolume)> {
+        let claim = self.create_claim(claim).await?;
+        self.wait_bound(&claim.name_any()).await
+    }
+
     /// The events about an object, oldest first. Events about cluster-scoped objects are in the namespace `default`.
     pub async fn events_about(&self, kind: &str, name: &str) -> anyhow::Result<Vec<Event>> {
         let selector = format!("involvedObject.kind={kind},involvedObject.name={name}");

@@ -96,8 +96,7 @@ impl<S: Store> Fixture<S> {
     ) -> anyhow::Result<()> {
         let _program = self.start().await?;
         self.class_with("versions", versions).await?;
-        self.claim("photos", "versions", json!({"bucketName": "my-photos"})).await?;
-        self.bound("photos").await?;
+        self.bind("photos", "versions", json!({"bucketName": "my-photos"})).await?;
         let admin = self.account().admin()?;
         let tags = admin.bucket_tagging("my-photos").await?;
         assert_eq!(tags["kube-provisioner/claim"], format!("{}/photos", self.space.namespace()));
@@ -118,8 +117,7 @@ impl<S: Store> Fixture<S> {
         self.nothing_left().await?;
 
         self.class_with("locks", &[("objectLock", "governance:1d")]).await?;
-        self.claim("locked", "locks", json!({})).await?;
-        self.bound("locked").await?;
+        self.bind("locked", "locks", json!({})).await?;
         self.delete("locked").await
     }
 
@@ -148,9 +146,7 @@ impl<S: Store> Fixture<S> {
         self.class_with("versions", versions).await?;
         self.class_with("locks", &[("objectLock", "governance:1d")]).await?;
         for class in ["class", "versions", "locks"] {
-            self.claim(class, class, json!({})).await?;
-            self.bound(class).await?;
-            let user = self.user(class).await?;
+            let user = self.new_user(class, class, json!({})).await?;
             if class != "locks" {
                 user.put("cat", "miaow").await?;
             }

@@ -53,9 +53,7 @@ async fn ceph_a_pod_uses_only_its_own_bucket() -> anyhow::Result<()> {
 async fn ceph_quotas_hold_and_change() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-quota").await?;
     let _program = fixture.start().await?;
-    fixture.claim("photos", "class", json!({"additionalConfig": {"bucketMaxObjects": "1"}})).await?;
-    fixture.bound("photos").await?;
-    let user = fixture.user("photos").await?;
+    let user = fixture.new_user("photos", "class", json!({"additionalConfig": {"bucketMaxObjects": "1"}})).await?;
     user.put("a", "x").await?;
     assert_eq!(user.put("b", "x").await.unwrap_err().code(), "QuotaExceeded");
     // A higher quota allows more objects.
@@ -63,9 +61,7 @@ async fn ceph_quotas_hold_and_change() -> anyhow::Result<()> {
     let raised = eventually(SOON, async || Ok(user.put("b", "x").await.ok()));
     ensure!(raised.await?.is_some(), "the quota is not raised");
     // A quota by size. The gateway counts in multiples of 4Ki, and caches its count for minutes.
-    fixture.claim("small", "class", json!({"additionalConfig": {"bucketMaxSize": "4Ki"}})).await?;
-    fixture.bound("small").await?;
-    let small = fixture.user("small").await?;
+    let small = fixture.new_user("small", "class", json!({"additionalConfig": {"bucketMaxSize": "4Ki"}})).await?;
     assert_eq!(
         small.client.put_object(&small.bucket, "large", "x".repeat(5000)).await.unwrap_err().code(),
         "QuotaExceeded"
@@ -89,9 +85,7 @@ async fn ceph_quotas_hold_and_change() -> anyhow::Result<()> {
 async fn ceph_policies_and_lifecycles_follow_the_claim() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-policy").await?;
     let _program = fixture.start().await?;
-    fixture.claim("photos", "class", json!({})).await?;
-    fixture.bound("photos").await?;
-    let user = fixture.user("photos").await?;
+    let user = fixture.new_user("photos", "class", json!({})).await?;
     let policy = |action: &str| {
         json!({"Version": "2012-10-17", "Statement": [{
             "Sid": "mine", "Effect": "Allow", "Principal": {"AWS": ["arn:aws:iam:::user/rgw-admin-ops-user"]},
@@ -138,9 +132,7 @@ async fn ceph_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-rotate").await?;
     fixture.class("short", &[("credentialsOverlap", "8s")]).await?;
     let _program = fixture.start().await?;
-    fixture.claim("photos", "short", json!({})).await?;
-    fixture.bound("photos").await?;
-    let before = fixture.user("photos").await?;
+    let before = fixture.new_user("photos", "short", json!({})).await?;
     let rotation = json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "now"}}});
     fixture.patch("photos", rotation).await?;
     let rotated = eventually(SOON, async || {
@@ -171,9 +163,7 @@ async fn ceph_an_owner_named_by_the_claim_keeps_its_user() -> anyhow::Result<()>
     fixture.message("early", "ProvisioningFailed").await?;
     fixture.ceph.radosgw_admin(&["user", "create", "--uid", &owner, "--display-name", "somebody"]).await?;
     fixture.bound("early").await?;
-    fixture.claim("late", "class", json!({"additionalConfig": {"bucketOwner": owner}})).await?;
-    fixture.bound("late").await?;
-    let user = fixture.user("late").await?;
+    let user = fixture.new_user("late", "class", json!({"additionalConfig": {"bucketOwner": owner}})).await?;
     user.put("a", "x").await?;
     fixture.delete("late").await?;
     fixture.user("early").await?.put("b", "x").await?;
@@ -191,9 +181,7 @@ async fn ceph_a_foreign_bucket_is_refused() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-taken").await?;
     let _program = fixture.start().await?;
     let name = format!("taken-{}", fixture.space.namespace());
-    fixture.claim("first", "class", json!({"bucketName": name})).await?;
-    fixture.bound("first").await?;
-    let first = fixture.user("first").await?;
+    let first = fixture.new_user("first", "class", json!({"bucketName": name})).await?;
     first.put("a", "x").await?;
     fixture.claim("second", "class", json!({"bucketName": name})).await?;
     let message = fixture.message("second", "ProvisioningFailed").await?;
@@ -212,8 +200,7 @@ async fn ceph_a_foreign_bucket_is_refused() -> anyhow::Result<()> {
 async fn ceph_nothing_is_written_when_nothing_changes() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-idle").await?;
     let program = fixture.start().await?;
-    fixture.claim("photos", "class", json!({})).await?;
-    fixture.bound("photos").await?;
+    fixture.bind("photos", "class", json!({})).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let version = async || {
         let claim = fixture.space.api::<objectbucket_api::ObjectBucketClaim>().get("photos").await?;
@@ -240,9 +227,7 @@ async fn ceph_nothing_is_written_when_nothing_changes() -> anyhow::Result<()> {
 async fn ceph_a_users_quota_holds_and_is_raised() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-user-quota").await?;
     let _program = fixture.start().await?;
-    fixture.claim("photos", "class", json!({"additionalConfig": {"maxObjects": "2"}})).await?;
-    fixture.bound("photos").await?;
-    let user = fixture.user("photos").await?;
+    let user = fixture.new_user("photos", "class", json!({"additionalConfig": {"maxObjects": "2"}})).await?;
     for key in ["a", "b"] {
         user.put(key, "x").await?;
     }
@@ -270,9 +255,7 @@ async fn ceph_another_owner_is_refused_and_an_owner_no_longer_named_is_kept() ->
     for owner in &owners {
         fixture.ceph.radosgw_admin(&["user", "create", "--uid", owner, "--display-name", owner]).await?;
     }
-    fixture.claim("photos", "class", json!({"additionalConfig": {"bucketOwner": owners[0]}})).await?;
-    fixture.bound("photos").await?;
-    let user = fixture.user("photos").await?;
+    let user = fixture.new_user("photos", "class", json!({"additionalConfig": {"bucketOwner": owners[0]}})).await?;
     user.put("a", "x").await?;
     fixture.patch("photos", json!({"spec": {"additionalConfig": {"bucketOwner": owners[1]}}})).await?;
     let message = fixture.message("photos", "ProvisioningFailed").await?;
@@ -293,9 +276,7 @@ async fn ceph_another_owner_is_refused_and_an_owner_no_longer_named_is_kept() ->
 async fn ceph_versions_delete_markers_and_open_uploads_are_deleted_with_the_bucket() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-versions").await?;
     let _program = fixture.start().await?;
-    fixture.claim("photos", "class", json!({})).await?;
-    fixture.bound("photos").await?;
-    let user = fixture.user("photos").await?;
+    let user = fixture.new_user("photos", "class", json!({})).await?;
     user.client.put_bucket_versioning(&user.bucket, true).await?;
     for _ in 0..3 {
         user.put("a", "x").await?;

@@ -12,15 +12,12 @@ async fn ceph_grants_come_and_go_one_by_one() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-grant").await?;
     let _program = fixture.start().await?;
     let name = format!("shared-{}", fixture.space.namespace());
-    fixture.claim("owner", "class", json!({"bucketName": name})).await?;
-    fixture.bound("owner").await?;
-    let owner = fixture.user("owner").await?;
+    let owner = fixture.new_user("owner", "class", json!({"bucketName": name})).await?;
     owner.put("a", "x").await?;
     fixture.class("write", &[("bucketName", &name)]).await?;
     fixture.class("read", &[("bucketName", &name), ("accessMode", "read-only")]).await?;
     for (claim, class) in [("one", "write"), ("two", "write"), ("reader", "read")] {
-        fixture.claim(claim, class, json!({})).await?;
-        fixture.bound(claim).await?;
+        fixture.bind(claim, class, json!({})).await?;
     }
     let (one, two, reader) = (fixture.user("one").await?, fixture.user("two").await?, fixture.user("reader").await?);
     for user in [&one, &two, &reader] {

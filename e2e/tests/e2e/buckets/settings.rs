@@ -16,9 +16,7 @@ async fn ceph_tags_and_versioning_follow_the_claim() -> anyhow::Result<()> {
     let _program = fixture.start().await?;
     let asked =
         json!({"bucketTags": "team=shop", "bucketVersioning": "Enabled", "bucketPlacement": "default-placement"});
-    fixture.claim("photos", "class", json!({"additionalConfig": asked})).await?;
-    fixture.bound("photos").await?;
-    let user = fixture.user("photos").await?;
+    let user = fixture.new_user("photos", "class", json!({"additionalConfig": asked})).await?;
     let live = async || {
         anyhow::Ok((
             user.client.bucket_tagging(&user.bucket).await?,
@@ -47,8 +45,7 @@ async fn ceph_a_missing_placement_is_reported_and_a_bucket_stays_in_its_own() ->
     for claim in ["nowhere", "ice"] {
         fixture.delete(claim).await?;
     }
-    fixture.claim("photos", "class", json!({})).await?;
-    fixture.bound("photos").await?;
+    fixture.bind("photos", "class", json!({})).await?;
     fixture.patch("photos", json!({"spec": {"additionalConfig": {"bucketPlacement": "elsewhere"}}})).await?;
     fixture.told("photos", "is in the placement default-placement").await?;
     ensure!(fixture.user("photos").await?.works().await, "the bucket does not work any more");

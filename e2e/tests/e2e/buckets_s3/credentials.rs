@@ -30,12 +30,10 @@ fn spawn(fixture: &Fixture, variables: &[String]) -> anyhow::Result<Program> {
 
 /// Provisions one claim with these credentials, and one with the next ones.
 async fn claims_before_and_after_renewal(fixture: &Fixture, program: &Program, source: &Source) -> anyhow::Result<()> {
-    fixture.claim("photos", "class", json!({})).await?;
-    fixture.bound("photos").await?;
+    fixture.bind("photos", "class", json!({})).await?;
     let first = source.given();
     tokio::time::sleep(RENEWED).await;
-    fixture.claim("videos", "class", json!({})).await?;
-    fixture.bound("videos").await?;
+    fixture.bind("videos", "class", json!({})).await?;
     ensure!(first > 0 && source.given() > first, "{first} keys and later {}", source.given());
     // One key is used for all requests until its renewal.
     ensure!(source.given() < 20, "{} keys were asked for", source.given());
@@ -108,8 +106,7 @@ async fn aws_the_administrator_may_be_a_profile_with_a_process() -> anyhow::Resu
     std::fs::write(dir.path().join("config"), config)?;
     let file = dir.path().join("config");
     let program = spawn(&fixture, &["AWS_PROFILE=storage".to_owned(), format!("AWS_CONFIG_FILE={}", file.display())])?;
-    fixture.claim("photos", "class", json!({})).await?;
-    fixture.bound("photos").await?;
+    fixture.bind("photos", "class", json!({})).await?;
     fixture.is_discreet(&program, &[&server.secret_key]).await?;
     fixture.delete("photos").await?;
     fixture.done().await
@@ -167,15 +164,13 @@ async fn aws_requests_take_the_proxy_of_the_environment() -> anyhow::Result<()> 
     let key =
         [format!("AWS_ACCESS_KEY_ID={}", server.access_key), format!("AWS_SECRET_ACCESS_KEY={}", server.secret_key)];
     let program = spawn(&fixture, &[proxy.clone(), key[0].clone(), key[1].clone()])?;
-    fixture.claim("photos", "class", json!({})).await?;
-    fixture.bound("photos").await?;
+    fixture.bind("photos", "class", json!({})).await?;
     let through = requests.load(Ordering::Relaxed);
     ensure!(through >= 6, "only {through} requests took the proxy");
     drop(program);
 
     let _program = spawn(&fixture, &[proxy, "NO_PROXY=127.0.0.1".to_owned(), key[0].clone(), key[1].clone()])?;
-    fixture.claim("videos", "class", json!({})).await?;
-    fixture.bound("videos").await?;
+    fixture.bind("videos", "class", json!({})).await?;
     ensure!(requests.load(Ordering::Relaxed) == through, "NO_PROXY is not kept");
     fixture.delete("photos").await?;
     fixture.delete("videos").await?;

@@ -119,9 +119,7 @@ async fn aws_clients_use_a_bucket_with_a_key_or_without_as_the_claim_says() -> a
     let keyless = Keyless::new("s3-switch").await?;
     let fixture = &keyless.fixture;
     let _program = fixture.start().await?;
-    fixture.claim("photos", "keyless", json!({})).await?;
-    fixture.bound("photos").await?;
-    let user = fixture.user("photos").await?;
+    let user = fixture.new_user("photos", "keyless", json!({})).await?;
     user.put("cat", "miaow").await?;
     keyless.ask("photos", json!({"authentication": "ServiceAccount", "serviceAccount": "web"})).await?;
     let gone = eventually(SOON, async || Ok(keyless.key("photos").await?.is_none().then_some(()))).await?;
@@ -144,8 +142,7 @@ async fn aws_killed_at_any_moment_no_role_stays_beside_a_key() -> anyhow::Result
     let keyless = Keyless::new("s3-switch-kill").await?;
     let fixture = &keyless.fixture;
     let mut program = fixture.start().await?;
-    fixture.claim("photos", "keyless", json!({})).await?;
-    fixture.bound("photos").await?;
+    fixture.bind("photos", "keyless", json!({})).await?;
     for kill in 1..8 {
         keyless.ask("photos", json!({"authentication": "ServiceAccount", "serviceAccount": "web"})).await?;
         tokio::time::sleep(Duration::from_millis(25 * kill)).await;

@@ -28,8 +28,7 @@ async fn aws_policy_tags_and_versioning_follow_the_claim() -> anyhow::Result<()>
     let asked = json!({
         "bucketPolicy": policy.to_string(), "bucketTags": "team=shop,stage=test", "bucketVersioning": "Enabled",
     });
-    fixture.claim("photos", "class", json!({"bucketName": "photos-of-ours", "additionalConfig": asked})).await?;
-    fixture.bound("photos").await?;
+    fixture.bind("photos", "class", json!({"bucketName": "photos-of-ours", "additionalConfig": asked})).await?;
     let live = async || {
         let policy = admin.bucket_policy("photos-of-ours").await?;
         let mut tags = admin.bucket_tagging("photos-of-ours").await?;

@@ -28,8 +28,7 @@ async fn garage_a_claim_asks_for_less_in_its_own_bucket() -> anyhow::Result<()> 
     for access in ["read-only", "write-only", "read-write"] {
         let name = format!("own-{access}");
         let config = json!({"bucketName": name, "additionalConfig": {"accessMode": access}});
-        fixture.claim(access, "class", config).await?;
-        fixture.bound(access).await?;
+        fixture.bind(access, "class", config).await?;
         fixture.server().owner_of(&name).await?.put_object(&name, "x", "hello").await?;
         rights::has_access(access, &fixture.user(access).await?, "x").await.context(access)?;
     }
@@ -51,8 +50,7 @@ async fn garage_a_claim_asks_for_less_in_its_own_bucket() -> anyhow::Result<()> 
 async fn garage_clients_use_a_bucket() -> anyhow::Result<()> {
     let fixture = Fixture::new("garage-clients").await?;
     let _program = fixture.start().await?;
-    fixture.claim("photos", "class", json!({})).await?;
-    fixture.bound("photos").await?;
+    fixture.bind("photos", "class", json!({})).await?;
     let (boto3, script) = boto3();
     let pod = fixture.pod("photos", &[]).await?;
     works(&pod, &[(boto3, &script), ("aws", AWS), ("rclone", RCLONE)]).await?;
@@ -71,16 +69,14 @@ async fn garage_the_documented_scope_is_enough() -> anyhow::Result<()> {
     let token = token["secretToken"].as_str().context("the answer has no token")?;
     let program = fixture.spawn_with(token, &[])?;
     let config = json!({"maxObjects": "10", "accessMode": "read-write"});
-    fixture.claim("photos", "class", json!({"additionalConfig": config})).await?;
-    fixture.bound("photos").await?;
+    fixture.bind("photos", "class", json!({"additionalConfig": config})).await?;
     fixture.patch("photos", json!({"spec": {"additionalConfig": {"accessMode": "write-only"}}})).await?;
     let user = fixture.user("photos").await?;
     fixture.ask_for_keys("photos", "now").await?;
     let next = fixture.next_user("photos", &user).await?;
     next.put("cat", "miaow").await?;
     fixture.class_with("granted", &[("bucketName", &next.bucket)]).await?;
-    fixture.claim("granted", "granted", json!({})).await?;
-    fixture.bound("granted").await?;
+    fixture.bind("granted", "granted", json!({})).await?;
     fixture.delete("granted").await?;
     fixture.delete("photos").await?;
     fixture.is_discreet(&program, &[token, &user.secret, &next.secret]).await?;

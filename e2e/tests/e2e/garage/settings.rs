@@ -31,9 +31,8 @@ async fn garage_quotas_and_lifecycle_are_kept_and_go() -> anyhow::Result<()> {
     let allowed = ["--allowed-additional-config", "maxObjects,maxSize,bucketLifecycle"];
     let _program = fixture.spawn_with(&fixture.server().token, &allowed)?;
     let config = json!({"maxObjects": "2", "maxSize": "1Ki", "bucketLifecycle": LIFECYCLE});
-    fixture.claim("photos", "class", json!({"bucketName": "my-photos", "additionalConfig": config})).await?;
-    fixture.bound("photos").await?;
-    let user = fixture.user("photos").await?;
+    let user =
+        fixture.new_user("photos", "class", json!({"bucketName": "my-photos", "additionalConfig": config})).await?;
     for name in ["one", "two"] {
         user.put(name, "x").await?;
     }
@@ -66,9 +65,7 @@ async fn garage_whatever_a_bucket_holds_goes_with_it() -> anyhow::Result<()> {
     let _program = fixture.start().await?;
     for (claim, names) in [("uploads", &[][..]), ("photos", &["a b+c%41&<ü>", "dir/", "dir/cat", "dir/sub/cat", "."])]
     {
-        fixture.claim(claim, "class", json!({})).await?;
-        fixture.bound(claim).await?;
-        let user = fixture.user(claim).await?;
+        let user = fixture.new_user(claim, "class", json!({})).await?;
         for name in names {
             user.put(name, "x").await?;
         }
@@ -112,9 +109,7 @@ async fn garage_a_bucket_that_is_kept_keeps_its_name_and_loses_its_keys() -> any
         "metadata": {"name": fixture.space.cluster_wide_name("kept")}, "provisioner": fixture.space.provisioner(),
     });
     fixture.space.create_cluster_wide::<StorageClass>(&serde_json::from_value(class)?).await?;
-    fixture.claim("photos", "kept", json!({"bucketName": "kept-photos"})).await?;
-    fixture.bound("photos").await?;
-    let user = fixture.user("photos").await?;
+    let user = fixture.new_user("photos", "kept", json!({"bucketName": "kept-photos"})).await?;
     user.put("cat", "miaow").await?;
     fixture.space.api::<ObjectBucketClaim>().delete("photos", &DeleteParams::default()).await?;
     let only = eventually(SOON, async || {

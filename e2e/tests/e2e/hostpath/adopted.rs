@@ -39,8 +39,7 @@ async fn a_directory_becomes_a_volume() -> anyhow::Result<()> {
     assert!(!ok, "twice: {text}");
     let mut claim = space.claim("claim", &class);
     claim.spec.as_mut().unwrap().volume_name = Some(name.clone());
-    space.create_claim(claim).await?;
-    let (_, volume) = space.wait_bound("claim").await?;
+    let (_, volume) = space.bind(claim).await?;
     assert_eq!((volume.name_any(), fs::read_to_string(path_of(&volume).join("file"))?), (name, "x".to_owned()));
     space.delete_claim("claim").await?;
     assert!(directories(&root).is_empty());

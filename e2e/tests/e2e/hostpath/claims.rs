@@ -18,8 +18,7 @@ async fn a_claim_becomes_a_directory_and_goes_with_it() -> anyhow::Result<()> {
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
     let class = space.create_class(space.class("class")).await?;
-    space.create_claim(space.claim("claim", &class)).await?;
-    let (_, volume) = space.wait_bound("claim").await?;
+    let (_, volume) = space.bind(space.claim("claim", &class)).await?;
     let path = volume.spec.as_ref().and_then(|spec| spec.host_path.clone()).unwrap().path;
     assert_eq!(Path::new(&path), root.path().canonicalize()?.join(volume.name_any()));
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path)?.permissions()) & 0o7777;
@@ -89,8 +88,7 @@ async fn work_resumes_when_the_api_server_returns() -> anyhow::Result<()> {
     let access = account(&space).await?;
     let program = started(&space, &access, root.path(), &[]).await?;
     let class = space.create_class(space.class("class")).await?;
-    space.create_claim(space.claim("before", &class)).await?;
-    let (_, before) = space.wait_bound("before").await?;
+    let (_, before) = space.bind(space.claim("before", &class)).await?;
     let volumes = space.cluster_api::<PersistentVolume>();
     for (name, signal) in [("after-kill", Signal::KILL), ("after-term", Signal::TERM)] {
         space.cluster_mut().restart("kube-apiserver", signal).await?;

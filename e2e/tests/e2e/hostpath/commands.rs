@@ -17,8 +17,7 @@ async fn a_deleted_volume_comes_back_from_the_trash() -> anyhow::Result<()> {
     let _program = started(&space, &access, root.path(), &[]).await?;
     let pairs = [("onDelete", "trash"), ("trashTtl", "1h"), ("pathPattern", PATTERN)];
     let class = space.class_with("class", pairs).await?;
-    space.create_claim(space.claim("claim", &class)).await?;
-    let (_, volume) = space.wait_bound("claim").await?;
+    let (_, volume) = space.bind(space.claim("claim", &class)).await?;
     fs::write(path_of(&volume).join("data"), "x")?;
     space.delete_claim("claim").await?;
     assert!(!path_of(&volume).exists());
@@ -31,8 +30,7 @@ async fn a_deleted_volume_comes_back_from_the_trash() -> anyhow::Result<()> {
     assert!(ok, "{text}");
     let mut claim = space.claim("claim", &class);
     claim.spec.as_mut().unwrap().volume_name = Some(volume.name_any());
-    space.create_claim(claim).await?;
-    let (_, restored) = space.wait_bound("claim").await?;
+    let (_, restored) = space.bind(claim).await?;
     assert_eq!(
         (restored.name_any(), fs::read_to_string(path_of(&restored).join("data"))?),
         (volume.name_any(), "x".into())
@@ -61,8 +59,7 @@ async fn what_belongs_to_nobody_is_found_and_removed_on_request() -> anyhow::Res
         volumes.push(space.wait_bound(name).await?.1);
     }
     let kept = space.class_with("kept", [("onDelete", "retain")]).await?;
-    space.create_claim(space.claim("kept", &kept)).await?;
-    let (_, kept) = space.wait_bound("kept").await?;
+    let (_, kept) = space.bind(space.claim("kept", &kept)).await?;
     space.delete_claim("kept").await?;
     // A user force-deletes a volume while no provisioner runs.
     drop(program);

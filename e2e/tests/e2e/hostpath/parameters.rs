@@ -45,8 +45,7 @@ async fn a_class_can_keep_the_data_of_deleted_volumes() -> anyhow::Result<()> {
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
     let class = space.class_with("class", [("onDelete", "retain")]).await?;
-    space.create_claim(space.claim("claim", &class)).await?;
-    let (_, volume) = space.wait_bound("claim").await?;
+    let (_, volume) = space.bind(space.claim("claim", &class)).await?;
     // The same must work without the class.
     space.cluster_api::<StorageClass>().delete(&class.name_any(), &DeleteParams::default()).await?;
     space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
@@ -77,8 +76,7 @@ async fn retain_keeps_volume_and_directory() -> anyhow::Result<()> {
     let mut class = space.class("class");
     class.reclaim_policy = Some("Retain".to_owned());
     let class = space.create_class(class).await?;
-    space.create_claim(space.claim("claim", &class)).await?;
-    let (_, volume) = space.wait_bound("claim").await?;
+    let (_, volume) = space.bind(space.claim("claim", &class)).await?;
     let claims = space.api::<PersistentVolumeClaim>();
     claims.delete("claim", &DeleteParams::default()).await?;
     let released = |volume: &PersistentVolume| {
@@ -86,8 +84,7 @@ async fn retain_keeps_volume_and_directory() -> anyhow::Result<()> {
     };
     space.wait_for(&space.cluster_api(), &volume.name_any(), "released", released).await?;
     // A later claim proves that the controller has seen the release.
-    space.create_claim(space.claim("later", &class)).await?;
-    let (_, later) = space.wait_bound("later").await?;
+    let (_, later) = space.bind(space.claim("later", &class)).await?;
     assert_eq!(directories(&root), BTreeSet::from([volume.name_any(), later.name_any()]));
     space.done().await
 }

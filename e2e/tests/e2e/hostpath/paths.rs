@@ -20,8 +20,7 @@ async fn hostpath_creates_directories_by_the_pattern_of_the_class() -> anyhow::R
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
     let class = space.class_with("class", [("pathPattern", PATTERN)]).await?;
-    space.create_claim(space.claim("claim", &class)).await?;
-    let (_, volume) = space.wait_bound("claim").await?;
+    let (_, volume) = space.bind(space.claim("claim", &class)).await?;
     assert_eq!(path_of(&volume), root.path().canonicalize()?.join(space.namespace()).join("claim"));
     space.delete_claim("claim").await?;
     assert!(directories(&root).is_empty(), "the directory of the namespace goes with the last volume in it");
@@ -67,8 +66,7 @@ async fn hostpath_two_claims_never_share_a_directory() -> anyhow::Result<()> {
     let access = account(&space).await?;
     let _program = started(&space, &access, root.path(), &[]).await?;
     let kept = space.class_with("kept", [("pathPattern", PATTERN), ("onDelete", "retain")]).await?;
-    space.create_claim(space.claim("claim", &kept)).await?;
-    let (_, first) = space.wait_bound("claim").await?;
+    let (_, first) = space.bind(space.claim("claim", &kept)).await?;
     fs::write(path_of(&first).join("data"), "x")?;
     space.delete_claim("claim").await?;
     space.create_claim(space.claim("claim", &kept)).await?;
@@ -121,8 +119,7 @@ async fn hostpath_a_claim_may_choose_its_volume_type() -> anyhow::Result<()> {
         claim.annotations_mut().insert("hostpath-provisioner/volume-type".to_owned(), value.to_owned());
         claim
     };
-    space.create_claim(claim("host-path", "hostPath")).await?;
-    let (_, volume) = space.wait_bound("host-path").await?;
+    let (_, volume) = space.bind(claim("host-path", "hostPath")).await?;
     assert!(volume.spec.is_some_and(|spec| spec.host_path.is_some()));
     for (name, value, says) in [("local", "local", "--node-name"), ("wrong", "nfs", "expected hostPath or local")] {
         space.create_claim(claim(name, value)).await?;
@@ -143,8 +140,7 @@ async fn hostpath_a_manually_created_volume_removes_no_foreign_file() -> anyhow:
     let access = account(&space).await?;
     let _program = started(&space, &access, &root, &[]).await?;
     let class = space.class_with("class", []).await?;
-    space.create_claim(space.claim("victim", &class)).await?;
-    let (_, victim) = space.wait_bound("victim").await?;
+    let (_, victim) = space.bind(space.claim("victim", &class)).await?;
     fs::write(path_of(&victim).join("data"), "x")?;
     symlink(outer.path().join("outside"), root.join("link"))?;
     symlink(outer.path().join("outside"), path_of(&victim).join("out"))?;

@@ -86,15 +86,13 @@ async fn the_rights_are_the_smallest_set() -> anyhow::Result<()> {
     let audit = space.cluster().audit_log()?;
     let mut program = started(&space, &access, root.path(), &[]).await?;
     let class = space.create_class(space.class("class")).await?;
-    space.create_claim(space.claim("claim", &class)).await?;
-    let (_, volume) = space.wait_bound("claim").await?;
+    let (_, volume) = space.bind(space.claim("claim", &class)).await?;
     // A volume that a user deletes first requires a read of the live object.
     let volumes = space.cluster_api::<PersistentVolume>();
     volumes.delete(&volume.name_any(), &DeleteParams::default()).await?;
     space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
     space.wait_gone(&volumes, &volume.name_any()).await?;
-    space.create_claim(space.claim("second", &class)).await?;
-    let (_, second) = space.wait_bound("second").await?;
+    let (_, second) = space.bind(space.claim("second", &class)).await?;
     space.api::<PersistentVolumeClaim>().delete("second", &DeleteParams::default()).await?;
     space.wait_gone(&volumes, &second.name_any()).await?;
     repeated_failure(&space, &root).await?;
@@ -104,8 +102,7 @@ async fn the_rights_are_the_smallest_set() -> anyhow::Result<()> {
     // the end.
     assert!(program.terminate(SOON).await?.success());
     let mut sharded = started(&space, &access, root.path(), &["--shards", "2"]).await?;
-    space.create_claim(space.claim("third", &class)).await?;
-    space.wait_bound("third").await?;
+    space.bind(space.claim("third", &class)).await?;
     assert!(sharded.terminate(SOON).await?.success());
     let account = Account { name: ACCOUNT, namespace: space.namespace() };
     let granted = testbed::rights::granted(&manifests(&account, &account_rules(&space)));
@@ -138,8 +135,7 @@ async fn grown(space: &TestSpace) -> anyhow::Result<()> {
     let mut class = space.class("growing");
     class.allow_volume_expansion = Some(true);
     let class = space.create_class(class).await?;
-    space.create_claim(space.claim("growing", &class)).await?;
-    space.wait_bound("growing").await?;
+    space.bind(space.claim("growing", &class)).await?;
     let more = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": "2Mi"}}}}));
     let claims = space.api::<PersistentVolumeClaim>();
     claims.patch("growing", &PatchParams::default(), &more).await?;

@@ -29,8 +29,7 @@ async fn hostpath_creates_and_removes_nothing_while_the_disk_is_missing() -> any
     let access = account(&space).await?;
     let program = started(&space, &access, &disk, &[]).await?;
     let class = space.class_with("class", []).await?;
-    space.create_claim(space.claim("first", &class)).await?;
-    let (_, volume) = space.wait_bound("first").await?;
+    let (_, volume) = space.bind(space.claim("first", &class)).await?;
     fs::rename(&disk, &away)?;
     private(&disk)?;
     space.create_claim(space.claim("second", &class)).await?;
@@ -80,8 +79,7 @@ async fn a_size_that_is_a_mere_number_is_told() -> anyhow::Result<()> {
     let event = space.wait_for_event("PersistentVolumeClaim", "told", "ProvisioningWarning").await?;
     assert!(event.message.is_some_and(|text| text.contains("not enforced")));
     let accepted = space.class_with("accepted", [("enforceSize", "false")]).await?;
-    space.create_claim(space.claim("accepted", &accepted)).await?;
-    space.wait_bound("accepted").await?;
+    space.bind(space.claim("accepted", &accepted)).await?;
     let wanted = space.class_with("wanted", [("enforceSize", "true")]).await?;
     space.create_claim(space.claim("wanted", &wanted)).await?;
     space.wait_for_message("PersistentVolumeClaim", "wanted", "which its storage does not support").await?;
@@ -145,8 +143,7 @@ async fn a_root_of_all_nodes_needs_no_node() -> anyhow::Result<()> {
     let class = space.class_with("class", []).await?;
     let mut claim = space.claim("claim", &class);
     claim.spec.as_mut().unwrap().access_modes = Some(vec!["ReadWriteMany".to_owned()]);
-    space.create_claim(claim).await?;
-    let (_, volume) = space.wait_bound("claim").await?;
+    let (_, volume) = space.bind(claim).await?;
     assert!(volume.spec.as_ref().is_some_and(|spec| spec.node_affinity.is_none()));
     drop(first);
     let _second = start(&space, &access, root.path(), &[])?;
@@ -170,12 +167,10 @@ async fn a_claim_that_has_no_room_says_so() -> anyhow::Result<()> {
     let checked = space.class_with("checked", [("reserve", "1Mi")]).await?;
     space.create_claim(huge("huge", &checked)).await?;
     space.wait_for_message("PersistentVolumeClaim", "huge", "has no room for a volume of 4Ei").await?;
-    space.create_claim(space.claim("small", &checked)).await?;
-    space.wait_bound("small").await?;
+    space.bind(space.claim("small", &checked)).await?;
     // Without `reserve`, the size is not checked.
     let any = space.class_with("any", []).await?;
-    space.create_claim(huge("any", &any)).await?;
-    space.wait_bound("any").await?;
+    space.bind(huge("any", &any)).await?;
     assert_eq!(directories(&root).len(), 2);
     let line = format!("provisioner_root_free_bytes{{root=\"{}\"}} ", root.path().display());
     let metrics = eventually(SOON, async || {

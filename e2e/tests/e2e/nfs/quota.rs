@@ -72,8 +72,7 @@ async fn fills(space: &TestSpace, guest: &Guest) -> anyhow::Result<()> {
     for name in ["first", "second"] {
         let mut claim = serde_json::to_value(space.claim(name, &class))?;
         claim["spec"]["resources"] = size("9Mi")["spec"]["resources"].clone();
-        space.create_claim(serde_json::from_value(claim)?).await?;
-        let (_, volume) = space.wait_bound(name).await?;
+        let (_, volume) = space.bind(serde_json::from_value(claim)?).await?;
         guest.tell(name, &place(&volume))?;
         volumes.push(volume.name_any());
     }

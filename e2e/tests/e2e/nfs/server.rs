@@ -20,8 +20,7 @@ async fn ganesha_two_clients_see_each_others_file() -> anyhow::Result<()> {
     let access = account(&space).await?;
     let _program = server.started(&space, &access).await?;
     let class = space.class_with("class", [("mountOptions", "vers=4.1,hard")]).await?;
-    space.create_claim(space.claim("claim", &class)).await?;
-    let (claim, volume) = space.wait_bound("claim").await?;
+    let (claim, volume) = space.bind(space.claim("claim", &class)).await?;
     let spec = volume.spec.clone().unwrap();
     assert_eq!(spec.mount_options, Some(vec!["vers=4.1".to_owned(), "hard".to_owned()]));
     assert_eq!(spec.persistent_volume_reclaim_policy, class.reclaim_policy);
@@ -91,8 +90,7 @@ async fn ganesha_restarts_keep_ids_and_data() -> anyhow::Result<()> {
     assert_eq!(server.exports(), exports);
     // New exports never reuse the ids of deleted ones.
     space.delete_claim("claim-2").await?;
-    space.create_claim(space.claim("later", &class)).await?;
-    space.wait_bound("later").await?;
+    space.bind(space.claim("later", &class)).await?;
     let last = exports.iter().map(|(id, _)| *id).max().unwrap();
     assert!(server.exports().iter().any(|(id, _)| *id > last));
     space.done().await
@@ -112,8 +110,7 @@ async fn ganesha_limits_and_parameters_are_told() -> anyhow::Result<()> {
     large.spec.get_or_insert_default().resources.get_or_insert_default().requests = Some(requests.into());
     space.create_claim(large).await?;
     space.wait_for_message("PersistentVolumeClaim", "large", "has no room").await?;
-    space.create_claim(space.claim("first", &class)).await?;
-    let (_, volume) = space.wait_bound("first").await?;
+    let (_, volume) = space.bind(space.claim("first", &class)).await?;
     assert_eq!(volume.annotations()["pv.beta.kubernetes.io/gid"], "1234");
     let stat = std::fs::metadata(server.root.path().join(volume.name_any()))?;
     assert_eq!((stat.gid(), stat.mode() & 0o7777), (1234, 0o2770));
@@ -172,8 +169,7 @@ async fn ganesha_a_standby_replica_takes_over_the_disk() -> anyhow::Result<()> {
 
     let standby = other.start(&space, &access, &[])?;
     standby.wait_for_output("stands by", SOON).await?;
-    space.create_claim(space.claim("second", &class)).await?;
-    space.wait_bound("second").await?;
+    space.bind(space.claim("second", &class)).await?;
 
     program.kill().await?;
     let left = server.ganesha()?;
@@ -198,8 +194,7 @@ async fn ganesha_exports_a_claim_with_the_longest_name() -> anyhow::Result<()> {
     let program = server.started(&space, &access).await?;
     let class = space.class_with("class", [("pathPattern", "${.PVC.namespace}/${.PVC.name}")]).await?;
     let name = "c".repeat(253);
-    space.create_claim(space.claim(&name, &class)).await?;
-    let (_, volume) = space.wait_bound(&name).await?;
+    let (_, volume) = space.bind(space.claim(&name, &class)).await?;
     let path = source(&volume).path;
     assert!(path.ends_with(&format!("{}/{name}", space.namespace())), "{path}");
     let file = server.runtime.path().join("hello");

@@ -24,8 +24,7 @@ async fn nfs_a_claim_becomes_a_directory_of_the_share() -> anyhow::Result<()> {
         .await?;
     let mut many = space.claim("claim", &class);
     many.spec.get_or_insert_default().access_modes = Some(vec!["ReadWriteMany".to_owned()]);
-    space.create_claim(many).await?;
-    let (_, volume) = space.wait_bound("claim").await?;
+    let (_, volume) = space.bind(many).await?;
     let place = source(&volume);
     assert_eq!((place.server.as_str(), place.path), (SERVER, format!("{SHARE}/{}", volume.name_any())));
     let directory = root.path().join(volume.name_any());
@@ -35,8 +34,7 @@ async fn nfs_a_claim_becomes_a_directory_of_the_share() -> anyhow::Result<()> {
     space.delete_claim("claim").await?;
     assert!(!directory.exists());
     // The directory is archived with its path, so names cannot collide.
-    space.create_claim(space.claim("kept", &archive)).await?;
-    let (_, volume) = space.wait_bound("kept").await?;
+    let (_, volume) = space.bind(space.claim("kept", &archive)).await?;
     let directory = root.path().join(space.namespace()).join("kept");
     fs::write(directory.join("data"), "x")?;
     space.delete_claim("kept").await?;
@@ -81,8 +79,7 @@ async fn nfs_no_claim_leaves_the_share_or_enters_another_claims_directory() -> a
         claim.annotations_mut().insert(KEY.to_owned(), "team".to_owned());
         claim
     };
-    space.create_claim(asks("first")).await?;
-    space.wait_bound("first").await?;
+    space.bind(asks("first")).await?;
     fs::write(root.join("shared/team/data"), "x")?;
     space.create_claim(asks("second")).await?;
     space.wait_for_message("PersistentVolumeClaim", "second", "first").await?;
@@ -103,8 +100,7 @@ async fn nfs_a_deleted_class_still_decides_about_the_data() -> anyhow::Result<()
     let access = account(&space).await?;
     let _program = subdir(&space, &access, &[share(root.path())], &[])?;
     let class = space.class_with("class", [("onDelete", "retain")]).await?;
-    space.create_claim(space.claim("claim", &class)).await?;
-    let (_, volume) = space.wait_bound("claim").await?;
+    let (_, volume) = space.bind(space.claim("claim", &class)).await?;
     space.cluster_api::<StorageClass>().delete(&class.name_any(), &DeleteParams::default()).await?;
     space.delete_claim("claim").await?;
     assert!(root.path().join(volume.name_any()).exists(), "as the class said");
@@ -127,8 +123,7 @@ async fn nfs_an_unavailable_share_blocks_no_other() -> anyhow::Result<()> {
     space.wait_for_message("PersistentVolumeClaim", "second", "other.example.com:/two cannot be used").await?;
     space.create_claim(space.claim("nowhere", &of_none)).await?;
     space.wait_for_message("PersistentVolumeClaim", "nowhere", "other.example.com:/two").await?;
-    space.create_claim(space.claim("first", &of_one)).await?;
-    space.wait_bound("first").await?;
+    space.bind(space.claim("first", &of_one)).await?;
     fs::create_dir(&two)?;
     let (_, volume) = space.wait_bound("second").await?;
     assert_eq!(source(&volume).path, format!("/two/{}", volume.name_any()));
@@ -154,8 +149,7 @@ async fn nfs_adopts_volumes_of_other_provisioners() -> anyhow::Result<()> {
     let _program = subdir(&space, &access, &[share(root.path())], &["--additional-provisioner-names", &former])?;
     let class = space.class_with("class", []).await?;
     // The share receives its marker before it contains volumes.
-    space.create_claim(space.claim("ours", &class)).await?;
-    space.wait_bound("ours").await?;
+    space.bind(space.claim("ours", &class)).await?;
     let attributes = json!({"server": SERVER, "share": SHARE, "subdir": "csi/data"});
     let volumes = [
         ("subdir", "shop-data-pvc-1", json!({"nfs": {"server": SERVER, "path": format!("{SHARE}/shop-data-pvc-1")}})),

@@ -45,6 +45,13 @@ pub trait BucketFixture: Deref<Target = BucketSpace> + Sized {
         Ok(program)
     }
 
+    /// Starts the object store and the provisioner.
+    async fn started(test: &str) -> anyhow::Result<(Self, Program)> {
+        let fixture = Self::new(test).await?;
+        let program = fixture.start().await?;
+        Ok((fixture, program))
+    }
+
     /// Creates a class with additional parameters.
     async fn class_with(&self, suffix: &str, more: &[(&str, &str)]) -> anyhow::Result<()> {
         self.class(suffix, &[Self::PARAMETERS, more].concat()).await
@@ -64,6 +71,14 @@ pub trait BucketFixture: Deref<Target = BucketSpace> + Sized {
     async fn done(self) -> anyhow::Result<()> {
         self.nothing_left().await?;
         self.into_space().space.done().await
+    }
+
+    /// Deletes these claims, and ends the test once nothing is left.
+    async fn done_without(self, claims: &[&str]) -> anyhow::Result<()> {
+        for claim in claims {
+            self.delete(claim).await?;
+        }
+        self.done().await
     }
 
     /// Runs a whole test with its own object store.

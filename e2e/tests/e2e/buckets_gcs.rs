@@ -65,8 +65,7 @@ mod gcs_cases {
 // Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
 async fn gcs_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
-    let fixture = Fixture::new("gcs-use").await?;
-    let program = fixture.start().await?;
+    let (fixture, program) = Fixture::started("gcs-use").await?;
     fixture.claim("photos", "class", json!({})).await?;
     fixture.claim("videos", "class", json!({})).await?;
     fixture.bound("photos").await?;
@@ -102,8 +101,7 @@ async fn gcs_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<
 // Rules: Y4.
 #[tokio::test]
 async fn gcs_claims_get_access_to_an_existing_bucket() -> anyhow::Result<()> {
-    let fixture = Fixture::new("gcs-grant").await?;
-    let program = fixture.start().await?;
+    let (fixture, program) = Fixture::started("gcs-grant").await?;
     fixture.bind("owner", "class", json!({"bucketName": "shared-bucket"})).await?;
     fixture.user("owner").await?.put("x", "hello").await?;
     fixture.class_with("granted", &[("bucketName", "shared-bucket"), ("accessMode", "read-only")]).await?;
@@ -126,8 +124,7 @@ async fn gcs_claims_get_access_to_an_existing_bucket() -> anyhow::Result<()> {
 // Rules: Z13.
 #[tokio::test]
 async fn gcs_missing_permissions_and_outages_are_reported_and_awaited() -> anyhow::Result<()> {
-    let fixture = Fixture::new("gcs-faults").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("gcs-faults").await?;
     fixture.google.model().denied.insert("storage.hmacKeys.create".to_owned());
     fixture.claim("photos", "class", json!({})).await?;
     fixture.told("photos", "needs the permission storage.hmacKeys.create").await?;
@@ -138,9 +135,7 @@ async fn gcs_missing_permissions_and_outages_are_reported_and_awaited() -> anyho
     fixture.told("videos", "503 backendError").await?;
     fixture.google.model().faults = Faults::default();
     fixture.bound("videos").await?;
-    fixture.delete("photos").await?;
-    fixture.delete("videos").await?;
-    fixture.done().await
+    fixture.done_without(&["photos", "videos"]).await
 }
 
 // Rules: Z1, Z2.

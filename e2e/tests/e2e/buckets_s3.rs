@@ -136,8 +136,7 @@ async fn aws_claims_get_access_to_an_existing_bucket() -> anyhow::Result<()> {
 // Rules: Z14.
 #[tokio::test]
 async fn aws_settings_of_the_class_are_applied_and_versions_are_deleted_with_the_bucket() -> anyhow::Result<()> {
-    let fixture = Fixture::new("s3-settings").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("s3-settings").await?;
     let rule = r#"{"Rules":[{"ID":"old","Status":"Enabled","Filter":{"Prefix":""},"Expiration":{"Days":30}}]}"#;
     fixture.class("settings", &[("region", "us-east-1"), ("versioning", "true"), ("lifecycle", rule)]).await?;
     fixture.bind("photos", "settings", json!({"bucketName": "my-photos"})).await?;
@@ -161,15 +160,13 @@ async fn aws_settings_of_the_class_are_applied_and_versions_are_deleted_with_the
     fixture.class("admin-keys", &[("createBucketUser", "no")]).await?;
     fixture.claim("nobody", "admin-keys", json!({})).await?;
     fixture.told("nobody", "every claim has its own user").await?;
-    fixture.delete("nobody").await?;
-    fixture.done().await
+    fixture.done_without(&["nobody"]).await
 }
 
 // Rules: Z13.
 #[tokio::test]
 async fn aws_wrong_keys_and_a_hanging_server_are_reported_and_awaited() -> anyhow::Result<()> {
-    let fixture = Fixture::new("s3-faults").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("s3-faults").await?;
     let admin = |key: &Credentials| -> anyhow::Result<Secret> {
         let data = json!({"AWS_ACCESS_KEY_ID": key.access_key_id, "AWS_SECRET_ACCESS_KEY": key.secret_access_key});
         Ok(serde_json::from_value(json!({"metadata": {"name": "admin"}, "stringData": data}))?)
@@ -204,16 +201,13 @@ async fn aws_wrong_keys_and_a_hanging_server_are_reported_and_awaited() -> anyho
     fixture.told("videos", "has not answered in time").await?;
     fixture.server().resume();
     fixture.bound("videos").await?;
-    fixture.delete("photos").await?;
-    fixture.delete("videos").await?;
-    fixture.done().await
+    fixture.done_without(&["photos", "videos"]).await
 }
 
 /// A bucket that the administrator cannot read may belong to anyone, even in the same account.
 #[tokio::test]
 async fn aws_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Result<()> {
-    let fixture = Fixture::new("s3-hidden").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("s3-hidden").await?;
     let (admin, iam) = (fixture.server().admin()?, fixture.server().iam()?);
     admin.create_bucket("shared-bucket", None).await?;
     admin.put_object("shared-bucket", "x", "hello").await?;

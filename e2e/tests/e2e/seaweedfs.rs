@@ -76,15 +76,13 @@ async fn seaweedfs_the_documented_policy_is_enough() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn seaweedfs_parameters_that_it_cannot_keep_are_refused_by_name() -> anyhow::Result<()> {
-    let fixture = Fixture::new("weed-refused").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("weed-refused").await?;
     let parameters = [("blockPublicAccess", "true"), ("lifecycle", TRANSITION), ("permissionsBoundary", BOUNDARY)];
     fixture.refuses_by_name(&parameters).await?;
     fixture.class_with("keyless", &[("authentication", "ServiceAccount"), ("serviceAccount", "app")]).await?;
     fixture.claim("keyless", "keyless", json!({})).await?;
     fixture.told("keyless", "leave authentication and serviceAccount out").await?;
-    fixture.delete("keyless").await?;
-    fixture.done().await
+    fixture.done_without(&["keyless"]).await
 }
 
 // Rules: Z14.

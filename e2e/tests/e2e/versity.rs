@@ -64,8 +64,7 @@ async fn versity_the_documented_policy_is_enough() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn versity_parameters_that_the_gateway_cannot_keep_are_refused_by_name() -> anyhow::Result<()> {
-    let fixture = Fixture::new("versity-refused").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("versity-refused").await?;
     let parameters = [
         ("blockPublicAccess", "true"),
         ("lifecycle", LIFECYCLE),

@@ -15,8 +15,7 @@ use super::fixture::{Fixture, SOON};
 // Rules: W1, W2, Z16.
 #[tokio::test]
 async fn ceph_a_pod_uses_only_its_own_bucket() -> anyhow::Result<()> {
-    let fixture = Fixture::new("bucket-use").await?;
-    let program = fixture.start().await?;
+    let (fixture, program) = Fixture::started("bucket-use").await?;
     let claim = fixture.claim("photos", "class", json!({})).await?;
     fixture.claim("videos", "class", json!({})).await?;
     let bound = fixture.bound("photos").await?;
@@ -51,8 +50,7 @@ async fn ceph_a_pod_uses_only_its_own_bucket() -> anyhow::Result<()> {
 // Rules: W5, W6, Y10.
 #[tokio::test]
 async fn ceph_quotas_hold_and_change() -> anyhow::Result<()> {
-    let fixture = Fixture::new("bucket-quota").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("bucket-quota").await?;
     let user = fixture.new_user("photos", "class", json!({"additionalConfig": {"bucketMaxObjects": "1"}})).await?;
     user.put("a", "x").await?;
     assert_eq!(user.put("b", "x").await.unwrap_err().code(), "QuotaExceeded");
@@ -76,15 +74,13 @@ async fn ceph_quotas_hold_and_change() -> anyhow::Result<()> {
         });
         ensure!(told.await?.is_some(), "{limit} is not refused");
     }
-    fixture.delete("photos").await?;
-    fixture.done().await
+    fixture.done_without(&["photos"]).await
 }
 
 // Rules: W7, W8.
 #[tokio::test]
 async fn ceph_policies_and_lifecycles_follow_the_claim() -> anyhow::Result<()> {
-    let fixture = Fixture::new("bucket-policy").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("bucket-policy").await?;
     let user = fixture.new_user("photos", "class", json!({})).await?;
     let policy = |action: &str| {
         json!({"Version": "2012-10-17", "Statement": [{
@@ -122,8 +118,7 @@ async fn ceph_policies_and_lifecycles_follow_the_claim() -> anyhow::Result<()> {
     let gone =
         eventually(SOON, async || Ok(user.client.bucket_lifecycle(&user.bucket).await?.is_empty().then_some(())));
     ensure!(gone.await?.is_some(), "the lifecycle stays");
-    fixture.delete("photos").await?;
-    fixture.done().await
+    fixture.done_without(&["photos"]).await
 }
 
 // Rules: Z9.
@@ -149,15 +144,13 @@ async fn ceph_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
     fixture.space.api::<Secret>().delete("photos", &DeleteParams::default()).await?;
     fixture.space.wait_for_within(SOON, &fixture.space.api::<Secret>(), "photos", "back", |_| true).await?;
     assert_eq!(fixture.user("photos").await?.id, after.id);
-    fixture.delete("photos").await?;
-    fixture.done().await
+    fixture.done_without(&["photos"]).await
 }
 
 // Rules: W9, W11, W12, W13.
 #[tokio::test]
 async fn ceph_an_owner_named_by_the_claim_keeps_its_user() -> anyhow::Result<()> {
-    let fixture = Fixture::new("bucket-owner").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("bucket-owner").await?;
     let owner = format!("owner-{}", fixture.space.namespace());
     fixture.claim("early", "class", json!({"additionalConfig": {"bucketOwner": owner}})).await?;
     fixture.message("early", "ProvisioningFailed").await?;
@@ -178,8 +171,7 @@ async fn ceph_an_owner_named_by_the_claim_keeps_its_user() -> anyhow::Result<()>
 // Rules: Z7, Y10.
 #[tokio::test]
 async fn ceph_a_foreign_bucket_is_refused() -> anyhow::Result<()> {
-    let fixture = Fixture::new("bucket-taken").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("bucket-taken").await?;
     let name = format!("taken-{}", fixture.space.namespace());
     let first = fixture.new_user("first", "class", json!({"bucketName": name})).await?;
     first.put("a", "x").await?;
@@ -198,8 +190,7 @@ async fn ceph_a_foreign_bucket_is_refused() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn ceph_nothing_is_written_when_nothing_changes() -> anyhow::Result<()> {
-    let fixture = Fixture::new("bucket-idle").await?;
-    let program = fixture.start().await?;
+    let (fixture, program) = Fixture::started("bucket-idle").await?;
     fixture.bind("photos", "class", json!({})).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let version = async || {
@@ -218,15 +209,13 @@ async fn ceph_nothing_is_written_when_nothing_changes() -> anyhow::Result<()> {
     let _again = fixture.start().await?;
     tokio::time::sleep(Duration::from_secs(8)).await;
     assert_eq!(version().await?, before);
-    fixture.delete("photos").await?;
-    fixture.done().await
+    fixture.done_without(&["photos"]).await
 }
 
 // Rules: W3, W4.
 #[tokio::test]
 async fn ceph_a_users_quota_holds_and_is_raised() -> anyhow::Result<()> {
-    let fixture = Fixture::new("bucket-user-quota").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("bucket-user-quota").await?;
     let user = fixture.new_user("photos", "class", json!({"additionalConfig": {"maxObjects": "2"}})).await?;
     for key in ["a", "b"] {
         user.put(key, "x").await?;
@@ -242,15 +231,13 @@ async fn ceph_a_users_quota_holds_and_is_raised() -> anyhow::Result<()> {
     fixture.patch("photos", json!({"spec": {"additionalConfig": {"maxObjects": "1000"}}})).await?;
     let raised = eventually(SOON, async || Ok(user.put("c", "x").await.ok()));
     ensure!(raised.await?.is_some(), "the quota is not raised");
-    fixture.delete("photos").await?;
-    fixture.done().await
+    fixture.done_without(&["photos"]).await
 }
 
 // Rules: W10, Y10.
 #[tokio::test]
 async fn ceph_another_owner_is_refused_and_an_owner_no_longer_named_is_kept() -> anyhow::Result<()> {
-    let fixture = Fixture::new("bucket-owners").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("bucket-owners").await?;
     let owners = ["one", "two"].map(|name| format!("{name}-{}", fixture.space.namespace()));
     for owner in &owners {
         fixture.ceph.radosgw_admin(&["user", "create", "--uid", owner, "--display-name", owner]).await?;
@@ -274,8 +261,7 @@ async fn ceph_another_owner_is_refused_and_an_owner_no_longer_named_is_kept() ->
 // Rules: Z14.
 #[tokio::test]
 async fn ceph_versions_delete_markers_and_open_uploads_are_deleted_with_the_bucket() -> anyhow::Result<()> {
-    let fixture = Fixture::new("bucket-versions").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("bucket-versions").await?;
     let user = fixture.new_user("photos", "class", json!({})).await?;
     user.client.put_bucket_versioning(&user.bucket, true).await?;
     for _ in 0..3 {
@@ -283,6 +269,5 @@ async fn ceph_versions_delete_markers_and_open_uploads_are_deleted_with_the_buck
     }
     user.client.delete_object(&user.bucket, "a").await?;
     user.client.sdk().create_multipart_upload().bucket(&user.bucket).key("large").send().await?;
-    fixture.delete("photos").await?;
-    fixture.done().await
+    fixture.done_without(&["photos"]).await
 }

@@ -32,16 +32,13 @@ async fn ceph_a_gateway_that_is_down_or_hangs_is_reported_and_awaited() -> anyho
     // An administrator removes a bucket directly on the gateway.
     let bucket = fixture.user("photos").await?.bucket;
     fixture.ceph.radosgw_admin(&["bucket", "rm", "--bucket", &bucket, "--purge-objects"]).await?;
-    fixture.delete("photos").await?;
-    fixture.delete("videos").await?;
-    fixture.done().await?;
+    fixture.done_without(&["photos", "videos"]).await?;
     ceph.stop()
 }
 
 #[tokio::test]
 async fn ceph_wrong_admin_keys_are_told_and_new_ones_taken() -> anyhow::Result<()> {
-    let fixture = Fixture::new("bucket-admin").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("bucket-admin").await?;
     fixture.set_admin(&fixture.ceph.access_key, "wrong")?;
     fixture.claim("photos", "class", json!({})).await?;
     let message = fixture.message("photos", "ProvisioningFailed").await?;
@@ -49,8 +46,7 @@ async fn ceph_wrong_admin_keys_are_told_and_new_ones_taken() -> anyhow::Result<(
     ensure!(!message.contains(&fixture.ceph.access_key), "{message}");
     fixture.set_admin(&fixture.ceph.access_key, &fixture.ceph.secret_key)?;
     fixture.bound("photos").await?;
-    fixture.delete("photos").await?;
-    fixture.done().await
+    fixture.done_without(&["photos"]).await
 }
 
 // Rules: Z1, Z2.
@@ -76,8 +72,7 @@ async fn ceph_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyhow:
 // Rules: U10.
 #[tokio::test]
 async fn ceph_tls_uses_the_certificates_of_the_classs_secret() -> anyhow::Result<()> {
-    let fixture = Fixture::new("bucket-tls").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("bucket-tls").await?;
     let admin = |ca_bundle: &str| -> anyhow::Result<Secret> {
         let data = json!({
             "accessKey": fixture.ceph.access_key, "secretKey": fixture.ceph.secret_key, "caBundle": ca_bundle,
@@ -103,6 +98,5 @@ async fn ceph_tls_uses_the_certificates_of_the_classs_secret() -> anyhow::Result
     fixture.bound("photos").await?;
     let map = fixture.space.api::<ConfigMap>().get("photos").await?.data.unwrap_or_default();
     assert_eq!(map.get("AWS_ENDPOINT_URL_S3"), Some(&fixture.ceph.https_endpoint));
-    fixture.delete("photos").await?;
-    fixture.done().await
+    fixture.done_without(&["photos"]).await
 }

@@ -14,8 +14,7 @@ use super::fixture::{Fixture, SOON};
 #[expect(clippy::print_stderr, reason = "a figure for people")]
 async fn ceph_a_hundred_claims_at_once() -> anyhow::Result<()> {
     const COUNT: usize = 100;
-    let fixture = Fixture::new("bucket-many").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("bucket-many").await?;
     let claims = fixture.space.api::<ObjectBucketClaim>();
     let start = Instant::now();
     for at in 0..COUNT {

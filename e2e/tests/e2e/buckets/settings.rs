@@ -12,8 +12,7 @@ use super::fixture::{Fixture, SOON};
 // Rules: W15.
 #[tokio::test]
 async fn ceph_tags_and_versioning_follow_the_claim() -> anyhow::Result<()> {
-    let fixture = Fixture::new("bucket-tags").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("bucket-tags").await?;
     let asked =
         json!({"bucketTags": "team=shop", "bucketVersioning": "Enabled", "bucketPlacement": "default-placement"});
     let user = fixture.new_user("photos", "class", json!({"additionalConfig": asked})).await?;
@@ -29,15 +28,13 @@ async fn ceph_tags_and_versioning_follow_the_claim() -> anyhow::Result<()> {
         .await?;
     let followed = eventually(SOON, async || Ok((live().await? == (BTreeMap::new(), Some(false))).then_some(())));
     ensure!(followed.await?.is_some(), "{:?}", live().await?);
-    fixture.delete("photos").await?;
-    fixture.done().await
+    fixture.done_without(&["photos"]).await
 }
 
 // Rules: W16.
 #[tokio::test]
 async fn ceph_a_missing_placement_is_reported_and_a_bucket_stays_in_its_own() -> anyhow::Result<()> {
-    let fixture = Fixture::new("bucket-placement").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("bucket-placement").await?;
     fixture.claim("nowhere", "class", json!({"additionalConfig": {"bucketPlacement": "nowhere"}})).await?;
     fixture.told("nowhere", "InvalidLocationConstraint").await?;
     fixture.claim("ice", "class", json!({"additionalConfig": {"bucketStorageClass": "ICE"}})).await?;
@@ -49,6 +46,5 @@ async fn ceph_a_missing_placement_is_reported_and_a_bucket_stays_in_its_own() ->
     fixture.patch("photos", json!({"spec": {"additionalConfig": {"bucketPlacement": "elsewhere"}}})).await?;
     fixture.told("photos", "is in the placement default-placement").await?;
     ensure!(fixture.user("photos").await?.works().await, "the bucket does not work any more");
-    fixture.delete("photos").await?;
-    fixture.done().await
+    fixture.done_without(&["photos"]).await
 }

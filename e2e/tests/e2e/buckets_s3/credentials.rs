@@ -67,8 +67,7 @@ async fn aws_the_administrator_may_be_a_role_of_the_provisioners_service_account
     let user = fixture.user("photos").await?;
     ensure!(user.works().await, "the key of the claim does not work");
     fixture.is_discreet(&program, &[token, &user.secret]).await?;
-    fixture.delete("photos").await?;
-    fixture.done().await
+    fixture.done_without(&["photos"]).await
 }
 
 #[tokio::test]
@@ -108,8 +107,7 @@ async fn aws_the_administrator_may_be_a_profile_with_a_process() -> anyhow::Resu
     let program = spawn(&fixture, &["AWS_PROFILE=storage".to_owned(), format!("AWS_CONFIG_FILE={}", file.display())])?;
     fixture.bind("photos", "class", json!({})).await?;
     fixture.is_discreet(&program, &[&server.secret_key]).await?;
-    fixture.delete("photos").await?;
-    fixture.done().await
+    fixture.done_without(&["photos"]).await
 }
 
 /// Each class may use a separate account.
@@ -132,8 +130,7 @@ async fn aws_a_class_has_a_role_that_the_administrator_assumes() -> anyhow::Resu
     let user = fixture.user("photos").await?;
     ensure!(user.works().await, "the key of the claim does not work");
     fixture.is_discreet(&program, &[&user.secret, &server.secret_key]).await?;
-    fixture.delete("photos").await?;
-    fixture.done().await
+    fixture.done_without(&["photos"]).await
 }
 
 #[tokio::test]
@@ -145,8 +142,7 @@ async fn aws_without_credentials_the_event_says_where_they_may_come_from() -> an
     drop(program);
     let _program = fixture.start().await?;
     fixture.bound("photos").await?;
-    fixture.delete("photos").await?;
-    fixture.done().await
+    fixture.done_without(&["photos"]).await
 }
 
 /// The node's metadata is never requested through a proxy.
@@ -172,7 +168,5 @@ async fn aws_requests_take_the_proxy_of_the_environment() -> anyhow::Result<()> 
     let _program = spawn(&fixture, &[proxy, "NO_PROXY=127.0.0.1".to_owned(), key[0].clone(), key[1].clone()])?;
     fixture.bind("videos", "class", json!({})).await?;
     ensure!(requests.load(Ordering::Relaxed) == through, "NO_PROXY is not kept");
-    fixture.delete("photos").await?;
-    fixture.delete("videos").await?;
-    fixture.done().await
+    fixture.done_without(&["photos", "videos"]).await
 }

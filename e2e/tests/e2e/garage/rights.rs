@@ -23,8 +23,7 @@ async fn garage_claims_get_access_to_an_existing_bucket() -> anyhow::Result<()> 
 /// A claim's access to its own bucket can be restricted, too, because the claim does not own it in Garage.
 #[tokio::test]
 async fn garage_a_claim_asks_for_less_in_its_own_bucket() -> anyhow::Result<()> {
-    let fixture = Fixture::new("garage-less").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("garage-less").await?;
     for access in ["read-only", "write-only", "read-write"] {
         let name = format!("own-{access}");
         let config = json!({"bucketName": name, "additionalConfig": {"accessMode": access}});
@@ -48,14 +47,12 @@ async fn garage_a_claim_asks_for_less_in_its_own_bucket() -> anyhow::Result<()> 
 /// boto3, the AWS CLI and rclone, with only the entries of Secret and ConfigMap.
 #[tokio::test]
 async fn garage_clients_use_a_bucket() -> anyhow::Result<()> {
-    let fixture = Fixture::new("garage-clients").await?;
-    let _program = fixture.start().await?;
+    let (fixture, _program) = Fixture::started("garage-clients").await?;
     fixture.bind("photos", "class", json!({})).await?;
     let (boto3, script) = boto3();
     let pod = fixture.pod("photos", &[]).await?;
     works(&pod, &[(boto3, &script), ("aws", AWS), ("rclone", RCLONE)]).await?;
-    fixture.delete("photos").await?;
-    fixture.done().await
+    fixture.done_without(&["photos"]).await
 }
 
 /// Uses the scope of the provisioner's token verbatim from `docs/book/pages/use/garage.md`.

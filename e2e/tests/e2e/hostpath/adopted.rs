@@ -13,9 +13,7 @@ use super::fixture::*;
 
 #[tokio::test]
 async fn a_directory_becomes_a_volume() -> anyhow::Result<()> {
-    let (space, root) = (TestSpace::new("adopt").await?, tempfile::tempdir()?);
-    let access = account(&space).await?;
-    let _program = started(&space, &access, root.path(), &[]).await?;
+    let (space, root, _access, _program) = serving("adopt").await?;
     let class = space.class_with("class", []).await?;
     fs::create_dir_all(root.path().join("old/data"))?;
     fs::write(root.path().join("old/data/file"), "x")?;

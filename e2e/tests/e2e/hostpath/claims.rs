@@ -14,9 +14,7 @@ use super::fixture::*;
 
 #[tokio::test]
 async fn a_claim_becomes_a_directory_and_goes_with_it() -> anyhow::Result<()> {
-    let (space, root) = (TestSpace::new("hostpath").await?, tempfile::tempdir()?);
-    let access = account(&space).await?;
-    let _program = started(&space, &access, root.path(), &[]).await?;
+    let (space, root, _access, _program) = serving("hostpath").await?;
     let class = space.create_class(space.class("class")).await?;
     let (_, volume) = space.bind(space.claim("claim", &class)).await?;
     let path = volume.spec.as_ref().and_then(|spec| spec.host_path.clone()).unwrap().path;
@@ -39,9 +37,7 @@ async fn a_claim_becomes_a_directory_and_goes_with_it() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn two_hundred_claims_at_once_are_all_bound() -> anyhow::Result<()> {
-    let (space, root) = (TestSpace::new("many").await?, tempfile::tempdir()?);
-    let access = account(&space).await?;
-    let _program = started(&space, &access, root.path(), &[]).await?;
+    let (space, root, _access, _program) = serving("many").await?;
     let class = space.create_class(space.class("class")).await?;
     space.create_claims(&class, 200).await?;
     space.wait_all_bound(200, 4 * SOON).await?;
@@ -52,9 +48,7 @@ async fn two_hundred_claims_at_once_are_all_bound() -> anyhow::Result<()> {
 // Rules: G14.
 #[tokio::test]
 async fn a_provisioner_that_was_killed_finishes_its_work_when_restarted() -> anyhow::Result<()> {
-    let (space, root) = (TestSpace::new("killed").await?, tempfile::tempdir()?);
-    let access = account(&space).await?;
-    let mut program = started(&space, &access, root.path(), &[]).await?;
+    let (space, root, access, mut program) = serving("killed").await?;
     let class = space.create_class(space.class("class")).await?;
     let some = async {
         let made = eventually(SOON, async || Ok((directories(&root).len() >= 20).then_some(()))).await?;

@@ -6,15 +6,13 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
-use testbed::cluster::{TestSpace, eventually};
+use testbed::cluster::eventually;
 
 use super::fixture::*;
 
 #[tokio::test]
 async fn a_deleted_volume_comes_back_from_the_trash() -> anyhow::Result<()> {
-    let (space, root) = (TestSpace::new("trash").await?, tempfile::tempdir()?);
-    let access = account(&space).await?;
-    let _program = started(&space, &access, root.path(), &[]).await?;
+    let (space, root, _access, _program) = serving("trash").await?;
     let pairs = [("onDelete", "trash"), ("trashTtl", "1h"), ("pathPattern", PATTERN)];
     let class = space.class_with("class", pairs).await?;
     let (_, volume) = space.bind(space.claim("claim", &class)).await?;
@@ -47,9 +45,7 @@ async fn a_deleted_volume_comes_back_from_the_trash() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn what_belongs_to_nobody_is_found_and_removed_on_request() -> anyhow::Result<()> {
-    let (space, root) = (TestSpace::new("orphans").await?, tempfile::tempdir()?);
-    let access = account(&space).await?;
-    let program = started(&space, &access, root.path(), &[]).await?;
+    let (space, root, _access, program) = serving("orphans").await?;
     let class = space.class_with("class", []).await?;
     for name in ["used", "forgotten", "missing"] {
         space.create_claim(space.claim(name, &class)).await?;

@@ -68,6 +68,14 @@ pub(crate) async fn started(space: &TestSpace, access: &Access, root: &Path, mor
     Ok(program)
 }
 
+/// A namespace with a root, and a provisioner that is ready.
+pub(crate) async fn serving(test: &str) -> anyhow::Result<(TestSpace, TempDir, Access, Program)> {
+    let (space, root) = (TestSpace::new(test).await?, tempfile::tempdir()?);
+    let access = account(&space).await?;
+    let program = started(&space, &access, root.path(), &[]).await?;
+    Ok((space, root, access, program))
+}
+
 pub(crate) fn directories(root: &TempDir) -> BTreeSet<String> {
     let entries = std::fs::read_dir(root.path()).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());

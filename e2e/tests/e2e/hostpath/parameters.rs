@@ -41,9 +41,7 @@ async fn a_class_that_waits_gets_its_volume_on_the_chosen_node() -> anyhow::Resu
 
 #[tokio::test]
 async fn a_class_can_keep_the_data_of_deleted_volumes() -> anyhow::Result<()> {
-    let (space, root) = (TestSpace::new("retain").await?, tempfile::tempdir()?);
-    let access = account(&space).await?;
-    let _program = started(&space, &access, root.path(), &[]).await?;
+    let (space, root, _access, _program) = serving("retain").await?;
     let class = space.class_with("class", [("onDelete", "retain")]).await?;
     let (_, volume) = space.bind(space.claim("claim", &class)).await?;
     // The same must work without the class.
@@ -56,9 +54,7 @@ async fn a_class_can_keep_the_data_of_deleted_volumes() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn wrong_parameters_are_named_all_at_once() -> anyhow::Result<()> {
-    let (space, root) = (TestSpace::new("wrong").await?, tempfile::tempdir()?);
-    let access = account(&space).await?;
-    let _program = started(&space, &access, root.path(), &[]).await?;
+    let (space, root, _access, _program) = serving("wrong").await?;
     let class = space.class_with("class", [("mode", "0077"), ("onDelte", "retain")]).await?;
     space.create_claim(space.claim("claim", &class)).await?;
     let event = space.wait_for_message("PersistentVolumeClaim", "claim", "onDelte").await?;
@@ -70,9 +66,7 @@ async fn wrong_parameters_are_named_all_at_once() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn retain_keeps_volume_and_directory() -> anyhow::Result<()> {
-    let (space, root) = (TestSpace::new("retain").await?, tempfile::tempdir()?);
-    let access = account(&space).await?;
-    let _program = started(&space, &access, root.path(), &[]).await?;
+    let (space, root, _access, _program) = serving("retain").await?;
     let mut class = space.class("class");
     class.reclaim_policy = Some("Retain".to_owned());
     let class = space.create_class(class).await?;

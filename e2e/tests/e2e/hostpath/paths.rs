@@ -16,9 +16,7 @@ const PATTERN: &str = "${pvc.metadata.namespace}/${pvc.metadata.name}";
 
 #[tokio::test]
 async fn hostpath_creates_directories_by_the_pattern_of_the_class() -> anyhow::Result<()> {
-    let (space, root) = (TestSpace::new("p9").await?, tempfile::tempdir()?);
-    let access = account(&space).await?;
-    let _program = started(&space, &access, root.path(), &[]).await?;
+    let (space, root, _access, _program) = serving("p9").await?;
     let class = space.class_with("class", [("pathPattern", PATTERN)]).await?;
     let (_, volume) = space.bind(space.claim("claim", &class)).await?;
     assert_eq!(path_of(&volume), root.path().canonicalize()?.join(space.namespace()).join("claim"));
@@ -30,9 +28,7 @@ async fn hostpath_creates_directories_by_the_pattern_of_the_class() -> anyhow::R
 /// The paths of these rows of the local path provisioner's suite are refused, and cannot be allowed.
 #[tokio::test]
 async fn hostpath_refuses_a_pattern_that_may_leave_the_root() -> anyhow::Result<()> {
-    let (space, root) = (TestSpace::new("p13").await?, tempfile::tempdir()?);
-    let access = account(&space).await?;
-    let _program = started(&space, &access, root.path(), &[]).await?;
+    let (space, root, _access, _program) = serving("p13").await?;
     let patterns = [
         ("../${pv.metadata.name}", "begins with a dot"),
         ("/etc/${pv.metadata.name}", "absolute"),
@@ -62,9 +58,7 @@ async fn hostpath_refuses_a_pattern_that_may_leave_the_root() -> anyhow::Result<
 
 #[tokio::test]
 async fn hostpath_two_claims_never_share_a_directory() -> anyhow::Result<()> {
-    let (space, root) = (TestSpace::new("s4").await?, tempfile::tempdir()?);
-    let access = account(&space).await?;
-    let _program = started(&space, &access, root.path(), &[]).await?;
+    let (space, root, _access, _program) = serving("s4").await?;
     let kept = space.class_with("kept", [("pathPattern", PATTERN), ("onDelete", "retain")]).await?;
     let (_, first) = space.bind(space.claim("claim", &kept)).await?;
     fs::write(path_of(&first).join("data"), "x")?;
@@ -110,9 +104,7 @@ async fn hostpath_volumes_use_the_node_label_of_the_class() -> anyhow::Result<()
 
 #[tokio::test]
 async fn hostpath_a_claim_may_choose_its_volume_type() -> anyhow::Result<()> {
-    let (space, root) = (TestSpace::new("p2").await?, tempfile::tempdir()?);
-    let access = account(&space).await?;
-    let _program = started(&space, &access, root.path(), &[]).await?;
+    let (space, root, _access, _program) = serving("p2").await?;
     let class = space.class_with("class", []).await?;
     let claim = |name: &str, value: &str| {
         let mut claim = space.claim(name, &class);

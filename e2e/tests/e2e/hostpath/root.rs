@@ -71,9 +71,7 @@ async fn a_root_where_others_may_write_is_refused() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn a_size_that_is_a_mere_number_is_told() -> anyhow::Result<()> {
-    let (space, root) = (TestSpace::new("size").await?, tempfile::tempdir()?);
-    let access = account(&space).await?;
-    let _program = started(&space, &access, root.path(), &[]).await?;
+    let (space, root, _access, _program) = serving("size").await?;
     let told = space.class_with("told", []).await?;
     space.create_claim(space.claim("told", &told)).await?;
     let event = space.wait_for_event("PersistentVolumeClaim", "told", "ProvisioningWarning").await?;
@@ -137,9 +135,7 @@ async fn a_class_chooses_one_of_several_roots() -> anyhow::Result<()> {
 /// A cluster file system is a root that all replicas share, and pods on all nodes can reach its volumes.
 #[tokio::test]
 async fn a_root_of_all_nodes_needs_no_node() -> anyhow::Result<()> {
-    let (space, root) = (TestSpace::new("shared").await?, tempfile::tempdir()?);
-    let access = account(&space).await?;
-    let first = started(&space, &access, root.path(), &[]).await?;
+    let (space, root, access, first) = serving("shared").await?;
     let class = space.class_with("class", []).await?;
     let mut claim = space.claim("claim", &class);
     claim.spec.as_mut().unwrap().access_modes = Some(vec!["ReadWriteMany".to_owned()]);

@@ -171,6 +171,14 @@ impl Server {
         Ok(program)
     }
 
+    /// A namespace with a server that answers.
+    pub(crate) async fn serving(test: &str) -> anyhow::Result<(TestSpace, Self, Access, Program)> {
+        let (space, server) = (TestSpace::new(test).await?, Self::new()?);
+        let access = account(&space).await?;
+        let program = server.started(&space, &access).await?;
+        Ok((space, server, access, program))
+    }
+
     /// Waits until a server other than `before` answers.
     pub(crate) async fn ready(&self, before: Option<ProcessId>) -> anyhow::Result<()> {
         let answers = || std::net::TcpStream::connect((self.address, self.client.port)).is_ok();

@@ -16,9 +16,7 @@ use super::fixture::*;
 
 #[tokio::test]
 async fn ganesha_two_clients_see_each_others_file() -> anyhow::Result<()> {
-    let (space, server) = (TestSpace::new("ganesha-g1").await?, Server::new()?);
-    let access = account(&space).await?;
-    let _program = server.started(&space, &access).await?;
+    let (space, server, _access, _program) = Server::serving("ganesha-g1").await?;
     let class = space.class_with("class", [("mountOptions", "vers=4.1,hard")]).await?;
     let (claim, volume) = space.bind(space.claim("claim", &class)).await?;
     let spec = volume.spec.clone().unwrap();
@@ -60,9 +58,7 @@ async fn ganesha_two_clients_see_each_others_file() -> anyhow::Result<()> {
 /// The server is stopped and killed, with and without the provisioner. After each restart, ids and data are unchanged.
 #[tokio::test]
 async fn ganesha_restarts_keep_ids_and_data() -> anyhow::Result<()> {
-    let (space, server) = (TestSpace::new("ganesha-g5").await?, Server::new()?);
-    let access = account(&space).await?;
-    let mut program = server.started(&space, &access).await?;
+    let (space, server, access, mut program) = Server::serving("ganesha-g5").await?;
     let class = space.class_with("class", []).await?;
     space.create_claims(&class, 3).await?;
     space.wait_all_bound(3, 4 * SOON).await?;
@@ -126,9 +122,7 @@ async fn ganesha_limits_and_parameters_are_told() -> anyhow::Result<()> {
 async fn ganesha_many_exports_are_served_again() -> anyhow::Result<()> {
     // Set `E2E_CLAIMS` for longer runs.
     let count = std::env::var("E2E_CLAIMS").ok().and_then(|count| count.parse().ok()).unwrap_or(60);
-    let (space, server) = (TestSpace::new("ganesha-500").await?, Server::new()?);
-    let access = account(&space).await?;
-    let program = server.started(&space, &access).await?;
+    let (space, server, access, program) = Server::serving("ganesha-500").await?;
     let class = space.class_with("class", [("enforceSize", "false")]).await?;
     let start = Instant::now();
     space.create_claims(&class, count).await?;
@@ -189,9 +183,7 @@ async fn ganesha_a_standby_replica_takes_over_the_disk() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn ganesha_exports_a_claim_with_the_longest_name() -> anyhow::Result<()> {
-    let (space, server) = (TestSpace::new("ganesha-d3").await?, Server::new()?);
-    let access = account(&space).await?;
-    let program = server.started(&space, &access).await?;
+    let (space, server, access, program) = Server::serving("ganesha-d3").await?;
     let class = space.class_with("class", [("pathPattern", "${.PVC.namespace}/${.PVC.name}")]).await?;
     let name = "c".repeat(253);
     let (_, volume) = space.bind(space.claim(&name, &class)).await?;
@@ -212,9 +204,7 @@ async fn ganesha_exports_a_claim_with_the_longest_name() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn ganesha_a_client_needs_a_privileged_port_and_an_allowed_network() -> anyhow::Result<()> {
-    let (space, server) = (TestSpace::new("ganesha-d4").await?, Server::new()?);
-    let access = account(&space).await?;
-    let mut program = server.started(&space, &access).await?;
+    let (space, server, access, mut program) = Server::serving("ganesha-d4").await?;
     space.create_class_and_claim("claim").await?;
     let path = source(&space.wait_bound("claim").await?.1).path;
     server.client.list(&path).await?;

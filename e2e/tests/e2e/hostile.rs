@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use http::Method;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube_provisioner::quantity::parse_bytes;
 use serde_json::json;
 use testbed::cluster::TestSpace;
@@ -46,8 +46,7 @@ async fn the_largest_objects_that_the_server_accepts_are_handled() -> anyhow::Re
     let size = LARGEST - room - volume.annotations().iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
     let note = json!({"metadata": {"annotations": {"note": "x".repeat(size)}}});
     volumes.patch(&volume.name_any(), &PatchParams::default(), &Patch::Merge(note)).await?;
-    space.api::<PersistentVolumeClaim>().delete("large", &DeleteParams::default()).await?;
-    space.wait_gone(&volumes, &volume.name_any()).await?;
+    space.delete_claim("large").await?;
     assert_eq!((toy.provisions("large"), toy.deletes(&volume.name_any())), (1, 1));
     space.wait_for_message("PersistentVolumeClaim", "labelled", "create it with fewer or shorter labels").await?;
     assert_eq!(toy.provisions("labelled"), 0);
@@ -95,8 +94,7 @@ async fn lost_answers_do_not_double_what_was_done() -> anyhow::Result<()> {
         let _controller = toy.run_with(options(&space), client);
         space.create_class_and_claim("claim").await?;
         let (_, volume) = space.wait_bound("claim").await?;
-        space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
-        space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
+        space.delete_claim("claim").await?;
         let class = space.create_class(space.class("later")).await?;
         space.bind(space.claim("later", &class)).await?;
         assert_eq!(toy.provisions("claim"), 1, "{method}");
@@ -136,8 +134,7 @@ async fn an_unreliable_server_is_waited_for() -> anyhow::Result<()> {
         let _controller = toy.run_with(options(&space), client);
         space.create_class_and_claim("claim").await?;
         let (_, volume) = space.wait_bound("claim").await?;
-        space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
-        space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
+        space.delete_claim("claim").await?;
         assert_eq!((toy.provisions("claim"), toy.deletes(&volume.name_any())), (1, 1), "{method}");
         assert!(toy.assets().is_empty(), "{method}");
         space.done().await?;

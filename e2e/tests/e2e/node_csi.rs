@@ -1,10 +1,7 @@
 //! Pods on a real node use the volumes of a CSI driver, which csi-provisioner provisions.
 
 use anyhow::ensure;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::ResourceExt;
-use kube::api::DeleteParams;
 use serde_json::json;
 use testbed::cluster::{self, Program, TestSpace};
 use testbed::csi_driver::{CsiDriver, start_csi_provisioner};
@@ -27,13 +24,6 @@ impl Driver {
         let sidecar = start_csi_provisioner(space, &driver.socket())?;
         let class = space.create_class(cluster::class(&space.cluster_wide_name("class"), &name)).await?;
         Ok(Self { driver, class, _sidecar: sidecar })
-    }
-
-    /// Deletes a claim, and waits until its volume no longer exists.
-    async fn delete(&self, space: &TestSpace, claim: &str) -> anyhow::Result<()> {
-        let (_, volume) = space.wait_bound(claim).await?;
-        space.api::<PersistentVolumeClaim>().delete(claim, &DeleteParams::default()).await?;
-        space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await
     }
 }
 
@@ -59,7 +49,7 @@ async fn node_csi_a_pod_writes_and_a_clone_has_a_copy() -> anyhow::Result<()> {
         space.delete_pod(pod).await?;
     }
     for claim in ["data", "copy"] {
-        driver.delete(&space, claim).await?;
+        space.delete_claim(claim).await?;
     }
     ensure!(driver.driver.data()?.is_empty(), "the driver still has {:?}", driver.driver.data()?);
     space.done().await
@@ -82,7 +72,7 @@ async fn node_csi_a_pod_writes_to_a_block_device() -> anyhow::Result<()> {
     let data = driver.driver.data()?;
     ensure!(data.len() == 1, "{data:?}");
     space.delete_pod("writer").await?;
-    driver.delete(&space, "data").await?;
+    space.delete_claim("data").await?;
     ensure!(driver.driver.data()?.is_empty(), "the driver still has {:?}", driver.driver.data()?);
     space.done().await
 }

@@ -41,13 +41,10 @@ async fn node_a_restarted_provisioner_deletes_earlier_volumes() -> anyhow::Resul
     space.create_claim(testbed::cluster::claim("data", &installed.class("hostpath"))).await?;
     let claims = space.api::<PersistentVolumeClaim>();
     space.wait_for_within(LONG, &claims, "data", "bound", is_bound).await?;
-    let (_, volume) = space.wait_bound("data").await?;
     installed.kill().await?;
     claims.delete("data", &DeleteParams::default()).await?;
     // The successor waits until the killed provisioner's Lease expires.
-    let gone = eventually(LONG, async || Ok(space.volumes().await?.is_empty().then_some(()))).await?;
-    assert!(gone.is_some(), "the volume is still there");
-    installed.wait_deleted(&volume).await?;
+    wait_empty(&space, &installed).await?;
     space.done().await
 }
 

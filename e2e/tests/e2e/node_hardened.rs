@@ -4,8 +4,8 @@ use std::fs;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use kube::api::{DeleteParams, Patch, PatchParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use testbed::cluster::{TestSpace, Variant, eventually};
 use testbed::process::ProcessId;
@@ -77,8 +77,6 @@ async fn node_needs_no_capability_when_all_pods_have_its_user() -> anyhow::Resul
     pod["spec"]["securityContext"] = json!({"runAsUser": 1000});
     space.run(&pod).await?;
     space.delete_pod("pod").await?;
-    let (_, volume) = space.wait_bound("data").await?;
-    space.api::<PersistentVolumeClaim>().delete("data", &DeleteParams::default()).await?;
-    installed.wait_deleted(&volume).await?;
+    installed.delete_claim("data").await?;
     space.done().await
 }

@@ -2,8 +2,7 @@
 
 use std::fs;
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use kube::api::DeleteParams;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 use testbed::cluster::{TestSpace, Variant};
 
@@ -28,9 +27,7 @@ async fn node_a_link_out_of_a_volume_is_neither_mounted_nor_followed() -> anyhow
     space.wait_for(&space.api::<Pod>(), "user", "refused by the kubelet", refused).await?;
     space.delete_pod("user").await?;
     space.delete_pod("planter").await?;
-    let (_, volume) = space.wait_bound("data").await?;
-    space.api::<PersistentVolumeClaim>().delete("data", &DeleteParams::default()).await?;
-    installed.wait_deleted(&volume).await?;
+    installed.delete_claim("data").await?;
     assert_eq!(fs::read_to_string(secret.join("file"))?, "of somebody else");
     space.done().await
 }

@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use testbed::cluster::{ImageOf, TestSpace, claim, eventually};
 use testbed::control_plane::GuestNode;
@@ -70,13 +68,6 @@ fn script(space: &TestSpace, node: &GuestNode, name: &str, claim: &str, script: 
     Ok(pod)
 }
 
-async fn delete_claim(space: &TestSpace, volume: &PersistentVolume) -> anyhow::Result<()> {
-    let claims = space.api::<PersistentVolumeClaim>();
-    claims.delete("data", &DeleteParams::default()).await?;
-    space.wait_gone(&claims, "data").await?;
-    space.wait_gone(&space.cluster_api::<PersistentVolume>(), volume.metadata.name.as_deref().unwrap_or("")).await
-}
-
 #[tokio::test]
 async fn ganesha_a_share_serves_the_pods_of_a_node() -> anyhow::Result<()> {
     // Uses a separate cluster: pods of other tests could be scheduled onto the second node, which lacks their images.
@@ -106,7 +97,7 @@ async fn ganesha_a_share_serves_the_pods_of_a_node() -> anyhow::Result<()> {
     assert_eq!(space.run(&script(&space, &node, "reader", "data", "cat /data/file")?).await?, "hello");
     space.delete_pod("writer").await?;
     space.delete_pod("reader").await?;
-    delete_claim(&space, &volume).await?;
+    space.delete_claim("data").await?;
     assert!(!directory.exists());
 
     kubectl.remove(&of("e2e")?.path()).await?;
@@ -169,7 +160,7 @@ async fn ganesha_a_server_in_a_pod_serves_the_pods_of_a_node() -> anyhow::Result
         println!("the server's pod was {how}: another one after {up:.1?}, 20 writes after {:.1?}", start.elapsed());
     }
     space.delete_pod("writer").await?;
-    delete_claim(&space, &volume).await?;
+    space.delete_claim("data").await?;
     kubectl.remove(&installed.path()).await?;
     space.done().await
 }

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, Pod};
 use kube::ResourceExt;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use testbed::cluster::{Installed, TestSpace, Variant};
 
@@ -39,8 +39,7 @@ async fn node_a_pod_writes_into_a_volume_of_the_default_type() -> anyhow::Result
     assert_eq!(directory(&volume), installed.root().join(volume.name_any()));
     assert_eq!(fs::read_to_string(directory(&volume).join("file"))?, "hello\n");
     space.delete_pod("pod").await?;
-    space.api::<PersistentVolumeClaim>().delete("data", &DeleteParams::default()).await?;
-    installed.wait_deleted(&volume).await?;
+    installed.delete_claim("data").await?;
     space.done().await
 }
 
@@ -121,9 +120,7 @@ async fn node_a_restricted_pod_writes_to_its_volume() -> anyhow::Result<()> {
     assert_eq!(space.run(&pod).await?, "1234");
     space.delete_pod("pod").await?;
     // Files of another user are deleted as well.
-    let (_, volume) = space.wait_bound("data").await?;
-    space.api::<PersistentVolumeClaim>().delete("data", &DeleteParams::default()).await?;
-    installed.wait_deleted(&volume).await?;
+    installed.delete_claim("data").await?;
     space.done().await
 }
 
@@ -150,9 +147,7 @@ async fn node_a_pod_sees_the_owner_and_the_mode_of_its_class() -> anyhow::Result
     pod["spec"]["securityContext"] = json!({"runAsUser": 1000});
     assert_eq!(space.run(&pod).await?, "1000 2000 2700");
     space.delete_pod("pod").await?;
-    let (_, volume) = space.wait_bound("data").await?;
-    space.api::<PersistentVolumeClaim>().delete("data", &DeleteParams::default()).await?;
-    installed.wait_deleted(&volume).await?;
+    installed.delete_claim("data").await?;
     space.done().await
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::Value;
@@ -95,10 +95,10 @@ impl Installed<'_> {
         Ok(())
     }
 
-    /// Waits until a volume and its directory no longer exist.
-    pub async fn wait_deleted(&self, volume: &PersistentVolume) -> anyhow::Result<()> {
-        let name = volume.name_any();
-        self.space.wait_gone(&self.space.cluster_api::<PersistentVolume>(), &name).await?;
+    /// Deletes a claim, and waits until its volume and directory no longer exist.
+    pub async fn delete_claim(&self, claim: &str) -> anyhow::Result<()> {
+        let name = self.space.wait_bound(claim).await?.1.name_any();
+        self.space.delete_claim(claim).await?;
         anyhow::ensure!(!self.root.join(&name).exists(), "volume {name} is gone, its directory is not");
         Ok(())
     }

@@ -33,8 +33,7 @@ async fn a_class_that_waits_gets_its_volume_on_the_chosen_node() -> anyhow::Resu
     assert_eq!(mode & 0o7777, 0o2750);
     // Deletion needs the node's name, which differs from the label.
     space.api::<Pod>().delete("pod", &DeleteParams::default().grace_period(0)).await?;
-    space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
-    space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
+    space.delete_claim("claim").await?;
     assert_eq!(directories(&root), BTreeSet::new());
     space.done().await
 }
@@ -46,8 +45,7 @@ async fn a_class_can_keep_the_data_of_deleted_volumes() -> anyhow::Result<()> {
     let (_, volume) = space.bind(space.claim("claim", &class)).await?;
     // The same must work without the class.
     space.cluster_api::<StorageClass>().delete(&class.name_any(), &DeleteParams::default()).await?;
-    space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
-    space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
+    space.delete_claim("claim").await?;
     assert_eq!(directories(&root), BTreeSet::from([volume.name_any()]));
     space.done().await
 }

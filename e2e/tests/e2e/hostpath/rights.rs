@@ -90,11 +90,9 @@ async fn the_rights_are_the_smallest_set() -> anyhow::Result<()> {
     // A volume that a user deletes first requires a read of the live object.
     let volumes = space.cluster_api::<PersistentVolume>();
     volumes.delete(&volume.name_any(), &DeleteParams::default()).await?;
-    space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
-    space.wait_gone(&volumes, &volume.name_any()).await?;
-    let (_, second) = space.bind(space.claim("second", &class)).await?;
-    space.api::<PersistentVolumeClaim>().delete("second", &DeleteParams::default()).await?;
-    space.wait_gone(&volumes, &second.name_any()).await?;
+    space.delete_claim("claim").await?;
+    space.bind(space.claim("second", &class)).await?;
+    space.delete_claim("second").await?;
     repeated_failure(&space, &root).await?;
     grown(&space).await?;
     taken_back(&space, &access).await?;

@@ -125,8 +125,7 @@ async fn a_class_chooses_one_of_several_roots() -> anyhow::Result<()> {
     drop(program);
     let _program = started(&space, &access, &disk, &["--root", &fast]).await?;
     for (name, volume) in [("plain", &on_disk), ("quick", &on_ssd)] {
-        space.api::<PersistentVolumeClaim>().delete(name, &DeleteParams::default()).await?;
-        space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
+        space.delete_claim(name).await?;
         assert!(!path_of(volume).exists());
     }
     space.done().await
@@ -143,8 +142,7 @@ async fn a_root_of_all_nodes_needs_no_node() -> anyhow::Result<()> {
     assert!(volume.spec.as_ref().is_some_and(|spec| spec.node_affinity.is_none()));
     drop(first);
     let _second = start(&space, &access, root.path(), &[])?;
-    space.api::<PersistentVolumeClaim>().delete("claim", &DeleteParams::default()).await?;
-    space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
+    space.delete_claim("claim").await?;
     assert!(!path_of(&volume).exists());
     space.done().await
 }

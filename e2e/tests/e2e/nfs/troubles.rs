@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use testbed::cluster::{TestSpace, eventually};
@@ -128,9 +128,7 @@ async fn troubles(space: &TestSpace, guest: &Guest) -> anyhow::Result<()> {
         ensure!(!text.contains("/mnt") && !text.contains("os error"), "{share}: {text}");
     }
     // A volume on a full share can still be deleted.
-    let (_, volume) = space.wait_bound("before-full").await?;
-    space.api::<PersistentVolumeClaim>().delete("before-full", &DeleteParams::default()).await?;
-    space.wait_gone(&space.cluster_api::<PersistentVolume>(), &volume.name_any()).await?;
+    space.delete_claim("before-full").await?;
     // The server maps root to an unprivileged user, who cannot change owners.
     let owned = [("share", "/mnt/exported/squashed"), ("uid", "1000")];
     let owned = space.class_with("owned", owned).await?;

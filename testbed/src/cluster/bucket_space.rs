@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
+use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube_provisioner::BucketOptions;
 use kube_provisioner::bucket::BucketCapabilities;
@@ -182,14 +183,7 @@ impl BucketSpace {
 
     /// The claim's bucket with the keys of its Secret.
     pub async fn user(&self, claim: &str) -> anyhow::Result<BucketUser> {
-        let secret = self.space.api::<Secret>().get(claim).await?.data.unwrap_or_default();
-        let map = self.space.api::<ConfigMap>().get(claim).await?.data.unwrap_or_default();
-        let text = |key: &str| Ok::<_, anyhow::Error>(String::from_utf8(secret.get(key).context("no key")?.0.clone())?);
-        let (id, secret) = (text("AWS_ACCESS_KEY_ID")?, text("AWS_SECRET_ACCESS_KEY")?);
-        let endpoint = map.get("AWS_ENDPOINT_URL_S3").context("no address")?;
-        let region = map.get("BUCKET_REGION").map(String::as_str).filter(|region| !region.is_empty());
-        let client = s3::client(endpoint, region, Credentials::new(&id, &secret))?;
-        Ok(BucketUser { client, bucket: map.get("BUCKET_NAME").context("no bucket")?.clone(), id, secret })
+        BucketUser::of(&self.space.client(), self.space.namespace(), claim).await
     }
 
     /// A pod that uses the claim's Secret and ConfigMap with `envFrom`, and `more` variables of its own.
@@ -250,6 +244,18 @@ pub struct BucketUser {
 }
 
 impl BucketUser {
+    /// The bucket and the keys in a claim's ConfigMap and Secret.
+    pub async fn of(client: &kube::Client, namespace: &str, claim: &str) -> anyhow::Result<Self> {
+        let secret = Api::<Secret>::namespaced(client.clone(), namespace).get(claim).await?.data.unwrap_or_default();
+        let map = Api::<ConfigMap>::namespaced(client.clone(), namespace).get(claim).await?.data.unwrap_or_default();
+        let text = |key: &str| Ok::<_, anyhow::Error>(String::from_utf8(secret.get(key).context("no key")?.0.clone())?);
+        let (id, secret) = (text("AWS_ACCESS_KEY_ID")?, text("AWS_SECRET_ACCESS_KEY")?);
+        let endpoint = map.get("AWS_ENDPOINT_URL_S3").context("no address")?;
+        let region = map.get("BUCKET_REGION").map(String::as_str).filter(|region| !region.is_empty());
+        let client = s3::client(endpoint, region, Credentials::new(&id, &secret))?;
+        Ok(Self { client, bucket: map.get("BUCKET_NAME").context("no bucket")?.clone(), id, secret })
+    }
+
     /// Writes an object.
     pub async fn put(&self, key: &str, text: &'static str) -> Result<(), s3_client::Error> {
         self.client.put_object(&self.bucket, key, text).await

@@ -14,9 +14,8 @@ use kube::{Api, Client};
 use kube_provisioner::bucket::BucketCapabilities;
 use kube_provisioner::bucket::objectbucket_api::{ObjectBucket, ObjectBucketClaim};
 use kube_provisioner::{Options, rbac};
-use s3_client::Credentials;
 use serde_json::{Value, json};
-use testbed::cluster::{self, eventually};
+use testbed::cluster::{self, BucketUser, eventually, is_bucket_bound};
 use testbed::control_plane;
 use testbed::guard::Guard;
 use testbed::progress;
@@ -103,18 +102,18 @@ async fn show(stage: &mut Stage, backend: &Backend, program: &Path, report: &mut
     report.object::<ConfigMap>(&client, Some(NAMESPACE), BUCKET).await?;
 
     report.begin("put an object with the keys of the Secret, and get it");
-    let first = user(&client, BUCKET).await?;
-    first.put_object(BUCKET, OBJECT, "hello\n").await?;
-    let text = first.get_object(BUCKET, OBJECT).await?.context("the object is not there")?;
+    let first = BucketUser::of(&client, NAMESPACE, BUCKET).await?;
+    first.put(OBJECT, "hello\n").await?;
+    let text = first.get(OBJECT).await?.context("the object is not there")?;
     report.done();
-    report.show(&format!("s3://{BUCKET}/{OBJECT}: {}", String::from_utf8_lossy(&text).trim()));
+    report.show(&format!("s3://{BUCKET}/{OBJECT}: {}", text.trim()));
 
     claim(&client, report, "reader", CLASS_OF_BUCKET, None).await?;
     report.begin("read the object with the second claim's keys");
-    let reader = user(&client, "reader").await?;
-    let read = eventually(LIMIT, async || Ok(reader.get_object(BUCKET, OBJECT).await.ok().flatten()));
+    let reader = BucketUser::of(&client, NAMESPACE, "reader").await?;
+    let read = eventually(LIMIT, async || Ok(reader.get(OBJECT).await.ok().flatten()));
     ensure!(report.waiting(read).await?.is_some(), "the second claim cannot read");
-    let error = reader.put_object(BUCKET, "mine", "x").await.err().context("a reader can write")?;
+    let error = reader.put("mine", "x").await.err().context("a reader can write")?;
     report.done();
     report.show(&format!("it may read only: {error}"));
 
@@ -138,27 +137,25 @@ async fn claim(
     });
     cluster::apply(client, &[object]).await?;
     let claims: Api<ObjectBucketClaim> = Api::namespaced(client.clone(), NAMESPACE);
-    let is_bound = |claim: &ObjectBucketClaim| {
-        claim.status.as_ref().and_then(|status| status.phase.as_ref()).is_some_and(|phase| phase.as_str() == "Bound")
-    };
-    let bound = eventually(LIMIT, async || Ok(claims.get_opt(name).await?.filter(is_bound)));
+    let bound = eventually(LIMIT, async || Ok(claims.get_opt(name).await?.filter(is_bucket_bound)));
     ensure!(report.waiting(bound).await?.is_some(), "the claim {name} is not bound");
     report.done();
     report.object::<ObjectBucketClaim>(client, Some(NAMESPACE), name).await
 }
 
-async fn rotate(client: &Client, report: &mut Report, before: &s3_client::Client) -> anyhow::Result<()> {
+async fn rotate(client: &Client, report: &mut Report, before: &BucketUser) -> anyhow::Result<()> {
     report.begin("ask for new keys; the old ones work for 3 seconds more");
     let claims: Api<ObjectBucketClaim> = Api::namespaced(client.clone(), NAMESPACE);
-    let old = key(client, BUCKET).await?;
     let patch = json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "today"}}});
     claims.patch(BUCKET, &PatchParams::default(), &Patch::Merge(patch)).await?;
-    let rotated = eventually(LIMIT, async || Ok((key(client, BUCKET).await? != old).then_some(())));
-    ensure!(report.waiting(rotated).await?.is_some(), "there is no new key");
-    ensure!(before.get_object(BUCKET, OBJECT).await.is_ok(), "the old key does not work any more");
-    let after = user(client, BUCKET).await?;
-    ensure!(after.get_object(BUCKET, OBJECT).await?.is_some(), "the new key does not work");
-    let retired = eventually(LIMIT, async || Ok(before.get_object(BUCKET, OBJECT).await.err()));
+    let rotated = eventually(LIMIT, async || {
+        let user = BucketUser::of(client, NAMESPACE, BUCKET).await?;
+        Ok((user.id != before.id).then_some(user))
+    });
+    let after = report.waiting(rotated).await?.context("there is no new key")?;
+    ensure!(before.get(OBJECT).await.is_ok(), "the old key does not work any more");
+    ensure!(after.get(OBJECT).await?.is_some(), "the new key does not work");
+    let retired = eventually(LIMIT, async || Ok(before.get(OBJECT).await.err()));
     let error = report.waiting(retired).await?.context("the old key works for ever")?;
     report.done();
     report.show(&format!("the old key: {error}"));
@@ -177,22 +174,6 @@ async fn delete(client: &Client, backend: &Backend, report: &mut Report) -> anyh
     report.done();
     left?.iter().for_each(|line| report.show(line));
     Ok(())
-}
-
-/// An S3 client with the credentials in this claim's Secret and ConfigMap, as in a pod.
-async fn user(client: &Client, claim: &str) -> anyhow::Result<s3_client::Client> {
-    let map = Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE).get(claim).await?.data.unwrap_or_default();
-    let endpoint = map.get("AWS_ENDPOINT_URL_S3").context("the ConfigMap has no address")?;
-    let secret = Api::<Secret>::namespaced(client.clone(), NAMESPACE).get(claim).await?.data.unwrap_or_default();
-    let text = |name: &str| Ok::<_, anyhow::Error>(String::from_utf8(secret.get(name).context("no key")?.0.clone())?);
-    let credentials = Credentials::new(text("AWS_ACCESS_KEY_ID")?, text("AWS_SECRET_ACCESS_KEY")?);
-    let region = map.get("BUCKET_REGION").map(String::as_str).filter(|region| !region.is_empty());
-    testbed::s3::client(endpoint, region, credentials)
-}
-
-async fn key(client: &Client, claim: &str) -> anyhow::Result<Vec<u8>> {
-    let secret = Api::<Secret>::namespaced(client.clone(), NAMESPACE).get(claim).await?;
-    Ok(secret.data.unwrap_or_default().remove("AWS_ACCESS_KEY_ID").map(|id| id.0).unwrap_or_default())
 }
 
 fn objects(backend: &Backend) -> Vec<Value> {

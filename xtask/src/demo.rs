@@ -280,11 +280,16 @@ async fn settle(id: ProcessId) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A namespace, and a service account in it with these permissions.
+fn account(namespace: &str, name: &str, rules: &[rbac::AccessRule]) -> Vec<serde_json::Value> {
+    let mut objects = vec![json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } })];
+    objects.extend(rbac::manifests(&rbac::Account { name, namespace }, rules));
+    objects
+}
+
 fn objects() -> Vec<serde_json::Value> {
-    let account = rbac::Account { name: ACCOUNT, namespace: NAMESPACE };
-    let mut objects = vec![json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } })];
     let rules = rbac::rules(&Options::new(PROVISIONER), &Capabilities::default().expansion(), &[]);
-    objects.extend(rbac::manifests(&account, &rules));
+    let mut objects = account(NAMESPACE, ACCOUNT, &rules);
     objects.push(json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
         "metadata": { "name": CLASS },

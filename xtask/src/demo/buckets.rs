@@ -16,7 +16,6 @@ use kube_provisioner::bucket::objectbucket_api::{ObjectBucket, ObjectBucketClaim
 use kube_provisioner::{Options, rbac};
 use serde_json::{Value, json};
 use testbed::cluster::{self, BucketUser, eventually, is_bucket_bound};
-use testbed::control_plane;
 use testbed::guard::Guard;
 use testbed::progress;
 
@@ -76,13 +75,13 @@ pub(crate) async fn run(
 }
 
 async fn show(stage: &mut Stage, backend: &Backend, program: &Path, report: &mut Report) -> anyhow::Result<()> {
-    let client = control_plane::client_from(&stage.state.kubeconfig).await?;
+    let client = stage.client().await?;
     report.begin(
         "install ObjectBucketClaims and ObjectBuckets, a service account, its rights, classes and the admin's Secret",
     );
     report.waiting(cluster::install_bucket_crds(&client)).await?;
     report.waiting(cluster::apply(&client, &objects(backend))).await?;
-    let kubeconfig = control_plane::kubeconfig_for_service_account(&client, &stage.state, NAMESPACE, ACCOUNT).await?;
+    let kubeconfig = stage.kubeconfig_for(NAMESPACE, ACCOUNT).await?;
     report.done();
     report.object::<StorageClass>(&client, None, CLASS).await?;
 
@@ -177,10 +176,8 @@ async fn delete(client: &Client, backend: &Backend, report: &mut Report) -> anyh
 }
 
 fn objects(backend: &Backend) -> Vec<Value> {
-    let account = rbac::Account { name: ACCOUNT, namespace: NAMESPACE };
-    let mut objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})];
     let rules = rbac::bucket_rules(&Options::new(PROVISIONER), &BucketCapabilities::default(), &[]);
-    objects.extend(rbac::manifests(&account, &rules));
+    let mut objects = super::account(NAMESPACE, ACCOUNT, &rules);
     objects.push(json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": ADMIN, "namespace": NAMESPACE},
         "stringData": backend.admin(),

@@ -11,7 +11,6 @@ use kube::api::DeleteParams;
 use kube_provisioner::{Capabilities, Options, rbac};
 use serde_json::{Value, json};
 use testbed::cluster::{self, eventually, is_bound};
-use testbed::control_plane;
 use testbed::guard::Guard;
 use testbed::nfs::Client;
 use testbed::ports;
@@ -44,10 +43,10 @@ pub(crate) async fn run(on: On, guard: &Guard) -> anyhow::Result<ExitCode> {
 }
 
 async fn show(stage: &mut Stage, place: &Path, program: &Path, report: &mut Report) -> anyhow::Result<()> {
-    let client = control_plane::client_from(&stage.state.kubeconfig).await?;
+    let client = stage.client().await?;
     report.begin("install a service account, its rights and a class");
     report.waiting(cluster::apply(&client, &objects())).await?;
-    let kubeconfig = control_plane::kubeconfig_for_service_account(&client, &stage.state, NAMESPACE, ACCOUNT).await?;
+    let kubeconfig = stage.kubeconfig_for(NAMESPACE, ACCOUNT).await?;
     report.done();
 
     report.begin("start the provisioner as that service account, and NFS-Ganesha with it");
@@ -102,10 +101,8 @@ async fn show(stage: &mut Stage, place: &Path, program: &Path, report: &mut Repo
 }
 
 fn objects() -> Vec<Value> {
-    let account = rbac::Account { name: ACCOUNT, namespace: NAMESPACE };
-    let mut objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})];
     let rules = rbac::rules(&Options::new(PROVISIONER), &Capabilities::default().expansion(), &[]);
-    objects.extend(rbac::manifests(&account, &rules));
+    let mut objects = super::account(NAMESPACE, ACCOUNT, &rules);
     objects.push(json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": CLASS},
         "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "parameters": {"enforceSize": "false"},

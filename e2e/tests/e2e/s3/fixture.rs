@@ -79,17 +79,17 @@ impl Fixture {
 
     pub(crate) fn process_at(&self, endpoint: &str) -> Process {
         let Server { access_key, secret_key, .. } = self.server();
-        self.process_of(&Credentials::new(access_key, secret_key), endpoint)
+        self.process_of(&Credentials::new(access_key, secret_key), endpoint, BTreeMap::new())
     }
 
-    /// A process with another administrator's key.
-    pub(crate) fn process_of(&self, key: &Credentials, endpoint: &str) -> Process {
+    /// A process with another administrator's key, and a class with these parameters.
+    pub(crate) fn process_of(&self, key: &Credentials, endpoint: &str, class: BTreeMap<String, String>) -> Process {
         let given = ["aws-s3-provisioner", "--provisioner-name", "aws", "--region", self.region];
         let given = given.into_iter().chain(["--endpoint", endpoint, "--iam-endpoint", endpoint]);
         let Credentials { access_key_id, secret_access_key, .. } = key;
         let key = [("AWS_ACCESS_KEY_ID", access_key_id.clone()), ("AWS_SECRET_ACCESS_KEY", secret_access_key.clone())];
         let (aws, secrets) = (Aws::new(Args::parse_from(given).defaults), Secrets::new([("admin", key)]));
-        Process { aws, secrets, class: BTreeMap::new() }
+        Process { aws, secrets, class }
     }
 }
 

@@ -59,8 +59,8 @@ async fn aws_the_documented_policy_is_enough_for_all_that_a_class_can_say() -> a
         let fixture = Fixture::new(region).await?;
         let (key, endpoint) = limited(&fixture, documented()?, Duration::ZERO).await?;
         for more in settings {
-            let mut process = fixture.process_of(&key, &endpoint);
-            process.class = class(&[&[("permissionsBoundary", BOUNDARY)], more].concat());
+            let process =
+                fixture.process_of(&key, &endpoint, class(&[&[("permissionsBoundary", BOUNDARY)], more].concat()));
             let state = process.settle(PHOTOS).await.map_err(|error| anyhow!("{region}, {more:?}: {error}"))?;
             let admin = fixture.admin()?;
             let blocks = admin.sdk().get_public_access_block().bucket("photos").send().await;
@@ -102,8 +102,7 @@ fn documented_for_roles() -> anyhow::Result<Value> {
 async fn aws_the_documented_policy_for_roles_is_enough() -> anyhow::Result<()> {
     let fixture = Fixture::new(REGIONS[1]).await?;
     let (key, endpoint) = limited(&fixture, documented_for_roles()?, Duration::ZERO).await?;
-    let mut process = fixture.process_of(&key, &endpoint);
-    process.class = class(&WITHOUT_KEY);
+    let process = fixture.process_of(&key, &endpoint, class(&WITHOUT_KEY));
     let state = process.settle(PHOTOS).await.map_err(|error| anyhow!("{error}"))?;
     ensure!(state["RoleARN"].contains(":role/kube-provisioner/obc.photos"), "{state:?}");
     fixture.server().iam()?.role("obc.photos").await?.context("there is no role")?;
@@ -123,14 +122,12 @@ async fn aws_a_missing_user_that_may_not_be_looked_at_stops_no_claim() -> anyhow
     statements.retain(|statement| statement["Resource"] != "arn:aws:iam::*:user/obc*");
     assert_eq!(statements.len(), before - 1);
     let (key, endpoint) = limited(&fixture, policy, Duration::ZERO).await?;
-    let mut process = fixture.process_of(&key, &endpoint);
-    process.class = class(&[("permissionsBoundary", BOUNDARY)]);
+    let process = fixture.process_of(&key, &endpoint, class(&[("permissionsBoundary", BOUNDARY)]));
     let state = process.provision(PHOTOS).await.map_err(|error| anyhow!("the first claim: {error}"))?;
     process.delete(PHOTOS, state).await?;
     ensure!(fixture.assets().await?.is_empty(), "something is left");
     // Another process cannot know that the user does not exist, and its message explains how to continue.
-    let mut process = fixture.process_of(&key, &endpoint);
-    process.class = class(&[("permissionsBoundary", BOUNDARY)]);
+    let process = fixture.process_of(&key, &endpoint, class(&[("permissionsBoundary", BOUNDARY)]));
     let unknown =
         process.delete(PHOTOS, Kept::new()).await.err().context("an unreadable user is taken for an absent one")?;
     ensure!(unknown.to_string().contains("iam:GetUser, for arn:aws:iam::*:user/obc*"), "{unknown}");
@@ -142,8 +139,7 @@ async fn aws_a_missing_user_that_may_not_be_looked_at_stops_no_claim() -> anyhow
 async fn aws_the_provisioners_key_makes_no_administrators() -> anyhow::Result<()> {
     let fixture = Fixture::new(REGIONS[1]).await?;
     let (key, endpoint) = limited(&fixture, documented()?, Duration::ZERO).await?;
-    let mut process = fixture.process_of(&key, &endpoint);
-    process.class = class(&[]);
+    let process = fixture.process_of(&key, &endpoint, class(&[]));
     let refused = process.provision(PHOTOS).await.err().context("a user is made without the boundary")?;
     ensure!(refused.to_string().contains("permissionsBoundary"), "{refused}");
 
@@ -170,8 +166,7 @@ async fn aws_a_user_who_is_not_shown_yet_is_not_left_behind() -> anyhow::Result<
         let actions = policy["Statement"][0]["Action"].as_array_mut().context("there are actions")?;
         actions.retain(|action| may_create || *action != json!("s3:CreateBucket"));
         let (key, endpoint) = limited(&fixture, policy, Duration::from_secs(1)).await?;
-        let mut process = fixture.process_of(&key, &endpoint);
-        process.class = class(&[("permissionsBoundary", BOUNDARY)]);
+        let process = fixture.process_of(&key, &endpoint, class(&[("permissionsBoundary", BOUNDARY)]));
         let state = match process.provision(PHOTOS).await {
             Ok(state) if may_create => state,
             Err(refused) if !may_create && refused.to_string().contains("s3:CreateBucket") => Kept::new(),
@@ -189,16 +184,14 @@ async fn aws_a_user_who_is_not_shown_yet_is_not_left_behind() -> anyhow::Result<
 async fn aws_a_role_that_is_not_shown_yet_is_not_left_behind() -> anyhow::Result<()> {
     let (fixture, hidden) = (Fixture::new(REGIONS[1]).await?, Duration::from_secs(1));
     let (key, endpoint) = limited(&fixture, documented_for_roles()?, hidden).await?;
-    let mut process = fixture.process_of(&key, &endpoint);
-    process.class = class(&[("permissionsBoundary", BOUNDARY)]);
+    let mut process = fixture.process_of(&key, &endpoint, class(&[("permissionsBoundary", BOUNDARY)]));
     let state = process.settle(PHOTOS).await.map_err(|error| anyhow!("{error}"))?;
     tokio::time::sleep(hidden).await;
     process.class = class(&WITHOUT_KEY);
     let made = process.made(PHOTOS, |claim| claim.state.clone_from(&state)).await;
     let error = made.err().context("the role is shown at once")?;
     ensure!(error.to_string().contains("does not show the IAM role"), "{error}");
-    let mut another = fixture.process_of(&key, &endpoint);
-    another.class = class(&WITHOUT_KEY);
+    let another = fixture.process_of(&key, &endpoint, class(&WITHOUT_KEY));
     another.delete(PHOTOS, state).await?;
     ensure!(fixture.server().iam()?.role("obc.photos").await?.is_none(), "the role is left");
     Ok(())

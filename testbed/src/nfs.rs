@@ -131,34 +131,26 @@ pub fn serving(dir: &Path, address: SocketAddrV4, share: &Path) -> anyhow::Resul
 }
 
 /// An NFS server that exports one directory, from [`up`] until [`down`].
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Standing {
-    /// Its port on 127.0.0.1.
-    pub port: u16,
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Standing {
+    port: u16,
     /// The exported directory, with the same path in the export.
-    pub share: PathBuf,
+    share: PathBuf,
     id: ProcessId,
 }
 
 /// Starts a server that outlives this process, or finds the running one; returns `true` if it is new.
-pub async fn up(port: Option<u16>, guard: &Guard) -> anyhow::Result<(Standing, bool)> {
+async fn up(port: Option<u16>, guard: &Guard) -> anyhow::Result<(Standing, bool)> {
     GANESHA.check(dependency::INSTALL)?;
     let (dir, program) = (standing_dir()?, packages::program("ganesha.nfsd")?);
-    if let Some(standing) = standing(&dir).filter(|standing| standing.id.is_running()) {
+    if let Some(standing) = process::standing::<Standing>(&dir).filter(|standing| standing.id.is_running()) {
         return Ok((standing, false));
     }
     let port = port.map_or_else(free_port, Ok)?;
     let share = dir.join("share");
     create_private_dir(&share)?;
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-    let process = Process {
-        name: "ganesha.nfsd".to_owned(),
-        id: None,
-        program,
-        arguments: serving(&dir, address, &share)?,
-        log: dir.join("ganesha.log"),
-        health: None,
-    };
+    let process = Process::new(&dir, "ganesha", &program, serving(&dir, address, &share)?);
     let (_, id) = spawn(&process, Lifetime::Detached, guard)?;
     let standing = Standing { port, share: share.clone(), id };
     fs::write(dir.join("state.json"), serde_json::to_vec(&standing)?)?;
@@ -180,14 +172,10 @@ async fn stand_up(port: Option<u16>, guard: &Guard) -> anyhow::Result<dependency
 }
 
 /// Stops the server that [`up`] started, and removes its data; returns `false` if there was none.
-pub async fn down() -> anyhow::Result<bool> {
+async fn down() -> anyhow::Result<bool> {
     let dir = standing_dir()?;
-    let id = standing(&dir).map(|standing| standing.id);
+    let id = process::standing::<Standing>(&dir).map(|standing| standing.id);
     process::end_standing(id, LIMIT, &dir).await
-}
-
-fn standing(dir: &Path) -> Option<Standing> {
-    serde_json::from_slice(&fs::read(dir.join("state.json")).ok()?).ok()
 }
 
 fn standing_dir() -> anyhow::Result<PathBuf> {

@@ -8,7 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal, kill_process};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+/// The recorded state of a server that outlives the command that started it.
+pub(crate) fn standing<T: DeserializeOwned>(dir: &Path) -> Option<T> {
+    serde_json::from_slice(&fs::read(dir.join("state.json")).ok()?).ok()
+}
 
 /// Ends a long-running process and removes its data; returns `false` if there is none.
 pub(crate) async fn end_standing(id: Option<ProcessId>, limit: Duration, dir: &Path) -> anyhow::Result<bool> {

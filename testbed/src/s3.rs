@@ -114,14 +114,8 @@ async fn start(dir: &Path, port: Option<u16>, lifetime: Lifetime, guard: &Guard)
     let port = port.map_or_else(free_port, Ok)?;
     let program = MOTO.program("moto_server")?;
     let arguments = [UNCHECKED, &program.to_string_lossy(), "--host", "127.0.0.1", "--port", &port.to_string()];
-    let process = Process {
-        name: "moto_server".to_owned(),
-        id: None,
-        program: packages::program("env")?,
-        arguments: arguments.map(str::to_owned).to_vec(),
-        log: dir.join("moto.log"),
-        health: None,
-    };
+    let arguments = arguments.map(str::to_owned).to_vec();
+    let process = Process::new(dir, "moto", &packages::program("env")?, arguments);
     let (_, id) = spawn(&process, lifetime, guard)?;
     let endpoint = format!("http://127.0.0.1:{port}");
     // moto does not check credentials yet.
@@ -159,9 +153,9 @@ async fn check_from_now_on(port: u16) -> anyhow::Result<()> {
 }
 
 /// Starts a server that outlives this process, or finds the running one; returns `true` if it is new.
-pub async fn up(port: Option<u16>, guard: &Guard) -> anyhow::Result<(Server, bool)> {
+async fn up(port: Option<u16>, guard: &Guard) -> anyhow::Result<(Server, bool)> {
     let dir = standing_dir()?;
-    if let Some(standing) = standing(&dir).filter(|standing| standing.id.is_running()) {
+    if let Some(standing) = process::standing::<Server>(&dir).filter(|standing| standing.id.is_running()) {
         return Ok((standing, false));
     }
     let _ = fs::remove_dir_all(&dir);
@@ -182,14 +176,10 @@ async fn stand_up(port: Option<u16>, guard: &Guard) -> anyhow::Result<dependency
 }
 
 /// Stops the server that [`up`] started; returns `false` if there was none.
-pub async fn down() -> anyhow::Result<bool> {
+async fn down() -> anyhow::Result<bool> {
     let dir = standing_dir()?;
-    let id = standing(&dir).map(|standing| standing.id);
+    let id = process::standing::<Server>(&dir).map(|standing| standing.id);
     process::end_standing(id, LIMIT, &dir).await
-}
-
-fn standing(dir: &Path) -> Option<Server> {
-    serde_json::from_slice(&fs::read(dir.join("state.json")).ok()?).ok()
 }
 
 fn standing_dir() -> anyhow::Result<PathBuf> {

@@ -66,14 +66,8 @@ fn prepare(dir: &Path, owner: Option<ProcessId>, port: Option<u16>, guard: &Guar
     let mut components = Vec::new();
     for (program, name) in DAEMONS {
         let conf = format!("--conf={}", dir.join("ceph.conf").display());
-        components.push(Process {
-            name: program.to_owned(),
-            id: None,
-            program: packages::program(program)?,
-            arguments: [&conf, "--foreground", "--name", name].map(str::to_owned).to_vec(),
-            log: dir.join(program).with_extension("log"),
-            health: None,
-        });
+        let arguments = [&conf, "--foreground", "--name", name].map(str::to_owned).to_vec();
+        components.push(Process::new(dir, program, &packages::program(program)?, arguments));
     }
     Ok(State {
         dir: dir.to_owned(),

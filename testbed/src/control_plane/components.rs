@@ -88,12 +88,8 @@ pub(super) fn plan(
     };
     let audit_log = settings.audit.then(|| dir.join("audit.log"));
     let process = |name: &str, program: &Path, health: Health, arguments: Vec<String>| Process {
-        name: name.to_owned(),
-        id: None,
-        program: program.to_owned(),
-        arguments,
-        log: dir.join(format!("{name}.log")),
         health: Some(health),
+        ..Process::new(dir, name, program, arguments)
     };
     let answers = |url: String| Health { url, says: String::new() };
     let mut plan = Plan {

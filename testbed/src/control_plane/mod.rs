@@ -179,14 +179,7 @@ pub async fn down(progress: &SharedProgress) -> anyhow::Result<bool> {
 /// plane that [`up`] started.
 pub fn keep_program(state: &State, name: &str, program: &Path, arguments: Vec<String>) -> anyhow::Result<Process> {
     let mut state = state.reload()?;
-    let mut process = Process {
-        name: name.to_owned(),
-        id: None,
-        program: program.to_owned(),
-        arguments,
-        log: state.dir.join(format!("{name}.log")),
-        health: None,
-    };
+    let mut process = Process::new(&state.dir, name, program, arguments);
     let (_, id) = start::spawn(&process, Lifetime::Detached, &state.guard())?;
     process.id = Some(id);
     state.programs.push(process.clone());

@@ -86,18 +86,9 @@ pub(super) fn create(
     let (script, ready) = (dir.join("init.sh"), dir.join("ready"));
     let _ = fs::remove_file(&ready);
     fs::write(&script, init_script(&dir))?;
-    let mut process = Process {
-        name: NAMESPACES.to_owned(),
-        id: None,
-        program: crate::packages::program("unshare")?,
-        arguments: ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation=slave"]
-            .map(str::to_owned)
-            .into_iter()
-            .chain(["/bin/sh".to_owned(), script.display().to_string()])
-            .collect(),
-        log: dir.join("namespaces.log"),
-        health: None,
-    };
+    let unshare = ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation=slave"];
+    let arguments = unshare.into_iter().chain(["/bin/sh", &script.to_string_lossy()]).map(str::to_owned).collect();
+    let mut process = Process::new(&dir, NAMESPACES, &crate::packages::program("unshare")?, arguments);
     let (mut child, id) = start::spawn(&process, lifetime, guard)?;
     process.id = Some(id);
     let made = made(&ready, &process, id, programs, &mut child);

@@ -62,6 +62,14 @@ pub struct Process {
     pub health: Option<Health>,
 }
 
+impl Process {
+    /// A process that has not started, without a probe. Its log is in `dir`.
+    pub(crate) fn new(dir: &Path, name: &str, program: &Path, arguments: Vec<String>) -> Self {
+        let log = dir.join(format!("{name}.log"));
+        Self { name: name.to_owned(), id: None, program: program.to_owned(), arguments, log, health: None }
+    }
+}
+
 /// A request that a ready component answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Health {

@@ -29,12 +29,8 @@ pub(in crate::control_plane) fn components(dir: &Path, node: &Node, kubeconfig: 
         all
     };
     let process = |name: &str, url: String, arguments: Vec<String>| Process {
-        name: name.to_owned(),
-        id: None,
-        program: nsenter.clone(),
-        arguments,
-        log: dir.join(format!("{name}.log")),
         health: Some(Health { url, says: String::new() }),
+        ..Process::new(dir, name, &nsenter, arguments)
     };
     let address = node.address;
     Ok([

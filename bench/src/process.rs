@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use kube::Client;
 use testbed::control_plane::Signal;
 use testbed::go_provisioner::go_provisioner;
-use testbed::process::ProcessId;
+use testbed::process::{ProcessId, memory};
 use testbed::progress;
 
 use crate::cluster::{Cluster, PROVISIONER};
@@ -144,14 +144,6 @@ impl Drop for Provisioner {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// A field of `/proc/PID/status` in kB, such as `VmRSS` or `VmHWM`.
-pub(crate) fn memory(pid: u32, field: &str) -> anyhow::Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    let text = line.with_context(|| format!("no {field} in the process status"))?;
-    Ok(text.trim().trim_end_matches(" kB").parse()?)
 }
 
 /// The CPU time that a process has used, user and system, in ticks of 10 ms.

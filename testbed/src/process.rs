@@ -42,6 +42,14 @@ pub fn machine_memory() -> anyhow::Result<u64> {
     Ok(kilobytes.parse::<u64>()? * 1024)
 }
 
+/// A field of `/proc/PID/status` in kB, such as `VmRSS` or `VmHWM`.
+pub fn memory(pid: u32, field: &str) -> anyhow::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let text = line.with_context(|| format!("no {field} in the process status"))?;
+    Ok(text.trim().trim_end_matches(" kB").parse()?)
+}
+
 /// The number of a process, and its start time, which distinguishes it from another process that reuses the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
@@ -131,13 +139,8 @@ impl ProcessId {
     }
 
     /// Resident memory in bytes.
-    pub fn resident_memory(&self) -> io::Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid))?;
-        status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok())
-            .map(|kib: u64| kib * 1024)
-            .ok_or_else(|| io::Error::other("no VmRSS in /proc/<pid>/status"))
+    pub fn resident_memory(&self) -> anyhow::Result<u64> {
+        Ok(memory(self.pid, "VmRSS")? * 1024)
     }
 }
 

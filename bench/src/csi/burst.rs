@@ -12,6 +12,7 @@ use kube::api::ListParams;
 use testbed::cluster::{AuditLog, is_bound};
 use testbed::control_plane::State;
 use testbed::figures::Figures;
+use testbed::process::memory;
 use tokio::time::sleep;
 
 use super::driver::Pace;
@@ -22,7 +23,7 @@ use crate::cluster::Cluster;
 use crate::contender::in_turns;
 use crate::foreign;
 use crate::measured::Measured;
-use crate::process::{memory, processor_time};
+use crate::process::processor_time;
 use crate::wait::until;
 
 const TUNED: [&str; 3] = ["--kube-api-qps=10000", "--kube-api-burst=10000", "--worker-threads=100"];

@@ -14,6 +14,7 @@ use kube::api::{DeleteParams, ListParams, ObjectMeta};
 use testbed::cluster::Program;
 use testbed::control_plane::State;
 use testbed::figures::Figures;
+use testbed::process::memory;
 use tokio::time::sleep;
 
 use super::driver::Pace;
@@ -23,7 +24,6 @@ use super::zones::ZONES;
 use crate::burst::mb;
 use crate::contender::in_turns;
 use crate::measured::Measured;
-use crate::process::memory;
 use crate::wait::until;
 
 /// Concurrent requests while objects are created.

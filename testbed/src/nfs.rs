@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use tokio::process::Command;
 
 use crate::cluster::eventually;
-use crate::control_plane::{Process, cache_dir, create_private_dir, spawn};
+use crate::control_plane::{Process, cache_dir, create_private_dir};
 use crate::dependency::{self, Dependency, is_named};
 use crate::guard::{Guard, Lifetime};
 use crate::packages::{self, package};
@@ -150,8 +150,8 @@ async fn up(port: Option<u16>, guard: &Guard) -> anyhow::Result<(Standing, bool)
     let share = dir.join("share");
     create_private_dir(&share)?;
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-    let process = Process::new(&dir, "ganesha", &program, serving(&dir, address, &share)?);
-    let (_, id) = spawn(&process, Lifetime::Detached, guard)?;
+    let mut process = Process::new(&dir, "ganesha", &program, serving(&dir, address, &share)?);
+    let (_, id) = process.start(Lifetime::Detached, guard)?;
     let standing = Standing { port, share: share.clone(), id };
     fs::write(dir.join("state.json"), serde_json::to_vec(&standing)?)?;
     let client = Client { port };

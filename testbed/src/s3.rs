@@ -25,7 +25,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use regex::Regex;
 
 use crate::cluster::eventually;
-use crate::control_plane::{Process, cache_dir, create_private_dir, spawn};
+use crate::control_plane::{Process, cache_dir, create_private_dir};
 use crate::dependency::{self, Dependency, Python, is_named};
 use crate::guard::{Guard, Lifetime};
 use crate::packages::{self, Package, package};
@@ -115,8 +115,8 @@ async fn start(dir: &Path, port: Option<u16>, lifetime: Lifetime, guard: &Guard)
     let program = MOTO.program("moto_server")?;
     let arguments = [UNCHECKED, &program.to_string_lossy(), "--host", "127.0.0.1", "--port", &port.to_string()];
     let arguments = arguments.map(str::to_owned).to_vec();
-    let process = Process::new(dir, "moto", &packages::program("env")?, arguments);
-    let (_, id) = spawn(&process, lifetime, guard)?;
+    let mut process = Process::new(dir, "moto", &packages::program("env")?, arguments);
+    let (_, id) = process.start(lifetime, guard)?;
     let endpoint = format!("http://127.0.0.1:{port}");
     // moto does not check credentials yet.
     let answers = eventually(LIMIT, async || Ok(unchecked(port, "CreateUser", &[("UserName", ADMIN)]).await.ok()));

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::config::{self, Ports};
 use super::state::{RADOSGW, State};
 use super::{ADMIN, ADMIN_CAPS};
-use crate::control_plane::{Children, Process, last_lines, spawn};
+use crate::control_plane::{Children, Process, last_lines};
 use crate::guard::{Guard, Lifetime};
 use crate::packages;
 use crate::process::ProcessId;
@@ -122,9 +122,7 @@ fn daemon(state: &mut State, name: &str, children: &mut Children) -> anyhow::Res
     let guard = state.guard();
     let component = state.components.iter_mut().find(|component| component.name == name);
     let component = component.with_context(|| format!("no daemon {name}"))?;
-    let (child, id) = spawn(component, lifetime, &guard)?;
-    children.0.push(child);
-    component.id = Some(id);
+    children.0.push(component.start(lifetime, &guard)?.0);
     // If this start is killed, the next one uses this file to stop the daemons.
     state.write()
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::start::wait_answers;
-use crate::control_plane::{Process, Signal, cache_dir, spawn, write_secret};
+use crate::control_plane::{Process, Signal, cache_dir, write_secret};
 use crate::guard::{Guard, Lifetime};
 use crate::packages;
 use crate::process::ProcessId;
@@ -121,8 +121,7 @@ impl State {
             let mut state = Self::read(&self.path())?;
             let component = state.components.iter_mut().find(|component| component.name == RADOSGW);
             let component = component.context("the cluster has no radosgw")?;
-            let (_, id) = spawn(component, Lifetime::Detached, &self.guard())?;
-            component.id = Some(id);
+            component.start(Lifetime::Detached, &self.guard())?;
             state.write()?;
         }
         wait_answers(self, Instant::now() + START_LIMIT).await

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::state::{RADOSGW, State};
-use crate::control_plane::{Children, spawn};
+use crate::control_plane::Children;
 use crate::guard::Lifetime;
 use crate::progress::SharedProgress;
 use crate::supervisor::{Supervisor, locked};
@@ -25,9 +25,8 @@ fn watch(state: &Mutex<State>, mut children: Children, stop: &AtomicBool, progre
             continue;
         }
         let guard = state.guard();
-        let started = spawn(&state.components[number], Lifetime::WithOwner, &guard).and_then(|(child, id)| {
+        let started = state.components[number].start(Lifetime::WithOwner, &guard).and_then(|(child, _)| {
             children.0[number] = child;
-            state.components[number].id = Some(id);
             state.write()
         });
         if let Err(error) = started {

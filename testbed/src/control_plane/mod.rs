@@ -51,7 +51,7 @@ use health::Prober;
 pub use instance::remove_abandoned;
 pub(crate) use instance::{Instance, create_private_dir, wait_for_lock};
 pub(crate) use pki::{authority, serving, write_secret};
-pub(crate) use start::{Children, spawn};
+pub(crate) use start::Children;
 pub(crate) use versions::fnv1a;
 
 /// Settings of a control plane.
@@ -180,8 +180,7 @@ pub async fn down(progress: &SharedProgress) -> anyhow::Result<bool> {
 pub fn keep_program(state: &State, name: &str, program: &Path, arguments: Vec<String>) -> anyhow::Result<Process> {
     let mut state = state.reload()?;
     let mut process = Process::new(&state.dir, name, program, arguments);
-    let (_, id) = start::spawn(&process, Lifetime::Detached, &state.guard())?;
-    process.id = Some(id);
+    process.start(Lifetime::Detached, &state.guard())?;
     state.programs.push(process.clone());
     state.write()?;
     Ok(process)
@@ -237,8 +236,7 @@ fn start_again(state: &State, name: &str) -> anyhow::Result<()> {
     let guard = state.guard();
     let component = state.components.iter_mut().find(|component| component.name == name);
     let component = component.with_context(|| format!("no component {name}"))?;
-    let (_, id) = start::spawn(component, Lifetime::Detached, &guard)?;
-    component.id = Some(id);
+    component.start(Lifetime::Detached, &guard)?;
     state.write()
 }
 

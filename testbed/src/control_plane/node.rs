@@ -17,8 +17,8 @@ use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::Api;
 use serde::{Deserialize, Serialize};
 
+use super::client_from;
 use super::state::{Process, State};
-use super::{client_from, start};
 use crate::guard::{Guard, Lifetime};
 use crate::process::{ProcessId, output};
 
@@ -89,8 +89,7 @@ pub(super) fn create(
     let unshare = ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation=slave"];
     let arguments = unshare.into_iter().chain(["/bin/sh", &script.to_string_lossy()]).map(str::to_owned).collect();
     let mut process = Process::new(&dir, NAMESPACES, &crate::packages::program("unshare")?, arguments);
-    let (mut child, id) = start::spawn(&process, lifetime, guard)?;
-    process.id = Some(id);
+    let (mut child, id) = process.start(lifetime, guard)?;
     let made = made(&ready, &process, id, programs, &mut child);
     match made {
         Ok(node) => Ok((node, process, child)),

@@ -1,6 +1,6 @@
 //! The start of a control plane, up to components that answer.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use super::binaries::Binaries;
 use super::components::{Plan, Ports, plan};
 use super::health::Prober;
 use super::pki::Pki;
-use super::state::{Process, State};
+use super::state::State;
 use super::{Settings, logs, node};
-use crate::guard::{self, Guard, Lifetime};
-use crate::process::{ProcessId, machine_memory};
+use crate::guard::{Guard, Lifetime};
+use crate::process::ProcessId;
 use crate::progress::{self, SharedProgress, seconds};
 
 /// Starts all components in `dir` and waits until they are ready. `owner` supervises them; without one they outlive
@@ -68,24 +68,6 @@ pub(super) async fn start(
             Err(Failure::Other(error)) => return Err(error),
         }
     }
-}
-
-/// Starts one component, with its output appended to its log.
-pub(crate) fn spawn(component: &Process, lifetime: Lifetime, guard: &Guard) -> anyhow::Result<(Child, ProcessId)> {
-    let log = File::options()
-        .create(true)
-        .append(true)
-        .open(&component.log)
-        .with_context(|| format!("cannot write {}", component.log.display()))?;
-    let mut command = guard.command(lifetime, &component.program);
-    // Memory is plentiful, and frequent garbage collection would take a tenth of the CPU time.
-    command.env("GOGC", "400");
-    // With 100 000 volumes, memory would be scarce.
-    command.env("GOMEMLIMIT", (machine_memory()? / 4).to_string());
-    command.args(&component.arguments).stdout(log.try_clone()?).stderr(log);
-    let child = guard::spawn(command).with_context(|| format!("cannot start {}", component.name))?;
-    let id = ProcessId::of(child.id())?;
-    Ok((child, id))
 }
 
 /// Started children, which are killed on drop, in the order of [`State::components`].
@@ -180,9 +162,7 @@ fn start_one(state: &mut State, name: &str, children: &mut Children) -> anyhow::
     let component = state.components.iter_mut().find(|component| component.name == name);
     let component = component.with_context(|| format!("no component {name}"))?;
     let _ = fs::remove_file(&component.log);
-    let (child, id) = spawn(component, lifetime, &guard)?;
-    component.id = Some(id);
-    children.0.push(child);
+    children.0.push(component.start(lifetime, &guard)?.0);
     // Write the state after each start, so that running processes can be found whatever happens next.
     state.write()
 }

@@ -1,15 +1,16 @@
 //! The state of a running control plane, in a file that other processes read.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Child;
 
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::binaries::cache_dir;
 use super::node::Node;
-use crate::guard::Guard;
-use crate::process::ProcessId;
+use crate::guard::{self, Guard, Lifetime};
+use crate::process::{ProcessId, machine_memory};
 
 /// The variable that contains the path of a [`State`] file for tests.
 pub const STATE_VARIABLE: &str = "E2E_CONTROL_PLANE";
@@ -67,6 +68,22 @@ impl Process {
     pub(crate) fn new(dir: &Path, name: &str, program: &Path, arguments: Vec<String>) -> Self {
         let log = dir.join(format!("{name}.log"));
         Self { name: name.to_owned(), id: None, program: program.to_owned(), arguments, log, health: None }
+    }
+
+    /// Starts the process, with its output appended to its log.
+    pub(crate) fn start(&mut self, lifetime: Lifetime, guard: &Guard) -> anyhow::Result<(Child, ProcessId)> {
+        let log = File::options().create(true).append(true).open(&self.log);
+        let log = log.with_context(|| format!("cannot write {}", self.log.display()))?;
+        let mut command = guard.command(lifetime, &self.program);
+        // Memory is plentiful, and frequent garbage collection would take a tenth of the CPU time.
+        command.env("GOGC", "400");
+        // With 100 000 volumes, memory would be scarce.
+        command.env("GOMEMLIMIT", (machine_memory()? / 4).to_string());
+        command.args(&self.arguments).stdout(log.try_clone()?).stderr(log);
+        let child = guard::spawn(command).with_context(|| format!("cannot start {}", self.name))?;
+        let id = ProcessId::of(child.id())?;
+        self.id = Some(id);
+        Ok((child, id))
     }
 }
 

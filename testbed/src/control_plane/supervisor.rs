@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::start::{self, Children};
+use super::start::Children;
 use super::state::State;
 use crate::guard::Lifetime;
 use crate::progress::SharedProgress;
@@ -29,11 +29,8 @@ fn watch(state: &Mutex<State>, mut children: Children, stop: &AtomicBool, progre
             let component = &mut state.components[number];
             progress.line(&format!("{} ended ({status}); starting it again", component.name));
             std::thread::sleep(PAUSE);
-            match start::spawn(component, Lifetime::WithOwner, &guard) {
-                Ok((started, id)) => {
-                    *child = started;
-                    component.id = Some(id);
-                }
+            match component.start(Lifetime::WithOwner, &guard) {
+                Ok((started, _)) => *child = started,
                 Err(error) => progress.line(&format!("{error:#}")),
             }
             if let Err(error) = state.write() {

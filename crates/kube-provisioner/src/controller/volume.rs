@@ -32,6 +32,7 @@ mod tests;
 
 use std::convert::identity;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use kube::Api;
@@ -46,7 +47,7 @@ use provisioner_runtime::journal::Entry;
 use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::{Change, WatchHealth};
 
-use self::act::{ActContext, Actions, Step};
+use self::act::{Actions, Step};
 use self::cache::VolumeCache;
 use self::class::read_class;
 use self::decide::{Rules, decide};
@@ -83,7 +84,7 @@ use self::safeguards::Safeguard;
 pub(crate) use self::safeguards::Safeguards;
 
 pub(crate) struct VolumeReconciler {
-    actions: Actions,
+    actions: Arc<Actions>,
     thresholds: Thresholds,
     metrics: VolumeMetrics,
 }
@@ -104,19 +105,19 @@ pub(crate) fn control_loop(
     let (client, loop_options) = process.into_loop(options, "volumes", str::to_owned, safeguards);
     let cache = VolumeCache::new(rules.clone());
     let reconciler = |runtime: Context<VolumeCache>| VolumeReconciler {
-        actions: Actions::new(
-            ActContext {
-                runtime,
-                backend,
-                rules,
-                limits: CallLimits::of(options),
-                only_updates_claims: options.sidecar_rbac,
-                claims: WatchHealth::new(),
-                volumes: WatchHealth::new(),
-            },
+        actions: Arc::new(Actions {
+            runtime,
+            backend,
+            rules,
+            limits: CallLimits::of(options),
+            only_updates_claims: options.sidecar_rbac,
+            claims: WatchHealth::new(),
+            volumes: WatchHealth::new(),
             namespace,
             journal,
-        ),
+            no_clean_up: AtomicBool::new(false),
+            no_guard: AtomicBool::new(false),
+        }),
         thresholds: Thresholds::of(options),
         metrics: VolumeMetrics::new(),
     };
@@ -154,7 +155,7 @@ pub(crate) fn rules(
 impl VolumeReconciler {
     fn case<'a>(&'a self, volume: &'a str, facts: &'a Facts, work: &Work<Key>) -> Case<'a> {
         let (attempt, repeats, waits) = (work.attempt(), work.repeats(), work.waits());
-        let (provisioner, thresholds) = (&self.actions.context.rules.names.own, self.thresholds);
+        let (provisioner, thresholds) = (&self.actions.rules.names.own, self.thresholds);
         Case { provisioner, volume, facts, attempt, repeats, waits, thresholds }
     }
 
@@ -172,7 +173,7 @@ impl VolumeReconciler {
             let report = report(Err(Stopped::Refused(refusal.clone())), &case);
             events::log(&report, &case);
             if let Some(event) = report.event.and_then(|event| events::to_event(event, &case)) {
-                self.actions.context.runtime.events().record(event);
+                self.actions.runtime.events().record(event);
             }
         }
     }
@@ -185,18 +186,18 @@ impl Reconciler for VolumeReconciler {
     type Status = ();
 
     fn watches(&self) -> Vec<WatchSpec<VolumeCache>> {
-        let client = || self.actions.context.runtime.client().clone();
-        let (health, context) = (self.actions.context.claims.clone(), self.actions.context.clone());
+        let client = || self.actions.runtime.client().clone();
+        let (health, actions) = (self.actions.claims.clone(), self.actions.clone());
         let on_claim = move |cache: &mut VolumeCache, event: Change<WatchedClaim>| {
             cache.in_list(health.listing(&event), |cache| cache.claim_event_at(health.delivering(), event))
         };
-        let health = self.actions.context.volumes.clone();
+        let health = self.actions.volumes.clone();
         let on_volume = move |cache: &mut VolumeCache, event: Change<WatchedVolume>| {
             cache.in_list(health.listing(&event), |cache| cache.volume_event(event))
         };
         let metrics = self.metrics.clone();
         let on_class = move |event: Change<WatchedClass>| {
-            let event = read_class(event, &context.rules, &*context.backend);
+            let event = read_class(event, &actions.rules, &*actions.backend);
             metrics.start_class_of(&event);
             event
         };
@@ -204,11 +205,11 @@ impl Reconciler for VolumeReconciler {
         let volumes = WatchSpec::new("persistentvolumes", Api::all(client()), identity, on_volume);
         let classes = WatchSpec::new("storageclasses", Api::all(client()), on_class, VolumeCache::class_event);
         let mut watches = vec![
-            claims.with_health(self.actions.context.claims.clone()).dated().after_first_term(),
-            volumes.with_health(self.actions.context.volumes.clone()).dated(),
+            claims.with_health(self.actions.claims.clone()).dated().after_first_term(),
+            volumes.with_health(self.actions.volumes.clone()).dated(),
             classes,
         ];
-        let of_author = catch_panic(|| self.actions.context.backend.watches(&client())).unwrap_or_else(|panic| {
+        let of_author = catch_panic(|| self.actions.backend.watches(&client())).unwrap_or_else(|panic| {
             tracing::warn!("the provisioner's code crashed in `watches`: {panic}");
             Vec::new()
         });
@@ -227,7 +228,7 @@ impl Reconciler for VolumeReconciler {
     }
 
     fn decide(&self, facts: &Facts) -> Decision {
-        decide(facts, &self.actions.context.rules)
+        decide(facts, &self.actions.rules)
     }
 
     async fn act(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
@@ -251,26 +252,26 @@ impl Reconciler for VolumeReconciler {
     }
 
     async fn while_leading(&self) {
-        self.actions.context.backend.while_leading().await;
+        self.actions.backend.while_leading().await;
     }
 
     async fn probe(&self) -> Result<String, String> {
-        let answer = self.actions.context.backend.probe().await;
+        let answer = self.actions.backend.probe().await;
         answer.map(|()| String::new()).map_err(|error| error.to_string())
     }
 
     fn journal(&self) -> JournalSpec<VolumeCache> {
-        let (context, rules) = (self.actions.context.clone(), self.actions.context.rules.clone());
+        let (actions, rules) = (self.actions.clone(), self.actions.rules.clone());
         let read = move |entry: &Entry| {
-            let attempt = journal_entry::read(entry, (&*context.backend, &context.rules.capabilities))?;
-            if let Err(panic) = catch_panic(|| context.backend.take_over(&entry.key, &attempt.prepared)) {
+            let attempt = journal_entry::read(entry, (&*actions.backend, &actions.rules.capabilities))?;
+            if let Err(panic) = catch_panic(|| actions.backend.take_over(&entry.key, &attempt.prepared)) {
                 tracing::warn!("the provisioner's code crashed in `take_over`: {panic}");
             }
             Ok(attempt)
         };
-        let context = self.actions.context.clone();
+        let actions = self.actions.clone();
         let on_drop = move |key: &Key| {
-            if let Err(panic) = catch_panic(|| context.backend.dropped(&key.to_string())) {
+            if let Err(panic) = catch_panic(|| actions.backend.dropped(&key.to_string())) {
                 tracing::warn!("the provisioner's code crashed in `dropped`: {panic}");
             }
         };
@@ -299,8 +300,8 @@ impl Reconciler for VolumeReconciler {
     }
 
     fn register(&self, registry: &mut Registry) {
-        self.metrics.register(registry, self.actions.context.runtime.clone());
-        if let Err(panic) = catch_panic(|| self.actions.context.backend.register_metrics(registry)) {
+        self.metrics.register(registry, self.actions.runtime.clone());
+        if let Err(panic) = catch_panic(|| self.actions.backend.register_metrics(registry)) {
             tracing::warn!("the provisioner's code crashed in `register_metrics`: {panic}");
         }
     }

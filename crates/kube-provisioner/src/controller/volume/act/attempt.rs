@@ -7,26 +7,26 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use provisioner_runtime::controller::{Call, CallPermit, JournalRecord, guarded};
+use provisioner_runtime::controller::{Call, CallAborted, CallPermit, FencingToken, JournalRecord, guarded};
 use provisioner_runtime::limiter::{Flow, Purpose};
 use provisioner_runtime::{Cache, CallError, Permit};
 use tokio::time::Instant;
 
-use super::provision::Provisioning;
-use super::{CallFailure, Step, answered, typed};
+use super::{Actions, CallFailure, Step, answered, typed};
 use crate::controller::shared::calls::watched;
-use crate::controller::shared::class_parameters::ClassParameters;
+use crate::controller::shared::class_parameters::{BadParameters, ClassParameters, Parsed};
 use crate::controller::volume::author_view;
 use crate::controller::volume::backend::UntypedRequest;
 use crate::controller::volume::cache::VolumeCache;
 use crate::controller::volume::decide::decide;
 use crate::controller::volume::decision::{Decision, NoAction, Refusal};
 use crate::controller::volume::events::slow;
-use crate::controller::volume::facts::{ClaimFacts, ClaimState, ClassState, Facts, Pending, Progress, WaitingClaim};
+use crate::controller::volume::facts::{ClaimFacts, ClaimState, ClassState, Facts, Pending, Progress};
 use crate::controller::volume::journal_entry;
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{MissingInput, Stopped};
 use crate::prepared::Prepared;
+use crate::secrets::Secrets;
 
 /// The attempt that a call of the author's code belongs to.
 pub(super) struct Attempt<'a> {
@@ -50,7 +50,7 @@ pub(super) struct Answer<T, E> {
     pub(super) permit: Permit<Key>,
 }
 
-impl Provisioning {
+impl Actions {
     /// Begins an attempt, or continues one.
     pub(super) fn attempt<'a>(
         &self,
@@ -62,9 +62,9 @@ impl Provisioning {
         let Some(pending) = pending(facts, || self.token(step.key())) else {
             return Err(Stopped::NoAction(NoAction::NothingHere));
         };
-        let by_templates = self.context.rules.capabilities.class_templates && facts.attempt().is_none();
+        let by_templates = self.rules.capabilities.class_templates && facts.attempt().is_none();
         let pending = if by_templates { as_named_by_class(&pending)? } else { pending };
-        let parameters = self.context.parameters_of(&pending)?;
+        let parameters = self.parameters_of(&pending)?;
         let claim = match claim.filter(|_| !by_templates) {
             Some(claim) => claim,
             None => Arc::new(typed(&pending.claim)?.ok_or(Stopped::Behind)?),
@@ -87,7 +87,7 @@ impl Provisioning {
         let (fencing_token, _guard) = step.token();
         let (waiting, key) = (pending.claim.clone(), step.key());
         let facts = &waiting.facts;
-        if !resumed && self.context.rules.volume_names.can_coincide() {
+        if !resumed && self.rules.volume_names.can_coincide() {
             self.name_is_free(facts, key).await?;
         }
         let node_labels = match self.node_labels(facts.selected_node.as_deref(), &decision).await {
@@ -97,7 +97,7 @@ impl Provisioning {
             labels => labels?,
         };
         let secrets = self.secrets_for(&parameters.secrets, facts, key).await?;
-        let request = self.context.request_of(&pending, claim, parameters.parsed, key, &fencing_token);
+        let request = self.request_of(&pending, claim, parameters.parsed, key, &fencing_token);
         let mut request = UntypedRequest { node_labels, secrets, resumed, ..request };
         let pending = if resumed { pending } else { self.prepare(&pending, request.clone(), step).await? };
         request.prepared = pending.prepared.clone();
@@ -111,26 +111,25 @@ impl Provisioning {
             cache.set_progress(key, Progress::Background(pending.clone()));
             true
         };
-        let slow = || slow(&self.context.rules.names.own, facts);
-        let value = answered(
-            step.call(step_call, wanted, || watched(self.context.runtime.events(), slow, call(request))).await,
-        );
+        let slow = || slow(&self.rules.names.own, facts);
+        let value =
+            answered(step.call(step_call, wanted, || watched(self.runtime.events(), slow, call(request))).await);
         Ok(Answer { value, pending, permit })
     }
 
     /// Reads volume and claim from the API server before an asset is created by a name that other claims have had: the
     /// watch may be behind, so it may not show another claim's volume or a change of this claim yet.
     async fn name_is_free(&self, claim: &ClaimFacts, key: &Key) -> Result<(), Stopped> {
-        match self.context.read_volume(&key.to_string()).await {
+        match self.read_volume(&key.to_string()).await {
             Err(CallError::NotFound) => {}
             Ok(_) => return Err(Stopped::Behind),
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),
         }
-        match self.context.read_claim(&claim.namespace, &claim.name).await {
+        match self.read_claim(&claim.namespace, &claim.name).await {
             Ok(live) if live.metadata().uid.as_deref() != Some(&*claim.uid) => Err(Stopped::Behind),
             Ok(live) if live.fields.as_ref().is_ok_and(|live| live.bound_to().is_none()) => Ok(()),
             Ok(live) => {
-                self.context.cache().observe_claim(live);
+                self.cache().observe_claim(live);
                 Err(Stopped::Changed)
             }
             Err(CallError::NotFound) => Err(Stopped::Behind),
@@ -146,11 +145,53 @@ impl Provisioning {
         step: &Step<'_>,
     ) -> Result<Arc<Pending>, Stopped> {
         let token = request.fencing_token.clone();
-        let call = async { self.context.backend.prepare(request).await };
-        match guarded(self.context.limits.provision, &token, call).await {
+        let call = async { self.backend.prepare(request).await };
+        match guarded(self.limits.provision, &token, call).await {
             Ok(Ok(prepared)) => Ok(Arc::new(Pending { prepared, ..pending.clone() })),
             Ok(Err(error)) => Err(self.refused(&error, pending, step).await),
             Err(aborted) => Err(Stopped::ProvisionAborted { method: "prepare", aborted }),
+        }
+    }
+
+    /// Returns the parameters of an attempt's class. A panic of the provisioner's code while it parses them does not
+    /// end the attempt.
+    pub(super) fn parameters_of(&self, pending: &Pending) -> Result<ClassParameters, Stopped> {
+        let parameters = match &pending.class.parameters {
+            Ok(parameters) => Ok(parameters.clone()),
+            Err(_) => pending.class.read_again((&*self.backend, &self.rules.capabilities)).parameters,
+        };
+        parameters.map_err(|bad| match bad {
+            BadParameters::Wrong(problems) => Stopped::Refused(Refusal::Parameters(problems)),
+            BadParameters::Crashed(panic) => {
+                Stopped::ProvisionAborted { method: "Parameters::deserialize", aborted: CallAborted::Panicked(panic) }
+            }
+        })
+    }
+
+    /// Returns a request of an attempt, without Secrets and node labels.
+    pub(super) fn request_of(
+        &self,
+        pending: &Pending,
+        claim: Arc<PersistentVolumeClaim>,
+        parameters: Parsed,
+        key: &Key,
+        fencing_token: &FencingToken,
+    ) -> UntypedRequest {
+        let facts = &pending.claim.facts;
+        UntypedRequest {
+            name: key.to_string(),
+            bytes: facts.request.clone().unwrap_or_default(),
+            parameters,
+            claim,
+            class: pending.class.object.clone(),
+            selected_node: facts.selected_node.as_deref().map(str::to_owned),
+            node_labels: BTreeMap::new(),
+            secrets: Secrets::default(),
+            cluster_id: self.rules.cluster_id.to_string(),
+            idempotency_token: pending.token.to_string(),
+            prepared: pending.prepared.clone(),
+            resumed: true,
+            fencing_token: fencing_token.clone(),
         }
     }
 
@@ -159,11 +200,11 @@ impl Provisioning {
         let same = |now: Arc<Pending>| {
             now.claim.fingerprint == then.claim.fingerprint && now.class.fingerprint == then.class.fingerprint
         };
-        decide(facts, &self.context.rules) == *decision && pending(facts, || then.token.clone()).is_some_and(same)
+        decide(facts, &self.rules) == *decision && pending(facts, || then.token.clone()).is_some_and(same)
     }
 
     fn token(&self, key: &Key) -> Arc<str> {
-        format!("{:016x}", self.context.runtime.environment().number(&format!("token {key}"))).into()
+        format!("{:016x}", self.runtime.environment().number(&format!("token {key}"))).into()
     }
 }
 
@@ -173,14 +214,7 @@ fn as_named_by_class(pending: &Pending) -> Result<Arc<Pending>, Stopped> {
     let text = claim.object.as_deref().ok_or(Stopped::Behind)?;
     let text = author_view::of_class(text, class.object.parameters.as_ref().unwrap_or(&BTreeMap::new()));
     let text = text.map_err(|error| Stopped::Refused(Refusal::Request(error.to_string())))?;
-    let claim = WaitingClaim {
-        facts: claim.facts.clone(),
-        fingerprint: claim.fingerprint,
-        resource_version: claim.resource_version.clone(),
-        since: claim.since,
-        object: Some(text),
-    };
-    Ok(Arc::new(Pending { claim: Arc::new(claim), ..pending.clone() }))
+    Ok(Arc::new(Pending { claim: Arc::new(claim.with_object(Some(text))), ..pending.clone() }))
 }
 
 /// Returns the claim and the class as they were when the attempt began, or the current ones for a new attempt. With a

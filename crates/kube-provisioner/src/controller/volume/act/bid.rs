@@ -8,10 +8,9 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::guarded;
 
-use super::Step;
 use super::attempt::Attempt;
 use super::nodes::{CLAIM_LOOKERS, is_turn};
-use super::provision::Provisioning;
+use super::{Actions, Step};
 use crate::controller::volume::backend::UntypedRequest;
 use crate::controller::volume::decision::Decision;
 use crate::controller::volume::facts::Facts;
@@ -20,7 +19,7 @@ use crate::controller::volume::outcome::{Done, Outcome, Stopped};
 /// The shortest pause before a node that has no room is checked again, because bids may have no delay.
 const NO_ROOM: Duration = Duration::from_secs(5);
 
-impl Provisioning {
+impl Actions {
     /// Waits for a random time first, so that not all nodes take the claim at once. The wait does not occupy a worker,
     /// and if another node takes the claim, the work on the key starts again.
     pub(super) async fn bid(
@@ -29,7 +28,7 @@ impl Provisioning {
         facts: &Facts,
         step: &Step<'_>,
     ) -> Outcome {
-        let rules = &self.context.rules;
+        let rules = &self.rules;
         let (Some(node), Some(delays)) = (&rules.node, &rules.bids) else { return Err(Stopped::Changed) };
         let waits = step.work().waits();
         let after = delays.delay(waits.saturating_add(1), self.chance(&format!("bid {waits} for {}", step.key())));
@@ -39,19 +38,19 @@ impl Provisioning {
         let Attempt { pending, claim, parameters, permit: _permit, .. } =
             self.attempt(Decision::Bid, claim, facts, step)?;
         let (token, _guard) = step.token();
-        let request = self.context.request_of(&pending, claim, parameters.parsed, step.key(), &token);
+        let request = self.request_of(&pending, claim, parameters.parsed, step.key(), &token);
         let request = UntypedRequest { selected_node: Some(node.to_string()), resumed: false, ..request };
-        let asking = async { self.context.backend.has_room(request).await };
-        let has_room = guarded(self.context.limits.provision, &token, asking).await;
+        let asking = async { self.backend.has_room(request).await };
+        let has_room = guarded(self.limits.provision, &token, asking).await;
         if !has_room.map_err(|aborted| Stopped::ProvisionAborted { method: "has_room", aborted })? {
             let after = after.max(NO_ROOM);
-            let (place, count) = self.context.cache().place_after(&step.key().to_string());
+            let (place, count) = self.cache().place_after(&step.key().to_string());
             let tells = is_turn(waits, CLAIM_LOOKERS, place, count);
             return if tells { Err(Stopped::NoRoom { after }) } else { Ok(Done::LooksAgain { after }) };
         }
-        match self.context.select_node(&pending.claim.facts, node).await {
+        match self.select_node(&pending.claim.facts, node).await {
             Ok(Some(claim)) => {
-                self.context.cache().observe_claim(claim);
+                self.cache().observe_claim(claim);
                 Err(Stopped::Changed)
             }
             // Another node was faster, or the claim is deleted. The watch will show it.
@@ -61,6 +60,6 @@ impl Provisioning {
     }
 
     fn chance(&self, purpose: &str) -> f64 {
-        self.context.runtime.environment().number(purpose) as f64 / u64::MAX as f64
+        self.runtime.environment().number(purpose) as f64 / u64::MAX as f64
     }
 }

@@ -11,19 +11,17 @@ use provisioner_runtime::limiter::Purpose;
 use provisioner_runtime::{Cache, CallError};
 
 use super::attempt::Attempt;
-use super::provision::Provisioning;
-use super::{CallFailure, Step, answered};
+use super::{Actions, CallFailure, Step, answered, typed};
 use crate::controller::volume::decision::Decision;
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, Pending, Progress};
 use crate::controller::volume::outcome::{Done, Outcome, Stopped};
 use crate::controller::volume::safeguards::Safeguard;
 use crate::error::{DeleteError, DeleteVerdict};
-use crate::request::ProvisionedVolume;
 
 /// The API server may still execute a request whose sender was killed: by default for one minute, plus a margin.
 const LONGEST_REQUEST: Duration = Duration::from_secs(75);
 
-impl Provisioning {
+impl Actions {
     pub(super) async fn clean_up(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let attempt = self.attempt(Decision::CleanUp, None, facts, step)?;
         if self.no_clean_up.load(Ordering::Relaxed) {
@@ -34,9 +32,7 @@ impl Provisioning {
             return Ok(Done::LooksAgain { after });
         }
         self.still_without_volume(&attempt).await?;
-        let answer = self
-            .call_backend(attempt, self.context.limits.delete, |attempt| self.context.backend.clean_up(attempt))
-            .await?;
+        let answer = self.call_backend(attempt, self.limits.delete, |attempt| self.backend.clean_up(attempt)).await?;
         if let Err(failure) = answer.value {
             if matches!(&failure, CallFailure::Returned(error) if error.verdict() == DeleteVerdict::Unsupported) {
                 self.no_clean_up.store(true, Ordering::Relaxed);
@@ -44,7 +40,7 @@ impl Provisioning {
             }
             return Err(not_cleaned_up(failure, "clean_up", step));
         }
-        self.context.finish(&answer.pending, step).await?;
+        self.finish(&answer.pending, step).await?;
         Ok(Done::CleanedUp)
     }
 
@@ -52,14 +48,14 @@ impl Provisioning {
     /// claim may exist or have had the volume.
     async fn still_without_volume(&self, attempt: &Attempt<'_>) -> Result<(), Stopped> {
         let volume = attempt.step.key().to_string();
-        match self.context.read_volume(&volume).await {
+        match self.read_volume(&volume).await {
             Err(CallError::NotFound) => {}
-            Ok(live) if self.context.is_elsewhere(&live.seen) && !is_of_another(&live.object, &attempt.pending) => {}
+            Ok(live) if self.is_elsewhere(&live.seen) && !is_of_another(&live.object, &attempt.pending) => {}
             Ok(_) => return Err(Stopped::Behind),
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),
         }
         let claim = &attempt.pending.claim.facts;
-        let live = match self.context.read_claim(&claim.namespace, &claim.name).await {
+        let live = match self.read_claim(&claim.namespace, &claim.name).await {
             Ok(live) => live,
             Err(CallError::NotFound) => return Ok(()),
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the claim", error }),
@@ -73,20 +69,20 @@ impl Provisioning {
         let goes = live.metadata().deletion_timestamp.is_some();
         // The volume was saved and then force-deleted. The claim's data is kept.
         if !goes && live.fields.as_ref().is_ok_and(|claim| claim.has_had(&volume)) {
-            self.context.finish(&attempt.pending, attempt.step).await?;
+            self.finish(&attempt.pending, attempt.step).await?;
             return Err(Stopped::Changed);
         }
         let has_other = match &live.fields {
             Ok(claim) => claim.bound_to().is_some(),
-            Err(_) if self.context.rules.safeguards.include(Safeguard::Unreadable) => false,
+            Err(_) if self.rules.safeguards.include(Safeguard::Unreadable) => false,
             Err(_) => true,
         };
         // If the cache contains the claim, the class is the reason for the clean-up.
-        let known = self.context.cache().facts(attempt.step.key()).claim;
+        let known = self.cache().facts(attempt.step.key()).claim;
         let is_it = |known: &ClaimFacts| known.uid == claim.uid && !known.deleting;
         let lives = matches!(known, ClaimState::Waiting(known) if is_it(&known.facts));
         // The cache has no claims of other provisioners. A claim that lost the annotation may receive it again.
-        let left_us = live.metadata().annotations.asked().is_some_and(|name| !self.context.rules.names.include(name));
+        let left_us = live.metadata().annotations.asked().is_some_and(|name| !self.rules.names.include(name));
         if goes || has_other || lives || left_us { Ok(()) } else { Err(Stopped::Behind) }
     }
 
@@ -99,17 +95,37 @@ impl Provisioning {
             Ok(object) => object,
             Err(error) => return Err(Stopped::NotSaved(CallError::Other(error.to_string()))),
         };
-        let secrets = self.context.secrets_of(&object).await?;
+        let secrets = self.secrets_of(&object).await?;
         let (fencing_token, _guard) = step.token();
-        let argument = ProvisionedVolume::new(Arc::new(object))
-            .in_cluster(&self.context.rules.cluster_id)
-            .with(secrets, fencing_token.clone());
-        let limit = self.context.limits.delete;
+        let argument = self.argument(object, secrets, &fencing_token);
+        let limit = self.limits.delete;
         let call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, record: JournalRecord::Exists };
-        let answer = answered(step.call(call, |_| true, || self.context.backend.delete(argument)).await);
+        let answer = answered(step.call(call, |_| true, || self.backend.delete(argument)).await);
         answer.map_err(|failure| not_cleaned_up(failure, "delete", step))?;
-        self.context.finish(&unsaved.pending, step).await?;
+        self.finish(&unsaved.pending, step).await?;
         Ok(Done::CleanedUp)
+    }
+
+    /// Ends an attempt that has left nothing behind, or whose volume is known.
+    pub(super) async fn finish(&self, pending: &Pending, step: &Step<'_>) -> Result<(), Stopped> {
+        self.end_attempt(pending, step).await?;
+        self.cache().set_progress(step.key(), Progress::None);
+        Ok(())
+    }
+
+    /// Calls the provisioner at the end of an attempt. The attempt stays recorded until that call succeeds.
+    pub(super) async fn end_attempt(&self, pending: &Pending, step: &Step<'_>) -> Result<(), Stopped> {
+        if !self.rules.capabilities.attempt_end {
+            return Ok(());
+        }
+        let claim = Arc::new(typed(&pending.claim)?.ok_or(Stopped::Behind)?);
+        let parameters = self.parameters_of(pending)?.parsed;
+        let (fencing_token, _guard) = step.token();
+        let request = self.request_of(pending, claim, parameters, step.key(), &fencing_token);
+        let (flow, limit) = (pending.flow(Purpose::Remove), self.limits.delete);
+        let call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, record: JournalRecord::Exists };
+        let answer = answered(step.call(call, |_| true, || self.backend.end_attempt(request)).await);
+        answer.map_err(|failure| not_cleaned_up(failure, "end_attempt", step))
     }
 }
 
@@ -121,7 +137,7 @@ fn may_be_saved_late(attempt: &Pending, facts: &Facts) -> Option<Duration> {
     (waits && attempt.taken_over && !after.is_zero()).then_some(after)
 }
 
-pub(super) fn not_cleaned_up(failure: CallFailure<DeleteError>, method: &'static str, step: &Step<'_>) -> Stopped {
+fn not_cleaned_up(failure: CallFailure<DeleteError>, method: &'static str, step: &Step<'_>) -> Stopped {
     let returned = |error: DeleteError| {
         let (verdict, retry_after) = (error.verdict(), error.retry_after());
         Stopped::NotCleanedUp { verdict, message: error.event_text(step.key()), retry_after }

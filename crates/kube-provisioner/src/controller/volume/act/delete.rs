@@ -1,7 +1,7 @@
 //! Calls the provisioner's `delete` once for a released volume, and deletes its object.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -10,22 +10,13 @@ use provisioner_runtime::limiter::{LimiterPermit, Purpose};
 use provisioner_runtime::{CallError, Journaled};
 use tokio::time::Instant;
 
-use super::context::ActContext;
-use super::{CallFailure, Step, answered};
+use super::{Actions, CallFailure, Step, answered};
 use crate::controller::volume::decision::{Decision, Deletion, NoAction};
 use crate::controller::volume::facts::{ClaimState, Facts, OurVolume, VolumeState};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{Done, Outcome, Stopped};
 use crate::error::{DeleteError, DeleteVerdict};
-use crate::request::ProvisionedVolume;
 use crate::secrets::Secrets;
-
-/// Deletes released volumes, and protects those that it will delete.
-pub(crate) struct Deleting {
-    pub(super) context: Arc<ActContext>,
-    /// True once a call has shown that the provisioner does not implement `should_delete`.
-    pub(super) no_guard: AtomicBool,
-}
 
 /// The common parts of the calls to the provisioner for one volume.
 struct DeleteCalls<'a> {
@@ -40,7 +31,7 @@ impl<'a> DeleteCalls<'a> {
     }
 }
 
-impl Deleting {
+impl Actions {
     pub(super) async fn delete(&self, deletion: Deletion, facts: &Facts, step: &Step<'_>) -> Outcome {
         let VolumeState::Ours(volume) = &facts.volume else { return Err(Stopped::Changed) };
         let flow = volume.facts.flow(Purpose::Remove);
@@ -51,12 +42,10 @@ impl Deleting {
         let calls = DeleteCalls { step, permit: &permit, token: &token };
         let deleting = async {
             let live = self.ready_to_delete(deletion, facts, &calls).await?;
-            let secrets = self.context.secrets_of(&live).await?;
-            let argument = ProvisionedVolume::new(live.clone())
-                .in_cluster(&self.context.rules.cluster_id)
-                .with(secrets, token.clone());
-            let call = calls.call(self.context.limits.delete, JournalRecord::Exists);
-            let answer = answered(step.call(call, |_| true, || self.context.backend.delete(argument)).await);
+            let secrets = self.secrets_of(&live).await?;
+            let argument = self.argument(live.clone(), secrets, &token);
+            let call = calls.call(self.limits.delete, JournalRecord::Exists);
+            let answer = answered(step.call(call, |_| true, || self.backend.delete(argument)).await);
             answer.map_err(|failure| not_deleted(failure, "delete"))?;
             Ok(live)
         };
@@ -64,7 +53,7 @@ impl Deleting {
         // The call's permit ends here. Deleting the object belongs to the attempt, not to the call.
         drop(permit);
         let live = live?;
-        self.context.cache().backend_deleted(key, &volume.facts.uid, false);
+        self.cache().backend_deleted(key, &volume.facts.uid, false);
         self.remove_object(&live, volume, key, started).await
     }
 
@@ -85,7 +74,7 @@ impl Deleting {
             self.still_unbound(facts).await?;
         }
         // A process must not recreate the asset because of an old entry. The fence before the call stores the removal.
-        if !self.context.cache().unfinished(key) {
+        if !self.cache().unfinished(key) {
             calls.step.remove_entry();
         }
         Ok(live)
@@ -102,13 +91,11 @@ impl Deleting {
         if self.no_guard.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let live = self.context.as_decided(Decision::Delete(deletion), volume, calls.step.key()).await?;
+        let live = self.as_decided(Decision::Delete(deletion), volume, calls.step.key()).await?;
         let version = live.metadata.resource_version.clone();
-        let argument = ProvisionedVolume::new(live)
-            .in_cluster(&self.context.rules.cluster_id)
-            .with(Secrets::default(), calls.token.clone());
-        let call = calls.call(self.context.limits.delete, JournalRecord::None);
-        match answered(calls.step.call(call, |_| true, || self.context.backend.should_delete(argument)).await) {
+        let argument = self.argument(live, Secrets::default(), calls.token);
+        let call = calls.call(self.limits.delete, JournalRecord::None);
+        match answered(calls.step.call(call, |_| true, || self.backend.should_delete(argument)).await) {
             Ok(()) => Ok(version),
             Err(CallFailure::Returned(error)) if error.verdict() == DeleteVerdict::Unsupported => {
                 self.no_guard.store(true, Ordering::Relaxed);
@@ -121,13 +108,13 @@ impl Deleting {
     /// Verifies that the owner does not exist. The cache may lack the claim of a volume that is not named after it,
     /// since such a claim may not name us.
     async fn owner_is_gone(&self, volume: &OurVolume, key: &Key) -> Result<(), Stopped> {
-        let names = &self.context.rules.volume_names;
+        let names = &self.rules.volume_names;
         let Some(claim) =
             volume.facts.claim.as_ref().filter(|_| volume.owner().is_some_and(|owner| names.key(&owner) != *key))
         else {
             return Ok(());
         };
-        match self.context.read_claim(&claim.namespace, &claim.name).await {
+        match self.read_claim(&claim.namespace, &claim.name).await {
             Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.uid) => {
                 let bound_to = live.fields.as_ref().ok().and_then(|claim| claim.bound_to());
                 let lives = bound_to.is_none_or(|volume| Key::of_volume(volume) == *key);
@@ -143,13 +130,13 @@ impl Deleting {
         let (VolumeState::Ours(volume), started) = (&facts.volume, Instant::now()) else {
             return Err(Stopped::Changed);
         };
-        let live = match self.context.read_volume(&key.to_string()).await {
+        let live = match self.read_volume(&key.to_string()).await {
             Ok(live) => live,
             Err(CallError::NotFound) => return Ok(Done::Deleted { took: started.elapsed() }),
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),
         };
         if live.object.metadata.uid.as_deref() != Some(&*volume.facts.uid) {
-            self.context.cache().observe_volume(live.seen);
+            self.cache().observe_volume(live.seen);
             return Err(Stopped::Changed);
         }
         self.remove_object(&live.object, volume, key, started).await
@@ -168,18 +155,18 @@ impl Deleting {
         // keeps the object; without the finalizer, an annotation records that the deletion has begun.
         let (doing, answer) = match deletion {
             Deletion::Protected if !volume.facts.deleting => {
-                ("deleting the volume", self.context.delete_volume(&name, uid, Some(version)).await)
+                ("deleting the volume", self.delete_volume(&name, uid, Some(version)).await)
             }
             Deletion::Checked if !volume.facts.deletion_begun => {
-                ("marking the volume", self.context.mark_deleting(&name, uid, version).await.map(Some))
+                ("marking the volume", self.mark_deleting(&name, uid, version).await.map(Some))
             }
-            _ => return self.context.as_decided(Decision::Delete(deletion), volume, key).await,
+            _ => return self.as_decided(Decision::Delete(deletion), volume, key).await,
         };
         match answer {
             Ok(Some(live)) => Ok(Arc::new(live)),
             Ok(None) | Err(CallError::NotFound) => Err(Stopped::NoAction(NoAction::VolumeTerminating)),
             Err(CallError::Conflict) => {
-                self.context.as_decided(Decision::Delete(deletion), volume, key).await?;
+                self.as_decided(Decision::Delete(deletion), volume, key).await?;
                 Err(Stopped::Changed)
             }
             Err(error) => Err(Stopped::CallFailed { doing, error }),
@@ -189,7 +176,7 @@ impl Deleting {
     /// Reads the claim from the API server: the watch may not show yet that it is bound.
     async fn still_unbound(&self, facts: &Facts) -> Result<(), Stopped> {
         let ClaimState::Waiting(claim) = &facts.claim else { return Err(Stopped::Changed) };
-        let live = match self.context.read_claim(&claim.facts.namespace, &claim.facts.name).await {
+        let live = match self.read_claim(&claim.facts.namespace, &claim.facts.name).await {
             Ok(live) => live,
             // The controller-manager releases the volume.
             Err(CallError::NotFound) => return Err(Stopped::NoAction(NoAction::VolumeTerminating)),
@@ -199,26 +186,40 @@ impl Deleting {
         if same && live.fields.as_ref().is_ok_and(|fields| fields.bound_to().is_none()) {
             return Ok(());
         }
-        self.context.cache().observe_claim(live);
+        self.cache().observe_claim(live);
         Err(Stopped::NoAction(NoAction::VolumeTerminating))
     }
 
     async fn remove_object(&self, live: &PersistentVolume, volume: &OurVolume, key: &Key, started: Instant) -> Outcome {
         if live.metadata.deletion_timestamp.is_none() {
-            match self.context.delete_volume(&key.to_string(), &volume.facts.uid, None).await {
+            match self.delete_volume(&key.to_string(), &volume.facts.uid, None).await {
                 Ok(_) | Err(CallError::NotFound) => {}
                 Err(error) => return Err(Stopped::CallFailed { doing: "deleting the volume", error }),
             }
         }
-        match self.context.remove_finalizer(live).await {
+        match self.remove_finalizer(live).await {
             Ok(()) | Err(CallError::NotFound) => {}
             Err(error @ (CallError::Conflict | CallError::Invalid(_))) => {
                 return Err(Stopped::Rejected { doing: "removing the volume's finalizer", error });
             }
             Err(error) => return Err(Stopped::CallFailed { doing: "removing the volume's finalizer", error }),
         }
-        self.context.cache().backend_deleted(key, &volume.facts.uid, true);
+        self.cache().backend_deleted(key, &volume.facts.uid, true);
         Ok(Done::Deleted { took: started.elapsed() })
+    }
+
+    /// Adds our finalizer to a volume, or removes it from a volume that will not be deleted.
+    pub(super) async fn set_protection(&self, facts: &Facts, key: &Key, wanted: bool) -> Outcome {
+        let VolumeState::Ours(volume) = &facts.volume else { return Err(Stopped::Changed) };
+        let seen = if wanted { Decision::Protect } else { Decision::Unprotect };
+        let live = self.as_decided(seen, volume, key).await?;
+        match self.set_finalizer(&live, wanted).await {
+            Ok(()) => Ok(Done::ProtectionSet),
+            Err(error @ (CallError::Conflict | CallError::Invalid(_))) => {
+                Err(Stopped::Rejected { doing: "setting the volume's finalizer", error })
+            }
+            Err(error) => Err(Stopped::CallFailed { doing: "setting the volume's finalizer", error }),
+        }
     }
 }
 

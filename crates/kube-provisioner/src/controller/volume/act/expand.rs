@@ -16,9 +16,8 @@ use provisioner_runtime::limiter::Purpose;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::context::ActContext;
 use super::objects::shown;
-use super::{CallFailure, Step, answered};
+use super::{Actions, CallFailure, Step, answered};
 use crate::controller::shared::requests;
 use crate::controller::volume::cache::VolumeCache;
 use crate::controller::volume::decide::decide;
@@ -30,18 +29,13 @@ use crate::controller::volume::outcome::{Done, Outcome, Stopped};
 use crate::controller::volume::partial::{WatchedClaim, WatchedVolume};
 use crate::controller::volume::safeguards::Safeguard;
 use crate::error::{ExpandError, ExpandVerdict};
-use crate::request::ProvisionedVolume;
 
 /// The condition of a claim that is being expanded.
 const RESIZING: &str = "Resizing";
 /// The condition of a claim that cannot be expanded.
 const RESIZE_ERROR: &str = "ControllerResizeError";
 
-pub(crate) struct Expanding {
-    pub(super) context: Arc<ActContext>,
-}
-
-impl Expanding {
+impl Actions {
     pub(super) async fn expand(&self, bytes: u64, facts: &Facts, step: &Step<'_>) -> Outcome {
         let VolumeState::Ours(volume) = &facts.volume else { return Err(Stopped::Changed) };
         let flow = volume.facts.flow(Purpose::Create);
@@ -51,19 +45,17 @@ impl Expanding {
         let (token, _guard) = step.token();
         let decision = Decision::Expand { bytes };
         let expanding = async {
-            let live = self.context.as_decided(decision.clone(), volume, key).await?;
+            let live = self.as_decided(decision.clone(), volume, key).await?;
             self.mark_resizing(bytes, key).await?;
-            if !self.context.rules.safeguards.include(Safeguard::ExpandFirst) {
+            if !self.rules.safeguards.include(Safeguard::ExpandFirst) {
                 self.write_capacity(&live, bytes, key).await?;
             }
-            let secrets = self.context.secrets_of(&live).await?;
-            let argument = ProvisionedVolume::new(live.clone())
-                .in_cluster(&self.context.rules.cluster_id)
-                .with(secrets, token.clone());
-            let limit = self.context.limits.delete;
+            let secrets = self.secrets_of(&live).await?;
+            let argument = self.argument(live.clone(), secrets, &token);
+            let limit = self.limits.delete;
             let call = Call { permit: CallPermit::Held(&permit), limit, token: &token, record: JournalRecord::Exists };
-            let wanted = |cache: &mut VolumeCache| decide(&cache.facts(key), &self.context.rules) == decision;
-            let answer = answered(step.call(call, wanted, || self.context.backend.expand(argument, bytes)).await);
+            let wanted = |cache: &mut VolumeCache| decide(&cache.facts(key), &self.rules) == decision;
+            let answer = answered(step.call(call, wanted, || self.backend.expand(argument, bytes)).await);
             answer.map(|()| live)
         };
         let answer: Result<_, CallFailure<ExpandError>> = expanding.await;
@@ -80,7 +72,7 @@ impl Expanding {
 
     /// Returns the current state of the claim to expand.
     fn growing(&self, key: &Key) -> Result<Arc<GrowingClaim>, Stopped> {
-        self.context.cache().facts(key).growing().cloned().ok_or(Stopped::Changed)
+        self.cache().facts(key).growing().cloned().ok_or(Stopped::Changed)
     }
 
     /// Marks the start of the expansion in the claim's status. An expansion that has begun is completed even if the
@@ -96,7 +88,7 @@ impl Expanding {
             "conditions": [self.condition(RESIZING, ""), without(RESIZE_ERROR)],
         });
         self.write_status(&growing, status).await?;
-        self.context.runtime.events().record(events::resizing(&self.context.rules.names.own, key, &growing.claim));
+        self.runtime.events().record(events::resizing(&self.rules.names.own, key, &growing.claim));
         Ok(())
     }
 
@@ -130,7 +122,7 @@ impl Expanding {
                 self.write_status(&growing, status).await?;
             }
             // The user already requests another size.
-            if self.context.decision_now(key) != (Decision::Expand { bytes }) {
+            if self.decision_now(key) != (Decision::Expand { bytes }) {
                 return Err(Stopped::Changed);
             }
         }
@@ -156,10 +148,10 @@ impl Expanding {
         let operations = serde_json::from_value(operations).map_err(|error| failed(unsent(error)))?;
         let (path, name, patch) =
             (PersistentVolume::url_path(&(), None), key.to_string(), Patch::<Value>::Json(operations));
-        let answer = requests::patch(&self.context.runtime, path, &name, None, &patch);
-        match shown(&self.context.volumes, answer, WatchedVolume::version).await {
+        let answer = requests::patch(&self.runtime, path, &name, None, &patch);
+        match shown(&self.volumes, answer, WatchedVolume::version).await {
             Ok(volume) => {
-                self.context.cache().observe_volume(volume);
+                self.cache().observe_volume(volume);
                 Ok(())
             }
             Err(CallError::NotFound) => Err(Stopped::Behind),
@@ -175,10 +167,10 @@ impl Expanding {
         let metadata = json!({"uid": &*claim.uid, "resourceVersion": resource_version});
         let patch = Patch::Strategic(json!({"metadata": metadata, "status": status}));
         let path = PersistentVolumeClaim::url_path(&(), Some(&claim.namespace));
-        let answer = requests::patch(&self.context.runtime, path, &claim.name, Some("status"), &patch);
-        match shown(&self.context.claims, answer, WatchedClaim::version).await {
+        let answer = requests::patch(&self.runtime, path, &claim.name, Some("status"), &patch);
+        match shown(&self.claims, answer, WatchedClaim::version).await {
             Ok(claim) => {
-                self.context.cache().observe_claim(claim);
+                self.cache().observe_claim(claim);
                 Ok(())
             }
             Err(CallError::Conflict | CallError::NotFound) => Err(Stopped::Behind),
@@ -187,7 +179,7 @@ impl Expanding {
     }
 
     fn condition(&self, kind: &str, message: &str) -> Value {
-        let now = self.context.runtime.environment().now();
+        let now = self.runtime.environment().now();
         json!({"type": kind, "status": "True", "message": message, "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()})
     }
 }

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use kube::api::Api;
 use provisioner_runtime::call::CallError;
 
-use super::provision::Provisioning;
+use super::Actions;
 use crate::controller::shared::secret_names::{self, SecretName, TemplateNames};
-use crate::controller::shared::secret_reading::{READING, Unread, read_secrets};
+use crate::controller::shared::secret_reading::{READING, Unread, read_secret, read_secrets};
 use crate::controller::volume::decision::Decision;
 use crate::controller::volume::facts::ClaimFacts;
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{MissingInput, Stopped};
 use crate::secrets::Secrets;
 
-impl Provisioning {
+impl Actions {
     /// Reads the Secrets that the class names for this claim.
     pub(super) async fn secrets_for(
         &self,
@@ -24,7 +24,18 @@ impl Provisioning {
         key: &Key,
     ) -> Result<Secrets, Stopped> {
         let volume = key.to_string();
-        read_secrets(&self.context.runtime, named, template_names(claim, &volume)).await.map_err(not_read)
+        read_secrets(&self.runtime, named, template_names(claim, &volume)).await.map_err(not_read)
+    }
+
+    /// Returns the Secrets that the class named when the volume was created.
+    pub(super) async fn secrets_of(&self, volume: &PersistentVolume) -> Result<Secrets, Stopped> {
+        let mut secrets = Secrets::default();
+        for role in &self.rules.capabilities.secrets {
+            if let Some(reference) = secret_names::of_volume(volume.metadata.annotations.as_ref(), &role.role) {
+                read_secret(&self.runtime, &mut secrets, &role.role, &reference).await.map_err(not_read)?;
+            }
+        }
+        Ok(secrets)
     }
 
     /// Returns the annotations that name these Secrets on the volume, since its deletion needs them, too.
@@ -48,11 +59,11 @@ impl Provisioning {
         node: Option<&str>,
         decision: &Decision,
     ) -> Result<BTreeMap<String, String>, Stopped> {
-        let Some(name) = node.filter(|_| self.context.rules.capabilities.node_labels) else {
+        let Some(name) = node.filter(|_| self.rules.capabilities.node_labels) else {
             return Ok(BTreeMap::new());
         };
-        let api: Api<Node> = Api::all(self.context.client().clone());
-        match self.context.request(api.get_metadata(name)).await {
+        let api: Api<Node> = Api::all(self.client().clone());
+        match self.request(api.get_metadata(name)).await {
             Ok(node) => Ok(node.metadata.labels.unwrap_or_default()),
             Err(CallError::NotFound) if *decision == Decision::CleanUp => Ok(BTreeMap::new()),
             Err(CallError::NotFound) => Err(Stopped::NotReady(MissingInput::Node(name.to_owned()))),
@@ -65,7 +76,7 @@ fn template_names<'a>(claim: &'a ClaimFacts, volume: &'a str) -> TemplateNames<'
     TemplateNames { claim: &claim.name, namespace: &claim.namespace, volume }
 }
 
-pub(super) fn not_read(unread: Unread) -> Stopped {
+fn not_read(unread: Unread) -> Stopped {
     match unread {
         Unread::Unnamed(problem) => Stopped::NotReady(MissingInput::SecretName(problem)),
         Unread::Missing { namespace, name } => Stopped::NotReady(MissingInput::Secret { namespace, name }),

@@ -10,8 +10,7 @@ use kube::api::{Api, ListParams};
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::journal::{JournalKind, JournalObject, Listing, part_journal_name};
 
-use super::Step;
-use super::provision::Provisioning;
+use super::{Actions, Step};
 use crate::controller::volume::decide::refusal;
 use crate::controller::volume::decision::Refusal;
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, ClassState, Facts, VolumeState};
@@ -28,7 +27,7 @@ const PROVISION_GRACE: Duration = Duration::from_secs(90);
 const VOLUME_LOOKERS: usize = 1;
 pub(super) const CLAIM_LOOKERS: usize = 3;
 
-impl Provisioning {
+impl Actions {
     /// Leaves the work to the replica on the other node. After a grace period, checks whether that node exists and has
     /// a replica.
     pub(super) async fn look_for_node(&self, name: String, facts: &Facts, step: &Step<'_>) -> Outcome {
@@ -40,16 +39,16 @@ impl Provisioning {
             Some(_) => (PROVISION_GRACE, CLAIM_LOOKERS),
             None => (DELETION_GRACE, VOLUME_LOOKERS),
         };
-        let (place, count) = self.context.cache().place_after(&name);
+        let (place, count) = self.cache().place_after(&name);
         if !is_turn(step.work().waits(), lookers, place, count) {
             return Ok(Done::LooksAgain { after });
         }
-        if claim.is_none() && self.context.rules.place.is_some() {
+        if claim.is_none() && self.rules.place.is_some() {
             let has_node = self.has_node(&name).await?;
             let gone = || Err(Stopped::Refused(Refusal::PlaceGone { place: name }));
             return if has_node { Ok(Done::LooksAgain { after }) } else { gone() };
         }
-        let node = match self.context.request(Api::<Node>::all(self.context.client().clone()).get(&name)).await {
+        let node = match self.request(Api::<Node>::all(self.client().clone()).get(&name)).await {
             Ok(node) => Some(node),
             Err(CallError::NotFound) => None,
             Err(error) => return Err(Stopped::CallFailed { doing: "looking for the node that has to do this", error }),
@@ -85,7 +84,7 @@ impl Provisioning {
 
     fn is_refused(&self, facts: &Facts) -> bool {
         let (ClaimState::Waiting(claim), ClassState::Ours(class)) = (&facts.claim, &facts.class) else { return false };
-        refusal(&claim.facts, class, &self.context.rules.capabilities).is_some()
+        refusal(&claim.facts, class, &self.rules.capabilities).is_some()
     }
 
     /// Asks the scheduler for another node, since the selected one does not exist or lacks the driver.
@@ -100,10 +99,10 @@ impl Provisioning {
 
     /// Returns whether the driver is registered on a node in this place, given as label selectors.
     async fn has_node(&self, place: &str) -> Result<bool, Stopped> {
-        let api = Api::<Node>::all(self.context.client().clone());
+        let api = Api::<Node>::all(self.client().clone());
         for selector in place.split(';').filter(|selector| !selector.is_empty()) {
             let parameters = ListParams::default().labels(selector);
-            let found = self.context.request(api.list_metadata(&parameters)).await;
+            let found = self.request(api.list_metadata(&parameters)).await;
             let found = found
                 .map_err(|error| Stopped::CallFailed { doing: "looking for nodes that can use the volume", error })?;
             for node in found.items {
@@ -117,12 +116,12 @@ impl Provisioning {
 
     /// Returns whether our CSI driver is registered on the node. Returns true if the provisioner is not a CSI driver.
     async fn has_driver(&self, node: &str) -> Result<bool, Stopped> {
-        if self.context.rules.place.is_none() {
+        if self.rules.place.is_none() {
             return Ok(true);
         }
-        let api = Api::<CSINode>::all(self.context.client().clone());
-        match self.context.request(api.get(node)).await {
-            Ok(found) => Ok(found.spec.drivers.iter().any(|driver| self.context.rules.names.include(&driver.name))),
+        let api = Api::<CSINode>::all(self.client().clone());
+        match self.request(api.get(node)).await {
+            Ok(found) => Ok(found.spec.drivers.iter().any(|driver| self.rules.names.include(&driver.name))),
             Err(CallError::NotFound) => Ok(false),
             Err(error) => Err(Stopped::CallFailed { doing: "looking for the driver of another node", error }),
         }
@@ -131,7 +130,7 @@ impl Provisioning {
     /// Returns whether an attempt for the claim may have begun on a node that does not work. Volumes of a provisioner
     /// without a driver are lost with the node. Otherwise, only the node's journal proves that there is no attempt.
     async fn may_have_begun(&self, node: &str, key: &Key) -> Result<bool, Stopped> {
-        if self.context.rules.place.is_none() {
+        if self.rules.place.is_none() {
             return Ok(false);
         }
         if self.journal == JournalKind::Memory {
@@ -146,9 +145,8 @@ impl Provisioning {
 
     /// Returns the journal of another node, which its replica writes as soon as it runs.
     async fn journal_of(&self, node: &str) -> Result<Option<Listing>, Stopped> {
-        let api: Api<JournalObject> =
-            Api::namespaced_with(self.context.client().clone(), &self.namespace, &self.journal);
-        match self.context.request(api.get(&part_journal_name(&self.context.rules.names.own, node))).await {
+        let api: Api<JournalObject> = Api::namespaced_with(self.client().clone(), &self.namespace, &self.journal);
+        match self.request(api.get(&part_journal_name(&self.rules.names.own, node))).await {
             Ok(journal) => Ok(Some(Listing::read(&journal))),
             Err(CallError::NotFound) => Ok(None),
             Err(error) => Err(Stopped::CallFailed { doing: "looking for the journal of another node", error }),

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::context::ActContext;
+use super::Actions;
 use crate::controller::shared::requests;
 use crate::controller::volume::facts::ClaimFacts;
 use crate::controller::volume::partial::{WatchedClaim, WatchedVolume};
@@ -41,7 +41,7 @@ fn whole(json: &str, name: &str) -> PersistentVolume {
     })
 }
 
-impl ActContext {
+impl Actions {
     /// Sends one request about claims or volumes, within the limit of concurrent requests.
     pub(super) async fn request<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
         self.runtime.request(request).await

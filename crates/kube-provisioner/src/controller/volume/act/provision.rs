@@ -1,15 +1,12 @@
 //! Calls the author's `provision` and saves the volume.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::call::CallError;
-use provisioner_runtime::journal::JournalKind;
 
 use super::attempt::{Answer, Attempt};
-use super::context::ActContext;
-use super::{CallFailure, Step};
+use super::{Actions, CallFailure, Step};
 use crate::controller::shared::secret_names::SecretName;
 use crate::controller::volume::decision::{Decision, NoAction};
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, Pending, UnsavedVolume};
@@ -20,18 +17,7 @@ use crate::controller::volume::safeguards::Safeguard;
 use crate::error::{ProvisionError, ProvisionVerdict};
 use crate::volume::Volume;
 
-/// Begins, continues and ends attempts to create a volume.
-pub(crate) struct Provisioning {
-    pub(super) context: Arc<ActContext>,
-    /// The namespace of the journals.
-    pub(super) namespace: String,
-    /// The kind of object that stores them.
-    pub(super) journal: JournalKind,
-    /// True once a call has shown that the provisioner does not implement `clean_up`.
-    pub(super) no_clean_up: AtomicBool,
-}
-
-impl Provisioning {
+impl Actions {
     pub(super) async fn provision(
         &self,
         claim: Option<Arc<PersistentVolumeClaim>>,
@@ -49,9 +35,9 @@ impl Provisioning {
     pub(super) async fn resume(&self, attempt: Attempt<'_>) -> Outcome {
         let (step, resumed) = (attempt.step, attempt.resumed);
         let (claim, secrets) = (attempt.claim.clone(), attempt.parameters.secrets.clone());
-        let limit = self.context.limits.provision;
+        let limit = self.limits.provision;
         let Answer { value, pending, permit: _permit } =
-            self.call_backend(attempt, limit, |request| self.context.backend.provision(request)).await?;
+            self.call_backend(attempt, limit, |request| self.backend.provision(request)).await?;
         match value {
             Ok(volume) => {
                 let unsaved = self.unsaved(step.key(), pending, &claim, &secrets, volume)?;
@@ -73,10 +59,10 @@ impl Provisioning {
     ) -> Result<UnsavedVolume, Stopped> {
         let name = key.to_string();
         let class = &pending.class.object;
-        let finalizer = self.context.rules.finalizer && class.reclaim_policy.as_deref() != Some("Retain");
+        let finalizer = self.rules.finalizer && class.reclaim_policy.as_deref() != Some("Retain");
         let bytes = pending.claim.facts.request.clone().unwrap_or_default();
         volume.annotations.extend(Self::secret_annotations(secrets, &pending.claim.facts, key)?);
-        let (identity, cluster_id) = (self.context.rules.stamp(), &*self.context.rules.cluster_id);
+        let (identity, cluster_id) = (self.rules.stamp(), &*self.rules.cluster_id);
         let inputs = VolumeInputs { name: &name, bytes, claim, class, finalizer, identity, cluster_id };
         let warning = volume.warning.take();
         let object = object::build(&inputs, volume).map_err(Stopped::BadTemplate)?;
@@ -95,11 +81,11 @@ impl Provisioning {
     ) -> Stopped {
         let may_be_left = match error.verdict() {
             ProvisionVerdict::InProgress => true,
-            ProvisionVerdict::Retry => self.context.rules.safeguards.include(Safeguard::FailedAttempts),
+            ProvisionVerdict::Retry => self.rules.safeguards.include(Safeguard::FailedAttempts),
             ProvisionVerdict::NoChange | ProvisionVerdict::AlreadyExists => resumed,
             _ => false,
         };
-        if !may_be_left && let Err(stopped) = self.context.finish(pending, step).await {
+        if !may_be_left && let Err(stopped) = self.finish(pending, step).await {
             return stopped;
         }
         self.refused(error, pending, step).await
@@ -124,8 +110,8 @@ impl Provisioning {
     pub(super) async fn reschedule(&self, claim: &ClaimFacts, node: &str, step: &Step<'_>) -> Result<bool, Stopped> {
         step.remove_entry();
         step.fence().await.map_err(Stopped::NotJournaled)?;
-        let answer = self.context.unselect_node(claim, node).await;
-        let mut cache = self.context.cache();
+        let answer = self.unselect_node(claim, node).await;
+        let mut cache = self.cache();
         let answer = match answer {
             Ok(Some(claim)) => {
                 cache.observe_claim(claim);
@@ -146,13 +132,13 @@ impl Provisioning {
     /// Reads the claim from the API server, since the watch may not show yet that it has a volume.
     pub(super) async fn confirm(&self, facts: &Facts, key: &Key) -> Outcome {
         let ClaimState::Waiting(claim) = &facts.claim else { return Err(Stopped::Changed) };
-        let live = match self.context.read_claim(&claim.facts.namespace, &claim.facts.name).await {
+        let live = match self.read_claim(&claim.facts.namespace, &claim.facts.name).await {
             Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.facts.uid) => live,
             // The watch will deliver the change, and any other claim of that name.
             Ok(_) | Err(CallError::NotFound) => return Err(Stopped::NoAction(NoAction::ClaimTerminating)),
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the claim again", error }),
         };
-        let mut cache = self.context.cache();
+        let mut cache = self.cache();
         cache.confirmed(key);
         cache.observe_claim(live);
         Err(Stopped::Changed)

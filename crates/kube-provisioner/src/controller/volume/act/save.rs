@@ -7,9 +7,8 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::Cache;
 use provisioner_runtime::call::CallError;
 
-use super::Step;
 use super::objects::LiveVolume;
-use super::provision::Provisioning;
+use super::{Actions, Step};
 use crate::controller::volume::decision::NoAction;
 use crate::controller::volume::events;
 use crate::controller::volume::facts::{ClaimState, Facts, Progress, UnsavedVolume};
@@ -37,7 +36,7 @@ enum Comparison {
     Foreign,
 }
 
-impl Provisioning {
+impl Actions {
     pub(super) async fn save_again(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let Progress::Unsaved(unsaved) = &facts.progress else { return Err(Stopped::Changed) };
         self.try_save(unsaved, step).await
@@ -46,40 +45,40 @@ impl Provisioning {
     pub(super) async fn save(&self, unsaved: UnsavedVolume, step: &Step<'_>) -> Outcome {
         let unsaved = Arc::new(unsaved);
         // The asset exists, so only a saved volume completes the work.
-        self.context.cache().set_progress(step.key(), Progress::Unsaved(unsaved.clone()));
+        self.cache().set_progress(step.key(), Progress::Unsaved(unsaved.clone()));
         self.try_save(&unsaved, step).await
     }
 
     async fn try_save(&self, unsaved: &Arc<UnsavedVolume>, step: &Step<'_>) -> Outcome {
         let key = step.key();
-        let saved = match self.context.create_volume(unsaved.body.clone()).await {
+        let saved = match self.create_volume(unsaved.body.clone()).await {
             Ok(saved) => saved,
-            Err(CallError::AlreadyExists) => match self.context.read_volume(&unsaved.name).await {
-                Ok(LiveVolume { seen, .. }) if !self.context.rules.safeguards.include(Safeguard::ReadBack) => seen,
+            Err(CallError::AlreadyExists) => match self.read_volume(&unsaved.name).await {
+                Ok(LiveVolume { seen, .. }) if !self.rules.safeguards.include(Safeguard::ReadBack) => seen,
                 Ok(LiveVolume { seen, object }) => match compare(unsaved, &object) {
                     Comparison::Same => seen,
                     Comparison::SameAsset => {
-                        self.context.finish(&unsaved.pending, step).await?;
+                        self.finish(&unsaved.pending, step).await?;
                         return Err(Stopped::NoAction(NoAction::OtherInstallation));
                     }
                     Comparison::OtherAsset => {
                         tracing::warn!(pv = unsaved.name, "the volume was saved with another asset; ours is deleted");
-                        self.context.cache().set_progress(key, Progress::Surplus(unsaved.clone()));
+                        self.cache().set_progress(key, Progress::Surplus(unsaved.clone()));
                         return Err(Stopped::Changed);
                     }
                     Comparison::Former => {
                         let after = object.metadata.uid.as_deref().map(Arc::from);
                         let unsaved = Arc::new(UnsavedVolume { after, ..(**unsaved).clone() });
-                        let mut cache = self.context.cache();
+                        let mut cache = self.cache();
                         cache.set_progress(key, Progress::Unsaved(unsaved));
                         cache.observe_volume(seen);
                         return Err(Stopped::Changed);
                     }
                     Comparison::OtherServer => {
                         let text = other_server_text(&unsaved.body, &object);
-                        self.context.runtime.events().record(events::warned(&text, &unsaved.pending.claim.facts));
-                        self.context.end_attempt(&unsaved.pending, step).await?;
-                        self.context.cache().saved(key, seen);
+                        self.runtime.events().record(events::warned(&text, &unsaved.pending.claim.facts));
+                        self.end_attempt(&unsaved.pending, step).await?;
+                        self.cache().saved(key, seen);
                         return Err(Stopped::Changed);
                     }
                     Comparison::OfAnother => {
@@ -87,7 +86,7 @@ impl Provisioning {
                         // is deleted. The provisioner is called again once the other volume no longer exists, which the
                         // watch shows.
                         let attempt = Progress::Background(unsaved.pending.clone());
-                        self.context.cache().set_progress(key, attempt);
+                        self.cache().set_progress(key, attempt);
                         return Err(Stopped::Behind);
                     }
                     Comparison::Foreign => return Err(Stopped::NameTakenMeanwhile),
@@ -99,11 +98,11 @@ impl Provisioning {
             }
             Err(error) => return Err(Stopped::NotSaved(error)),
         };
-        self.context.end_attempt(&unsaved.pending, step).await?;
+        self.end_attempt(&unsaved.pending, step).await?;
         // The watch may be slower than the next run of this key.
-        self.context.cache().saved(key, saved);
+        self.cache().saved(key, saved);
         if let Some(text) = &unsaved.warning {
-            self.context.runtime.events().record(events::warned(text, &unsaved.pending.claim.facts));
+            self.runtime.events().record(events::warned(text, &unsaved.pending.claim.facts));
         }
         Ok(Done::Provisioned { took: unsaved.pending.begun.elapsed() })
     }
@@ -111,7 +110,7 @@ impl Provisioning {
     /// Returns the outcome of a save that the API server refuses, which may be permanent: a policy forbids the volume,
     /// or the author's code has returned an invalid one. If its claim is deleted, the attempt is cleaned up.
     fn not_accepted(&self, unsaved: &UnsavedVolume, error: CallError, key: &Key) -> Stopped {
-        let mut cache = self.context.cache();
+        let mut cache = self.cache();
         let is_wanted = match cache.facts(key).claim {
             ClaimState::Absent => false,
             ClaimState::Waiting(claim) => !claim.facts.deleting,

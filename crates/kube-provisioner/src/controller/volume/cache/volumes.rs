@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{ClaimEntry, VolumeCache, older, watched_version};
 use crate::controller::shared::index::take;
-use crate::controller::volume::facts::{ClaimFacts, OurVolume, Progress, UnreadableVolume, WaitingClaim};
+use crate::controller::volume::facts::{ClaimFacts, OurVolume, Progress, UnreadableVolume};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::partial::WatchedVolume;
 
@@ -115,13 +115,7 @@ impl VolumeCache {
         if claim.object.is_none() || !self.has_volume(key, &claim.facts) {
             return;
         }
-        let slim = WaitingClaim {
-            facts: claim.facts.clone(),
-            fingerprint: claim.fingerprint,
-            resource_version: claim.resource_version.clone(),
-            since: claim.since,
-            object: None,
-        };
+        let slim = claim.with_object(None);
         if let Some(entry) = self.claims.get_mut(&owner) {
             *entry = ClaimEntry::Waiting(Arc::new(slim));
         }

@@ -52,6 +52,15 @@ pub(crate) struct WaitingClaim {
     pub(crate) object: Option<Box<str>>,
 }
 
+impl WaitingClaim {
+    /// Returns the claim with another text for the provisioner.
+    pub(crate) fn with_object(&self, object: Option<Box<str>>) -> Self {
+        let Self { facts, fingerprint, resource_version, since, .. } = self;
+        let (facts, resource_version) = (facts.clone(), resource_version.clone());
+        Self { facts, fingerprint: *fingerprint, resource_version, since: *since, object }
+    }
+}
+
 /// A claim that cannot be read: only its name, its uid and whether it is being deleted are known.
 #[derive(Debug)]
 pub(crate) struct UnreadableClaim {

@@ -189,11 +189,13 @@ impl Reconciler for VolumeReconciler {
         let client = || self.actions.runtime.client().clone();
         let (health, actions) = (self.actions.claims.clone(), self.actions.clone());
         let on_claim = move |cache: &mut VolumeCache, event: Change<WatchedClaim>| {
-            cache.in_list(health.listing(&event), |cache| cache.claim_event_at(health.delivering(), event))
+            let listing = health.listing(&event);
+            cache.claim_event_at(health.delivering(), event, listing)
         };
         let health = self.actions.volumes.clone();
         let on_volume = move |cache: &mut VolumeCache, event: Change<WatchedVolume>| {
-            cache.in_list(health.listing(&event), |cache| cache.volume_event(event))
+            let listing = health.listing(&event);
+            cache.volume_event(event, listing)
         };
         let metrics = self.metrics.clone();
         let on_class = move |event: Change<WatchedClass>| {

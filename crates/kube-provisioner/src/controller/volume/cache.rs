@@ -5,7 +5,6 @@
 
 mod claims;
 mod namesakes;
-mod progress;
 mod stale;
 mod view;
 mod volumes;
@@ -48,7 +47,6 @@ pub(crate) struct VolumeCache {
     /// See `stale`.
     stale_claims: u64,
     stale_volumes: u64,
-    listing: u64,
 }
 
 enum ClaimEntry {
@@ -85,7 +83,6 @@ impl VolumeCache {
             woken: HashMap::new(),
             stale_claims: 0,
             stale_volumes: 0,
-            listing: 0,
         }
     }
 
@@ -119,7 +116,14 @@ impl VolumeCache {
         waiting.fold((0, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)))
     }
 
-    pub(crate) fn claim_event(&mut self, event: Change<WatchedClaim>) -> Vec<Key> {
+    /// Returns the number of attempts in journals that no process writes any more.
+    pub(crate) fn awaiting_adoption(&self) -> usize {
+        self.progress.values().filter(|progress| matches!(progress, Progress::AwaitsAdoption)).count()
+    }
+
+    /// Applies a change of a claim. States of versions up to `listing` are older than the list that delivers the claim,
+    /// so a claim that has a lower version there was restored with the server's data.
+    pub(crate) fn claim_event(&mut self, event: Change<WatchedClaim>, listing: u64) -> Vec<Key> {
         match event {
             Change::Begin => {
                 self.claims.begin_snapshot();
@@ -127,8 +131,8 @@ impl VolumeCache {
                 Vec::new()
             }
             Change::Listed(claim) | Change::Applied(claim) => {
-                let volume = self.put_guest(&claim);
-                self.put_claim(&claim).into_iter().chain(volume).collect()
+                let volume = self.put_guest(&claim, listing);
+                self.put_claim(&claim, listing).into_iter().chain(volume).collect()
             }
             Change::Deleted(claim) => {
                 let volume = self.guest_of(&claim).filter(|volume| self.guests.remove(volume).is_some());
@@ -149,10 +153,13 @@ impl VolumeCache {
         }
     }
 
-    pub(crate) fn volume_event(&mut self, event: Change<WatchedVolume>) -> Vec<Key> {
+    /// Applies a change of a volume, like [`VolumeCache::claim_event`].
+    pub(crate) fn volume_event(&mut self, event: Change<WatchedVolume>, listing: u64) -> Vec<Key> {
         match event {
             Change::Begin => self.volumes.begin_snapshot(),
-            Change::Listed(volume) | Change::Applied(volume) => return self.put_volume(&volume).into_iter().collect(),
+            Change::Listed(volume) | Change::Applied(volume) => {
+                return self.put_volume(&volume, listing).into_iter().collect();
+            }
             Change::Deleted(volume) => {
                 let key = Key::of_volume(volume.name());
                 if let Some(known) = self.volumes.remove(&key) {
@@ -224,14 +231,14 @@ impl VolumeCache {
         let Some(uid) = answer.metadata().uid.as_deref().map(ClaimUid::new) else { return };
         if let Some(volume) = self.guest_of(&answer) {
             let awaits_listing = self.guests.awaits_listing(&volume);
-            self.put_guest(&answer);
+            self.put_guest(&answer, 0);
             if awaits_listing {
                 self.guests.await_listing(volume);
             }
         }
         if self.claims.get(&uid).is_some() {
             let awaits_listing = self.claims.awaits_listing(&uid);
-            self.claim_event(Change::Applied(answer));
+            self.claim_event(Change::Applied(answer), 0);
             // A list that is being read may be newer than the answer, and may lack the claim.
             if awaits_listing {
                 self.claims.await_listing(uid);
@@ -244,10 +251,40 @@ impl VolumeCache {
         let key = Key::of_volume(answer.name());
         if self.volumes.get(&key).is_some() {
             let awaits_listing = self.volumes.awaits_listing(&key);
-            self.volume_event(Change::Applied(answer));
+            self.volume_event(Change::Applied(answer), 0);
             if awaits_listing {
                 self.volumes.await_listing(key);
             }
+        }
+    }
+
+    /// Applies the answer to our own save, unless the watch was faster: it may already have shown the volume's
+    /// deletion.
+    pub(crate) fn saved(&mut self, key: &Key, answer: WatchedVolume) {
+        if matches!(self.progress.get(key), Some(Progress::Unsaved(_))) {
+            self.progress.remove(key);
+            self.volume_event(Change::Applied(answer), 0);
+        }
+    }
+
+    pub(crate) fn set_progress(&mut self, key: &Key, progress: Progress) {
+        match progress {
+            Progress::None => self.progress.remove(key),
+            progress => self.progress.insert(key.clone(), progress),
+        };
+    }
+
+    /// Records that the asset of the volume with this uid was deleted, until its object is deleted.
+    pub(crate) fn backend_deleted(&mut self, key: &Key, uid: &str, finished: bool) {
+        // An attempt waits until the object is deleted.
+        if self.progress.get(key).and_then(Progress::pending).is_some() {
+            return;
+        }
+        match self.volumes.get(key) {
+            Some(Some(volume)) if *volume.facts.uid == *uid => {
+                self.progress.insert(key.clone(), Progress::BackendDeleted { uid: uid.into(), finished });
+            }
+            _ => drop(self.progress.remove(key)),
         }
     }
 

@@ -111,10 +111,10 @@ fn facts(key: &Key, rules: Arc<Rules>, objects: &Objects<'_>) -> Facts {
         cache.class_event(read_class(Change::Applied(class), &rules, &Anything));
     }
     if let Some(volume) = read(objects.volume) {
-        cache.volume_event(Change::Applied(volume));
+        cache.volume_event(Change::Applied(volume), 0);
     }
     if let Some(claim) = read(objects.claim) {
-        cache.claim_event(Change::Applied(claim));
+        cache.claim_event(Change::Applied(claim), 0);
     }
     match objects.attempt {
         Attempt::None => {}

@@ -50,10 +50,10 @@ pub(crate) fn take_in(bytes: &[u8]) {
         keys.extend(cache.class_event(read_class(Change::Applied(class), &rules, &Nothing)));
     }
     if let Ok(volume) = serde_json::from_slice(bytes) {
-        keys.extend(cache.volume_event(Change::Applied(volume)));
+        keys.extend(cache.volume_event(Change::Applied(volume), 0));
     }
     if let Ok(claim) = serde_json::from_slice(bytes) {
-        keys.extend(cache.claim_event(Change::Applied(claim)));
+        keys.extend(cache.claim_event(Change::Applied(claim), 0));
     }
     for key in keys {
         cache.inputs(&key);

@@ -149,11 +149,11 @@ impl Fixture {
     }
 
     fn put_claim(&mut self, claim: Value) -> Vec<Key> {
-        self.cache.claim_event(Change::Applied(sent(claim)))
+        self.cache.claim_event(Change::Applied(sent(claim)), 0)
     }
 
     fn put_volume(&mut self, volume: Value) -> Vec<Key> {
-        self.cache.volume_event(Change::Applied(sent(volume)))
+        self.cache.volume_event(Change::Applied(sent(volume)), 0)
     }
 
     fn decision(&self, volume: &str) -> Decision {

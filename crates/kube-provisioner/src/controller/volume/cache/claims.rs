@@ -16,12 +16,12 @@ use crate::controller::volume::safeguards::Safeguard;
 
 impl VolumeCache {
     /// Applies a claim from the watch or from an answer. Returns its key if the claim is or was ours.
-    pub(crate) fn put_claim(&mut self, watched: &WatchedClaim) -> Option<Key> {
+    pub(super) fn put_claim(&mut self, watched: &WatchedClaim, listing: u64) -> Option<Key> {
         let ours = watched.metadata().annotations.asked().is_some_and(|name| self.rules.names.include(name));
         let claim = match &watched.fields {
             Ok(claim) => claim,
             Err(unreadable) if ours && self.rules.safeguards.include(Safeguard::Unreadable) => {
-                return self.put_unreadable(watched.metadata(), &unreadable.problem);
+                return self.put_unreadable(watched.metadata(), &unreadable.problem, listing);
             }
             Err(_) => return None,
         };
@@ -30,7 +30,7 @@ impl VolumeCache {
         if !ours {
             return self.claim_gone(&uid).then_some(key);
         }
-        if self.claims.get(&uid).is_some_and(|known| known.is_newer_than(claim_version(claim), self.listing)) {
+        if self.claims.get(&uid).is_some_and(|known| known.is_newer_than(claim_version(claim), listing)) {
             self.claims.keep(&uid);
             return None;
         }
@@ -55,10 +55,10 @@ impl VolumeCache {
     }
 
     /// Records an unreadable claim as present. Work that was begun for it is unaffected.
-    fn put_unreadable(&mut self, meta: &Meta, problem: &str) -> Option<Key> {
+    fn put_unreadable(&mut self, meta: &Meta, problem: &str, listing: u64) -> Option<Key> {
         let claim = UnreadableClaim::read(meta, problem)?;
         let uid = ClaimUid::new(&claim.facts.uid);
-        if self.claims.get(&uid).is_some_and(|known| known.is_newer_than(&claim.resource_version, self.listing)) {
+        if self.claims.get(&uid).is_some_and(|known| known.is_newer_than(&claim.resource_version, listing)) {
             self.claims.keep(&uid);
             return None;
         }
@@ -132,11 +132,11 @@ impl VolumeCache {
     }
 
     /// Returns the volume's key if the claim requests more than the volume has, or did so before.
-    pub(super) fn put_guest(&mut self, watched: &WatchedClaim) -> Option<Key> {
+    pub(super) fn put_guest(&mut self, watched: &WatchedClaim, listing: u64) -> Option<Key> {
         let known = self.guest_of(watched);
         let claim = watched.fields.as_ref().ok()?;
         let volume = Key::of_volume(claim.bound_to()?);
-        let is_older = |known: &Arc<GrowingClaim>| older(claim_version(claim), &known.resource_version, self.listing);
+        let is_older = |known: &Arc<GrowingClaim>| older(claim_version(claim), &known.resource_version, listing);
         if let Some(volume) = &known
             && self.guests.get(volume).is_some_and(is_older)
         {

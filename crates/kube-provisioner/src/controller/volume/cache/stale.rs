@@ -39,23 +39,14 @@ impl VolumeCache {
         }
     }
 
-    /// Applies an object of a list. States of versions up to `listing` are older than the list, so an object that has a
-    /// lower version there was restored with the server's data.
-    pub(crate) fn in_list<T>(&mut self, listing: u64, apply: impl FnOnce(&mut Self) -> T) -> T {
-        self.listing = listing;
-        let applied = apply(self);
-        self.listing = 0;
-        applied
-    }
-
     /// Returns whether the volume is known in the state of this version.
     pub(crate) fn shows_volume(&self, key: &Key, version: &str) -> bool {
         matches!(self.volumes.get(key), Some(Some(volume)) if *volume.resource_version == *version)
     }
 
     /// Applies a watch event of this version.
-    pub(crate) fn claim_event_at(&mut self, version: u64, event: Change<WatchedClaim>) -> Vec<Key> {
-        let keys = self.claim_event(event);
+    pub(crate) fn claim_event_at(&mut self, version: u64, event: Change<WatchedClaim>, listing: u64) -> Vec<Key> {
+        let keys = self.claim_event(event, listing);
         if version < self.stale_claims {
             keys.iter().for_each(|key| self.confirm_first(key));
         }

@@ -11,11 +11,11 @@ use crate::controller::volume::partial::WatchedVolume;
 impl VolumeCache {
     /// Applies a volume from the watch or from an answer. Returns its key if the volume is or was ours, or if a claim
     /// of ours will use its name.
-    pub(crate) fn put_volume(&mut self, watched: &WatchedVolume) -> Option<Key> {
+    pub(super) fn put_volume(&mut self, watched: &WatchedVolume, listing: u64) -> Option<Key> {
         let key = Key::of_volume(watched.name());
         let known = self.volumes.get(&key);
         if let Some(Some(known)) = known
-            && older(watched_version(watched), &known.resource_version, self.listing)
+            && older(watched_version(watched), &known.resource_version, listing)
         {
             self.volumes.keep(&key);
             return None;

@@ -14,11 +14,11 @@ fn key() -> Key {
 }
 
 fn delete_claim(fixture: &mut Fixture, claim: Value) -> Vec<Key> {
-    fixture.cache.claim_event(Change::Deleted(sent(claim)))
+    fixture.cache.claim_event(Change::Deleted(sent(claim)), 0)
 }
 
 fn delete_volume(fixture: &mut Fixture, volume: Value) -> Vec<Key> {
-    fixture.cache.volume_event(Change::Deleted(sent(volume)))
+    fixture.cache.volume_event(Change::Deleted(sent(volume)), 0)
 }
 
 /// Begins the work that the claim requests.
@@ -190,10 +190,10 @@ fn a_claim_from_before_the_shard_was_acquired_is_read_first() {
     assert_eq!(fixture.about_claim(), Decision::Confirm);
     fixture.cache.set_progress(&key(), Progress::None);
     let at = |version: u64| claim(json!({"metadata": {"resourceVersion": version.to_string()}}));
-    fixture.cache.claim_event_at(19, Change::Applied(sent(at(19))));
+    fixture.cache.claim_event_at(19, Change::Applied(sent(at(19))), 0);
     assert_eq!(fixture.about_claim(), Decision::Confirm, "the watch is behind");
     fixture.cache.set_progress(&key(), Progress::None);
-    fixture.cache.claim_event_at(21, Change::Applied(sent(at(21))));
+    fixture.cache.claim_event_at(21, Change::Applied(sent(at(21))), 0);
     assert_eq!(fixture.about_claim(), Decision::Provision);
 }
 
@@ -383,13 +383,13 @@ fn a_volume_that_is_being_deleted_ends_no_attempt_whose_asset_is_not_saved() {
 fn an_answer_older_than_a_list_restores_nothing() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     fixture.put_volume(saved());
-    fixture.cache.claim_event(Change::Begin);
-    fixture.cache.volume_event(Change::Begin);
+    fixture.cache.claim_event(Change::Begin, 0);
+    fixture.cache.volume_event(Change::Begin, 0);
     fixture.cache.observe_claim(sent(claim(json!({"metadata": {"resourceVersion": "12"}}))));
     fixture.cache.observe_volume(sent(with(saved(), json!({"metadata": {"resourceVersion": "29"}}))));
     assert!(matches!(fixture.cache.facts(&key()).claim, ClaimState::Waiting(_)));
-    fixture.cache.claim_event(Change::Ready);
-    fixture.cache.volume_event(Change::Ready);
+    fixture.cache.claim_event(Change::Ready, 0);
+    fixture.cache.volume_event(Change::Ready, 0);
     let facts = fixture.cache.facts(&key());
     assert!(matches!(facts.volume, VolumeState::Absent), "{facts:?}");
     assert!(facts.claim_at_work().is_none(), "{facts:?}");
@@ -406,12 +406,12 @@ fn restored_objects_replace_newer_states_when_they_are_listed() {
         let bound = || sent(volume("Bound", "Delete", json!({})));
         fixture.cache.observe_volume(bound());
         assert!(!fixture.cache.shows_volume(&Key::of_volume("volume-1"), "20"), "nothing is decided about it");
-        fixture.cache.claim_event(Change::Begin);
-        fixture.cache.volume_event(Change::Begin);
-        fixture.cache.in_list(listing, |cache| cache.claim_event(Change::Listed(sent(claim(json!({}))))));
-        fixture.cache.in_list(listing, |cache| cache.volume_event(Change::Listed(bound())));
-        fixture.cache.claim_event(Change::Ready);
-        fixture.cache.volume_event(Change::Ready);
+        fixture.cache.claim_event(Change::Begin, 0);
+        fixture.cache.volume_event(Change::Begin, 0);
+        fixture.cache.claim_event(Change::Listed(sent(claim(json!({})))), listing);
+        fixture.cache.volume_event(Change::Listed(bound()), listing);
+        fixture.cache.claim_event(Change::Ready, 0);
+        fixture.cache.volume_event(Change::Ready, 0);
         assert_eq!(fixture.cache.shows_volume(&Key::of_volume("volume-1"), "20"), restored, "{listing}");
         assert_eq!(fixture.about_volume() == Decision::Protect, restored, "{listing}");
         assert_eq!(fixture.about_claim() == Decision::Provision, restored, "{listing}");
@@ -435,10 +435,10 @@ fn a_claim_that_cannot_be_read_is_present() {
     // It was known, and a new list contains it again.
     fixture.put_claim(claim(json!({"metadata": {"resourceVersion": "11"}})));
     begin(&mut fixture);
-    fixture.cache.claim_event(Change::Begin);
+    fixture.cache.claim_event(Change::Begin, 0);
     let listed = garbled(claim(json!({"metadata": {"resourceVersion": "12"}})));
-    fixture.cache.claim_event(Change::Listed(sent(listed.clone())));
-    fixture.cache.claim_event(Change::Ready);
+    fixture.cache.claim_event(Change::Listed(sent(listed.clone())), 0);
+    fixture.cache.claim_event(Change::Ready, 0);
     assert!(is_unreadable(&fixture.about_claim()), "its attempt is not cleaned up: {:?}", fixture.about_claim());
     // The claim is processed as soon as it is repaired.
     assert_eq!(fixture.put_claim(claim(json!({"metadata": {"resourceVersion": "13"}}))), [key()]);

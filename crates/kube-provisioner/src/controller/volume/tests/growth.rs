@@ -106,11 +106,11 @@ fn expands_a_volume_that_is_not_named_after_its_claim() {
         assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::Bound));
     }
     let mut fixture = able().claim(bound(json!({})));
-    fixture.cache.claim_event(Change::Deleted(sent(bound(json!({})))));
+    fixture.cache.claim_event(Change::Deleted(sent(bound(json!({})))), 0);
     assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::Bound));
     let mut fixture = able().claim(bound(json!({})));
-    fixture.cache.claim_event(Change::Begin);
-    assert!(fixture.cache.claim_event(Change::Ready).contains(&Key::of_volume("volume-1")));
+    fixture.cache.claim_event(Change::Begin, 0);
+    assert!(fixture.cache.claim_event(Change::Ready, 0).contains(&Key::of_volume("volume-1")));
     assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::Bound));
     let of_another = json!({"spec": {"claimRef": {"uid": "uid-of-former"}}});
     let fixture = able().volume(volume("Bound", "Delete", with(of_claim.clone(), of_another))).claim(bound(json!({})));

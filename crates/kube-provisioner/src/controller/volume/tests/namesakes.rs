@@ -86,11 +86,11 @@ fn the_oldest_claim_has_the_name_in_whatever_order_claims_are_seen() {
         assert_eq!(decision(&fixture), Decision::Provision);
         assert_eq!(of_twins(&fixture), [refused_by("claim-3"), refused_by("claim-3")]);
         // Each deletion only removes its own claim.
-        assert_eq!(fixture.cache.claim_event(Change::Deleted(sent(numbered(2, 2)))), [key()]);
+        assert_eq!(fixture.cache.claim_event(Change::Deleted(sent(numbered(2, 2))), 0), [key()]);
         assert_eq!(claims(&fixture), ("claim-3".to_owned(), vec!["claim-1".to_owned()]));
-        assert_eq!(fixture.cache.claim_event(Change::Deleted(sent(numbered(3, 1)))), [key()]);
+        assert_eq!(fixture.cache.claim_event(Change::Deleted(sent(numbered(3, 1))), 0), [key()]);
         assert_eq!(claims(&fixture), ("claim-1".to_owned(), vec![]));
-        assert_eq!(fixture.cache.claim_event(Change::Deleted(sent(numbered(1, 2)))), [key()]);
+        assert_eq!(fixture.cache.claim_event(Change::Deleted(sent(numbered(1, 2))), 0), [key()]);
         assert_eq!(claims(&fixture), ("absent".to_owned(), vec![]));
     }
 }
@@ -99,10 +99,10 @@ fn the_oldest_claim_has_the_name_in_whatever_order_claims_are_seen() {
 #[test]
 fn a_list_removes_only_the_claims_that_it_lacks() {
     let mut fixture = fixture().claim(numbered(1, 1)).claim(numbered(2, 2));
-    assert_eq!(fixture.cache.claim_event(Change::Begin), []);
-    assert_eq!(fixture.cache.claim_event(Change::Listed(sent(numbered(2, 2)))), [key()]);
+    assert_eq!(fixture.cache.claim_event(Change::Begin, 0), []);
+    assert_eq!(fixture.cache.claim_event(Change::Listed(sent(numbered(2, 2))), 0), [key()]);
     assert_eq!(claims(&fixture).0, "claim-1", "until the list is complete");
-    assert_eq!(fixture.cache.claim_event(Change::Ready), [key()]);
+    assert_eq!(fixture.cache.claim_event(Change::Ready, 0), [key()]);
     assert_eq!(claims(&fixture), ("claim-2".to_owned(), vec![]));
 }
 
@@ -115,7 +115,7 @@ fn a_recorded_attempt_has_the_name_and_belongs_to_one_claim() {
     assert_eq!(claims(&fixture), ("claim-2".to_owned(), vec!["claim-1".to_owned()]));
     assert_eq!((decision(&fixture), of_twins(&fixture)), (Decision::Provision, vec![refused_by("claim-2")]));
     // The attempt is cleaned up after its claim was deleted, although another claim requests the same name.
-    fixture.cache.claim_event(Change::Deleted(sent(numbered(2, 2))));
+    fixture.cache.claim_event(Change::Deleted(sent(numbered(2, 2))), 0);
     assert_eq!((decision(&fixture), of_twins(&fixture)), (Decision::CleanUp, vec![refused_by("claim-2")]));
     fixture.cache.set_progress(&key(), Progress::None);
     assert_eq!((claims(&fixture).0, decision(&fixture)), ("claim-1".to_owned(), Decision::Provision));
@@ -146,11 +146,11 @@ fn the_volume_of_one_claim_is_never_mistaken_for_the_others() {
     assert_eq!(of_twins(&fixture), [refused_by("claim-2")]);
     fixture.put_volume(volume_of(2, "Released"));
     assert_eq!(decision(&fixture), Decision::NoAction(NoAction::ClaimStillSeen));
-    fixture.cache.claim_event(Change::Deleted(sent(bound)));
+    fixture.cache.claim_event(Change::Deleted(sent(bound)), 0);
     assert_eq!(claims(&fixture), ("absent".to_owned(), vec!["claim-1".to_owned()]));
     assert_eq!(decision(&fixture), Decision::Delete(Deletion::Protected));
     assert_eq!(of_twins(&fixture), [refused_by("claim-2")]);
-    assert_eq!(fixture.cache.volume_event(Change::Deleted(sent(volume_of(2, "Released")))), [key()]);
+    assert_eq!(fixture.cache.volume_event(Change::Deleted(sent(volume_of(2, "Released"))), 0), [key()]);
     assert_eq!((claims(&fixture).0, of_twins(&fixture)), ("claim-1".to_owned(), vec![]));
     assert!(matches!(decision(&fixture), Decision::Confirm | Decision::Provision));
 }
@@ -181,11 +181,11 @@ fn an_attempt_waits_while_another_claims_volume_has_its_name() {
     // Another process has created it. The asset created for the first claim may be the same one.
     fixture.put_volume(volume_of(2, "Released"));
     assert_eq!(decision(&fixture), Decision::NoAction(NoAction::ClaimStillSeen));
-    fixture.cache.claim_event(Change::Deleted(sent(numbered(2, 2))));
+    fixture.cache.claim_event(Change::Deleted(sent(numbered(2, 2))), 0);
     assert_eq!(decision(&fixture), Decision::Delete(Deletion::Protected));
     fixture.cache.backend_deleted(&key(), "volume-uid", true);
     assert!(fixture.cache.unfinished(&key()), "the entry stays");
-    fixture.cache.volume_event(Change::Deleted(sent(volume_of(2, "Released"))));
+    fixture.cache.volume_event(Change::Deleted(sent(volume_of(2, "Released"))), 0);
     // The provisioner is called again, so that an asset that was deleted meanwhile is not saved.
     assert_eq!((claims(&fixture).0, decision(&fixture)), ("claim-1".to_owned(), Decision::Provision));
     assert!(fixture.cache.facts(&key()).attempt().is_some());
@@ -222,6 +222,6 @@ fn a_problem_of_the_other_claim_itself_is_reported_first() {
     assert_ne!(fixture.cache.inputs(&key()), before, "no pause delays the event");
     // A change of a class wakes all claims that name it, and one deletion removes one of them.
     assert_eq!(fixture.class_event(Change::Applied(sent(class(json!({}))))), [key(), key()]);
-    fixture.cache.claim_event(Change::Deleted(sent(numbered(1, 1))));
+    fixture.cache.claim_event(Change::Deleted(sent(numbered(1, 1))), 0);
     assert_eq!(fixture.class_event(Change::Applied(sent(class(json!({}))))), [key()]);
 }

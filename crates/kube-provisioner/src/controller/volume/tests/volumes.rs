@@ -396,7 +396,7 @@ fn an_existing_claim_is_found_by_its_uid() {
         .claim(claim(json!({"spec": {"volumeName": "volume-1"}})))
         .volume(volume("Released", "Delete", of_claim));
     assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::ClaimStillSeen));
-    let woken = fixture.cache.claim_event(Change::Deleted(sent(claim(json!({})))));
+    let woken = fixture.cache.claim_event(Change::Deleted(sent(claim(json!({})))), 0);
     assert!(woken.contains(&Key::of_volume("volume-1")), "{woken:?}");
     assert_eq!(fixture.about_volume(), DELETES);
 }

@@ -21,6 +21,8 @@ use crate::volume::Volume;
 /// Decisions about claims and their volumes.
 pub mod volume {
     pub use crate::controller::volume::decision::{Decision, Deletion, NoAction, Refusal};
+    #[cfg(feature = "fuzzing")]
+    pub use crate::controller::volume::explain::take_in;
     pub use crate::controller::volume::explain::{Attempt, Judgement, Objects, about_claim, about_volume};
 }
 

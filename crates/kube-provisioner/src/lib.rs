@@ -109,9 +109,6 @@ mod duration;
 mod error;
 #[cfg(feature = "unstable-explain")]
 pub mod explain;
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod fuzzing;
 pub mod gid;
 mod hooks;
 mod object_watch;

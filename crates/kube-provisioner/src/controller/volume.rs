@@ -15,8 +15,6 @@ mod events;
 #[cfg(feature = "unstable-explain")]
 pub(crate) mod explain;
 mod facts;
-#[cfg(feature = "fuzzing")]
-mod fuzzing;
 mod journal_entry;
 mod key;
 mod metrics;
@@ -72,8 +70,6 @@ use crate::options::{BidDelays, Coordination, Options};
 pub(crate) use self::backend::Backend;
 #[cfg(feature = "conformance")]
 pub(crate) use self::backend::UntypedRequest;
-#[cfg(feature = "fuzzing")]
-pub(crate) use self::fuzzing::take_in;
 #[cfg(feature = "conformance")]
 pub(crate) use self::object::{VolumeInputs, build};
 pub(crate) use self::report::parameters_text as parameters_problem;

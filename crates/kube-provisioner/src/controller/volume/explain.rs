@@ -68,6 +68,30 @@ pub fn about_volume(installation: &Installation, able: Able, objects: &Objects<'
     Some(judge(&Key::of_volume(name), installation, able, objects))
 }
 
+/// Reads bytes as a claim, as a volume and as a class, and decides about the results, for the project's fuzz target.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn take_in(bytes: &[u8]) {
+    let (provisioner, identity) = ("p".to_owned(), "here".to_owned());
+    let installation = Installation { provisioner, identity, cluster_id: "this".to_owned(), node: None };
+    let rules = Arc::new(rules(&installation, Capabilities::default()));
+    let mut cache = VolumeCache::new(rules.clone());
+    let mut keys = Vec::new();
+    if let Ok(class) = serde_json::from_slice(bytes) {
+        keys.extend(cache.class_event(read_class(Change::Applied(class), &rules, &Anything)));
+    }
+    if let Ok(volume) = serde_json::from_slice(bytes) {
+        keys.extend(cache.volume_event(Change::Applied(volume), 0));
+    }
+    if let Ok(claim) = serde_json::from_slice(bytes) {
+        keys.extend(cache.claim_event(Change::Applied(claim), 0));
+    }
+    for key in keys {
+        cache.inputs(&key);
+        decide(&cache.facts(&key), &rules);
+    }
+}
+
 fn judge(key: &Key, installation: &Installation, able: Able, objects: &Objects<'_>) -> Judgement {
     let rules = rules(installation, Capabilities::default());
     let facts = facts(key, Arc::new(rules.clone()), objects);

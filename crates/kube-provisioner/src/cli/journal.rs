@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
-use provisioner_runtime::client::connect;
+use provisioner_runtime::client::{Connection, connect};
 use provisioner_runtime::journal::{self, Entry, JournalKind, Listing, PART_LAYOUT, part_journal_name};
 use provisioner_runtime::lease::lease_name;
 use serde::Deserialize;
@@ -47,26 +47,18 @@ impl Journal {
     pub(super) const OPTIONS: [&'static str; 3] = ["provisioner_name", "kubeconfig", "namespace"];
 
     pub(super) async fn run(&self, options: &Options, print: impl Fn(&str)) -> Result<(), BoxError> {
-        let connection = connect(options.kubeconfig.as_deref()).await?;
-        let namespace = options.namespace.as_deref().unwrap_or(&connection.namespace);
-        let place = (options.journal_kind(), namespace);
-        self.execute(&connection.client, place, &options.provisioner_name, print).await
+        self.execute(&Journals::of(options).await?, print).await
     }
 
-    async fn execute(
-        &self,
-        client: &Client,
-        (kind, namespace): (JournalKind, &str),
-        provisioner: &str,
-        print: impl Fn(&str),
-    ) -> Result<(), BoxError> {
-        let listings = journal::list(client, kind, namespace, Some(&lease_name(provisioner))).await?;
+    async fn execute(&self, journals: &Journals, print: impl Fn(&str)) -> Result<(), BoxError> {
+        let Journals { client, kind, namespace, .. } = journals;
+        let listings = journals.list().await?;
         let (key, yes) = match &self.action {
             Action::List => {
                 print(&table(&listings));
                 return Ok(());
             }
-            Action::Accept { entry } => return accept(client, (kind, namespace), &listings, entry, print).await,
+            Action::Accept { entry } => return accept(journals, &listings, entry, print).await,
             Action::Drop { entry, yes } => (entry, *yes),
         };
         let holding = holding(&listings, key);
@@ -85,7 +77,7 @@ impl Journal {
             return Err("nothing was done; add --yes to drop the entry".into());
         }
         for (journal, _) in &holding {
-            journal::request_drop(client, kind, namespace, &journal.name, key).await?;
+            journal::request_drop(client, *kind, namespace, &journal.name, key).await?;
             print(&format!("{key} is dropped from {} within seconds, or when a replica takes it over\n", journal.name));
         }
         Ok(())
@@ -94,8 +86,7 @@ impl Journal {
 
 /// Accepts a restored entry.
 async fn accept(
-    client: &Client,
-    (kind, namespace): (JournalKind, &str),
+    Journals { client, kind, namespace, .. }: &Journals,
     listings: &[Listing],
     key: &str,
     print: impl Fn(&str),
@@ -106,17 +97,14 @@ async fn accept(
             format!("no journal in namespace {namespace} has a restored entry {key}; see `journal list`").into()
         );
     };
-    journal::request_accept(client, kind, namespace, &listing.name, key).await?;
+    journal::request_accept(client, *kind, namespace, &listing.name, key).await?;
     print(&format!("{key} of {} is finished by whoever holds the journal\n", listing.name));
     Ok(())
 }
 
 /// Returns the keys of all entries, including restored ones.
 pub(super) async fn recorded(options: &Options) -> Result<Vec<String>, BoxError> {
-    let connection = connect(options.kubeconfig.as_deref()).await?;
-    let namespace = options.namespace.as_deref().unwrap_or(&connection.namespace);
-    let (kind, group) = (options.journal_kind(), lease_name(&options.provisioner_name));
-    let listings = journal::list(&connection.client, kind, namespace, Some(&group)).await?;
+    let listings = Journals::of(options).await?.list().await?;
     if let Some(damaged) = listings.iter().find(|listing| !listing.unreadable.is_empty()) {
         return Err(format!("the journal {} has entries that cannot be read; see `journal list`", damaged.name).into());
     }
@@ -127,12 +115,30 @@ pub(super) async fn recorded(options: &Options) -> Result<Vec<String>, BoxError>
         .collect())
 }
 
-/// The journals of the replicas with one node each, as they were before the existing nodes were listed.
-pub struct NodeJournals {
+/// The journals of a provisioner.
+struct Journals {
     client: Client,
     kind: JournalKind,
     namespace: String,
     provisioner: String,
+}
+
+impl Journals {
+    async fn of(options: &Options) -> Result<Self, BoxError> {
+        let Connection { client, namespace, .. } = connect(options.kubeconfig.as_deref()).await?;
+        let namespace = options.namespace.clone().unwrap_or(namespace);
+        Ok(Self { client, kind: options.journal_kind(), namespace, provisioner: options.provisioner_name.clone() })
+    }
+
+    async fn list(&self) -> Result<Vec<Listing>, BoxError> {
+        let group = lease_name(&self.provisioner);
+        Ok(journal::list(&self.client, self.kind, &self.namespace, Some(&group)).await?)
+    }
+}
+
+/// The journals of the replicas with one node each, as they were before the existing nodes were listed.
+pub struct NodeJournals {
+    journals: Journals,
     listings: Vec<Listing>,
 }
 
@@ -142,24 +148,18 @@ impl NodeJournals {
     /// # Errors
     /// If the journals cannot be read.
     pub async fn list(options: &Options) -> Result<Self, BoxError> {
-        let connection = connect(options.kubeconfig.as_deref()).await?;
-        let namespace = options.namespace.as_deref().unwrap_or(&connection.namespace);
-        Self::list_in(connection.client, (options.journal_kind(), namespace), &options.provisioner_name).await
+        Self::among(Journals::of(options).await?).await
     }
 
-    async fn list_in(
-        client: Client,
-        (kind, namespace): (JournalKind, &str),
-        provisioner: &str,
-    ) -> Result<Self, BoxError> {
-        let mut listings = journal::list(&client, kind, namespace, Some(&lease_name(provisioner))).await?;
+    async fn among(journals: Journals) -> Result<Self, BoxError> {
+        let mut listings = journals.list().await?;
         listings.retain(|listing| listing.layout == PART_LAYOUT);
-        Ok(Self { client, kind, namespace: namespace.to_owned(), provisioner: provisioner.to_owned(), listings })
+        Ok(Self { journals, listings })
     }
 
     /// Returns the journals of nodes that are not among these, with the number of their entries.
     pub fn of_gone_nodes<'a>(&self, nodes: impl Iterator<Item = &'a String>) -> Vec<(&str, usize)> {
-        let there: BTreeSet<String> = nodes.map(|node| part_journal_name(&self.provisioner, node)).collect();
+        let there: BTreeSet<String> = nodes.map(|node| part_journal_name(&self.journals.provisioner, node)).collect();
         let gone = self.listings.iter().filter(|listing| !there.contains(&listing.name));
         gone.map(|listing| {
             let Listing { entries, restored, unreadable, .. } = listing;
@@ -175,7 +175,8 @@ impl NodeJournals {
     /// If the API server does not answer as expected.
     pub async fn remove_empty(&self, name: &str) -> Result<bool, BoxError> {
         let Some(listing) = self.listings.iter().find(|listing| listing.name == name) else { return Ok(false) };
-        Ok(journal::remove_empty(&self.client, self.kind, &self.namespace, listing).await?)
+        let Journals { client, kind, namespace, .. } = &self.journals;
+        Ok(journal::remove_empty(client, *kind, namespace, listing).await?)
     }
 }
 
@@ -252,6 +253,7 @@ impl EntryObjects {
     }
 
     /// Returns the uid of the claim, if it can be read.
+    #[cfg(feature = "unstable-explain")]
     pub fn uid(&self) -> Option<&str> {
         self.claim.uid.as_deref()
     }
@@ -304,6 +306,11 @@ mod tests {
             unreadable: unreadable.iter().map(|line| (*line).to_owned()).collect(),
             dropping: vec!["pvc-2".to_owned()],
         }
+    }
+
+    fn journals(cluster: &Cluster) -> Journals {
+        let (kind, provisioner) = (JournalKind::ConfigMap, "example.com/p".to_owned());
+        Journals { client: cluster.client("admin"), kind, namespace: "storage".to_owned(), provisioner }
     }
 
     #[test]
@@ -374,8 +381,7 @@ data:
         put("example.com-p-journal-node-gone", "node", "");
         put("example.com-p-journal-node-busy", "node", "pvc-1 - {}\n");
         put("example.com-p-journal-node-back", "node", "");
-        let place = (JournalKind::ConfigMap, "storage");
-        let journals = NodeJournals::list_in(cluster.client("admin"), place, "example.com/p").await.unwrap();
+        let journals = NodeJournals::among(journals(&cluster)).await.unwrap();
         let nodes = ["here".to_owned(), long];
         let gone = journals.of_gone_nodes(nodes.iter());
         let name = |node: &str| format!("example.com-p-journal-node-{node}");
@@ -398,12 +404,11 @@ data:
         let cluster = Cluster::new();
         cluster.create_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: storage}}").unwrap();
         cluster.create_yaml(JOURNAL).unwrap();
-        let client = cluster.client("admin");
+        let journals = journals(&cluster);
         let printed = Mutex::new(String::new());
         let run = async |action: Action| {
             let print = |text: &str| printed.lock().unwrap().push_str(text);
-            let place = (JournalKind::ConfigMap, "storage");
-            let done = Journal { action }.execute(&client, place, "example.com/p", print).await;
+            let done = Journal { action }.execute(&journals, print).await;
             (std::mem::take(&mut *printed.lock().unwrap()), done.map_err(|error| error.to_string()).err())
         };
         let drop = |entry: &str, yes| Action::Drop { entry: entry.to_owned(), yes };

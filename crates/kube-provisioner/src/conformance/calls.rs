@@ -27,8 +27,8 @@ pub(super) async fn provision(subject: &Subject) -> CheckResult {
     subject.expect(&before, 0, "after `provision` and `delete`").await?;
     for mode in backend.capabilities().access_modes.into_iter().flatten().skip(1) {
         let request = Request::new(subject, &backend, &subject.new_name(), USUAL).with_mode(mode);
-        let seen = |Broken(seen)| Broken(format!("for a claim with {}: {seen}", mode.as_str()));
-        let made = subject.made(&backend, &request).await.map_err(seen)?;
+        let of_mode = format!("for a claim with {}", mode.as_str());
+        let made = subject.made(&backend, &request).await.map_err(Broken::seen(&of_mode))?;
         subject.delete(&backend, &made.object).await?;
         subject.expect(&before, 0, &format!("after `provision` and `delete` with {}", mode.as_str())).await?;
     }
@@ -82,12 +82,12 @@ pub(super) async fn delete_gone(subject: &Subject) -> CheckResult {
     let backend = subject.start().await?;
     let made = subject.provision(&backend, &name).await?;
     for when in ["`delete`", "`delete` of what is gone"] {
-        subject.delete(&backend, &made.object).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
+        subject.delete(&backend, &made.object).await.map_err(Broken::seen(when))?;
         subject.expect(&before, 0, &format!("after {when}")).await?;
     }
     let restarted = subject.start().await?;
-    let seen = |Broken(seen)| Broken(format!("`delete` of what is gone, in a new process: {seen}"));
-    subject.delete(&restarted, &made.object).await.map_err(seen)?;
+    let again = Broken::seen("`delete` of what is gone, in a new process");
+    subject.delete(&restarted, &made.object).await.map_err(again)?;
 
     let again = subject.provision(&restarted, &name).await?;
     subject.expect(&before, 1, "after `provision`, `delete` and `provision` again").await?;
@@ -111,7 +111,7 @@ pub(super) async fn capacity(subject: &Subject) -> CheckResult {
                 continue;
             }
         };
-        let made = made.map_err(|Broken(seen)| Broken(format!("asked for {bytes} bytes: {seen}")))?;
+        let made = made.map_err(Broken::seen(&format!("asked for {bytes} bytes")))?;
         subject.delete(&backend, &made.object).await?;
         subject.expect(&before, 0, &format!("after a volume of {bytes} bytes was deleted")).await?;
     }
@@ -147,8 +147,7 @@ pub(super) async fn expand(subject: &Subject) -> CheckResult {
         (&first, 2, "`expand` to less than the volume has"),
     ];
     for (backend, times, when) in steps {
-        let seen = |Broken(seen)| Broken(format!("{when}: {seen}"));
-        match subject.expand(backend, &made.object, times * USUAL).await.map_err(seen)? {
+        match subject.expand(backend, &made.object, times * USUAL).await.map_err(Broken::seen(when))? {
             Answer::Never(error) if error.verdict() == ExpandVerdict::Unsupported => {
                 return Err(Broken("`capabilities` declares `expansion`, and there is no method `expand`".to_owned()));
             }

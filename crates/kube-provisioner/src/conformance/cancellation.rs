@@ -10,18 +10,33 @@ use super::verdict::{Broken, CheckResult, Judgement};
 /// The highest number of polls before a call is cancelled.
 pub(super) const MOST: usize = 200;
 
-pub(super) async fn provision(subject: &Subject) -> CheckResult {
-    for polls in 0..=MOST {
+/// Makes a check with every `step`th number of polls before a call is cancelled, by the same process and by a new one.
+/// Ends once both checks return true: the call finished before it was cancelled.
+pub(super) async fn at_every_await(
+    step: usize,
+    check: impl AsyncFn(usize, bool) -> Result<bool, Broken>,
+) -> CheckResult {
+    for polls in (0..=MOST).step_by(step) {
         let mut finished = true;
         for restart in [false, true] {
-            finished &= provision_cut_off(subject, polls, restart).await?;
+            finished &= check(polls, restart).await?;
         }
-        delete_half_made(subject, polls).await?;
         if finished {
             break;
         }
     }
     Ok(Judgement::Kept)
+}
+
+pub(super) async fn provision(subject: &Subject) -> CheckResult {
+    at_every_await(1, async |polls, restart| {
+        let finished = provision_cut_off(subject, polls, restart).await?;
+        if restart {
+            delete_half_made(subject, polls).await?;
+        }
+        Ok(finished)
+    })
+    .await
 }
 
 /// Returns true if the call finished before it was cancelled.
@@ -36,7 +51,7 @@ async fn provision_cut_off(subject: &Subject, polls: usize, restart: bool) -> Re
     }
     let who = if restart { "by a new process" } else { "by the same process" };
     let when = format!("after `provision` was dropped after {polls} polls and called again {who}");
-    let made = subject.provision(&backend, &name).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
+    let made = subject.provision(&backend, &name).await.map_err(Broken::seen(&when))?;
     subject.expect(&before, 1, &when).await?;
     subject.delete(&backend, &made.object).await?;
     subject.expect(&before, 0, &format!("{when}, and deleted")).await?;
@@ -52,22 +67,13 @@ async fn delete_half_made(subject: &Subject, polls: usize) -> Result<(), Broken>
     cut_off(request.call(&backend), polls).await;
     subject.tempo.calm().await;
     let when = format!("after `provision` was dropped after {polls} polls and the volume deleted");
-    subject.delete(&backend, &made.object).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
+    subject.delete(&backend, &made.object).await.map_err(Broken::seen(&when))?;
     subject.expect(&before, 0, &when).await?;
     Ok(())
 }
 
 pub(super) async fn delete(subject: &Subject) -> CheckResult {
-    for polls in 0..=MOST {
-        let mut finished = true;
-        for restart in [false, true] {
-            finished &= delete_cut_off(subject, polls, restart).await?;
-        }
-        if finished {
-            break;
-        }
-    }
-    Ok(Judgement::Kept)
+    at_every_await(1, async |polls, restart| delete_cut_off(subject, polls, restart).await).await
 }
 
 async fn delete_cut_off(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
@@ -82,7 +88,7 @@ async fn delete_cut_off(subject: &Subject, polls: usize, restart: bool) -> Resul
     }
     let who = if restart { "by a new process" } else { "by the same process" };
     let when = format!("after `delete` was dropped after {polls} polls and called again {who}");
-    subject.delete(&backend, &made.object).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
+    subject.delete(&backend, &made.object).await.map_err(Broken::seen(&when))?;
     subject.expect(&before, 0, &when).await?;
     Ok(finished)
 }

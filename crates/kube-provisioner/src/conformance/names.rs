@@ -8,7 +8,7 @@ use std::task::Poll;
 use futures::future::join;
 use tokio::time::sleep;
 
-use super::cancellation::{MOST, cut_off};
+use super::cancellation::{MOST, at_every_await, cut_off};
 use super::subject::{Request, Subject};
 use super::verdict::{Broken, CheckResult, Judgement};
 use crate::controller::volume::Backend;
@@ -26,16 +26,7 @@ pub(super) async fn one_name(subject: &Subject) -> CheckResult {
     }
     // In real time a call takes many polls, and neighbouring ones are practically the same moment.
     let step = subject.tempo.choose(1, MOST / 10);
-    for polls in (0..=MOST).step_by(step) {
-        let mut finished = true;
-        for restart in [false, true] {
-            finished &= both_want(subject, polls, restart).await?;
-        }
-        if finished {
-            break;
-        }
-    }
-    Ok(Judgement::Kept)
+    at_every_await(step, async |polls, restart| both_want(subject, polls, restart).await).await
 }
 
 /// Returns true if the first call ended before the second one began.
@@ -69,7 +60,7 @@ async fn both_want(subject: &Subject, polls: usize, restart: bool) -> Result<boo
     for (request, answer) in requests.iter().zip([answers.0, answers.1]) {
         match answer {
             Ok(volume) => made.push(request.save(volume)?),
-            Err(_) => subject.end(&backend, request).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?,
+            Err(_) => subject.end(&backend, request).await.map_err(Broken::seen(&when))?,
         }
     }
     let winners = made.len();

@@ -34,9 +34,8 @@ pub(super) async fn refused(subject: &Subject) -> CheckResult {
         return Ok(Judgement::NotApplicable("`.refuses(..)` names no bad parameters".to_owned()));
     }
     for (seed, parameters) in (1..).zip(&subject.refused) {
-        refusal(subject, seed, parameters)
-            .await
-            .map_err(|Broken(seen)| Broken(format!("with the parameters {parameters:?}: {seen}")))?;
+        let with = format!("with the parameters {parameters:?}");
+        refusal(subject, seed, parameters).await.map_err(Broken::seen(&with))?;
     }
     Ok(Judgement::Kept)
 }

@@ -5,53 +5,39 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::time::sleep;
 
-use super::cancellation::{MOST, cut_off};
+use super::cancellation::{MOST, at_every_await, cut_off};
 use super::subject::{Request, Subject, USUAL};
 use super::verdict::{Broken, CheckResult, Judgement};
 
 /// Checks that the claim of an attempt can be deleted at any moment.
 pub(super) async fn abandoned(subject: &Subject) -> CheckResult {
-    for polls in 0..=MOST {
-        let mut finished = true;
-        for restart in [false, true] {
-            let (before, mut backend) = (subject.assets_now().await, subject.start().await?);
-            let mut request = Request::new(subject, &backend, &subject.new_name(), USUAL);
-            finished &= cut_off(request.call(&backend), polls).await.is_some();
-            subject.tempo.calm().await;
-            if restart {
-                backend = subject.start().await?;
-                request.lose_node();
-            }
-            let whose = if restart && subject.node.is_some() { "claim, with its node," } else { "claim" };
-            let when = format!("after `provision` was dropped after {polls} polls and its {whose} was gone");
-            subject.end(&backend, &request).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
-            subject.expect(&before, 0, &when).await?;
+    at_every_await(1, async |polls, restart| {
+        let (before, mut backend) = (subject.assets_now().await, subject.start().await?);
+        let mut request = Request::new(subject, &backend, &subject.new_name(), USUAL);
+        let finished = cut_off(request.call(&backend), polls).await.is_some();
+        subject.tempo.calm().await;
+        if restart {
+            backend = subject.start().await?;
+            request.lose_node();
         }
-        if finished {
-            break;
-        }
-    }
-    Ok(Judgement::Kept)
+        let whose = if restart && subject.node.is_some() { "claim, with its node," } else { "claim" };
+        let when = format!("after `provision` was dropped after {polls} polls and its {whose} was gone");
+        subject.end(&backend, &request).await.map_err(Broken::seen(&when))?;
+        subject.expect(&before, 0, &when).await?;
+        Ok(finished)
+    })
+    .await
 }
 
 pub(super) async fn clean_up(subject: &Subject) -> CheckResult {
     let (before, backend) = (subject.assets_now().await, subject.start().await?);
     let nothing = Request::new(subject, &backend, &subject.new_name(), USUAL);
     let of_nothing = subject.clean_up(&backend, &nothing).await;
-    if !of_nothing.map_err(|Broken(seen)| Broken(format!("`clean_up` of what was never begun: {seen}")))? {
+    if !of_nothing.map_err(Broken::seen("`clean_up` of what was never begun"))? {
         return Ok(Judgement::NotApplicable("it has no `clean_up`: its attempts are driven to their end".to_owned()));
     }
     subject.expect(&before, 0, "after `clean_up` of what was never begun").await?;
-    for polls in 0..=MOST {
-        let mut finished = true;
-        for restart in [false, true] {
-            finished &= clean_up_cut_off(subject, polls, restart).await?;
-        }
-        if finished {
-            break;
-        }
-    }
-    Ok(Judgement::Kept)
+    at_every_await(1, async |polls, restart| clean_up_cut_off(subject, polls, restart).await).await
 }
 
 /// Returns true if the call finished before it was cancelled.
@@ -66,7 +52,7 @@ async fn clean_up_cut_off(subject: &Subject, polls: usize, restart: bool) -> Res
     }
     let when = format!("after `clean_up` was dropped after {polls} polls and called again");
     for again in [&*when, "after `clean_up` of what is gone"] {
-        subject.clean_up(&backend, &request).await.map_err(|Broken(seen)| Broken(format!("{again}: {seen}")))?;
+        subject.clean_up(&backend, &request).await.map_err(Broken::seen(again))?;
         subject.expect(&before, 0, again).await?;
     }
     let made = subject.provision(&backend, &name).await?;
@@ -115,13 +101,12 @@ async fn provision_revoked(subject: &Subject, question: usize) -> Result<usize, 
         asked = count.load(Ordering::Relaxed);
         let (when, backend) =
             (format!("after the right of `provision` to act had ended at question {question}"), subject.start().await?);
-        let say = |Broken(seen)| Broken(format!("{when}: {seen}"));
         if end {
-            subject.end(&backend, &request).await.map_err(say)?;
+            subject.end(&backend, &request).await.map_err(Broken::seen(&when))?;
         } else {
-            let made = subject.provision(&backend, &name).await.map_err(say)?;
+            let made = subject.provision(&backend, &name).await.map_err(Broken::seen(&when))?;
             subject.expect(&before, 1, &format!("{when}, and another process had called it")).await?;
-            subject.delete(&backend, &made.object).await.map_err(say)?;
+            subject.delete(&backend, &made.object).await.map_err(Broken::seen(&when))?;
         }
         subject.expect(&before, 0, &format!("{when}, and everything was removed")).await?;
     }
@@ -136,8 +121,7 @@ async fn delete_revoked(subject: &Subject, question: usize) -> Result<usize, Bro
     let _ = subject.delete_while(&backend, &made.object, valid).await;
     subject.tempo.calm().await;
     let when = format!("after the right of `delete` to act had ended at question {question}, and it was called again");
-    let deleted = subject.delete(&subject.start().await?, &made.object).await;
-    deleted.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
+    subject.delete(&subject.start().await?, &made.object).await.map_err(Broken::seen(&when))?;
     subject.expect(&before, 0, &when).await?;
     Ok(count.load(Ordering::Relaxed))
 }

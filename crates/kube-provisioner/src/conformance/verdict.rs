@@ -16,5 +16,12 @@ pub enum Judgement {
 #[derive(Debug)]
 pub(super) struct Broken(pub(super) String);
 
+impl Broken {
+    /// Returns a function that adds the circumstances to an observation.
+    pub(super) fn seen(when: &str) -> impl Fn(Self) -> Self {
+        move |Self(seen)| Self(format!("{when}: {seen}"))
+    }
+}
+
 /// The answer of a check: the rule is kept, it does not apply, or it is broken.
 pub(super) type CheckResult = Result<Judgement, Broken>;

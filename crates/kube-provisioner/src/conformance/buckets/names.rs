@@ -137,7 +137,7 @@ async fn interrupted(
     }
     let mut left: Vec<String> = before.iter().cloned().chain(theirs).collect();
     left.sort_unstable();
-    end(&fixture, &["one"], &left, process).await.map_err(|Broken(seen)| Broken(format!("{when}: {seen}")))?;
+    end(&fixture, &["one"], &left, process).await.map_err(Broken::seen(&when))?;
     if made {
         (hand.remove)(name.to_owned()).await;
         fixture.assets("what was made by hand is removed", before).await?;

@@ -120,7 +120,7 @@ async fn standby(subject: &Subject) -> CheckResult {
 async fn storms(subject: &Subject) -> CheckResult {
     let before = &(subject.assets)().await;
     for seed in &subject.seeds {
-        storm(subject, *seed, before).await.map_err(|Broken(seen)| Broken(format!("seed {seed}: {seen}")))?;
+        storm(subject, *seed, before).await.map_err(Broken::seen(&format!("seed {seed}")))?;
     }
     Ok(Judgement::Kept)
 }

@@ -89,9 +89,7 @@ use crate::options::BucketOptions;
 
 pub(crate) use self::backend::BucketBackend;
 #[cfg(feature = "cosi")]
-pub(crate) use self::backend::UntypedLookup;
-#[cfg(any(feature = "conformance", feature = "cosi"))]
-pub(crate) use self::backend::{UntypedAccount, UntypedBucket, UntypedGrant, UntypedRequest};
+pub(crate) use self::backend::{UntypedAccount, UntypedBucket, UntypedGrant, UntypedLookup, UntypedRequest};
 pub(crate) use self::messages::class_text;
 #[cfg(feature = "planted-faults")]
 pub use self::safeguards::BucketSafeguard;

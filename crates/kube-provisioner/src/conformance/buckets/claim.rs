@@ -126,23 +126,11 @@ impl<P, C> BucketClaim<P, C> {
     {
         let mut access = self.access();
         if !self.is_own {
-            return author.grant(self.grant_request(access)).await;
+            return author.grant(self.grant(vec![access])).await;
         }
-        let request = BucketRequest {
-            name: self.name.clone(),
-            owner: self.account(),
-            parameters: self.parameters.clone(),
-            config: self.config.clone(),
-            config_texts: self.config_texts.clone(),
-            state: self.state.clone(),
-            secrets: self.secrets.clone(),
-            applied_config: self.applied_config.clone(),
-            cluster_id: self.cluster_id.clone(),
-            fencing_token: FencingToken::unlimited(),
-        };
-        let made = author.create_bucket(request).await?;
+        let made = author.create_bucket(self.request(&self.name)).await?;
         access.state.clone_from(&made.state);
-        let granted = author.grant(self.grant_request(access)).await?;
+        let granted = author.grant(self.grant(vec![access])).await?;
         let state = made.state.into_iter().chain(granted.state.clone()).collect();
         Ok(Granted { state, warning: made.warning.or(granted.warning.clone()), ..granted })
     }
@@ -155,17 +143,7 @@ impl<P, C> BucketClaim<P, C> {
     where
         B: BucketHooks<Parameters = P, Config = C>,
     {
-        let bucket = ProvisionedBucket {
-            name: self.name.clone(),
-            owner: self.account(),
-            parameters: Some(self.parameters.clone()),
-            state: self.state.clone(),
-            config_texts: self.config_texts.clone(),
-            secrets: self.secrets.clone(),
-            cluster_id: self.cluster_id.clone(),
-            fencing_token: FencingToken::unlimited(),
-        };
-        author.delete_bucket(bucket).await?;
+        author.delete_bucket(self.bucket(&self.name)).await?;
         self.revoke(author).await
     }
 
@@ -182,34 +160,75 @@ impl<P, C> BucketClaim<P, C> {
 
     /// Returns the argument of `revoke`, `rotate` and `revoke_old_keys`.
     pub fn granted(&self) -> GrantedAccount<P> {
-        GrantedAccount {
-            account: self.account(),
-            buckets: vec![self.access()],
+        self.granted_for(vec![self.access()])
+    }
+
+    fn access(&self) -> BucketAccess {
+        let access = self.own(&self.name);
+        BucketAccess { owner: access.owner.filter(|_| self.is_own), ..access }
+    }
+
+    /// Returns the access to the account's own bucket of this name.
+    pub(super) fn own(&self, bucket: &str) -> BucketAccess {
+        BucketAccess { state: self.state.clone(), ..BucketAccess::new(bucket, Some(self.account())) }
+    }
+
+    /// Returns the argument of `create_bucket`.
+    pub(super) fn request(&self, bucket: &str) -> BucketRequest<P, C> {
+        BucketRequest {
+            name: bucket.to_owned(),
+            owner: self.account(),
+            parameters: self.parameters.clone(),
+            config: self.config.clone(),
+            config_texts: self.config_texts.clone(),
+            state: self.state.clone(),
+            secrets: self.secrets.clone(),
+            applied_config: self.applied_config.clone(),
+            cluster_id: self.cluster_id.clone(),
+            fencing_token: FencingToken::unlimited(),
+        }
+    }
+
+    /// Returns the argument of `delete_bucket`.
+    pub(super) fn bucket(&self, name: &str) -> ProvisionedBucket<P> {
+        ProvisionedBucket {
+            name: name.to_owned(),
+            owner: self.account(),
             parameters: Some(self.parameters.clone()),
             state: self.state.clone(),
             config_texts: self.config_texts.clone(),
-            access_key_id: self.access_key_id.clone(),
             secrets: self.secrets.clone(),
             cluster_id: self.cluster_id.clone(),
             fencing_token: FencingToken::unlimited(),
         }
     }
 
-    fn access(&self) -> BucketAccess {
-        let owner = self.is_own.then(|| self.account());
-        BucketAccess { state: self.state.clone(), ..BucketAccess::new(&*self.name, owner) }
-    }
-
-    fn grant_request(&self, access: BucketAccess) -> GrantRequest<P, C> {
+    /// Returns the argument of `grant`.
+    pub(super) fn grant(&self, buckets: Vec<BucketAccess>) -> GrantRequest<P, C> {
         GrantRequest {
             account: self.account(),
-            buckets: vec![access],
+            buckets,
             parameters: self.parameters.clone(),
             config: self.config.clone(),
             config_texts: self.config_texts.clone(),
             state: self.state.clone(),
             access_key_id: self.access_key_id.clone(),
             credentials: self.credentials.clone(),
+            secrets: self.secrets.clone(),
+            cluster_id: self.cluster_id.clone(),
+            fencing_token: FencingToken::unlimited(),
+        }
+    }
+
+    /// Returns the argument of `revoke` for an account with access to these buckets.
+    pub(super) fn granted_for(&self, buckets: Vec<BucketAccess>) -> GrantedAccount<P> {
+        GrantedAccount {
+            account: self.account(),
+            buckets,
+            parameters: Some(self.parameters.clone()),
+            state: self.state.clone(),
+            config_texts: self.config_texts.clone(),
+            access_key_id: self.access_key_id.clone(),
             secrets: self.secrets.clone(),
             cluster_id: self.cluster_id.clone(),
             fencing_token: FencingToken::unlimited(),

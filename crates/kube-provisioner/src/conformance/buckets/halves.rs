@@ -31,7 +31,7 @@ pub(super) async fn halves(subject: &Subject) -> CheckResult {
     again.has_bucket(NAME).await?;
     fixture.assets("`create_bucket` again", &alone).await?;
     let other = direct(subject, &fixture, 2)?;
-    if other.backend.create_bucket(other.request(NAME)).await.is_ok() {
+    if other.backend.create_bucket(other.claim.request(NAME)).await.is_ok() {
         return Err(Broken("`create_bucket` answers with the bucket of another claim".to_owned()));
     }
     fixture.assets("`create_bucket` of another claim", &alone).await?;
@@ -114,8 +114,8 @@ pub(super) async fn several(subject: &Subject) -> CheckResult {
     user.is_let_in(&buckets).await?;
     fixture.assets("let in again", &in_both).await?;
     // A refused account keeps its access.
-    let nobodys = BucketAccess::new(NAMES[2], Some(other.account.clone()));
-    if user.backend.grant(user.grant(&[nobodys])).await.is_ok() {
+    let nobodys = BucketAccess::new(NAMES[2], Some(other.claim.account()));
+    if user.backend.grant(user.claim.grant(vec![nobodys])).await.is_ok() {
         return Err(Broken("`grant` lets an account into a bucket that does not exist".to_owned()));
     }
     fixture.assets("`grant` for a bucket that does not exist", &in_both).await?;

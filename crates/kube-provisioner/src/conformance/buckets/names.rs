@@ -78,7 +78,7 @@ async fn moments(subject: &Subject) -> Result<Vec<usize>, Broken> {
     let fixture = Fixture::new(subject);
     let uid = fixture.claim("one", "class", Some("conformance-count"));
     let direct = Direct::new(subject, &fixture, Fixture::claim_name("one", &uid))?;
-    let (request, mut polls) = (direct.request("conformance-count"), 0);
+    let (request, mut polls) = (direct.claim.request("conformance-count"), 0);
     let mut call = pin!(direct.backend.create_bucket(request));
     let answer = std::future::poll_fn(|context| {
         polls += 1;
@@ -107,7 +107,7 @@ async fn interrupted(
     let uid = fixture.claim("one", "class", Some(name));
     let direct = Direct::new(subject, &fixture, Fixture::claim_name("one", &uid))?;
     let when = format!("somebody makes the bucket {name} after {polls} polls of `create_bucket`");
-    let mut call = direct.backend.create_bucket(direct.request(name));
+    let mut call = direct.backend.create_bucket(direct.claim.request(name));
     let ended = cut_off(call.as_mut(), polls).await;
     let at_that_time = (subject.assets)().await;
     let made = (hand.make)(name.to_owned()).await;
@@ -156,12 +156,12 @@ pub(super) async fn other_cluster(subject: &Subject) -> CheckResult {
     fixture.bound("one").await?;
     let assets = (subject.assets)().await;
     let there = Direct::new(subject, &fixture, Fixture::claim_name("one", &uid))?.in_another_cluster();
-    let own = there.own(NAME);
-    if there.backend.create_bucket(there.request(NAME)).await.is_ok() {
+    let own = there.claim.own(NAME);
+    if there.backend.create_bucket(there.claim.request(NAME)).await.is_ok() {
         return Err(Broken("the claim of another cluster gets the bucket".to_owned()));
     }
     fixture.assets("the claim of another cluster is refused", &assets).await?;
-    if there.backend.grant(there.grant(std::slice::from_ref(&own))).await.is_ok() {
+    if there.backend.grant(there.claim.grant(vec![own.clone()])).await.is_ok() {
         return Err(Broken("the claim of another cluster is let into the bucket".to_owned()));
     }
     for bucket in [own, BucketAccess::new(NAME, None)] {

@@ -159,7 +159,7 @@ impl Check<'_> {
             }
         };
         let access = |claim: &Direct<'_>| -> [BucketAccess; 1] {
-            [if whose == SettingOwner::Owner { claim.own(BUCKET) } else { owner.own(BUCKET) }]
+            [if whose == SettingOwner::Owner { claim.claim.own(BUCKET) } else { owner.claim.own(BUCKET) }]
         };
         let list = if has_bucket && claim.accepts(BUCKET, Some(&access(&claim))).await {
             // A warning informs the user as well as a refusal does.
@@ -174,7 +174,7 @@ impl Check<'_> {
             SettingOwner::Owner => claim.has_no_bucket(BUCKET).await?,
             SettingOwner::Guest => {
                 owner.has_no_bucket(BUCKET).await?;
-                owner.is_let_out(&[owner.own(BUCKET)]).await?;
+                owner.is_let_out(&[owner.claim.own(BUCKET)]).await?;
             }
         }
         self.fixture.assets("the bucket with a setting is deleted", self.before).await?;

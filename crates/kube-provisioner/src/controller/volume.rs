@@ -57,7 +57,7 @@ use self::names::VolumeNames;
 use self::outcome::{Outcome, Stopped};
 use self::partial::{WatchedClaim, WatchedVolume};
 use self::place::Place;
-use self::report::{Case, report};
+use self::report::{Case, not_now, report};
 use super::RunError;
 use super::shared::calls;
 use super::shared::limits::{CallLimits, Thresholds};
@@ -292,7 +292,7 @@ impl Reconciler for VolumeReconciler {
         for facts in facts.twins.iter().chain([facts]) {
             let of_other_node = matches!(self.decide(facts), Decision::LookForNode { .. });
             if let (ClaimState::Waiting(claim), false) = (&facts.claim, of_other_node) {
-                events.record(events::blocked(&claim.facts));
+                events.record(events::about_claim(not_now(), &claim.facts));
             }
         }
     }

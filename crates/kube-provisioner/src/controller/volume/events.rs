@@ -3,30 +3,8 @@
 use provisioner_runtime::events::{Event, ObjectRef};
 
 use super::facts::{ClaimFacts, Facts, VolumeState};
-use super::key::Key;
-use super::report::{
-    Case, EventDraft, EventObject, Operation, OutcomeReport, begins_resizing, made_with_warning, not_now,
-    still_provisioning,
-};
+use super::report::{Case, EventDraft, EventObject, Operation, OutcomeReport};
 use crate::controller::shared::events::{build, claim_ref, object_ref};
-
-pub(super) fn slow(provisioner: &str, claim: &ClaimFacts) -> Event {
-    about_claim(still_provisioning(provisioner, claim), claim)
-}
-
-/// Returns the event with the provisioner's warning about a created volume.
-pub(super) fn warned(text: &str, claim: &ClaimFacts) -> Event {
-    about_claim(made_with_warning(text), claim)
-}
-
-pub(super) fn resizing(provisioner: &str, volume: &Key, claim: &ClaimFacts) -> Event {
-    about_claim(begins_resizing(provisioner, &volume.to_string()), claim)
-}
-
-/// Returns the event of a claim while the provisioner cannot work.
-pub(super) fn blocked(claim: &ClaimFacts) -> Event {
-    about_claim(not_now(), claim)
-}
 
 /// Adds the object to the event, if the object is known.
 pub(super) fn to_event(event: EventDraft, case: &Case<'_>) -> Option<Event> {
@@ -36,7 +14,7 @@ pub(super) fn to_event(event: EventDraft, case: &Case<'_>) -> Option<Event> {
     }
 }
 
-fn about_claim(event: EventDraft, claim: &ClaimFacts) -> Event {
+pub(super) fn about_claim(event: EventDraft, claim: &ClaimFacts) -> Event {
     let object = claim_ref(("v1", "PersistentVolumeClaim"), [&claim.namespace, &claim.name, &claim.uid]);
     about(event, object)
 }

@@ -20,11 +20,12 @@ use crate::controller::volume::backend::UntypedRequest;
 use crate::controller::volume::cache::VolumeCache;
 use crate::controller::volume::decide::decide;
 use crate::controller::volume::decision::{Decision, NoAction, Refusal};
-use crate::controller::volume::events::slow;
+use crate::controller::volume::events::about_claim;
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, ClassState, Facts, Pending, Progress};
 use crate::controller::volume::journal_entry;
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{MissingInput, Stopped};
+use crate::controller::volume::report::still_provisioning;
 use crate::prepared::Prepared;
 use crate::secrets::Secrets;
 
@@ -111,7 +112,7 @@ impl Actions {
             cache.set_progress(key, Progress::Background(pending.clone()));
             true
         };
-        let slow = || slow(&self.rules.names.own, facts);
+        let slow = || about_claim(still_provisioning(&self.rules.names.own, facts), facts);
         let value =
             answered(step.call(step_call, wanted, || watched(self.runtime.events(), slow, call(request))).await);
         Ok(Answer { value, pending, permit })

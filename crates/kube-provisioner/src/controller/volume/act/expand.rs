@@ -22,11 +22,12 @@ use crate::controller::shared::requests;
 use crate::controller::volume::cache::VolumeCache;
 use crate::controller::volume::decide::decide;
 use crate::controller::volume::decision::Decision;
-use crate::controller::volume::events;
+use crate::controller::volume::events::about_claim;
 use crate::controller::volume::facts::{Facts, GrowingClaim, ResizeStatus, VolumeState};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{Done, Outcome, Stopped};
 use crate::controller::volume::partial::{WatchedClaim, WatchedVolume};
+use crate::controller::volume::report::begins_resizing;
 use crate::controller::volume::safeguards::Safeguard;
 use crate::error::{ExpandError, ExpandVerdict};
 
@@ -88,7 +89,8 @@ impl Actions {
             "conditions": [self.condition(RESIZING, ""), without(RESIZE_ERROR)],
         });
         self.write_status(&growing, status).await?;
-        self.runtime.events().record(events::resizing(&self.rules.names.own, key, &growing.claim));
+        let begins = begins_resizing(&self.rules.names.own, &key.to_string());
+        self.runtime.events().record(about_claim(begins, &growing.claim));
         Ok(())
     }
 

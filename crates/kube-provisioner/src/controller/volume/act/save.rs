@@ -10,10 +10,11 @@ use provisioner_runtime::call::CallError;
 use super::objects::LiveVolume;
 use super::{Actions, Step};
 use crate::controller::volume::decision::NoAction;
-use crate::controller::volume::events;
+use crate::controller::volume::events::about_claim;
 use crate::controller::volume::facts::{ClaimState, Facts, Progress, UnsavedVolume};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{Done, Outcome, Stopped};
+use crate::controller::volume::report::made_with_warning;
 use crate::controller::volume::safeguards::Safeguard;
 use crate::protocol;
 
@@ -76,7 +77,7 @@ impl Actions {
                     }
                     Comparison::OtherServer => {
                         let text = other_server_text(&unsaved.body, &object);
-                        self.runtime.events().record(events::warned(&text, &unsaved.pending.claim.facts));
+                        self.warn(&text, unsaved);
                         self.end_attempt(&unsaved.pending, step).await?;
                         self.cache().saved(key, seen);
                         return Err(Stopped::Changed);
@@ -102,9 +103,14 @@ impl Actions {
         // The watch may be slower than the next run of this key.
         self.cache().saved(key, saved);
         if let Some(text) = &unsaved.warning {
-            self.runtime.events().record(events::warned(text, &unsaved.pending.claim.facts));
+            self.warn(text, unsaved);
         }
         Ok(Done::Provisioned { took: unsaved.pending.begun.elapsed() })
+    }
+
+    fn warn(&self, text: &str, unsaved: &UnsavedVolume) {
+        let event = about_claim(made_with_warning(text), &unsaved.pending.claim.facts);
+        self.runtime.events().record(event);
     }
 
     /// Returns the outcome of a save that the API server refuses, which may be permanent: a policy forbids the volume,

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Subject;
 use crate::bucket::ClaimName;
-use crate::conformance::verdict::Broken;
+use crate::conformance::verdict::{Broken, CheckResult, Judgement};
 use crate::controller::{BucketController, RunError};
 use crate::options::BucketOptions;
 use provisioner_runtime::environment::Environment;
@@ -24,14 +24,16 @@ pub(super) const OVERLAP: Duration = Duration::from_secs(2);
 pub(super) struct Fixture<'a> {
     subject: &'a Subject,
     pub(super) cluster: Cluster,
+    /// The earlier content of the backend.
+    pub(super) before: Vec<String>,
     _actors: Running,
 }
 
 impl<'a> Fixture<'a> {
-    pub(super) fn new(subject: &'a Subject) -> Self {
+    pub(super) async fn new(subject: &'a Subject) -> Self {
         let cluster = Cluster::builder().hide_managed_fields().build();
-        let actors = cluster.run(Actors::all());
-        let fixture = Self { subject, cluster, _actors: actors };
+        let (before, actors) = ((subject.assets)().await, cluster.run(Actors::all()));
+        let fixture = Self { subject, cluster, before, _actors: actors };
         for definition in crds(Validation::Standard) {
             fixture.create(serde_json::to_value(&definition).unwrap_or_default());
         }
@@ -141,6 +143,12 @@ impl<'a> Fixture<'a> {
         .await
     }
 
+    /// Deletes a claim and waits until it no longer exists.
+    pub(super) async fn remove(&self, claim: &str) -> Result<(), Broken> {
+        self.delete(claim);
+        self.gone(claim).await
+    }
+
     pub(super) async fn gone(&self, claim: &str) -> Result<(), Broken> {
         self.until(&format!("the claim {claim} is gone"), || self.get_claim(claim).is_none()).await
     }
@@ -172,6 +180,27 @@ impl<'a> Fixture<'a> {
             }
             sleep(self.subject.tempo.step()).await;
         }
+    }
+
+    /// Waits until the backend contains what it did before.
+    pub(super) async fn as_before(&self, what: &str) -> Result<(), Broken> {
+        self.assets(what, &self.before).await
+    }
+
+    /// Deletes the claims, and checks that the backend is then as before.
+    pub(super) async fn end<T>(&self, claims: &[&str], process: JoinHandle<T>) -> CheckResult {
+        self.end_with(claims, &self.before, process).await
+    }
+
+    /// Deletes the claims, and checks that the backend then contains exactly these assets.
+    pub(super) async fn end_with<T>(&self, claims: &[&str], left: &[String], process: JoinHandle<T>) -> CheckResult {
+        claims.iter().for_each(|claim| self.delete(claim));
+        for claim in claims {
+            self.gone(claim).await?;
+        }
+        self.assets("all claims are gone", left).await?;
+        process.abort();
+        Ok(Judgement::Kept)
     }
 
     fn create(&self, object: Value) -> Value {

@@ -17,13 +17,12 @@ fn direct<'a>(subject: &'a Subject, fixture: &Fixture<'_>, number: u8) -> Result
 
 /// Checks a bucket with its own account, and the account of another claim.
 pub(super) async fn halves(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
     const NAME: &str = "conformance-halves";
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let mut owner = direct(subject, &fixture, 1)?;
     let own = [owner.has_bucket(NAME).await?];
     let alone = (subject.assets)().await;
-    if alone == *before {
+    if alone == fixture.before {
         return Err(Broken("`create_bucket` succeeds, and the backend has nothing more than before".to_owned()));
     }
     // Repeat the call as the controller would after a crash before it received the answer.
@@ -45,8 +44,8 @@ pub(super) async fn halves(subject: &Subject) -> CheckResult {
     owner.is_let_out(&own).await?;
     let kept = (subject.assets)().await;
     owner.has_no_bucket(NAME).await?;
-    fixture.assets("`revoke` and `delete_bucket`", before).await?;
-    if kept == *before {
+    fixture.as_before("`revoke` and `delete_bucket`").await?;
+    if kept == fixture.before {
         return Err(Broken("`revoke` removes the bucket".to_owned()));
     }
     // The opposite order, which the controller uses.
@@ -57,12 +56,12 @@ pub(super) async fn halves(subject: &Subject) -> CheckResult {
     }
     owner.has_no_bucket(NAME).await?;
     owner.is_let_out(&own).await?;
-    fixture.assets("`delete_bucket` and `revoke`", before).await?;
+    fixture.as_before("`delete_bucket` and `revoke`").await?;
     // A claim may be deleted before it received access.
     let mut owner = direct(subject, &fixture, 4)?;
     owner.has_bucket(NAME).await?;
     owner.has_no_bucket(NAME).await?;
-    fixture.assets("`delete_bucket` before any `grant`", before).await.map(|()| Judgement::Kept)
+    fixture.as_before("`delete_bucket` before any `grant`").await.map(|()| Judgement::Kept)
 }
 
 /// Grants and revokes accounts of other claims, if the provisioner accepts them. The first one may leave assets of the
@@ -86,9 +85,8 @@ async fn guests(subject: &Subject, fixture: &Fixture<'_>, buckets: &[BucketAcces
 
 /// Checks one account with access to two buckets, next to another account with access to both.
 pub(super) async fn several(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
     const NAMES: [&str; 3] = ["conformance-several-1", "conformance-several-2", "conformance-several-3"];
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let mut user = direct(subject, &fixture, 5)?;
     if !user.backend.capabilities().multiple_buckets {
         return Ok(Judgement::NotApplicable("one account of the provisioner is for one bucket".to_owned()));
@@ -130,14 +128,13 @@ pub(super) async fn several(subject: &Subject) -> CheckResult {
     for (owner, name) in [(first, NAMES[0]), (second, NAMES[1])] {
         owner.has_no_bucket(name).await?;
     }
-    fixture.assets("the buckets are deleted", before).await.map(|()| Judgement::Kept)
+    fixture.as_before("the buckets are deleted").await.map(|()| Judgement::Kept)
 }
 
 /// Checks the keys of an account, next to another account of the same bucket.
 pub(super) async fn keys(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
     const NAME: &str = "conformance-keys";
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let mut owner = direct(subject, &fixture, 10)?;
     let own = [owner.has_bucket(NAME).await?];
     if !owner.is_let_in(&own).await? {
@@ -163,15 +160,14 @@ pub(super) async fn keys(subject: &Subject) -> CheckResult {
     owner.has_no_bucket(NAME).await?;
     owner.is_let_out(&own).await?;
     owner.lists_keys(&own, &[]).await?;
-    fixture.assets("the account is let out", before).await?;
+    fixture.as_before("the account is let out").await?;
     Ok(if can_list { Judgement::Kept } else { Judgement::NotApplicable("the provisioner cannot list keys".to_owned()) })
 }
 
 /// Checks the list for the command `orphans`.
 pub(super) async fn list_assets(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
     const NAME: &str = "conformance-listed";
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let mut owner = direct(subject, &fixture, 14)?;
     if !owner.backend.capabilities().assets {
         return Ok(Judgement::NotApplicable("the provisioner does not list what its backend has".to_owned()));
@@ -181,5 +177,5 @@ pub(super) async fn list_assets(subject: &Subject) -> CheckResult {
     owner.lists_bucket(NAME).await?;
     owner.has_no_bucket(NAME).await?;
     owner.is_let_out(&own).await?;
-    fixture.assets("the listed bucket is deleted", before).await.map(|()| Judgement::Kept)
+    fixture.as_before("the listed bucket is deleted").await.map(|()| Judgement::Kept)
 }

@@ -6,7 +6,6 @@ use std::pin::pin;
 use super::Subject;
 use super::direct::Direct;
 use super::fixture::Fixture;
-use super::rules::end;
 use crate::bucket::BucketAccess;
 use crate::conformance::cancellation::{MOST, cut_off};
 use crate::conformance::tempo::Tempo;
@@ -20,9 +19,8 @@ const MOMENTS: usize = 10;
 /// Checks two claims that request one name at the same time: only one receives it, and deleting the other claim does
 /// not affect it.
 pub(super) async fn one_name(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
     for race in 0..RACES {
-        let fixture = Fixture::new(subject);
+        let fixture = Fixture::new(subject).await;
         let name = format!("conformance-race-{race}");
         let process = fixture.start(1);
         for claim in ["first", "second"] {
@@ -42,17 +40,15 @@ pub(super) async fn one_name(subject: &Subject) -> CheckResult {
         };
         // The assets that the losing claim has created are removed with its attempt.
         let assets = (subject.assets)().await;
-        fixture.delete(loser);
-        fixture.gone(loser).await?;
+        fixture.remove(loser).await?;
         fixture.assets("the claim that was refused is gone", &assets).await?;
-        end(&fixture, &[winner], before, process).await?;
+        fixture.end(&[winner], process).await?;
     }
     Ok(Judgement::Kept)
 }
 
 /// Checks that an administrator can create a bucket of the requested name at any moment of an attempt.
 pub(super) async fn in_between(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
     if subject.by_hand.is_none() {
         return Ok(Judgement::NotApplicable("nothing is said of how somebody else makes a bucket".to_owned()));
     }
@@ -61,7 +57,7 @@ pub(super) async fn in_between(subject: &Subject) -> CheckResult {
         for polls in moments(subject).await? {
             number += 1;
             let name = format!("conformance-hand-{}-{number}", u8::from(goes_on));
-            if !interrupted(subject, before, &name, polls, goes_on).await? {
+            if !interrupted(subject, &name, polls, goes_on).await? {
                 // The bucket belongs to the claim from here on.
                 break;
             }
@@ -75,7 +71,7 @@ async fn moments(subject: &Subject) -> Result<Vec<usize>, Broken> {
     if subject.tempo == Tempo::Virtual {
         return Ok((0..=MOST).collect());
     }
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let uid = fixture.claim("one", "class", Some("conformance-count"));
     let direct = Direct::new(subject, &fixture, Fixture::claim_name("one", &uid))?;
     let (request, mut polls) = (direct.claim.request("conformance-count"), 0);
@@ -88,22 +84,15 @@ async fn moments(subject: &Subject) -> Result<Vec<usize>, Broken> {
     let _ = answer.await;
     let process = fixture.start(1);
     fixture.bound("one").await?;
-    fixture.delete("one");
-    fixture.gone("one").await?;
+    fixture.remove("one").await?;
     process.abort();
     Ok((0..MOMENTS).map(|moment| polls * moment / MOMENTS).collect())
 }
 
 /// Interrupts an attempt, and creates the bucket as an administrator. Returns false if it could not be created.
-async fn interrupted(
-    subject: &Subject,
-    before: &[String],
-    name: &str,
-    polls: usize,
-    goes_on: bool,
-) -> Result<bool, Broken> {
+async fn interrupted(subject: &Subject, name: &str, polls: usize, goes_on: bool) -> Result<bool, Broken> {
     let Some(hand) = &subject.by_hand else { return Ok(false) };
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let uid = fixture.claim("one", "class", Some(name));
     let direct = Direct::new(subject, &fixture, Fixture::claim_name("one", &uid))?;
     let when = format!("somebody makes the bucket {name} after {polls} polls of `create_bucket`");
@@ -135,12 +124,12 @@ async fn interrupted(
     } else {
         fixture.bound("one").await?;
     }
-    let mut left: Vec<String> = before.iter().cloned().chain(theirs).collect();
+    let mut left: Vec<String> = fixture.before.iter().cloned().chain(theirs).collect();
     left.sort_unstable();
-    end(&fixture, &["one"], &left, process).await.map_err(Broken::seen(&when))?;
+    fixture.end_with(&["one"], &left, process).await.map_err(Broken::seen(&when))?;
     if made {
         (hand.remove)(name.to_owned()).await;
-        fixture.assets("what was made by hand is removed", before).await?;
+        fixture.as_before("what was made by hand is removed").await?;
     }
     Ok(made)
 }
@@ -148,9 +137,8 @@ async fn interrupted(
 /// Checks the bucket of a claim with the same name and the same uid in another cluster, as after a copy of the whole
 /// cluster.
 pub(super) async fn other_cluster(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
     const NAME: &str = "conformance-clusters";
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
     let uid = fixture.claim("one", "class", Some(NAME));
     fixture.bound("one").await?;
@@ -171,5 +159,5 @@ pub(super) async fn other_cluster(subject: &Subject) -> CheckResult {
         }
         fixture.assets("the claim of another cluster is gone", &assets).await?;
     }
-    end(&fixture, &["one"], before, process).await
+    fixture.end(&["one"], process).await
 }

@@ -42,27 +42,24 @@ pub(in crate::conformance) const RULES: &[Rule<Subject>] = rules! {
 };
 
 async fn provision(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
     fixture.claim("one", "class", None);
     fixture.bound("one").await?;
     if fixture.key("one").is_none_or(|key| key.is_empty()) {
         return Err(Broken("the claim's Secret has no key".to_owned()));
     }
-    if (subject.assets)().await == *before {
+    if (subject.assets)().await == fixture.before {
         return Err(Broken("the claim is bound, and the backend has nothing more than before".to_owned()));
     }
     // Another rule checks that everything is removed.
-    fixture.delete("one");
-    fixture.gone("one").await?;
+    fixture.remove("one").await?;
     process.abort();
     Ok(Judgement::Kept)
 }
 
 async fn each_its_own(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
     fixture.claim("one", "class", None);
     fixture.bound("one").await?;
@@ -73,77 +70,54 @@ async fn each_its_own(subject: &Subject) -> CheckResult {
     if fixture.key("two") == key {
         return Err(Broken("two claims have the same key".to_owned()));
     }
-    fixture.delete("two");
-    fixture.gone("two").await?;
+    fixture.remove("two").await?;
     fixture.assets("the second claim is gone", &alone).await?;
-    end(&fixture, &["one"], before, process).await
+    fixture.end(&["one"], process).await
 }
 
 async fn delete(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
     let uid = fixture.claim("one", "class", None);
     fixture.bound("one").await?;
-    end(&fixture, &["one"], before, process).await?;
+    fixture.end(&["one"], process).await?;
     remove(subject, "one", &uid).await?;
-    fixture.assets("deleted again", before).await.map(|()| Judgement::Kept)
+    fixture.as_before("deleted again").await.map(|()| Judgement::Kept)
 }
 
 async fn nothing_there(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     remove(subject, "never", "00000000-0000-4000-8000-00000000dead").await?;
-    fixture.assets("cleaned up", before).await.map(|()| Judgement::Kept)
+    fixture.as_before("cleaned up").await.map(|()| Judgement::Kept)
 }
 
 async fn refuse(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
     fixture.bad_class();
     fixture.claim("one", "bad", None);
     let failed = || fixture.get_claim("one").is_some_and(|claim| claim["status"]["phase"] == "Failed");
     fixture.until("a class with an unknown parameter is refused", failed).await?;
-    end(&fixture, &["one"], before, process).await
+    fixture.end(&["one"], process).await
 }
 
 async fn standby(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     // As in a rolling update: the new process has no Lease yet, so `start` has not been called.
     let ready = (subject.start)(fixture.cluster.client("kit")).probe().await;
     ready.map_err(|error| Broken(format!("`probe` before `start`: {error}")))?;
-    fixture.assets("asked whether it is ready", before).await.map(|()| Judgement::Kept)
+    fixture.as_before("asked whether it is ready").await.map(|()| Judgement::Kept)
 }
 
 async fn storms(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
     for seed in &subject.seeds {
-        storm(subject, *seed, before).await.map_err(Broken::seen(&format!("seed {seed}")))?;
+        storm(subject, *seed).await.map_err(Broken::seen(&format!("seed {seed}")))?;
     }
-    Ok(Judgement::Kept)
-}
-
-/// Deletes the claims, and checks that the backend is then as before.
-pub(super) async fn end<T>(
-    fixture: &Fixture<'_>,
-    claims: &[&str],
-    before: &[String],
-    process: tokio::task::JoinHandle<T>,
-) -> CheckResult {
-    claims.iter().for_each(|claim| fixture.delete(claim));
-    for claim in claims {
-        fixture.gone(claim).await?;
-    }
-    fixture.assets("all claims are gone", before).await?;
-    process.abort();
     Ok(Judgement::Kept)
 }
 
 async fn again(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
     let uid = fixture.claim("one", "class", None);
     fixture.bound("one").await?;
@@ -165,7 +139,7 @@ async fn again(subject: &Subject) -> CheckResult {
         // The lost key may remain during the overlap.
         return Err(Broken("more than another key was made".to_owned()));
     }
-    end(&fixture, &["one"], before, process).await?;
+    fixture.end(&["one"], process).await?;
     // A claim whose Secret is not lost, such as after a change of `additionalConfig`.
     let mut claim = Direct::new(subject, &fixture, Fixture::claim_name("two", "00000000-0000-4000-8000-00000000a9a1"))?;
     let own = [claim.has_bucket("conformance-again").await?];
@@ -179,12 +153,11 @@ async fn again(subject: &Subject) -> CheckResult {
     }
     claim.is_let_out(&own).await?;
     claim.has_no_bucket("conformance-again").await?;
-    fixture.assets("all claims are gone", before).await.map(|()| Judgement::Kept)
+    fixture.as_before("all claims are gone").await.map(|()| Judgement::Kept)
 }
 
 async fn foreign(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
     fixture.claim("first", "class", Some("conformance-foreign"));
     fixture.bound("first").await?;
@@ -193,36 +166,32 @@ async fn foreign(subject: &Subject) -> CheckResult {
     let refused = || fixture.get_claim("second").is_some_and(|claim| claim["status"]["phase"] == "Failed");
     fixture.until("a claim on another's bucket is refused for good", refused).await?;
     fixture.assets("refused", &assets).await?;
-    fixture.delete("second");
-    fixture.gone("second").await?;
+    fixture.remove("second").await?;
     fixture.assets("the refused claim is gone", &assets).await?;
-    end(&fixture, &["first"], before, process).await
+    fixture.end(&["first"], process).await
 }
 
 async fn grant(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
     if subject.existing.is_none() {
         return Ok(Judgement::NotApplicable("no bucket is named that exists".to_owned()));
     }
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
     fixture.claim("one", "granted", None);
     fixture.bound("one").await?;
     let alone = (subject.assets)().await;
-    if alone == *before {
+    if alone == fixture.before {
         return Err(Broken("the claim is bound, and the backend has nothing more than before".to_owned()));
     }
     fixture.claim("two", "granted", None);
     fixture.bound("two").await?;
-    fixture.delete("two");
-    fixture.gone("two").await?;
+    fixture.remove("two").await?;
     fixture.assets("the second claim is gone", &alone).await?;
-    end(&fixture, &["one"], before, process).await
+    fixture.end(&["one"], process).await
 }
 
 async fn share(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
     let uid = fixture.claim("one", "class", None);
     fixture.bound("one").await?;
@@ -236,9 +205,8 @@ async fn share(subject: &Subject) -> CheckResult {
         })
         .await?;
     if phase("two") == "Failed" {
-        fixture.delete("two");
-        fixture.gone("two").await?;
-        end(&fixture, &["one"], before, process).await?;
+        fixture.remove("two").await?;
+        fixture.end(&["one"], process).await?;
         return Ok(Judgement::NotApplicable("`grant` refuses the bucket of another claim".to_owned()));
     }
     if fixture.key("two") == fixture.key("one") {
@@ -261,27 +229,24 @@ async fn share(subject: &Subject) -> CheckResult {
     fixture.delete("one");
     sleep(subject.tempo.step() * 4).await;
     fixture.assets("its bucket is in use", &shared).await?;
-    fixture.delete("two");
-    fixture.gone("two").await?;
+    fixture.remove("two").await?;
     fixture.gone("one").await?;
-    fixture.assets("both claims are gone", before).await?;
+    fixture.as_before("both claims are gone").await?;
     // The claim that the bucket was created for may exist longer, too.
     fixture.claim("one", "class", None);
     fixture.bound("one").await?;
     let alone_again = (subject.assets)().await.len();
     fixture.claim_of("two", "one");
     fixture.bound("two").await?;
-    fixture.delete("two");
-    fixture.gone("two").await?;
+    fixture.remove("two").await?;
     if alone.len() != alone_again || (subject.assets)().await.len() != alone.len() {
         return Err(Broken("the second claim is gone, and something of it is left".to_owned()));
     }
-    end(&fixture, &["one"], before, process).await
+    fixture.end(&["one"], process).await
 }
 
 async fn rotate(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let backend = (subject.start)(fixture.cluster.client("kit"));
     if !backend.capabilities().rotation {
         return Ok(Judgement::NotApplicable("the provisioner does not rotate keys".to_owned()));
@@ -300,12 +265,12 @@ async fn rotate(subject: &Subject) -> CheckResult {
         }
         sleep(subject.tempo.step()).await;
     }
-    end(&fixture, &["one"], before, process).await
+    fixture.end(&["one"], process).await
 }
 
-async fn storm(subject: &Subject, seed: u64, before: &[String]) -> CheckResult {
+async fn storm(subject: &Subject, seed: u64) -> CheckResult {
     let mut random = fastrand::Rng::with_seed(seed);
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let longest = match subject.tempo {
         Tempo::Virtual => 8000,
         Tempo::Real => 300,
@@ -327,18 +292,12 @@ async fn storm(subject: &Subject, seed: u64, before: &[String]) -> CheckResult {
         subject.tempo.calm().await;
     }
     let process = fixture.start(200);
-    claims.iter().for_each(|claim| fixture.delete(claim));
-    for claim in claims {
-        fixture.gone(claim).await?;
-    }
-    fixture.assets("after the storm", before).await?;
-    process.abort();
-    Ok(Judgement::Kept)
+    fixture.end(&claims, process).await
 }
 
 /// Calls the provisioner as for a deleted claim.
 async fn remove(subject: &Subject, name: &str, uid: &str) -> Result<(), Broken> {
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let direct = Direct::new(subject, &fixture, Fixture::claim_name(name, uid))?;
     let bucket = generated_bucket_name("conformance", uid);
     for access in [direct.claim.own(&bucket), direct.claim.own(&bucket), BucketAccess::new(bucket, None)] {

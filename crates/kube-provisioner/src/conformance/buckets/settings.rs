@@ -29,14 +29,13 @@ enum SettingOwner {
 }
 
 pub(super) async fn settings(subject: &Subject) -> CheckResult {
-    let before = &(subject.assets)().await;
-    let fixture = Fixture::new(subject);
+    let fixture = Fixture::new(subject).await;
     let backend = (subject.start)(fixture.cluster.client("kit"));
     let [class, claim] = backend.keys().map(Option::unwrap_or_default);
     let keys = [(Place::Class, class), (Place::Claim, claim)];
     let keys = keys.into_iter().flat_map(|(place, keys)| keys.iter().map(move |key| (place, *key)));
     let of_buckets = backend.capabilities().bucket_settings;
-    let check = Check { subject, fixture, before };
+    let check = Check { subject, fixture };
     let mut seen = 0;
     for whose in [SettingOwner::Owner, SettingOwner::Guest] {
         let mut plain = None;
@@ -89,7 +88,6 @@ fn ignores(whose: SettingOwner, place: Place, key: &str, value: &str) -> String 
 struct Check<'a> {
     subject: &'a Subject,
     fixture: Fixture<'a>,
-    before: &'a [String],
 }
 
 impl Check<'_> {
@@ -177,7 +175,7 @@ impl Check<'_> {
                 owner.is_let_out(&[owner.claim.own(BUCKET)]).await?;
             }
         }
-        self.fixture.assets("the bucket with a setting is deleted", self.before).await?;
+        self.fixture.as_before("the bucket with a setting is deleted").await?;
         Ok(list)
     }
 

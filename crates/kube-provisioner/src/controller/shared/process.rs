@@ -105,22 +105,23 @@ async fn journal_kind(
         return Some(kind);
     }
     let needed = [rbac::journal_leases()];
-    let mut checks = 0;
+    let mut refusals = 0;
     loop {
-        checks += 1;
         match check_access(client, namespace, &needed).await {
             Ok(()) => {
                 tracing::info!(namespace, "attempts are recorded in a Lease");
                 return Some(kind);
             }
-            Err(AccessError::Missing(_)) if checks < CHECKS => {}
             Err(AccessError::Missing(missing)) => {
-                tracing::warn!(
-                    missing = missing.join(", "),
-                    "attempts are recorded nowhere: storage may leak whenever this process ends; grant the rights, and \
-                     restart it"
-                );
-                return Some(JournalKind::Memory);
+                refusals += 1;
+                if refusals == CHECKS {
+                    tracing::warn!(
+                        missing = missing.join(", "),
+                        "attempts are recorded nowhere: storage may leak whenever this process ends; grant the rights, \
+                         and restart it"
+                    );
+                    return Some(JournalKind::Memory);
+                }
             }
             Err(error) => tracing::warn!("cannot find out where attempts can be recorded: {error}"),
         }
@@ -172,5 +173,32 @@ fn sharing(
             (Some(node), _) => Ok(Sharing::Own { part: node.clone() }),
         },
         Coordination::None => Ok(Sharing::Alone),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_sim::{Cluster, Fault, Faults};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_answer_refuses_no_permission() {
+        let (outage, role) = (PAUSE * 10, PAUSE * 12);
+        let faults = Faults::none(1).with(Fault::Unavailable, 1.0).until(outage);
+        let cluster = Cluster::builder().rbac().faults(&faults).build();
+        let options = Options { sidecar_rbac: true, ..Options::new("example.com/p") };
+        let granted = async {
+            sleep(role).await;
+            let group = "rbac.authorization.k8s.io";
+            let role = format!("{{apiGroup: {group}, kind: ClusterRole, name: cluster-admin}}");
+            let subjects = format!("[{{apiGroup: {group}, kind: User, name: p}}]");
+            let binding = format!("metadata: {{name: p}}, roleRef: {role}, subjects: {subjects}");
+            let object = format!("{{apiVersion: {group}/v1, kind: ClusterRoleBinding, {binding}}}");
+            cluster.create_yaml(&object).unwrap();
+        };
+        let (client, shutdown) = (cluster.client("p"), CancellationToken::new());
+        let kind = journal_kind(&options, &client, "default", &shutdown);
+        assert_eq!(futures::future::join(kind, granted).await.0, Some(JournalKind::Lease));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use provisioner_runtime::controller::FencingToken;
 
@@ -11,6 +12,9 @@ use crate::bucket::{Asset, AssetKind, BucketAccess, GrantedAccount, ProvisionedB
 use crate::cli::BoxError;
 use crate::controller::shared::class_parameters::Parsed;
 use crate::error::DeleteVerdict;
+
+/// The pause before a backend that is still working is called again, unless it requests another one.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The parameter that every provisioner with `list_assets` has, see [`DeletionPolicy`](crate::bucket::DeletionPolicy).
 const DELETION_POLICY: &str = "deletionPolicy";
@@ -38,7 +42,7 @@ pub(super) async fn remove(
         // Emptying a bucket with many objects takes several calls.
         while let Err(error) = scene.backend.delete_bucket(known.clone()).await {
             match (error.verdict(), error.retry_after()) {
-                (DeleteVerdict::InProgress, pause) => tokio::time::sleep(pause.unwrap_or_default()).await,
+                (DeleteVerdict::InProgress, pause) => tokio::time::sleep(pause.unwrap_or(PAUSE)).await,
                 _ if policy == "Delete" => return Err(error.to_string().into()),
                 _ => {
                     let name = &bucket.name;

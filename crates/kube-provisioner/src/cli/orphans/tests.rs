@@ -1,10 +1,13 @@
 //! Tests of the comparison, and of the command on an in-memory cluster and backend.
 
 use std::error::Error;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use kube_sim::Cluster;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::*;
 use crate::bucket::{
@@ -16,9 +19,10 @@ use crate::{DeleteError, ProvisionError};
 const UID: &str = "00000000-0000-4000-8000-000000000001";
 const OTHER_UID: &str = "00000000-0000-4000-8000-000000000002";
 
-/// A backend with some assets. Buckets whose names begin with `full` contain objects.
+/// A backend with some assets. Buckets whose names begin with `full` contain objects, and the deletion of `slow` takes
+/// three calls.
 #[derive(Clone, Default)]
-struct Store(Arc<Mutex<Vec<Asset>>>);
+struct Store(Arc<Mutex<Vec<Asset>>>, Arc<AtomicUsize>);
 
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -39,6 +43,9 @@ impl BucketProvisioner for Store {
         let keeps = bucket.parameters.unwrap().deletion_policy == DeletionPolicy::DeleteIfEmpty;
         if keeps && bucket.name.starts_with("full") {
             return Err(DeletionPolicy::not_empty(&bucket.name));
+        }
+        if bucket.name == "slow" && self.1.fetch_add(1, Ordering::Relaxed) < 2 {
+            return Err(DeleteError::in_progress("its objects are being deleted"));
         }
         self.0.lock().unwrap().retain(|asset| asset.kind != AssetKind::Bucket || asset.name != bucket.name);
         Ok(())
@@ -90,7 +97,8 @@ impl Fixture {
         }
         let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": "example.com/b"});
         cluster.create(&class).unwrap();
-        Self { cluster, store: Store(Arc::new(Mutex::new(assets.into_iter().collect()))) }
+        let assets = Arc::new(Mutex::new(assets.into_iter().collect()));
+        Self { cluster, store: Store(assets, Arc::default()) }
     }
 
     fn object_bucket(&self, mut spec: Value, record: &str) {
@@ -146,6 +154,13 @@ async fn a_bucket_with_objects_is_removed_if_it_is_named() {
     let (left, error) = fixture.run(named).await;
     assert!(left.len() == 2 && left.contains(&"full-2".to_owned()), "{left:?}");
     assert_eq!(error.as_deref(), Some("1 orphans are not removed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_is_still_deleting_is_called_again_after_a_pause() {
+    let (fixture, start) = (Fixture::new(made("slow", UID)), Instant::now());
+    assert_eq!(fixture.run(delete()).await, (Vec::new(), None));
+    assert!(start.elapsed() >= Duration::from_secs(2), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

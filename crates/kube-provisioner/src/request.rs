@@ -34,7 +34,7 @@ use provisioner_runtime::controller::FencingToken;
 /// let request = ProvisionRequest::new((), 1 << 30).on_node("node-1", [("topology.kubernetes.io/zone", "a")]);
 /// assert_eq!((request.bytes, request.zone()), (1 << 30, Some("a")));
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProvisionRequest<P> {
     /// The name of the PersistentVolume to create, unique in the cluster and the same in every attempt.

@@ -463,7 +463,7 @@ impl Request {
         Ok(UntypedRequest {
             name: self.name.clone(),
             bytes: self.bytes,
-            parameters: backend.parse(&self.parameters).map_err(|error| error.to_string())?,
+            parameters: Arc::new(backend.parse(&self.parameters).map_err(|error| error.to_string())?),
             claim: Arc::clone(&self.claim),
             class: Arc::clone(&self.class),
             selected_node: self.node.clone(),

@@ -1,14 +1,12 @@
 //! The author's provisioner behind an object-safe trait: the controller is compiled once, without the author's types.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Client;
 use prometheus_client::registry::Registry;
-use provisioner_runtime::{AccessRule, FencingToken};
+use provisioner_runtime::AccessRule;
 
 use crate::capabilities::Capabilities;
 use crate::controller::shared::class_parameters::Parsed;
@@ -19,34 +17,18 @@ use crate::parameters::ParameterError;
 use crate::prepared::Prepared;
 use crate::provisioner::Provisioner;
 use crate::request::{ProvisionRequest, ProvisionedVolume};
-use crate::secrets::Secrets;
 use crate::start::StartContext;
 use crate::volume::Volume;
 
-/// A [`ProvisionRequest`] before its parameters have their type.
-#[derive(Clone)]
-pub(crate) struct UntypedRequest {
-    pub(crate) name: String,
-    pub(crate) bytes: u64,
-    pub(crate) parameters: Parsed,
-    pub(crate) claim: Arc<PersistentVolumeClaim>,
-    pub(crate) class: Arc<StorageClass>,
-    pub(crate) selected_node: Option<String>,
-    pub(crate) node_labels: BTreeMap<String, String>,
-    pub(crate) secrets: Secrets,
-    pub(crate) cluster_id: String,
-    pub(crate) idempotency_token: String,
-    pub(crate) prepared: Prepared,
-    pub(crate) resumed: bool,
-    pub(crate) fencing_token: FencingToken,
-}
+/// A request before its parameters have their type.
+pub(crate) type UntypedRequest = ProvisionRequest<Parsed>;
 
 impl UntypedRequest {
     fn typed<P: Send + Sync + 'static>(self) -> ProvisionRequest<P> {
         ProvisionRequest {
             name: self.name,
             bytes: self.bytes,
-            parameters: self.parameters.typed(),
+            parameters: Parsed::clone(&self.parameters).typed(),
             claim: self.claim,
             class: self.class,
             selected_node: self.selected_node,

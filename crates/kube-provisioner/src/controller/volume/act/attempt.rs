@@ -182,7 +182,7 @@ impl Actions {
         UntypedRequest {
             name: key.to_string(),
             bytes: facts.request.clone().unwrap_or_default(),
-            parameters,
+            parameters: Arc::new(parameters),
             claim,
             class: pending.class.object.clone(),
             selected_node: facts.selected_node.as_deref().map(str::to_owned),

@@ -21,7 +21,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum as _};
 use kube::Client;
-use provisioner_runtime::client::{ConnectError, connect, connect_to};
+use provisioner_runtime::client::ConnectError;
 
 use self::check_class::CheckClass;
 #[cfg(feature = "conformance")]
@@ -32,6 +32,7 @@ use self::orphans::Orphans;
 pub use self::program::Program;
 use self::rbac::Rbac;
 use self::served::Served;
+use crate::controller::shared::program::connection;
 use crate::options::{BucketOptions, Coordination, GO_COMPAT, LogStyle, Options};
 
 const PRESET: &str = "preset";
@@ -64,12 +65,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// # Errors
 /// If the API server cannot be used; the message says what to do.
 pub async fn client(options: &Options) -> Result<Client, ConnectError> {
-    let kubeconfig = options.kubeconfig.as_deref();
-    let connection = match &options.api_server {
-        Some(server) => connect_to(server, kubeconfig).await?,
-        None => connect(kubeconfig).await?,
-    };
-    Ok(connection.client)
+    Ok(connection(options).await?.client)
 }
 
 /// Returns the names of the volumes whose attempts are recorded in the provisioner's journals: their assets may exist

@@ -6,13 +6,14 @@ use clap::{Args, Subcommand};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
-use provisioner_runtime::client::{Connection, connect};
+use provisioner_runtime::client::Connection;
 use provisioner_runtime::journal::{self, Entry, JournalKind, Listing, PART_LAYOUT, part_journal_name};
 use provisioner_runtime::lease::lease_name;
 use serde::Deserialize;
 
 use super::BoxError;
 use super::console::table as aligned;
+use crate::controller::shared::program::connection;
 use crate::options::Options;
 use crate::parameters::quoted;
 use crate::protocol;
@@ -125,7 +126,7 @@ struct Journals {
 
 impl Journals {
     async fn of(options: &Options) -> Result<Self, BoxError> {
-        let Connection { client, namespace, .. } = connect(options.kubeconfig.as_deref()).await?;
+        let Connection { client, namespace, .. } = connection(options).await?;
         let namespace = options.namespace.clone().unwrap_or(namespace);
         Ok(Self { client, kind: options.journal_kind(), namespace, provisioner: options.provisioner_name.clone() })
     }

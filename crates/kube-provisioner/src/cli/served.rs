@@ -112,9 +112,7 @@ impl<P: Hooks> Served for (P, Options) {
     }
 
     fn rules(options: &Options, former_shards: &[u32]) -> Vec<AccessRule> {
-        let mut rules = rules(options, &P::capabilities(), former_shards);
-        rules.extend(P::access_rules());
-        rules
+        [rules(options, &P::capabilities(), former_shards), P::access_rules()].concat()
     }
 
     async fn run(self) -> Result<(), RunError> {
@@ -130,24 +128,17 @@ impl<B: BucketHooks> Served for (B, BucketOptions) {
 
     fn refused(class: &StorageClass) -> Vec<String> {
         let name = class.metadata.name.as_deref().unwrap_or_default();
-        let problem = bucket::class_problem::<B>(class.parameters.as_ref());
-        problem
-            .map(|problem| format!("Warning InvalidClass: {}", bucket::class_text(name, &problem)))
-            .into_iter()
-            .collect()
+        let text = |problem: String| format!("Warning InvalidClass: {}", bucket::class_text(name, &problem));
+        bucket::class_problem::<B>(class.parameters.as_ref()).map(text).into_iter().collect()
     }
 
     fn rules(options: &Options, former_shards: &[u32]) -> Vec<AccessRule> {
-        let mut rules = bucket_rules(options, &B::capabilities(), former_shards);
-        rules.extend(B::access_rules());
-        rules
+        [bucket_rules(options, &B::capabilities(), former_shards), B::access_rules()].concat()
     }
 
     #[cfg(feature = "cosi")]
     fn cosi_rules(options: &Options) -> Option<Vec<AccessRule>> {
-        let mut rules = crate::rbac::cosi_rules(options, &B::capabilities());
-        rules.extend(B::access_rules());
-        Some(rules)
+        Some([crate::rbac::cosi_rules(options, &B::capabilities()), B::access_rules()].concat())
     }
 
     #[cfg(feature = "cosi")]
@@ -155,9 +146,7 @@ impl<B: BucketHooks> Served for (B, BucketOptions) {
         let mut of_driver = BucketOptions::new(options.provisioner_name.clone());
         of_driver.cosi_driver_name = driver.map(str::to_owned);
         let driver = crate::cosi::driver_of_options(&of_driver)?;
-        let mut rules = crate::rbac::cosi_controller_rules(&driver, options);
-        rules.extend(B::access_rules());
-        Ok(Some(rules))
+        Ok(Some([crate::rbac::cosi_controller_rules(&driver, options), B::access_rules()].concat()))
     }
 
     fn lists_assets() -> bool {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::Client;
 use provisioner_runtime::access::{AccessError, check_access};
-use provisioner_runtime::client::{connect, connect_to};
+use provisioner_runtime::client::{ConnectError, Connection, connect, connect_to};
 use provisioner_runtime::shutdown;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -26,11 +26,7 @@ pub(crate) async fn start(
 ) -> Result<Option<(Client, CancellationToken)>, RunError> {
     options.start_log();
     let shutdown = shutdown::on_signal().map_err(RunError::Signals)?;
-    let kubeconfig = options.kubeconfig.as_deref();
-    let connection = match &options.api_server {
-        Some(server) => connect_to(server, kubeconfig).await?,
-        None => connect(kubeconfig).await?,
-    };
+    let connection = connection(options).await?;
     let namespace = options.namespace.clone().unwrap_or(connection.namespace);
     let mut attempt = 0;
     while let Err(error) = check_access(&connection.client, &namespace, rules).await {
@@ -52,4 +48,13 @@ pub(crate) async fn start(
     tracing::info!(provisioner = options.provisioner_name, "connected by {}", connection.source);
     options.namespace = Some(namespace);
     Ok(Some((connection.client, shutdown)))
+}
+
+/// Connects to the API server that the options name.
+pub(crate) async fn connection(options: &Options) -> Result<Connection, ConnectError> {
+    let kubeconfig = options.kubeconfig.as_deref();
+    match &options.api_server {
+        Some(server) => connect_to(server, kubeconfig).await,
+        None => connect(kubeconfig).await,
+    }
 }

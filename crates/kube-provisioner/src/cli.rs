@@ -163,7 +163,7 @@ fn command<A: CommandFactory, C: Subcommand, S: Served>() -> Command {
     let rbac = Command::new(RBAC).args(options(&program, &Rbac::OPTIONS));
     let of_journal = options(&program, &Journal::OPTIONS);
     let journal = Journal::augment_args(Command::new(JOURNAL)).mut_subcommands(|command| command.args(&of_journal));
-    let orphans = Orphans::augment_args(Command::new(ORPHANS).args(of_orphans(&program)));
+    let orphans = Orphans::augment_args(Command::new(ORPHANS).args(arguments(&program, &Orphans::OPTIONS)));
     program
         .arg(preset)
         .subcommands([
@@ -178,19 +178,24 @@ fn command<A: CommandFactory, C: Subcommand, S: Served>() -> Command {
         .args_conflicts_with_subcommands(true)
 }
 
-/// Returns all arguments of the program, since the command calls the provisioner. Irrelevant options of the controller
-/// are hidden.
-fn of_orphans(program: &Command) -> Vec<Arg> {
+/// Returns the program's arguments for a command of its own. Irrelevant options of the controller are hidden but
+/// allowed, so that the arguments of a Deployment can be reused.
+fn arguments(program: &Command, shown: &[&str]) -> impl Iterator<Item = Arg> {
     let known = BucketOptions::augment_args(Command::new(""));
-    let arguments = program.get_arguments().cloned();
-    arguments
-        .map(|arg| {
-            let id = arg.get_id().as_str();
-            let is_option = known.get_arguments().any(|option| option.get_id() == arg.get_id());
-            let hidden = arg.is_hide_set() || is_option && !Orphans::OPTIONS.contains(&id);
-            arg.hide(hidden)
-        })
-        .collect()
+    program.get_arguments().map(move |arg| {
+        let is_shown = shown.contains(&arg.get_id().as_str()) || !includes(&known, arg);
+        arg.clone().hide(arg.is_hide_set() || !is_shown)
+    })
+}
+
+/// Returns the arguments of [`Options`], as [`arguments`] does.
+fn options(program: &Command, shown: &[&str]) -> Vec<Arg> {
+    let known = Options::augment_args(Command::new(""));
+    arguments(program, shown).filter(|arg| includes(&known, arg)).collect()
+}
+
+fn includes(known: &Command, arg: &Arg) -> bool {
+    known.get_arguments().any(|option| option.get_id() == arg.get_id())
 }
 
 /// Adapts the argument to this kind of provisioner. Clap cannot remove an argument, so it is hidden, and [`read`]
@@ -205,18 +210,4 @@ fn adapted<S: Served>(arg: Arg) -> Arg {
         }
         _ => arg,
     }
-}
-
-/// Returns the arguments of [`Options`], as defined by the program, for a command of its own. Irrelevant arguments
-/// are hidden but allowed, so that the arguments of a Deployment can be reused.
-fn options(program: &Command, shown: &[&str]) -> Vec<Arg> {
-    let known = Options::augment_args(Command::new(""));
-    let is_option = |arg: &Arg| known.get_arguments().any(|option| option.get_id() == arg.get_id());
-    let arguments = program.get_arguments().filter(|arg| is_option(arg)).cloned();
-    arguments
-        .map(|arg| {
-            let hidden = arg.is_hide_set() || !shown.contains(&arg.get_id().as_str());
-            arg.hide(hidden)
-        })
-        .collect()
 }

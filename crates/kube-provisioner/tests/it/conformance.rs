@@ -24,11 +24,19 @@ fn check(flaw: Flaw) -> Conformance {
 
 /// Returns the same check for a toy with `clean_up`.
 fn check_tidy(flaw: Flaw) -> Conformance {
+    check_of(flaw, TidyToy).parameters([("tier", "fast")]).refuses([("tier", "faster")])
+}
+
+/// Returns a check of a provisioner that contains a toy.
+fn check_of<P: Hooks>(flaw: Flaw, new: fn(Toy) -> P) -> Conformance {
     let shelf = Shelf::default();
     let assets = shelf.clone();
-    Conformance::new(move || TidyToy(Toy::new(shelf.clone(), flaw)), async move || assets.ids())
-        .parameters([("tier", "fast")])
-        .refuses([("tier", "faster")])
+    Conformance::new(move || new(Toy::new(shelf.clone(), flaw)), async move || assets.ids())
+}
+
+/// Checks one rule.
+fn run(check: Conformance, rule: &str) -> Report {
+    runtime().block_on(check.only(rule).run())
 }
 
 /// Returns the first broken rule, and the observation.
@@ -108,10 +116,7 @@ fn a_rule_is_known_by_its_name() {
 
 #[test]
 fn rules_that_cannot_be_checked_say_why() {
-    let shelf = Shelf::default();
-    let assets = shelf.clone();
-    let check = Conformance::new(move || Toy::new(shelf.clone(), Flaw::Nothing), async move || assets.ids());
-    let report = runtime().block_on(check.only("refused-parameters").run());
+    let report = run(check_of(Flaw::Nothing, |toy| toy), "refused-parameters");
     let why = "`.refuses(..)` names no bad parameters".to_owned();
     assert_eq!(report.results()[0].judgement(), &Judgement::NotApplicable(why));
 }
@@ -160,10 +165,7 @@ impl Hooks for Undeclared {
 
 #[test]
 fn finds_an_end_of_attempts_that_is_not_declared() {
-    let shelf = Shelf::default();
-    let assets = shelf.clone();
-    let start = move || Undeclared(Toy::new(shelf.clone(), Flaw::Nothing));
-    let report = runtime().block_on(Conformance::new(start, async move || assets.ids()).only("provision").run());
+    let report = run(check_of(Flaw::Nothing, Undeclared), "provision");
     let (rule, seen) = first_broken(&report).unwrap();
     assert!(rule == "provision" && seen.contains("does not declare `attempt_end`"), "{rule}: {seen}");
 }
@@ -191,20 +193,13 @@ impl Hooks for OneMode {}
 
 #[test]
 fn finds_a_declared_access_mode_that_volumes_lack() {
-    let shelf = Shelf::default();
-    let assets = shelf.clone();
-    let start = move || OneMode(Toy::new(shelf.clone(), Flaw::Nothing));
-    let report = runtime().block_on(Conformance::new(start, async move || assets.ids()).only("provision").run());
+    let report = run(check_of(Flaw::Nothing, OneMode), "provision");
     let (rule, seen) = first_broken(&report).unwrap();
     assert!(rule == "provision" && seen.contains("for a claim with ReadWriteOnce: "), "{rule}: {seen}");
 }
 
 fn check_declared<const EXPANSION: bool>(rule: &str) -> Report {
-    let shelf = Shelf::default();
-    let assets = shelf.clone();
-    let start = move || Declared::<EXPANSION>(Toy::new(shelf.clone(), Flaw::Nothing));
-    let check = Conformance::new(start, async move || assets.ids()).parameters([("tier", "fast")]);
-    runtime().block_on(check.only(rule).run())
+    run(check_of(Flaw::Nothing, Declared::<EXPANSION>).parameters([("tier", "fast")]), rule)
 }
 
 #[test]
@@ -322,12 +317,9 @@ impl Hooks for AsksAgain {}
 
 #[test]
 fn an_attempt_may_outlive_its_node() {
-    let shelf = Shelf::default();
-    let assets = shelf.clone();
     let labels = json!({"topology.kubernetes.io/zone": "a"});
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a", "labels": labels}});
-    let check = Conformance::new(move || AsksAgain(Toy::new(shelf.clone(), Flaw::Nothing)), async move || assets.ids());
-    let report = runtime().block_on(check.node("node-a").objects([node]).only("abandoned").run());
+    let report = run(check_of(Flaw::Nothing, AsksAgain).node("node-a").objects([node]), "abandoned");
     let (rule, seen) = first_broken(&report).unwrap();
     assert!(rule == "abandoned" && seen.contains("claim, with its node, was gone"), "{rule}: {seen}");
 }

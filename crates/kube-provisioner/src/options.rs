@@ -403,11 +403,8 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 /// # Errors
 /// If the text is not such a duration.
 pub fn parse_time_limit(text: &str) -> Result<Duration, String> {
-    parse_duration(text).and_then(|time| match time {
-        Duration::ZERO => Err(expected(text)),
-        time if time > LONGEST => Err(expected(text)),
-        time => Ok(time),
-    })
+    let time = parse_duration(text)?;
+    if time.is_zero() || time > LONGEST { Err(expected(text)) } else { Ok(time) }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::served::Served;
 use crate::options::{Coordination, provisioner_name};
-use crate::parameters::{nearest, quoted};
+use crate::parameters::{nearest, quoted, suggestion_text};
 use crate::protocol::WAIT_FOR_FIRST_CONSUMER;
 
 const API_VERSION: &str = "storage.k8s.io/v1";
@@ -151,8 +151,8 @@ fn refused_by_the_server(class: &Value) -> Vec<String> {
     }
     let given = class.as_object().into_iter().flat_map(Map::keys);
     for key in given.filter(|key| !FIELDS.contains(&key.as_str())) {
-        let meant = nearest(key, FIELDS.into_iter()).map(|field| format!(" (did you mean {}?)", quoted(field)));
-        problems.push(format!("unknown field {}{}", quoted(key), meant.unwrap_or_default()));
+        let meant = suggestion_text(nearest(key, FIELDS.into_iter()));
+        problems.push(format!("unknown field {}{meant}", quoted(key)));
     }
     for (key, value) in class["parameters"].as_object().into_iter().flatten().filter(|(_, value)| !value.is_string()) {
         let key = quoted(key);

@@ -29,6 +29,7 @@ mod safeguards;
 mod tests;
 
 use std::convert::identity;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -207,17 +208,9 @@ impl Reconciler for VolumeReconciler {
             volumes.with_health(self.actions.volumes.clone()).dated(),
             classes,
         ];
-        let of_author = catch_panic(|| self.actions.backend.watches(&client())).unwrap_or_else(|panic| {
-            tracing::warn!("the provisioner's code crashed in `watches`: {panic}");
-            Vec::new()
-        });
+        let of_author = caught("in `watches`", || self.actions.backend.watches(&client()));
         watches.extend(of_author.into_iter().map(|ObjectWatch { plural, scope, health, on_change }| {
-            let wakes = move |change| {
-                catch_panic(|| on_change(change)).unwrap_or_else(|panic| {
-                    tracing::warn!("the provisioner's code crashed at a change of {plural}: {panic}");
-                    Vec::new()
-                })
-            };
+            let wakes = move |change| caught(format_args!("at a change of {plural}"), || on_change(change));
             let apply =
                 |cache: &mut VolumeCache, wakes: Vec<Trigger>| wakes.iter().flat_map(|wake| cache.wake(wake)).collect();
             WatchSpec::new(plural, scope, wakes, apply).with_health(health).optional()
@@ -262,17 +255,11 @@ impl Reconciler for VolumeReconciler {
         let (actions, rules) = (self.actions.clone(), self.actions.rules.clone());
         let read = move |entry: &Entry| {
             let attempt = journal_entry::read(entry, (&*actions.backend, &actions.rules.capabilities))?;
-            if let Err(panic) = catch_panic(|| actions.backend.take_over(&entry.key, &attempt.prepared)) {
-                tracing::warn!("the provisioner's code crashed in `take_over`: {panic}");
-            }
+            caught("in `take_over`", || actions.backend.take_over(&entry.key, &attempt.prepared));
             Ok(attempt)
         };
         let actions = self.actions.clone();
-        let on_drop = move |key: &Key| {
-            if let Err(panic) = catch_panic(|| actions.backend.dropped(&key.to_string())) {
-                tracing::warn!("the provisioner's code crashed in `dropped`: {panic}");
-            }
-        };
+        let on_drop = move |key: &Key| caught("in `dropped`", || actions.backend.dropped(&key.to_string()));
         let is_own = move |entry: &Entry| {
             let node = journal_entry::node(entry);
             if node.is_none() && rules.node.is_some() {
@@ -299,8 +286,14 @@ impl Reconciler for VolumeReconciler {
 
     fn register(&self, registry: &mut Registry) {
         self.metrics.register(registry, self.actions.runtime.clone());
-        if let Err(panic) = catch_panic(|| self.actions.backend.register_metrics(registry)) {
-            tracing::warn!("the provisioner's code crashed in `register_metrics`: {panic}");
-        }
+        caught("in `register_metrics`", || self.actions.backend.register_metrics(registry));
     }
+}
+
+/// Runs the provisioner's code. Logs a panic, and returns the default instead.
+fn caught<T: Default>(place: impl Display, call: impl FnOnce() -> T) -> T {
+    catch_panic(call).unwrap_or_else(|panic| {
+        tracing::warn!("the provisioner's code crashed {place}: {panic}");
+        T::default()
+    })
 }

@@ -143,8 +143,7 @@ fn about_attempt(facts: &Facts) -> Decision {
     let Progress::Background(pending) = &facts.progress else { return Decision::Save };
     match (&facts.claim, &facts.class) {
         (ClaimState::Unreadable(claim), _) if !claim.facts.deleting => unreadable(claim),
-        (ClaimState::Unreadable(_), _) => Decision::CleanUp,
-        (ClaimState::Absent | ClaimState::Bound { .. }, _) => Decision::CleanUp,
+        (ClaimState::Unreadable(_) | ClaimState::Absent | ClaimState::Bound { .. }, _) => Decision::CleanUp,
         (ClaimState::Waiting(claim), _) if claim.facts.deleting => Decision::CleanUp,
         (_, ClassState::Unmanaged) => Decision::CleanUp,
         (_, ClassState::Ours(class)) if class.replaces(&pending.class) => Decision::CleanUp,

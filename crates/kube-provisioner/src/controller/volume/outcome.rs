@@ -102,3 +102,13 @@ pub(crate) enum Stopped {
     /// A call to the API server failed.
     CallFailed { doing: &'static str, error: CallError },
 }
+
+impl Stopped {
+    /// Returns the outcome of a failed write. Another writer may have changed the object, or a policy refuses the change.
+    pub(crate) fn by_write(doing: &'static str, error: CallError) -> Self {
+        match error {
+            CallError::Conflict | CallError::Invalid(_) => Self::Rejected { doing, error },
+            error => Self::CallFailed { doing, error },
+        }
+    }
+}

@@ -199,10 +199,7 @@ impl Actions {
         }
         match self.remove_finalizer(live).await {
             Ok(()) | Err(CallError::NotFound) => {}
-            Err(error @ (CallError::Conflict | CallError::Invalid(_))) => {
-                return Err(Stopped::Rejected { doing: "removing the volume's finalizer", error });
-            }
-            Err(error) => return Err(Stopped::CallFailed { doing: "removing the volume's finalizer", error }),
+            Err(error) => return Err(Stopped::by_write("removing the volume's finalizer", error)),
         }
         self.cache().backend_deleted(key, &volume.facts.uid, true);
         Ok(Done::Deleted { took: started.elapsed() })
@@ -213,13 +210,8 @@ impl Actions {
         let VolumeState::Ours(volume) = &facts.volume else { return Err(Stopped::Changed) };
         let seen = if wanted { Decision::Protect } else { Decision::Unprotect };
         let live = self.as_decided(seen, volume, key).await?;
-        match self.set_finalizer(&live, wanted).await {
-            Ok(()) => Ok(Done::ProtectionSet),
-            Err(error @ (CallError::Conflict | CallError::Invalid(_))) => {
-                Err(Stopped::Rejected { doing: "setting the volume's finalizer", error })
-            }
-            Err(error) => Err(Stopped::CallFailed { doing: "setting the volume's finalizer", error }),
-        }
+        let set = self.set_finalizer(&live, wanted).await;
+        set.map(|()| Done::ProtectionSet).map_err(|error| Stopped::by_write("setting the volume's finalizer", error))
     }
 }
 

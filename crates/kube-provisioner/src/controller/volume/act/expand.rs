@@ -145,8 +145,7 @@ impl Actions {
             {"op": "test", "path": PATH, "value": capacity.0},
             {"op": "replace", "path": PATH, "value": growing.text(bytes)},
         ]);
-        let doing = "writing the volume's new size";
-        let failed = |error| Stopped::CallFailed { doing, error };
+        let failed = |error| Stopped::by_write("writing the volume's new size", error);
         let operations = serde_json::from_value(operations).map_err(|error| failed(unsent(error)))?;
         let (path, name, patch) =
             (PersistentVolume::url_path(&(), None), key.to_string(), Patch::<Value>::Json(operations));
@@ -157,8 +156,6 @@ impl Actions {
                 Ok(())
             }
             Err(CallError::NotFound) => Err(Stopped::Behind),
-            // The volume has changed, or a policy refuses its change.
-            Err(error @ (CallError::Conflict | CallError::Invalid(_))) => Err(Stopped::Rejected { doing, error }),
             Err(error) => Err(failed(error)),
         }
     }

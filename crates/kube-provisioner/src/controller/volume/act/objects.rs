@@ -97,10 +97,9 @@ impl Actions {
         let patch = Patch::Merge(json!({"metadata": {
             "uid": uid, "resourceVersion": version, "annotations": {protocol::DELETING: uid},
         }}));
-        let api: Api<PersistentVolume> = Api::all(self.client().clone());
-        let parameters = PatchParams::default();
-        let answer = self.request(api.patch(name, &parameters, &patch));
-        shown(&self.volumes, answer, |object| object.metadata.resource_version.as_deref()).await
+        let path = PersistentVolume::url_path(&(), None);
+        let answer = requests::patch(&self.runtime, path, name, None, &patch);
+        shown(&self.volumes, answer, |object: &PersistentVolume| object.metadata.resource_version.as_deref()).await
     }
 
     /// Returns the whole objects of this provisioner's volumes.

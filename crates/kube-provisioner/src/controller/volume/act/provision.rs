@@ -121,11 +121,9 @@ impl Actions {
         };
         // Our copy of the claim is out of date, and the watch may be behind.
         cache.confirm_first(step.key());
-        let doing = "asking the scheduler for another node";
         match answer {
             Ok(_) | Err(CallError::NotFound) => Ok(false),
-            Err(error @ (CallError::Conflict | CallError::Invalid(_))) => Err(Stopped::Rejected { doing, error }),
-            Err(error) => Err(Stopped::CallFailed { doing, error }),
+            Err(error) => Err(Stopped::by_write("asking the scheduler for another node", error)),
         }
     }
 

@@ -1,11 +1,12 @@
 //! The `main` of every provisioner.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{ArgMatches, Command, FromArgMatches, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use futures::future::LocalBoxFuture;
 use jiff::Timestamp;
 use provisioner_runtime::error_chain;
@@ -83,7 +84,7 @@ type Call<I, O> = Box<dyn FnOnce(I) -> LocalBoxFuture<'static, Result<O, BoxErro
 ///
 /// [`list_assets`]: crate::bucket::BucketHooks::list_assets
 #[must_use = "nothing happens before `run`"]
-pub struct Program<A, S, C = NoCommand> {
+pub struct Program<A, S, C = Infallible> {
     arguments: Vec<OsString>,
     setup: Call<A, S>,
     execute: Call<C, ()>,
@@ -207,34 +208,6 @@ impl<A: Parser, S: Served, C: Subcommand> Program<A, S, C> {
 impl<A, S, C> fmt::Debug for Program<A, S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Program").field("arguments", &self.arguments).finish_non_exhaustive()
-    }
-}
-
-/// The commands of a program without commands of its own.
-#[derive(Debug)]
-pub enum NoCommand {}
-
-impl FromArgMatches for NoCommand {
-    fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
-        Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand))
-    }
-
-    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
-        Ok(())
-    }
-}
-
-impl Subcommand for NoCommand {
-    fn augment_subcommands(command: Command) -> Command {
-        command
-    }
-
-    fn augment_subcommands_for_update(command: Command) -> Command {
-        command
-    }
-
-    fn has_subcommand(_: &str) -> bool {
-        false
     }
 }
 

@@ -4,12 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube_provisioner::{
-    CancellationToken, Capabilities, Controller, DeleteError, Environment, Hooks, Prepared, ProvisionError,
-    ProvisionRequest, ProvisionedVolume, Provisioner, RunError, Volume,
+    Capabilities, DeleteError, Hooks, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
+    Volume,
 };
-use kube_sim::SimClock;
 use serde_json::json;
-use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::fixture::{CLAIMS, Fixture, Script, VOLUMES, volume};
@@ -103,13 +101,6 @@ impl Hooks for Author {
     }
 }
 
-fn start(fixture: &Fixture, author: &Author, number: u64) -> JoinHandle<Result<(), RunError>> {
-    let controller = Controller::new(author.clone(), fixture.options.clone());
-    let controller = controller.environment(Environment::simulated(number, SimClock::EPOCH));
-    let client = fixture.cluster.client(&format!("ours-{number}"));
-    tokio::spawn(controller.run_with(client, CancellationToken::new()))
-}
-
 fn fixture() -> Fixture {
     Fixture::new(Script::default())
 }
@@ -127,11 +118,11 @@ async fn every_call_of_an_attempt_gets_the_same_prepared_value() {
     let author = Author::default()
         .fails("provision", || ProvisionError::retry("the answer is lost"))
         .fails("provision", || ProvisionError::retry("the answer is lost again"));
-    let first = start(&fixture, &author, 1);
+    let first = fixture.start_author(1, author.clone());
     let name = fixture.claim("a", "class");
     fixture.until("a call", || author.calls().len() == 2).await;
     first.abort();
-    let _second = start(&fixture, &author, 2);
+    let _second = fixture.start_author(2, author.clone());
     let calls = ["prepare", "provision 1", "take_over 1", "provision 1", "provision 1", "end 1"];
     until_calls(&fixture, &author, &calls).await;
     assert!(fixture.is_bound("a") && fixture.get(VOLUMES, &name).is_some());
@@ -151,7 +142,7 @@ async fn an_attempt_begins_only_after_it_is_prepared() {
     let author = Author::default()
         .fails("prepare", || ProvisionError::retry("the snapshot is not ready"))
         .fails("prepare", || ProvisionError::invalid("there is no such snapshot"));
-    let _running = start(&fixture, &author, 1);
+    let _running = fixture.start_author(1, author.clone());
     fixture.claim("a", "class");
     fixture.until("an event", || fixture.events("a").iter().any(|text| text.contains("is not ready"))).await;
     assert_eq!(fixture.entries(), [""; 0]);
@@ -170,7 +161,7 @@ async fn a_call_that_changed_nothing_leaves_an_attempt_as_it_was() {
 async fn attempt_is_left_as_it_was(no_change: fn() -> ProvisionError) {
     let fixture = fixture();
     let author = Author::default().fails("provision", no_change);
-    let _running = start(&fixture, &author, 1);
+    let _running = fixture.start_author(1, author.clone());
     fixture.claim("a", "class");
     fixture.until("the first call", || author.calls().len() == 3).await;
     fixture.delete(CLAIMS, "a");
@@ -192,7 +183,7 @@ async fn an_attempt_ends_when_the_author_has_released_it() {
     let fixture = fixture();
     let lost = || ProvisionError::retry("the source cannot be released");
     let author = (0..3).fold(Author::default(), |author, _| author.fails("end", lost));
-    let first = start(&fixture, &author, 1);
+    let first = fixture.start_author(1, author.clone());
     let name = fixture.claim("a", "class");
     fixture.until("bound", || fixture.is_bound("a")).await;
 
@@ -200,7 +191,7 @@ async fn an_attempt_ends_when_the_author_has_released_it() {
     first.abort();
     assert_eq!(fixture.entries(), [name]);
     assert!(fixture.events("a").iter().any(|text| text.contains("the source cannot be released")));
-    let _second = start(&fixture, &author, 2);
+    let _second = fixture.start_author(2, author.clone());
     let calls = ["prepare", "provision 1", "end 1", "end 1", "take_over 1", "end 1", "end 1"];
     until_calls(&fixture, &author, &calls).await;
     // An attempt that leaves nothing ends, and the next one is prepared again.
@@ -218,14 +209,14 @@ async fn take_over_gets_all_attempts_before_any_continues() {
     let author = (0..4).fold(Author::default(), |author, _| {
         author.fails("provision", || ProvisionError::in_progress("the copy is at 5 %"))
     });
-    let first = start(&fixture, &author, 1);
+    let first = fixture.start_author(1, author.clone());
     for claim in ["a", "b"] {
         fixture.claim(claim, "class");
     }
     fixture.until("both have begun", || fixture.entries().len() == 2 && author.calls().len() >= 4).await;
     first.abort();
     let before = author.calls().len();
-    let _second = start(&fixture, &author, 2);
+    let _second = fixture.start_author(2, author.clone());
     fixture.until("bound", || fixture.is_bound("a") && fixture.is_bound("b")).await;
     let mut calls = author.calls().split_off(before);
     calls[..2].sort();
@@ -238,9 +229,9 @@ async fn take_over_gets_all_attempts_before_any_continues() {
 async fn one_process_leads_and_a_panic_while_leading_stops_no_work() {
     let (fixture, author) = (fixture(), Author::default());
     let leaders = || author.0.lock().unwrap().leaders;
-    let first = start(&fixture, &author, 1);
+    let first = fixture.start_author(1, author.clone());
     fixture.until("a leader", || leaders() == 1).await;
-    let _second = start(&fixture, &author, 2);
+    let _second = fixture.start_author(2, author.clone());
     sleep(Duration::from_secs(5)).await;
     assert_eq!(leaders(), 1);
     first.abort();

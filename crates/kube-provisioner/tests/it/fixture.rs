@@ -147,7 +147,11 @@ impl Fixture {
     }
 
     pub(crate) fn on(cluster: Cluster, script: Script) -> Self {
-        let actors = cluster.run(Actors::all());
+        Self::with_actors(cluster, Actors::all(), script)
+    }
+
+    pub(crate) fn with_actors(cluster: Cluster, actors: Actors, script: Script) -> Self {
+        let actors = cluster.run(actors);
         let mut options = Options::new(PROVISIONER);
         options.namespace = Some("default".to_owned());
         let fixture = Self { cluster, _actors: actors, calls: Calls::default(), options, script: Arc::new(script) };
@@ -172,8 +176,13 @@ impl Fixture {
 
     /// Starts a process with the test's own client.
     pub(crate) fn start_with(&self, number: u64, client: Client) -> JoinHandle<Result<(), RunError>> {
-        let controller = self.controller().environment(Environment::simulated(number, SimClock::EPOCH));
-        tokio::spawn(controller.run_with(client, CancellationToken::new()))
+        start(self.controller(), number, client)
+    }
+
+    /// Starts a process of another author's code.
+    pub(crate) fn start_author(&self, number: u64, author: impl Hooks) -> JoinHandle<Result<(), RunError>> {
+        let client = self.cluster.client(&format!("ours-{number}"));
+        start(Controller::new(author, self.options.clone()), number, client)
     }
 
     /// Creates a controller with the machine's clock.
@@ -274,6 +283,11 @@ impl Fixture {
         }
         start.elapsed()
     }
+}
+
+fn start(controller: Controller, number: u64, client: Client) -> JoinHandle<Result<(), RunError>> {
+    let controller = controller.environment(Environment::simulated(number, SimClock::EPOCH));
+    tokio::spawn(controller.run_with(client, CancellationToken::new()))
 }
 
 fn target<'a>(plural: &'a str, name: &'a str) -> Target<'a> {

@@ -1,10 +1,9 @@
 //! An expansion whose result cannot be written.
 
 use kube_provisioner::{
-    CancellationToken, Capabilities, Controller, DeleteError, Environment, ExpandError, Hooks, ProvisionError,
-    ProvisionRequest, ProvisionedVolume, Provisioner, Volume,
+    Capabilities, DeleteError, ExpandError, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
+    Volume,
 };
-use kube_sim::SimClock;
 use kube_sim::Verb::Patch;
 use serde_json::json;
 
@@ -40,9 +39,7 @@ impl Hooks for Growing {}
 async fn a_new_size_that_the_api_server_rejects_is_reported_and_written_later() {
     let (outages, fixture) = Fixture::with_outages(Script::default());
     fixture.class("growing", json!({"allowVolumeExpansion": true}));
-    let environment = Environment::simulated(1, SimClock::EPOCH);
-    let controller = Controller::new(Growing, fixture.options.clone()).environment(environment);
-    tokio::spawn(controller.run_with(fixture.cluster.client("ours-1"), CancellationToken::new()));
+    let _running = fixture.start_author(1, Growing);
     fixture.claim("one", "growing");
     fixture.until("bound", || fixture.is_bound("one")).await;
     outages.next(Patch, VOLUMES, [Refuse(409); 4]);

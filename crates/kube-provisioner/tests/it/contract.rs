@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use kube_provisioner::protocol::{FINALIZER, PROVISIONED_BY};
+use kube_provisioner::protocol::{FINALIZER, PROVISIONED_BY, STORAGE_PROVISIONER};
 use kube_provisioner::{Coordination, DeleteError, ProvisionError, StartError, Volume};
+use kube_sim::{Actor, Actors, Cluster, Verb};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::fixture::{CLAIMS, CLASSES, Fixture, PROVISIONER, Request, Script, VOLUMES, secret, volume};
+use super::outages::{Outage, Outages};
 
 type Made = BoxFuture<'static, Result<Volume, ProvisionError>>;
 
@@ -143,12 +145,40 @@ async fn the_asset_of_a_bound_claim_stays_when_its_volume_is_removed_by_force() 
     // The volume was saved before the process ended.
     fixture.cluster.create(&saved_volume(&name, "bound")).unwrap();
     fixture.until("it is bound", || fixture.is_bound("bound")).await;
-    fixture.delete(VOLUMES, &name);
-    fixture.patch(VOLUMES, &name, json!({"metadata": {"finalizers": null}}));
+    fixture.remove_volume(&name);
     fixture.until("it is lost", || fixture.get(CLAIMS, "bound").unwrap()["status"]["phase"] == "Lost").await;
     let _second = fixture.start(2);
     fixture.until("it is forgotten", || fixture.entries().is_empty()).await;
     assert_eq!(fixture.calls.count("clean_up") + fixture.calls.count("delete"), 0);
+}
+
+// Rules: G50.
+/// Another claim's volume takes the name while the next process reads the volume that it has listed.
+#[tokio::test(start_paused = true)]
+async fn a_volume_of_another_claim_ends_no_attempt() {
+    let ((works, seen), outages) = (flag(), Outages::default());
+    let cluster = Cluster::builder().hide_managed_fields().interceptor(Arc::new(outages.clone())).build();
+    let script = Script { provision: fails_until(seen), ..Script::default() };
+    let mut fixture = Fixture::with_actors(cluster, Actors::all().without(Actor::Binder), script);
+    fixture.options.coordination = Coordination::None;
+    let first = fixture.start(1);
+    let asked = json!({"metadata": {"annotations": {STORAGE_PROVISIONER: PROVISIONER}}});
+    let name = fixture.claim_with("one", "class", asked);
+    fixture.until("it has failed", || !fixture.entries().is_empty()).await;
+    first.abort();
+    fixture.cluster.create(&saved_volume(&name, "one")).unwrap();
+    outages.next(Verb::Get, VOLUMES, [Outage::Late(Duration::from_secs(5))]);
+    let _second = fixture.start(2);
+    fixture.until("it reads the volume", || outages.are_over()).await;
+    fixture.remove_volume(&name);
+    fixture.released(&name, json!({}));
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(fixture.entries(), [name.as_str()]);
+    works.store(true, Ordering::Relaxed);
+    fixture.remove_volume(&name);
+    fixture.until("it is saved", || fixture.entries().is_empty()).await;
+    assert_eq!(fixture.get(VOLUMES, &name).unwrap()["spec"]["claimRef"]["name"], "one");
+    assert_eq!(fixture.calls.count("clean_up"), 0);
 }
 
 // Rules: G53.

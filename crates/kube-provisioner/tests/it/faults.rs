@@ -67,12 +67,6 @@ fn named_in_events(fixture: &Fixture, reason: &str) -> Vec<String> {
     ours.map(|event| event["involvedObject"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Removes a volume, including its finalizers.
-fn remove_volume(fixture: &Fixture, name: &str) {
-    fixture.delete(VOLUMES, name);
-    fixture.patch(VOLUMES, name, json!({"metadata": {"finalizers": null}}));
-}
-
 // Rules: G78.
 #[tokio::test(start_paused = true)]
 async fn a_refused_write_is_tried_again_within_a_minute() {
@@ -170,7 +164,7 @@ async fn a_watch_that_misses_the_deletion_of_a_volume_is_restarted() {
     outages.next(Watch, VOLUMES, [Silence]);
     let _running = fixture.start(1);
     sleep(SECOND).await;
-    remove_volume(&fixture, "old");
+    fixture.remove_volume("old");
     fixture.released("next", json!({}));
     let took = SECOND + until_gone(&fixture, "next").await;
     assert!(outages.are_over());
@@ -262,7 +256,7 @@ async fn a_new_claim_is_not_mistaken_for_a_deleted_one_of_the_same_name() {
     fixture.delete(CLAIMS, "a");
     fixture.until("the claim is gone", || fixture.get(CLAIMS, "a").is_none()).await;
     let another = fixture.claim("a", "class");
-    remove_volume(&fixture, &first);
+    fixture.remove_volume(&first);
     sleep(10 * SECOND).await;
     assert!(outages.requests() < 50, "{} requests", outages.requests());
     until_bound(&fixture, "a").await;

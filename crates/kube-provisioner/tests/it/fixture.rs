@@ -237,6 +237,12 @@ impl Fixture {
         self.cluster.delete(&target(plural, name), DeleteOptions::default()).unwrap();
     }
 
+    /// Removes a volume, including its finalizers.
+    pub(crate) fn remove_volume(&self, name: &str) {
+        self.delete(VOLUMES, name);
+        self.patch(VOLUMES, name, json!({"metadata": {"finalizers": null}}));
+    }
+
     pub(crate) fn patch(&self, plural: &str, name: &str, patch: Value) {
         self.cluster.patch(&target(plural, name), None, PatchKind::Merge, &patch).unwrap();
     }

@@ -21,6 +21,7 @@ use provisioner_runtime::controller::{CallAborted, Context, FencingToken, Refuse
 use provisioner_runtime::journal::JournalKind;
 use provisioner_runtime::{Cache, CallError, WatchHealth};
 
+use self::clean_up::is_of_another;
 use super::backend::Backend;
 use super::cache::VolumeCache;
 use super::decide::{Rules, decide};
@@ -142,14 +143,16 @@ impl Actions {
         Err(Stopped::Changed)
     }
 
-    /// Reads the volume that the watch has shown. If it exists, the attempt has ended.
+    /// Reads the volume that the watch has shown. If it exists, the attempt has ended, unless the name now belongs to
+    /// another claim's volume or to another installation's.
     async fn confirm_volume(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let key = step.key();
         match self.read_volume(&key.to_string()).await {
             Ok(live) => {
                 let Some(pending) = facts.attempt() else { return Err(Stopped::Changed) };
+                let is_saved = !self.is_elsewhere(&live.seen) && !is_of_another(&live.object, pending);
                 let is_deleted = live.object.metadata.deletion_timestamp.is_some();
-                if !(is_deleted && matches!(facts.progress, Progress::Unsaved(_))) {
+                if is_saved && !(is_deleted && matches!(facts.progress, Progress::Unsaved(_))) {
                     Box::pin(self.finish(pending, step)).await?;
                 }
                 self.cache().observe_volume(live.seen);

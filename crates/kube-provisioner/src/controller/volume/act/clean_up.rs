@@ -146,7 +146,7 @@ fn not_cleaned_up(failure: CallFailure<DeleteError>, method: &'static str, step:
 }
 
 /// Returns true if the volume belongs to another claim than the attempt: that claim may own the asset of this name.
-fn is_of_another(volume: &PersistentVolume, attempt: &Pending) -> bool {
+pub(super) fn is_of_another(volume: &PersistentVolume, attempt: &Pending) -> bool {
     let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.uid.as_deref());
-    claim.is_some_and(|uid| *uid != *attempt.claim.facts.uid)
+    claim.is_some_and(|uid| !uid.is_empty() && *uid != *attempt.claim.facts.uid)
 }

@@ -37,45 +37,22 @@ fn leaves_a_claim_with_a_volume_alone() {
     assert_eq!(Fixture::new().class(class(json!({}))).claim(bound).about_claim(), Decision::NoAction(NoAction::Bound));
 }
 
-// Rules: S4.
+// Rules: S4, S5, S6, S7, S8, L5, L6.
 #[test]
-fn leaves_a_claim_without_class_and_annotation_alone() {
-    assert_eq!(Fixture::new().claim(asked_by(json!({}))).about_claim(), Decision::NoAction(NoAction::NothingHere));
-}
-
-// Rules: S5.
-#[test]
-fn leaves_a_claim_of_another_provisioner_alone() {
-    let fixture = Fixture::new().class(class(json!({"provisioner": OTHER})));
-    let claim = asked_by(json!({"volume.beta.kubernetes.io/storage-provisioner": OTHER}));
-    assert_eq!(fixture.claim(claim).about_claim(), Decision::NoAction(NoAction::NothingHere));
-}
-
-// Rules: S6, L6.
-#[test]
-fn the_annotation_wins_over_the_class() {
-    let claim = asked_by(json!({"volume.beta.kubernetes.io/storage-provisioner": OTHER}));
-    assert_eq!(
-        Fixture::new().class(class(json!({}))).claim(claim).about_claim(),
-        Decision::NoAction(NoAction::NothingHere)
-    );
-}
-
-// Rules: S7, L5.
-#[test]
-fn leaves_a_claim_of_our_class_without_annotation_alone() {
-    let fixture = Fixture::new().class(class(json!({})));
-    assert_eq!(fixture.claim(asked_by(json!({}))).about_claim(), Decision::NoAction(NoAction::NothingHere));
-}
-
-// Rules: S8.
-#[test]
-fn the_ga_annotation_wins_over_the_beta_one() {
-    let claim = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/storage-provisioner": OTHER}}}));
-    assert_eq!(
-        Fixture::new().class(class(json!({}))).claim(claim).about_claim(),
-        Decision::NoAction(NoAction::NothingHere)
-    );
+fn leaves_a_claim_alone_whose_annotation_does_not_name_us() {
+    let beta = |name: &str| asked_by(json!({"volume.beta.kubernetes.io/storage-provisioner": name}));
+    let ga = json!({"metadata": {"annotations": {"volume.kubernetes.io/storage-provisioner": OTHER}}});
+    let ours = || Fixture::new().class(class(json!({})));
+    let cases = [
+        (Fixture::new(), asked_by(json!({})), "no class and no annotation"),
+        (ours(), asked_by(json!({})), "a class of ours"),
+        (Fixture::new().class(class(json!({"provisioner": OTHER}))), beta(OTHER), "another provisioner"),
+        (ours(), beta(OTHER), "another provisioner, and a class of ours"),
+        (ours(), claim(ga), "another provisioner, and the beta annotation names us"),
+    ];
+    for (fixture, claim, case) in cases {
+        assert_eq!(fixture.claim(claim).about_claim(), Decision::NoAction(NoAction::NothingHere), "{case}");
+    }
 }
 
 // Rules: S11.
@@ -105,57 +82,21 @@ fn provisions_when_a_node_is_selected_and_the_annotation_is_ga() {
     assert_eq!(Fixture::new().class(waiting_class()).claim(selected).about_claim(), Decision::Provision);
 }
 
-fn mode(mode: Value) -> Value {
-    claim(json!({"spec": {"volumeMode": mode}}))
-}
-
-fn with_mode(able: bool, volume_mode: Option<&str>) -> Decision {
-    let fixture = if able { Fixture::able(Capabilities::default().block()) } else { Fixture::new() };
-    fixture.class(class(json!({}))).claim(mode(json!(volume_mode))).about_claim()
-}
-
-// Rules: B1.
-#[test]
-fn provisions_without_a_mode_when_block_is_unsupported() {
-    assert_eq!(with_mode(false, None), Decision::Provision);
-}
-
-// Rules: B2.
-#[test]
-fn provisions_a_filesystem_when_block_is_unsupported() {
-    assert_eq!(with_mode(false, Some("Filesystem")), Decision::Provision);
-}
-
-// Rules: B3.
-#[test]
-fn refuses_block_when_block_is_unsupported() {
-    assert_eq!(with_mode(false, Some("Block")), Decision::Refuse(Refusal::Block));
-}
-
-// Rules: B4, B5, B6.
+// Rules: B1, B2, B3, B4, B5, B6, B7, B8, B9.
 /// A provisioner either supports block volumes or does not; the unsupported case is the default here.
 #[test]
-fn block_is_unsupported_by_default() {
+fn block_volumes_need_an_author_that_supports_them() {
+    let decision = |can: Capabilities, mode: Option<&str>| {
+        let claim = claim(json!({"spec": {"volumeMode": mode}}));
+        Fixture::able(can).class(class(json!({}))).claim(claim).about_claim()
+    };
     assert_eq!(Capabilities::default(), Plain::capabilities());
-    assert_eq!(with_mode(false, Some("Block")), Decision::Refuse(Refusal::Block));
-}
-
-// Rules: B7.
-#[test]
-fn provisions_without_a_mode_when_block_is_supported() {
-    assert_eq!(with_mode(true, None), Decision::Provision);
-}
-
-// Rules: B8.
-#[test]
-fn provisions_a_filesystem_when_block_is_supported() {
-    assert_eq!(with_mode(true, Some("Filesystem")), Decision::Provision);
-}
-
-// Rules: B9.
-#[test]
-fn provisions_block_when_block_is_supported() {
-    assert_eq!(with_mode(true, Some("Block")), Decision::Provision);
+    assert_eq!(decision(Capabilities::default(), Some("Block")), Decision::Refuse(Refusal::Block));
+    assert_eq!(decision(Capabilities::default().block(), Some("Block")), Decision::Provision);
+    for mode in [None, Some("Filesystem")] {
+        assert_eq!(decision(Capabilities::default(), mode), Decision::Provision, "{mode:?}");
+        assert_eq!(decision(Capabilities::default().block(), mode), Decision::Provision, "{mode:?}");
+    }
 }
 
 // Rules: G15.

@@ -10,6 +10,10 @@ fn protected(phase: &str, policy: &str, change: Value) -> Value {
     volume(phase, policy, with(json!({"metadata": {"finalizers": finalizers}}), change))
 }
 
+fn being_deleted() -> Value {
+    json!({"metadata": {"deletionTimestamp": GOING}})
+}
+
 fn bare(volume: Value) -> Decision {
     Fixture::without_finalizer().volume(volume).about_volume()
 }
@@ -21,41 +25,30 @@ fn guarded(volume: Value) -> Decision {
 const DELETES: Decision = Decision::Delete(Deletion::Checked);
 const DELETES_PROTECTED: Decision = Decision::Delete(Deletion::Protected);
 
-// Rules: D1.
+// Rules: D1, D2, D3, D4, D5, D6, F4, L8.
 #[test]
-fn deletes_a_released_volume() {
-    assert_eq!(bare(volume("Released", "Delete", json!({}))), DELETES);
+fn deletes_only_released_volumes_that_are_not_retained() {
+    let cases = [
+        ("Released", "Delete", json!({}), DELETES),
+        ("Released", "Delete", json!({"metadata": {"deletionTimestamp": null}}), DELETES),
+        ("Released", "Delete", being_deleted(), Decision::NoAction(NoAction::VolumeTerminating)),
+        ("Released", "Retain", json!({}), Decision::NoAction(NoAction::Retained)),
+        ("Failed", "Delete", json!({}), Decision::NoAction(NoAction::NotReleased)),
+        ("Bound", "Delete", json!({}), Decision::NoAction(NoAction::Bound)),
+    ];
+    for (phase, policy, change, decision) in cases {
+        assert_eq!(bare(volume(phase, policy, change.clone())), decision, "{phase}, {policy}, {change}");
+    }
+    assert_eq!(guarded(volume("Released", "Retain", json!({}))), Decision::NoAction(NoAction::Retained));
 }
 
-// Rules: D2, L8.
+// Rules: F1, F2, F3.
 #[test]
-fn never_deletes_a_failed_volume() {
-    assert_eq!(bare(volume("Failed", "Delete", json!({}))), Decision::NoAction(NoAction::NotReleased));
-}
-
-// Rules: D3.
-#[test]
-fn keeps_a_bound_volume() {
-    assert_eq!(bare(volume("Bound", "Delete", json!({}))), Decision::NoAction(NoAction::Bound));
-}
-
-// Rules: D4.
-#[test]
-fn keeps_a_retained_volume() {
-    assert_eq!(bare(volume("Released", "Retain", json!({}))), Decision::NoAction(NoAction::Retained));
-}
-
-// Rules: D5.
-#[test]
-fn leaves_an_unprotected_volume_alone_during_its_deletion() {
-    let going = volume("Released", "Delete", json!({"metadata": {"deletionTimestamp": GOING}}));
-    assert_eq!(bare(going), Decision::NoAction(NoAction::VolumeTerminating));
-}
-
-// Rules: D6.
-#[test]
-fn deletes_a_released_volume_without_a_deletion_time() {
-    assert_eq!(bare(volume("Released", "Delete", json!({"metadata": {"deletionTimestamp": null}}))), DELETES);
+fn deletes_protected_volumes_that_are_released_even_during_their_deletion() {
+    for change in [json!({}), being_deleted()] {
+        assert_eq!(guarded(protected("Released", "Delete", change.clone())), DELETES_PROTECTED, "{change}");
+    }
+    assert_eq!(guarded(protected("Bound", "Delete", json!({}))), Decision::NoAction(NoAction::Bound));
 }
 
 // Rules: D7.
@@ -70,112 +63,21 @@ fn deletes_a_volume_migrated_to_us() {
     assert_eq!(fixture.about_volume(), DELETES);
 }
 
-// Rules: F1.
+// Rules: O1, O2, O3, O4, O5, O6, O7, O8, O9, O10, O11.
 #[test]
-fn deletes_a_protected_released_volume() {
-    assert_eq!(guarded(protected("Released", "Delete", json!({}))), DELETES_PROTECTED);
-}
-
-// Rules: F2.
-#[test]
-fn deletes_a_protected_volume_that_is_being_deleted() {
-    let going = protected("Released", "Delete", json!({"metadata": {"deletionTimestamp": GOING}}));
-    assert_eq!(guarded(going), DELETES_PROTECTED);
-}
-
-// Rules: F3.
-#[test]
-fn keeps_a_protected_bound_volume() {
-    assert_eq!(guarded(protected("Bound", "Delete", json!({}))), Decision::NoAction(NoAction::Bound));
-}
-
-// Rules: F4.
-#[test]
-fn keeps_an_unprotected_retained_volume() {
-    assert_eq!(guarded(volume("Released", "Retain", json!({}))), Decision::NoAction(NoAction::Retained));
-}
-
-fn is_ours(we: &str, volume: Value) -> bool {
-    let mut fixture = Fixture::named(we, &[]);
-    fixture.put_volume(volume) == [Key::of_volume("volume-1")]
-}
-
-fn migrated(to: &str) -> Value {
-    json!({"metadata": {"annotations": {"pv.kubernetes.io/migrated-to": to}}})
-}
-
-fn anonymous(change: Value) -> Value {
-    let nameless = volume("Bound", "Delete", json!({"metadata": {"annotations": null}}));
-    with(nameless, change)
-}
-
-// Rules: O1.
-#[test]
-fn a_volume_provisioned_by_us_is_ours() {
-    assert!(is_ours(OURS, volume("Bound", "Delete", json!({}))));
-}
-
-// Rules: O2.
-#[test]
-fn a_volume_provisioned_by_and_migrated_to_us_is_ours() {
-    assert!(is_ours(OURS, volume("Bound", "Delete", migrated(OURS))));
-}
-
-// Rules: O3.
-#[test]
-fn a_volume_provisioned_by_another_is_not_ours() {
-    assert!(!is_ours("foo.bar1/baz1", volume("Bound", "Delete", json!({}))));
-}
-
-// Rules: O4.
-#[test]
-fn a_volume_provisioned_by_and_migrated_to_another_is_not_ours() {
-    assert!(!is_ours("foo.bar1/baz1", volume("Bound", "Delete", migrated(OURS))));
-}
-
-// Rules: O5.
-#[test]
-fn a_csi_volume_provisioned_by_us_is_ours() {
-    assert!(is_ours(OURS, volume("Bound", "Delete", json!({"spec": {"nfs": null, "csi": {"driver": OURS}}}))));
-}
-
-// Rules: O6.
-#[test]
-fn a_csi_volume_provisioned_by_another_is_not_ours() {
-    assert!(!is_ours(
-        "foo.bar1/baz1",
-        volume("Bound", "Delete", json!({"spec": {"nfs": null, "csi": {"driver": OURS}}}))
-    ));
-}
-
-// Rules: O7.
-#[test]
-fn a_static_csi_volume_of_our_driver_is_ours() {
-    assert!(is_ours(OURS, anonymous(json!({"spec": {"nfs": null, "csi": {"driver": OURS}}}))));
-}
-
-// Rules: O8.
-#[test]
-fn a_static_csi_volume_of_another_driver_is_not_ours() {
-    assert!(!is_ours("foo.bar1/baz1", anonymous(json!({"spec": {"nfs": null, "csi": {"driver": OURS}}}))));
-}
-
-// Rules: O9.
-#[test]
-fn a_static_volume_without_annotations_is_not_ours() {
-    assert!(!is_ours(OURS, anonymous(json!({}))));
-}
-
-// Rules: O10.
-#[test]
-fn a_static_volume_migrated_to_us_is_ours() {
-    assert!(is_ours(OURS, anonymous(migrated(OURS))));
-}
-
-// Rules: O11.
-#[test]
-fn a_static_volume_migrated_to_another_is_not_ours() {
-    assert!(!is_ours("foo.bar1/baz1", anonymous(migrated(OURS))));
+fn the_annotations_and_the_driver_say_whose_a_volume_is() {
+    let is_ours =
+        |we: &str, volume: &Value| Fixture::named(we, &[]).put_volume(volume.clone()) == [Key::of_volume("volume-1")];
+    let by_us = |change| volume("Bound", "Delete", change);
+    let anonymous = |change| with(by_us(json!({"metadata": {"annotations": null}})), change);
+    let migrated = json!({"metadata": {"annotations": {"pv.kubernetes.io/migrated-to": OURS}}});
+    let csi = json!({"spec": {"nfs": null, "csi": {"driver": OURS}}});
+    let ours = [by_us(json!({})), by_us(migrated.clone()), by_us(csi.clone()), anonymous(csi), anonymous(migrated)];
+    for volume in ours {
+        assert!(is_ours(OURS, &volume), "{volume}");
+        assert!(!is_ours("foo.bar1/baz1", &volume), "{volume}");
+    }
+    assert!(!is_ours(OURS, &anonymous(json!({}))));
 }
 
 #[test]
@@ -184,14 +86,14 @@ fn finalizer_is_added_and_removed_by_policy_and_option() {
     assert_eq!(guarded(protected("Bound", "Retain", json!({}))), Decision::Unprotect);
     assert_eq!(guarded(protected("Bound", "Recycle", json!({}))), Decision::Unprotect);
     assert_eq!(bare(protected("Bound", "Delete", json!({}))), Decision::Unprotect);
-    let going = volume("Bound", "Delete", json!({"metadata": {"deletionTimestamp": GOING}}));
+    let going = volume("Bound", "Delete", being_deleted());
     assert_eq!(guarded(going), Decision::NoAction(NoAction::VolumeTerminating));
 }
 
 /// Disabling the option must not lose the asset of a volume that was deleted before its claim.
 #[test]
 fn finalizer_switched_off_still_deletes_a_protected_volume() {
-    let going = protected("Released", "Delete", json!({"metadata": {"deletionTimestamp": GOING}}));
+    let going = protected("Released", "Delete", being_deleted());
     assert_eq!(bare(going), DELETES_PROTECTED);
 }
 
@@ -205,7 +107,7 @@ fn keeps_a_released_volume_while_its_claim_exists() {
     assert_eq!(alive.about_claim(), Decision::NoAction(NoAction::ClaimStillSeen));
     let waiting = Fixture::new().claim(claim(json!({}))).volume(released());
     assert_eq!(waiting.about_claim(), Decision::NoAction(NoAction::ClaimStillSeen));
-    let going = Fixture::new().claim(bound(json!({"metadata": {"deletionTimestamp": GOING}}))).volume(released());
+    let going = Fixture::new().claim(bound(being_deleted())).volume(released());
     assert_eq!(going.about_claim(), Decision::NoAction(NoAction::ClaimStillSeen), "it may still be used");
     let elsewhere = Fixture::new().claim(claim(json!({"spec": {"volumeName": "static"}}))).volume(released());
     assert_eq!(elsewhere.about_claim(), DELETES, "the claim took another volume, ours is surplus");
@@ -265,7 +167,7 @@ fn a_volume_deleted_before_it_is_bound_is_replaced() {
 fn reports_a_deleted_volume_whose_claim_ref_was_removed() {
     let unclaimed =
         |phase: &str, change: Value| with(protected(phase, "Delete", change), json!({"spec": {"claimRef": null}}));
-    let deleted = |change: Value| with(json!({"metadata": {"deletionTimestamp": GOING}}), change);
+    let deleted = |change: Value| with(being_deleted(), change);
     let going = |change: Value| guarded(unclaimed("Available", deleted(change)));
     let kept = Decision::Refuse(Refusal::Unreleased { uid: "volume-uid".to_owned() });
     assert_eq!(going(json!({})), kept);
@@ -404,12 +306,12 @@ fn an_existing_claim_is_found_by_its_uid() {
 // Rules: G47.
 #[test]
 fn a_policy_that_becomes_retain_after_the_deletion_began_keeps_the_object() {
-    let going = protected("Released", "Retain", json!({"metadata": {"deletionTimestamp": GOING}}));
+    let going = protected("Released", "Retain", being_deleted());
     assert_eq!(guarded(going), Decision::Refuse(Refusal::RetainedTooLate));
     let released = protected("Released", "Retain", json!({}));
     assert_eq!(guarded(released), Decision::Unprotect);
     // It was deleted manually while in use: the object should be deleted and the data kept.
-    let in_use = protected("Bound", "Retain", json!({"metadata": {"deletionTimestamp": GOING}}));
+    let in_use = protected("Bound", "Retain", being_deleted());
     assert_eq!(guarded(in_use), Decision::Unprotect);
 }
 

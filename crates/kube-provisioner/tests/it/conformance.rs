@@ -163,13 +163,6 @@ impl Hooks for Undeclared {
     }
 }
 
-#[test]
-fn finds_an_end_of_attempts_that_is_not_declared() {
-    let report = run(check_of(Flaw::Nothing, Undeclared), "provision");
-    let (rule, seen) = first_broken(&report).unwrap();
-    assert!(rule == "provision" && seen.contains("does not declare `attempt_end`"), "{rule}: {seen}");
-}
-
 /// A provisioner whose volumes have only one of the access modes that it declares.
 struct OneMode(Toy);
 
@@ -191,22 +184,17 @@ impl Provisioner for OneMode {
 
 impl Hooks for OneMode {}
 
-#[test]
-fn finds_a_declared_access_mode_that_volumes_lack() {
-    let report = run(check_of(Flaw::Nothing, OneMode), "provision");
-    let (rule, seen) = first_broken(&report).unwrap();
-    assert!(rule == "provision" && seen.contains("for a claim with ReadWriteOnce: "), "{rule}: {seen}");
-}
-
 fn check_declared<const EXPANSION: bool>(rule: &str) -> Report {
     run(check_of(Flaw::Nothing, Declared::<EXPANSION>).parameters([("tier", "fast")]), rule)
 }
 
 #[test]
-fn finds_declared_capabilities_without_their_method() {
+fn finds_declarations_that_the_methods_contradict() {
     for (report, rule, text) in [
         (check_declared::<true>("expand"), "expand", "declares `expansion`, and there is no method `expand`"),
         (check_declared::<false>("provision"), "provision", "declares `attempt_end`, and there is no method"),
+        (run(check_of(Flaw::Nothing, Undeclared), "provision"), "provision", "does not declare `attempt_end`"),
+        (run(check_of(Flaw::Nothing, OneMode), "provision"), "provision", "for a claim with ReadWriteOnce: "),
     ] {
         let (first, seen) = first_broken(&report).unwrap_or_else(|| panic!("{rule}: {report}"));
         assert!(first == rule && seen.contains(text), "{first}: {seen}");

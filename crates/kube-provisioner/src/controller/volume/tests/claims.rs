@@ -55,31 +55,20 @@ fn leaves_a_claim_alone_whose_annotation_does_not_name_us() {
     }
 }
 
-// Rules: S11.
+// Rules: S11, S12, S13.
 #[test]
 fn waits_for_a_consumer_until_a_node_is_selected() {
-    let fixture = Fixture::new().class(waiting_class()).claim(claim(json!({})));
-    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::AwaitsNode));
-    let empty = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": ""}}}));
-    let fixture = Fixture::new().class(waiting_class()).claim(empty);
-    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::AwaitsNode));
-}
-
-// Rules: S12.
-#[test]
-fn provisions_when_a_node_is_selected() {
-    let selected = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "node-1"}}}));
-    assert_eq!(Fixture::new().class(waiting_class()).claim(selected).about_claim(), Decision::Provision);
-}
-
-// Rules: S13.
-#[test]
-fn provisions_when_a_node_is_selected_and_the_annotation_is_ga() {
-    let selected = asked_by(json!({
-        "volume.kubernetes.io/storage-provisioner": OURS,
-        "volume.kubernetes.io/selected-node": "node-1",
-    }));
-    assert_eq!(Fixture::new().class(waiting_class()).claim(selected).about_claim(), Decision::Provision);
+    let (beta, ga) = ("volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner");
+    let selected = "volume.kubernetes.io/selected-node";
+    for (annotations, decision) in [
+        (json!({beta: OURS}), Decision::NoAction(NoAction::AwaitsNode)),
+        (json!({beta: OURS, selected: ""}), Decision::NoAction(NoAction::AwaitsNode)),
+        (json!({beta: OURS, selected: "node-1"}), Decision::Provision),
+        (json!({ga: OURS, selected: "node-1"}), Decision::Provision),
+    ] {
+        let fixture = Fixture::new().class(waiting_class()).claim(asked_by(annotations.clone()));
+        assert_eq!(fixture.about_claim(), decision, "{annotations}");
+    }
 }
 
 // Rules: B1, B2, B3, B4, B5, B6, B7, B8, B9.

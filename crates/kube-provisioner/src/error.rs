@@ -61,10 +61,15 @@ impl<V: fmt::Debug> fmt::Debug for Failure<V> {
     }
 }
 
-/// Defines the methods and traits shared by all errors with a verdict. `?` always means `Retry`.
+/// Defines the constructors of an error with a verdict, and what all such errors share. `?` always means `Retry`.
 macro_rules! error_with_verdict {
-    ($error:ident, $verdict:ident) => {
+    ($error:ident, $verdict:ident; $($(#[$doc:meta])+ $constructor:ident: $variant:ident,)+) => {
         impl $error {
+            $($(#[$doc])+
+            pub fn $constructor(source: impl Into<BoxError>) -> Self {
+                Self::new($verdict::$variant, source)
+            })+
+
             /// Sets the pause before the next attempt, instead of the controller's own back-off. Verdicts without a
             /// retry ignore it. Zero, which backends send in `Retry-After`, selects the back-off.
             #[must_use]

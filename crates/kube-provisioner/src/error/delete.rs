@@ -24,7 +24,18 @@ use super::{BoxError, Failure, error_with_verdict};
 /// ```
 pub struct DeleteError(Failure<DeleteVerdict>);
 
-error_with_verdict!(DeleteError, DeleteVerdict);
+error_with_verdict! {
+    DeleteError, DeleteVerdict;
+
+    /// The controller retries with back-off. Same as `?`, for strings and boxed errors.
+    retry: Retry,
+    /// The volume is still in use. The controller tries again, without a warning.
+    in_use: InUse,
+    /// The backend is still working. The controller calls again until it is done.
+    in_progress: InProgress,
+    /// The volume belongs to another instance. The controller leaves it alone, without an event.
+    ignored: Ignored,
+}
 
 /// The meaning of a failed deletion for the volume.
 ///
@@ -51,27 +62,7 @@ pub enum DeleteVerdict {
 }
 
 impl DeleteError {
-    /// The controller retries with back-off. Same as `?`, for strings and boxed errors.
-    pub fn retry(source: impl Into<BoxError>) -> Self {
-        Self::new(DeleteVerdict::Retry, source)
-    }
-
-    /// The volume is still in use. The controller tries again, without a warning.
-    pub fn in_use(source: impl Into<BoxError>) -> Self {
-        Self::new(DeleteVerdict::InUse, source)
-    }
-
-    /// The backend is still working. The controller calls again until it is done.
-    pub fn in_progress(source: impl Into<BoxError>) -> Self {
-        Self::new(DeleteVerdict::InProgress, source)
-    }
-
     pub(crate) fn unsupported() -> Self {
         Self::new(DeleteVerdict::Unsupported, "this provisioner cannot do that")
-    }
-
-    /// The volume belongs to another instance. The controller leaves it alone, without an event.
-    pub fn ignored(source: impl Into<BoxError>) -> Self {
-        Self::new(DeleteVerdict::Ignored, source)
     }
 }

@@ -24,7 +24,18 @@ use super::{BoxError, Failure, error_with_verdict};
 /// ```
 pub struct ExpandError(Failure<ExpandVerdict>);
 
-error_with_verdict!(ExpandError, ExpandVerdict);
+error_with_verdict! {
+    ExpandError, ExpandVerdict;
+
+    /// The controller retries with back-off. Same as `?`, for strings and boxed errors.
+    retry: Retry,
+    /// The backend is still working. The controller calls again until it is done.
+    in_progress: InProgress,
+    /// The asset cannot have this size and still has its old one. The user may request less.
+    infeasible: Infeasible,
+    /// The volume belongs to another instance. The controller leaves it alone, without an event.
+    ignored: Ignored,
+}
 
 /// The meaning of a failed expansion for the claim.
 ///
@@ -53,26 +64,6 @@ pub enum ExpandVerdict {
 }
 
 impl ExpandError {
-    /// The controller retries with back-off. Same as `?`, for strings and boxed errors.
-    pub fn retry(source: impl Into<BoxError>) -> Self {
-        Self::new(ExpandVerdict::Retry, source)
-    }
-
-    /// The backend is still working. The controller calls again until it is done.
-    pub fn in_progress(source: impl Into<BoxError>) -> Self {
-        Self::new(ExpandVerdict::InProgress, source)
-    }
-
-    /// The asset cannot have this size and still has its old one. The user may request less.
-    pub fn infeasible(source: impl Into<BoxError>) -> Self {
-        Self::new(ExpandVerdict::Infeasible, source)
-    }
-
-    /// The volume belongs to another instance. The controller leaves it alone, without an event.
-    pub fn ignored(source: impl Into<BoxError>) -> Self {
-        Self::new(ExpandVerdict::Ignored, source)
-    }
-
     pub(crate) fn unsupported() -> Self {
         Self::new(ExpandVerdict::Unsupported, "this provisioner cannot expand volumes")
     }

@@ -29,7 +29,30 @@ use super::{BoxError, Failure, error_with_verdict};
 /// ```
 pub struct ProvisionError(Failure<ProvisionVerdict>);
 
-error_with_verdict!(ProvisionError, ProvisionVerdict);
+error_with_verdict! {
+    ProvisionError, ProvisionVerdict;
+
+    /// The controller retries with back-off. Something may have been left behind. Same as `?`, for strings
+    /// and boxed errors.
+    retry: Retry,
+    /// The controller retries with back-off. Neither this call nor an earlier one has left anything in the
+    /// backend.
+    nothing_left: NothingLeft,
+    /// The controller retries with back-off, and within a minute. This call has asked the backend for nothing, for
+    /// example because a Secret is missing: leftovers of earlier calls, if any, are unchanged.
+    no_change: NoChange,
+    /// The controller retries with back-off. The request contradicts an existing asset of this name in the backend,
+    /// such as a bucket in another region. This call has not changed that asset.
+    already_exists: AlreadyExists,
+    /// The backend is still working. The controller calls again until it is done, whatever happens to the claim.
+    in_progress: InProgress,
+    /// Impossible on the selected node. The controller asks the scheduler for another one.
+    reschedule: Reschedule,
+    /// Impossible with this claim and class. The controller tries again when one of them changes.
+    invalid: Invalid,
+    /// The claim belongs to another provisioner. The controller leaves it alone, without an event.
+    ignored: Ignored,
+}
 
 /// The meaning of a failed attempt for the claim.
 ///
@@ -77,24 +100,6 @@ impl ProvisionVerdict {
 }
 
 impl ProvisionError {
-    /// The controller retries with back-off. Something may have been left behind. Same as `?`, for strings
-    /// and boxed errors.
-    pub fn retry(source: impl Into<BoxError>) -> Self {
-        Self::new(ProvisionVerdict::Retry, source)
-    }
-
-    /// The controller retries with back-off. Neither this call nor an earlier one has left anything in the
-    /// backend.
-    pub fn nothing_left(source: impl Into<BoxError>) -> Self {
-        Self::new(ProvisionVerdict::NothingLeft, source)
-    }
-
-    /// The controller retries with back-off, and within a minute. This call has asked the backend for nothing, for
-    /// example because a Secret is missing: leftovers of earlier calls, if any, are unchanged.
-    pub fn no_change(source: impl Into<BoxError>) -> Self {
-        Self::new(ProvisionVerdict::NoChange, source)
-    }
-
     /// Converts an error of a call that has only read from the backend so far: a retry becomes
     /// [`no_change`](Self::no_change). If no earlier call asked the backend for anything, the attempt ends, and the
     /// next one uses the class as it is then.
@@ -115,31 +120,5 @@ impl ProvisionError {
             verdict => verdict,
         };
         Self(Failure { verdict, ..failure })
-    }
-
-    /// The controller retries with back-off. The request contradicts an existing asset of this name in the backend,
-    /// such as a bucket in another region. This call has not changed that asset.
-    pub fn already_exists(source: impl Into<BoxError>) -> Self {
-        Self::new(ProvisionVerdict::AlreadyExists, source)
-    }
-
-    /// The backend is still working. The controller calls again until it is done, whatever happens to the claim.
-    pub fn in_progress(source: impl Into<BoxError>) -> Self {
-        Self::new(ProvisionVerdict::InProgress, source)
-    }
-
-    /// Impossible on the selected node. The controller asks the scheduler for another one.
-    pub fn reschedule(source: impl Into<BoxError>) -> Self {
-        Self::new(ProvisionVerdict::Reschedule, source)
-    }
-
-    /// Impossible with this claim and class. The controller tries again when one of them changes.
-    pub fn invalid(source: impl Into<BoxError>) -> Self {
-        Self::new(ProvisionVerdict::Invalid, source)
-    }
-
-    /// The claim belongs to another provisioner. The controller leaves it alone, without an event.
-    pub fn ignored(source: impl Into<BoxError>) -> Self {
-        Self::new(ProvisionVerdict::Ignored, source)
     }
 }

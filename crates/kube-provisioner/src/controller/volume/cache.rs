@@ -272,6 +272,15 @@ impl VolumeCache {
             Progress::None => self.progress.remove(key),
             progress => self.progress.insert(key.clone(), progress),
         };
+        self.forget_wakes(key);
+    }
+
+    /// Forgets the wakes of a key without claim, volume and attempt: no watch shows the end of an attempt whose claim no
+    /// longer exists.
+    pub(super) fn forget_wakes(&mut self, key: &Key) {
+        if !self.progress.contains_key(key) && self.volumes.get(key).is_none() && !self.is_asked_for(key) {
+            self.woken.remove(key);
+        }
     }
 
     /// Records that the asset of the volume with this uid was deleted, until its object is deleted.

@@ -138,6 +138,8 @@ impl Journaled for VolumeCache {
 
     fn forget(&mut self, of: &dyn Fn(&Key) -> bool) {
         self.progress.retain(|key, progress| matches!(progress, Progress::Confirm) || !of(key));
+        let woken: Vec<Key> = self.woken.keys().filter(|key| of(key)).cloned().collect();
+        woken.iter().for_each(|key| self.forget_wakes(key));
     }
 }
 

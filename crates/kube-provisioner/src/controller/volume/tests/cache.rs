@@ -517,6 +517,17 @@ fn wakes_of_a_claim_end_with_it() {
     assert_eq!(fixture.cache.wake(&Trigger::Claims), [key()]);
     delete_claim(&mut fixture, claim(json!({})));
     assert_eq!(fixture.cache.inputs(&key()), before);
+    // The attempt of a deleted claim is woken, and then ends or is continued by another process.
+    let ends: [fn(&mut VolumeCache); 2] =
+        [|cache| cache.set_progress(&key(), Progress::None), |cache| cache.forget(&|_| true)];
+    for end in ends {
+        fixture.put_claim(claim(json!({})));
+        begin(&mut fixture);
+        delete_claim(&mut fixture, claim(json!({})));
+        assert_eq!(fixture.cache.wake(&Trigger::Claims), [key()]);
+        end(&mut fixture.cache);
+        assert_eq!(fixture.cache.inputs(&key()), before);
+    }
 }
 
 // Rules: G71.

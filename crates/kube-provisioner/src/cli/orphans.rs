@@ -179,11 +179,16 @@ impl Orphans {
                         }
                     }
                 }
-                Err(error) => problems.push(format!("the StorageClass {class} is left out: {error}")),
+                Err(error) => problems.push(format!("the {} is left out: {error}", with_kind(class))),
             }
         }
         sets(found)
     }
+}
+
+/// Returns the class with its kind, which the names of COSI's classes contain already.
+fn with_kind(class: &str) -> String {
+    if class.contains(' ') { class.to_owned() } else { format!("StorageClass {class}") }
 }
 
 /// Reads a place. It fails as a whole, or is read with the parameters that the class has now.

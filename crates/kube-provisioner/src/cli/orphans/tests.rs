@@ -220,6 +220,11 @@ fn only_what_nobody_may_need_is_an_orphan() {
     assert_eq!(sets(found)[0].state(&unreadable), State::Unreadable);
 }
 
+#[test]
+fn a_class_that_is_left_out_is_named_with_its_kind() {
+    assert_eq!(["fast", "BucketAccessClass fast"].map(with_kind), ["StorageClass fast", "BucketAccessClass fast"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_account_of_cosi_without_its_access_is_an_orphan() {
     let account = |name: &str| {

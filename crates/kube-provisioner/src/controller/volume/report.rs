@@ -15,7 +15,7 @@ use self::draft::{failed, normal, reason, warning};
 pub(crate) use self::messages::parameters_text;
 use self::messages::{expansion_text, missing_input_text, no_room_text, refusal_text, silence_text};
 use super::decision::{NoAction, Refusal};
-use super::facts::{ClaimFacts, ClaimState, ClassState, Facts, Progress};
+use super::facts::{ClaimFacts, ClaimState, ClassState, Facts};
 use super::outcome::{Done, MissingInput, NodeSilence, Outcome, Stopped};
 use crate::controller::shared::limits::{REMIND, Thresholds, UNASKED, after_call, is_last, retry, secret_missing};
 use crate::controller::shared::metrics::aborted_label;
@@ -411,7 +411,11 @@ impl Case<'_> {
     /// Adds to a message that the attempt began with a claim or class that no longer exists, and how an administrator
     /// can end it.
     fn with_origin(&self, text: String) -> String {
-        let Progress::Background(pending) = &self.facts.progress else { return text };
+        let Some(pending) = self.facts.attempt() else { return text };
+        // Only the class of a waiting claim is known.
+        if matches!(self.facts.claim, ClaimState::Bound { .. } | ClaimState::Unreadable(_)) {
+            return text;
+        }
         let class = pending.class.name();
         let gone = match (&self.facts.claim, &self.facts.class) {
             (ClaimState::Absent, _) => "its claim, which is gone".to_owned(),

@@ -8,6 +8,7 @@ use provisioner_runtime::queue::Next;
 use super::*;
 use crate::controller::shared::limits::{REMIND, Thresholds};
 use crate::controller::volume::decision::{NoAction, Refusal};
+use crate::controller::volume::facts::Progress;
 use crate::controller::volume::outcome::{Done, MissingInput, Outcome, Stopped};
 use crate::controller::volume::report::{Case, EventObject, OutcomeReport, report};
 use crate::{DeleteVerdict, ProvisionVerdict};
@@ -166,6 +167,19 @@ fn refusals_say_what_to_do() {
         assert_eq!(report.next, REMIND, "{refusal:?}");
         assert!(event.text.len() > 30, "{}", event.text);
     }
+}
+
+// Rules: G60.
+#[test]
+fn an_attempt_for_a_claim_that_cannot_be_read_is_not_to_be_dropped() {
+    let (mut fixture, key) = (Fixture::new(), Key::of_claim("uid-1-1"));
+    fixture.put_claim(claim(json!({"spec": {"accessModes": 7}})));
+    fixture.cache.set_progress(&key, Progress::Background(Arc::new(pending())));
+    let (facts, provisioner, thresholds) = (fixture.cache.facts(&key), OURS, Thresholds::default());
+    let Decision::Refuse(refusal) = decide(&facts, &fixture.rules) else { panic!("{facts:?}") };
+    let case = Case { provisioner, volume: "pvc-uid-1-1", facts: &facts, attempt: 2, repeats: 0, waits: 0, thresholds };
+    let text = report(Err(Stopped::Refused(refusal)), &case).event.unwrap().text;
+    assert!(text.contains("cannot read this claim") && !text.contains("journal drop"), "{text}");
 }
 
 #[test]

@@ -129,8 +129,9 @@ pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
             Decision::Refuse(Refusal::UnreadableVolume { problem: volume.problem.clone() })
         }
         (_, VolumeState::Ours(volume)) => about_volume(&volume.facts, facts, rules),
-        (_, VolumeState::Unmanaged) => match &facts.claim {
-            ClaimState::Waiting(_) => Decision::Refuse(Refusal::NameTaken),
+        // An attempt whose claim no longer exists waits as well: the foreign volume may contain its asset.
+        (_, VolumeState::Unmanaged) => match (&facts.claim, facts.attempt()) {
+            (ClaimState::Waiting(_), _) | (ClaimState::Absent, Some(_)) => Decision::Refuse(Refusal::NameTaken),
             _ => Decision::NoAction(NoAction::NothingHere),
         },
         (_, VolumeState::Absent) => about_claim(facts, rules),

@@ -319,6 +319,19 @@ fn a_changed_class_alters_the_inputs_and_an_old_librarys_lock_does_not() {
     assert_ne!(fixture.cache.inputs(&key()), unlocked, "l4: the class changed");
 }
 
+// Rules: G42.
+#[test]
+fn reports_an_attempt_without_a_claim_whose_name_a_foreign_volume_has() {
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+    begin(&mut fixture);
+    fixture.put_volume(with(saved(), json!({"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": OTHER}}})));
+    assert_eq!(fixture.about_claim(), Decision::Refuse(Refusal::NameTaken));
+    delete_claim(&mut fixture, claim(json!({})));
+    assert_eq!(fixture.about_claim(), Decision::Refuse(Refusal::NameTaken));
+    fixture.cache.set_progress(&key(), Progress::None);
+    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::NothingHere));
+}
+
 // Rules: G49.
 #[test]
 fn an_attempt_whose_class_was_recreated_is_cleaned_up() {

@@ -271,13 +271,13 @@ impl WatchHealth {
         self.shared.delivering.load(Ordering::Relaxed)
     }
 
-    /// Returns the version up to which known states are older than an object that a list delivers, and 0 for other
-    /// changes. After the server's data was restored from a backup, that object may have a lower version, and so may
-    /// the list.
+    /// Returns the version up to which known states are older than an object that a list delivers, or than the complete
+    /// list, and 0 for other changes. After the server's data was restored from a backup, that object may have a lower
+    /// version, and so may the list.
     pub fn listing<T>(&self, change: &Change<T>) -> u64 {
         match (change, self.delivering()) {
-            (Change::Listed(_), version) if version < self.position() => u64::MAX,
-            (Change::Listed(_), version) => version,
+            (Change::Listed(_) | Change::Ready, version) if version < self.position() => u64::MAX,
+            (Change::Listed(_) | Change::Ready, version) => version,
             _ => 0,
         }
     }

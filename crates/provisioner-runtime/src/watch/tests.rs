@@ -187,9 +187,10 @@ fn a_list_of_restored_data_counts_more_than_earlier_states() {
     let health = WatchHealth::new();
     health.delivered("90");
     health.delivers("95");
-    assert_eq!([health.listing(&Change::Listed(())), health.listing(&Change::Applied(()))], [95, 0]);
+    let changes = [Change::Listed(()), Change::Ready, Change::Applied(())];
+    assert_eq!(changes.each_ref().map(|change| health.listing(change)), [95, 95, 0]);
     health.delivers("2");
-    assert_eq!(health.listing(&Change::Listed(())), u64::MAX);
+    assert_eq!(changes.each_ref().map(|change| health.listing(change)), [u64::MAX, u64::MAX, 0]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -168,7 +168,13 @@ impl VolumeCache {
                 }
             }
             Change::Ready => {
-                let gone = self.volumes.end_snapshot();
+                let is_newer =
+                    |known: &OurVolume| number(&known.resource_version).is_some_and(|version| version > listing);
+                let missing = self.volumes.end_snapshot().into_iter();
+                // The list was read before these volumes were saved. The watch follows.
+                let (newer, gone): (Vec<_>, Vec<_>) =
+                    missing.partition(|(_, known)| known.as_deref().is_some_and(is_newer));
+                newer.into_iter().for_each(|(key, known)| drop(self.volumes.insert(key, known)));
                 let keys = gone.iter().map(|(key, _)| key.clone()).collect();
                 gone.into_iter().for_each(|(key, known)| self.volume_gone(&key, known));
                 return keys;
@@ -248,13 +254,8 @@ impl VolumeCache {
 
     /// Applies a volume that the API server returned, like [`VolumeCache::observe_claim`].
     pub(crate) fn observe_volume(&mut self, answer: WatchedVolume) {
-        let key = Key::of_volume(answer.name());
-        if self.volumes.get(&key).is_some() {
-            let awaits_listing = self.volumes.awaits_listing(&key);
-            self.volume_event(Change::Applied(answer), 0);
-            if awaits_listing {
-                self.volumes.await_listing(key);
-            }
+        if self.volumes.get(&Key::of_volume(answer.name())).is_some() {
+            self.volume_answer(answer);
         }
     }
 
@@ -263,7 +264,17 @@ impl VolumeCache {
     pub(crate) fn saved(&mut self, key: &Key, answer: WatchedVolume) {
         if matches!(self.progress.get(key), Some(Progress::Unsaved(_))) {
             self.progress.remove(key);
-            self.volume_event(Change::Applied(answer), 0);
+            self.volume_answer(answer);
+        }
+    }
+
+    fn volume_answer(&mut self, answer: WatchedVolume) {
+        let key = Key::of_volume(answer.name());
+        let awaits_listing = self.volumes.awaits_listing(&key);
+        self.volume_event(Change::Applied(answer), 0);
+        // A list that is being read may be newer than the answer, and may lack the volume.
+        if awaits_listing {
+            self.volumes.await_listing(key);
         }
     }
 

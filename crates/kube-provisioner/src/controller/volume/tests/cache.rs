@@ -32,6 +32,15 @@ fn begin(fixture: &mut Fixture) {
         .set_progress(&key(), Progress::Background(Arc::new(Pending { claim, class, token: "t".into(), ..pending() })));
 }
 
+/// Begins the work that the claim requests, and creates its asset.
+fn begin_saving(fixture: &mut Fixture) -> UnsavedVolume {
+    begin(fixture);
+    let Progress::Background(pending) = fixture.cache.facts(&key()).progress else { panic!("begun") };
+    let unsaved = UnsavedVolume { name: key().to_string(), pending, body: Vec::new(), warning: None, after: None };
+    fixture.cache.set_progress(&key(), Progress::Unsaved(Arc::new(unsaved.clone())));
+    unsaved
+}
+
 fn saved() -> Value {
     volume("Pending", "Delete", json!({"metadata": {"name": "pvc-uid-1-1"}, "spec": {"claimRef": {"uid": "uid-1-1"}}}))
 }
@@ -127,10 +136,7 @@ fn a_late_answer_does_not_revive_a_deleted_volume() {
 fn a_late_answer_does_not_revive_a_volume_whose_attempt_has_not_ended() {
     let able = Fixture::able(Capabilities::default().attempt_end());
     let mut fixture = able.class(class(json!({}))).claim(claim(json!({})));
-    begin(&mut fixture);
-    let Progress::Background(pending) = fixture.cache.facts(&key()).progress else { panic!("begun") };
-    let unsaved = UnsavedVolume { name: key().to_string(), pending, body: Vec::new(), warning: None, after: None };
-    fixture.cache.set_progress(&key(), Progress::Unsaved(Arc::new(unsaved)));
+    begin_saving(&mut fixture);
     fixture.put_volume(saved());
     delete_volume(&mut fixture, saved());
     fixture.cache.saved(&key(), sent(saved()));
@@ -377,10 +383,7 @@ fn a_volume_from_before_the_term_ends_no_attempt() {
 #[test]
 fn a_volume_that_is_being_deleted_ends_no_attempt_whose_asset_is_not_saved() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
-    begin(&mut fixture);
-    let Progress::Background(pending) = fixture.cache.facts(&key()).progress else { panic!("begun") };
-    let unsaved = UnsavedVolume { name: key().to_string(), pending, body: Vec::new(), warning: None, after: None };
-    fixture.cache.set_progress(&key(), Progress::Unsaved(Arc::new(unsaved.clone())));
+    let unsaved = begin_saving(&mut fixture);
     let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "21"}});
     fixture.put_volume(with(saved(), deleted));
     assert_eq!(fixture.about_claim(), Decision::Save, "which compares the two assets");
@@ -401,11 +404,26 @@ fn an_answer_older_than_a_list_restores_nothing() {
     fixture.cache.observe_claim(sent(claim(json!({"metadata": {"resourceVersion": "12"}}))));
     fixture.cache.observe_volume(sent(with(saved(), json!({"metadata": {"resourceVersion": "29"}}))));
     assert!(matches!(fixture.cache.facts(&key()).claim, ClaimState::Waiting(_)));
-    fixture.cache.claim_event(Change::Ready, 0);
-    fixture.cache.volume_event(Change::Ready, 0);
+    fixture.cache.claim_event(Change::Ready, 30);
+    fixture.cache.volume_event(Change::Ready, 30);
     let facts = fixture.cache.facts(&key());
     assert!(matches!(facts.volume, VolumeState::Absent), "{facts:?}");
     assert!(facts.claim_at_work().is_none(), "{facts:?}");
+}
+
+// Rules: G50.
+#[test]
+fn a_volume_that_is_saved_during_a_list_exists_unless_the_list_is_newer() {
+    for (listing, exists) in [(19, true), (20, false), (u64::MAX, false)] {
+        let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+        begin_saving(&mut fixture);
+        fixture.cache.volume_event(Change::Begin, 0);
+        fixture.cache.saved(&key(), sent(saved()));
+        assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::Provisioned));
+        fixture.cache.volume_event(Change::Ready, listing);
+        let decision = if exists { Decision::NoAction(NoAction::Provisioned) } else { Decision::Confirm };
+        assert_eq!(fixture.about_claim(), decision, "{listing}");
+    }
 }
 
 // Rules: G50.

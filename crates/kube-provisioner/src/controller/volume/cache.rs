@@ -132,7 +132,8 @@ impl VolumeCache {
             }
             Change::Listed(claim) | Change::Applied(claim) => {
                 let volume = self.put_guest(&claim, listing);
-                self.put_claim(&claim, listing).into_iter().chain(volume).collect()
+                let changed = self.put_claim(&claim, listing).and(claim.metadata().uid.as_deref()).map(ClaimUid::new);
+                changed.iter().flat_map(|uid| self.of_claim(uid)).chain(volume).collect()
             }
             Change::Deleted(claim) => {
                 let volume = self.guest_of(&claim).filter(|volume| self.guests.remove(volume).is_some());

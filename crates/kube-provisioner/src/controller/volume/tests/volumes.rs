@@ -301,6 +301,13 @@ fn an_existing_claim_is_found_by_its_uid() {
     let woken = fixture.cache.claim_event(Change::Deleted(sent(claim(json!({})))), 0);
     assert!(woken.contains(&Key::of_volume("volume-1")), "{woken:?}");
     assert_eq!(fixture.about_volume(), DELETES);
+    // The claim waits, and then takes the volume that is named after it.
+    let woken = fixture.put_claim(claim(json!({})));
+    assert!(woken.contains(&Key::of_volume("volume-1")), "{woken:?}");
+    assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::ClaimStillSeen));
+    let woken = fixture.put_claim(claim(json!({"spec": {"volumeName": "pvc-uid-1-1"}})));
+    assert!(woken.contains(&Key::of_volume("volume-1")), "{woken:?}");
+    assert_eq!(fixture.about_volume(), DELETES);
 }
 
 // Rules: G47.

@@ -267,17 +267,24 @@ async fn a_new_claim_is_not_mistaken_for_a_deleted_one_of_the_same_name() {
 
 // Rules: G46.
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_is_refused_is_cleaned_up_with_its_claim() {
-    let (outages, fixture) = fixture();
-    outages.next(Create, VOLUMES, [Refuse(403); 1000]);
-    fixture.claim("a", "class");
-    let _running = fixture.start(1);
-    let is_refused = || fixture.events("a").iter().any(|text| text.contains("made but not saved yet"));
-    fixture.until("it is refused", is_refused).await;
-    fixture.delete(CLAIMS, "a");
-    fixture.until("it is cleaned up", || fixture.calls.count("clean_up a") == 1).await;
-    fixture.until("the attempt ends", || fixture.entries().is_empty()).await;
-    assert_eq!(volumes(&fixture), 0);
+async fn a_volume_that_is_refused_is_cleaned_up_once_its_claim_does_not_need_it() {
+    for is_deleted in [true, false] {
+        let (outages, fixture) = fixture();
+        outages.next(Create, VOLUMES, [Refuse(403); 1000]);
+        fixture.claim("a", "class");
+        let running = fixture.start(1);
+        let is_refused = || fixture.events("a").iter().any(|text| text.contains("made but not saved yet"));
+        fixture.until("it is refused", is_refused).await;
+        if is_deleted {
+            fixture.delete(CLAIMS, "a");
+        } else {
+            fixture.patch(CLAIMS, "a", json!({"spec": {"volumeName": "other"}}));
+        }
+        fixture.until("it is cleaned up", || fixture.calls.count("clean_up a") == 1).await;
+        fixture.until("the attempt ends", || fixture.entries().is_empty()).await;
+        assert_eq!(volumes(&fixture), 0);
+        running.abort();
+    }
 }
 
 // Rules: G24.

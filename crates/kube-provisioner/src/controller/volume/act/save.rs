@@ -114,11 +114,12 @@ impl Actions {
     }
 
     /// Returns the outcome of a save that the API server refuses, which may be permanent: a policy forbids the volume,
-    /// or the author's code has returned an invalid one. If its claim is deleted, the attempt is cleaned up.
+    /// or the author's code has returned an invalid one. If its claim is deleted or has another volume, the attempt is
+    /// cleaned up.
     fn not_accepted(&self, unsaved: &UnsavedVolume, error: CallError, key: &Key) -> Stopped {
         let mut cache = self.cache();
         let is_wanted = match cache.facts(key).claim {
-            ClaimState::Absent => false,
+            ClaimState::Absent | ClaimState::Bound { bound_here: false, .. } => false,
             ClaimState::Waiting(claim) => !claim.facts.deleting,
             ClaimState::Bound { .. } | ClaimState::Unreadable(_) => true,
         };

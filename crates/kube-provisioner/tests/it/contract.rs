@@ -181,6 +181,25 @@ async fn a_volume_of_another_claim_ends_no_attempt() {
     assert_eq!(fixture.calls.count("clean_up"), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_attempt_whose_claim_loses_its_annotation_is_reported() {
+    let (works, seen) = flag();
+    let cluster = Cluster::builder().hide_managed_fields().build();
+    let script = Script { provision: fails_until(seen), ..Script::default() };
+    let fixture = Fixture::with_actors(cluster, Actors::all().without(Actor::Binder), script);
+    let _running = fixture.start(1);
+    let naming = |name: Option<&str>| json!({"metadata": {"annotations": {STORAGE_PROVISIONER: name}}});
+    fixture.claim_with("one", "class", naming(Some(PROVISIONER)));
+    fixture.until("it has failed", || !fixture.entries().is_empty()).await;
+    fixture.patch(CLAIMS, "one", naming(None));
+    let is_reported = || fixture.events("one").iter().any(|text| text.contains("the claim names no provisioner"));
+    fixture.until("it is reported", is_reported).await;
+    works.store(true, Ordering::Relaxed);
+    fixture.patch(CLAIMS, "one", naming(Some(PROVISIONER)));
+    fixture.until("it is saved", || fixture.entries().is_empty()).await;
+    assert_eq!(fixture.calls.count("clean_up"), 0);
+}
+
 // Rules: G53.
 #[tokio::test(start_paused = true)]
 async fn the_volume_that_a_restored_claim_names_stays_while_the_claim_exists() {

@@ -17,6 +17,7 @@ use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, Pending, P
 use crate::controller::volume::outcome::{Done, Outcome, Stopped};
 use crate::controller::volume::safeguards::Safeguard;
 use crate::error::{DeleteError, DeleteVerdict};
+use crate::protocol;
 
 /// The API server may still execute a request whose sender was killed: by default for one minute, plus a margin.
 const LONGEST_REQUEST: Duration = Duration::from_secs(75);
@@ -82,8 +83,18 @@ impl Actions {
         let is_it = |known: &ClaimFacts| known.uid == claim.uid && !known.deleting;
         let lives = matches!(known, ClaimState::Waiting(known) if is_it(&known.facts));
         // The cache has no claims of other provisioners. A claim that lost the annotation may receive it again.
-        let left_us = live.metadata().annotations.asked().is_some_and(|name| !self.rules.names.include(name));
-        if goes || has_other || lives || left_us { Ok(()) } else { Err(Stopped::Behind) }
+        let asked = live.metadata().annotations.asked();
+        if goes || has_other || lives || asked.is_some_and(|name| !self.rules.names.include(name)) {
+            return Ok(());
+        }
+        if asked.is_some() {
+            return Err(Stopped::Behind);
+        }
+        let message = format!(
+            "the claim names no provisioner, so nothing is removed; restore its annotation {}, or delete the claim",
+            protocol::STORAGE_PROVISIONER
+        );
+        Err(Stopped::NotCleanedUp { verdict: DeleteVerdict::InProgress, message, retry_after: None })
     }
 
     /// Calls the provisioner's `delete` for a surplus asset: another process has saved the volume with another asset.

@@ -21,6 +21,7 @@ pub struct Capabilities {
     pub(crate) mount_options: bool,
     pub(crate) node_labels: bool,
     pub(crate) expansion: bool,
+    pub(crate) expanded_elsewhere: bool,
     pub(crate) attempt_end: bool,
     pub(crate) claim_annotations: Vec<String>,
     pub(crate) class_templates: bool,
@@ -94,6 +95,12 @@ impl Capabilities {
     /// driver.
     pub fn expansion(self) -> Self {
         Self { expansion: true, ..self }
+    }
+
+    /// Leaves the expansion of volumes to another program, such as the external-resizer of a CSI driver. Without this
+    /// call and [`expansion`](Self::expansion), claims that request more receive a warning.
+    pub fn expanded_elsewhere(self) -> Self {
+        Self { expanded_elsewhere: true, ..self }
     }
 
     /// Declares that the provisioner implements [`end_attempt`](crate::Hooks::end_attempt).

@@ -502,6 +502,8 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
             .volume_attributes_classes()
             .data_sources(KINDS)
             .sources_of_other_namespaces()
+            // External-resizer expands volumes.
+            .expanded_elsewhere()
             .attempt_end()
             .class_templates()
     }

@@ -96,7 +96,8 @@ impl<P: Hooks> Served for (P, Options) {
         }
         let mut problems: Vec<String> =
             problems.iter().map(|problem| format!("Warning ProvisioningFailed: {problem}")).collect();
-        if !capabilities.expansion && class.allow_volume_expansion == Some(true) {
+        let is_expanded = capabilities.expansion || capabilities.expanded_elsewhere;
+        if !is_expanded && class.allow_volume_expansion == Some(true) {
             let problem = "volumes cannot be expanded by this provisioner; remove allowVolumeExpansion";
             problems.push(format!("Warning VolumeResizeFailed: {problem}"));
         }

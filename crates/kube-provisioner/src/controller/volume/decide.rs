@@ -298,8 +298,9 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
     {
         return Decision::Refuse(Refusal::NameTaken);
     }
-    match (reclaim(volume, facts, rules), growth(volume, facts)) {
-        (Decision::NoAction(NoAction::Bound | NoAction::Retained), Some(_)) if !rules.capabilities.expansion => {
+    let can = &rules.capabilities;
+    match (reclaim(volume, facts, rules), growth(volume, facts).filter(|_| !can.expanded_elsewhere)) {
+        (Decision::NoAction(NoAction::Bound | NoAction::Retained), Some(_)) if !can.expansion => {
             Decision::Refuse(Refusal::Expansion)
         }
         (Decision::NoAction(NoAction::Bound | NoAction::Retained), Some(bytes)) => Decision::Expand { bytes },

@@ -124,8 +124,11 @@ fn expands_a_volume_that_is_not_named_after_its_claim() {
 // Rules: X3.
 #[test]
 fn refuses_expansion_that_the_author_does_not_declare() {
-    let fixture = Fixture::new().claim(growing(json!({}))).volume(bound_volume(json!({})));
-    assert_eq!(fixture.about_claim(), Decision::Refuse(Refusal::Expansion));
+    let decided = |capabilities: Capabilities| {
+        Fixture::able(capabilities).claim(growing(json!({}))).volume(bound_volume(json!({}))).about_claim()
+    };
+    assert_eq!(decided(Capabilities::default()), Decision::Refuse(Refusal::Expansion));
+    assert_eq!(decided(Capabilities::default().expanded_elsewhere()), Decision::NoAction(NoAction::Bound));
 }
 
 // Rules: X4.

@@ -5,7 +5,7 @@ use super::BucketReconciler;
 use super::delivered_names::without_names;
 use super::facts::{ClaimFacts, ClassState, Delivered, Facts};
 use super::outcome::{Done, Outcome, Stopped};
-use super::record::Record;
+use super::record::{Record, Source};
 
 pub(super) async fn adopt(BucketReconciler { objects, rules, .. }: &BucketReconciler, facts: &Facts) -> Outcome {
     let (Some(claim), Some(bucket)) = (&facts.claim, facts.bucket()) else { return Err(Stopped::Changed) };
@@ -53,7 +53,7 @@ fn unrecorded(claim: &ClaimFacts, facts: &Facts) -> Record {
         _ => None,
     };
     Record {
-        source: class.map(|class| class.source()),
+        source: class.map_or(Source::Unknown, |class| class.source()),
         claim: Some(claim.name()),
         parameters: class.map(|class| without_names(&class.texts)),
         config: claim.config.clone(),

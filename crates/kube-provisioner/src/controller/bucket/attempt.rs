@@ -139,7 +139,7 @@ impl<'a> Attempt<'a> {
                     None => (class.source(), bucket_name(&claim, class), None, None),
                 };
                 let record = Record {
-                    source: Some(source),
+                    source,
                     claim: Some(claim.name()),
                     owner,
                     parameters: Some(parameters.unwrap_or_else(|| (*class.texts).clone())),
@@ -154,7 +154,10 @@ impl<'a> Attempt<'a> {
         if let Ok(names) = wanted_names(facts, &claim) {
             record = record.named(&claim.name, names);
         }
-        let source = record.source.or_else(|| class.map(|class| class.source())).ok_or(Stopped::ClassGone)?;
+        let source = match record.source {
+            Source::Unknown => of_class()?.source(),
+            known => known,
+        };
         let class = calls::parameters(reconciler, record.parameters.as_ref().unwrap_or(&Texts::new()))?;
         Ok(Self { reconciler, facts, reason, claim, source, record, name, class, config })
     }

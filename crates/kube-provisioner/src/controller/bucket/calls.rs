@@ -211,7 +211,7 @@ pub(super) fn access(
             (Some(Account::of(claim)), state.unwrap_or_default())
         }
         (None, Source::Provisioned) => (Some(account.clone()), bucket.kept_state()),
-        (None, Source::Granted) => (None, BTreeMap::new()),
+        (None, Source::Granted | Source::Unknown) => (None, BTreeMap::new()),
     };
     BucketAccess { state, ..BucketAccess::new(&*bucket.endpoint.bucket, owner) }
 }

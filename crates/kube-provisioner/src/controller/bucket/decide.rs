@@ -330,20 +330,20 @@ fn ending(bucket: &BucketFacts, facts: &Facts) -> Ending {
     }
     let source = match (bucket.record(), &facts.class) {
         (Some(record), _) => record.source,
-        (None, ClassState::Ours(class)) => Some(class.source()),
-        (None, _) => None,
+        (None, ClassState::Ours(class)) => class.source(),
+        (None, _) => Source::Unknown,
     };
     // A bucket of another provisioner is bound, or cannot be identified.
-    if let Some(record) = bucket.record().filter(|record| !record.made && source.is_some()) {
+    if let Some(record) = bucket.record().filter(|record| !record.made && source != Source::Unknown) {
         // A claim that was removed by force may have been bound.
         let may_have_data = facts.claim.as_ref().is_none_or(|claim| was_bound(record, claim));
         let is_kept = may_have_data && bucket.policy != Some(ReclaimPolicy::Delete);
         return if is_kept { Ending::Revoke } else { Ending::CleanUp };
     }
     match (source, bucket.policy) {
-        (None, _) => Ending::RevokeUnknown,
-        (Some(Source::Provisioned), Some(ReclaimPolicy::Delete)) => Ending::Delete,
-        (Some(_), _) => Ending::Revoke,
+        (Source::Unknown, _) => Ending::RevokeUnknown,
+        (Source::Provisioned, Some(ReclaimPolicy::Delete)) => Ending::Delete,
+        (Source::Provisioned | Source::Granted, _) => Ending::Revoke,
     }
 }
 
@@ -511,7 +511,7 @@ fn usable(claim: &ClaimFacts, bucket: &BucketFacts, rules: &Rules) -> Result<Sha
     let is_ours = rules.is_of_this_installation(bucket);
     let record = bucket.record().filter(|record| record.made && is_ours && bucket.unreadable.is_none());
     let (Some(record), Some(owner)) = (record, bucket.claim()) else { return Err(BucketClaimProblem::NotBound) };
-    if record.source != Some(Source::Provisioned) {
+    if record.source != Source::Provisioned {
         return Err(BucketClaimProblem::NotItsOwn);
     }
     let name = &*bucket.endpoint.bucket;
@@ -538,7 +538,7 @@ fn is_over(record: &Record, claim: &ClaimFacts, facts: &Facts) -> bool {
 /// Returns true if an unfinished attempt recreates the lost ObjectBucket of a bound claim, whose bucket may contain
 /// data.
 fn was_bound(record: &Record, claim: &ClaimFacts) -> bool {
-    claim.is_bound() && record.source == Some(Source::Provisioned)
+    claim.is_bound() && record.source == Source::Provisioned
 }
 
 /// Returns true if the claim names another claim than when its bucket was created.

@@ -214,7 +214,7 @@ fn after_attempts(text: &str) -> Record {
     let names = || DeliveredNames { secret: text.to_owned(), config_map: text.to_owned() };
     Record {
         // An attempt never changes these fields.
-        source: Some(Source::Provisioned),
+        source: Source::Provisioned,
         claim: None,
         made_for_uid: None,
         owner: None,

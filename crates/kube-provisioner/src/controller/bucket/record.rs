@@ -11,21 +11,22 @@ use super::delivered_names::DeliveredNames;
 use crate::bucket::{Account, ClaimName};
 
 /// The source of a claim's bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Source {
     /// The bucket is created for the claim.
     Provisioned,
     /// The bucket exists: the class names it, or it was created for another claim in the namespace.
     Granted,
+    /// The object belongs to another provisioner, and its class no longer existed.
+    #[default]
+    Unknown,
 }
 
 /// The annotation of an ObjectBucket. The default describes an unknown bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Record {
-    /// `None` if unknown: the object belongs to another provisioner, and its class no longer existed.
-    #[serde(with = "source")]
-    pub(crate) source: Option<Source>,
+    pub(crate) source: Source,
     /// The claim. Some CustomResourceDefinitions drop the object's own reference to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) claim: Option<ClaimName>,
@@ -156,28 +157,5 @@ impl Record {
     /// Records the names of the Secret and the ConfigMap of the claim of this name.
     pub(crate) fn named(self, claim: &str, names: DeliveredNames) -> Self {
         Self { delivered: Some(names).filter(|names| *names != DeliveredNames::of(claim)), ..self }
-    }
-}
-
-mod source {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use super::Source;
-
-    pub(super) fn serialize<S: Serializer>(source: &Option<Source>, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(match source {
-            Some(Source::Provisioned) => "Provisioned",
-            Some(Source::Granted) => "Granted",
-            None => "Unknown",
-        })
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Source>, D::Error> {
-        match &*String::deserialize(deserializer)? {
-            "Provisioned" => Ok(Some(Source::Provisioned)),
-            "Granted" => Ok(Some(Source::Granted)),
-            "Unknown" => Ok(None),
-            other => Err(serde::de::Error::custom(format!("unknown source {other:?}"))),
-        }
     }
 }

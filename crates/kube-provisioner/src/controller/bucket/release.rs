@@ -92,14 +92,11 @@ impl<'a> Release<'a> {
     /// usable, and in some backends the account proves the ownership of a bucket.
     async fn remove_in_backend(&self, bucket: &BucketFacts, calls: &mut Calls<'_>) -> Result<(), Stopped> {
         let BucketReconciler { backend, limits, .. } = self.reconciler;
-        let recorded = bucket.record().and_then(|record| record.source);
+        let recorded = bucket.record().map_or(Source::Unknown, |record| record.source);
         let (source, with_bucket) = match self.ending {
             Ending::Delete => (Source::Provisioned, true),
-            Ending::CleanUp => {
-                let source = recorded.ok_or(Stopped::Changed)?;
-                (source, source == Source::Provisioned)
-            }
-            Ending::Revoke | Ending::RevokeUnknown | Ending::Abandon => (recorded.unwrap_or(Source::Granted), false),
+            Ending::CleanUp => (recorded, recorded == Source::Provisioned),
+            Ending::Revoke | Ending::RevokeUnknown | Ending::Abandon => (recorded, false),
         };
         let (of_bucket, of_account) = calls.known(bucket, source).await?;
         if with_bucket {

@@ -16,7 +16,7 @@ use super::decision::Reason;
 use super::delivery::end_rotation;
 use super::facts::{BucketFacts, Facts};
 use super::outcome::{Done, Outcome, Stopped};
-use super::record::{NewKey, Record, Source};
+use super::record::{NewKey, Record};
 use super::safeguards::BucketSafeguard;
 use super::{BucketReconciler, Step};
 
@@ -52,7 +52,7 @@ impl<'a> Rotation<'a> {
         let mut calls = self.calls(Purpose::Create)?;
         let copied = objects.copied_metadata(claim, record).await?;
         objects.confirm_writable(claim, record, &copied).await?;
-        let (_, account) = calls.known(bucket, self.source()).await?;
+        let (_, account) = calls.known(bucket, record.source).await?;
         let before = calls.unknown_keys(record, &account).await?;
         let answer = calls.call(limits.provision, || backend.rotate(account.clone())).await;
         let credentials = answer.map_err(|failure| {
@@ -100,7 +100,7 @@ impl<'a> Rotation<'a> {
             return Box::pin(Attempt::run(self.reconciler, Reason::Secret, facts, step)).await;
         }
         let mut calls = self.calls(Purpose::Remove)?;
-        let (_, account) = calls.known(bucket, self.source()).await?;
+        let (_, account) = calls.known(bucket, record.source).await?;
         let before = calls.unknown_keys(record, &account).await?;
         let answer = calls.call(limits.delete, || backend.revoke_old_keys(account.clone())).await;
         answer.map_err(|failure| {
@@ -121,16 +121,12 @@ impl<'a> Rotation<'a> {
     /// Returns the IDs of the keys of the claim's account; `None` if the backend cannot list them.
     async fn listed(&self) -> Result<Option<Vec<String>>, Stopped> {
         let mut calls = self.calls(Purpose::Remove)?;
-        let (_, account) = calls.known(self.bucket, self.source()).await?;
+        let (_, account) = calls.known(self.bucket, self.record.source).await?;
         calls.keys(account).await
     }
 
     fn calls(&self, purpose: Purpose) -> Result<Calls<'a>, Stopped> {
         Calls::begin(self.reconciler, self.facts, self.step, purpose)
-    }
-
-    fn source(&self) -> Source {
-        self.record.source.unwrap_or(Source::Granted)
     }
 
     /// Returns the time remaining until `time`; `None` if it has passed.

@@ -3,7 +3,7 @@
 
 use super::BucketReconciler;
 use super::delivered_names::without_names;
-use super::facts::{ClaimFacts, ClassState, Delivered, Facts};
+use super::facts::{ClaimFacts, Delivered, Facts};
 use super::outcome::{Done, Outcome, Stopped};
 use super::record::{Record, Source};
 
@@ -22,7 +22,7 @@ pub(super) async fn adopt(BucketReconciler { objects, rules, .. }: &BucketReconc
                 made_for_uid: record.made_for_uid.clone().or(former),
                 retire_at: record.retire_at.clone().or(now),
                 assigned: true,
-                ..(**record).clone()
+                ..record.clone()
             }
         }
         None => {
@@ -48,10 +48,7 @@ pub(super) async fn adopt(BucketReconciler { objects, rules, .. }: &BucketReconc
 
 /// Returns the record of a bucket that another provisioner has created for this claim.
 fn unrecorded(claim: &ClaimFacts, facts: &Facts) -> Record {
-    let class = match &facts.class {
-        ClassState::Ours(class) => Some(class),
-        _ => None,
-    };
+    let class = facts.class.ours();
     Record {
         source: class.map_or(Source::Unknown, |class| class.source()),
         claim: Some(claim.name()),

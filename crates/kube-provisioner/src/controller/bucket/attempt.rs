@@ -18,7 +18,7 @@ use super::decision::Reason;
 use super::delivered_names::without_names;
 use super::delivery::{Delivery, ProvisionedBucket};
 use super::events;
-use super::facts::{BucketFacts, ClaimFacts, ClassState, Facts};
+use super::facts::{BucketFacts, ClaimFacts, Facts};
 use super::outcome::{Done, Outcome, Stopped};
 use super::record::{Record, Source};
 use super::safeguards::BucketSafeguard;
@@ -118,14 +118,11 @@ impl<'a> Attempt<'a> {
         let known = facts.bucket().and_then(|bucket| Some((bucket, bucket.record()?)));
         let applied = known.filter(|(_, record)| record.made).map(|(_, record)| &record.config);
         let config = read_config(reconciler, &claim, applied)?;
-        let class = match &facts.class {
-            ClassState::Ours(class) => Some(class),
-            _ => None,
-        };
+        let class = facts.class.ours();
         let of_class = || class.ok_or(Stopped::ClassGone);
         let (mut record, name) = match known {
             Some((bucket, record)) => {
-                let mut record = (**record).clone();
+                let mut record = record.clone();
                 if record.parameters.is_none() {
                     record.parameters = Some(without_names(&of_class()?.texts));
                 }
@@ -188,12 +185,12 @@ impl<'a> Attempt<'a> {
             }
             let record = Record { attempted: self.attempted(), ..self.record.clone() };
             // Without our finalizer, the removal may have begun, and only the API server knows its progress.
-            if bucket.has_finalizer() && bucket.record().is_some_and(|known| **known == record) {
+            if bucket.has_finalizer() && bucket.record().is_some_and(|known| *known == record) {
                 return Ok(bucket.clone());
             }
             return objects.write_bucket(bucket, &record, None).await.map(Arc::new);
         }
-        let ClassState::Ours(class) = &facts.class else { return Err(Stopped::Changed) };
+        let class = facts.class.ours().ok_or(Stopped::Changed)?;
         let object = {
             let cache = objects.cache();
             // An earlier attempt has written the ObjectBucket, and the watch shows it only now.

@@ -15,7 +15,7 @@ use super::delivered::{Deliverable, DeliveredFacts, WatchedDelivered};
 use super::delivered_index::DeliveredIndex;
 use super::delivered_names::DeliveredNames;
 use super::delivered_table::DeliveredTable;
-use super::facts::{BucketFacts, ClaimFacts, ClassState, OurClass, Recorded};
+use super::facts::{BucketFacts, ClaimFacts, OurClass, Recorded};
 use super::gone::RecentDeletions;
 use super::key::Key;
 use super::record::SharedAccount;
@@ -254,7 +254,7 @@ impl BucketCache {
 
     /// Counts our claims with and without their bucket.
     pub(crate) fn claim_counts(&self) -> ClaimCounts {
-        let ours = |claim: &&Arc<ClaimFacts>| matches!(self.class(claim.class.as_deref()), ClassState::Ours(_));
+        let ours = |claim: &&Arc<ClaimFacts>| self.class(claim.class.as_deref()).ours().is_some();
         let mut counts = ClaimCounts::default();
         for claim in self.claims.iter().map(|(_, claim)| claim).filter(ours) {
             if claim.is_bound() {

@@ -14,7 +14,7 @@ use provisioner_runtime::queue::Permit;
 use super::backend::{UntypedAccount, UntypedBucket};
 use super::class::{of_author, read_parameters};
 use super::events::unknown_keys;
-use super::facts::{BucketFacts, ClassState, Facts};
+use super::facts::{BucketFacts, Facts};
 use super::key::Key;
 use super::outcome::Stopped;
 use super::record::{Record, Source};
@@ -83,12 +83,9 @@ impl<'a> Calls<'a> {
     ) -> Result<(UntypedBucket, UntypedAccount), Stopped> {
         let Self { reconciler, facts, .. } = self;
         let claim = facts.claim_name().ok_or(Stopped::Changed)?;
-        let record = bucket.record().map(|record| &**record);
-        let of_class = match &facts.class {
-            ClassState::Ours(class) => Some(&*class.texts),
-            _ => None,
-        };
-        let texts = record.and_then(|record| record.parameters.as_ref()).or(of_class);
+        let record = bucket.record();
+        let of_class = || facts.class.ours().map(|class| &*class.texts);
+        let texts = record.and_then(|record| record.parameters.as_ref()).or_else(of_class);
         let parameters = texts.map(|texts| parameters(reconciler, texts)).transpose()?;
         let secrets = match &parameters {
             Some(parameters) => secrets(reconciler, parameters, &claim).await?,

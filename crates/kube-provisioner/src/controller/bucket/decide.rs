@@ -226,7 +226,7 @@ fn settled(claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts, rules: &Rule
 fn without_bucket(facts: &Facts, rules: &Rules) -> Decision {
     let Some(claim) = &facts.claim else { return Decision::NoAction(NoAction::NothingHere) };
     if claim.deleting {
-        let ours = matches!(facts.class, ClassState::Ours(_)) || rules.has_label(claim.label.as_deref());
+        let ours = facts.class.ours().is_some() || rules.has_label(claim.label.as_deref());
         let held = ours && claim.has_finalizer();
         // The bucket may belong to the claim, and would be forgotten with it.
         if let (true, Some(obstacle @ Obstacle::Unproven { .. })) = (held, &facts.obstacle) {
@@ -254,8 +254,8 @@ fn obstructed(obstacle: &Obstacle) -> Refusal {
 
 /// Decides to call the provisioner, unless the call can only fail.
 fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> Decision {
-    let begun = facts.bucket().and_then(|bucket| bucket.record());
-    if let (None, ClassState::Ours(class)) = (begun, &facts.class) {
+    let begun = facts.record();
+    if let (None, Some(class)) = (begun, facts.class.ours()) {
         match &class.parameters {
             Err(BadParameters::Wrong(problem)) => return Decision::Refuse(Refusal::Parameters(problem.clone())),
             Err(BadParameters::Crashed(panic)) => return Decision::Refuse(Refusal::ParametersCrash(panic.clone())),
@@ -276,10 +276,7 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
             },
         }
     }
-    let of_class = match &facts.class {
-        ClassState::Ours(class) => class.allowed_config.as_ref(),
-        _ => None,
-    };
+    let of_class = facts.class.ours().and_then(|class| class.allowed_config.as_ref());
     if let Some(allowed) = of_class.or(rules.allowed_config.as_ref()) {
         let applied = begun.filter(|record| record.made).map(|record| &record.config);
         let is_new =
@@ -384,7 +381,7 @@ impl Rules {
         match (&bucket.provisioner, &bucket.label) {
             (Some(provisioner), _) => self.names.include(provisioner),
             (None, Some(label)) => self.has_label(Some(label)),
-            (None, None) => matches!(class, ClassState::Ours(_)),
+            (None, None) => class.ours().is_some(),
         }
     }
 
@@ -439,15 +436,12 @@ pub(crate) fn object_name(claim: &ClaimFacts, is_taken: impl FnOnce(&str) -> boo
 /// Returns the names that the claim's Secret and ConfigMap should have. They are fixed once the claim is served. If the
 /// class is recorded, its recorded parameters apply.
 pub(crate) fn wanted_names(facts: &Facts, claim: &ClaimFacts) -> Result<DeliveredNames, BadName> {
-    let record = facts.bucket().and_then(|bucket| bucket.record());
+    let record = facts.record();
     if let Some(record) = record.filter(|record| record.made && facts.is_served()) {
         return Ok(record.delivered_names(&claim.name));
     }
-    let class = match (record, &facts.class) {
-        (Some(record), _) => record.parameters.as_ref(),
-        (None, ClassState::Ours(class)) => Some(&*class.texts),
-        (None, _) => None,
-    };
+    let of_class = || facts.class.ours().map(|class| &*class.texts);
+    let class = record.map_or_else(of_class, |record| record.parameters.as_ref());
     DeliveredNames::wanted(claim.template_names(), &claim.config, class)
 }
 

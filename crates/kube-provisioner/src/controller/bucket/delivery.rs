@@ -127,7 +127,7 @@ pub(super) fn with_overlap(reconciler: &BucketReconciler, mut record: Record) ->
 /// Returns true if the ObjectBucket already contains all this.
 fn is_written(bucket: &BucketFacts, record: &Record, endpoint: &Endpoint, state: &BTreeMap<String, String>) -> bool {
     let known = &bucket.endpoint;
-    bucket.record().is_some_and(|known| **known == *record)
+    bucket.record().is_some_and(|known| known == record)
         && bucket.state == *state
         && (&*known.host, known.port) == (endpoint.host.as_str(), i32::from(endpoint.port))
         && (&*known.region, &*known.sub_region) == (endpoint.region.as_str(), endpoint.sub_region.as_str())

@@ -193,18 +193,21 @@ impl Facts {
         self.bucket.as_ref()
     }
 
+    pub(crate) fn record(&self) -> Option<&Record> {
+        self.bucket()?.record()
+    }
+
     /// Returns true once the Secret was delivered. The ObjectBucket records it, because other programs can damage the
     /// claim's status, or the Secret itself if the process ended before it wrote the status.
     pub(crate) fn is_served(&self) -> bool {
         let is_delivered = matches!(self.secret, Delivered::Intact | Delivered::Changed);
-        self.bucket().is_some_and(|bucket| {
-            bucket.is_bound() || is_delivered && bucket.record().is_some_and(|record| record.made)
-        })
+        let is_made = || self.record().is_some_and(|record| record.made);
+        self.bucket().is_some_and(|bucket| bucket.is_bound()) || is_delivered && is_made()
     }
 
     /// Returns true if the claim has a key whose validity can be checked.
     pub(crate) fn has_key(&self) -> bool {
-        self.bucket().and_then(|bucket| bucket.record()).is_some_and(|record| record.delivered_key().is_some())
+        self.record().is_some_and(|record| record.delivered_key().is_some())
     }
 
     /// Returns true if the claim is being deleted or no longer exists.
@@ -224,6 +227,15 @@ impl Facts {
             (Some(claim), _) => Some(claim.name()),
             (None, Some(bucket)) => bucket.claim(),
             (None, None) => None,
+        }
+    }
+}
+
+impl ClassState {
+    pub(crate) fn ours(&self) -> Option<&Arc<OurClass>> {
+        match self {
+            Self::Ours(class) => Some(class),
+            Self::Missing | Self::Unmanaged => None,
         }
     }
 }
@@ -273,7 +285,7 @@ impl ClaimFacts {
 }
 
 impl BucketFacts {
-    pub(crate) fn record(&self) -> Option<&Arc<Record>> {
+    pub(crate) fn record(&self) -> Option<&Record> {
         match &self.record {
             Recorded::As(record) => Some(record),
             Recorded::Nothing | Recorded::Unreadable(_) => None,

@@ -63,7 +63,7 @@ fn of_owner(owner: &OwnerFacts) -> impl Hash {
 
 /// Returns true if the claim's bucket name is the one that we write to a claim without one.
 fn is_given_by_us(facts: &Facts, claim: &ClaimFacts, name: &str) -> bool {
-    let granted = matches!(&facts.class, ClassState::Ours(class) if class.bucket.as_deref() == Some(name));
+    let granted = facts.class.ours().is_some_and(|class| class.bucket.as_deref() == Some(name));
     let shared = facts.owner.bucket.as_ref().is_some_and(|bucket| &*bucket.endpoint.bucket == name);
     granted || shared || claim.generated_name().as_deref() == Some(name)
 }

@@ -7,7 +7,7 @@ use provisioner_runtime::{CallError, JournalError};
 use super::decide::change_without_effect;
 use super::decision::{BucketClaimProblem, ChangeWithoutEffect, Ending, Refusal, RefusedConfig};
 use super::delivered_names::keys;
-use super::facts::{ClassState, Facts};
+use super::facts::Facts;
 use super::outcome::{Done, NotServed, Outcome, Stopped};
 use crate::controller::shared::texts::{
     call_failed_text, gave_up_deletion_text, gave_up_text, limited, listed, no_answer_text, sentence,
@@ -84,10 +84,9 @@ pub(crate) fn user_message(
 fn pinned_to_former_class(facts: &Facts) -> Option<&str> {
     let bucket = facts.bucket()?;
     let record = bucket.record().filter(|record| !record.made)?;
-    let differs = match &facts.class {
-        ClassState::Ours(class) => record.parameters.as_ref().is_some_and(|recorded| *recorded != *class.texts),
-        _ => true,
-    };
+    let parameters = record.parameters.as_ref();
+    let class = facts.class.ours();
+    let differs = class.is_none_or(|class| parameters.is_some_and(|recorded| *recorded != *class.texts));
     differs.then_some(&*bucket.name)
 }
 

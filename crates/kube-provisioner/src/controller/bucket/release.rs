@@ -10,7 +10,7 @@ use super::calls::{CallFailure, Calls};
 use super::decision::{Ending, Refusal};
 use super::facts::{BucketFacts, Facts};
 use super::outcome::{Done, Outcome, Stopped};
-use super::record::{Record, Source};
+use super::record::Source;
 use super::safeguards::BucketSafeguard;
 use super::{BucketReconciler, Step};
 use crate::bucket::ClaimName;
@@ -70,7 +70,7 @@ impl<'a> Release<'a> {
         if bucket.has_finalizer() || bucket.deleting || *ending == Ending::Abandon {
             return Ok(Arc::clone(bucket));
         }
-        let record = bucket.record().map_or_else(Record::default, |record| (**record).clone());
+        let record = bucket.record().cloned().unwrap_or_default();
         reconciler.objects.write_bucket(bucket, &record, None).await.map(Arc::new)
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Rotation<'a> {
     facts: &'a Facts,
     step: &'a Step<'a>,
     bucket: &'a Arc<BucketFacts>,
-    record: &'a Arc<Record>,
+    record: &'a Record,
 }
 
 impl<'a> Rotation<'a> {
@@ -70,7 +70,7 @@ impl<'a> Rotation<'a> {
         // The record is updated first, and the former key remains the user's until the Secret contains the new one.
         let mut bucket = Arc::clone(bucket);
         if rules.safeguards.include(BucketSafeguard::KeyRecord) {
-            let record = Record { new_key: Some(new.clone()), ..(**record).clone() };
+            let record = Record { new_key: Some(new.clone()), ..record.clone() };
             bucket = Arc::new(objects.write_bucket(&bucket, &record, None).await?);
         }
         let entries = BTreeMap::from([
@@ -113,7 +113,7 @@ impl<'a> Rotation<'a> {
             )
         })?;
         calls.report_removed(before, record, &account).await?;
-        let record = Record { retire_at: None, former_keys: Vec::new(), ..(**record).clone() };
+        let record = Record { retire_at: None, former_keys: Vec::new(), ..record.clone() };
         objects.write_bucket(bucket, &record, None).await?;
         Ok(Done::Retired)
     }
@@ -145,8 +145,7 @@ pub(super) async fn verify(
     at_most: Option<Duration>,
 ) -> Outcome {
     let rests = |after: Duration| Ok(Done::Rests { after: at_most.map_or(after, |limit| limit.min(after)) });
-    let record = facts.bucket().and_then(|bucket| bucket.record());
-    let Some(id) = record.and_then(|record| record.delivered_key()) else {
+    let Some(id) = facts.record().and_then(Record::delivered_key) else {
         return Ok(at_most.map_or(Done::Nothing, |after| Done::Rests { after }));
     };
     if step.work().waits() == 0 {

@@ -66,7 +66,7 @@ fn phase(state: State, claim: &ClaimFacts) -> &'static str {
 }
 
 fn conditions(state: State, message: &UserMessage, facts: &Facts) -> Vec<Condition> {
-    let made = facts.bucket().and_then(|bucket| bucket.record()).is_some_and(|record| record.made);
+    let made = facts.record().is_some_and(|record| record.made);
     let keys = made && facts.secret == Delivered::Intact;
     let yes = |is_true: bool, reason| if is_true { reason } else { "NotYet" };
     let (reason, text) = message.ready();

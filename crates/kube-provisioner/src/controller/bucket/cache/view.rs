@@ -66,7 +66,7 @@ impl Cache for BucketCache {
         let record = facts.bucket().and_then(|bucket| Some((bucket, bucket.record()?)));
         let [secret, config_map] = self.delivered(key.namespace(), &facts.names);
         let secret =
-            secret.map_or(Delivered::Absent, |secret| secret.as_secret(key.uid(), record.map(|(_, record)| &**record)));
+            secret.map_or(Delivered::Absent, |secret| secret.as_secret(key.uid(), record.map(|(_, record)| record)));
         let config_map = config_map.map_or(Delivered::Absent, |map| {
             let wanted =
                 record.map(|(bucket, record)| config_map_entries(record, &bucket.endpoint)).unwrap_or_default();

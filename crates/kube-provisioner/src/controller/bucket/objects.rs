@@ -31,7 +31,7 @@ use super::record::Record;
 use super::safeguards::BucketSafeguard;
 use crate::bucket::{ClaimName, Credentials, Endpoint};
 use crate::controller::shared::checksum::CHECKSUM;
-use crate::controller::shared::requests;
+use crate::controller::shared::requests::{self, without_finalizer};
 use crate::protocol;
 
 /// The number of times a write is repeated if the object changes concurrently.
@@ -379,7 +379,7 @@ impl Objects {
             if !known.has_finalizer() {
                 return Ok(known.resource_version);
             }
-            let patch = without_finalizer(&known.uid, known.resource_version, &known.finalizers);
+            let patch = without_finalizer(&known.uid, known.resource_version, &known.finalizers, FINALIZER);
             match self.patch_version(&known, patch, None).await {
                 // The object has changed. The cache has its current version.
                 Err(Stopped::Changed) => live = self.cache().bucket(&bucket.name),
@@ -406,7 +406,7 @@ impl Objects {
         let key = Key::of(&claim.namespace, &claim.name, &claim.uid);
         for _ in 0..TRIES {
             let Some(known) = self.cache().claim(&key).filter(|claim| claim.has_finalizer()) else { return Ok(()) };
-            let patch = without_finalizer(&known.uid, known.resource_version, &known.finalizers);
+            let patch = without_finalizer(&known.uid, known.resource_version, &known.finalizers, FINALIZER);
             match self.patch_claim(&known, patch, None).await {
                 Err(Stopped::Changed) => {}
                 Ok(()) | Err(Stopped::ClaimGone) => return Ok(()),
@@ -709,7 +709,8 @@ impl Objects {
             Err(error) => Err(Stopped::CallFailed { doing: "removing the claim's Secret and ConfigMap", error }),
         };
         if known.finalizers.iter().any(|name| name == FINALIZER) {
-            let patch = Patch::Merge(without_finalizer(&known.uid, known.resource_version, &known.finalizers));
+            let patch =
+                Patch::Merge(without_finalizer(&known.uid, known.resource_version, &known.finalizers, FINALIZER));
             let answer = self.context.request(api.patch_metadata(name, &PatchParams::default(), &patch)).await;
             settle(answer.map(drop))?;
         }
@@ -736,11 +737,6 @@ impl Objects {
         self.cache().observe_bucket(facts.clone());
         Some(facts)
     }
-}
-
-fn without_finalizer(uid: &str, version: u64, finalizers: &[String]) -> Value {
-    let others: Vec<&String> = finalizers.iter().filter(|name| *name != FINALIZER).collect();
-    json!({"metadata": {"uid": uid, "resourceVersion": version.to_string(), "finalizers": others}})
 }
 
 /// Returns the entries for a merge patch, which keeps former entries that it does not name.

@@ -9,7 +9,7 @@ use provisioner_runtime::call::{CallError, unsent};
 use provisioner_runtime::controller::Context;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Reads an object. `path` is the path of its kind and namespace.
 pub(crate) async fn get<C: Cache, T: DeserializeOwned>(
@@ -32,6 +32,12 @@ pub(crate) async fn replace<C: Cache, T: DeserializeOwned>(
     let body = serde_json::to_vec(object).map_err(unsent)?;
     let request = Request::new(path).replace(name, &PostParams::default(), body).map_err(unsent)?;
     context.request(context.client().request(request)).await
+}
+
+/// Returns the merge patch that removes a finalizer from this version of an object.
+pub(crate) fn without_finalizer(uid: &str, version: impl ToString, finalizers: &[String], removed: &str) -> Value {
+    let others: Vec<&String> = finalizers.iter().filter(|name| *name != removed).collect();
+    json!({"metadata": {"uid": uid, "resourceVersion": version.to_string(), "finalizers": others}})
 }
 
 /// Patches an object or one of its subresources. `path` is the path of its kind and namespace.

@@ -23,7 +23,7 @@ use super::decide::{BucketView, Decision, Facts, decide};
 use super::objects::{AccessFacts, Bucket, BucketAccess, BucketFacts, FINALIZER, Object, WatchedAccess, WatchedBucket};
 use super::outcome::{Done, Outcome, Stopped};
 use crate::controller::bucket::BucketBackend;
-use crate::controller::shared::requests;
+use crate::controller::shared::requests::{self, without_finalizer};
 
 /// The overall limit. Each call of the provisioner has its own limit within this one.
 const CALL_LIMIT: Duration = Duration::from_secs(3600);
@@ -103,11 +103,8 @@ impl Actions {
 
     /// Removes our finalizer.
     async fn release(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
-        let object = &bucket.object;
-        let others: Vec<&String> = object.finalizers.iter().filter(|finalizer| *finalizer != FINALIZER).collect();
-        let patch = json!({"metadata": {
-            "uid": &*object.uid, "resourceVersion": object.version, "finalizers": others,
-        }});
+        let Object { uid, version, finalizers, .. } = &bucket.object;
+        let patch = without_finalizer(uid, version, finalizers, FINALIZER);
         self.patch_bucket(bucket, None, patch).await.map(drop)
     }
 

@@ -7,6 +7,7 @@ use provisioner_runtime::limiter::Flow;
 use serde_json::{Value, json};
 
 use super::{Actions, Step, written};
+use crate::controller::shared::requests::without_finalizer;
 use crate::cosi::controller::decide::Refusal;
 use crate::cosi::controller::objects::{AccessFacts, CLEANUP_FINISHED, FINALIZER};
 use crate::cosi::controller::outcome::{Done, Outcome, Stopped};
@@ -121,9 +122,8 @@ impl Actions {
         if !secret.finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
             return Ok(secret.version.clone());
         }
-        let others: Vec<&String> = secret.finalizers.iter().filter(|finalizer| *finalizer != FINALIZER).collect();
-        let metadata = json!({"uid": secret.uid, "resourceVersion": secret.version, "finalizers": others});
-        let patch = Patch::Merge(json!({"metadata": metadata}));
+        let patch = without_finalizer(&secret.uid, &secret.version, &secret.finalizers, FINALIZER);
+        let patch = Patch::Merge(patch);
         let answer = self.context.request(self.secrets(access).patch(name, &PatchParams::default(), &patch)).await;
         Ok(written(answer, DELETING)?.metadata.resource_version.unwrap_or_default())
     }

@@ -16,23 +16,26 @@ mod v1alpha2;
 use std::fmt;
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use driver_rpc::{Address, Server};
 use kube::Client;
 use prometheus_client::registry::Registry;
 use provisioner_runtime::admin::{AdminServer, Checks};
+use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use self::accounts::Accounts;
 pub use self::controller::CosiController;
-use self::driver::{Driver, Setup};
+use self::driver::Driver;
 pub(crate) use self::names::{driver_name, of_options as driver_of_options};
 use crate::bucket::{BucketHooks, BucketStartContext};
 use crate::controller::RunError;
 use crate::controller::bucket::BucketBackend;
 use crate::controller::shared::calls::{capabilities, start_backend};
+use crate::controller::shared::limits::CallLimits;
 use crate::controller::shared::{cluster, program};
 use crate::options::{BucketOptions, Options};
 use crate::rbac;
@@ -41,6 +44,9 @@ use crate::rbac;
 const START_PAUSE: Duration = Duration::from_secs(1);
 /// The limit of concurrent calls to the provisioner if the options set none.
 const CALLS: usize = 100;
+
+/// The reason why the driver does not serve yet, for `/readyz`.
+type Readiness = Result<(), String>;
 
 /// Runs a [`BucketProvisioner`](crate::bucket::BucketProvisioner) as a driver of the Container Object Storage Interface
 /// (COSI), instead of a [`BucketController`](crate::BucketController). [`Program`](crate::Program) runs it if
@@ -96,22 +102,18 @@ impl CosiDriver {
         let capabilities = capabilities(|| backend.capabilities())?;
         let options = options.options;
         let Some(cluster_id) = cluster::identify(&options, &client, &shutdown).await? else { return Ok(()) };
-        let readiness = Readiness::default();
-        let _admin = serve_admin(&options, &backend, &readiness, &shutdown).await?;
+        let (readiness, state) = watch::channel(Err("the driver has not started yet".to_owned()));
+        let _admin = serve_admin(&options, &backend, state, &shutdown).await?;
         let serve = async {
-            start(
-                &options,
-                &*backend,
-                BucketStartContext { client: client.clone(), cluster_id: cluster_id.clone() },
-                &readiness,
-            )
-            .await;
+            let context = BucketStartContext { client: client.clone(), cluster_id: cluster_id.clone() };
+            start(&options, &*backend, context, &readiness).await;
             let calls = if options.max_concurrent_calls == 0 { CALLS } else { options.max_concurrent_calls };
-            let setup = Setup { options: &options, backend, capabilities, name, cluster_id, client, calls };
-            let driver = Arc::new(Driver::new(setup));
+            let namespace = options.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+            let accounts = Accounts { client, namespace, driver: name, cluster_id };
+            let driver = Arc::new(Driver::new(backend, capabilities, accounts, CallLimits::of(&options), calls));
             let server = bind(&address)?;
             tracing::info!(driver = driver.name(), "serves COSI on {address}");
-            readiness.set(Ok(()));
+            readiness.send_modify(|state| *state = Ok(()));
             let served = server
                 .cosi_v1alpha1(v1alpha1::V1alpha1(driver.clone()))
                 .cosi_v1alpha2(v1alpha2::V1alpha2(driver))
@@ -153,25 +155,18 @@ fn in_vain(address: &Address, source: std::io::Error) -> RunError {
 }
 
 /// Calls the provisioner's `start` until it succeeds.
-async fn start(options: &Options, backend: &dyn BucketBackend, start: BucketStartContext, readiness: &Readiness) {
-    while let Err(problem) = start_backend(options.provision_timeout, backend.start(start.clone())).await {
+async fn start(
+    options: &Options,
+    backend: &dyn BucketBackend,
+    context: BucketStartContext,
+    readiness: &watch::Sender<Readiness>,
+) {
+    while let Err(problem) =
+        start_backend(options.provision_timeout, async { backend.start(context.clone()).await }).await
+    {
         tracing::warn!(problem, "the provisioner cannot start yet");
-        readiness.set(Err(format!("the provisioner cannot start yet: {problem}")));
+        readiness.send_modify(|state| *state = Err(format!("the provisioner cannot start yet: {problem}")));
         sleep(START_PAUSE).await;
-    }
-}
-
-#[derive(Clone, Default)]
-struct Readiness(Arc<Mutex<Option<Result<(), String>>>>);
-
-impl Readiness {
-    fn set(&self, state: Result<(), String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
-    }
-
-    fn get(&self) -> Result<(), String> {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.clone().unwrap_or_else(|| Err("the driver has not started yet".to_owned()))
     }
 }
 
@@ -179,12 +174,12 @@ impl Readiness {
 async fn serve_admin(
     options: &Options,
     backend: &Arc<dyn BucketBackend>,
-    readiness: &Readiness,
+    readiness: watch::Receiver<Readiness>,
     shutdown: &CancellationToken,
 ) -> Result<Option<tokio_util::sync::DropGuard>, RunError> {
     let Some(address) = options.http_endpoint else { return Ok(None) };
-    let (checks, readiness, backend) = (Checks::new(), readiness.clone(), backend.clone());
-    checks.add("driver", move || readiness.get());
+    let (checks, backend) = (Checks::new(), backend.clone());
+    checks.add("driver", move || readiness.borrow().clone());
     checks.add_probe("backend", move || {
         let backend = backend.clone();
         Box::pin(async move { backend.probe().await.map(|()| String::new()).map_err(|error| error.to_string()) })

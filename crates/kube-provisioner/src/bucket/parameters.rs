@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::account::ClaimName;
 use crate::error::{DeleteError, ProvisionError};
@@ -25,7 +25,7 @@ use crate::quantity::Quantity;
 /// assert!(parameters.access_mode.restricted_to(None).is_ok_and(|access| !access.writes()));
 /// assert!(parameters.access_mode.restricted_to(Some(Access::ReadWrite)).is_err());
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
     /// Reads, writes and deletes objects.

@@ -16,7 +16,7 @@ use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use provisioner_runtime::call::{CallError, call};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::errors::{not_answered, precondition};
 use crate::bucket::{Access, Credentials};
@@ -65,9 +65,8 @@ impl Record {
     }
 
     fn to_data(&self) -> BTreeMap<String, ByteString> {
-        let buckets: BTreeMap<_, _> = self.buckets.iter().map(|(name, access)| (name, text(*access))).collect();
         let mut data = BTreeMap::from([
-            (BUCKETS, json!(buckets).to_string()),
+            (BUCKETS, json!(self.buckets).to_string()),
             (PARAMETERS, json!(self.parameters).to_string()),
             (STATE, json!(self.state).to_string()),
         ]);
@@ -97,15 +96,6 @@ impl Record {
 
 fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
     serde_json::from_str(text).ok()
-}
-
-/// Formats the access as it is read.
-fn text(access: Access) -> Value {
-    json!(match access {
-        Access::ReadWrite => "read-write",
-        Access::ReadOnly => "read-only",
-        Access::WriteOnly => "write-only",
-    })
 }
 
 impl Accounts {

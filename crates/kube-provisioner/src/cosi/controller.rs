@@ -36,7 +36,8 @@ use self::objects::{API_VERSION, WatchedAccess, WatchedBucket};
 use self::outcome::{Done, Operation, Outcome, Stopped};
 use self::report::{Message, gives_up, label, message, next};
 use self::secrets::SecretFacts;
-use super::driver::{Driver, Setup};
+use super::accounts::Accounts;
+use super::driver::Driver;
 use super::{advised, names};
 use crate::bucket::{BucketHooks, BucketStartContext};
 use crate::controller::RunError;
@@ -114,18 +115,11 @@ impl CosiController {
             Process::identify(&options, protocol::SERVES_BUCKETS, client.clone(), environment, &shutdown).await?;
         let Some(process) = process else { return Ok(()) };
         let capabilities = capabilities(|| backend.capabilities())?;
-        let options = Options { namespace: Some(process.namespace.clone()), ..options };
-        let setup = Setup {
-            options: &options,
-            backend: backend.clone(),
-            capabilities,
-            name: driver,
-            cluster_id: process.cluster_id.clone(),
-            client,
-            // The loop already limits calls, with separate limits for creation and removal.
-            calls: Semaphore::MAX_PERMITS,
-        };
-        let (driver, cluster_id) = (Driver::new(setup), process.cluster_id.clone());
+        let (namespace, cluster_id) = (process.namespace.clone(), process.cluster_id.clone());
+        let accounts = Accounts { client, namespace, driver, cluster_id: cluster_id.clone() };
+        // The loop already limits calls, with separate limits for creation and removal.
+        let calls = Semaphore::MAX_PERMITS;
+        let driver = Driver::new(backend.clone(), capabilities, accounts, CallLimits::of(&options), calls);
         let (client, loop_options) = process.into_loop(&options, "cosi", str::to_owned, Safeguards::default());
         let reconciler = |context: Context<CosiCache>| CosiReconciler {
             actions: Arc::new(Actions { context, driver, backend, twins: Mutex::new(()) }),

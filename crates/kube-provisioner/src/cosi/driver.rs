@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use driver_rpc::{Code, Status};
 use futures::future::BoxFuture;
-use kube::Client;
 use provisioner_runtime::controller::{FencingToken, catch_panic, guarded};
 use tokio::sync::Semaphore;
 
@@ -14,7 +13,7 @@ use super::accounts::{Accounts, Record, StoredAccount};
 use super::errors::{aborted, crashed, exists, invalid, not_answered, not_made, not_removed, precondition};
 use super::locks::Locks;
 use super::names;
-use crate::bucket::{Access, BucketAccess, BucketCapabilities, Credentials, Endpoint};
+use crate::bucket::{Access, Account, BucketAccess, BucketCapabilities, Credentials, Endpoint};
 use crate::controller::bucket::{
     BucketBackend, UntypedAccount, UntypedBucket, UntypedGrant, UntypedLookup, UntypedRequest,
 };
@@ -22,22 +21,10 @@ use crate::controller::shared::class_parameters::{BadParameters, ClassParameters
 use crate::controller::shared::limits::CallLimits;
 use crate::controller::shared::secret_names::TemplateNames;
 use crate::controller::shared::secret_reading::{READING, Unread, read_secrets};
-use crate::options::Options;
 use crate::protocol::EXISTING_BUCKETS;
 use crate::secrets::Secrets;
 
 pub(super) type Texts = BTreeMap<String, String>;
-
-pub(super) struct Setup<'a> {
-    pub(super) options: &'a Options,
-    pub(super) backend: Arc<dyn BucketBackend>,
-    pub(super) capabilities: BucketCapabilities,
-    pub(super) name: String,
-    pub(super) cluster_id: String,
-    pub(super) client: Client,
-    /// The limit of concurrent calls to the provisioner.
-    pub(super) calls: usize,
-}
 
 pub(super) struct Driver {
     backend: Arc<dyn BucketBackend>,
@@ -69,17 +56,15 @@ pub(super) struct Class {
 }
 
 impl Driver {
-    pub(super) fn new(setup: Setup<'_>) -> Self {
-        let Setup { options, backend, capabilities, name, cluster_id, client, calls } = setup;
-        let namespace = options.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-        Self {
-            backend,
-            capabilities,
-            accounts: Accounts { client, namespace, driver: name, cluster_id },
-            limits: CallLimits::of(options),
-            permits: Semaphore::new(calls),
-            locks: Locks::default(),
-        }
+    /// Creates a driver that makes at most `calls` concurrent calls to the provisioner.
+    pub(super) fn new(
+        backend: Arc<dyn BucketBackend>,
+        capabilities: BucketCapabilities,
+        accounts: Accounts,
+        limits: CallLimits,
+        calls: usize,
+    ) -> Self {
+        Self { backend, capabilities, accounts, limits, permits: Semaphore::new(calls), locks: Locks::default() }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -101,7 +86,7 @@ impl Driver {
         let class = self.class(parameters).await?;
         let request = UntypedRequest {
             name: name.to_owned(),
-            owner: names::owner(name),
+            owner: Account::of_cosi_bucket(name),
             parameters: class.parsed.clone(),
             config: self.config(&settings)?,
             config_texts: settings,
@@ -151,7 +136,7 @@ impl Driver {
         let class = self.class(parameters).await?;
         let bucket = UntypedBucket {
             name: id.to_owned(),
-            owner: names::owner(id),
+            owner: Account::of_cosi_bucket(id),
             parameters: Some(class.parsed),
             state: Texts::new(),
             config_texts: settings,
@@ -217,7 +202,7 @@ impl Driver {
         token: &FencingToken,
     ) -> Result<UntypedGrant, Status> {
         Ok(UntypedGrant {
-            account: names::accessor(account),
+            account: Account::of_cosi_access(account),
             buckets: accesses(&record.buckets, class.existing),
             parameters: class.parsed.clone(),
             config: self.config(&Texts::new())?,
@@ -260,7 +245,7 @@ impl Driver {
         };
         let class = self.class(record.parameters).await?;
         let known = UntypedAccount {
-            account: names::accessor(account),
+            account: Account::of_cosi_access(account),
             buckets: accesses(&record.buckets, class.existing),
             parameters: Some(class.parsed),
             state: record.state,
@@ -344,7 +329,7 @@ impl Driver {
 /// Returns the buckets of an account, each with its owner.
 fn accesses(buckets: &BTreeMap<String, Access>, existing: bool) -> Vec<BucketAccess> {
     let access = |(name, access): (&String, &Access)| {
-        let owner = (!existing).then(|| names::owner(name));
+        let owner = (!existing).then(|| Account::of_cosi_bucket(name));
         BucketAccess { access: *access, ..BucketAccess::new(name, owner) }
     };
     buckets.iter().map(access).collect()

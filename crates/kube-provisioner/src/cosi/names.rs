@@ -4,7 +4,6 @@
 //! a UUID, which contains no dot. The name of a claim's account is `obc-` followed by the namespace and a hyphen, and a
 //! namespace contains no dot.
 
-use crate::bucket::Account;
 use crate::options::BucketOptions;
 
 /// The maximum length of a driver's name.
@@ -44,16 +43,6 @@ pub(crate) fn of_options(options: &BucketOptions) -> Result<String, String> {
     driver_name(&name).map_err(|problem| format!("{provisioner:?} gives no name for a COSI driver: {problem}; {set}"))
 }
 
-/// Returns the owner of the bucket of this name, if the driver has created it.
-pub(super) fn owner(bucket: &str) -> Account {
-    Account::of_cosi_bucket(bucket)
-}
-
-/// Returns the account for the access of this name.
-pub(super) fn accessor(access: &str) -> Account {
-    Account::of_cosi_access(access)
-}
-
 /// Checks that COSI can have requested this name.
 pub(super) fn check(what: &str, name: &str) -> Result<(), String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
@@ -69,6 +58,7 @@ pub(super) fn check(what: &str, name: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bucket::Account;
 
     #[test]
     fn a_driver_has_a_domain_name() {
@@ -93,7 +83,8 @@ mod tests {
     #[test]
     fn nothing_of_cosi_has_the_name_of_something_of_a_claim() {
         let uid = "00000000-0000-4000-8000-000000000001";
-        let cosi = [owner(uid), accessor(uid), owner("photos"), accessor("photos")];
+        let accounts = |name| [Account::of_cosi_bucket(name), Account::of_cosi_access(name)];
+        let cosi = [accounts(uid), accounts("photos")].concat();
         for (at, one) in cosi.iter().enumerate() {
             for other in &cosi[at + 1..] {
                 assert!(one.name != other.name && one.claim.uid != other.claim.uid, "{one:?} {other:?}");

@@ -126,15 +126,22 @@ pub(super) struct BucketFacts {
     pub(super) content: Result<BucketContent, String>,
 }
 
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, Deserialize, Hash)]
+#[serde(rename = "Spec")]
 pub(super) struct BucketContent {
+    #[serde(rename = "deletionPolicy")]
     pub(super) policy: Policy,
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(super) parameters: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(super) protocols: Vec<String>,
+    #[serde(rename = "bucketClaimRef")]
     pub(super) claim: ClaimReference,
     /// The existing bucket that it names.
+    #[serde(rename = "existingBucketID", default)]
     pub(super) existing: Option<String>,
     /// The ID in the status.
+    #[serde(skip)]
     pub(super) id: Option<String>,
 }
 
@@ -261,25 +268,13 @@ fn read<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, String> {
 
 fn bucket_content(fields: &ObjectFields) -> Result<BucketContent, String> {
     #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Spec {
-        deletion_policy: Policy,
-        #[serde(default, deserialize_with = "null_as_default")]
-        parameters: BTreeMap<String, String>,
-        #[serde(default, deserialize_with = "null_as_default")]
-        protocols: Vec<String>,
-        bucket_claim_ref: ClaimReference,
-        #[serde(rename = "existingBucketID", default)]
-        existing: Option<String>,
-    }
-    #[derive(Deserialize)]
     struct Status {
         #[serde(rename = "bucketID", default)]
         id: Option<String>,
     }
-    let Spec { deletion_policy, parameters, protocols, bucket_claim_ref, existing } = read("spec", &fields.spec)?;
+    let content: BucketContent = read("spec", &fields.spec)?;
     let Status { id } = read("status", &fields.status)?;
-    Ok(BucketContent { policy: deletion_policy, parameters, protocols, claim: bucket_claim_ref, existing, id })
+    Ok(BucketContent { id, ..content })
 }
 
 fn access_content(fields: &ObjectFields) -> Result<AccessContent, String> {

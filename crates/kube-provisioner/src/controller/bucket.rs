@@ -54,7 +54,7 @@ use kube::Api;
 use objectbucket_api::names::{PROVISIONER_LABEL, provisioner_label};
 use prometheus_client::registry::Registry;
 use provisioner_runtime::controller::{
-    Context, ControlLoop, LoopError, Reconciler, Report, Safeguards as LoopSafeguards, WatchSpec,
+    Context, ControlLoop, Reconciler, Report, Safeguards as LoopSafeguards, WatchSpec,
 };
 use provisioner_runtime::events::EventRecorder;
 use provisioner_runtime::queue::Work;
@@ -64,23 +64,24 @@ use tokio::sync::Mutex;
 use self::attempt::Attempt;
 use self::cache::BucketCache;
 pub(crate) use self::class::read_texts;
-use self::class::{known_config, read_class};
+use self::class::{ReadClass, known_config, read_class};
 use self::decide::{Rules, decide};
 use self::decision::{Decision, NoAction};
 use self::delivered::{Deliverable, WatchedDelivered};
 use self::facts::{BucketFacts, ClaimFacts, Facts};
 use self::key::Key;
 use self::messages::{UserMessage, user_message};
-use self::metrics::BucketMetrics;
 use self::objects::Objects;
 use self::outcome::{Done, NotServed, Operation, Outcome, Stopped};
 use self::partial::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
 use self::release::{Release, release_claim};
 use self::report::{gives_up, label, next};
 use self::rotation::{Rotation, verify};
-use super::shared::calls::{self as shared_calls, Crashed, start_backend};
+use super::RunError;
+use super::shared::calls::{capabilities, start_backend};
 use super::shared::class_parameters::{BadParameters, Parsed};
 use super::shared::limits::{CallLimits, Thresholds};
+use super::shared::metrics::{AttemptLabels, AttemptMetrics};
 use super::shared::names::ProvisionerNames;
 use super::shared::process::Process;
 use super::shared::watched::WatchedClass;
@@ -113,16 +114,24 @@ pub(crate) struct BucketReconciler {
     /// Serializes the deletion of claims with a shared account of an earlier version, so that the last claim revokes
     /// it.
     shared_accounts: Mutex<()>,
-    metrics: BucketMetrics,
+    metrics: AttemptMetrics,
 }
 
 pub(crate) fn control_loop(
-    BucketOptions { options, .. }: &BucketOptions,
-    rules: Rules,
+    BucketOptions { options, allowed_additional_config, .. }: &BucketOptions,
     backend: Arc<dyn BucketBackend>,
     process: Process,
-) -> Result<ControlLoop<BucketReconciler>, LoopError> {
-    let rules = Arc::new(rules);
+    safeguards: Safeguards,
+) -> Result<ControlLoop<BucketReconciler>, RunError> {
+    let rules = Arc::new(Rules {
+        names: ProvisionerNames::of(options),
+        capabilities: capabilities(|| backend.capabilities())?,
+        identity: options.identity.as_deref().unwrap_or(&process.namespace).into(),
+        cluster_id: process.cluster_id.as_str().into(),
+        allowed_config: allowed_additional_config.clone(),
+        known_config: known_config(&*backend),
+        safeguards,
+    });
     let fencing = rules.safeguards.include(BucketSafeguard::Fencing);
     let safeguards = LoopSafeguards { fencing, ..LoopSafeguards::default() };
     let (client, loop_options) = process.into_loop(options, "buckets", key::shard_text, safeguards);
@@ -135,9 +144,9 @@ pub(crate) fn control_loop(
         resync: options.resync_period,
         thresholds: Thresholds::of(options),
         shared_accounts: Mutex::new(()),
-        metrics: BucketMetrics::new(),
+        metrics: AttemptMetrics::new(),
     };
-    ControlLoop::new(client, loop_options, cache, reconciler)
+    Ok(ControlLoop::new(client, loop_options, cache, reconciler)?)
 }
 
 /// Returns the problem with a class's parameters, for a command without a cluster.
@@ -150,25 +159,6 @@ pub(crate) fn class_problem<B: BucketHooks>(parameters: Option<&BTreeMap<String,
     }
 }
 
-/// Derives the inputs of the rules from the options and the provisioner's capabilities.
-pub(crate) fn rules(
-    options: &BucketOptions,
-    backend: &dyn BucketBackend,
-    process: &Process,
-    safeguards: Safeguards,
-) -> Result<Rules, Crashed> {
-    let BucketOptions { options, allowed_additional_config, .. } = options;
-    Ok(Rules {
-        names: ProvisionerNames::of(options),
-        capabilities: shared_calls::capabilities(|| backend.capabilities())?,
-        identity: options.identity.as_deref().unwrap_or(&process.namespace).into(),
-        cluster_id: process.cluster_id.as_str().into(),
-        allowed_config: allowed_additional_config.clone(),
-        known_config: known_config(backend),
-        safeguards,
-    })
-}
-
 impl Reconciler for BucketReconciler {
     type Cache = BucketCache;
     type Decision = Decision;
@@ -179,10 +169,12 @@ impl Reconciler for BucketReconciler {
         let client = || self.objects.context.client().clone();
         let read_claim = |event: Change<WatchedClaim>| event.map(|claim| claim_facts(&claim));
         let read_bucket = |event: Change<WatchedBucket>| event.map(|bucket| bucket_facts(&bucket));
-        let (rules, backend, metrics) = (self.rules.clone(), self.backend.clone(), self.metrics.clone());
+        let (rules, backend, attempts) = (self.rules.clone(), self.backend.clone(), self.metrics.clone());
         let on_class = move |event: Change<WatchedClass>| {
             let event = read_class(event, &rules, &*backend);
-            metrics.start_class_of(&event);
+            if let Some(class) = ReadClass::seen(&event) {
+                metrics::start_class(&attempts, class);
+            }
             event
         };
         let health = self.objects.claims.clone();
@@ -225,8 +217,9 @@ impl Reconciler for BucketReconciler {
     ) -> Report<UserMessage> {
         let (attempt, thresholds) = (work.attempt(), self.thresholds);
         let label = label(&outcome);
-        if let Some(label) = label {
-            self.metrics.count(operation.label(), label, facts.class_name(), took);
+        if let Some(outcome) = label {
+            let class = facts.class_name().to_owned();
+            self.metrics.count(&AttemptLabels { operation: operation.label(), outcome, class }, took);
         }
         let gave_up = gives_up(&outcome, attempt, thresholds).then_some(attempt);
         let message = user_message(&outcome, facts, &self.rules.names.own, gave_up);
@@ -262,7 +255,7 @@ impl Reconciler for BucketReconciler {
     }
 
     fn register(&self, registry: &mut Registry) {
-        self.metrics.register(registry, self.objects.context.clone());
+        metrics::register(&self.metrics, registry, self.objects.context.clone());
     }
 }
 

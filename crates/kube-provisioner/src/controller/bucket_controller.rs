@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::RunError;
 #[cfg(feature = "planted-faults")]
 use super::bucket::BucketSafeguard;
-use super::bucket::{BucketBackend, Safeguards, control_loop, rules};
+use super::bucket::{BucketBackend, Safeguards, control_loop};
 use super::shared::calls;
 use super::shared::process::Process;
 use super::shared::program;
@@ -90,8 +90,7 @@ impl BucketController {
         else {
             return Ok(());
         };
-        let rules = rules(&options, &*backend, &process, safeguards)?;
-        Ok(control_loop(&options, rules, backend, process)?.run(shutdown).await?)
+        Ok(control_loop(&options, backend, process, safeguards)?.run(shutdown).await?)
     }
 }
 

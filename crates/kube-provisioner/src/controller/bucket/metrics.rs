@@ -1,55 +1,32 @@
 //! The metrics of the bucket controller.
 
-use std::time::Duration;
-
 use prometheus_client::registry::Registry;
 use provisioner_runtime::controller::Context;
-use provisioner_runtime::watch::Change;
 
 use super::cache::{BucketCache, ClaimCounts};
-use super::class::ReadClass;
 use crate::controller::shared::metrics::{AttemptLabels, AttemptMetrics, Gauges, gauge};
 
-/// Counts the labels from `report`.
-#[derive(Clone)]
-pub(crate) struct BucketMetrics {
-    attempts: AttemptMetrics,
+pub(super) fn register(attempts: &AttemptMetrics, registry: &mut Registry, context: Context<BucketCache>) {
+    let ours = registry.sub_registry_with_prefix("bucket_provisioner");
+    attempts.register(ours);
+    ours.register_collector(Box::new(Gauges(move || {
+        let ClaimCounts { waiting, bound, oldest_waiting } = context.cache().claim_counts();
+        let age = oldest_waiting.map(|created| context.environment().now().duration_since(created));
+        let age = age.unwrap_or_default().as_secs_f64().max(0.0);
+        [
+            gauge("claims_waiting", "Claims of this provisioner's classes that have no bucket.", waiting as f64),
+            gauge("oldest_waiting_claim_seconds", "How long ago the oldest of them was created.", age),
+            gauge("claims_bound", "Claims of this provisioner's classes that have their bucket.", bound as f64),
+        ]
+    })));
 }
 
-impl BucketMetrics {
-    pub(crate) fn new() -> Self {
-        Self { attempts: AttemptMetrics::new() }
-    }
-
-    pub(crate) fn register(&self, registry: &mut Registry, context: Context<BucketCache>) {
-        let ours = registry.sub_registry_with_prefix("bucket_provisioner");
-        self.attempts.register(ours);
-        ours.register_collector(Box::new(Gauges(move || {
-            let ClaimCounts { waiting, bound, oldest_waiting } = context.cache().claim_counts();
-            let age = oldest_waiting.map(|created| context.environment().now().duration_since(created));
-            let age = age.unwrap_or_default().as_secs_f64().max(0.0);
-            [
-                gauge("claims_waiting", "Claims of this provisioner's classes that have no bucket.", waiting as f64),
-                gauge("oldest_waiting_claim_seconds", "How long ago the oldest of them was created.", age),
-                gauge("claims_bound", "Claims of this provisioner's classes that have their bucket.", bound as f64),
-            ]
-        })));
-    }
-
-    /// Starts the usual counters of a class at zero: Prometheus does not see an increase if the first value that it
-    /// reads is 1.
-    pub(crate) fn start_class_of(&self, event: &Change<ReadClass>) {
-        let Some(class) = ReadClass::seen(event) else { return };
-        for (operation, outcome) in
-            [("provision", "success"), ("provision", "failed"), ("delete", "success"), ("delete", "failed")]
-        {
-            let labels = AttemptLabels { operation, outcome, class: class.to_owned() };
-            self.attempts.start(&labels);
-        }
-    }
-
-    pub(crate) fn count(&self, operation: &'static str, outcome: &'static str, class: &str, took: Duration) {
-        let labels = AttemptLabels { operation, outcome, class: class.to_owned() };
-        self.attempts.count(&labels, took);
+/// Starts the usual counters of a class at zero: Prometheus does not see an increase if the first value that it reads
+/// is 1.
+pub(super) fn start_class(attempts: &AttemptMetrics, class: &str) {
+    for (operation, outcome) in
+        [("provision", "success"), ("provision", "failed"), ("delete", "success"), ("delete", "failed")]
+    {
+        attempts.start(&AttemptLabels { operation, outcome, class: class.to_owned() });
     }
 }

@@ -16,7 +16,7 @@ use super::class::of_author;
 use super::decide::{bucket_name, effective_config, object_name, shared_bucket, wanted_names};
 use super::decision::Reason;
 use super::delivered_names::without_names;
-use super::delivery::{Delivery, ProvisionedBucket};
+use super::delivery::{ProvisionedBucket, deliver};
 use super::events;
 use super::facts::{BucketFacts, ClaimFacts, Facts};
 use super::outcome::{Done, Outcome, Stopped};
@@ -98,7 +98,7 @@ impl<'a> Attempt<'a> {
                 return Err(self.not_provisioned(&error, others_left, &bucket).await);
             }
         };
-        let replaces_key = self.delivery(&bucket).deliver(made).await?;
+        let replaces_key = deliver(self.reconciler, claim, &bucket, self.delivered_record(), made).await?;
         Ok(match self.reason {
             _ if replaces_key => Done::KeyReplaced,
             Reason::New => {
@@ -197,7 +197,7 @@ impl<'a> Attempt<'a> {
             if cache.facts(&key_of(claim)).bucket().is_some() {
                 return Err(Stopped::Changed);
             }
-            object_name(claim, |name| cache.is_taken(name))
+            object_name(claim, |name| cache.bucket(name).is_some())
         };
         // Until the bucket is granted, a corrected class or `bucketClaimName` can name another one.
         let final_name = Some(&*self.name).filter(|_| self.source == Source::Provisioned);
@@ -359,8 +359,9 @@ impl<'a> Attempt<'a> {
         Stopped::NotProvisioned { verdict, message, retry_after: error.retry_after() }
     }
 
-    fn delivery(&'a self, bucket: &'a BucketFacts) -> Delivery<'a> {
-        let Self { reconciler, facts, claim, record, .. } = self;
+    /// Returns the record of a successful attempt without the provisioner's answers.
+    fn delivered_record(&self) -> Record {
+        let Self { facts, claim, record, .. } = self;
         let config = effective_config(record, claim, facts.is_served());
         let mut record = Record { config, ..record.clone() };
         // The claim no longer uses the shared account of an earlier version. Its new key needs no rotation.
@@ -369,7 +370,7 @@ impl<'a> Attempt<'a> {
             (record.new_key, record.retire_at) = (None, None);
             record.rotation = claim.rotation.as_deref().map(str::to_owned);
         }
-        Delivery { reconciler, claim, bucket, record }
+        record
     }
 
     /// Returns the settings that this attempt and earlier ones may apply or remove before they fail, as far as they

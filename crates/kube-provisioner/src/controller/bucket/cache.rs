@@ -63,7 +63,7 @@ impl BucketCache {
             claims: Table::new(),
             buckets: Table::new(),
             classes: Table::new(),
-            delivered: [DeliveredTable::new(), DeliveredTable::new()],
+            delivered: Default::default(),
             by_path: HashMap::new(),
             of_claim: HashMap::new(),
             pointing: HashMap::new(),
@@ -151,7 +151,7 @@ impl BucketCache {
 
     pub(crate) fn class_event(&mut self, event: Change<ReadClass>) -> Vec<Key> {
         let changed = self.classes.apply(event.map(|class| (class.name, Some(class.ours))));
-        changed.iter().flat_map(|name| self.of_class(name)).collect()
+        changed.iter().filter_map(|name| self.by_class.get(name)).flatten().cloned().collect()
     }
 
     pub(crate) fn delivered_event<K: Deliverable>(&mut self, event: Change<Option<WatchedDelivered>>) -> Vec<Key> {
@@ -209,7 +209,7 @@ impl BucketCache {
 
     /// Returns how many lists of Secrets and ConfigMaps are complete, to be read before a write.
     pub(crate) fn lists(&self) -> u64 {
-        self.delivered.iter().map(DeliveredTable::lists).sum()
+        self.delivered.iter().map(|table| table.lists).sum()
     }
 
     /// Applies a Secret or a ConfigMap that the API server has returned for a write that began at `lists`.
@@ -238,11 +238,6 @@ impl BucketCache {
         let is_there = |other: &BucketFacts| other.has_finalizer() || !other.deleting;
         let mut others = self.buckets.iter().map(|(_, other)| other).filter(|other| other.uid != bucket.uid);
         others.any(|other| is_there(other) && self.rules.is_of_this_installation(other) && may_have_it(other))
-    }
-
-    /// Returns true if an ObjectBucket of this name exists.
-    pub(crate) fn is_taken(&self, object: &str) -> bool {
-        self.buckets.get(object).is_some()
     }
 
     /// Returns the Secret and the ConfigMap of these names.
@@ -383,10 +378,6 @@ impl BucketCache {
         let pointing = self.pointing.get(&*bucket.name);
         let keys: Vec<Key> = own.into_iter().chain(same_name).chain(pointing.cloned()).collect();
         if keys.is_empty() { vec![Key::of("", &bucket.name, &bucket.uid)] } else { keys }
-    }
-
-    fn of_class(&self, class: &str) -> Vec<Key> {
-        self.by_class.get(class).into_iter().flatten().cloned().collect()
     }
 }
 

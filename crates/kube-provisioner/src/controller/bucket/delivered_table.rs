@@ -5,23 +5,19 @@ use provisioner_runtime::{Change, Table};
 use super::delivered::{DeliveredFacts, WatchedDelivered};
 use super::key::Key;
 
-/// The Secrets or the ConfigMaps.
+#[derive(Default)]
 pub(super) struct DeliveredTable {
     table: Table<Box<str>, DeliveredFacts>,
     /// The newest resource version that the watch has shown. Writes up to this version are already known, and their
     /// objects may have been deleted since.
     shown: u64,
     /// The number of complete lists. A list shows a deletion only by the object's absence.
-    lists: u64,
+    pub(super) lists: u64,
     /// States of versions up to this one are older than the list that is being applied.
     pub(super) listing: u64,
 }
 
 impl DeliveredTable {
-    pub(super) fn new() -> Self {
-        Self { table: Table::new(), shown: 0, lists: 0, listing: 0 }
-    }
-
     /// Applies a watch event. `keys_at` returns the claims that an object at this path affects.
     pub(super) fn event(
         &mut self,
@@ -56,10 +52,6 @@ impl DeliveredTable {
 
     pub(super) fn get(&self, path: &str) -> Option<&DeliveredFacts> {
         self.table.get(path)
-    }
-
-    pub(super) fn lists(&self) -> u64 {
-        self.lists
     }
 
     /// Applies the result of a write, unless the watch is already newer. A list in progress decides whether the object
@@ -114,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_late_answer_brings_nothing_back() {
-        let (mut table, none) = (DeliveredTable::new(), |_: &str| Vec::new());
+        let (mut table, none) = (DeliveredTable::default(), |_: &str| Vec::new());
         table.observe(secret("4"));
         assert!(knows(&table));
         table.event(none, Change::Applied(secret("5")));
@@ -128,7 +120,7 @@ mod tests {
     /// The object was created, its watch was interrupted, and it was deleted before the list that closes the gap.
     #[test]
     fn an_answer_during_a_list_brings_nothing_back() {
-        let (mut table, none) = (DeliveredTable::new(), |_: &str| Vec::new());
+        let (mut table, none) = (DeliveredTable::default(), |_: &str| Vec::new());
         table.event(none, Change::Begin);
         table.observe(secret("4"));
         assert!(knows(&table));
@@ -141,7 +133,7 @@ mod tests {
 
     #[test]
     fn an_answer_during_a_list_is_newer_than_what_is_listed() {
-        let (mut table, none) = (DeliveredTable::new(), |_: &str| Vec::new());
+        let (mut table, none) = (DeliveredTable::default(), |_: &str| Vec::new());
         table.event(none, Change::Begin);
         table.observe(secret("6"));
         table.event(none, Change::Listed(secret("4")));

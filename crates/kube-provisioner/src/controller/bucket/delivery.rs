@@ -25,59 +25,54 @@ pub(super) struct ProvisionedBucket {
     pub(super) warnings: Vec<String>,
 }
 
-pub(super) struct Delivery<'a> {
-    pub(super) reconciler: &'a BucketReconciler,
-    pub(super) claim: &'a ClaimFacts,
-    pub(super) bucket: &'a BucketFacts,
-    /// The record without the provisioner's answers.
-    pub(super) record: Record,
-}
-
-impl Delivery<'_> {
-    /// Returns true if the Secret has another key than before.
-    pub(super) async fn deliver(self, made: ProvisionedBucket) -> Result<bool, Stopped> {
-        let Self { reconciler, claim, bucket, record } = self;
-        let objects = &reconciler.objects;
-        // The Secret was deleted in the middle of a rotation, which ends with the new one.
-        let record = match record.new_key.clone() {
-            Some(new) => end_rotation(reconciler, record, new),
-            None => record,
-        };
-        let ProvisionedBucket { endpoint, credentials, state, config_data, secret_data, warnings } = made;
-        // Pods may have read the former key.
-        let is_other = |former: &String| credentials.as_ref().is_some_and(|key| key.access_key_id != *former);
-        let replaces_key =
-            bucket.is_bound() && record.account.is_none() && record.access_key_id.as_ref().is_some_and(is_other);
-        let record = if replaces_key { with_overlap(reconciler, record) } else { record };
-        let record = Record {
-            made: true,
-            assigned: false,
-            tls: endpoint.tls,
-            data: with_addresses(config_data, &endpoint),
-            access_key_id: credentials.as_ref().map(|credentials| credentials.access_key_id.clone()),
-            keyless: credentials.is_none(),
-            attempted: BTreeMap::new(),
-            ..record
-        };
-        let bucket = if is_written(bucket, &record, &endpoint, &state) {
-            bucket.clone()
-        } else {
-            objects.write_bucket(bucket, &record, Some(Spec { endpoint: &endpoint, state: &state })).await?
-        };
-        let mut secret = secret_data;
-        if let Some(credentials) = credentials {
-            secret.insert(AWS_ACCESS_KEY_ID.to_owned(), credentials.access_key_id);
-            secret.insert(AWS_SECRET_ACCESS_KEY.to_owned(), credentials.secret_access_key);
-        }
-        let copied = objects.copied_metadata(claim, &record).await?;
-        objects.write_secret(claim, &record, &secret, &copied).await?;
-        objects.write_config_map(claim, &bucket, &record, &copied).await?;
-        objects.set_bucket_phase(&bucket, "Bound").await?;
-        for text in warnings {
-            objects.context.events().record(warned(&text, claim));
-        }
-        Ok(replaces_key)
+/// Writes what was made, and completes the record with it. Returns true if the Secret has another key than before.
+pub(super) async fn deliver(
+    reconciler: &BucketReconciler,
+    claim: &ClaimFacts,
+    bucket: &BucketFacts,
+    record: Record,
+    made: ProvisionedBucket,
+) -> Result<bool, Stopped> {
+    let objects = &reconciler.objects;
+    // The Secret was deleted in the middle of a rotation, which ends with the new one.
+    let record = match record.new_key.clone() {
+        Some(new) => end_rotation(reconciler, record, new),
+        None => record,
+    };
+    let ProvisionedBucket { endpoint, credentials, state, config_data, secret_data, warnings } = made;
+    // Pods may have read the former key.
+    let is_other = |former: &String| credentials.as_ref().is_some_and(|key| key.access_key_id != *former);
+    let replaces_key =
+        bucket.is_bound() && record.account.is_none() && record.access_key_id.as_ref().is_some_and(is_other);
+    let record = if replaces_key { with_overlap(reconciler, record) } else { record };
+    let record = Record {
+        made: true,
+        assigned: false,
+        tls: endpoint.tls,
+        data: with_addresses(config_data, &endpoint),
+        access_key_id: credentials.as_ref().map(|credentials| credentials.access_key_id.clone()),
+        keyless: credentials.is_none(),
+        attempted: BTreeMap::new(),
+        ..record
+    };
+    let bucket = if is_written(bucket, &record, &endpoint, &state) {
+        bucket.clone()
+    } else {
+        objects.write_bucket(bucket, &record, Some(Spec { endpoint: &endpoint, state: &state })).await?
+    };
+    let mut secret = secret_data;
+    if let Some(credentials) = credentials {
+        secret.insert(AWS_ACCESS_KEY_ID.to_owned(), credentials.access_key_id);
+        secret.insert(AWS_SECRET_ACCESS_KEY.to_owned(), credentials.secret_access_key);
     }
+    let copied = objects.copied_metadata(claim, &record).await?;
+    objects.write_secret(claim, &record, &secret, &copied).await?;
+    objects.write_config_map(claim, &bucket, &record, &copied).await?;
+    objects.set_bucket_phase(&bucket, "Bound").await?;
+    for text in warnings {
+        objects.context.events().record(warned(&text, claim));
+    }
+    Ok(replaces_key)
 }
 
 impl ProvisionedBucket {
@@ -114,7 +109,7 @@ pub(super) fn end_rotation(reconciler: &BucketReconciler, record: Record, new: N
 }
 
 /// Records the keys that are removed after the overlap, since the Secret receives another key.
-pub(super) fn with_overlap(reconciler: &BucketReconciler, mut record: Record) -> Record {
+fn with_overlap(reconciler: &BucketReconciler, mut record: Record) -> Record {
     let overlap = record.parameters.as_ref().map(overlap).and_then(Result::ok).unwrap_or_default();
     let retire_at = reconciler.objects.now().checked_add(SignedDuration::try_from(overlap).unwrap_or_default());
     if reconciler.rules.capabilities.rotation {

@@ -170,7 +170,9 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
         Stopped::ReleaseAborted { method, aborted } => {
             warning("BucketFailedDelete", no_answer_text(aborted, method), State::Going)
         }
-        Stopped::CallFailed { doing, error } => call_failed(doing, error, facts),
+        Stopped::CallFailed { doing, error } => {
+            warning(failed_reason(facts), call_failed_text(doing, error), going_or(facts, State::Pending))
+        }
     })
 }
 
@@ -495,14 +497,10 @@ pub(crate) fn class_text(class: &str, problem: &str) -> String {
     format!("The claim's StorageClass \"{class}\" cannot be used: {problem}")
 }
 
-fn in_namespace(name: &str, facts: &Facts) -> String {
-    format!("{}/{name}", facts.claim_name().map(|claim| claim.namespace).unwrap_or_default())
-}
-
 fn not_owned(kind: &str, name: &str, facts: &Facts) -> UserMessage {
-    let object = in_namespace(name, facts);
+    let namespace = facts.claim_name().map(|claim| claim.namespace).unwrap_or_default();
     let [key, _] = keys(kind);
-    let problem = format!("The {kind} {object} exists and does not belong to this claim; delete it");
+    let problem = format!("The {kind} {namespace}/{name} exists and does not belong to this claim; delete it");
     // The names are fixed once they have been used.
     let text = if facts.is_served() {
         problem
@@ -543,10 +541,6 @@ fn released(ending: Ending, bucket: &str) -> UserMessage {
     }
 }
 
-fn call_failed(doing: &str, error: &CallError, facts: &Facts) -> UserMessage {
-    warning(failed_reason(facts), call_failed_text(doing, error), going_or(facts, State::Pending))
-}
-
 fn not_fenced(error: &CallError, facts: &Facts) -> UserMessage {
     let text = format!(
         "The provisioner cannot write its journal, so it does not work on the bucket yet: {error}; ask the administrator"
@@ -555,15 +549,11 @@ fn not_fenced(error: &CallError, facts: &Facts) -> UserMessage {
 }
 
 fn failed_reason(facts: &Facts) -> &'static str {
-    if is_going(facts) { "BucketFailedDelete" } else { "ProvisioningFailed" }
+    if facts.is_ending() { "BucketFailedDelete" } else { "ProvisioningFailed" }
 }
 
 fn going_or(facts: &Facts, state: State) -> State {
-    if is_going(facts) { State::Going } else { state }
-}
-
-fn is_going(facts: &Facts) -> bool {
-    facts.is_ending()
+    if facts.is_ending() { State::Going } else { state }
 }
 
 /// Leaves the status unchanged.

@@ -66,24 +66,17 @@ fn phase(state: State, claim: &ClaimFacts) -> &'static str {
 }
 
 fn conditions(state: State, message: &UserMessage, facts: &Facts) -> Vec<Condition> {
+    let is_bound = state == State::Bound;
     let made = facts.record().is_some_and(|record| record.made);
-    let keys = made && facts.secret == Delivered::Intact;
-    let yes = |is_true: bool, reason| if is_true { reason } else { "NotYet" };
+    let part = |kind, is_there: bool, reason| {
+        let is_true = is_there || is_bound;
+        Condition { kind, is_true, reason: if is_true { reason } else { "NotYet" }, message: String::new() }
+    };
     let (reason, text) = message.ready();
     vec![
-        Condition { kind: "Ready", is_true: state == State::Bound, reason, message: text.to_owned() },
-        Condition {
-            kind: "BucketProvisioned",
-            is_true: made || state == State::Bound,
-            reason: yes(made || state == State::Bound, "Provisioned"),
-            message: String::new(),
-        },
-        Condition {
-            kind: "CredentialsReady",
-            is_true: keys || state == State::Bound,
-            reason: yes(keys || state == State::Bound, "Delivered"),
-            message: String::new(),
-        },
+        Condition { kind: "Ready", is_true: is_bound, reason, message: text.to_owned() },
+        part("BucketProvisioned", made, "Provisioned"),
+        part("CredentialsReady", made && facts.secret == Delivered::Intact, "Delivered"),
     ]
 }
 

@@ -7,9 +7,7 @@ use super::decision::{
     BucketClaimProblem, ChangeWithoutEffect, Decision, Ending, NoAction, Reason, Refusal, RefusedConfig,
 };
 use super::delivered_names::{BadName, DeliveredNames};
-use super::facts::{
-    BucketFacts, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OurClass, ReclaimPolicy, Recorded,
-};
+use super::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts, OurClass, ReclaimPolicy, Recorded};
 use super::record::{Record, Source};
 use super::safeguards::{BucketSafeguard, Safeguards};
 use crate::bucket::{BucketCapabilities, ClaimName};
@@ -108,10 +106,12 @@ fn elsewhere(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Option<Decis
         Some(claim) => claim.deleting || !claim.is_bound(),
         None => bucket.deleting || rest == NoAction::OtherCluster,
     };
-    Some(match waits {
-        _ if bucket.abandoned && facts.is_ending() => Decision::Release(Ending::Abandon),
-        true => Decision::Refuse(refusal),
-        false => Decision::NoAction(rest),
+    Some(if bucket.abandoned && facts.is_ending() {
+        Decision::Release(Ending::Abandon)
+    } else if waits {
+        Decision::Refuse(refusal)
+    } else {
+        Decision::NoAction(rest)
     })
 }
 
@@ -165,10 +165,12 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
         return Decision::Attempt(Reason::Secret);
     }
     if claim.rotation.is_some() && claim.rotation.as_deref() != record.rotation.as_deref() {
-        return match rules.capabilities.rotation && !record.keyless && record.has_own_account() {
-            true => Decision::Rotate,
-            false if claim.is_ready() == Some(true) => Decision::Refuse(Refusal::NoRotation),
-            false => settled(claim, bucket, facts, rules),
+        return if rules.capabilities.rotation && !record.keyless && record.has_own_account() {
+            Decision::Rotate
+        } else if claim.is_ready() == Some(true) {
+            Decision::Refuse(Refusal::NoRotation)
+        } else {
+            settled(claim, bucket, facts, rules)
         };
     }
     match settled(claim, bucket, facts, rules) {
@@ -229,26 +231,18 @@ fn without_bucket(facts: &Facts, rules: &Rules) -> Decision {
         let ours = facts.class.ours().is_some() || rules.has_label(claim.label.as_deref());
         let held = ours && claim.has_finalizer();
         // The bucket may belong to the claim, and would be forgotten with it.
-        if let (true, Some(obstacle @ Obstacle::Unproven { .. })) = (held, &facts.obstacle) {
-            return Decision::Refuse(obstructed(obstacle));
+        if let (true, Some(obstacle @ Refusal::Unproven { .. })) = (held, &facts.obstacle) {
+            return Decision::Refuse(obstacle.clone());
         }
         return if held { Decision::ReleaseClaim } else { Decision::NoAction(NoAction::NothingHere) };
     }
-    match (&facts.class, unreadable(claim), &facts.obstacle) {
-        (ClassState::Missing, ..) => Decision::NoAction(NoAction::ClassMissing),
-        (ClassState::Unmanaged, ..) => Decision::NoAction(NoAction::ClassOfAnother),
-        (ClassState::Ours(_), Some(refusal), _) => Decision::Refuse(refusal),
-        (ClassState::Ours(_), None, Some(obstacle)) => Decision::Refuse(obstructed(obstacle)),
-        (ClassState::Ours(_), None, None) => attempt(claim, facts, rules, Reason::New),
-    }
-}
-
-fn obstructed(obstacle: &Obstacle) -> Refusal {
-    match obstacle {
-        Obstacle::Former => Refusal::Former,
-        Obstacle::Left { object } => Refusal::Left { object: object.to_string() },
-        Obstacle::OtherCluster { maker } => Refusal::OtherCluster { maker: maker.to_string() },
-        Obstacle::Unproven { object } => Refusal::Unproven { object: object.to_string() },
+    match &facts.class {
+        ClassState::Missing => Decision::NoAction(NoAction::ClassMissing),
+        ClassState::Unmanaged => Decision::NoAction(NoAction::ClassOfAnother),
+        ClassState::Ours(_) => match unreadable(claim).or_else(|| facts.obstacle.clone()) {
+            Some(refusal) => Decision::Refuse(refusal),
+            None => attempt(claim, facts, rules, Reason::New),
+        },
     }
 }
 

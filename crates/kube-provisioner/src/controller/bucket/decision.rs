@@ -57,7 +57,7 @@ pub enum Reason {
 }
 
 /// The reason why a claim receives no bucket for now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// The ObjectBucket of an earlier claim of this name still exists.
     Former,
@@ -153,7 +153,7 @@ pub enum Refusal {
 }
 
 /// The reason why a claim does not receive the bucket of the claim that it names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum BucketClaimProblem {
     /// The other claim does not exist.
     Missing,
@@ -180,7 +180,7 @@ pub enum BucketClaimProblem {
 }
 
 /// Keys of `additionalConfig` that the class does not allow.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RefusedConfig {
     /// The claim's keys that are not allowed.
     pub keys: Vec<String>,
@@ -191,7 +191,7 @@ pub struct RefusedConfig {
 }
 
 /// A change of a bound claim that has no effect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeWithoutEffect {
     /// The claim requests another bucket.
     BucketName {

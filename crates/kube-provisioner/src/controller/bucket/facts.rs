@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use objectbucket_api::names::generated_bucket_name;
 
+use super::decision::Refusal;
 use super::delivered_names::DeliveredNames;
 use super::record::Record;
 use crate::bucket::{Account, ClaimName};
@@ -19,8 +20,8 @@ pub(crate) struct Facts {
     /// The claim with the key's uid.
     pub(crate) claim: Option<Arc<ClaimFacts>>,
     pub(crate) bucket: Option<Arc<BucketFacts>>,
-    /// An ObjectBucket that does not belong to the claim, but blocks it.
-    pub(crate) obstacle: Option<Obstacle>,
+    /// The refusal of a claim without its own ObjectBucket, if another ObjectBucket blocks it.
+    pub(crate) obstacle: Option<Refusal>,
     /// The claim whose bucket this claim requests or uses.
     pub(crate) owner: OwnerFacts,
     /// The other claims that use the claim's bucket.
@@ -30,19 +31,6 @@ pub(crate) struct Facts {
     pub(crate) names: DeliveredNames,
     pub(crate) secret: Delivered,
     pub(crate) config_map: Delivered,
-}
-
-/// The reason why a claim without its own ObjectBucket receives none.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Obstacle {
-    /// The ObjectBucket of an earlier claim of the same name is being removed.
-    Former,
-    /// The ObjectBucket of an earlier claim of the same name exists, and that claim's deletion was not observed.
-    Left { object: Arc<str> },
-    /// The ObjectBucket of an earlier claim of the same name was created in another cluster.
-    OtherCluster { maker: Box<str> },
-    /// The claim points at an ObjectBucket that does not name its owner.
-    Unproven { object: Arc<str> },
 }
 
 /// A claim whose bucket another claim in its namespace uses.

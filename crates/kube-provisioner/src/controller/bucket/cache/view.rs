@@ -9,12 +9,10 @@ use provisioner_runtime::controller::{Cache, StaleReads};
 use super::{BucketCache, asked_path, key_of, owner_of};
 use crate::bucket::ClaimName;
 use crate::controller::bucket::decide::{decide, wanted_names};
-use crate::controller::bucket::decision::{Decision, NoAction};
+use crate::controller::bucket::decision::{Decision, NoAction, Refusal};
 use crate::controller::bucket::delivered::config_map_entries;
 use crate::controller::bucket::delivered_names::DeliveredNames;
-use crate::controller::bucket::facts::{
-    BucketFacts, ClaimFacts, ClassState, Delivered, Facts, Obstacle, OwnerFacts, Recorded,
-};
+use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts, OwnerFacts, Recorded};
 use crate::controller::bucket::inputs::inputs;
 use crate::controller::bucket::key::Key;
 use crate::controller::bucket::safeguards::BucketSafeguard;
@@ -166,19 +164,19 @@ impl BucketCache {
     }
 
     /// Returns the obstacle that prevents a claim without an ObjectBucket from receiving one.
-    fn obstacle(&self, key: &Key, claim: Option<&ClaimFacts>, class: &ClassState) -> Option<Obstacle> {
+    fn obstacle(&self, key: &Key, claim: Option<&ClaimFacts>, class: &ClassState) -> Option<Refusal> {
         let (mut left, mut former) = (None, false);
         for other in self.candidates(key, None).filter(|other| self.rules.own(other, class)) {
             if other.claim().is_none_or(|of| of.uid.is_empty() || of.uid == key.uid()) {
                 continue;
             }
             if let Some(maker) = self.rules.other_cluster(other) {
-                return Some(Obstacle::OtherCluster { maker: maker.into() });
+                return Some(Refusal::OtherCluster { maker: maker.to_owned() });
             }
             if other.deleting || !self.rules.safeguards.include(BucketSafeguard::Absence) {
                 former = true;
             } else {
-                left = Some(other.name.clone());
+                left = Some(other.name.to_string());
             }
         }
         let unproven = || {
@@ -191,9 +189,9 @@ impl BucketCache {
             Some(pointed).filter(|_| !proven && may_be_ours)
         };
         match left {
-            _ if former => Some(Obstacle::Former),
-            Some(object) => Some(Obstacle::Left { object }),
-            None => unproven().map(|other| Obstacle::Unproven { object: other.name.clone() }),
+            _ if former => Some(Refusal::Former),
+            Some(object) => Some(Refusal::Left { object }),
+            None => unproven().map(|other| Refusal::Unproven { object: other.name.to_string() }),
         }
     }
 

@@ -120,11 +120,13 @@ impl FromStr for Endpoint {
             Some("") => endpoint.port,
             _ => authority.port_u16().filter(|port| *port > 0).ok_or(malformed)?,
         };
-        match () {
-            () if authority.host().is_empty() || url.query().is_some() => Err(malformed),
-            () if !url.path().trim_end_matches('/').is_empty() => Err(EndpointError::Path),
-            () => Ok(endpoint.port(port)),
+        if authority.host().is_empty() || url.query().is_some() {
+            return Err(malformed);
         }
+        if !url.path().trim_end_matches('/').is_empty() {
+            return Err(EndpointError::Path);
+        }
+        Ok(endpoint.port(port))
     }
 }
 

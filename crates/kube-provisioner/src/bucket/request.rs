@@ -203,9 +203,7 @@ impl<P> ProvisionedBucket<P> {
             fencing_token: request.fencing_token,
         }
     }
-}
 
-impl<P> ProvisionedBucket<P> {
     /// Returns the recorded data, if it is enough to find the backend.
     ///
     /// # Errors

@@ -45,13 +45,16 @@ pub(crate) fn of_options(options: &BucketOptions) -> Result<String, String> {
 
 /// Checks that COSI can have requested this name.
 pub(super) fn check(what: &str, name: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Err(format!("{what} is required"));
+    }
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    let ends_well = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
-    let (first, last) = (name.bytes().next(), name.bytes().last());
-    match name.len() <= LONGEST_NAME && name.bytes().all(is_plain) && ends_well(first) && ends_well(last) {
-        true => Ok(()),
-        false if name.is_empty() => Err(format!("{what} is required")),
-        false => Err(format!("{what} {name:?} is not possible: expected letters, digits, `-`, `_` and `.`")),
+    let is_end = |letter: char| letter.is_ascii_alphanumeric();
+    let ends_well = name.starts_with(is_end) && name.ends_with(is_end);
+    if name.len() <= LONGEST_NAME && name.bytes().all(is_plain) && ends_well {
+        Ok(())
+    } else {
+        Err(format!("{what} {name:?} is not possible: expected letters, digits, `-`, `_` and `.`"))
     }
 }
 

@@ -31,7 +31,7 @@ use super::record::Record;
 use super::safeguards::BucketSafeguard;
 use crate::bucket::{ClaimName, Credentials, Endpoint};
 use crate::controller::shared::checksum::CHECKSUM;
-use crate::controller::shared::requests::{self, without_finalizer};
+use crate::controller::shared::requests::{self, found, without_finalizer};
 use crate::protocol;
 
 /// The number of times a write is repeated if the object changes concurrently.
@@ -147,11 +147,9 @@ impl Objects {
     pub(super) async fn read_claim(&self, claim: &ClaimName) -> Result<Option<ClaimFacts>, Stopped> {
         let path = ObjectBucketClaim::url_path(&(), Some(&claim.namespace));
         let answer = requests::get(&self.context, path, &claim.name).await;
-        let live = match shown(&self.claims, answer, WatchedClaim::version) {
-            Ok(live) => claim_facts(&live).filter(|live| self.rules.is_present(live)),
-            Err(CallError::NotFound) => None,
-            Err(error) => return Err(Stopped::CallFailed { doing: "reading the claim", error }),
-        };
+        let live = found(shown(&self.claims, answer, WatchedClaim::version));
+        let live = live.map_err(Stopped::call_failed("reading the claim"))?;
+        let live = live.and_then(|live| claim_facts(&live)).filter(|live| self.rules.is_present(live));
         let mut cache = self.cache();
         if let Some(live) = live.clone() {
             cache.observe_claim(live);
@@ -165,11 +163,9 @@ impl Objects {
 
     pub(super) async fn read_bucket(&self, name: &str) -> Result<Option<BucketFacts>, Stopped> {
         let answer = requests::get(&self.context, ObjectBucket::url_path(&(), None), name).await;
-        match shown(&self.buckets, answer, WatchedBucket::version) {
-            Ok(bucket) => Ok(self.observe(&bucket)),
-            Err(CallError::NotFound) => Ok(None),
-            Err(error) => Err(Stopped::CallFailed { doing: "reading the ObjectBucket", error }),
-        }
+        let live = found(shown(&self.buckets, answer, WatchedBucket::version));
+        let live = live.map_err(Stopped::call_failed("reading the ObjectBucket"))?;
+        Ok(live.and_then(|bucket| self.observe(&bucket)))
     }
 
     /// Confirms that the cached ObjectBucket of an attempt is current. The answer to the write that records the
@@ -421,7 +417,7 @@ impl Objects {
         let selector = format!("{}={}", protocol::USES_BUCKET_OF, owner.uid);
         let api: Api<WatchedBucket> = Api::all(self.context.client().clone());
         let users = self.context.request(api.list(&ListParams::default().labels(&selector))).await;
-        let users = users.map_err(|error| Stopped::CallFailed { doing: "listing the users of the bucket", error })?;
+        let users = users.map_err(Stopped::call_failed("listing the users of the bucket"))?;
         let name = |user: BucketFacts| user.claim().map_or(user.name.to_string(), |claim| claim.to_string());
         Ok(users.iter().filter_map(bucket_facts).map(name).collect())
     }
@@ -436,11 +432,9 @@ impl Objects {
         let is_intact = matches!(facts.secret, Delivered::Intact | Delivered::Unowned);
         let Some(claim) = facts.claim.as_ref().filter(|_| is_intact) else { return Ok(None) };
         let api: Api<Secret> = Api::namespaced(self.context.client().clone(), &claim.namespace);
-        let secret = match self.context.request(api.get(&facts.names.secret)).await {
-            Ok(secret) => secret,
-            Err(CallError::NotFound) => return Ok(None),
-            Err(error) => return Err(Stopped::CallFailed { doing: "reading the claim's Secret", error }),
-        };
+        let secret = found(self.context.request(api.get(&facts.names.secret)).await);
+        let secret = secret.map_err(Stopped::call_failed("reading the claim's Secret"))?;
+        let Some(secret) = secret else { return Ok(None) };
         let owners = secret.metadata.owner_references.iter().flatten();
         if !owners.map(|owner| &*owner.uid).any(|uid| *uid == *claim.uid) {
             return Ok(None);
@@ -466,14 +460,10 @@ impl Objects {
         let patch = Patch::Merge(json!({"metadata": {
             "uid": live.uid, "resourceVersion": live.resource_version, "annotations": {SUPERSEDED_KEY: id},
         }}));
-        match self.context.request(api.patch(name, &PatchParams::default(), &patch)).await {
-            Ok(secret) => {
-                let id = secret.data.and_then(|mut data| data.remove(AWS_ACCESS_KEY_ID));
-                Ok(id.and_then(|id| String::from_utf8(id.0).ok()))
-            }
-            Err(CallError::Conflict | CallError::NotFound) => Err(Stopped::Changed),
-            Err(error) => Err(Stopped::CallFailed { doing: "writing the claim's Secret", error }),
-        }
+        let written = self.context.request(api.patch(name, &PatchParams::default(), &patch)).await;
+        let secret = written.map_err(Stopped::write_failed("writing the claim's Secret"))?;
+        let id = secret.data.and_then(|mut data| data.remove(AWS_ACCESS_KEY_ID));
+        Ok(id.and_then(|id| String::from_utf8(id.0).ok()))
     }
 
     /// Confirms that the API server accepts the claim's Secret. If it rejected the Secret after the backend has created
@@ -552,16 +542,15 @@ impl Objects {
             K::ENTRIES: entries,
         });
         let doing = if K::KIND == "Secret" { "writing the claim's Secret" } else { "writing the claim's ConfigMap" };
-        let failed = |error| Stopped::CallFailed { doing, error };
         let dry_run = write == Write::DryRun;
         let mut written = None;
         if !known {
-            let object =
-                serde_json::from_value(body.clone()).map_err(|error| failed(CallError::Other(error.to_string())))?;
+            let object = serde_json::from_value(body.clone()).map_err(unsent);
+            let object = object.map_err(Stopped::call_failed(doing))?;
             match self.context.request(api.create(&PostParams { dry_run, ..PostParams::default() }, &object)).await {
                 Ok(created) => written = Some(created),
                 Err(CallError::AlreadyExists) => {}
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(Stopped::CallFailed { doing, error }),
             }
         }
         let written = match written {
@@ -585,11 +574,8 @@ impl Objects {
                     body["data"][name] = Value::Null;
                 }
                 let parameters = PatchParams { dry_run, ..PatchParams::default() };
-                match self.context.request(api.patch(name, &parameters, &Patch::Merge(body))).await {
-                    Ok(written) => written,
-                    Err(CallError::Conflict | CallError::NotFound) => return Err(Stopped::Changed),
-                    Err(error) => return Err(failed(error)),
-                }
+                let written = self.context.request(api.patch(name, &parameters, &Patch::Merge(body))).await;
+                written.map_err(Stopped::write_failed(doing))?
             }
         };
         if !dry_run {
@@ -607,11 +593,8 @@ impl Objects {
             return Ok(CopiedMetadata::default());
         }
         let api: Api<ObjectBucketClaim> = Api::namespaced(self.context.client().clone(), &claim.namespace);
-        let live = match self.context.request(api.get_metadata(&claim.name)).await {
-            Ok(live) => live.metadata,
-            Err(CallError::NotFound) => return Err(Stopped::Changed),
-            Err(error) => return Err(Stopped::CallFailed { doing: "reading the claim", error }),
-        };
+        let live = found(self.context.request(api.get_metadata(&claim.name)).await);
+        let live = live.map_err(Stopped::call_failed("reading the claim"))?.ok_or(Stopped::Changed)?.metadata;
         let select = |keys: Vec<String>, entries: Option<Entries>| {
             let mut entries = entries.unwrap_or_default();
             entries.retain(|key, _| keys.contains(key));
@@ -627,13 +610,9 @@ impl Objects {
         name: &str,
         claim_uid: &str,
     ) -> Result<Option<ObjectMeta>, Stopped> {
-        let live = match self.context.request(api.get_metadata(name)).await {
-            Ok(live) => live.metadata,
-            Err(CallError::NotFound) => return Ok(None),
-            Err(error) => {
-                return Err(Stopped::CallFailed { doing: "reading the claim's Secret and ConfigMap", error });
-            }
-        };
+        let live = found(self.context.request(api.get_metadata(name)).await);
+        let live = live.map_err(Stopped::call_failed("reading the claim's Secret and ConfigMap"))?;
+        let Some(live) = live.map(|live| live.metadata) else { return Ok(None) };
         let mut owners = live.owner_references.iter().flatten();
         let careful = self.rules.safeguards.include(BucketSafeguard::Ownership);
         if careful && !owners.any(|owner| *owner.uid == *claim_uid) {
@@ -669,13 +648,9 @@ impl Objects {
             "uid": &*known.uid, "resourceVersion": known.resource_version.to_string(), "ownerReferences": owners(claim),
         }}));
         let (api, name) = (self.api_of::<K>(&claim.namespace), K::name_in(&facts.names));
-        match self.context.request(api.patch(name, &PatchParams::default(), &patch)).await {
-            Ok(owned) => self.cache().observe_delivered(K::INDEX, owned.seen(), lists),
-            Err(CallError::Conflict | CallError::NotFound) => return Err(Stopped::Changed),
-            Err(error) => {
-                return Err(Stopped::CallFailed { doing: "adopting the claim's Secret and ConfigMap", error });
-            }
-        }
+        let owned = self.context.request(api.patch(name, &PatchParams::default(), &patch)).await;
+        let owned = owned.map_err(Stopped::write_failed("adopting the claim's Secret and ConfigMap"))?;
+        self.cache().observe_delivered(K::INDEX, owned.seen(), lists);
         Ok(())
     }
 

@@ -153,3 +153,18 @@ pub(crate) enum Stopped {
     /// A call to the API server failed.
     CallFailed { doing: &'static str, error: CallError },
 }
+
+impl Stopped {
+    pub(crate) fn call_failed(doing: &'static str) -> impl FnOnce(CallError) -> Self {
+        move |error| Self::CallFailed { doing, error }
+    }
+
+    /// Like [`Stopped::call_failed`], for a write to one version of an object. The watch shows the version that
+    /// replaced it, or the deletion.
+    pub(crate) fn write_failed(doing: &'static str) -> impl FnOnce(CallError) -> Self {
+        move |error| match error {
+            CallError::Conflict | CallError::NotFound => Self::Changed,
+            error => Self::CallFailed { doing, error },
+        }
+    }
+}

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use kube::Resource as _;
 use kube::api::Patch;
 use provisioner_runtime::controller::{Call, CallPermit, Context, JournalRecord, Refused};
-use provisioner_runtime::{CallError, FencingToken, Flow};
+use provisioner_runtime::{FencingToken, Flow};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
@@ -117,7 +117,7 @@ impl Actions {
     ) -> Result<Option<Arc<BucketFacts>>, Stopped> {
         let path = Bucket::url_path(&(), None);
         let answer = requests::patch(&self.context, path, &bucket.object.name, subresource, &Patch::Merge(patch)).await;
-        let patched: WatchedBucket = written(answer, "writing the Bucket")?;
+        let patched: WatchedBucket = answer.map_err(Stopped::write_failed("writing the Bucket"))?;
         Ok(super::objects::bucket(&patched, self.driver.name()).and_then(|seen| seen.ours))
     }
 
@@ -131,7 +131,7 @@ impl Actions {
         let Object { namespace, name, .. } = &access.object;
         let path = BucketAccess::url_path(&(), Some(namespace));
         let answer = requests::patch(&self.context, path, name, subresource, &Patch::Merge(patch)).await;
-        let patched: WatchedAccess = written(answer, "writing the BucketAccess")?;
+        let patched: WatchedAccess = answer.map_err(Stopped::write_failed("writing the BucketAccess"))?;
         Ok(super::objects::access(&patched, self.driver.name()).and_then(|seen| seen.ours))
     }
 
@@ -170,13 +170,4 @@ impl Actions {
             Err(Refused::Unwanted) => Err(Stopped::Changed),
         }
     }
-}
-
-/// Converts a refused write into its outcome.
-fn written<T>(answer: Result<T, CallError>, doing: &'static str) -> Result<T, Stopped> {
-    answer.map_err(|error| match error {
-        // Another object has this name now, or another writer has just changed it: it is read again.
-        CallError::Conflict | CallError::NotFound | CallError::AlreadyExists => Stopped::Changed,
-        error => Stopped::CallFailed { doing, error },
-    })
 }

@@ -48,6 +48,21 @@ pub(super) enum Stopped {
     CallFailed { doing: &'static str, error: CallError },
 }
 
+impl Stopped {
+    pub(super) fn call_failed(doing: &'static str) -> impl FnOnce(CallError) -> Self {
+        move |error| Self::CallFailed { doing, error }
+    }
+
+    /// Like [`Stopped::call_failed`], for a write. If another object has this name now, or another writer has just
+    /// changed the object, it is read again.
+    pub(super) fn write_failed(doing: &'static str) -> impl FnOnce(CallError) -> Self {
+        move |error| match error {
+            CallError::Conflict | CallError::NotFound | CallError::AlreadyExists => Self::Changed,
+            error => Self::CallFailed { doing, error },
+        }
+    }
+}
+
 /// The subject of a decision, as metrics and events name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {

@@ -2,12 +2,12 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use provisioner_runtime::call::{CallError, unsent};
+use provisioner_runtime::call::unsent;
 use provisioner_runtime::limiter::Flow;
 use serde_json::{Value, json};
 
-use super::{Actions, Step, written};
-use crate::controller::shared::requests::without_finalizer;
+use super::{Actions, Step};
+use crate::controller::shared::requests::{found, without_finalizer};
 use crate::cosi::controller::decide::Refusal;
 use crate::cosi::controller::objects::{AccessFacts, CLEANUP_FINISHED, FINALIZER};
 use crate::cosi::controller::outcome::{Done, Outcome, Stopped};
@@ -46,7 +46,7 @@ impl Actions {
             let patch = Patch::Merge(secrets::patch(secret, &entries, self.driver.name()));
             let secrets = self.secrets(access);
             let answer = self.context.request(secrets.patch(&target.secret, &PatchParams::default(), &patch)).await;
-            written(answer, WRITING)?;
+            answer.map_err(Stopped::write_failed(WRITING))?;
         }
         let status = json!({"readyToUse": true, "accountID": account, "error": Value::Null});
         self.write_status(access, &mut version, status).await?;
@@ -66,11 +66,12 @@ impl Actions {
             };
         }
         let secret = secrets::reserved(access, name, self.driver.name());
-        let secret: Secret = serde_json::from_value(secret)
-            .map_err(|error| Stopped::CallFailed { doing: WRITING, error: unsent(error) })?;
+        let secret: Result<Secret, _> = serde_json::from_value(secret).map_err(unsent);
+        let secret = secret.map_err(Stopped::call_failed(WRITING))?;
         let secrets = self.secrets(access);
         let created = self.context.request(secrets.create(&PostParams::default(), &secret)).await;
-        Ok(SecretFacts::of(&written(created, WRITING)?, self.driver.name()))
+        let created = created.map_err(Stopped::write_failed(WRITING))?;
+        Ok(SecretFacts::of(&created, self.driver.name()))
     }
 
     pub(super) async fn revoke(&self, access: &AccessFacts, step: &Step<'_>) -> Outcome {
@@ -111,10 +112,8 @@ impl Actions {
         let version = self.let_go(access, name, &secret).await?;
         let preconditions = Preconditions { uid: Some(secret.uid), resource_version: Some(version) };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        match self.context.request(self.secrets(access).delete(name, &parameters)).await {
-            Ok(_) | Err(CallError::NotFound) => Ok(()),
-            Err(error) => written(Err(error), DELETING),
-        }
+        let deleted = found(self.context.request(self.secrets(access).delete(name, &parameters)).await);
+        deleted.map(drop).map_err(Stopped::write_failed(DELETING))
     }
 
     /// Removes COSI's finalizer, which an upstream sidecar may have added earlier. Returns the Secret's version.
@@ -125,7 +124,8 @@ impl Actions {
         let patch = without_finalizer(&secret.uid, &secret.version, &secret.finalizers, FINALIZER);
         let patch = Patch::Merge(patch);
         let answer = self.context.request(self.secrets(access).patch(name, &PatchParams::default(), &patch)).await;
-        Ok(written(answer, DELETING)?.metadata.resource_version.unwrap_or_default())
+        let patched = answer.map_err(Stopped::write_failed(DELETING))?;
+        Ok(patched.metadata.resource_version.unwrap_or_default())
     }
 
     /// Writes the status at this version, and updates `version` to the new one.

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 use kube::{Api, Resource as _};
-use provisioner_runtime::call::CallError;
 
 use super::Actions;
-use crate::controller::shared::requests;
+use crate::controller::shared::requests::{self, found};
 use crate::cosi::controller::cache::Key;
 use crate::cosi::controller::decide::{AccessView, BucketState, BucketView, Facts};
 use crate::cosi::controller::objects::{self, AccessFacts, Bucket, BucketAccess, WatchedBucket};
@@ -39,15 +38,16 @@ impl Actions {
         let Facts::Bucket(BucketView { bucket, .. }) = facts else { return Ok(facts.clone()) };
         let api: Api<WatchedBucket> = Api::all(self.context.client().clone());
         let all = self.context.request(api.list(&ListParams::default())).await;
-        let all = all.map_err(|error| Stopped::CallFailed { doing: "listing the Buckets", error })?;
+        let all = all.map_err(Stopped::call_failed("listing the Buckets"))?;
         let ours = all.iter().filter_map(|other| objects::bucket(other, self.driver.name())?.ours);
         let twin = ours.into_iter().find(|other| bucket.is_twin(other)).map(|other| other.object.name.clone());
         Ok(Facts::Bucket(BucketView { bucket: bucket.clone(), twin }))
     }
 
     async fn read_bucket(&self, name: &str) -> Result<BucketState, Stopped> {
-        let answer = requests::get(&self.context, Bucket::url_path(&(), None), name).await;
-        let seen = found(answer, "reading the Bucket")?.map(|bucket| objects::bucket(&bucket, self.driver.name()));
+        let answer = found(requests::get(&self.context, Bucket::url_path(&(), None), name).await);
+        let live = answer.map_err(Stopped::call_failed("reading the Bucket"))?;
+        let seen = live.map(|bucket| objects::bucket(&bucket, self.driver.name()));
         Ok(match seen {
             None => BucketState::Absent,
             Some(seen) => seen.and_then(|seen| seen.ours).map_or(BucketState::Foreign, BucketState::Ours),
@@ -55,9 +55,9 @@ impl Actions {
     }
 
     async fn read_access(&self, namespace: &str, name: &str) -> Result<Option<Arc<AccessFacts>>, Stopped> {
-        let answer = requests::get(&self.context, BucketAccess::url_path(&(), Some(namespace)), name).await;
-        let found = found(answer, "reading the BucketAccess")?;
-        Ok(found.and_then(|access| objects::access(&access, self.driver.name())?.ours))
+        let answer = found(requests::get(&self.context, BucketAccess::url_path(&(), Some(namespace)), name).await);
+        let live = answer.map_err(Stopped::call_failed("reading the BucketAccess"))?;
+        Ok(live.and_then(|access| objects::access(&access, self.driver.name())?.ours))
     }
 
     /// Returns an access with its Buckets and Secrets.
@@ -74,20 +74,12 @@ impl Actions {
     }
 
     pub(super) async fn read_secret(&self, access: &AccessFacts, name: &str) -> Result<Option<SecretFacts>, Stopped> {
-        let answer = self.context.request(self.secrets(access).get(name)).await;
-        let secret = found(answer, "reading a Secret of the BucketAccess")?;
+        let answer = found(self.context.request(self.secrets(access).get(name)).await);
+        let secret = answer.map_err(Stopped::call_failed("reading a Secret of the BucketAccess"))?;
         Ok(secret.map(|secret| SecretFacts::of(&secret, self.driver.name())))
     }
 
     pub(super) fn secrets(&self, access: &AccessFacts) -> Api<Secret> {
         Api::namespaced(self.context.client().clone(), &access.object.namespace)
-    }
-}
-
-fn found<T>(answer: Result<T, CallError>, doing: &'static str) -> Result<Option<T>, Stopped> {
-    match answer {
-        Ok(object) => Ok(Some(object)),
-        Err(CallError::NotFound) => Ok(None),
-        Err(error) => Err(Stopped::CallFailed { doing, error }),
     }
 }

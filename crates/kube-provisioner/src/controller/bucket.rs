@@ -249,7 +249,7 @@ impl Reconciler for BucketReconciler {
     }
 
     fn report_blocked(&self, facts: &Facts, _problem: &str, events: &EventRecorder) {
-        if let Some(claim) = facts.claim.as_ref().filter(|claim| !claim.is_bound()) {
+        if let Some(claim) = facts.claim.as_ref().filter(|claim| claim.deleting || !claim.is_bound()) {
             events.record(events::blocked(claim));
         }
     }

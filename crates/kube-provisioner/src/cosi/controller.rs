@@ -243,7 +243,7 @@ impl Reconciler for CosiReconciler {
 
     fn report_blocked(&self, facts: &Facts, problem: &str, events: &EventRecorder) {
         let operation = Operation::of(&decide(facts), facts);
-        if facts.object().is_some_and(|object| !object.is_ready()) {
+        if facts.object().is_some_and(|object| object.deleting || !object.is_ready()) {
             let text = format!("Nothing can be done at the moment: {problem}");
             let message = Message { is_warning: true, reason: operation.failed(), text, in_status: false };
             event(&message, operation, facts).into_iter().for_each(|event| events.record(event));

@@ -200,7 +200,8 @@ fn rows_of_outcomes() -> BTreeSet<Row> {
         each.into_iter().flatten()
     });
     let others = [
-        not_now(),
+        not_now(false),
+        not_now(true),
         still_provisioning("PROVISIONER", "NAMESPACE/CLAIM"),
         made_with_warning(MESSAGE),
         has_unused_prefix("BUCKET"),

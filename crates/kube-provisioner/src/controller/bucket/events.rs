@@ -27,7 +27,8 @@ pub(super) fn unknown_keys(ids: &[String], claim: &ClaimFacts) -> Event {
 }
 
 pub(super) fn blocked(claim: &ClaimFacts) -> Event {
-    about_claim(&not_now(), Operation::Provision, claim)
+    let operation = if claim.deleting { Operation::Delete } else { Operation::Provision };
+    about_claim(&not_now(claim.deleting), operation, claim)
 }
 
 /// Adds the object to the event: the claim, or the ObjectBucket of a claim that no longer exists.

@@ -209,9 +209,16 @@ fn message_of(done: &Done, facts: &Facts, provisioner: &str) -> Option<UserMessa
 }
 
 /// Returns the event of a waiting claim while the provisioner cannot work.
-pub(crate) fn not_now() -> UserMessage {
-    let text = "No bucket can be provisioned at the moment: the provisioner cannot work; ask the administrator, who finds the reason in its log and on /readyz";
-    event_only(warning("ProvisioningFailed", text.to_owned(), State::Pending))
+pub(crate) fn not_now(is_deletion: bool) -> UserMessage {
+    let (reason, problem) = if is_deletion {
+        ("BucketFailedDelete", "The bucket cannot be deleted")
+    } else {
+        ("ProvisioningFailed", "No bucket can be provisioned")
+    };
+    let text = format!(
+        "{problem} at the moment: the provisioner cannot work; ask the administrator, who finds the reason in its log and on /readyz"
+    );
+    event_only(warning(reason, text, State::Pending))
 }
 
 /// Returns the event of a slow call to the provisioner. Its result has a separate event.

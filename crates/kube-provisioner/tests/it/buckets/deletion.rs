@@ -34,6 +34,20 @@ async fn everything_is_deleted_with_the_claim() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn reports_a_deletion_that_cannot_begin() {
+    let fixture = Fixture::new();
+    fixture.claim("photos", json!({}));
+    let running = fixture.start(1);
+    fixture.bound("photos").await;
+    running.abort();
+    fixture.store.fail("start", Failure::Retry);
+    fixture.delete(CLAIMS, "photos");
+    let _running = fixture.start(2);
+    let text = "BucketFailedDelete: The bucket cannot be deleted at the moment";
+    fixture.until("it is told", || fixture.events("photos").iter().any(|event| event.contains(text))).await;
+}
+
 // Rules: Y3.
 #[tokio::test(start_paused = true)]
 async fn a_bucket_that_stays_keeps_its_account() {

@@ -436,7 +436,11 @@ impl BucketHooks for Store {
     }
 
     async fn start(&self, start: BucketStartContext) -> Result<(), StartError> {
-        self.state().clusters_at_start.push(start.cluster_id);
+        let mut state = self.state();
+        if state.failures.contains_key("start") {
+            return Err(StartError::new("the store does not start"));
+        }
+        state.clusters_at_start.push(start.cluster_id);
         Ok(())
     }
 

@@ -441,6 +441,19 @@ async fn a_bucket_whose_class_cannot_be_used_can_be_deleted() {
     bed.until("the access is handed back", || bed.is_finished("web")).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn reports_a_deletion_that_cannot_begin() {
+    let bed = Bed::new();
+    let running = bed.start();
+    bed.bucket("bc-1", json!({}));
+    bed.bucket_ready("bc-1").await;
+    drop(running);
+    bed.store.fail("start", Failure::Retry);
+    bed.end_bucket("bc-1");
+    let _running = bed.start();
+    bed.told("bc-1", "Warning DeletionFailed: Nothing can be done at the moment").await;
+}
+
 // Rules: J23.
 #[tokio::test(start_paused = true)]
 async fn the_event_about_a_missing_store_names_a_remedy() {

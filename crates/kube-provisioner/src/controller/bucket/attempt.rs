@@ -16,14 +16,14 @@ use super::class::of_author;
 use super::decide::{bucket_name, effective_config, object_name, shared_bucket, wanted_names};
 use super::decision::Reason;
 use super::delivered_names::without_names;
-use super::delivery::{ProvisionedBucket, deliver};
+use super::delivery::deliver;
 use super::events;
 use super::facts::{BucketFacts, ClaimFacts, Facts};
 use super::outcome::{Done, Outcome, Stopped};
 use super::record::{Record, Source};
 use super::safeguards::BucketSafeguard;
 use super::{BucketReconciler, Step};
-use crate::bucket::{BucketRequest, Credentials, GrantRequest};
+use crate::bucket::{Bucket, BucketRequest, Credentials, GrantRequest, Granted};
 use crate::controller::shared::calls::watched;
 use crate::controller::shared::class_parameters::{ClassParameters, Parsed};
 use crate::error::{ProvisionError, ProvisionVerdict};
@@ -91,14 +91,14 @@ impl<'a> Attempt<'a> {
         self.join().await?;
         let made = self.make(&bucket, secrets, key, &mut calls).await;
         calls.end();
-        let made = match made {
-            Ok(made) => made,
+        let (made, granted) = match made {
+            Ok(answers) => answers,
             Err(NotMade::Stopped(stopped)) => return Err(stopped),
             Err(NotMade::Failed { error, others_left }) => {
                 return Err(self.not_provisioned(&error, others_left, &bucket).await);
             }
         };
-        let replaces_key = deliver(self.reconciler, claim, &bucket, self.delivered_record(), made).await?;
+        let replaces_key = deliver(self.reconciler, claim, &bucket, self.delivered_record(), made, granted).await?;
         Ok(match self.reason {
             _ if replaces_key => Done::KeyReplaced,
             Reason::New => {
@@ -159,7 +159,6 @@ impl<'a> Attempt<'a> {
         Ok(Self { reconciler, facts, reason, claim, source, record, name, class, config })
     }
 
-    /// Returns the known parts of the key of the claim's account.
     async fn account_key(&self) -> Result<AccountKey, Stopped> {
         let Self { facts, record, .. } = self;
         let state = facts.bucket().map(|bucket| bucket.kept_state()).unwrap_or_default();
@@ -249,7 +248,7 @@ impl<'a> Attempt<'a> {
         secrets: Secrets,
         key: AccountKey,
         calls: &mut Calls<'_>,
-    ) -> Result<ProvisionedBucket, NotMade> {
+    ) -> Result<(Option<Bucket>, Granted), NotMade> {
         let Self { reconciler: BucketReconciler { backend, rules, .. }, facts, claim, source, record, .. } = self;
         let owner = bucket.owner(claim.name());
         let mut access = access(facts, bucket, Some(record), *source, &owner);
@@ -301,7 +300,7 @@ impl<'a> Attempt<'a> {
             fencing_token,
         };
         match self.call(calls, "grant", || backend.grant(request)).await {
-            Ok(granted) => Ok(ProvisionedBucket::of(made, granted)),
+            Ok(granted) => Ok((made, granted)),
             Err(NotMade::Failed { error, .. }) => Err(NotMade::Failed { error, others_left }),
             Err(stopped) => Err(stopped),
         }
@@ -411,7 +410,11 @@ fn read_config(reconciler: &BucketReconciler, claim: &ClaimFacts, applied: Optio
                 return Err(Stopped::ProvisionAborted { method: "Config::deserialize", aborted });
             }
         };
-        let is_applied = |key: &&str| applied.is_some_and(|applied| applied.get(*key) == config.get(*key));
+        // Each round drops a key of `config`, so the loop ends even if the provisioner's code names another key.
+        let is_applied = |key: &&str| {
+            let known = applied.and_then(|applied| applied.get(*key));
+            known.is_some() && known == config.get(*key)
+        };
         let refused = error.problems().iter().filter_map(Problem::key).filter(is_applied);
         let refused: Vec<String> = refused.map(str::to_owned).collect();
         if refused.is_empty() {

@@ -144,7 +144,6 @@ impl BucketCache {
         Vec::new()
     }
 
-    /// Returns the classes of this provisioner.
     pub(crate) fn own_classes(&self) -> Vec<Arc<OurClass>> {
         self.classes.iter().filter_map(|(_, class)| class.clone()).collect()
     }
@@ -247,7 +246,6 @@ impl BucketCache {
         [secrets.get(&secret), config_maps.get(&config_map)]
     }
 
-    /// Counts our claims with and without their bucket.
     pub(crate) fn claim_counts(&self) -> ClaimCounts {
         let ours = |claim: &&Arc<ClaimFacts>| self.class(claim.class.as_deref()).ours().is_some();
         let mut counts = ClaimCounts::default();

@@ -51,16 +51,11 @@ fn own(class: StorageClass, rules: &Rules, backend: &dyn BucketBackend) -> OurCl
         } else {
             ReclaimPolicy::Delete
         },
-        bucket: granted_bucket(&texts).map(Into::into),
+        bucket: texts.get(CLASS_BUCKET_NAME).filter(|name| !name.is_empty()).map(|name| name.as_str().into()),
         allowed_config: texts.get(ALLOWED_CONFIG).map(|keys| list(keys)),
         parameters: read_parameters(&texts, rules, backend),
         texts,
     }
-}
-
-/// Returns the bucket that the class grants access to.
-pub(crate) fn granted_bucket(texts: &BTreeMap<String, String>) -> Option<&str> {
-    texts.get(CLASS_BUCKET_NAME).map(String::as_str).filter(|name| !name.is_empty())
 }
 
 fn list(keys: &str) -> Vec<String> {

@@ -87,7 +87,6 @@ pub(crate) struct DeliveredFacts {
     pub(crate) resource_version: u64,
     /// The claim that owns it.
     pub(crate) owner: Option<Box<str>>,
-    /// True if the object has no owner.
     unowned: bool,
     pub(crate) finalizers: Vec<String>,
     /// The ID of the key that it contains.

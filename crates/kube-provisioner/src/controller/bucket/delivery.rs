@@ -13,25 +13,17 @@ use super::facts::{BucketFacts, ClaimFacts, Delivered, Facts};
 use super::objects::{Entries, Objects, Spec};
 use super::outcome::{Done, Outcome, Stopped};
 use super::record::{NewKey, Record};
-use crate::bucket::{Bucket, Credentials, Endpoint, Granted};
+use crate::bucket::{Bucket, Endpoint, Granted};
 
-/// A bucket and an account with access to it.
-pub(super) struct ProvisionedBucket {
-    pub(super) endpoint: Endpoint,
-    pub(super) credentials: Option<Credentials>,
-    pub(super) state: Entries,
-    pub(super) config_data: Entries,
-    pub(super) secret_data: Entries,
-    pub(super) warnings: Vec<String>,
-}
-
-/// Writes what was made, and completes the record with it. Returns true if the Secret has another key than before.
+/// Writes the provisioner's answers, and completes the record with them. `made` is the bucket, if the claim has one of
+/// its own. Returns true if the Secret has another key than before.
 pub(super) async fn deliver(
     reconciler: &BucketReconciler,
     claim: &ClaimFacts,
     bucket: &BucketFacts,
     record: Record,
-    made: ProvisionedBucket,
+    made: Option<Bucket>,
+    granted: Granted,
 ) -> Result<bool, Stopped> {
     let objects = &reconciler.objects;
     // The Secret was deleted in the middle of a rotation, which ends with the new one.
@@ -39,7 +31,12 @@ pub(super) async fn deliver(
         Some(new) => end_rotation(reconciler, record, new),
         None => record,
     };
-    let ProvisionedBucket { endpoint, credentials, state, config_data, secret_data, warnings } = made;
+    let Granted { endpoint, credentials, state, config_data, secret_data, warning } = granted;
+    let (endpoint, of_bucket, warning_of_bucket) = match made {
+        Some(bucket) => (bucket.endpoint, bucket.state, bucket.warning),
+        None => (endpoint, Entries::new(), None),
+    };
+    let state: Entries = of_bucket.into_iter().chain(state).collect();
     // Pods may have read the former key.
     let is_other = |former: &String| credentials.as_ref().is_some_and(|key| key.access_key_id != *former);
     let replaces_key =
@@ -69,23 +66,10 @@ pub(super) async fn deliver(
     objects.write_secret(claim, &record, &secret, &copied).await?;
     objects.write_config_map(claim, &bucket, &record, &copied).await?;
     objects.set_bucket_phase(&bucket, "Bound").await?;
-    for text in warnings {
+    for text in warning_of_bucket.into_iter().chain(warning) {
         objects.context.events().record(warned(&text, claim));
     }
     Ok(replaces_key)
-}
-
-impl ProvisionedBucket {
-    pub(super) fn of(bucket: Option<Bucket>, granted: Granted) -> Self {
-        let Granted { endpoint, credentials, state, config_data, secret_data, warning } = granted;
-        let (of_bucket, warning_of_bucket, endpoint) = match bucket {
-            Some(bucket) => (bucket.state, bucket.warning, bucket.endpoint),
-            None => (Entries::new(), None, endpoint),
-        };
-        let state = of_bucket.into_iter().chain(state).collect();
-        let warnings = warning_of_bucket.into_iter().chain(warning).collect();
-        Self { endpoint, credentials, state, config_data, secret_data, warnings }
-    }
 }
 
 /// Restores missing objects from the ObjectBucket's record.

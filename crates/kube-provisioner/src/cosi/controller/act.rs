@@ -71,12 +71,10 @@ impl Actions {
     /// Checks the class of a new Bucket. Our finalizer means that a bucket may exist, so a Bucket with an unusable
     /// class does not receive the finalizer and can be deleted at any time.
     async fn check(&self, facts: &Facts) -> Result<(), Status> {
-        match facts {
-            Facts::Bucket(BucketView { bucket, .. }) if !bucket.object.is_ready() => match &bucket.content {
-                Ok(content) => self.driver.check(content.parameters.clone()).await,
-                Err(_) => Ok(()),
-            },
-            Facts::Bucket(_) | Facts::Access(_) | Facts::None => Ok(()),
+        let Facts::Bucket(BucketView { bucket, .. }) = facts else { return Ok(()) };
+        match &bucket.content {
+            Ok(content) if !bucket.object.is_ready() => self.driver.check(content.parameters.clone()).await,
+            Ok(_) | Err(_) => Ok(()),
         }
     }
 

@@ -33,7 +33,7 @@ use self::driver::Driver;
 pub(crate) use self::names::{driver_name, of_options as driver_of_options};
 use crate::bucket::{BucketHooks, BucketStartContext};
 use crate::controller::RunError;
-use crate::controller::bucket::BucketBackend;
+use crate::controller::bucket::backend::BucketBackend;
 use crate::controller::shared::calls::{capabilities, start_backend};
 use crate::controller::shared::limits::CallLimits;
 use crate::controller::shared::{cluster, program};

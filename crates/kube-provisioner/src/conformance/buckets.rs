@@ -21,7 +21,7 @@ use super::report::Report;
 use super::suite::{Rules, run_methods};
 use super::tempo::Tempo;
 use crate::bucket::BucketHooks;
-use crate::controller::bucket::BucketBackend;
+use crate::controller::bucket::backend::BucketBackend;
 
 /// A check of a bucket provisioner, like [`Conformance`](super::Conformance) for volumes.
 ///

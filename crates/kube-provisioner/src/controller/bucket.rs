@@ -7,7 +7,7 @@
 
 mod adoption;
 mod attempt;
-mod backend;
+pub(crate) mod backend;
 mod cache;
 mod calls;
 mod class;
@@ -62,6 +62,7 @@ use provisioner_runtime::watch::{Change, Scope, WatchHealth};
 use tokio::sync::Mutex;
 
 use self::attempt::Attempt;
+use self::backend::BucketBackend;
 use self::cache::BucketCache;
 pub(crate) use self::class::read_texts;
 use self::class::{ReadClass, known_config, read_class};
@@ -88,9 +89,6 @@ use super::shared::watched::WatchedClass;
 use crate::bucket::{BucketHooks, BucketStartContext};
 use crate::options::BucketOptions;
 
-pub(crate) use self::backend::BucketBackend;
-#[cfg(feature = "cosi")]
-pub(crate) use self::backend::{UntypedAccount, UntypedBucket, UntypedGrant, UntypedLookup, UntypedRequest};
 pub(crate) use self::messages::class_text;
 #[cfg(feature = "planted-faults")]
 pub use self::safeguards::BucketSafeguard;

@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 use super::RunError;
 #[cfg(feature = "planted-faults")]
 use super::bucket::BucketSafeguard;
-use super::bucket::{BucketBackend, Safeguards, control_loop};
+use super::bucket::backend::BucketBackend;
+use super::bucket::{Safeguards, control_loop};
 use super::shared::calls;
 use super::shared::process::Process;
 use super::shared::program;

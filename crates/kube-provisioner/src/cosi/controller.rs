@@ -41,7 +41,7 @@ use super::driver::Driver;
 use super::{advised, names};
 use crate::bucket::{BucketHooks, BucketStartContext};
 use crate::controller::RunError;
-use crate::controller::bucket::BucketBackend;
+use crate::controller::bucket::backend::BucketBackend;
 use crate::controller::shared::calls::{capabilities, start_backend};
 use crate::controller::shared::events::{build, object_ref};
 use crate::controller::shared::limits::{CallLimits, Thresholds};

@@ -14,7 +14,7 @@ use super::errors::{aborted, crashed, exists, invalid, not_answered, not_made, n
 use super::locks::Locks;
 use super::names;
 use crate::bucket::{Access, Account, BucketAccess, BucketCapabilities, Credentials, Endpoint};
-use crate::controller::bucket::{
+use crate::controller::bucket::backend::{
     BucketBackend, UntypedAccount, UntypedBucket, UntypedGrant, UntypedLookup, UntypedRequest,
 };
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters, Parsed};

@@ -22,7 +22,7 @@ use super::cache::{CosiCache, Key};
 use super::decide::{BucketView, Decision, Facts, decide};
 use super::objects::{AccessFacts, Bucket, BucketAccess, BucketFacts, FINALIZER, Object, WatchedAccess, WatchedBucket};
 use super::outcome::{Done, Outcome, Stopped};
-use crate::controller::bucket::BucketBackend;
+use crate::controller::bucket::backend::BucketBackend;
 use crate::controller::shared::requests::{self, without_finalizer};
 
 /// The overall limit. Each call of the provisioner has its own limit within this one.

@@ -12,6 +12,7 @@ use provisioner_runtime::limiter::{Flow, LimiterPermit, Purpose};
 use provisioner_runtime::queue::Permit;
 
 use super::backend::{UntypedAccount, UntypedBucket};
+use super::cache::BucketCache;
 use super::class::{of_author, read_parameters};
 use super::events::unknown_keys;
 use super::facts::{BucketFacts, Facts};
@@ -65,13 +66,23 @@ impl<'a> Calls<'a> {
         limit: Duration,
         run: impl FnOnce() -> BoxFuture<'b, Result<T, E>>,
     ) -> Result<T, CallFailure<E>> {
+        self.call_if(|_| true, limit, run).await
+    }
+
+    /// Calls only if the cache agrees after the wait for a permit.
+    pub(super) async fn call_if<'b, T, E>(
+        &mut self,
+        wanted: impl FnOnce(&mut BucketCache) -> bool,
+        limit: Duration,
+        run: impl FnOnce() -> BoxFuture<'b, Result<T, E>>,
+    ) -> Result<T, CallFailure<E>> {
         let (permit, record) = match self.permit.take() {
             Some(permit) => (permit, JournalRecord::Continues),
             None => (self.step.call_permit(&self.flow).await, JournalRecord::Exists),
         };
         let permit = self.permit.insert(permit);
         let call = Call { permit: CallPermit::Held(permit), limit, token: &self.token, record };
-        CallFailure::of(self.step.call(call, |_| true, run).await, Stopped::Changed, Stopped::NotFenced)
+        CallFailure::of(self.step.call(call, wanted, run).await, Stopped::Changed, Stopped::NotFenced)
     }
 
     /// Returns a bucket and its claim's account as the provisioner receives them when something is to be changed or

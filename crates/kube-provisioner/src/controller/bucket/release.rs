@@ -6,6 +6,7 @@ use std::sync::Arc;
 use provisioner_runtime::Cache as _;
 use provisioner_runtime::limiter::Purpose;
 
+use super::cache::BucketCache;
 use super::calls::{CallFailure, Calls};
 use super::decision::{Ending, Refusal};
 use super::facts::{BucketFacts, Facts};
@@ -100,7 +101,10 @@ impl<'a> Release<'a> {
         };
         let (of_bucket, of_account) = calls.known(bucket, source).await?;
         if with_bucket {
-            let answer = calls.call(limits.delete, || backend.delete_bucket(of_bucket)).await;
+            // An administrator may change the reclaim policy during the wait for a permit.
+            let wanted =
+                |cache: &mut BucketCache| cache.bucket(&bucket.name).is_none_or(|live| live.policy == bucket.policy);
+            let answer = calls.call_if(wanted, limits.delete, || backend.delete_bucket(of_bucket)).await;
             self.removed("delete_bucket", answer, bucket)?;
         }
         let answer = calls.revoke(bucket, of_account).await;

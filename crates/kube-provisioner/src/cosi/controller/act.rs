@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use kube::Resource as _;
 use kube::api::Patch;
 use provisioner_runtime::controller::{Call, CallPermit, Context, JournalRecord, Refused};
+use provisioner_runtime::limiter::Purpose;
 use provisioner_runtime::{FencingToken, Flow};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -161,7 +162,12 @@ impl Actions {
         let (token, _guard) = step.token();
         let (permit, record) = (CallPermit::Of(&flow), JournalRecord::Exists);
         let call = Call { permit, limit: CALL_LIMIT, token: &token, record };
-        match step.call(call, |_| true, || run(token.clone())).await {
+        // A user may change the policy to Retain during the wait for a permit.
+        let wanted = |cache: &mut CosiCache| match (step.key(), flow.purpose) {
+            (Key::Bucket(name), Purpose::Remove) => !cache.bucket(name).is_some_and(|bucket| bucket.is_retained()),
+            _ => true,
+        };
+        match step.call(call, wanted, || run(token.clone())).await {
             Ok(answer) => answer.map_err(Stopped::Failed),
             Err(Refused::Aborted(aborted)) => Err(Stopped::Aborted(aborted)),
             Err(Refused::Journal(error)) => Err(Stopped::NotFenced(error)),

@@ -373,6 +373,10 @@ impl BucketFacts {
         other.object.name != self.object.name && !is_finished && other.ids.iter().any(|id| self.ids.contains(id))
     }
 
+    pub(super) fn is_retained(&self) -> bool {
+        self.content.as_ref().is_ok_and(|content| content.policy == Policy::Retain)
+    }
+
     /// Returns the ID of its bucket in the backend. A bucket that we create is named after its Bucket.
     pub(super) fn id<'a>(&'a self, content: &'a BucketContent) -> &'a str {
         content.id.as_deref().unwrap_or_else(|| self.wanted_id(content))

@@ -35,6 +35,27 @@ async fn everything_is_deleted_with_the_claim() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn keeps_a_bucket_whose_policy_changes_while_its_deletion_waits() {
+    let mut fixture = Fixture::new();
+    fixture.options.options.max_concurrent_calls = 1;
+    let _running = fixture.start(1);
+    for name in ["photos", "films"] {
+        fixture.claim(name, json!({}));
+        fixture.bound(name).await;
+    }
+    fixture.store.state().pauses.insert("delete_bucket", Duration::from_secs(10));
+    fixture.delete(CLAIMS, "photos");
+    fixture.until("a deletion begins", || fixture.store.calls("delete_bucket") == 1).await;
+    fixture.delete(CLAIMS, "films");
+    // The other deletion waits for the permit of the first.
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(fixture.get(BUCKETS, "obc-default-films").unwrap()["status"]["phase"], "Released");
+    fixture.patch(BUCKETS, "obc-default-films", json!({"spec": {"reclaimPolicy": "Retain"}}));
+    fixture.gone("films").await;
+    assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.state().buckets.len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn reports_a_deletion_that_cannot_begin() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));

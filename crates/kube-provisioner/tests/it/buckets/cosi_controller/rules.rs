@@ -442,6 +442,26 @@ async fn a_bucket_whose_class_cannot_be_used_can_be_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn keeps_a_bucket_whose_policy_changes_while_its_deletion_waits() {
+    let mut bed = Bed::new();
+    bed.options.options.max_concurrent_calls = 1;
+    let _running = bed.start();
+    for name in ["bc-1", "bc-2"] {
+        bed.bucket(name, json!({}));
+        bed.bucket_ready(name).await;
+    }
+    bed.store.state().pauses.insert("delete_bucket", Duration::from_secs(10));
+    bed.end_bucket("bc-1");
+    bed.until("a deletion begins", || bed.store.calls("delete_bucket") == 1).await;
+    bed.end_bucket("bc-2");
+    // The other deletion waits for the permit of the first.
+    sleep(Duration::from_secs(2)).await;
+    bed.patch("buckets", "bc-2", json!({"spec": {"deletionPolicy": "Retain"}}));
+    bed.until("the Bucket is gone", || bed.get("buckets", "bc-2").is_none()).await;
+    assert_eq!((bed.store.calls("delete_bucket"), bed.store.state().buckets.len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn reports_a_deletion_that_cannot_begin() {
     let bed = Bed::new();
     let running = bed.start();

@@ -68,7 +68,7 @@ pub(crate) fn gives_up(outcome: &Outcome, attempt: u32, thresholds: Thresholds) 
             _ => thresholds.provision,
         },
         Err(Stopped::NotReleased { verdict, .. }) => match verdict {
-            DeleteVerdict::Ignored | DeleteVerdict::InProgress => 0,
+            DeleteVerdict::Ignored | DeleteVerdict::InProgress | DeleteVerdict::InUse => 0,
             _ => thresholds.delete,
         },
         _ => 0,
@@ -118,5 +118,14 @@ mod tests {
         let next = |verdict| next(&failed(verdict), 9, Thresholds::default());
         assert_eq!(next(ProvisionVerdict::NoChange), Next::RetryWithin(UNASKED));
         assert_eq!(next(ProvisionVerdict::Retry), Next::Retry);
+    }
+
+    #[test]
+    fn does_not_give_up_a_bucket_that_is_in_use() {
+        let failed = |verdict| Err(Stopped::NotReleased { verdict, message: String::new(), retry_after: None });
+        let thresholds = Thresholds { delete: 1, ..Thresholds::default() };
+        let next = |verdict| next(&failed(verdict), 9, thresholds);
+        assert_eq!(next(DeleteVerdict::InUse), Next::Retry);
+        assert_eq!(next(DeleteVerdict::Retry), Next::AwaitChange);
     }
 }

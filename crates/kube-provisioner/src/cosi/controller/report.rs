@@ -1,6 +1,6 @@
 //! Maps an outcome to the text for users, its name in metrics, and the time of the next run.
 
-use driver_rpc::Code;
+use driver_rpc::{Code, Status};
 use provisioner_runtime::{JournalError, Next};
 
 use super::decide::Refusal;
@@ -128,10 +128,12 @@ fn is_final(code: Code) -> bool {
     matches!(code, Code::InvalidArgument | Code::AlreadyExists | Code::Unimplemented | Code::OutOfRange)
 }
 
-/// Returns true if this was the last attempt until something changes.
+/// Returns true if this was the last attempt until something changes. A precondition is not counted: no watch shows
+/// when a Secret of the class appears, or a bucket is no longer in use.
 pub(super) fn gives_up(operation: Operation, outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> bool {
     let threshold = if operation.removes() { thresholds.delete } else { thresholds.provision };
-    matches!(outcome, Err(Stopped::Failed(_))) && is_last(attempt, threshold)
+    let is_failure = |status: &Status| status.code() != Code::FailedPrecondition;
+    matches!(outcome, Err(Stopped::Failed(status)) if is_failure(status)) && is_last(attempt, threshold)
 }
 
 /// Returns the outcome's name in metrics and logs; `None` if nothing was done.
@@ -145,4 +147,17 @@ pub(super) fn label(outcome: &Outcome) -> Option<&'static str> {
         Err(Stopped::Aborted(aborted)) => aborted_label(aborted),
         Err(Stopped::CallFailed { .. }) => "api_error",
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn does_not_give_up_what_a_user_has_to_make_possible() {
+        let thresholds = Thresholds { provision: 1, delete: 1 };
+        let next = |code| next(Operation::Delete, &Err(Stopped::Failed(Status::new(code, "text"))), 9, thresholds);
+        assert_eq!(next(Code::FailedPrecondition), Next::Retry);
+        assert_eq!(next(Code::Unavailable), Next::AwaitChange);
+    }
 }

@@ -6,7 +6,7 @@ use provisioner_runtime::{JournalError, Next};
 use super::decide::Refusal;
 use super::objects::{CLEANUP_FINISHED, S3};
 use super::outcome::{Done, Operation, Outcome, Stopped};
-use crate::controller::shared::limits::{REMIND, Thresholds, after_call, is_last};
+use crate::controller::shared::limits::{REMIND, Thresholds, after_call, is_last, retry, secret_missing};
 use crate::controller::shared::metrics::aborted_label;
 use crate::controller::shared::texts::{call_failed_text, gave_up_text, limited, no_answer_text, sentence};
 
@@ -118,6 +118,7 @@ pub(super) fn next(operation: Operation, outcome: &Outcome, attempt: u32, thresh
         Ok(_) => Next::Done,
         // A creation that can only fail waits for a change. A deletion is always retried.
         Err(Stopped::Failed(status)) if is_final(status.code()) && !operation.removes() => REMIND,
+        Err(Stopped::Failed(status)) if is_precondition(status) => retry(secret_missing(attempt)),
         Err(Stopped::Failed(_)) | Err(Stopped::NotFenced(_)) | Err(Stopped::Aborted(_)) => Next::Retry,
         Err(Stopped::CallFailed { error, .. }) => after_call(error, attempt),
     }
@@ -132,8 +133,12 @@ fn is_final(code: Code) -> bool {
 /// when a Secret of the class appears, or a bucket is no longer in use.
 pub(super) fn gives_up(operation: Operation, outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> bool {
     let threshold = if operation.removes() { thresholds.delete } else { thresholds.provision };
-    let is_failure = |status: &Status| status.code() != Code::FailedPrecondition;
-    matches!(outcome, Err(Stopped::Failed(status)) if is_failure(status)) && is_last(attempt, threshold)
+    matches!(outcome, Err(Stopped::Failed(status)) if !is_precondition(status)) && is_last(attempt, threshold)
+}
+
+/// Returns true if a user has to act first.
+fn is_precondition(status: &Status) -> bool {
+    status.code() == Code::FailedPrecondition
 }
 
 /// Returns the outcome's name in metrics and logs; `None` if nothing was done.
@@ -151,13 +156,15 @@ pub(super) fn label(outcome: &Outcome) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
-    fn does_not_give_up_what_a_user_has_to_make_possible() {
+    fn retries_within_a_minute_what_a_user_has_to_make_possible() {
         let thresholds = Thresholds { provision: 1, delete: 1 };
         let next = |code| next(Operation::Delete, &Err(Stopped::Failed(Status::new(code, "text"))), 9, thresholds);
-        assert_eq!(next(Code::FailedPrecondition), Next::Retry);
+        assert_eq!(next(Code::FailedPrecondition), Next::RetryAfter(Duration::from_secs(60)));
         assert_eq!(next(Code::Unavailable), Next::AwaitChange);
     }
 }

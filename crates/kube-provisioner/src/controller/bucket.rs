@@ -289,9 +289,7 @@ impl BucketReconciler {
     }
 
     fn selector(&self) -> String {
-        let names = &self.rules.names;
-        let labels: Vec<String> =
-            [&names.own].into_iter().chain(&names.additional).map(|name| provisioner_label(name)).collect();
+        let labels: Vec<String> = self.rules.names.all().map(|name| provisioner_label(name)).collect();
         format!("{PROVISIONER_LABEL} in ({})", labels.join(","))
     }
 }

@@ -17,10 +17,11 @@ use kube::{Api, Client};
 use provisioner_runtime::call::{CallError, call};
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
 use super::errors::{not_answered, precondition};
 use crate::bucket::{Access, Credentials};
-use crate::controller::shared::checksum::short_hash;
+use crate::controller::shared::checksum::hex;
 use crate::protocol::{CLUSTER_ID, COSI_ACCOUNT, COSI_DRIVER};
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -169,7 +170,7 @@ impl Accounts {
     }
 
     fn secret_name(&self, account: &str) -> String {
-        format!("cosi-access-{}", short_hash(&format!("{} {account}", self.driver)))
+        format!("cosi-access-{}", hex(&Sha256::digest(format!("{} {account}", self.driver))[..16]))
     }
 
     fn labels(&self) -> BTreeMap<String, String> {

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use objectbucket_api::names::{object_bucket_name, provisioner_label};
+
 use super::decision::{
     BucketClaimProblem, ChangeWithoutEffect, Decision, Ending, NoAction, Reason, Refusal, RefusedConfig,
 };
@@ -407,10 +409,7 @@ impl Rules {
     }
 
     fn has_label(&self, label: Option<&str>) -> bool {
-        let names = [&self.names.own].into_iter().chain(&self.names.additional);
-        label.is_some_and(|label| {
-            names.into_iter().any(|name| objectbucket_api::names::provisioner_label(name) == label)
-        })
+        label.is_some_and(|label| self.names.all().any(|name| provisioner_label(name) == label))
     }
 }
 
@@ -423,7 +422,7 @@ impl OurClass {
 
 /// Returns the name of a new claim's ObjectBucket: the usual one in this API, unless another object already has it.
 pub(crate) fn object_name(claim: &ClaimFacts, is_taken: impl FnOnce(&str) -> bool) -> String {
-    let usual = objectbucket_api::names::object_bucket_name(&claim.namespace, &claim.name);
+    let usual = object_bucket_name(&claim.namespace, &claim.name);
     if usual.len() <= 253 && !is_taken(&usual) { usual } else { format!("obc-{}", claim.uid) }
 }
 

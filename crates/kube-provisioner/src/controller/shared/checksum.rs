@@ -16,12 +16,6 @@ pub(crate) fn hash_of<'a>(entries: impl IntoIterator<Item = (&'a str, &'a [u8])>
     hex(&hash.finalize())
 }
 
-/// Returns the first half of a text's hash.
-#[cfg(feature = "cosi")]
-pub(crate) fn short_hash(text: &str) -> String {
-    hex(&Sha256::digest(text)[..16])
-}
-
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -14,7 +14,11 @@ impl ProvisionerNames {
         Self { own: options.provisioner_name.clone(), additional: options.additional_provisioner_names.clone() }
     }
 
+    pub(crate) fn all(&self) -> impl Iterator<Item = &String> {
+        [&self.own].into_iter().chain(&self.additional)
+    }
+
     pub(crate) fn include(&self, name: &str) -> bool {
-        self.own == name || self.additional.iter().any(|other| other == name)
+        self.all().any(|known| known == name)
     }
 }

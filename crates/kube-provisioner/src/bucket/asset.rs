@@ -23,10 +23,6 @@ impl<P> ListAssets<P> {
     pub fn new(parameters: P, secrets: Secrets, cluster_id: impl Into<String>) -> Self {
         Self { parameters: Arc::new(parameters), secrets, cluster_id: cluster_id.into() }
     }
-
-    pub(crate) fn of(parameters: Arc<P>, secrets: Secrets, cluster_id: String) -> Self {
-        Self { parameters, secrets, cluster_id }
-    }
 }
 
 /// The assets in a backend.

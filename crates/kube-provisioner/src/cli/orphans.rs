@@ -7,7 +7,6 @@ mod sets;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use clap::Args;
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -170,7 +169,7 @@ impl Orphans {
     async fn look(&self, scene: &Scene<'_>, places: &[Place], problems: &mut Vec<String>) -> Vec<Set> {
         let mut found: Vec<(String, Asset)> = Vec::new();
         for Place { class, parsed, secrets, .. } in places {
-            let list = ListAssets::of(Arc::new(parsed.clone()), secrets.clone(), scene.cluster_id.clone());
+            let list = ListAssets::new(parsed.clone(), secrets.clone(), &scene.cluster_id);
             match scene.backend.list_assets(list).await {
                 Ok(assets) => {
                     problems.extend(assets.unread);

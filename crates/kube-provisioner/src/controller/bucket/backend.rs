@@ -136,7 +136,8 @@ impl<B: BucketHooks> BucketBackend for B {
 
     fn list_assets(&self, list: ListAssets<Parsed>) -> Answer<'_, Assets, Box<dyn Error + Send + Sync>> {
         let ListAssets { parameters, secrets, cluster_id } = list;
-        Box::pin(BucketHooks::list_assets(self, ListAssets::of(of_author(&parameters), secrets, cluster_id)))
+        let parameters = of_author(&parameters);
+        Box::pin(BucketHooks::list_assets(self, ListAssets { parameters, secrets, cluster_id }))
     }
 
     fn start(&self, start: BucketStartContext) -> Answer<'_, (), StartError> {

@@ -17,7 +17,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::delivered_names::DeliveredNames;
 use super::facts::{Delivered, EndpointFacts};
 use super::record::Record;
 use crate::controller::shared::checksum::{CHECKSUM, hash_of};
@@ -40,7 +39,6 @@ pub(crate) trait Deliverable:
     /// The field of a write that contains the entries.
     const ENTRIES: &'static str;
 
-    fn name_in(names: &DeliveredNames) -> &str;
     fn seen(&self) -> Option<WatchedDelivered>;
 }
 
@@ -48,10 +46,6 @@ impl Deliverable for Secret {
     const KIND: &'static str = "Secret";
     const INDEX: usize = 0;
     const ENTRIES: &'static str = "stringData";
-
-    fn name_in(names: &DeliveredNames) -> &str {
-        &names.secret
-    }
 
     /// Returns the watched facts. Of the data, only the ID of the key is kept.
     fn seen(&self) -> Option<WatchedDelivered> {
@@ -68,10 +62,6 @@ impl Deliverable for ConfigMap {
     const KIND: &'static str = "ConfigMap";
     const INDEX: usize = 1;
     const ENTRIES: &'static str = "data";
-
-    fn name_in(names: &DeliveredNames) -> &str {
-        &names.config_map
-    }
 
     fn seen(&self) -> Option<WatchedDelivered> {
         let data = self.data.as_ref();

@@ -524,7 +524,7 @@ impl Objects {
         write: Write,
     ) -> Result<(), Stopped> {
         let names = record.delivered_names(&claim.name);
-        let (name, api) = (K::name_in(&names), self.api_of::<K>(&claim.namespace));
+        let (name, api) = (names.of_kind(K::KIND), self.api_of::<K>(&claim.namespace));
         let (known, lists) = {
             let cache = self.cache();
             (cache.delivered(&claim.namespace, &names)[K::INDEX].is_some(), cache.lists())
@@ -647,7 +647,7 @@ impl Objects {
         let patch = Patch::Merge(json!({"metadata": {
             "uid": &*known.uid, "resourceVersion": known.resource_version.to_string(), "ownerReferences": owners(claim),
         }}));
-        let (api, name) = (self.api_of::<K>(&claim.namespace), K::name_in(&facts.names));
+        let (api, name) = (self.api_of::<K>(&claim.namespace), facts.names.of_kind(K::KIND));
         let owned = self.context.request(api.patch(name, &PatchParams::default(), &patch)).await;
         let owned = owned.map_err(Stopped::write_failed("adopting the claim's Secret and ConfigMap"))?;
         self.cache().observe_delivered(K::INDEX, owned.seen(), lists);
@@ -676,7 +676,7 @@ impl Objects {
         facts: &Facts,
         known: &DeliveredFacts,
     ) -> Result<(), Stopped> {
-        let (api, name) = (self.api_of::<K>(&claim.namespace), K::name_in(&facts.names));
+        let (api, name) = (self.api_of::<K>(&claim.namespace), facts.names.of_kind(K::KIND));
         let settle = |answer| match answer {
             Ok(()) | Err(CallError::NotFound) => Ok(()),
             // Another object has this name now, or this one was changed. The watch shows it.

@@ -216,7 +216,7 @@ impl Reconciler for BucketReconciler {
         let (attempt, thresholds) = (work.attempt(), self.thresholds);
         let label = label(&outcome);
         if let Some(outcome) = label {
-            let class = facts.class_name().to_owned();
+            let class = facts.effective_class().to_owned();
             self.metrics.count(&AttemptLabels { operation: operation.label(), outcome, class }, took);
         }
         let gave_up = gives_up(&outcome, attempt, thresholds).then_some(attempt);

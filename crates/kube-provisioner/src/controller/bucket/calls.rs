@@ -197,7 +197,7 @@ impl<'a> Calls<'a> {
 
 /// Returns the flow in which a call takes its permits: classes share them, and so do the namespaces of a class.
 fn flow(facts: &Facts, purpose: Purpose) -> Flow {
-    let flow = Flow { purpose, group: facts.class_name().into(), tenant: None };
+    let flow = Flow { purpose, group: facts.effective_class().into(), tenant: None };
     match facts.claim_name() {
         Some(claim) => flow.of_tenant(claim.namespace),
         None => flow,

@@ -511,6 +511,13 @@ fn keeps_a_recorded_shared_account_until_the_next_key() {
 }
 
 #[test]
+fn counts_a_claim_under_the_class_of_its_bucket() {
+    let changed = Fixture::bound().claim(json!({"spec": {"storageClassName": "other"}}));
+    let facts = changed.facts(&Key::of("shop", "photos", "u"));
+    assert_eq!((facts.class_name(), facts.effective_class()), ("other", "class"));
+}
+
+#[test]
 fn what_others_have_made() {
     let bound = Fixture::bound;
     let waiting = || bound().claim(json!({"status": null}));

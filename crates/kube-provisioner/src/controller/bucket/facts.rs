@@ -203,7 +203,14 @@ impl Facts {
         self.claim.as_ref().is_none_or(|claim| claim.deleting)
     }
 
-    /// Returns the class's name, for metrics and for fairness.
+    /// Returns the name of the class in effect, for metrics and for fairness. A user can change the class of a bound
+    /// claim to any text, without effect.
+    pub(crate) fn effective_class(&self) -> &str {
+        let of_bucket = self.bucket().and_then(|bucket| bucket.class.as_deref());
+        of_bucket.unwrap_or_else(|| self.class_name())
+    }
+
+    /// Returns the name of the claim's class.
     pub(crate) fn class_name(&self) -> &str {
         let of_claim = self.claim.as_ref().and_then(|claim| claim.class.as_deref());
         of_claim.or_else(|| self.bucket()?.class.as_deref()).unwrap_or_default()

@@ -12,7 +12,7 @@ use driver_rpc::Status;
 use futures::future::BoxFuture;
 use kube::Resource as _;
 use kube::api::Patch;
-use provisioner_runtime::controller::{Call, CallPermit, Context, JournalRecord, Refused};
+use provisioner_runtime::controller::{Call, CallPermit, Context, JournalRecord};
 use provisioner_runtime::limiter::Purpose;
 use provisioner_runtime::{FencingToken, Flow};
 use serde_json::{Value, json};
@@ -24,6 +24,7 @@ use super::decide::{BucketView, Decision, Facts, decide};
 use super::objects::{AccessFacts, Bucket, BucketAccess, BucketFacts, FINALIZER, Object, WatchedAccess, WatchedBucket};
 use super::outcome::{Done, Outcome, Stopped};
 use crate::controller::bucket::backend::BucketBackend;
+use crate::controller::shared::calls::CallFailure;
 use crate::controller::shared::requests::{self, without_finalizer};
 
 /// The overall limit. Each call of the provisioner has its own limit within this one.
@@ -167,11 +168,8 @@ impl Actions {
             (Key::Bucket(name), Purpose::Remove) => !cache.bucket(name).is_some_and(|bucket| bucket.is_retained()),
             _ => true,
         };
-        match step.call(call, wanted, || run(token.clone())).await {
-            Ok(answer) => answer.map_err(Stopped::Failed),
-            Err(Refused::Aborted(aborted)) => Err(Stopped::Aborted(aborted)),
-            Err(Refused::Journal(error)) => Err(Stopped::NotFenced(error)),
-            Err(Refused::Unwanted) => Err(Stopped::Changed),
-        }
+        let answer = step.call(call, wanted, || run(token.clone())).await;
+        let answer = CallFailure::of(answer, Stopped::Changed, Stopped::NotFenced);
+        answer.map_err(|failure| failure.stop(Stopped::Failed, Stopped::Aborted))
     }
 }

@@ -168,8 +168,8 @@ impl Objects {
         Ok(live.and_then(|bucket| self.observe(&bucket)))
     }
 
-    /// Confirms that the cached ObjectBucket of an attempt is current. The answer to the write that records the
-    /// attempt's success may have been lost, and a refusal of the next attempt would remove the bucket.
+    /// Confirms that a cached ObjectBucket is current. For an unfinished attempt, the answer to the write that records its
+    /// success may have been lost, and a refusal of the next attempt would remove the bucket.
     pub(super) async fn confirm_bucket(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
         let live = self.read_bucket(&bucket.name).await?;
         if live.is_none() {

@@ -49,6 +49,11 @@ impl<'a> Release<'a> {
         if facts.claim.is_none() && objects.read_claim(claim).await?.is_some_and(|live| !live.deleting) {
             return Err(Stopped::Changed);
         }
+        // The first run of a release writes the object at a known version. A later run writes nothing before the call,
+        // and its cached reclaim policy may be old.
+        if bucket.deleting && bucket.is_released() {
+            objects.confirm_bucket(bucket).await?;
+        }
         // From here on no attempt reuses the object, even if the reason for the release disappears.
         let bucket = objects.set_bucket_phase(&*self.with_finalizer().await?, "Released").await?;
         if !bucket.deleting && !objects.begin_deletion(&bucket).await? {

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kube_provisioner::bucket::objectbucket_api::{Validation, crds};
-use kube_sim::{After, Cluster, DeleteOptions, Interceptor, PatchKind, Request, Verb};
+use kube_sim::{
+    After, Cluster, DeleteOptions, Interceptor, PatchKind, Request, Stored, Verb, WatchInterceptor, WatchStep,
+};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -52,6 +54,35 @@ async fn keeps_a_bucket_whose_policy_changes_while_its_deletion_waits() {
     assert_eq!(fixture.get(BUCKETS, "obc-default-films").unwrap()["status"]["phase"], "Released");
     fixture.patch(BUCKETS, "obc-default-films", json!({"spec": {"reclaimPolicy": "Retain"}}));
     fixture.gone("films").await;
+    assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.state().buckets.len()), (1, 1));
+}
+
+/// Silences the watch of ObjectBuckets from the event with the policy Retain on.
+struct HidesRetain;
+
+impl Interceptor for HidesRetain {
+    fn watch(&self, request: &Request) -> Option<Box<dyn WatchInterceptor>> {
+        (request.resource.plural == BUCKETS).then(|| Box::new(Self) as Box<dyn WatchInterceptor>)
+    }
+}
+
+impl WatchInterceptor for HidesRetain {
+    fn event(&mut self, _: &'static str, object: &Stored) -> WatchStep {
+        if object.value()["spec"]["reclaimPolicy"] == "Retain" { WatchStep::Silence } else { WatchStep::Deliver }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keeps_a_bucket_whose_policy_the_watch_has_not_shown() {
+    let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(HidesRetain)));
+    let _running = fixture.start(1);
+    fixture.claim("photos", json!({}));
+    fixture.bound("photos").await;
+    (0..3).for_each(|_| fixture.store.fail("delete_bucket", Failure::Retry));
+    fixture.delete(CLAIMS, "photos");
+    fixture.until("its deletion fails", || fixture.store.calls("delete_bucket") == 1).await;
+    fixture.patch(BUCKETS, "obc-default-photos", json!({"spec": {"reclaimPolicy": "Retain"}}));
+    fixture.gone("photos").await;
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.state().buckets.len()), (1, 1));
 }
 

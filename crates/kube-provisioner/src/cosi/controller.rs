@@ -241,10 +241,11 @@ impl Reconciler for CosiReconciler {
         answer.map(|()| String::new()).map_err(|error| error.to_string())
     }
 
-    fn report_blocked(&self, facts: &Facts, problem: &str, events: &EventRecorder) {
+    fn report_blocked(&self, facts: &Facts, _problem: &str, events: &EventRecorder) {
         let operation = Operation::of(&decide(facts), facts);
         if facts.object().is_some_and(|object| object.deleting || !object.is_ready()) {
-            let text = format!("Nothing can be done at the moment: {problem}");
+            // Tenants read the event, and the problem may name files and addresses of the administrator.
+            let text = "Nothing can be done at the moment: the provisioner cannot work; ask the administrator, who finds the reason in its log and on /readyz".to_owned();
             let message = Message { is_warning: true, reason: operation.failed(), text, in_status: false };
             event(&message, operation, facts).into_iter().for_each(|event| events.record(event));
         }

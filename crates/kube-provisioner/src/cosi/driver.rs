@@ -103,7 +103,7 @@ impl Driver {
                 Ok(bucket.endpoint)
             }
             Err(error) => {
-                let status = not_made(&error);
+                let status = not_made(&error, name);
                 // Distinguish a bucket of another owner from one that can never be created.
                 let is_there = status.code() == Code::InvalidArgument && self.look_up(name, class).await.is_ok();
                 Err(if is_there { exists(status.message()) } else { status })
@@ -124,7 +124,7 @@ impl Driver {
         match self.call("find_bucket", self.limits.provision, || self.backend.find_bucket(lookup)).await? {
             Ok(Some(bucket)) => Ok(bucket.endpoint),
             Ok(None) => Err(Status::new(Code::NotFound, format!("the bucket {name} does not exist"))),
-            Err(error) => Err(not_made(&error)),
+            Err(error) => Err(not_made(&error, name)),
         }
     }
 
@@ -145,7 +145,7 @@ impl Driver {
             fencing_token: token.clone(),
         };
         let deleted = self.call("delete_bucket", self.limits.delete, || self.backend.delete_bucket(bucket)).await?;
-        deleted.map_err(|error| not_removed(&error))
+        deleted.map_err(|error| not_removed(&error, id))
     }
 
     pub(super) async fn grant(&self, wanted: RequestedGrant, token: &FencingToken) -> Result<IssuedAccess, Status> {
@@ -181,7 +181,7 @@ impl Driver {
                 if !error.verdict().may_be_left() && kept.record.key.is_none() {
                     self.accounts.remove(kept).await?;
                 }
-                return Err(not_made(&error));
+                return Err(not_made(&error, &account));
             }
         };
         warn(&account, granted.warning.as_deref());
@@ -256,7 +256,7 @@ impl Driver {
             fencing_token: token.clone(),
         };
         let revoked = self.call("revoke", self.limits.delete, || self.backend.revoke(known)).await?;
-        revoked.map_err(|error| not_removed(&error))?;
+        revoked.map_err(|error| not_removed(&error, account))?;
         match kept {
             Some(kept) => self.accounts.remove(kept).await,
             None => Ok(()),

@@ -20,22 +20,25 @@ pub(super) fn precondition(text: impl Into<String>) -> Status {
     Status::new(Code::FailedPrecondition, text)
 }
 
-pub(super) fn not_made(error: &ProvisionError) -> Status {
+/// The status of a failed creation. The sidecar and the controller copy its text into objects of tenants, so the log
+/// has the rest of the error. `name` is the bucket or the account.
+pub(super) fn not_made(error: &ProvisionError, name: &str) -> Status {
     let code = match error.verdict() {
         ProvisionVerdict::Invalid => Code::InvalidArgument,
         ProvisionVerdict::AlreadyExists => Code::AlreadyExists,
         ProvisionVerdict::Ignored => Code::FailedPrecondition,
         _ => Code::Unavailable,
     };
-    Status::new(code, error.to_string())
+    Status::new(code, error.event_text(&name))
 }
 
-pub(super) fn not_removed(error: &DeleteError) -> Status {
+/// The status of a failed removal, like [`not_made`].
+pub(super) fn not_removed(error: &DeleteError, name: &str) -> Status {
     let code = match error.verdict() {
         DeleteVerdict::InUse | DeleteVerdict::Ignored => Code::FailedPrecondition,
         _ => Code::Unavailable,
     };
-    Status::new(code, error.to_string())
+    Status::new(code, error.event_text(&name))
 }
 
 /// The status if the provisioner crashed while it parsed parameters.
@@ -64,4 +67,17 @@ pub(super) fn not_answered(doing: &str, error: &CallError) -> Status {
         _ => Code::Unavailable,
     };
     Status::new(code, format!("{doing}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_details_of_the_administrator_out() {
+        let error = ProvisionError::retry("10.0.0.7 refuses the connection").with_user_text("the store is unreachable");
+        let status = not_made(&error, "photos");
+        assert!(status.message().starts_with("the store is unreachable"), "{}", status.message());
+        assert!(!status.message().contains("10.0.0.7"), "{}", status.message());
+    }
 }

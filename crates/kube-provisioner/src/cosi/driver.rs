@@ -278,7 +278,7 @@ impl Driver {
         let read = ClassParameters::read(parameters, &self.capabilities.secrets, parse);
         let ClassParameters { parsed, secrets: named } = read.map_err(|bad| match bad {
             BadParameters::Wrong(problem) => invalid(problem),
-            BadParameters::Crashed(panic) => crashed(&panic),
+            BadParameters::Crashed(_) => crashed("Parameters::deserialize"),
         })?;
         if let Some(template) = named.iter().find_map(|secret| secret.template()) {
             return Err(invalid(format!(
@@ -303,7 +303,7 @@ impl Driver {
 
     /// Parses the settings that replace `additionalConfig`, which COSI does not have.
     fn config(&self, settings: &Texts) -> Result<Arc<Parsed>, Status> {
-        let read = catch_panic(|| self.backend.parse_config(settings)).map_err(|panic| crashed(&panic))?;
+        let read = catch_panic(|| self.backend.parse_config(settings)).map_err(|_| crashed("Config::deserialize"))?;
         read.map(Arc::new).map_err(|error| {
             if settings.is_empty() {
                 invalid(format!("this provisioner needs an additionalConfig: {error}"))

@@ -41,18 +41,17 @@ pub(super) fn not_removed(error: &DeleteError, name: &str) -> Status {
     Status::new(code, error.event_text(&name))
 }
 
-/// The status if the provisioner crashed while it parsed parameters.
-pub(super) fn crashed(panic: &str) -> Status {
-    Status::new(Code::Internal, format!("the provisioner's code crashed: {panic}"))
+/// The status if the provisioner crashed. The log has the text of the panic.
+pub(super) fn crashed(method: &str) -> Status {
+    let text = format!(
+        "the provisioner's code crashed in `{method}`; please report this to its authors, with the provisioner's log"
+    );
+    Status::new(Code::Internal, text)
 }
 
 pub(super) fn aborted(method: &str, aborted: CallAborted) -> Status {
     match aborted {
-        CallAborted::Panicked(panic) => {
-            let text =
-                format!("the provisioner's code crashed in `{method}`: {panic}; please report this to its authors");
-            Status::new(Code::Internal, text)
-        }
+        CallAborted::Panicked(_) => crashed(method),
         CallAborted::TimedOut(limit) => {
             Status::new(Code::DeadlineExceeded, format!("`{method}` has not ended within {} s", limit.as_secs()))
         }

@@ -47,8 +47,10 @@ fn with_bucket(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     if let Some(decision) = elsewhere(bucket, facts, rules) {
         return decision;
     }
-    if bucket.deleting && !bucket.has_finalizer() {
-        return Decision::NoAction(NoAction::ObjectGoes);
+    if bucket.is_let_go() {
+        // The process that let it go may have ended before it released the claim.
+        let is_held = facts.claim.as_ref().is_some_and(|claim| claim.deleting && claim.has_finalizer());
+        return if is_held { Decision::ReleaseClaim } else { Decision::NoAction(NoAction::ObjectGoes) };
     }
     if let Some(refusal) = damaged(bucket).filter(|_| !(bucket.abandoned && facts.is_ending())) {
         return Decision::Refuse(refusal);

@@ -474,6 +474,11 @@ fn a_claim_with_its_bucket() {
             bound().bucket_deleted().bucket(json!({"metadata": {"finalizers": null}})),
             rest(NoAction::ObjectGoes),
         ),
+        (
+            "the process ended before it released the claim",
+            bound().deleted().bucket_deleted().bucket(json!({"metadata": {"finalizers": ["other"]}})),
+            ReleaseClaim,
+        ),
         ("a person gives it to the claim", bound().annotated("kube-provisioner/adopt-for", "shop/photos"), Adopt),
     ]);
     let garbled = bound().annotated("kube-provisioner/bucket", "garbled");

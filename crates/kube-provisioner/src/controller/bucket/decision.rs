@@ -20,7 +20,7 @@ pub enum Decision {
     Retire,
     /// The claim is being deleted or no longer exists: remove its bucket and account.
     Release(Ending),
-    /// There is no ObjectBucket: remove our finalizer from the claim.
+    /// There is no ObjectBucket, or it was let go: remove our finalizer from the claim.
     ReleaseClaim,
 }
 

@@ -291,6 +291,11 @@ impl BucketFacts {
         self.finalizers.iter().any(|name| name == objectbucket_api::names::FINALIZER)
     }
 
+    /// Returns true if it is being deleted, and only finalizers of other writers keep it.
+    pub(crate) fn is_let_go(&self) -> bool {
+        self.deleting && !self.has_finalizer()
+    }
+
     pub(crate) fn is_bound(&self) -> bool {
         self.phase.as_deref() == Some("Bound")
     }

@@ -135,7 +135,7 @@ impl<'a> Release<'a> {
     }
 }
 
-/// Releases a claim that is being deleted and has no ObjectBucket.
+/// Releases a claim that is being deleted and has no ObjectBucket, or one that was let go.
 pub(super) async fn release_claim(
     BucketReconciler { objects, .. }: &BucketReconciler,
     facts: &Facts,
@@ -146,7 +146,7 @@ pub(super) async fn release_claim(
     if let Some(object) = &claim.object_bucket {
         objects.read_bucket(object).await?;
     }
-    if objects.cache().facts(step.key()).bucket().is_some() {
+    if objects.cache().facts(step.key()).bucket().is_some_and(|bucket| !bucket.is_let_go()) {
         return Err(Stopped::Changed);
     }
     objects.remove_delivered(&claim.name(), facts).await?;

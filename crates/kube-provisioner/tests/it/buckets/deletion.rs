@@ -100,6 +100,24 @@ async fn reports_a_deletion_that_cannot_begin() {
     fixture.until("it is told", || fixture.events("photos").iter().any(|event| event.contains(text))).await;
 }
 
+/// The process ends after it has removed its finalizer from the ObjectBucket, which another finalizer holds.
+#[tokio::test(start_paused = true)]
+async fn a_claim_does_not_wait_for_foreign_finalizers_of_its_object_bucket() {
+    let fixture = Fixture::new();
+    fixture.claim("photos", json!({}));
+    let running = fixture.start(1);
+    fixture.bound("photos").await;
+    running.abort();
+    fixture.patch(BUCKETS, "obc-default-photos", json!({"metadata": {"finalizers": ["example.com/other"]}}));
+    fixture.delete(BUCKETS, "obc-default-photos");
+    fixture.delete(CLAIMS, "photos");
+    let _running = fixture.start(2);
+    fixture.gone("photos").await;
+    assert!(fixture.get(BUCKETS, "obc-default-photos").is_some());
+    assert!(fixture.get("secrets", "photos").is_none());
+    assert_eq!(fixture.store.calls("delete_bucket"), 0);
+}
+
 // Rules: Y3.
 #[tokio::test(start_paused = true)]
 async fn a_bucket_that_stays_keeps_its_account() {

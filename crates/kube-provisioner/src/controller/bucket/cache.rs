@@ -34,7 +34,7 @@ pub(crate) struct BucketCache {
     /// ObjectBuckets by the `namespace/name` of their claim.
     of_claim: HashMap<Box<str>, BTreeSet<Arc<str>>>,
     /// Claims by the ObjectBucket that they point at.
-    pointing: HashMap<Box<str>, Key>,
+    pointing: HashMap<Box<str>, BTreeSet<Key>>,
     by_class: HashMap<Box<str>, BTreeSet<Key>>,
     /// Claims by their Secrets and ConfigMaps of other names.
     by_delivered: DeliveredIndex,
@@ -277,7 +277,7 @@ impl BucketCache {
         }
         self.by_path.insert(key.path().into(), key.clone());
         if let Some(object) = &claim.object_bucket {
-            self.pointing.insert(object.clone(), key.clone());
+            self.pointing.entry(object.clone()).or_default().insert(key.clone());
         }
         if let Some(class) = &claim.class {
             self.by_class.entry(class.clone()).or_default().insert(key.clone());
@@ -294,10 +294,8 @@ impl BucketCache {
         if self.by_path.get(key.path()) == Some(key) {
             self.by_path.remove(key.path());
         }
-        if let Some(object) = &known.object_bucket
-            && self.pointing.get(object) == Some(key)
-        {
-            self.pointing.remove(object);
+        if let Some(object) = &known.object_bucket {
+            take(&mut self.pointing, object, key);
         }
         if let Some(class) = &known.class {
             take(&mut self.by_class, class, key);
@@ -367,14 +365,15 @@ impl BucketCache {
         self.keys_of(bucket).into_iter().chain(asking).chain(owner).collect()
     }
 
-    /// Returns the keys of its claim, of the current claims of the same name, and of the claim that points at it. An
-    /// ObjectBucket without any of these has its own key.
+    /// Returns the keys of its claim and of the current claims of the same name. An ObjectBucket that does not prove its
+    /// claim concerns all claims that point at it, which may belong to any tenant. Without any of these it has its own
+    /// key.
     fn keys_of(&self, bucket: &BucketFacts) -> Vec<Key> {
         let of = bucket.claim().filter(|claim| !claim.uid.is_empty());
-        let own = of.map(|claim| Key::of(&claim.namespace, &claim.name, &claim.uid));
+        let pointing = self.pointing.get(&*bucket.name).filter(|_| of.is_none()).into_iter().flatten().cloned();
+        let own = of.as_ref().map(|claim| Key::of(&claim.namespace, &claim.name, &claim.uid));
         let same_name = paths(bucket).filter_map(|path| self.by_path.get(&path).cloned());
-        let pointing = self.pointing.get(&*bucket.name);
-        let keys: Vec<Key> = own.into_iter().chain(same_name).chain(pointing.cloned()).collect();
+        let keys: Vec<Key> = own.into_iter().chain(same_name).chain(pointing).collect();
         if keys.is_empty() { vec![Key::of("", &bucket.name, &bucket.uid)] } else { keys }
     }
 }

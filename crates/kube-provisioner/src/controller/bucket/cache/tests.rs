@@ -4,15 +4,14 @@ use serde_json::json;
 
 use provisioner_runtime::watch::FromJson as _;
 
-use super::super::partial::{WatchedBucket, bucket_facts};
+use super::super::partial::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
 use super::super::safeguards::Safeguards;
 use super::*;
 use crate::bucket::BucketCapabilities;
 use crate::controller::shared::names::ProvisionerNames;
 use crate::options::Options;
 
-#[test]
-fn who_had_the_name_before_takes_no_place() {
+fn cache() -> BucketCache {
     let rules = Rules {
         names: ProvisionerNames::of(&Options::new("example.com/bucket")),
         capabilities: BucketCapabilities::default(),
@@ -22,7 +21,33 @@ fn who_had_the_name_before_takes_no_place() {
         known_config: None,
         safeguards: Safeguards::default(),
     };
-    let mut cache = BucketCache::new(Arc::new(rules));
+    BucketCache::new(Arc::new(rules))
+}
+
+#[test]
+fn an_object_bucket_without_a_claim_wakes_all_claims_that_point_at_it() {
+    let mut cache = cache();
+    for namespace in ["shop", "evil"] {
+        let metadata = json!({"namespace": namespace, "name": "x", "uid": namespace, "resourceVersion": "1"});
+        let text = json!({"metadata": metadata, "spec": {"objectBucketName": "old"}}).to_string();
+        cache.claim_event(Change::Applied(claim_facts(&WatchedClaim::from_json(&text).unwrap())));
+    }
+    let mut woken = |version: &str, reference: serde_json::Value| {
+        let metadata = json!({"name": "old", "uid": "o", "resourceVersion": version});
+        let text = json!({"metadata": metadata, "spec": {"claimRef": reference}}).to_string();
+        let keys = cache.bucket_event(Change::Applied(bucket_facts(&WatchedBucket::from_json(&text).unwrap())));
+        keys.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(woken("1", json!({})), ["evil/x/evil", "shop/x/shop"]);
+    // Both learn of its owner. Later changes concern only the owner.
+    let proven = || json!({"namespace": "shop", "name": "x", "uid": "shop"});
+    assert_eq!(woken("2", proven()), ["evil/x/evil", "shop/x/shop"]);
+    assert_eq!(woken("3", proven()), ["shop/x/shop"]);
+}
+
+#[test]
+fn who_had_the_name_before_takes_no_place() {
+    let mut cache = cache();
     let bucket = |uid: &str, resource_version: u64| {
         let version = resource_version.to_string();
         let metadata = json!({"name": "obc-shop-photos", "uid": uid, "resourceVersion": version});

@@ -84,11 +84,11 @@ impl Actions {
         for target in &content.targets {
             self.delete_secret(access, &target.secret).await?;
         }
-        // The ID is written before a grant. If it was lost, the driver's record says whether there is an account.
-        let (account, parameters) = match content.account.clone() {
-            Some(account) => (account, Some(content.parameters.clone())),
-            None => (access.wanted_account(), None),
-        };
+        // The ID is written before a grant. If it was lost, or names the account of another access, the driver's record
+        // says whether there is an account.
+        let account = access.wanted_account();
+        let is_recorded = content.account.as_ref() == Some(&account);
+        let parameters = is_recorded.then(|| content.parameters.clone());
         let buckets: Vec<_> = content.targets.iter().map(|target| target.id.clone()).collect();
         let flow = Flow::removing(content.class.as_str()).of_tenant(access.object.namespace.clone());
         let revoked = self.call(step, flow, |token| {

@@ -516,6 +516,27 @@ async fn an_access_without_its_id_is_revoked() {
     assert_eq!((bed.store.assets(), bed.records()), (before, 0));
 }
 
+// Rules: J11.
+#[tokio::test(start_paused = true)]
+async fn an_access_with_the_id_of_another_revokes_its_own_account() {
+    let bed = Bed::new();
+    let running = bed.start();
+    bed.bucket("bc-1", json!({}));
+    bed.bucket_ready("bc-1").await;
+    bed.granted("web", &["bc-1"]);
+    bed.access_ready("web").await;
+    let before = bed.store.assets();
+    bed.granted("app", &["bc-1"]);
+    bed.access_ready("app").await;
+    drop(running);
+    let id = bed.get("bucketaccesses", "web").unwrap()["status"]["accountID"].clone();
+    bed.patch_status("bucketaccesses", "app", json!({"status": {"accountID": id}}));
+    bed.delete("bucketaccesses", "app");
+    let _running = bed.start();
+    bed.until("the access is handed back", || bed.is_finished("app")).await;
+    assert_eq!((bed.store.assets(), bed.records()), (before, 1));
+}
+
 /// Silences the watch of Buckets from the event about the Bucket `twin` on.
 struct HidesTwin;
 

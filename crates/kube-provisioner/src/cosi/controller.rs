@@ -17,6 +17,7 @@ mod secrets;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -121,8 +122,9 @@ impl CosiController {
         let calls = Semaphore::MAX_PERMITS;
         let driver = Driver::new(backend.clone(), capabilities, accounts, CallLimits::of(&options), calls);
         let (client, loop_options) = process.into_loop(&options, "cosi", str::to_owned, Safeguards::default());
+        let (listed, lists) = (Mutex::default(), AtomicU64::new(0));
         let reconciler = |context: Context<CosiCache>| CosiReconciler {
-            actions: Arc::new(Actions { context, driver, backend, twins: Mutex::new(()) }),
+            actions: Arc::new(Actions { context, driver, backend, listed, lists }),
             cluster_id,
             limits: CallLimits::of(&options),
             thresholds: Thresholds::of(&options),

@@ -6,6 +6,7 @@ mod bucket;
 mod live;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use driver_rpc::Status;
@@ -36,9 +37,18 @@ pub(super) struct Actions {
     pub(super) context: Context<CosiCache>,
     pub(super) driver: Driver,
     pub(super) backend: Arc<dyn BucketBackend>,
-    /// Held while a Bucket looks for its twin and leaves the bucket to it: of two Buckets that are deleted at the same
-    /// time, the second must not see the first.
-    pub(super) twins: Mutex<()>,
+    /// The last list of Buckets. Locked while a Bucket looks for its twin and leaves the bucket to it: of two Buckets
+    /// that are deleted at the same time, the second must not see the first.
+    pub(super) listed: Mutex<ListedBuckets>,
+    /// The number of lists that have begun.
+    pub(super) lists: AtomicU64,
+}
+
+/// Our Buckets, as the list with this number has shown them.
+#[derive(Default)]
+pub(super) struct ListedBuckets {
+    number: u64,
+    buckets: Vec<Arc<BucketFacts>>,
 }
 
 impl Actions {
@@ -48,10 +58,11 @@ impl Actions {
             self.check(&facts).await.map_err(Stopped::Failed)?;
             facts = self.protect(&facts).await?;
         }
-        let mut alone = None;
+        let mut listed = None;
         if decide(&facts) == Decision::Delete {
-            alone = Some(self.twins.lock().await);
-            facts = self.with_live_twin(&facts).await?;
+            let begun = self.lists.load(Ordering::Relaxed);
+            let listed = listed.insert(self.listed.lock().await);
+            facts = self.with_live_twin(&facts, listed, begun).await?;
         }
         match (decide(&facts), facts) {
             (Decision::NoAction, _) => Ok(Done::NoAction),
@@ -59,7 +70,7 @@ impl Actions {
             // Boxed, because a task is as large as its largest branch, and there are many such tasks.
             (Decision::Provision, Facts::Bucket(view)) => Box::pin(self.provision(&view.bucket, step)).await,
             (Decision::Delete, Facts::Bucket(view)) => {
-                drop(alone);
+                drop(listed);
                 Box::pin(self.delete(&view.bucket, step)).await
             }
             (Decision::Release, Facts::Bucket(view)) => self.release(&view.bucket).await.map(|()| Done::Released),

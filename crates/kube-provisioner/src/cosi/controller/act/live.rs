@@ -1,12 +1,13 @@
 //! Reads the current objects from the API server.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 use kube::{Api, Resource as _};
 
-use super::Actions;
+use super::{Actions, ListedBuckets};
 use crate::controller::shared::requests::{self, found};
 use crate::cosi::controller::cache::Key;
 use crate::cosi::controller::decide::{AccessView, BucketState, BucketView, Facts};
@@ -33,14 +34,28 @@ impl Actions {
     }
 
     /// Adds the twin Bucket as read from the API server. The cache may not show a new one yet, or still show one whose
-    /// deletion has left the bucket to this Bucket.
-    pub(super) async fn with_live_twin(&self, facts: &Facts) -> Result<Facts, Stopped> {
+    /// deletion has left the bucket to this Bucket. Deletions that wait at the same time share a list: it has begun after
+    /// the first `begun` lists.
+    pub(super) async fn with_live_twin(
+        &self,
+        facts: &Facts,
+        listed: &mut ListedBuckets,
+        begun: u64,
+    ) -> Result<Facts, Stopped> {
         let Facts::Bucket(BucketView { bucket, .. }) = facts else { return Ok(facts.clone()) };
-        let api: Api<WatchedBucket> = Api::all(self.context.client().clone());
-        let all = self.context.request(api.list(&ListParams::default())).await;
-        let all = all.map_err(Stopped::call_failed("listing the Buckets"))?;
-        let ours = all.iter().filter_map(|other| objects::bucket(other, self.driver.name())?.ours);
-        let twin = ours.into_iter().find(|other| bucket.is_twin(other)).map(|other| other.object.name.clone());
+        if listed.number <= begun {
+            let number = self.lists.fetch_add(1, Ordering::Relaxed) + 1;
+            let api: Api<WatchedBucket> = Api::all(self.context.client().clone());
+            let all = self.context.request(api.list(&ListParams::default())).await;
+            let all = all.map_err(Stopped::call_failed("listing the Buckets"))?;
+            let ours = all.iter().filter_map(|other| objects::bucket(other, self.driver.name())?.ours);
+            *listed = ListedBuckets { number, buckets: ours.collect() };
+        }
+        let twin = listed.buckets.iter().find(|other| bucket.is_twin(other)).map(|other| other.object.name.clone());
+        if twin.is_some() {
+            // This Bucket leaves its bucket to the twin, which must not see it in the same list.
+            *listed = ListedBuckets::default();
+        }
         Ok(Facts::Bucket(BucketView { bucket: bucket.clone(), twin }))
     }
 

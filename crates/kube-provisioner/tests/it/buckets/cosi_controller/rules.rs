@@ -566,3 +566,39 @@ async fn a_bucket_stays_for_a_twin_that_the_watch_has_not_shown() {
     bed.until("the Bucket is gone", || bed.get("buckets", "bc-1").is_none()).await;
     assert!(bed.store.state().buckets.contains_key("bc-1"), "the twin stands for it");
 }
+
+/// Counts the lists of Buckets, each of which takes a second.
+struct CountsLists(AtomicU64);
+
+impl Interceptor for CountsLists {
+    fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
+        let is_list = request.verb == Verb::List && request.resource.plural == "buckets";
+        self.0.fetch_add(u64::from(is_list), Ordering::Relaxed);
+        Box::pin(async move {
+            if is_list {
+                sleep(Duration::from_secs(1)).await;
+            }
+            Before::Handle
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletions_that_wait_at_the_same_time_share_a_list() {
+    let lists = Arc::new(CountsLists(AtomicU64::new(0)));
+    let bed = Bed::on(Cluster::builder().interceptor(lists.clone()), no_crash());
+    let _running = bed.start();
+    let names: Vec<String> = (0..20).map(|number| format!("bc-{number}")).collect();
+    for name in &names {
+        bed.bucket(name, json!({}));
+        bed.bucket_ready(name).await;
+    }
+    let before = lists.0.load(Ordering::Relaxed);
+    names.iter().for_each(|name| bed.end_bucket(name));
+    for name in &names {
+        bed.until("the Bucket is gone", || bed.get("buckets", name).is_none()).await;
+    }
+    let made = lists.0.load(Ordering::Relaxed) - before;
+    assert!(made <= 4, "{made} lists");
+    bed.assert_empty();
+}

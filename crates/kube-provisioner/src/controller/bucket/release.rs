@@ -106,9 +106,11 @@ impl<'a> Release<'a> {
         };
         let (of_bucket, of_account) = calls.known(bucket, source).await?;
         if with_bucket {
-            // An administrator may change the reclaim policy during the wait for a permit.
-            let wanted =
-                |cache: &mut BucketCache| cache.bucket(&bucket.name).is_none_or(|live| live.policy == bucket.policy);
+            // An administrator may change the reclaim policy or abandon the bucket during the wait for a permit.
+            let wanted = |cache: &mut BucketCache| {
+                let live = cache.bucket(&bucket.name);
+                live.is_none_or(|live| (live.policy, live.abandoned) == (bucket.policy, bucket.abandoned))
+            };
             let answer = calls.call_if(wanted, limits.delete, || backend.delete_bucket(of_bucket)).await;
             self.removed("delete_bucket", answer, bucket)?;
         }

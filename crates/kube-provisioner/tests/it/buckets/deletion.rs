@@ -38,6 +38,15 @@ async fn everything_is_deleted_with_the_claim() {
 
 #[tokio::test(start_paused = true)]
 async fn keeps_a_bucket_whose_policy_changes_while_its_deletion_waits() {
+    for kept in [
+        json!({"spec": {"reclaimPolicy": "Retain"}}),
+        json!({"metadata": {"annotations": {"kube-provisioner/abandon": "true"}}}),
+    ] {
+        keeps_a_bucket_while_its_deletion_waits(kept).await;
+    }
+}
+
+async fn keeps_a_bucket_while_its_deletion_waits(kept: Value) {
     let mut fixture = Fixture::new();
     fixture.options.options.max_concurrent_calls = 1;
     let _running = fixture.start(1);
@@ -52,7 +61,7 @@ async fn keeps_a_bucket_whose_policy_changes_while_its_deletion_waits() {
     // The other deletion waits for the permit of the first.
     sleep(Duration::from_secs(2)).await;
     assert_eq!(fixture.get(BUCKETS, "obc-default-films").unwrap()["status"]["phase"], "Released");
-    fixture.patch(BUCKETS, "obc-default-films", json!({"spec": {"reclaimPolicy": "Retain"}}));
+    fixture.patch(BUCKETS, "obc-default-films", kept);
     fixture.gone("films").await;
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.state().buckets.len()), (1, 1));
 }

@@ -36,12 +36,13 @@ impl Actions {
         Ok(if content.existing.is_some() { Done::Found { bucket } } else { Done::Provisioned { bucket } })
     }
 
-    /// Deletes the bucket, whether or not the status contains its ID: the finalizer means that it may exist.
+    /// Deletes the bucket, whether or not the status contains its ID: the finalizer means that it may exist. An ID of
+    /// another bucket in the status has no effect.
     pub(super) async fn delete(&self, bucket: &BucketFacts, step: &Step<'_>) -> Outcome {
         let Ok(content) = &bucket.content else { return Err(Stopped::Changed) };
         let BucketContent { parameters, claim, .. } = content;
         let flow = Flow::removing(GROUP).of_tenant(claim.namespace.as_str());
-        let (id, parameters) = (bucket.id(content), parameters.clone());
+        let (id, parameters) = (bucket.wanted_id(content), parameters.clone());
         let deleted =
             self.call(step, flow, |token| Box::pin(async move { self.driver.delete(id, parameters, &token).await }));
         deleted.await?;

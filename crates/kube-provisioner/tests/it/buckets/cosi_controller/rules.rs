@@ -537,6 +537,25 @@ async fn an_access_with_the_id_of_another_revokes_its_own_account() {
     assert_eq!((bed.store.assets(), bed.records()), (before, 1));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_bucket_with_the_id_of_another_deletes_its_own() {
+    let bed = Bed::new();
+    let running = bed.start();
+    bed.bucket("bc-kept", json!({"spec": {"deletionPolicy": "Retain"}}));
+    bed.bucket("bc-1", json!({}));
+    for name in ["bc-kept", "bc-1"] {
+        bed.bucket_ready(name).await;
+    }
+    bed.end_bucket("bc-kept");
+    bed.until("the Bucket is gone", || bed.get("buckets", "bc-kept").is_none()).await;
+    drop(running);
+    bed.patch_status("buckets", "bc-1", json!({"status": {"bucketID": "bc-kept"}}));
+    bed.end_bucket("bc-1");
+    let _running = bed.start();
+    bed.until("the Bucket is gone", || bed.get("buckets", "bc-1").is_none()).await;
+    assert_eq!(bed.store.state().buckets.keys().collect::<Vec<_>>(), ["bc-kept"]);
+}
+
 /// Silences the watch of Buckets from the event about the Bucket `twin` on.
 struct HidesTwin;
 

@@ -517,9 +517,14 @@ fn keeps_a_recorded_shared_account_until_the_next_key() {
 
 #[test]
 fn counts_a_claim_under_the_class_of_its_bucket() {
-    let changed = Fixture::bound().claim(json!({"spec": {"storageClassName": "other"}}));
-    let facts = changed.facts(&Key::of("shop", "photos", "u"));
-    assert_eq!((facts.class_name(), facts.effective_class()), ("other", "class"));
+    let changed = |fixture: Fixture| {
+        let changed = fixture.claim(json!({"spec": {"storageClassName": "other"}}));
+        changed.facts(&Key::of("shop", "photos", "u"))
+    };
+    let (bound, new) = (changed(Fixture::bound()), changed(Fixture::new()));
+    assert_eq!((bound.class_name(), bound.effective_class()), ("other", "class"));
+    // Each text of a user would be another label in the metrics.
+    assert_eq!((new.class_name(), new.effective_class()), ("other", ""));
 }
 
 #[test]

@@ -203,11 +203,11 @@ impl Facts {
         self.claim.as_ref().is_none_or(|claim| claim.deleting)
     }
 
-    /// Returns the name of the class in effect, for metrics and for fairness. A user can change the class of a bound
-    /// claim to any text, without effect.
+    /// Returns the name of the class in effect, for metrics and for fairness; empty if there is none. A user can give a
+    /// claim any text as its class, and change the class of a bound claim without effect.
     pub(crate) fn effective_class(&self) -> &str {
         let of_bucket = self.bucket().and_then(|bucket| bucket.class.as_deref());
-        of_bucket.unwrap_or_else(|| self.class_name())
+        of_bucket.or_else(|| self.class.ours().map(|class| &*class.name)).unwrap_or_default()
     }
 
     /// Returns the name of the claim's class.

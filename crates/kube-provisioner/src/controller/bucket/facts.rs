@@ -24,7 +24,7 @@ pub(crate) struct Facts {
     pub(crate) obstacle: Option<Refusal>,
     /// The claim whose bucket this claim requests or uses.
     pub(crate) owner: OwnerFacts,
-    /// The other claims that use the claim's bucket.
+    /// The other claims that use the bucket of a claim that is being deleted or no longer exists.
     pub(crate) users: Vec<ClaimName>,
     pub(crate) class: ClassState,
     /// The names of the claim's Secret and ConfigMap: the recorded names, or the default names of a new claim.

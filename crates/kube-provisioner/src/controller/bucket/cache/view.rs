@@ -44,7 +44,9 @@ impl Cache for BucketCache {
             None => self.obstacle(key, claim.as_deref(), &class),
         };
         let owner = claim.as_ref().map(|claim| self.owner(claim, bucket.as_deref())).unwrap_or_default();
-        let users = bucket.as_ref().map(|bucket| self.users(bucket)).unwrap_or_default();
+        // Each change of one of many users asks for the facts about their owner.
+        let ends = claim.as_ref().is_none_or(|claim| claim.deleting);
+        let users = bucket.as_ref().filter(|_| ends).map(|bucket| self.users(bucket)).unwrap_or_default();
         let mut facts = Facts {
             claim,
             bucket,

@@ -47,7 +47,7 @@ pub(super) async fn adopt(BucketReconciler { objects, rules, .. }: &BucketReconc
 }
 
 /// Returns the record of a bucket that another provisioner has created for this claim.
-fn unrecorded(claim: &ClaimFacts, facts: &Facts) -> Record {
+pub(super) fn unrecorded(claim: &ClaimFacts, facts: &Facts) -> Record {
     let class = facts.class.ours();
     Record {
         source: class.map_or(Source::Unknown, |class| class.source()),

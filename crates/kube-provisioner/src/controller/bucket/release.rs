@@ -6,6 +6,7 @@ use std::sync::Arc;
 use provisioner_runtime::Cache as _;
 use provisioner_runtime::limiter::Purpose;
 
+use super::adoption::unrecorded;
 use super::cache::BucketCache;
 use super::calls::{CallFailure, Calls};
 use super::decision::{Ending, Refusal};
@@ -72,11 +73,14 @@ impl<'a> Release<'a> {
     /// Returns the ObjectBucket with our finalizer: without it, the object would be deleted before the bucket. The
     /// facts about an object of another provisioner are recorded first, since its class may be deleted at any time.
     async fn with_finalizer(&self) -> Result<Arc<BucketFacts>, Stopped> {
-        let Self { reconciler, ending, bucket, .. } = self;
+        let Self { reconciler, ending, facts, bucket } = self;
         if bucket.has_finalizer() || bucket.deleting || *ending == Ending::Abandon {
             return Ok(Arc::clone(bucket));
         }
-        let record = bucket.record().cloned().unwrap_or_default();
+        let record = match (bucket.record(), &facts.claim) {
+            (None, Some(claim)) => unrecorded(claim, facts),
+            (record, _) => record.cloned().unwrap_or_default(),
+        };
         reconciler.objects.write_bucket(bucket, &record, None).await.map(Arc::new)
     }
 

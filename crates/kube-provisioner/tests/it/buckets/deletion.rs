@@ -127,6 +127,27 @@ async fn a_claim_does_not_wait_for_foreign_finalizers_of_its_object_bucket() {
     assert_eq!(fixture.store.calls("delete_bucket"), 0);
 }
 
+/// The finalizer of an ObjectBucket of another provisioner was removed.
+#[tokio::test(start_paused = true)]
+async fn repeats_the_deletion_of_an_unprotected_bucket_of_another_provisioner() {
+    let fixture = Fixture::new();
+    let uid = fixture.claim("photos", json!({"bucketName": "photos", "objectBucketName": "obc-default-photos"}));
+    fixture.patch(CLAIMS, "photos", json!({"metadata": {"finalizers": ["objectbucket.io/finalizer"]}}));
+    fixture.create(json!({
+        "apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucket", "metadata": {"name": "obc-default-photos"},
+        "spec": {
+            "storageClassName": "class", "reclaimPolicy": "Delete", "endpoint": {"bucketName": "photos"},
+            "claimRef": {"namespace": "default", "name": "photos", "uid": uid},
+        },
+    }));
+    fixture.store.state().buckets.insert("photos".to_owned(), format!("obc-default-photos-{uid}"));
+    fixture.store.fail("delete_bucket", Failure::Retry);
+    fixture.delete(CLAIMS, "photos");
+    let _running = fixture.start(1);
+    fixture.gone("photos").await;
+    assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.is_empty()), (2, true));
+}
+
 // Rules: Y3.
 #[tokio::test(start_paused = true)]
 async fn a_bucket_that_stays_keeps_its_account() {

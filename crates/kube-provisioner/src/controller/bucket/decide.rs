@@ -478,12 +478,15 @@ pub(crate) fn shared_bucket(
     rules: &Rules,
 ) -> Result<Option<SharedBucket>, Refusal> {
     let Some(name) = claim.bucket_claim() else { return Ok(None) };
+    // A bucket keeps its class, whatever its claim names later.
+    let of_bucket = facts.owner.bucket.as_ref().and_then(|bucket| bucket.class.as_deref());
+    let class_of = |owner: &ClaimFacts| of_bucket.or(owner.class.as_deref()).unwrap_or_default().to_owned();
     let found = match (&facts.owner.claim, &facts.owner.bucket) {
         _ if name == &*claim.name => Err(BucketClaimProblem::Itself),
         _ if class.bucket.is_some() => Err(BucketClaimProblem::OfClass),
         (None, _) => Err(BucketClaimProblem::Missing),
-        (Some(owner), _) if owner.class != claim.class => {
-            Err(BucketClaimProblem::OtherClass { class: owner.class.as_deref().unwrap_or_default().to_owned() })
+        (Some(owner), _) if class_of(owner) != *class.name => {
+            Err(BucketClaimProblem::OtherClass { class: class_of(owner) })
         }
         (Some(owner), _) if owner.deleting => Err(BucketClaimProblem::Deleting),
         (Some(_), None) => Err(BucketClaimProblem::NotBound),

@@ -20,6 +20,7 @@ fn a_claim_that_asks_for_the_bucket_of_another_one() {
     let itself = BucketClaimProblem::Itself;
     let other_name = BucketClaimProblem::OtherName { bucket: "of-first".to_owned() };
     let other_class = BucketClaimProblem::OtherClass { class: "gold".to_owned() };
+    let gold = || json!({"spec": {"storageClassName": "gold"}});
     let named = |name: &str| asking().claim(json!({"spec": {"bucketName": name}}));
     check([
         ("its bucket is there", asking(), Attempt(Reason::New)),
@@ -31,7 +32,8 @@ fn a_claim_that_asks_for_the_bucket_of_another_one() {
         ("the claim is going", with(deleted.clone(), same(), same()), refused(BucketClaimProblem::Deleting)),
         ("the ObjectBucket is going", with(same(), deleted, same()), refused(BucketClaimProblem::Deleting)),
         ("granted", with(same(), same(), json!({"source": "Granted"})), refused(BucketClaimProblem::NotItsOwn)),
-        ("another class", with(json!({"spec": {"storageClassName": "gold"}}), same(), same()), refused(other_class)),
+        ("another class", with(same(), gold(), same()), refused(other_class)),
+        ("its claim names another class since", with(gold(), same(), same()), Attempt(Reason::New)),
         (
             "another cluster's",
             with(same(), annotated("kube-provisioner/cluster-id", "that"), same()),

@@ -261,8 +261,8 @@ impl BucketReconciler {
     async fn execute(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
         match decision {
             Decision::NoAction(NoAction::Bound) => Box::pin(verify(self, facts, step, None)).await,
-            Decision::NoAction(NoAction::ClassMissing) => not_served(NotServed::NoClass, facts, step),
-            Decision::NoAction(NoAction::ClassOfAnother) => not_served(NotServed::ClassOfAnother, facts, step),
+            Decision::NoAction(NoAction::ClassMissing) => self.not_served(NotServed::NoClass, facts, step),
+            Decision::NoAction(NoAction::ClassOfAnother) => self.not_served(NotServed::ClassOfAnother, facts, step),
             Decision::NoAction(_) => Ok(Done::Nothing),
             Decision::Refuse(refusal) => Err(Stopped::Refused(refusal)),
             // Boxed, because a task is as large as its largest branch, and there are many such tasks.
@@ -273,6 +273,21 @@ impl BucketReconciler {
             Decision::Retire => Box::pin(Rotation::new(self, facts, step)?.revoke_old_keys()).await,
             Decision::Release(ending) => Box::pin(Release::run(self, ending, facts, step)).await,
             Decision::ReleaseClaim => Box::pin(release_claim(self, facts, step)).await,
+        }
+    }
+
+    /// Waits for some time before the user is notified that no provisioner reconciles the claim.
+    fn not_served(&self, why: NotServed, facts: &Facts, step: &Step<'_>) -> Outcome {
+        let is_reported = facts.claim.as_ref().is_some_and(|claim| match why {
+            NotServed::NoClass => self.rules.reports_missing_class(claim),
+            NotServed::ClassOfAnother => claim.is_untouched(),
+        });
+        if !is_reported {
+            Ok(Done::Nothing)
+        } else if step.work().waits() == 0 {
+            Ok(Done::Rests { after: UNSERVED })
+        } else {
+            Err(Stopped::NotServed(why))
         }
     }
 
@@ -291,14 +306,5 @@ impl BucketReconciler {
     fn selector(&self) -> String {
         let labels: Vec<String> = self.rules.names.all().map(|name| provisioner_label(name)).collect();
         format!("{PROVISIONER_LABEL} in ({})", labels.join(","))
-    }
-}
-
-/// Waits for some time before the user is notified that no provisioner reconciles the claim.
-fn not_served(why: NotServed, facts: &Facts, step: &Step<'_>) -> Outcome {
-    match facts.claim.as_ref().filter(|claim| claim.is_untouched()) {
-        Some(_) if step.work().waits() == 0 => Ok(Done::Rests { after: UNSERVED }),
-        Some(_) => Err(Stopped::NotServed(why)),
-        None => Ok(Done::Nothing),
     }
 }

@@ -394,6 +394,11 @@ impl Rules {
         is_ours && claim.object_bucket.as_deref() == Some(object) && is_named
     }
 
+    /// Returns true if the missing class of a claim is reported: no other provisioner works on the claim.
+    pub(crate) fn reports_missing_class(&self, claim: &ClaimFacts) -> bool {
+        claim.is_untouched() || !claim.is_bound() && self.has_label(claim.label.as_deref())
+    }
+
     /// Returns true if a claim is present. An unreadable claim is present.
     pub(crate) fn is_present(&self, claim: &ClaimFacts) -> bool {
         claim.unreadable.is_none() || self.safeguards.include(BucketSafeguard::Unreadable)

@@ -577,3 +577,15 @@ async fn a_claim_that_no_provisioner_works_on_is_reported() {
     fixture.class("later", json!({}));
     fixture.bound("late").await;
 }
+
+// Rules: Z43.
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_class_is_deleted_before_it_has_a_bucket_is_reported() {
+    let fixture = Fixture::new();
+    (0..1000).for_each(|_| fixture.store.fail("create_bucket", Failure::NoChange));
+    fixture.claim("photos", json!({}));
+    let _running = fixture.start(1);
+    fixture.until("it fails", || fixture.ready("photos").0 == "ProvisioningFailed").await;
+    fixture.delete("storageclasses", "class");
+    fixture.until("it is told", || fixture.ready("photos").0 == "NotServed").await;
+}

@@ -89,7 +89,10 @@ impl Cache for BucketCache {
                 // Its key is verified periodically.
                 Decision::NoAction(NoAction::Bound) => facts.has_key(),
                 // Its user is notified after some time.
-                Decision::NoAction(NoAction::ClassMissing | NoAction::ClassOfAnother) => {
+                Decision::NoAction(NoAction::ClassMissing) => {
+                    facts.claim.as_ref().is_some_and(|claim| self.rules.reports_missing_class(claim))
+                }
+                Decision::NoAction(NoAction::ClassOfAnother) => {
                     facts.claim.as_ref().is_some_and(|claim| claim.is_untouched())
                 }
                 Decision::NoAction(_) => false,

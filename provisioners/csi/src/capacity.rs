@@ -25,12 +25,13 @@ use kube_provisioner::prometheus_client::metrics::gauge::Gauge;
 use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::quantity::{format_bytes, parse_bytes};
 use kube_provisioner::{Change, ObjectWatch, StartError, Trigger, error_chain};
-use provisioner_runtime::{Backoff, CallError, Next, Priority, Queue, QueueOptions, Work, call, short_hash};
+use provisioner_runtime::{Backoff, CallError, Next, Priority, Queue, QueueOptions, Work, short_hash};
 use tokio::time::{Instant, sleep};
 
 use crate::nodes::Nodes;
 use crate::own_node::OwnNode;
 use crate::parameters::Texts;
+use crate::requests::limited;
 use crate::topology::{self, Term};
 use crate::watched::{Changed, Watched};
 
@@ -39,8 +40,6 @@ const MANAGED_BY: &str = "csi.storage.k8s.io/managed-by";
 const MANAGER: &str = "external-provisioner";
 /// Changes of nodes, classes and objects come in bursts. The delay handles each burst at once.
 const SETTLING: Duration = Duration::from_secs(1);
-/// Timeout of a request to the API server.
-const LIMIT: Duration = Duration::from_secs(30);
 
 /// The settings of storage capacity.
 #[derive(Clone, Debug)]
@@ -365,8 +364,8 @@ impl Capacity {
         let api = Api::<CSIStorageCapacity>::namespaced(client.clone(), &self.settings.namespace);
         let parameters = PostParams::default();
         let written = match &before {
-            Some(before) => call(LIMIT, api.replace(&before.name_any(), &parameters, &object)).await,
-            None => call(LIMIT, api.create(&parameters, &object)).await,
+            Some(before) => limited(api.replace(&before.name_any(), &parameters, &object)).await,
+            None => limited(api.create(&parameters, &object)).await,
         };
         let written =
             written.map_err(|error| format!("the CSIStorageCapacity {}: {}", place(), error_chain(&error)))?;
@@ -436,7 +435,7 @@ impl Capacity {
         let preconditions = Some(Preconditions { uid, ..Preconditions::default() });
         let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
         let api = Api::<CSIStorageCapacity>::namespaced(client.clone(), &self.settings.namespace);
-        match call(LIMIT, api.delete(name, &parameters)).await {
+        match limited(api.delete(name, &parameters)).await {
             Ok(_) | Err(CallError::NotFound | CallError::Conflict) => Ok(()),
             Err(error) => Err(format!("the obsolete CSIStorageCapacity {name}: {}", error_chain(&error))),
         }

@@ -4,8 +4,9 @@
 
 use kube_provisioner::k8s_openapi::api::core::v1::TypedObjectReference;
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
-use kube_provisioner::kube::{Client, Error as KubeError, ResourceExt};
+use kube_provisioner::kube::{Client, ResourceExt};
 use kube_provisioner::{Change, ObjectWatch, Trigger, error_chain};
+use provisioner_runtime::CallError;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -93,15 +94,15 @@ fn allows(grant: &Value, reference: &TypedObjectReference, namespace: &str) -> b
     from.iter().any(is_claims) && to.iter().any(is_source)
 }
 
-fn unread(error: &KubeError, namespace: &str) -> SourceError {
+fn unread(error: &CallError, namespace: &str) -> SourceError {
     let advice = match error {
-        KubeError::Api(status) if status.code == 404 => {
+        CallError::NotServed(_) => {
             return SourceError::Unfit(format!(
                 "the cluster does not have ReferenceGrants of {GROUP}/v1beta1, without which no source of another namespace can be \
                  used; install their CustomResourceDefinition"
             ));
         }
-        KubeError::Api(status) if status.code == 403 => {
+        CallError::Forbidden(_) => {
             format!("; give csi-provisioner the rights list and watch of referencegrants in the API group {GROUP}")
         }
         _ => String::new(),

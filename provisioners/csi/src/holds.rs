@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube_provisioner::kube::api::{Api, DynamicObject, PostParams};
-use kube_provisioner::kube::{Client, Error as KubeError, Resource, ResourceExt};
+use kube_provisioner::kube::{Client, Resource, ResourceExt};
+use provisioner_runtime::CallError;
 use tokio::sync::Mutex as Turn;
 
 use crate::requests::limited;
@@ -31,7 +32,7 @@ impl Holds {
 
     /// Protects an attempt's source, even if the finalizer was removed since the last call. Returns false if the source
     /// no longer exists or is being deleted without protection: then the driver decides.
-    pub(crate) async fn hold(&self, client: &Client, source: &Source, volume: &str) -> Result<bool, KubeError> {
+    pub(crate) async fn hold(&self, client: &Client, source: &Source, volume: &str) -> Result<bool, CallError> {
         let turn = self.note(source, volume);
         let _turn = turn.lock().await;
         let mut is_protected = false;
@@ -53,7 +54,7 @@ impl Holds {
     }
 
     /// Records that an attempt has ended. Removes the finalizer if no other attempt needs the source.
-    pub(crate) async fn release(&self, client: &Client, source: &Source, volume: &str) -> Result<(), KubeError> {
+    pub(crate) async fn release(&self, client: &Client, source: &Source, volume: &str) -> Result<(), CallError> {
         let turn = self.note(source, volume);
         let _turn = turn.lock().await;
         if !self.is_needed_by_another(source, volume) {
@@ -77,7 +78,7 @@ impl Holds {
     }
 
     /// Removes the finalizer from a source that no attempt needs. Returns true if the finalizer was present.
-    pub(crate) async fn let_go(&self, client: &Client, source: &Source) -> Result<bool, KubeError> {
+    pub(crate) async fn let_go(&self, client: &Client, source: &Source) -> Result<bool, CallError> {
         let turn = self.lock().entry(source.uid.clone()).or_default().turn.clone();
         let _turn = turn.lock().await;
         let is_needed = || self.lock().get(&source.uid).is_some_and(|held| !held.by.is_empty());
@@ -103,7 +104,7 @@ pub(crate) fn is_held(object: &impl ResourceExt, kind: Kind) -> bool {
 }
 
 /// Removes the finalizer. Returns true if it was present.
-async fn unprotect(client: &Client, source: &Source) -> Result<bool, KubeError> {
+async fn unprotect(client: &Client, source: &Source) -> Result<bool, CallError> {
     change(client, source, |object| {
         let finalizer = source.kind.finalizer();
         is_held(object, source.kind).then(|| object.finalizers_mut().retain(|one| one != finalizer))
@@ -116,7 +117,7 @@ async fn change(
     client: &Client,
     source: &Source,
     edit: impl FnOnce(&mut DynamicObject) -> Option<()>,
-) -> Result<bool, KubeError> {
+) -> Result<bool, CallError> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &source.namespace, &source.kind.resource());
     let Some(mut object) = limited(api.get_opt(&source.name)).await? else { return Ok(false) };
     if object.meta().uid.as_deref() != Some(&*source.uid) || edit(&mut object).is_none() {
@@ -125,11 +126,11 @@ async fn change(
     match limited(api.replace(&source.name, &PostParams::default(), &object)).await {
         Ok(_) => Ok(true),
         // Charts that are older than the finalizer do not grant this.
-        Err(KubeError::Api(status)) if status.code == 403 && source.kind == Kind::Snapshot => {
-            tracing::info!(name = source.name, "the VolumeSnapshot is not protected: {}", status.message);
+        Err(CallError::Forbidden(reason)) if source.kind == Kind::Snapshot => {
+            tracing::info!(name = source.name, "the VolumeSnapshot is not protected: {reason}");
             Ok(false)
         }
-        Err(KubeError::Api(status)) if status.code == 404 => Ok(false),
+        Err(CallError::NotFound) => Ok(false),
         Err(error) => Err(error),
     }
 }

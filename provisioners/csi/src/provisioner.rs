@@ -13,12 +13,13 @@ use kube_provisioner::k8s_openapi::ByteString;
 use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, Secret, SecretReference};
 use kube_provisioner::k8s_openapi::api::storage::v1::{StorageClass, VolumeAttachment, VolumeAttachmentSpec};
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
-use kube_provisioner::kube::{Client, Error as KubeError, ResourceExt};
+use kube_provisioner::kube::{Client, ResourceExt};
 use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::{
     Capabilities, DeleteError, DeleteVerdict, Hooks, ObjectWatch, Prepared, ProvisionError, ProvisionRequest,
     ProvisionVerdict, ProvisionedVolume, Provisioner, StartContext, StartError, Volume, error_chain,
 };
+use provisioner_runtime::CallError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::time::timeout;
@@ -261,7 +262,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         let (name, namespace) = names(reference);
         let read = limited(Api::<Secret>::namespaced(self.client(), namespace).get_opt(name)).await;
         let unread =
-            |error: KubeError| format!("the Secret {namespace}/{name} cannot be read: {}", error_chain(&error));
+            |error: CallError| format!("the Secret {namespace}/{name} cannot be read: {}", error_chain(&error));
         let Some(secret) = read.map_err(unread)? else { return Ok(None) };
         let text = |(key, value): (String, ByteString)| match String::from_utf8(value.0) {
             Ok(text) => Ok((key, text)),
@@ -302,7 +303,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
                 let kind = GroupVersionKind::gvk("storage.k8s.io", version, "VolumeAttributesClass");
                 let api: Api<DynamicObject> = Api::all_with(self.client(), &ApiResource::from_gvk(&kind));
                 if let Some(class) = limited(api.get_opt(name)).await? {
-                    return Ok::<_, KubeError>(Some(class));
+                    return Ok::<_, CallError>(Some(class));
                 }
             }
             Ok(None)

@@ -8,9 +8,10 @@ use driver_rpc::csi::volume_content_source::{SnapshotSource, Type, VolumeSource}
 use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, TypedObjectReference};
 use kube_provisioner::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
-use kube_provisioner::kube::{Client, Error as KubeError, ResourceExt};
+use kube_provisioner::kube::{Client, ResourceExt};
 use kube_provisioner::quantity::parse_bytes;
 use kube_provisioner::{Change, ObjectWatch, ProvisionRequest, Trigger, error_chain};
+use provisioner_runtime::CallError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -294,7 +295,7 @@ where
     K: Clone + fmt::Debug + serde::de::DeserializeOwned,
 {
     limited(api.get(name)).await.map_err(|error| match error {
-        KubeError::Api(status) if status.code == 404 => SourceError::Unfit(format!("the {what} does not exist")),
+        CallError::NotFound => SourceError::Unfit(format!("the {what} does not exist")),
         error => SourceError::Unread(what, error_chain(&error)),
     })
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use kube_provisioner::error_chain;
 use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube_provisioner::kube::api::{Api, DynamicObject, ListParams};
-use kube_provisioner::kube::{Client, Error as KubeError, ResourceExt};
+use kube_provisioner::kube::{Client, ResourceExt};
 use kube_provisioner::protocol::SELECTED_NODE;
+use provisioner_runtime::CallError;
 use serde_json::Value;
 use tokio::time::sleep;
 
@@ -55,7 +56,7 @@ impl Sweep<'_> {
             for kind in &self.kinds {
                 let next = self.sweep(*kind).await.unwrap_or_else(|error| {
                     // Without the definition or the permission to list, this process has not protected any such source.
-                    let nothing_to_do = matches!(&error, KubeError::Api(status) if [403, 404].contains(&status.code));
+                    let nothing_to_do = matches!(error, CallError::Forbidden(_) | CallError::NotServed(_));
                     tracing::info!(?kind, error = error_chain(&error), "cannot list sources with finalizers");
                     if nothing_to_do { INTERVAL } else { RETRY }
                 });
@@ -67,7 +68,7 @@ impl Sweep<'_> {
 
     /// Removes unneeded finalizers. If a source cannot be changed, the sweep continues with the others. Returns the
     /// time until the next sweep.
-    async fn sweep(&self, kind: Kind) -> Result<Duration, KubeError> {
+    async fn sweep(&self, kind: Kind) -> Result<Duration, CallError> {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind.resource());
         let mut page = ListParams::default().limit(PAGE);
         let (mut pause, mut awaited) = (INTERVAL, None);
@@ -108,7 +109,7 @@ impl Sweep<'_> {
     }
 
     /// `awaited` has the sources that claims wait for, once they were needed.
-    async fn let_go(&self, source: &Source, awaited: &mut Option<Names>) -> Result<Swept, KubeError> {
+    async fn let_go(&self, source: &Source, awaited: &mut Option<Names>) -> Result<Swept, CallError> {
         if !self.is_of_driver(source).await? {
             return Ok(Swept::Unchanged);
         }
@@ -124,7 +125,7 @@ impl Sweep<'_> {
     }
 
     /// Returns the sources of the claims without a volume. external-provisioner may have begun to copy them.
-    async fn awaited(&self, kind: Kind) -> Result<Names, KubeError> {
+    async fn awaited(&self, kind: Kind) -> Result<Names, CallError> {
         let claims: Api<DynamicObject> = Api::all_with(self.client.clone(), &Kind::Claim.resource());
         let mut page = ListParams::default().limit(PAGE);
         let mut awaited = Names::new();
@@ -139,7 +140,7 @@ impl Sweep<'_> {
     }
 
     /// Returns true if the source belongs to this driver: other drivers use the same finalizers.
-    async fn is_of_driver(&self, source: &Source) -> Result<bool, KubeError> {
+    async fn is_of_driver(&self, source: &Source) -> Result<bool, CallError> {
         match source.kind {
             Kind::Claim => {
                 let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &source.namespace);

@@ -25,6 +25,8 @@ mod retry;
 mod shards;
 mod step;
 mod term;
+#[cfg(test)]
+mod tests;
 mod watches;
 
 use std::fmt;

@@ -117,7 +117,7 @@ impl<R: Reconciler> Shard<'_, R> {
             self.set_problem(Some(format!("the provisioner cannot begin: {error}")));
             retry.failed(error).await;
         }
-        self.engine.shards.set_problem(self.number, None);
+        // The problem, which may be the adoption's, ends with the adoption.
     }
 
     fn begin(&self, term: &Term, journal: Journal, working: &TaskTracker) {

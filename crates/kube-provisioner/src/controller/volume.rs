@@ -252,7 +252,7 @@ impl Reconciler for VolumeReconciler {
     }
 
     fn journal(&self) -> JournalSpec<VolumeCache> {
-        let (actions, rules) = (self.actions.clone(), self.actions.rules.clone());
+        let actions = self.actions.clone();
         let read = move |entry: &Entry| {
             let attempt = journal_entry::read(entry, (&*actions.backend, &actions.rules.capabilities))?;
             caught("in `take_over`", || actions.backend.take_over(&entry.key, &attempt.prepared));
@@ -260,19 +260,7 @@ impl Reconciler for VolumeReconciler {
         };
         let actions = self.actions.clone();
         let on_drop = move |key: &Key| caught("in `dropped`", || actions.backend.dropped(&key.to_string()));
-        let is_own = move |entry: &Entry| {
-            let node = journal_entry::node(entry);
-            if node.is_none() && rules.node.is_some() {
-                let key = &entry.key;
-                tracing::warn!(
-                    key,
-                    "an attempt from before --coordination per-node names no node, so no replica continues it; look in \
-                     the backend for what it may have left, and end it with the command `journal drop {key}`"
-                );
-            }
-            node.as_deref() == rules.node.as_deref()
-        };
-        JournalSpec::new(read).on_drop(on_drop).owned_if(is_own).shared_by(journal_entry::namespace)
+        JournalSpec::new(read).on_drop(on_drop).parted_by(journal_entry::node).shared_by(journal_entry::namespace)
     }
 
     fn report_blocked(&self, facts: &Facts, _problem: &str, events: &EventRecorder) {

@@ -6,8 +6,8 @@ use crate::journal::Entry;
 /// Describes how journal entries become attempts in the cache.
 pub struct JournalSpec<C: Cache> {
     read: Box<Read<C>>,
-    owns: Box<dyn Fn(&Entry) -> bool + Send + Sync>,
     on_drop: Box<OnDrop<C>>,
+    pub(super) part_of: fn(&Entry) -> Option<String>,
     pub(super) tenant_of: fn(&Entry) -> String,
     pub(super) unfinished: fn(&C, &C::Key) -> bool,
     pub(super) await_adoption: fn(&mut C, &[C::Key]),
@@ -27,8 +27,8 @@ impl<C: Cache> JournalSpec<C> {
     pub fn none() -> Self {
         Self {
             read: Box::new(|_| Err("this controller records nothing in its journal".to_owned())),
-            owns: Box::new(|_| true),
             on_drop: Box::new(|_| {}),
+            part_of: |_| None,
             tenant_of: |_| String::new(),
             unfinished: |_, _| false,
             await_adoption: |_, _| {},
@@ -38,11 +38,11 @@ impl<C: Cache> JournalSpec<C> {
         }
     }
 
-    /// Sets the predicate for whether this process owns an entry that no other process finishes, for processes with
-    /// [journals of their own](super::Sharing::Own).
+    /// Sets the function that returns the part to which an entry belongs, for processes with [parts of their
+    /// own](super::Sharing::Own). An entry without a part stays in its journal, and an event reports it.
     #[must_use]
-    pub fn owned_if(self, owns: impl Fn(&Entry) -> bool + Send + Sync + 'static) -> Self {
-        Self { owns: Box::new(owns), ..self }
+    pub fn parted_by(self, part_of: fn(&Entry) -> Option<String>) -> Self {
+        Self { part_of, ..self }
     }
 
     /// Sets the function to call when an administrator drops an attempt. No lock is held.
@@ -62,10 +62,6 @@ impl<C: Cache> JournalSpec<C> {
         (self.read)(entry)
     }
 
-    pub(super) fn owns(&self, entry: &Entry) -> bool {
-        (self.owns)(entry)
-    }
-
     pub(super) fn dropped(&self, key: &C::Key) {
         (self.on_drop)(key);
     }
@@ -81,8 +77,8 @@ impl<C: Journaled> JournalSpec<C> {
         };
         Self {
             read: Box::new(read),
-            owns: Box::new(|_| true),
             on_drop: Box::new(|_| {}),
+            part_of: |_| None,
             tenant_of: |_| String::new(),
             unfinished: C::unfinished,
             await_adoption: C::await_adoption,

@@ -79,10 +79,10 @@ impl LoopOptions {
         shard_of(&(self.shard_by)(key), self.shards())
     }
 
-    /// Returns true if an entry that no other process finishes belongs to this shard.
-    pub(super) fn is_mine(&self, shard: u32, entry: &Entry, owns: impl FnOnce(&Entry) -> bool) -> bool {
+    /// Returns true if an entry that no other process finishes belongs to this shard. `part` is the entry's part.
+    pub(super) fn is_mine(&self, shard: u32, entry: &Entry, part: Option<&str>) -> bool {
         match &self.sharing {
-            Sharing::Own { .. } => owns(entry),
+            Sharing::Own { part: own } => part == Some(own.as_str()),
             _ => self.shard_of(&entry.key) == shard,
         }
     }

@@ -10,13 +10,12 @@ use futures::future::join;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::adoption::Adopter;
+use super::adoption::{Adopter, journal_event};
 use super::engine::Engine;
 use super::reconciler::{KeyOf, Reconciler};
 use super::retry::Retry;
 use super::step::panic_text;
-use crate::events::{Event, EventKind, ObjectRef};
-use crate::journal::{Adopted, Entry, Journal, JournalOptions, JournalResource, JournalStats, Writer};
+use crate::journal::{Adopted, Entry, Journal, JournalOptions, JournalStats, Writer};
 use crate::lease::Term;
 
 /// Time limit for the last write of a journal when a shard is released.
@@ -210,16 +209,8 @@ impl<R: Reconciler> Shard<'_, R> {
                 ("JournalRestored", note)
             }
         };
-        let JournalResource { api_version, kind, .. } = options.kind.resource();
-        let object = ObjectRef {
-            api_version,
-            kind,
-            namespace: Some(options.namespace.as_str().into()),
-            name: options.name.as_str().into(),
-            uid: uid.unwrap_or_else(|| "".into()),
-        };
-        let (kind, action) = (EventKind::Warning, "TakeOver");
-        self.engine.context.events().record(Event { object, kind, reason, action, note, same_from_all: false });
+        let event = journal_event(options, &options.name, uid.as_deref().unwrap_or_default(), reason, note);
+        self.engine.context.events().record(event);
     }
 
     /// Reports on `/readyz` and to users why no work is done.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::BoxFuture;
 use kube_sim::{Before, Cluster, Interceptor, Request, Verb};
+use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::*;
@@ -90,4 +91,34 @@ async fn readyz_names_the_failed_adoption_until_one_succeeds() {
     lists.0.store(false, Ordering::Relaxed);
     sleep(Duration::from_secs(30)).await;
     assert_eq!(engine.shards.problem(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_of_another_kind_of_sharing_are_reported_once() {
+    let of_node = |node: &str| Sharing::Own { part: node.to_owned() };
+    for (sharing, layout, reason) in
+        [(vec![of_node("n1"), of_node("n2")], "1", "JournalUnclaimed"), (vec![Sharing::Alone], "node", "JournalMoved")]
+    {
+        let cluster = Cluster::builder().build();
+        let labels =
+            json!({"app.kubernetes.io/component": "journal", "app.kubernetes.io/instance": "example.com-disks"});
+        let annotations = json!({"kube-provisioner/holder": "former_1", "kube-provisioner/layout": layout});
+        let journal = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "former", "namespace": "default", "labels": labels, "annotations": annotations},
+            "data": {"version": "1", "entries": "a - {}\nb - {}\n"},
+        });
+        cluster.create(&journal).unwrap();
+        for (number, sharing) in sharing.into_iter().enumerate() {
+            start(&cluster, &format!("replica_{number}"), sharing);
+        }
+        sleep(Duration::from_secs(600)).await;
+        let mut events = cluster.list("", "events", None).unwrap();
+        events.retain(|event| event["involvedObject"]["name"] == "former");
+        let [event] = &events[..] else { panic!("{reason}: {events:?}") };
+        assert_eq!(event["reason"], reason);
+        assert!(event["message"].as_str().unwrap().starts_with("2 attempts in this journal"), "{event}");
+        let stays = cluster.get("", "configmaps", "default", "former").is_ok();
+        assert_eq!(stays, reason == "JournalUnclaimed");
+    }
 }

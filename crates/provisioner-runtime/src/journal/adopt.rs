@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::future::join_all;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use tokio::time::sleep;
@@ -24,10 +25,24 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub struct Other<'a> {
     /// The object's name.
     pub name: &'a str,
+    /// The object's uid.
+    pub uid: &'a str,
     /// The distribution of keys over the journals of its kind.
     pub layout: &'a str,
     /// The resource version; changes with every write.
     pub version: &'a str,
+}
+
+impl<'a> Other<'a> {
+    fn of(journal: &'a JournalObject) -> Self {
+        let ObjectMeta { name, uid, resource_version, .. } = &journal.metadata;
+        Self {
+            name: name.as_deref().unwrap_or_default(),
+            uid: uid.as_deref().unwrap_or_default(),
+            layout: journal.annotations().get(LAYOUT).map(String::as_str).unwrap_or_default(),
+            version: resource_version.as_deref().unwrap_or_default(),
+        }
+    }
 }
 
 /// The result of an adoption.
@@ -71,7 +86,7 @@ impl<'a> Adoption<'a> {
     pub async fn run(
         &mut self,
         mut abandoned: impl FnMut(Other<'_>) -> bool,
-        mine: impl Fn(&Entry) -> bool,
+        mine: impl Fn(Other<'_>, &Entry) -> bool,
     ) -> Result<Adopted, CallError> {
         if self.options.kind == JournalKind::Memory {
             return Ok(Adopted::default());
@@ -85,7 +100,7 @@ impl<'a> Adoption<'a> {
         }
         let mut left = Vec::new();
         for other in found.items.into_iter().filter(|other| other.name_any() != self.options.name) {
-            if sources.contains(&other.name_any()) || is_abandoned(&other, &mut abandoned) {
+            if sources.contains(&other.name_any()) || abandoned(Other::of(&other)) {
                 left.extend(self.empty(other, &mut abandoned, &mine).await?);
             }
         }
@@ -100,7 +115,7 @@ impl<'a> Adoption<'a> {
         &mut self,
         mut other: JournalObject,
         abandoned: &mut impl FnMut(Other<'_>) -> bool,
-        mine: &impl Fn(&Entry) -> bool,
+        mine: &impl Fn(Other<'_>, &Entry) -> bool,
     ) -> Result<Vec<Entry>, CallError> {
         let name = other.name_any();
         for _ in 0..TRIES {
@@ -127,11 +142,12 @@ impl<'a> Adoption<'a> {
                 }
             }
             let Content { entries, unreadable, restored } = content;
-            let (wanted, rest): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(mine);
+            let (wanted, rest): (Vec<Entry>, Vec<Entry>) =
+                entries.into_iter().partition(|entry| mine(Other::of(&other), entry));
             self.settle(&name, &wanted);
             let is_marked = other.annotations().get(HOLDER) == Some(&self.options.holder);
             // Its holder may have written it since it was read.
-            if !is_marked && !is_abandoned(&other, &mut *abandoned) {
+            if !is_marked && !abandoned(Other::of(&other)) {
                 self.leave(&name);
                 return Ok(Vec::new());
             }
@@ -238,10 +254,4 @@ impl<'a> Adoption<'a> {
         let written = JournalObject::new(self.options.kind, metadata, &data);
         call(LIMIT, self.api.replace(&other.name_any(), &PostParams::default(), &written)).await
     }
-}
-
-fn is_abandoned(other: &JournalObject, abandoned: &mut impl FnMut(Other<'_>) -> bool) -> bool {
-    let (name, version) = (other.name_any(), other.resource_version().unwrap_or_default());
-    let layout = other.annotations().get(LAYOUT).map(String::as_str).unwrap_or_default();
-    abandoned(Other { name: &name, layout, version: &version })
 }

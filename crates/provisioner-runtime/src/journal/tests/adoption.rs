@@ -10,10 +10,11 @@ async fn entries_of_another_layout_are_adopted_once() {
     let old = old_journal(&cluster, &[entry("a"), entry("b"), entry("c")]).await;
     let (first_options, first) = new_journal(&cluster, "disks-0-of-2").await;
     let (second_options, second) = new_journal(&cluster, "disks-1-of-2").await;
-    let is_a = |entry: &Entry| entry.key == "a";
+    let is_a = |_: Other<'_>, entry: &Entry| entry.key == "a";
     let mut by_first = Adoption::new(cluster.client("0"), &first_options, &first.journal);
     let mut by_second = Adoption::new(cluster.client("1"), &second_options, &second.journal);
-    let (one, two) = tokio::join!(by_first.run(abandoned, is_a), by_second.run(abandoned, |entry| !is_a(entry)));
+    let (one, two) =
+        tokio::join!(by_first.run(abandoned, is_a), by_second.run(abandoned, |other, entry| !is_a(other, entry)));
     assert_eq!(one.unwrap(), adopted([entry("a")]));
     assert_eq!(two.unwrap(), adopted([entry("b"), entry("c")]));
     assert!(first.journal.contains("a") && second.journal.contains("c"));
@@ -33,7 +34,8 @@ async fn a_journal_that_was_written_since_it_was_read_is_left_to_its_holder() {
     let before = api.get(OLD).await.unwrap();
     living.journal.record(entry("b")).await.unwrap();
     let seen = before.resource_version().unwrap();
-    let found = adoption.empty(before, &mut |other: Other<'_>| other.version == seen, &|_: &Entry| true).await;
+    let found =
+        adoption.empty(before, &mut |other: Other<'_>| other.version == seen, &|_: Other<'_>, _: &Entry| true).await;
     assert_eq!(found.unwrap(), []);
     assert!(!mine.journal.contains("a"));
     assert_eq!(keys_in(&cluster, OLD).unwrap(), ["a", "b"]);
@@ -54,16 +56,16 @@ async fn what_finds_no_room_is_left_fenced_and_moved_later() {
         mine.journal.record(other(number)).await.unwrap();
     }
     let mut adoption = Adoption::new(cluster.client("mine"), &options, &mine.journal);
-    let found = adoption.run(abandoned, |_| true).await.unwrap();
+    let found = adoption.run(abandoned, |_, _| true).await.unwrap();
     assert_eq!((found.entries.len(), found.left.len()), (3, 2));
     assert_eq!(keys_in(&cluster, OLD).unwrap(), ["old-3", "old-4"]);
     assert!(matches!(old.journal.fence().await, Err(JournalError::Lost(by)) if by == "mine"));
     // The holder is fenced even if nothing fits.
-    let found = adoption.run(abandoned, |_| true).await.unwrap();
+    let found = adoption.run(abandoned, |_, _| true).await.unwrap();
     assert_eq!((found.entries.len(), found.left.len()), (0, 2));
     mine.journal.remove("mine-1");
     mine.journal.remove("mine-2");
-    let found = adoption.run(abandoned, |_| true).await.unwrap();
+    let found = adoption.run(abandoned, |_, _| true).await.unwrap();
     assert_eq!(found, adopted([large("old-3"), large("old-4")]));
     assert_eq!(keys_in(&cluster, OLD), None);
 }
@@ -79,7 +81,7 @@ async fn where_nothing_finds_room_the_former_holder_is_fenced_all_the_same() {
         State::new(Content { entries: large.collect(), ..Content::default() }, &options, Vec::new());
     let mut adoption = Adoption::new(cluster.client("mine"), &options, &mine.journal);
     for _ in 0..2 {
-        let found = adoption.run(abandoned, |_| true).await.unwrap();
+        let found = adoption.run(abandoned, |_, _| true).await.unwrap();
         assert_eq!(found, Adopted { entries: Vec::new(), left: vec![entry("a")] });
     }
     assert!(matches!(old.journal.fence().await, Err(JournalError::Lost(by)) if by == "mine"));
@@ -93,7 +95,7 @@ async fn an_entry_that_is_ours_already_is_only_taken_out_of_the_other() {
     let newer = Entry { text: "newer".into(), ..entry("a") };
     mine.journal.record(newer.clone()).await.unwrap();
     let mut adoption = Adoption::new(cluster.client("mine"), &options, &mine.journal);
-    let found = adoption.run(abandoned, |_| true).await.unwrap();
+    let found = adoption.run(abandoned, |_, _| true).await.unwrap();
     assert_eq!(found.entries.len(), 1);
     let text = cluster.get("", "configmaps", "default", "mine").unwrap()["data"][ENTRIES].clone();
     assert!(text.as_str().unwrap().contains("newer"), "{text}");
@@ -108,7 +110,7 @@ async fn what_a_person_has_dropped_is_not_adopted() {
     request_drop(&cluster.client("person"), JournalKind::ConfigMap, "default", OLD, "a").await.unwrap();
     let (options, mine) = new_journal(&cluster, "mine").await;
     let mut adoption = Adoption::new(cluster.client("mine"), &options, &mine.journal);
-    assert_eq!(adoption.run(abandoned, |_| true).await.unwrap(), adopted([entry("b")]));
+    assert_eq!(adoption.run(abandoned, |_, _| true).await.unwrap(), adopted([entry("b")]));
     assert_eq!(keys_in(&cluster, OLD), None);
 }
 
@@ -146,7 +148,7 @@ async fn in_a_storm_every_entry_is_in_one_of_the_journals_at_any_time() {
                 mine = held.entries.iter().map(|entry| entry.key.clone()).collect();
                 let mut adoption = Adoption::new(cluster.client(&options.holder), &options, &held.journal);
                 for attempt in 0.. {
-                    match adoption.run(abandoned, |entry| keys.contains(&&*entry.key)).await {
+                    match adoption.run(abandoned, |_, entry| keys.contains(&&*entry.key)).await {
                         Ok(found) => {
                             assert_eq!(found.left, [], "seed {seed}");
                             for entry in &found.entries {

@@ -69,7 +69,7 @@ async fn entries_of_another_lease_are_adopted() {
     let options = JournalOptions { layout: "2".to_owned(), ..in_lease(NAME, "new") };
     let new = hold_as(cluster.client("new"), options.clone()).await;
     let mut adoption = Adoption::new(cluster.client("new"), &options, &new.journal);
-    let found = adoption.run(|other| other.layout == "1", |_| true).await.unwrap();
+    let found = adoption.run(|other| other.layout == "1", |_, _| true).await.unwrap();
     assert_eq!(found.entries, [entry("a")]);
     let left = list(&cluster.client("person"), JournalKind::Lease, "default", None).await.unwrap();
     assert_eq!(left.iter().map(|listing| &*listing.name).collect::<Vec<_>>(), [NAME]);

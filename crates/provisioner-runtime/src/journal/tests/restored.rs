@@ -131,7 +131,7 @@ async fn a_restored_journal_of_other_shards_is_not_adopted() {
     let options = JournalOptions { layout: "2".to_owned(), ..options("disks-journal-0-of-2", "one") };
     let held = hold_as(cluster.client("one"), options.clone()).await;
     let mut adoption = Adoption::new(cluster.client("one"), &options, &held.journal);
-    let adopted = adoption.run(|other| other.layout != "2", |_| true).await.unwrap();
+    let adopted = adoption.run(|other| other.layout != "2", |_, _| true).await.unwrap();
     assert_eq!(adopted, Adopted::default());
     assert_eq!(stored_keys(&cluster).await, ["a"]);
 }
@@ -158,7 +158,7 @@ async fn entries_are_adopted_although_their_journal_is_restored_meanwhile() {
     let held = hold_as(cluster.client("one"), options.clone()).await;
     meanwhile.0.set((cluster.clone(), saved)).unwrap();
     let mut adoption = Adoption::new(cluster.client("one"), &options, &held.journal);
-    let adopted = adoption.run(|other| other.layout != "2", |_| true).await.unwrap();
+    let adopted = adoption.run(|other| other.layout != "2", |_, _| true).await.unwrap();
     assert_eq!(adopted.entries, [entry("a")]);
 }
 

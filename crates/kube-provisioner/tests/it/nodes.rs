@@ -46,9 +46,11 @@ async fn replicas_of_nodes_do_not_share_an_identity() {
     let mut fixture = Fixture::new(Script::default());
     fixture.options.coordination = Coordination::PerNode;
     fixture.options.node_name = Some("node-1".to_owned());
-    fixture.options.identity = Some("storage".to_owned());
-    let refused = fixture.start(1).await.unwrap().unwrap_err().to_string();
-    assert!(refused.contains("must contain the node's name, node-1"), "{refused}");
+    for identity in ["storage", "node-10"] {
+        fixture.options.identity = Some(identity.to_owned());
+        let refused = fixture.start(1).await.unwrap().unwrap_err().to_string();
+        assert!(refused.contains("must contain the node's name, node-1"), "{refused}");
+    }
 }
 
 pub(crate) fn put_node(fixture: &Fixture, name: &str) {

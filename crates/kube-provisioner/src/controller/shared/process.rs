@@ -141,6 +141,16 @@ fn instance(options: &Options, environment: &Environment) -> String {
     format!("{host}_{random:016x}")
 }
 
+/// Returns true if the identity contains the node's name, which is not a part of a longer word: `n10` does not name
+/// `n1`.
+fn names(identity: &str, node: &str) -> bool {
+    let ends = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_ascii_alphanumeric());
+    identity.match_indices(node).any(|(at, _)| {
+        let (before, after) = (&identity[..at], &identity[at + node.len()..]);
+        ends(before.chars().next_back()) && ends(after.chars().next())
+    })
+}
+
 /// Returns the mode in which replicas share the work. Their Leases carry `serves`.
 fn sharing(
     options: &Options,
@@ -164,9 +174,9 @@ fn sharing(
         Coordination::PerNode => match (&options.node_name, &options.identity) {
             (None, _) => Err(RunError::Options("--coordination per-node needs --node-name".to_owned())),
             // Replicas with one identity would delete each other's volumes.
-            (Some(node), Some(identity)) if options.node_segments.is_none() && !identity.contains(&**node) => {
+            (Some(node), Some(identity)) if options.node_segments.is_none() && !names(identity, node) => {
                 Err(RunError::Options(format!(
-                    "with --coordination per-node, --identity must contain the node's name, {node}, because each \
+                    "with --coordination per-node, --identity must contain the node's name, {node}, as a whole word, because each \
                      replica deletes the volumes of its identity; omit --identity to use the node's name"
                 )))
             }

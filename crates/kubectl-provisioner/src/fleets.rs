@@ -150,10 +150,8 @@ impl Fleet {
 
     /// Returns true if every node has its own replica.
     pub(crate) fn is_per_node(&self) -> bool {
-        let of_nodes = self.journals.iter().filter(|journal| journal.layout == "node").count();
-        // The Leases of an earlier coordination stay. Its journals do not.
-        let is_only = || !self.is_held() && of_nodes == self.journals.len();
-        of_nodes > 0 && (self.shards.is_empty() || is_only())
+        // The Leases of an earlier coordination stay, and so do its journals while they contain entries.
+        !self.is_held() && self.journals.iter().any(|journal| journal.layout == "node")
     }
 
     /// Returns true if no replica works, as far as Leases show.
@@ -278,4 +276,27 @@ pub(crate) fn claim_uid(entry: &Entry) -> &str {
 /// Returns the class's provisioner.
 pub(crate) fn provisioner_of(class: &Value) -> &str {
     text(class, &["provisioner"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn journal(layout: &str) -> Listing {
+        let layout = layout.to_owned();
+        let (name, version, group, holder) = Default::default();
+        let (entries, restored, unreadable, dropping) = Default::default();
+        Listing { name, version, group, layout, holder, entries, restored, unreadable, dropping }
+    }
+
+    #[test]
+    fn replicas_of_nodes_work_although_the_journal_of_an_earlier_coordination_stays() {
+        let (lease, renewed) = Default::default();
+        let shard = Shard { lease, number: 0, of: 1, holder: None, alive: false, renewed };
+        let journals = vec![journal("1"), journal("node")];
+        let per_node = Fleet { shards: vec![shard.clone()], journals, ..Fleet::default() };
+        assert!(per_node.is_per_node() && !per_node.is_abandoned());
+        let elected = Fleet { shards: vec![Shard { alive: true, ..shard }], ..per_node };
+        assert!(!elected.is_per_node());
+    }
 }

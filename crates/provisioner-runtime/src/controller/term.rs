@@ -87,7 +87,7 @@ impl<R: Reconciler> Shard<'_, R> {
         let working = TaskTracker::new();
         self.engine.adopt(entries, journal);
         self.report_journal(options, journal);
-        self.left_behind(&left);
+        self.left_behind(&left, true);
         self.begin(term, journal.clone(), &working);
         tokio::select! {
             biased;
@@ -136,17 +136,18 @@ impl<R: Reconciler> Shard<'_, R> {
     async fn adopt_rest(&self, adopter: &mut Adopter<'_, R>, journal: &Journal, mut left: Vec<Entry>) {
         while !left.is_empty() {
             let Adopted { entries, left: rest } = adopter.adopt_rest().await;
+            let differs = keys::<R>(&left) != keys::<R>(&rest);
             let released = [keys::<R>(&entries), keys::<R>(&no_longer_left(left, &rest))].concat();
             self.engine.adopt(entries, journal);
             self.engine.go_on(released);
             left = rest;
-            self.left_behind(&left);
+            self.left_behind(&left, differs);
         }
         std::future::pending::<()>().await;
     }
 
-    /// Reports the entries that wait for room.
-    fn left_behind(&self, left: &[Entry]) {
+    /// Reports the entries that wait for room: on `/readyz`, and once in the log and to their users.
+    fn left_behind(&self, left: &[Entry], differs: bool) {
         let keys = keys::<R>(left);
         let problem = (!keys.is_empty()).then(|| {
             format!(
@@ -154,7 +155,7 @@ impl<R: Reconciler> Shard<'_, R> {
                 keys.len()
             )
         });
-        if let Some(problem) = &problem {
+        if let Some(problem) = problem.as_ref().filter(|_| differs) {
             tracing::warn!("{problem}");
             self.engine.await_adoption(&keys, problem);
         }

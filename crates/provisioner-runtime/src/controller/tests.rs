@@ -1,10 +1,10 @@
 //! Terms of a controller without work.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::future::BoxFuture;
 use kube_sim::{Before, Cluster, Interceptor, Request, Verb};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::*;
@@ -27,7 +27,9 @@ impl Cache for NoKeys {
     }
 }
 
-struct Idle;
+/// Counts its reports about keys whose work is blocked.
+#[derive(Default)]
+struct Idle(AtomicUsize);
 
 impl Reconciler for Idle {
     type Cache = NoKeys;
@@ -51,15 +53,30 @@ impl Reconciler for Idle {
         sleep(Duration::from_secs(1)).await;
         Ok(())
     }
+
+    fn report_blocked(&self, _: &(), _: &str, _: &EventRecorder) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 fn start(cluster: &Cluster, instance: &str, sharing: Sharing) -> Arc<Engine<Idle>> {
     let options = LoopOptions::new("example.com/disks", "default", instance);
     let options = LoopOptions { journal: JournalKind::ConfigMap, sharing, ..options };
-    let control = ControlLoop::new(cluster.client(instance), options, NoKeys, |_| Idle).unwrap();
+    let control = ControlLoop::new(cluster.client(instance), options, NoKeys, |_| Idle::default()).unwrap();
     let engine = control.engine.clone();
     tokio::spawn(control.run(CancellationToken::new()));
     engine
+}
+
+/// Returns a journal with these entries.
+fn journal(name: &str, layout: &str, entries: &str) -> Value {
+    let labels = json!({"app.kubernetes.io/component": "journal", "app.kubernetes.io/instance": "example.com-disks"});
+    let annotations = json!({"kube-provisioner/holder": "former_1", "kube-provisioner/layout": layout});
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "default", "labels": labels, "annotations": annotations},
+        "data": {"version": "1", "entries": entries},
+    })
 }
 
 /// Breaks the connection of each request for a list while it is true.
@@ -100,15 +117,7 @@ async fn attempts_of_another_kind_of_sharing_are_reported_once() {
         [(vec![of_node("n1"), of_node("n2")], "1", "JournalUnclaimed"), (vec![Sharing::Alone], "node", "JournalMoved")]
     {
         let cluster = Cluster::builder().build();
-        let labels =
-            json!({"app.kubernetes.io/component": "journal", "app.kubernetes.io/instance": "example.com-disks"});
-        let annotations = json!({"kube-provisioner/holder": "former_1", "kube-provisioner/layout": layout});
-        let journal = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "former", "namespace": "default", "labels": labels, "annotations": annotations},
-            "data": {"version": "1", "entries": "a - {}\nb - {}\n"},
-        });
-        cluster.create(&journal).unwrap();
+        cluster.create(&journal("former", layout, "a - {}\nb - {}\n")).unwrap();
         for (number, sharing) in sharing.into_iter().enumerate() {
             start(&cluster, &format!("replica_{number}"), sharing);
         }
@@ -121,4 +130,16 @@ async fn attempts_of_another_kind_of_sharing_are_reported_once() {
         let stays = cluster.get("", "configmaps", "default", "former").is_ok();
         assert_eq!(stays, reason == "JournalUnclaimed");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_that_wait_for_room_are_reported_once() {
+    let cluster = Cluster::builder().build();
+    let full: String = (0..5).map(|number| format!("large-{number} - {}\n", "x".repeat(100_000))).collect();
+    cluster.create(&journal("example.com-disks-journal", "1", &full)).unwrap();
+    cluster.create(&journal("former", "4", "a - {}\n")).unwrap();
+    let engine = start(&cluster, "one", Sharing::Alone);
+    sleep(Duration::from_secs(600)).await;
+    assert!(engine.shards.problem().unwrap().starts_with("1 attempts"));
+    assert_eq!(engine.reconciler.0.load(Ordering::Relaxed), 1);
 }

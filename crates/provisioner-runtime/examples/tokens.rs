@@ -12,8 +12,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use provisioner_runtime::controller::{
-    Cache, Call, CallPermit, Context, ControlLoop, JournalRecord, JournalSpec, Journaled, LoopError, LoopOptions,
-    Reconciler, Report, Safeguards, Sharing, Step, WatchSpec,
+    Cache, Call, CallPermit, Context, ControlLoop, JournalRecord, JournalSpec, LoopError, LoopOptions, Reconciler,
+    Report, Safeguards, Sharing, Step, WatchSpec,
 };
 use provisioner_runtime::events::{Event, EventKind, ObjectRef};
 use provisioner_runtime::journal::JournalKind;
@@ -55,17 +55,8 @@ impl Cache for Tokens {
         let keys: BTreeSet<&String> = wanting.chain(&self.begun).filter(|key| among(key)).collect();
         keys.into_iter().cloned().collect()
     }
-}
-
-impl Journaled for Tokens {
-    type Attempt = ();
-
     fn unfinished(&self, key: &String) -> bool {
         self.begun.contains(key)
-    }
-    fn adopt(&mut self, key: &String, (): ()) -> bool {
-        self.begun.insert(key.clone());
-        true
     }
     fn forget(&mut self, keys: &dyn Fn(&String) -> bool) {
         self.begun.retain(|key| !keys(key));
@@ -171,7 +162,11 @@ impl Reconciler for TokenReconciler {
     }
 
     fn journal(&self) -> JournalSpec<Tokens> {
-        JournalSpec::new(|_| Ok(()))
+        let adopt = |cache: &mut Tokens, key: &String, ()| {
+            cache.begun.insert(key.clone());
+            true
+        };
+        JournalSpec::new(|_| Ok(()), adopt)
     }
 }
 

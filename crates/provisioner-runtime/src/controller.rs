@@ -1,7 +1,7 @@
 //! The loop that runs a controller.
 //!
 //! A controller implements [`Reconciler`]: it declares its watches, decides what to do about one key, does it, and
-//! reports the outcome. Its [`Cache`] holds the known state and, if it is [`Journaled`], the attempts that were begun.
+//! reports the outcome. Its [`Cache`] holds the known state and the attempts that were begun.
 //! [`ControlLoop`] owns the rest: watches, queue, shard ownership, takeover and adoption of journals, guarded calls of
 //! the author's code, the pace of events, metrics, readiness and shutdown.
 //!
@@ -39,7 +39,7 @@ use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use self::cache::{Cache, Journaled, StaleReads};
+pub use self::cache::{Cache, StaleReads};
 pub use self::context::Context;
 pub use self::fencing::{FencingToken, TokenGuard};
 pub use self::journaling::JournalSpec;

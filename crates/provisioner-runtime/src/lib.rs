@@ -57,7 +57,7 @@ pub use access::{AccessError, AccessRule, check_access};
 pub use backoff::Backoff;
 pub use call::{CallError, call};
 pub use client::{ConnectError, Connection, connect};
-pub use controller::{Cache, ControlLoop, FencingToken, Journaled, Reconciler};
+pub use controller::{Cache, ControlLoop, FencingToken, Reconciler};
 pub use environment::Environment;
 pub use explain::{LONGEST_TEXT, error_chain, shortened};
 pub use journal::{Entry, Journal, JournalError, JournalOptions};

@@ -260,7 +260,10 @@ impl Reconciler for VolumeReconciler {
         };
         let actions = self.actions.clone();
         let on_drop = move |key: &Key| caught("in `dropped`", || actions.backend.dropped(&key.to_string()));
-        JournalSpec::new(read).on_drop(on_drop).parted_by(journal_entry::node).shared_by(journal_entry::namespace)
+        JournalSpec::new(read, VolumeCache::adopt)
+            .on_drop(on_drop)
+            .parted_by(journal_entry::node)
+            .shared_by(journal_entry::namespace)
     }
 
     fn report_blocked(&self, facts: &Facts, _problem: &str, events: &EventRecorder) {

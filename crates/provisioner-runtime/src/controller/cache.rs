@@ -21,6 +21,29 @@ pub trait Cache: Send + 'static {
     /// Returns, in order, the keys for which `among` returns true and that need work.
     fn unsettled(&self, among: &dyn Fn(&Self::Key) -> bool) -> Vec<Self::Key>;
 
+    /// Returns true if an attempt of this key was begun whose result the API server may not show yet. The key's journal
+    /// entry is then kept. The default suits a controller that records nothing in its journal.
+    fn unfinished(&self, _key: &Self::Key) -> bool {
+        false
+    }
+
+    /// Discards the attempts of these keys: another process continues them.
+    fn forget(&mut self, _keys: &dyn Fn(&Self::Key) -> bool) {}
+
+    /// Suspends work on these keys until their entries are in a journal of this process. The default does not, which
+    /// suits attempts that are determined by their key: a second attempt continues the first one.
+    fn await_adoption(&mut self, _keys: &[Self::Key]) {}
+
+    /// Resumes work on a key: its entry is in a journal of this process, or it has none.
+    fn adopted(&mut self, _key: &Self::Key) {}
+
+    /// Drops the attempt of this key at an administrator's request.
+    fn drop_attempt(&mut self, key: &Self::Key) {
+        if self.unfinished(key) {
+            self.forget(&|other| other == key);
+        }
+    }
+
     /// Marks everything that the watches deliver from earlier versions as stale: from this point on, no other process
     /// works on our keys. The versions are in the order of [`Reconciler::watches`](super::Reconciler::watches), and 0
     /// for a watch that is not [dated](super::WatchSpec::dated).
@@ -44,34 +67,4 @@ pub enum StaleReads {
     ListAgain,
     /// At most this many objects are read one by one, unless a list is quicker.
     Each(usize),
-}
-
-/// A cache that also records which attempts were begun, for a controller with a journal.
-pub trait Journaled: Cache {
-    /// An attempt, as read from a journal entry.
-    type Attempt: Send + 'static;
-
-    /// Returns true if something may have been created for this key that the API server does not show yet. The key's
-    /// entry is then kept.
-    fn unfinished(&self, key: &Self::Key) -> bool;
-
-    /// Adopts an attempt that another process has begun. Returns `false` if there is nothing to finish.
-    fn adopt(&mut self, key: &Self::Key, attempt: Self::Attempt) -> bool;
-
-    /// Discards the state of work on these keys: another process continues it.
-    fn forget(&mut self, keys: &dyn Fn(&Self::Key) -> bool);
-
-    /// Suspends work on these keys until their entries are in a journal of this process. The default does not, which
-    /// suits attempts that are determined by their key: a second attempt continues the first one.
-    fn await_adoption(&mut self, _keys: &[Self::Key]) {}
-
-    /// Resumes work on a key: its entry is in a journal of this process, or it has none.
-    fn adopted(&mut self, _key: &Self::Key) {}
-
-    /// Drops the attempt of this key at an administrator's request.
-    fn drop_attempt(&mut self, key: &Self::Key) {
-        if self.unfinished(key) {
-            self.forget(&|other| other == key);
-        }
-    }
 }

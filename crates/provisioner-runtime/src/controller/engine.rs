@@ -136,13 +136,13 @@ impl<R: Reconciler> Engine<R> {
     pub(super) fn await_adoption(&self, keys: &[KeyOf<R>], problem: &str) {
         let mut cache = self.cache();
         self.report_blocked_keys(&cache, keys, problem);
-        (self.journal.await_adoption)(&mut cache, keys);
+        cache.await_adoption(keys);
     }
 
     /// Resumes the work on these keys.
     pub(super) fn go_on(&self, keys: Vec<KeyOf<R>>) {
         let mut cache = self.cache();
-        keys.iter().for_each(|key| (self.journal.adopted)(&mut cache, key));
+        keys.iter().for_each(|key| cache.adopted(key));
         self.wake(&cache, keys, Priority::Resync);
     }
 
@@ -150,7 +150,7 @@ impl<R: Reconciler> Engine<R> {
     pub(super) fn drop_attempt(&self, key: &KeyOf<R>) {
         self.journal.dropped(key);
         let mut cache = self.cache();
-        (self.journal.drop_attempt)(&mut cache, key);
+        cache.drop_attempt(key);
         self.queue.forget(key);
         self.wake(&cache, vec![key.clone()], Priority::Change);
     }
@@ -190,7 +190,7 @@ impl<R: Reconciler> Engine<R> {
 
     /// Discards the state of work on these keys.
     pub(super) fn forget(&self, of: impl Fn(&KeyOf<R>) -> bool) {
-        (self.journal.forget)(&mut self.cache(), &of);
+        self.cache().forget(&of);
     }
 
     fn cache(&self) -> MutexGuard<'_, R::Cache> {
@@ -338,7 +338,7 @@ impl<R: Reconciler> Engine<R> {
         let name = work.key().to_string();
         if ownership.journal.contains(&name) {
             let cache = self.cache();
-            if !(self.journal.unfinished)(&cache, work.key()) {
+            if !cache.unfinished(work.key()) {
                 ownership.journal.remove(&name);
             }
         }

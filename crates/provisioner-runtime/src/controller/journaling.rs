@@ -1,6 +1,6 @@
 //! Conversion of journal entries to attempts in the cache.
 
-use super::cache::{Cache, Journaled};
+use super::cache::Cache;
 use crate::journal::Entry;
 
 /// Describes how journal entries become attempts in the cache.
@@ -9,33 +9,32 @@ pub struct JournalSpec<C: Cache> {
     on_drop: Box<OnDrop<C>>,
     pub(super) part_of: fn(&Entry) -> Option<String>,
     pub(super) tenant_of: fn(&Entry) -> String,
-    pub(super) unfinished: fn(&C, &C::Key) -> bool,
-    pub(super) await_adoption: fn(&mut C, &[C::Key]),
-    pub(super) adopted: fn(&mut C, &C::Key),
-    pub(super) drop_attempt: fn(&mut C, &C::Key),
-    pub(super) forget: Forget<C>,
 }
 
 type Read<C> = dyn Fn(&Entry) -> Result<Adopt<C>, String> + Send + Sync;
 type OnDrop<C> = dyn Fn(&<C as Cache>::Key) + Send + Sync;
-type Forget<C> = fn(&mut C, &dyn Fn(&<C as Cache>::Key) -> bool);
 /// Adopts an attempt that was read. Returns `false` if there is nothing to finish.
 pub(super) type Adopt<C> = Box<dyn FnOnce(&mut C) -> bool + Send>;
 
 impl<C: Cache> JournalSpec<C> {
+    /// Creates a spec. `read` decodes an entry or returns what is wrong with it, in which case the entry stays in the
+    /// journal. It may call an author's code, because no lock is held. `adopt` puts an attempt that another process has
+    /// begun into the cache, and returns `false` if there is nothing to finish.
+    pub fn new<A: Send + 'static>(
+        read: impl Fn(&Entry) -> Result<A, String> + Send + Sync + 'static,
+        adopt: fn(&mut C, &C::Key, A) -> bool,
+    ) -> Self {
+        let read = move |entry: &Entry| {
+            let (key, attempt) = (C::Key::from(&entry.key), read(entry)?);
+            Ok(Box::new(move |cache: &mut C| adopt(cache, &key, attempt)) as Adopt<C>)
+        };
+        Self { read: Box::new(read), on_drop: Box::new(|_| {}), part_of: |_| None, tenant_of: |_| String::new() }
+    }
+
     /// Creates a spec for a controller that records nothing in its journal.
     pub fn none() -> Self {
-        Self {
-            read: Box::new(|_| Err("this controller records nothing in its journal".to_owned())),
-            on_drop: Box::new(|_| {}),
-            part_of: |_| None,
-            tenant_of: |_| String::new(),
-            unfinished: |_, _| false,
-            await_adoption: |_, _| {},
-            adopted: |_, _| {},
-            drop_attempt: |_, _| {},
-            forget: |_, _| {},
-        }
+        let read = |_: &Entry| Err::<(), _>("this controller records nothing in its journal".to_owned());
+        Self::new(read, |_, _, ()| false)
     }
 
     /// Sets the function that returns the part to which an entry belongs, for processes with [parts of their
@@ -64,28 +63,6 @@ impl<C: Cache> JournalSpec<C> {
 
     pub(super) fn dropped(&self, key: &C::Key) {
         (self.on_drop)(key);
-    }
-}
-
-impl<C: Journaled> JournalSpec<C> {
-    /// Creates a spec. `read` decodes an entry or returns what is wrong with it, in which case the entry stays in the
-    /// journal. It may call an author's code, because no lock is held.
-    pub fn new(read: impl Fn(&Entry) -> Result<C::Attempt, String> + Send + Sync + 'static) -> Self {
-        let read = move |entry: &Entry| {
-            let (key, attempt) = (C::Key::from(&entry.key), read(entry)?);
-            Ok(Box::new(move |cache: &mut C| cache.adopt(&key, attempt)) as Adopt<C>)
-        };
-        Self {
-            read: Box::new(read),
-            on_drop: Box::new(|_| {}),
-            part_of: |_| None,
-            tenant_of: |_| String::new(),
-            unfinished: C::unfinished,
-            await_adoption: C::await_adoption,
-            adopted: C::adopted,
-            drop_attempt: C::drop_attempt,
-            forget: C::forget,
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use provisioner_runtime::watch::{Change, FromJson};
-use provisioner_runtime::{Cache, Entry, Journaled};
+use provisioner_runtime::{Cache, Entry};
 use serde_json::Value;
 
 use super::cache::VolumeCache;

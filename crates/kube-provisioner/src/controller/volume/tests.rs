@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use kube_sim::merge_patch;
 use provisioner_runtime::watch::Change;
-use provisioner_runtime::{Backoff, Cache as _, Journaled as _};
+use provisioner_runtime::{Backoff, Cache as _};
 use serde_json::{Value, json};
 
 use super::cache::VolumeCache;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::controller::{Call, CallPermit, FencingToken, JournalRecord};
 use provisioner_runtime::limiter::{LimiterPermit, Purpose};
-use provisioner_runtime::{CallError, Journaled};
+use provisioner_runtime::{Cache, CallError};
 use tokio::time::Instant;
 
 use super::{Actions, CallFailure, Step, answered};

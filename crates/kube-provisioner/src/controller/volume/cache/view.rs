@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use provisioner_runtime::controller::{Cache, Journaled, StaleReads};
+use provisioner_runtime::controller::{Cache, StaleReads};
 
 use super::{ClaimEntry, VolumeCache};
 use crate::controller::shared::fingerprint::fingerprint;
@@ -88,30 +88,6 @@ impl Cache for VolumeCache {
     fn stale_reads(&self, watch: usize) -> StaleReads {
         StaleReads::Each(if watch == 0 { self.waiting_claims().0 } else { 0 })
     }
-}
-
-impl Journaled for VolumeCache {
-    type Attempt = Pending;
-
-    fn adopt(&mut self, key: &Key, pending: Pending) -> bool {
-        let of_another = |volume: &VolumeFacts| volume.is_for_another(&pending.claim.facts.uid);
-        let saved = matches!(
-            self.volumes.get(key),
-            Some(Some(volume)) if !self.rules.made_elsewhere(&volume.facts) && !of_another(&volume.facts)
-        );
-        // The known volume may be older than our term, so the attempt reads it first.
-        if saved && !self.rules.safeguards.include(Safeguard::FreshVolumes) {
-            self.adopted(key);
-            return false;
-        }
-        if !matches!(
-            self.progress.get(key),
-            Some(Progress::Background(_) | Progress::Unsaved(_) | Progress::Surplus(_))
-        ) {
-            self.progress.insert(key.clone(), Progress::Background(Arc::new(pending)));
-        }
-        true
-    }
 
     fn await_adoption(&mut self, keys: &[Key]) {
         for key in keys {
@@ -140,6 +116,29 @@ impl Journaled for VolumeCache {
         self.progress.retain(|key, progress| matches!(progress, Progress::Confirm) || !of(key));
         let woken: Vec<Key> = self.woken.keys().filter(|key| of(key)).cloned().collect();
         woken.iter().for_each(|key| self.forget_wakes(key));
+    }
+}
+
+impl VolumeCache {
+    /// Adopts an attempt that another process has begun. Returns `false` if there is nothing to finish.
+    pub(crate) fn adopt(&mut self, key: &Key, pending: Pending) -> bool {
+        let of_another = |volume: &VolumeFacts| volume.is_for_another(&pending.claim.facts.uid);
+        let saved = matches!(
+            self.volumes.get(key),
+            Some(Some(volume)) if !self.rules.made_elsewhere(&volume.facts) && !of_another(&volume.facts)
+        );
+        // The known volume may be older than our term, so the attempt reads it first.
+        if saved && !self.rules.safeguards.include(Safeguard::FreshVolumes) {
+            self.adopted(key);
+            return false;
+        }
+        if !matches!(
+            self.progress.get(key),
+            Some(Progress::Background(_) | Progress::Unsaved(_) | Progress::Surplus(_))
+        ) {
+            self.progress.insert(key.clone(), Progress::Background(Arc::new(pending)));
+        }
+        true
     }
 }
 

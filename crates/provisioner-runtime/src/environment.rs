@@ -1,11 +1,12 @@
 //! The time of day and randomness, from the machine or simulated.
 
-use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use crate::backoff::Random;
+use crate::name::fingerprint;
 
 /// The source of the time of day and of randomness.
 ///
@@ -40,11 +41,7 @@ impl Environment {
     pub fn number(&self, purpose: &str) -> u64 {
         match self.0 {
             None => RandomState::new().hash_one(0),
-            Some(simulated) => {
-                let mut hasher = DefaultHasher::new();
-                (simulated.seed, purpose).hash(&mut hasher);
-                hasher.finish()
-            }
+            Some(simulated) => fingerprint(&(simulated.seed, purpose)),
         }
     }
 

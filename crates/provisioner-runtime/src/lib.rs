@@ -63,7 +63,7 @@ pub use explain::{LONGEST_TEXT, error_chain, shortened};
 pub use journal::{Entry, Journal, JournalError, JournalOptions};
 pub use lease::{LeaseHealth, LeaseOptions, Leases, Term, lease_name};
 pub use limiter::{Flow, Limiter, LimiterPermit, Limits};
-pub use name::{is_dns_subdomain, short_hash, stable_hash};
+pub use name::{fingerprint, is_dns_subdomain, short_hash, stable_hash};
 pub use queue::{Next, Permit, Priority, Queue, QueueOptions, QueueStats, Work, work};
 pub use table::Table;
 pub use throttle::{ApiLimiter, ApiPermit};

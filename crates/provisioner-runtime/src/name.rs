@@ -1,4 +1,6 @@
-//! Object names and label values derived from arbitrary text.
+//! Object names and label values derived from arbitrary text, and hashes.
+
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 
 /// Maximum length of an object's name.
 const NAME: usize = 253;
@@ -53,6 +55,11 @@ pub fn stable_hash(text: &str) -> u64 {
     // FNV-1a, as in `short_hash`.
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
+}
+
+/// Returns a fingerprint of a value. It detects changes within this process only: another compiler may change it.
+pub fn fingerprint(of: &impl Hash) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(of)
 }
 
 /// Returns true if this is a DNS subdomain that is not too long for a name.

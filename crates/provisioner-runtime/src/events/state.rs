@@ -1,7 +1,6 @@
 //! The waiting lines, the written events, and each object's rate. No clock, no tasks.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use tracing::warn;
 
 use super::{Event, EventKind, EventOptions, EventStats};
 use crate::backoff::{Backoff, Random};
-use crate::name::stable_hash;
+use crate::name::{fingerprint, stable_hash};
 
 /// The time during which the count of a written event may be raised.
 const SERIES: Duration = Duration::from_secs(600);
@@ -156,7 +155,7 @@ impl State {
         let current = |written: &LastEvent| {
             // An event that all replicas report keeps its name. To write it again would not keep it from expiring.
             let is_current = now.saturating_duration_since(written.at) < SERIES || written.id == pending.id;
-            is_current && written.note == digest(&pending.event.note)
+            is_current && written.note == fingerprint(&pending.event.note)
         };
         let series = track.written.clone().filter(current);
         track.sending = true;
@@ -366,7 +365,7 @@ impl Pending {
     /// Returns the event as it is on the server now; `series` is the event whose count was raised.
     fn written(self, series: Option<LastEvent>, now: Instant) -> LastEvent {
         let (id, before) = series.map_or((self.id, 0), |series| (series.id, series.count));
-        LastEvent { id, count: before.saturating_add(self.count), note: digest(&self.event.note), at: now }
+        LastEvent { id, count: before.saturating_add(self.count), note: fingerprint(&self.event.note), at: now }
     }
 
     /// Returns a line to be sent again at once, merged with newer events.
@@ -378,12 +377,6 @@ impl Pending {
         }
         Self { due: now, ..self }
     }
-}
-
-fn digest(note: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    note.hash(&mut hasher);
-    hasher.finish()
 }
 
 fn identity(event: &Event) -> Arc<str> {

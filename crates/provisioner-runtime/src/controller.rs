@@ -59,7 +59,7 @@ use crate::backoff::Backoff;
 use crate::environment::Environment;
 use crate::events::{EventApi, EventOptions, EventRecorder};
 use crate::journal::JournalKind;
-use crate::lease::{LeaseOptionsError, Leases, Term};
+use crate::lease::{LeaseOptions, LeaseOptionsError, Leases, Term, lease_name};
 use crate::limiter::{Limiter, Limits};
 use crate::queue::{Queue, QueueOptions};
 
@@ -139,6 +139,14 @@ impl LoopOptions {
             shard_by: str::to_owned,
             safeguards: Safeguards::default(),
         }
+    }
+
+    /// Shares the work among replicas: the holder of a shard's Lease works on its keys.
+    #[must_use]
+    pub fn with_shards(self, shards: u32) -> Self {
+        let leases = LeaseOptions::new(&self.namespace, lease_name(&self.name), &self.instance);
+        let leases = LeaseOptions { shards, environment: self.environment, ..leases };
+        Self { sharing: Sharing::Leases(leases), ..self }
     }
 }
 

@@ -69,6 +69,16 @@ pub use table::Table;
 pub use throttle::{ApiLimiter, ApiPermit};
 pub use watch::{Change, WatchHealth, watch};
 
+/// The names that a controller needs, to import all at once.
+pub mod prelude {
+    pub use crate::controller::{
+        Cache, Call, CallPermit, Context, ControlLoop, JournalRecord, JournalSpec, LoopError, LoopOptions, ObjectKey,
+        Reconciler, Report, Step, WatchSpec,
+    };
+    pub use crate::events::{Event, EventKind};
+    pub use crate::{CallError, Change, Entry, Environment, Flow, Next, Table, Work, fingerprint};
+}
+
 /// The examples of the README are compiled as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

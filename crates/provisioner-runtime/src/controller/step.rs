@@ -87,24 +87,30 @@ enum Fence {
 }
 
 /// The reason why an author's code was not called, or returned no result.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// The call could not be recorded, or this process may not begin it.
+    #[error("the call cannot be recorded in the journal: {0}")]
     Journal(JournalError),
     /// The final check of the cache refused the call.
+    #[error("the call is not wanted any more")]
     Unwanted,
     /// The call began but returned no result.
+    #[error(transparent)]
     Aborted(CallAborted),
 }
 
 /// The reason why an author's call returned no result.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallAborted {
     /// It panicked with this text.
+    #[error("the call panicked: {0}")]
     Panicked(String),
     /// It took longer than this.
+    #[error("the call took longer than {0:?}")]
     TimedOut(Duration),
     /// The token became invalid: another process may have taken over.
+    #[error("another process may have taken over")]
     Fenced,
 }
 

@@ -7,18 +7,19 @@ mod example;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use example::{Registry, instance, replica};
+use example::{Registry, replica};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_sim::{Cluster, DeleteOptions, Faults, PatchKind, SimClock, Target};
-use provisioner_runtime::Environment;
-use provisioner_runtime::controller::Safeguards;
+use provisioner_runtime::controller::{LoopOptions, Safeguards};
+use provisioner_runtime::{Backoff, Environment};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 const SEEDS: u64 = 20;
+const SECOND: Duration = Duration::from_secs(1);
 
 fn map(name: &str) -> ConfigMap {
     ConfigMap {
@@ -44,7 +45,10 @@ impl Fleet {
         let environment = Environment::simulated(self.seed << 16 | number, SimClock::EPOCH);
         let name = format!("tokens-{number}");
         let (client, registry) = (self.cluster.client(&name), self.registry.clone());
-        let replica = replica(client, &name, environment, registry, self.safeguards).unwrap();
+        let (safeguards, backoff) = (self.safeguards, Backoff::exponential(SECOND / 5, 10 * SECOND));
+        let options = LoopOptions::new("example.com/tokens", "tokens", &name);
+        let options = LoopOptions { environment, safeguards, backoff, ..options };
+        let replica = replica(client, options, registry).unwrap();
         tokio::spawn(async move { replica.run(CancellationToken::new()).await.unwrap() })
     }
 }
@@ -128,12 +132,6 @@ fn no_token_is_lost_or_left_whoever_dies() {
         let difference = run(seed, Safeguards::default());
         assert!(difference.is_empty(), "seed {seed}: {difference:?}");
     }
-}
-
-#[test]
-fn no_two_replicas_have_one_name() {
-    let environment = Environment::default();
-    assert_ne!(instance(&environment), instance(&environment));
 }
 
 /// A replica crashes before it observes that the token was saved, and the ConfigMap then no longer asks for a token.

@@ -242,11 +242,6 @@ impl EventRecorder {
         self.stats().queued
     }
 
-    /// Returns the number of dropped events.
-    pub fn dropped(&self) -> u64 {
-        self.stats().dropped
-    }
-
     /// Returns the statistics of the events so far.
     pub fn stats(&self) -> EventStats {
         crate::sync::lock(&self.shared.state).stats()

@@ -198,6 +198,8 @@ fn give_back<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -210,19 +212,6 @@ mod tests {
         table.keep(&"c");
         assert_eq!(table.end_snapshot(), [("b", 2)]);
         assert_eq!((table.get("a"), table.len()), (Some(&1), 1));
-    }
-    use proptest::prelude::*;
-
-    #[test]
-    fn insert_returns_what_it_replaces() {
-        let mut table = Table::new();
-        assert_eq!(table.insert(1, 'a'), None);
-        assert_eq!(table.insert(1, 'b'), Some('a'));
-        table.begin_snapshot();
-        assert_eq!(table.insert(1, 'c'), Some('b'));
-        assert_eq!(table.insert(1, 'd'), Some('c'));
-        assert_eq!(table.remove(&1), Some('d'));
-        assert!(table.is_empty());
     }
 
     #[test]
@@ -237,14 +226,6 @@ mod tests {
         assert_eq!(table.len(), 3);
     }
 
-    #[test]
-    fn what_is_removed_during_a_snapshot_is_not_reported_again() {
-        let mut table = filled(2);
-        table.begin_snapshot();
-        assert_eq!(table.remove(&0), Some(0));
-        assert_eq!(table.end_snapshot(), [(1, 1)]);
-    }
-
     /// Inserts a value the way caches apply responses.
     fn insert_unlisted<K: Eq + Hash + Copy, V>(table: &mut Table<K, V>, key: K, value: V) -> Option<V> {
         let awaits_listing = table.awaits_listing(&key);
@@ -253,39 +234,6 @@ mod tests {
             table.await_listing(key);
         }
         before
-    }
-
-    #[test]
-    fn what_no_list_has_shown_does_not_outlive_a_snapshot() {
-        let mut table = filled(2);
-        table.begin_snapshot();
-        table.insert(0, 0);
-        assert_eq!(insert_unlisted(&mut table, 0, 10), Some(0));
-        assert_eq!(insert_unlisted(&mut table, 1, 11), Some(1));
-        assert_eq!(insert_unlisted(&mut table, 2, 12), None);
-        assert_eq!((table.get(&2), table.len()), (Some(&12), 3));
-        assert_eq!(table.end_snapshot(), [(1, 11), (2, 12)]);
-        assert_eq!((table.get(&0), table.len()), (Some(&10), 1));
-        assert_eq!(insert_unlisted(&mut table, 3, 13), None);
-        assert_eq!(table.end_snapshot(), []);
-        assert_eq!(table.len(), 2);
-    }
-
-    #[test]
-    fn a_snapshot_can_start_anew() {
-        let mut table = filled(3);
-        table.begin_snapshot();
-        table.insert(0, 0);
-        table.begin_snapshot();
-        table.insert(1, 1);
-        assert_eq!(table.end_snapshot(), [(0, 0), (2, 2)]);
-    }
-
-    #[test]
-    fn without_a_snapshot_nothing_is_removed() {
-        let mut table = filled(3);
-        assert_eq!(table.end_snapshot(), []);
-        assert_eq!(table.len(), 3);
     }
 
     #[test]

@@ -37,11 +37,6 @@ impl Checks {
         crate::sync::lock(&self.probes).push(Probe::new(name.into(), Arc::new(ask)));
     }
 
-    /// Returns the names and problems of the checks that currently fail, without probes.
-    pub fn failing(&self) -> Vec<(String, String)> {
-        self.results().into_iter().filter_map(|(name, result)| Some((name, result.err()?))).collect()
-    }
-
     /// Returns true if all checks pass, and one line about each.
     pub(super) async fn report(&self) -> (bool, String) {
         let mut results: Vec<_> =

@@ -31,8 +31,6 @@ async fn readiness_names_each_check_and_what_is_wrong() {
                   [-] third watch: the check itself failed\n\
                   not ready\n";
     assert_eq!(server.get("/readyz").await, (503, report.to_owned()));
-    let failing: Vec<String> = checks.failing().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(failing, ["second watch", "third watch"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -242,7 +242,7 @@ async fn a_full_queue_drops_what_comes_and_still_coalesces() {
         test.recorder.record(event(&number.to_string(), "one"));
     }
     test.recorder.record(event("3", "two"));
-    assert_eq!(test.recorder.dropped(), 5);
+    assert_eq!(test.recorder.stats().dropped, 5);
     test.wait(1).await;
     assert_eq!(test.recorder.stats(), EventStats { sent: 10, coalesced: 1, dropped: 5, ..EventStats::default() });
 }

@@ -11,9 +11,10 @@ use tokio::time::sleep;
 
 use super::Journal;
 use super::error::JournalError;
+use super::list::selector;
 use super::object::{JournalKind, JournalObject};
 use super::options::JournalOptions;
-use super::text::{Content, Entry, HOLDER, LAYOUT, VERSION, VERSION_KEY, drop_requests, is_copy, labels, write};
+use super::text::{Content, Entry, HOLDER, LAYOUT, VERSION, VERSION_KEY, drop_requests, is_copy, write};
 use super::write::{LIMIT, TRIES};
 use crate::call::{CallError, call};
 
@@ -91,9 +92,8 @@ impl<'a> Adoption<'a> {
         if self.options.kind == JournalKind::Memory {
             return Ok(Adopted::default());
         }
-        let selector: Vec<String> =
-            labels(&self.options.group).iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let found = call(LIMIT, self.api.list(&ListParams::default().labels(&selector.join(",")))).await?;
+        let parameters = ListParams::default().labels(&selector(Some(&self.options.group)));
+        let found = call(LIMIT, self.api.list(&parameters)).await?;
         let sources: BTreeSet<String> = self.copied.values().map(|(_, source)| source.clone()).collect();
         for source in sources.iter().filter(|source| found.items.iter().all(|other| other.name_any() != **source)) {
             self.settle(source, &[]);

@@ -22,25 +22,6 @@ async fn a_key_woken_twice_is_handed_out_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_of_one_priority_come_in_the_order_in_which_they_were_woken() {
-    let queue = queue();
-    for key in ["c", "a", "b"] {
-        queue.wake(key, 1, Resync);
-    }
-    assert_eq!(order(&queue), ["c", "a", "b"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_more_urgent_wake_moves_a_ready_key() {
-    let queue = queue();
-    queue.wake("first", 1, Resync);
-    queue.wake("second", 1, Resync);
-    queue.wake("second", 1, Change);
-    queue.wake("second", 1, Resync);
-    assert_eq!(order(&queue), ["second", "first"]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_newest_inputs_of_a_ready_key_count() {
     let queue = woken();
     queue.wake("a", 2, Change);
@@ -383,17 +364,6 @@ fn enter(queue: &Queue<&'static str>, key: &'static str, group: &str) -> Option<
     permit
 }
 
-/// Takes all ready keys.
-fn order(queue: &Queue<&'static str>) -> Vec<&'static str> {
-    let take = || {
-        let work = queue.next().now_or_never().flatten()?;
-        let key = *work.key();
-        work.finish(Next::AwaitChange);
-        Some(key)
-    };
-    std::iter::from_fn(take).collect()
-}
-
 fn assert_nothing_ready(queue: &Queue<&'static str>) {
     assert!(queue.next().now_or_never().is_none());
 }
@@ -403,12 +373,8 @@ fn assert_empty(queue: &Queue<&'static str>) {
     assert_eq!(crate::sync::lock(&queue.shared.state).remembered(), (0, 0, 0));
 }
 
-/// Returns the flow of work that creates in this group; `text` is `group` or `group/tenant`.
-fn flow(text: &str) -> Flow {
-    match text.split_once('/') {
-        Some((group, tenant)) => Flow::creating(group).of_tenant(tenant),
-        None => Flow::creating(text),
-    }
+fn flow(group: &str) -> Flow {
+    Flow::creating(group)
 }
 
 fn leak(key: u64) -> &'static str {

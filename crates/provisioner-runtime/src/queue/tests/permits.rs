@@ -13,21 +13,6 @@ async fn who_finds_no_permit_is_parked_without_a_worker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_free_permit_readies_the_key_that_waits_longest() {
-    let queue = limited(0, 2);
-    let first = enter(&queue, "a", "g").unwrap();
-    let second = enter(&queue, "b", "g").unwrap();
-    for key in ["c", "d", "e"] {
-        assert!(enter(&queue, key, "g").is_none());
-    }
-    drop(first);
-    assert_eq!((queue.stats().ready, queue.stats().awaiting_permit), (1, 2));
-    drop(second);
-    let _held = (take(&queue, "c"), take(&queue, "d"));
-    assert_nothing_ready(&queue);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_key_with_a_reserved_permit_goes_to_the_front_and_nobody_takes_it() {
     let (queue, permit) = full();
     assert!(enter(&queue, "b", "g").is_none());
@@ -83,62 +68,6 @@ async fn parking_breaks_no_row() {
     take(&queue, "b").finish(Next::AwaitPermit(flow("g")));
     drop(permit);
     assert_eq!(take(&queue, "b").repeats(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn without_limits_everybody_gets_a_permit() {
-    let queue = limited(0, 0);
-    let permits: Vec<_> = ["a", "b", "c"].map(|key| enter(&queue, key, "g")).into();
-    assert!(permits.iter().all(Option::is_some));
-    drop(permits);
-    assert_empty(&queue);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_group_that_hangs_leaves_room_for_others() {
-    let queue = limited(10, 0);
-    let hung: Vec<_> = (0..10).map_while(|key| enter(&queue, leak(key), "hangs")).collect();
-    assert_eq!((hung.len(), queue.stats().awaiting_permit), (8, 1));
-    let other = enter(&queue, "a", "works").unwrap();
-    assert!(enter(&queue, "b", "works").is_none());
-    drop(other);
-    assert!(take(&queue, "b").enter(&flow("works")).is_some());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_tenant_with_many_keys_delays_nobody_else_of_its_group() {
-    let queue = limited(0, 1);
-    let permit = enter(&queue, "first", "g/many").unwrap();
-    for key in 0..500 {
-        assert!(enter(&queue, leak(key), "g/many").is_none());
-    }
-    assert!(enter(&queue, "other", "g/one").is_none());
-    drop(permit);
-    let next = take(&queue, "0").enter(&flow("g/many")).unwrap();
-    drop(next);
-    assert!(take(&queue, "other").enter(&flow("g/one")).is_some());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_tenant_that_hangs_leaves_room_for_others_of_its_group() {
-    let queue = limited(0, 10);
-    let hung: Vec<_> = (0..100).filter_map(|key| enter(&queue, leak(key), "g/hangs")).collect();
-    assert_eq!((hung.len(), queue.stats().awaiting_permit), (8, 92));
-    assert!(enter(&queue, "a", "g/works").is_some());
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_removes_takes_no_permit_of_what_creates() {
-    let queue = limited(1, 1);
-    queue.wake("gone", 1, Change);
-    let _removing = take(&queue, "gone").enter(&Flow::removing("g")).unwrap();
-    let creating = enter(&queue, "a", "g").unwrap();
-    queue.wake("gone too", 1, Change);
-    let gone = take(&queue, "gone too");
-    assert!(gone.enter(&Flow::removing("g")).is_none());
-    gone.finish(Next::AwaitPermit(Flow::removing("g")));
-    drop(creating);
-    assert_nothing_ready(&queue);
 }
 
 /// Returns a queue with one permit, which `a` holds.

@@ -79,7 +79,7 @@ async fn open(mut config: Config, source: String) -> Result<Connection, ConnectE
     let origin = error::Origin { server, source: source.clone() };
 
     let client = ClientBuilder::try_from(config)
-        .map_err(|error| origin.clone().unusable(&error))?
+        .map_err(|error| origin.unusable(&error))?
         .with_layer(&retry_after::layer())
         .build();
     check(&client, origin).await?;
@@ -135,7 +135,7 @@ impl ConfigSources {
             let source = "the pod's service account".to_owned();
             return match Config::incluster() {
                 Ok(config) => Ok((config, source)),
-                Err(error) => Err(error::service_account(source, &error)),
+                Err(error) => Err(error::service_account(&source, &error)),
             };
         }
         let home = self.home.as_ref().map(|home| home.join(".kube/config"));
@@ -154,7 +154,7 @@ async fn from_files(paths: &[PathBuf], choice: &KubeConfigOptions) -> Result<(Co
     let config = async { Config::from_custom_kubeconfig(merged?, choice).await };
     match config.await {
         Ok(config) => Ok((config, source)),
-        Err(error) => Err(error::kubeconfig(source, &error)),
+        Err(error) => Err(error::kubeconfig(&source, &error)),
     }
 }
 

@@ -8,84 +8,12 @@ use std::time::Duration;
 use kube::client::AuthError;
 use kube::config::{InClusterError, KubeconfigError};
 
-/// The reason why there is no connection. The messages are complete sentences and fit one line.
+/// The reason why there is no connection: complete sentences in one line.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConnectError {
-    /// The connection data exists but cannot be used.
-    #[error("{origin} cannot be used: {reason}. {advice}")]
-    Config {
-        /// The source of the connection data.
-        origin: String,
-        /// The problem.
-        reason: String,
-        /// The remedy.
-        advice: String,
-    },
-
-    /// There is no connection data.
-    #[error(
-        "There is no cluster to connect to: no kubeconfig was given, KUBECONFIG is not set, this is not a pod, and \
-         {home} does not exist. Name a kubeconfig, or run in a pod with a service account."
-    )]
-    NoCluster {
-        /// The last file that was looked for.
-        home: String,
-    },
-
-    /// The server answered the first request with an error.
-    #[error("The API server {server} of {origin} does not work: {reason}. Check the server.")]
-    Refused {
-        /// The server's URL.
-        server: String,
-        /// The source of the connection data.
-        origin: String,
-        /// The server's message.
-        reason: String,
-    },
-
-    /// The server does not accept the credentials.
-    #[error("The API server {server} does not accept the credentials of {origin}: {reason}. Renew them.")]
-    Unauthorized {
-        /// The server's URL.
-        server: String,
-        /// The source of the connection data.
-        origin: String,
-        /// The server's message.
-        reason: String,
-    },
-
-    /// The server cannot be reached.
-    #[error(
-        "The API server {server} of {origin} cannot be reached: {reason}. \
-         Check the address, and that the network lets the connection through."
-    )]
-    Unreachable {
-        /// The server's URL.
-        server: String,
-        /// The source of the connection data.
-        origin: String,
-        /// The network error.
-        reason: String,
-    },
-
-    /// The server's certificate is not trusted.
-    #[error(
-        "The API server {server} of {origin} is not trusted: {reason}. \
-         Check that the certificate authority there is the one of this server, and that the address is in the server's certificate."
-    )]
-    Untrusted {
-        /// The server's URL.
-        server: String,
-        /// The source of the connection data.
-        origin: String,
-        /// The problem with the certificate.
-        reason: String,
-    },
-}
+#[error("{0}")]
+pub struct ConnectError(String);
 
 /// The server and the source of its address.
-#[derive(Clone)]
 pub(super) struct Origin {
     pub(super) server: String,
     pub(super) source: String,
@@ -93,7 +21,7 @@ pub(super) struct Origin {
 
 impl Origin {
     /// Creates the error for connection data that no client can be built from.
-    pub(super) fn unusable(self, error: &kube::Error) -> ConnectError {
+    pub(super) fn unusable(&self, error: &kube::Error) -> ConnectError {
         let (reason, advice) = match error {
             kube::Error::Auth(error) => (credentials(error), "Correct it"),
             kube::Error::ProxyProtocolDisabled { .. } | kube::Error::ProxyProtocolUnsupported { .. } => {
@@ -102,52 +30,67 @@ impl Origin {
             }
             error => (causes(error), "Correct it"),
         };
-        config(self.source, reason, advice)
+        config(&self.source, &reason, advice)
     }
 
     /// Creates the error for a first request that failed.
-    pub(super) fn refused(self, error: kube::Error) -> ConnectError {
+    pub(super) fn refused(&self, error: kube::Error) -> ConnectError {
         let Self { server, source: origin } = self;
         let error = match error {
             kube::Error::Api(status) => {
                 let reason = one_line(&status.message);
-                return match status.code {
-                    401 | 403 => ConnectError::Unauthorized { server, origin, reason },
-                    _ => ConnectError::Refused { server, origin, reason },
-                };
+                return ConnectError(match status.code {
+                    401 | 403 => format!(
+                        "The API server {server} does not accept the credentials of {origin}: {reason}. Renew them."
+                    ),
+                    _ => format!("The API server {server} of {origin} does not work: {reason}. Check the server."),
+                });
             }
-            kube::Error::Auth(error) => return config(origin, credentials(&error), "Correct it"),
+            kube::Error::Auth(error) => return config(origin, &credentials(&error), "Correct it"),
             kube::Error::Service(error) => match error.downcast::<AuthError>() {
-                Ok(error) => return config(origin, credentials(&error), "Correct it"),
+                Ok(error) => return config(origin, &credentials(&error), "Correct it"),
                 Err(error) => error,
             },
             error => Box::new(error),
         };
         let reason = causes(&*error);
         match find_tls_error(&*error) {
-            Some(rustls::Error::InvalidCertificate(_)) => ConnectError::Untrusted { server, origin, reason },
-            _ => ConnectError::Unreachable { server, origin, reason },
+            Some(rustls::Error::InvalidCertificate(_)) => ConnectError(format!(
+                "The API server {server} of {origin} is not trusted: {reason}. Check that the certificate authority there is the \
+                 one of this server, and that the address is in the server's certificate."
+            )),
+            _ => self.unreachable(&reason),
         }
     }
 
     /// Creates the error for a first request without a response.
-    pub(super) fn silent(self, limit: Duration) -> ConnectError {
-        let reason = format!("no answer within {limit:?}");
-        ConnectError::Unreachable { server: self.server, origin: self.source, reason }
+    pub(super) fn silent(&self, limit: Duration) -> ConnectError {
+        self.unreachable(&format!("no answer within {limit:?}"))
+    }
+
+    fn unreachable(&self, reason: &str) -> ConnectError {
+        let Self { server, source: origin } = self;
+        ConnectError(format!(
+            "The API server {server} of {origin} cannot be reached: {reason}. Check the address, and that the network lets the \
+             connection through."
+        ))
     }
 }
 
 pub(super) fn no_cluster(home: Option<PathBuf>) -> ConnectError {
     let home = home.map_or("~/.kube/config".to_owned(), |path| path.display().to_string());
-    ConnectError::NoCluster { home }
+    ConnectError(format!(
+        "There is no cluster to connect to: no kubeconfig was given, KUBECONFIG is not set, this is not a pod, and {home} does \
+         not exist. Name a kubeconfig, or run in a pod with a service account."
+    ))
 }
 
-pub(super) fn service_account(origin: String, error: &InClusterError) -> ConnectError {
+pub(super) fn service_account(origin: &str, error: &InClusterError) -> ConnectError {
     let advice = "Give the pod a service account, and do not turn off automountServiceAccountToken";
-    config(origin, causes(error), advice)
+    config(origin, &causes(error), advice)
 }
 
-pub(super) fn kubeconfig(origin: String, error: &KubeconfigError) -> ConnectError {
+pub(super) fn kubeconfig(origin: &str, error: &KubeconfigError) -> ConnectError {
     let reason = match error {
         // The parser quotes the lines around the mistake, and the file contains tokens.
         KubeconfigError::Parse(error) => match error.location() {
@@ -156,13 +99,13 @@ pub(super) fn kubeconfig(origin: String, error: &KubeconfigError) -> ConnectErro
         },
         error => causes(error),
     };
-    config(origin, reason, "Correct it, or name another")
+    config(origin, &reason, "Correct it, or name another")
 }
 
-fn config(origin: String, reason: String, advice: &str) -> ConnectError {
+fn config(origin: &str, reason: &str, advice: &str) -> ConnectError {
     let mut letters = origin.chars();
-    let origin = letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect();
-    ConnectError::Config { origin, reason, advice: format!("{advice}.") }
+    let origin: String = letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect();
+    ConnectError(format!("{origin} cannot be used: {reason}. {advice}."))
 }
 
 /// Describes the problem with the credentials. A plugin's output may contain them, so it is not quoted.

@@ -58,27 +58,28 @@ impl LeaseOptions {
     ///
     /// Returns the first option that is not valid. The rules for times are client-go's.
     pub fn check(&self) -> Result<(), LeaseOptionsError> {
-        let Self { duration, renew_deadline, retry_period, .. } = *self;
+        let Self { name, identity, shards, duration, renew_deadline, retry_period, .. } = self;
         let least = retry_period.mul_f64(JITTER);
-        if !is_dns_subdomain(&self.name) {
-            return Err(LeaseOptionsError::Name(self.name.clone()));
-        }
-        if self.identity.is_empty() {
-            return Err(LeaseOptionsError::NoIdentity);
-        }
-        if self.shards == 0 {
-            return Err(LeaseOptionsError::NoShards);
-        }
-        if retry_period.is_zero() {
-            return Err(LeaseOptionsError::NoRetryPeriod);
-        }
-        if renew_deadline <= least {
-            return Err(LeaseOptionsError::RenewDeadline { renew_deadline, least });
-        }
-        if duration <= renew_deadline {
-            return Err(LeaseOptionsError::Duration { duration, renew_deadline });
-        }
-        Ok(())
+        let problem = if !is_dns_subdomain(name) {
+            format!(
+                "The name {name:?} cannot be that of a Lease: it must be a DNS subdomain of at most 253 characters."
+            )
+        } else if identity.is_empty() {
+            "The identity must not be empty.".to_owned()
+        } else if *shards == 0 {
+            "The number of shards must be at least 1.".to_owned()
+        } else if retry_period.is_zero() {
+            "The retry period must be greater than zero.".to_owned()
+        } else if *renew_deadline <= least {
+            format!(
+                "The renew deadline ({renew_deadline:?}) must be greater than {JITTER} times the retry period ({least:?})."
+            )
+        } else if duration <= renew_deadline {
+            format!("The lease duration ({duration:?}) must be greater than the renew deadline ({renew_deadline:?}).")
+        } else {
+            return Ok(());
+        };
+        Err(LeaseOptionsError(problem))
     }
 
     /// Returns the name of a shard's Lease.
@@ -105,46 +106,10 @@ impl LeaseOptions {
     }
 }
 
-/// The error for an option that is not valid. Its message is a complete sentence.
+/// The error for an option that is not valid: a complete sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LeaseOptionsError {
-    /// The name is not valid for a Lease.
-    #[error("The name {0:?} cannot be that of a Lease: it must be a DNS subdomain of at most 253 characters.")]
-    Name(String),
-
-    /// The identity is empty.
-    #[error("The identity must not be empty.")]
-    NoIdentity,
-
-    /// The number of shards is zero.
-    #[error("The number of shards must be at least 1.")]
-    NoShards,
-
-    /// The retry period is zero.
-    #[error("The retry period must be greater than zero.")]
-    NoRetryPeriod,
-
-    /// The renew deadline leaves no room for renewals.
-    #[error(
-        "The renew deadline ({renew_deadline:?}) must be greater than {JITTER} times the retry period ({least:?})."
-    )]
-    RenewDeadline {
-        /// The renew deadline.
-        renew_deadline: Duration,
-        /// The value it must exceed.
-        least: Duration,
-    },
-
-    /// Another replica could take over while the holder still believes in its term.
-    #[error("The lease duration ({duration:?}) must be greater than the renew deadline ({renew_deadline:?}).")]
-    Duration {
-        /// The lease duration.
-        duration: Duration,
-        /// The value it must exceed.
-        renew_deadline: Duration,
-    },
-}
+#[error("{0}")]
+pub struct LeaseOptionsError(String);
 
 #[cfg(test)]
 mod tests {

@@ -460,7 +460,6 @@ where
                 }
                 continue;
             }
-            Some(Err(kube::Error::Api(status))) => return Err((*status).into()),
             Some(Err(error)) => return Err(error.into()),
             Some(Ok(event)) => event,
         };
@@ -493,9 +492,7 @@ where
 
 async fn answer<T>(limit: Duration, request: impl Future<Output = kube::Result<T>>) -> Result<T, WatchError> {
     match timeout(limit, request).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(kube::Error::Api(status))) => Err((*status).into()),
-        Ok(Err(error)) => Err(error.into()),
+        Ok(answer) => Ok(answer?),
         Err(_) => Err(WatchError::Failed(CallError::TimedOut(limit))),
     }
 }
@@ -505,7 +502,7 @@ fn decoded<T>(read: serde_json::Result<T>) -> Result<T, WatchError> {
 }
 
 /// The reason why a list or a watch ended.
-enum WatchError {
+pub(crate) enum WatchError {
     /// The server no longer knows our position.
     Expired,
     Failed(CallError),
@@ -534,7 +531,10 @@ impl From<Status> for WatchError {
 
 impl From<kube::Error> for WatchError {
     fn from(error: kube::Error) -> Self {
-        Self::Failed(error.into())
+        match error {
+            kube::Error::Api(status) => (*status).into(),
+            error => Self::Failed(error.into()),
+        }
     }
 }
 

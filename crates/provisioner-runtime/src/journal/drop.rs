@@ -17,27 +17,9 @@ pub enum DropError {
     /// The API server did not respond as expected.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The object is not a journal.
-    #[error("{0} is no journal")]
-    NoJournal(String),
-    /// Another version of the binary wrote it.
-    #[error(
-        "the format {version:?} of the journal {journal} is not known to this version; use the version that wrote it"
-    )]
-    Version {
-        /// The object's name.
-        journal: String,
-        /// The format named in the journal.
-        version: String,
-    },
-    /// The entry does not exist; it may have ended in the meantime.
-    #[error("the journal {journal} has no entry {key}")]
-    NoEntry {
-        /// The object's name.
-        journal: String,
-        /// The entry's key.
-        key: String,
-    },
+    /// The object is not a journal of this version, or does not contain the entry.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// Asks the holder of a journal to drop an entry, so that no process finishes it. The holder does so within 10 seconds,
@@ -81,16 +63,19 @@ async fn request(
     for _ in 0..TRIES {
         let found = call(LIMIT, api.get(journal)).await?;
         if found.labels().get(COMPONENT.0).map(String::as_str) != Some(COMPONENT.1) {
-            return Err(DropError::NoJournal(journal.to_owned()));
+            return Err(DropError::Refused(format!("{journal} is no journal")));
         }
         let data = found.data();
         let version = data.get(VERSION_KEY);
         if let Some(version) = version.filter(|version| *version != VERSION) {
-            return Err(DropError::Version { journal: journal.to_owned(), version: version.clone() });
+            return Err(DropError::Refused(format!(
+                "the format {version:?} of the journal {journal} is not known to this version; use the version that wrote it"
+            )));
         }
         let mut content = Content::read(&data);
         if content.drop_keys(vec![key.to_owned()]).is_empty() {
-            return Err(DropError::NoEntry { journal: journal.to_owned(), key: key.to_owned() });
+            // It may have ended in the meantime.
+            return Err(DropError::Refused(format!("the journal {journal} has no entry {key}")));
         }
         let requested = if annotation == DROP { drop_requests(&found) } else { accept_requests(&found) };
         let mut keys = requested.unwrap_or_default();

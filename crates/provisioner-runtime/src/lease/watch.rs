@@ -12,7 +12,7 @@ use super::fleet::Fleet;
 use super::record::Lease;
 use crate::backoff::Backoff;
 use crate::call::CallError;
-use crate::watch::{Reader, SETTLED, watch_seconds};
+use crate::watch::{Reader, SETTLED, WatchError, watch_seconds};
 
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(200), Duration::from_secs(10));
 
@@ -31,7 +31,7 @@ pub(super) async fn follow(fleet: &Fleet) {
                     position = Some(version);
                     continue;
                 }
-                Err(error) => Err(LeaseWatchError::Failed(error)),
+                Err(error) => Err(WatchError::Failed(error)),
             },
             Some(version) => watch_from(fleet, watch_seconds(&mut random), version, &mut delivered).await,
         };
@@ -41,10 +41,10 @@ pub(super) async fn follow(fleet: &Fleet) {
         match step {
             Ok(()) if failures == 0 => continue,
             Ok(()) => {}
-            Err(LeaseWatchError::Expired) => position = None,
+            Err(WatchError::Expired) => position = None,
             // After a broken connection the watch continues from its position.
-            Err(LeaseWatchError::Failed(_)) if failures == 0 => {}
-            Err(LeaseWatchError::Failed(error)) => {
+            Err(WatchError::Failed(_)) if failures == 0 => {}
+            Err(WatchError::Failed(error)) => {
                 position = None;
                 fleet.health.waits(PART, Some(format!("it does not work, looking now and then instead: {error}")));
             }
@@ -85,18 +85,13 @@ async fn list(fleet: &Fleet) -> Result<String, CallError> {
 }
 
 /// Watches from `version`, which it keeps up to date, until the server closes the watch.
-async fn watch_from(
-    fleet: &Fleet,
-    seconds: u32,
-    version: &mut String,
-    delivered: &mut bool,
-) -> Result<(), LeaseWatchError> {
+async fn watch_from(fleet: &Fleet, seconds: u32, version: &mut String, delivered: &mut bool) -> Result<(), WatchError> {
     let params = WatchParams::default().labels(&fleet.store.selector()).timeout(seconds);
     let (limit, api) = (fleet.options.call_limit(), &fleet.store.api);
     let client = api.clone().into_client();
     let request = Request::new(api.resource_url()).watch(&params, version);
     let begun = timeout(limit, Reader::<Lease>::open(&client, request)).await;
-    let mut events = begun.map_err(|_| LeaseWatchError::Failed(CallError::TimedOut(limit)))??;
+    let mut events = begun.map_err(|_| WatchError::Failed(CallError::TimedOut(limit)))??;
     loop {
         let event = tokio::select! {
             biased;
@@ -122,21 +117,5 @@ async fn watch_from(
         *delivered = true;
         fleet.cache.delivered(version);
         fleet.health.waits(PART, None);
-    }
-}
-
-/// The reason why a watch ended.
-enum LeaseWatchError {
-    /// The server no longer knows our position.
-    Expired,
-    Failed(CallError),
-}
-
-impl From<kube::Error> for LeaseWatchError {
-    fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) if status.code == 410 => Self::Expired,
-            error => Self::Failed(error.into()),
-        }
     }
 }

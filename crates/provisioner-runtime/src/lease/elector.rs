@@ -26,6 +26,8 @@ pub(super) struct Elector<'a, W> {
     stop: &'a CancellationToken,
     work: &'a W,
     random: Random,
+    /// True if the request that failed last may succeed later.
+    failed_transiently: bool,
     /// When the last write was sent that acquired or renewed the Lease.
     sent: Option<Instant>,
     /// Later renewals whose responses were lost: the time in each, and when it was sent.
@@ -55,7 +57,8 @@ where
         let name = fleet.options.shard_name(shard);
         let random = fleet.options.environment.random(&format!("lease {shard}"));
         let part = format!("Lease {name}");
-        Self { fleet, shard, name, part, stop, work, random, sent: None, unanswered: Vec::new() }
+        let (failed_transiently, sent, unanswered) = (false, None, Vec::new());
+        Self { fleet, shard, name, part, stop, work, random, failed_transiently, sent, unanswered }
     }
 
     /// Runs until the replica stops and the Lease is released.
@@ -72,7 +75,7 @@ where
                 Ok(None) => {}
                 Err(error) => {
                     asked = error.retry_after();
-                    self.fleet.health.fails(&self.part, error.to_string());
+                    self.fail(&error);
                     // The write may have succeeded despite the error.
                     let _ = self.refresh().await;
                 }
@@ -105,6 +108,11 @@ where
                 tracing::info!(lease = self.name, holder, "standing by: another replica does the work");
             }
             known = holder;
+            // This replica sends no request that would show the end of the failure.
+            let other = self.fleet.cache.holder(&self.name, now);
+            if self.failed_transiently && other.is_some_and(|other| other != self.fleet.options.identity) {
+                self.fleet.health.works(&self.part);
+            }
             let expiry = self.fleet.cache.next_expiry(now);
             tokio::select! {
                 biased;
@@ -114,6 +122,11 @@ where
             }
         }
         false
+    }
+
+    fn fail(&mut self, error: &CallError) {
+        self.failed_transiently = error.is_transient();
+        self.fleet.health.fails(&self.part, error.to_string());
     }
 
     fn is_ready(&self, now: Instant) -> bool {
@@ -175,7 +188,7 @@ where
     ///
     /// This replica has already written its Lease, and now lists the others. If they do the same, at least one side
     /// sees the other. When both have only just begun, the side with more shards steps back.
-    async fn is_alone(&self) -> bool {
+    async fn is_alone(&mut self) -> bool {
         let Fleet { cache, options, store, health, .. } = self.fleet;
         // This leaves time for one attempt to renew.
         let time = options.renew_deadline - options.call_limit();
@@ -197,7 +210,7 @@ where
                     }
                 }
                 Err(error) => {
-                    health.fails(&self.part, error.to_string());
+                    self.fail(&error);
                     sleep(options.short_pause()).await;
                     continue;
                 }
@@ -270,7 +283,7 @@ where
                         }
                         Err(Ok(loss)) => return Err(loss),
                         Err(Err(error)) => {
-                            health.fails(&self.part, error.to_string());
+                            self.fail(&error);
                             let (now, short) = (Instant::now(), options.short_pause());
                             // The time of a long attempt counts towards the pause.
                             let pause = short.max((2 * short).saturating_sub(now - begun));
@@ -369,7 +382,7 @@ where
                 }
                 Err(CallError::Conflict | CallError::NotFound) => {}
                 Err(error) => {
-                    health.fails(&self.part, error.to_string());
+                    self.fail(&error);
                     sleep(options.short_pause()).await;
                 }
             }

@@ -17,6 +17,7 @@ use crate::watch::{Reader, SETTLED, WatchError, watch_seconds};
 const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(200), Duration::from_secs(10));
 
 const PART: &str = "watch of the Leases";
+const LIST: &str = "list of the Leases";
 
 /// Keeps the cache up to date. Runs until dropped.
 pub(super) async fn follow(fleet: &Fleet) {
@@ -75,11 +76,10 @@ pub(super) async fn poll(fleet: &Fleet) {
 }
 
 async fn list(fleet: &Fleet) -> Result<String, CallError> {
-    const PART: &str = "list of the Leases";
     let listed = fleet.store.list(&fleet.cache, fleet.options.call_limit()).await;
     match &listed {
-        Ok(_) => fleet.health.works(PART),
-        Err(error) => fleet.health.fails(PART, error.to_string()),
+        Ok(_) => fleet.health.works(LIST),
+        Err(error) => fleet.health.fails(LIST, error.to_string()),
     }
     listed
 }
@@ -91,6 +91,11 @@ async fn watch_from(fleet: &Fleet, seconds: u32, version: &mut String, delivered
     let client = api.clone().into_client();
     let request = Request::new(api.resource_url()).watch(&params, version);
     let begun = timeout(limit, Reader::<Lease>::open(&client, request)).await;
+    let progressed = || {
+        fleet.cache.progressed();
+        // While the watch delivers, no list shows that lists work again.
+        fleet.health.works(LIST);
+    };
     let mut events = begun.map_err(|_| WatchError::Failed(CallError::TimedOut(limit)))??;
     loop {
         let event = tokio::select! {
@@ -103,12 +108,12 @@ async fn watch_from(fleet: &Fleet, seconds: u32, version: &mut String, delivered
         match event? {
             WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
                 *version = lease.resource_version().unwrap_or_default();
-                fleet.cache.progressed();
+                progressed();
                 fleet.cache.observe(lease);
             }
             WatchEvent::Deleted(lease) => {
                 *version = lease.resource_version().unwrap_or_default();
-                fleet.cache.progressed();
+                progressed();
                 fleet.cache.observe_deleted(&lease.name_any(), version_of(&lease));
             }
             WatchEvent::Bookmark(bookmark) => *version = bookmark.metadata.resource_version,

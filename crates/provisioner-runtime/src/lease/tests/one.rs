@@ -271,6 +271,22 @@ async fn what_is_forbidden_is_a_problem_and_no_busy_loop() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_standby_clears_a_failure_that_has_passed() {
+    let cut = Arc::new(Cut::default());
+    let cluster = Cluster::builder().interceptor(cut.clone()).build();
+    let terms = Terms::default();
+    let replicas = ["a", "b"].map(|name| Replica::start(&cluster, &terms, name, 1));
+    sleep(seconds(10)).await;
+    cut.set(true);
+    sleep(seconds(30)).await;
+    assert!(replicas.iter().all(|replica| replica.health.problem().is_some()));
+    cut.set(false);
+    sleep(seconds(60)).await;
+    let problems: Vec<_> = replicas.iter().filter_map(|replica| replica.health.problem()).collect();
+    assert!(problems.is_empty(), "{problems:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_namespace_that_does_not_exist_is_a_problem() {
     let cluster = Cluster::new();
     let environment = Environment::simulated(1, SimClock::EPOCH);

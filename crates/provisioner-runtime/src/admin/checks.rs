@@ -21,14 +21,14 @@ impl Checks {
         Self::default()
     }
 
-    /// Adds a check: a closure that returns at once. Its error explains the problem to an administrator.
-    pub fn add(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+    /// Adds a check: a closure that returns at once. Its error explains the problem to an administrator. A non-empty
+    /// success text informs administrators about a problem that does not affect readiness.
+    pub fn add(&self, name: impl Into<String>, check: impl Fn() -> Result<String, String> + Send + Sync + 'static) {
         crate::sync::lock(&self.checks).push(Check { name: name.into(), ask: Arc::new(check) });
     }
 
     /// Adds a check that takes some time: it runs only when a report is requested, has a time limit, and its answer is
-    /// cached for a few seconds. A panic is a failure. A non-empty success text informs administrators about a problem
-    /// that does not affect readiness.
+    /// cached for a few seconds. A panic is a failure.
     pub fn add_probe(
         &self,
         name: impl Into<String>,
@@ -39,8 +39,13 @@ impl Checks {
 
     /// Returns true if all checks pass, and one line about each.
     pub(super) async fn report(&self) -> (bool, String) {
-        let mut results: Vec<_> =
-            self.results().into_iter().map(|(name, result)| (name, result.map(|()| String::new()))).collect();
+        // Run the checks without the lock: a check may use this list.
+        let checks = crate::sync::lock(&self.checks).clone();
+        let ask = |check: Check| {
+            let result = catch_unwind(AssertUnwindSafe(|| (check.ask)()));
+            (check.name, result.unwrap_or_else(|_| Err("the check itself failed".to_owned())))
+        };
+        let mut results: Vec<_> = checks.into_iter().map(ask).collect();
         let probes = crate::sync::lock(&self.probes).clone();
         for probe in probes {
             let answer = probe.answer().await;
@@ -59,16 +64,6 @@ impl Checks {
         text.push_str(if ready { "ready\n" } else { "not ready\n" });
         (ready, text)
     }
-
-    fn results(&self) -> Vec<(String, Result<(), String>)> {
-        // Run the checks without the lock: a check may use this list.
-        let checks = crate::sync::lock(&self.checks).clone();
-        let ask = |check: Check| {
-            let result = catch_unwind(AssertUnwindSafe(|| (check.ask)()));
-            (check.name, result.unwrap_or_else(|_| Err("the check itself failed".to_owned())))
-        };
-        checks.into_iter().map(ask).collect()
-    }
 }
 
 impl fmt::Debug for Checks {
@@ -81,5 +76,5 @@ impl fmt::Debug for Checks {
 #[derive(Clone)]
 struct Check {
     name: String,
-    ask: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+    ask: Arc<dyn Fn() -> Result<String, String> + Send + Sync>,
 }

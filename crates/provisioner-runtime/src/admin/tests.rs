@@ -23,10 +23,12 @@ async fn readiness_names_each_check_and_what_is_wrong() {
     let server = Server::start(checks.clone()).await;
     assert_eq!(server.get("/readyz").await, (200, "ready\n".to_owned()));
 
-    checks.add("first watch", || Ok(()));
+    checks.add("first watch", || Ok(String::new()));
+    checks.add("leases", || Ok("waiting for another fleet".to_owned()));
     checks.add("second watch", || Err("not listed yet".to_owned()));
     checks.add("third watch", || panic!("a mistake"));
     let report = "[+] first watch: ok\n\
+                  [+] leases: waiting for another fleet\n\
                   [-] second watch: not listed yet\n\
                   [-] third watch: the check itself failed\n\
                   not ready\n";

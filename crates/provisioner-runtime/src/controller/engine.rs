@@ -267,7 +267,7 @@ impl<R: Reconciler> Engine<R> {
             let health = watch.health.clone();
             checks.add(format!("watch of {}", watch.name), move || match health.problem() {
                 Some(problem) => Err(problem),
-                None if health.synced() => Ok(()),
+                None if health.synced() => Ok(String::new()),
                 None => Err("not listed yet".to_owned()),
             });
         }
@@ -276,9 +276,12 @@ impl<R: Reconciler> Engine<R> {
             JournalKind::Memory => "journal (in memory)".to_owned(),
             kind => format!("journal ({})", kind.resource().kind),
         };
-        checks.add(place, move || engine.shards.problem().map_or(Ok(()), Err));
+        checks.add(place, move || engine.shards.problem().map_or(Ok(String::new()), Err));
         if let Some(leases) = leases {
-            checks.add("leases", move || leases.problem().map_or(Ok(()), Err));
+            checks.add("leases", move || match leases.problem() {
+                Some(problem) => Err(problem),
+                None => Ok(leases.notice().unwrap_or_default()),
+            });
         }
         let engine = self.clone();
         checks.add_probe("probe", move || {

@@ -1,4 +1,5 @@
-//! The queue against a naive model: one list of keys, searched from end to end for every question.
+//! The queue against a naive model: one list of keys, searched from end to end for every question. The permits have a
+//! model in the limiter's tests.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tokio::time::Instant;
 use super::state::{Handout, State};
 use super::{Next, Priority, QueueOptions, QueueStats};
 use crate::backoff::Backoff;
-use crate::limiter::{Flow, Limits};
+use crate::limiter::{Flow, Limits, Shares};
 
 const KEYS: u8 = 8;
 /// Group and tenant of flows that create; the last flow removes in the first group.
@@ -29,7 +30,7 @@ proptest! {
         let options = QueueOptions { backoff: BACKOFF, limits, ..QueueOptions::default() };
         let mut both = Both {
             real: State::new(&options),
-            model: Model { limits, ..Model::default() },
+            model: Model { keys: Vec::new(), permits: Shares::new(limits), passed_over: [0; 3], sequence: 0 },
             running: Vec::new(),
             permits: Vec::new(),
             now: start,
@@ -209,21 +210,9 @@ fn removes(index: usize) -> bool {
     index == FLOWS.len() - 1
 }
 
-/// Returns the first flow of the same group and purpose.
-fn group(index: usize) -> usize {
-    let same = |other: &usize| FLOWS[*other].0 == FLOWS[index].0 && removes(*other) == removes(index);
-    (0..FLOWS.len()).find(same).unwrap_or(index)
-}
-
-#[derive(Default)]
 struct Model {
     keys: Vec<Key>,
-    limits: Limits,
-    held: [usize; FLOWS.len()],
-    /// The groups with parked keys, in the order of their rotation. A group is identified by its first flow.
-    rotation: Vec<usize>,
-    /// The flows with parked keys, in the order in which the flows of a group take turns.
-    tenants: Vec<usize>,
+    permits: Shares<u8>,
     passed_over: [usize; 3],
     sequence: i64,
 }
@@ -235,7 +224,7 @@ struct Key {
     waits: u32,
     repeats: u32,
     phase: Phase,
-    reserved: Option<usize>,
+    reserved: Option<Flow>,
 }
 
 impl Key {
@@ -250,7 +239,8 @@ enum Phase {
     Ready(Priority, i64, Instant),
     Delayed(Instant, i64),
     Waits,
-    Parked(usize, i64),
+    /// The flow, and the ticket.
+    Parked(usize, u64),
     Runs {
         priority: Priority,
         since: Instant,
@@ -280,13 +270,17 @@ impl Model {
         match &mut key.phase {
             Phase::Runs { wakes, .. } => return wakes.push((inputs, priority, changed)),
             Phase::Ready(current, ..) => *current = (*current).min(priority),
-            _ if changed => key.phase = ready,
+            _ if changed => {
+                if let Phase::Parked(index, ticket) = key.phase {
+                    self.permits.cancel(&flow(index), ticket);
+                }
+                key.phase = ready;
+            }
             _ => return,
         }
         if changed {
             key.renew(inputs);
         }
-        self.tidy_turns();
     }
 
     fn requeue(&mut self, name: u8, now: Instant) {
@@ -304,7 +298,11 @@ impl Model {
             wakes.clear();
             *forgotten = true;
         } else {
-            self.keys.remove(at);
+            let key = self.keys.remove(at);
+            if let Phase::Parked(index, ticket) = key.phase {
+                self.permits.cancel(&flow(index), ticket);
+            }
+            key.reserved.iter().for_each(|flow| self.permits.release(flow));
         }
         self.fill(now);
     }
@@ -330,7 +328,9 @@ impl Model {
 
     fn finish(&mut self, name: u8, outcome: Outcome, now: Instant) {
         let at = self.keys.iter().position(|key| key.name == name).expect("it runs");
-        self.keys[at].reserved = None;
+        if let Some(flow) = self.keys[at].reserved.take() {
+            self.permits.release(&flow);
+        }
         self.fill(now);
         let sequence = self.next_sequence();
         let key = &mut self.keys[at];
@@ -361,7 +361,7 @@ impl Model {
                 let growing = BACKOFF.delay(key.waits, 0.0).min(Duration::from_secs(30));
                 Some(Phase::Delayed(now + pause.map_or(growing, Duration::from_secs), sequence))
             }
-            (Outcome::AwaitPermit(group), _) => Some(Phase::Parked(group, sequence)),
+            (Outcome::AwaitPermit(index), _) => Some(Phase::Parked(index, self.permits.wait(&flow(index), name))),
         };
         let renewed = forgotten || changed || matches!(outcome, Outcome::Done);
         match (phase, wakes.last()) {
@@ -379,19 +379,17 @@ impl Model {
         self.fill(now);
     }
 
-    fn enter(&mut self, name: u8, flow: usize) -> bool {
-        let room = self.has_room(flow);
+    fn enter(&mut self, name: u8, index: usize) -> bool {
         let key = self.keys.iter_mut().find(|key| key.name == name).expect("it runs");
-        let has_reserved = key.reserved == Some(flow);
-        if has_reserved {
+        if key.reserved == Some(flow(index)) {
             key.reserved = None;
+            return true;
         }
-        self.held[flow] += usize::from(has_reserved || room);
-        has_reserved || room
+        self.permits.try_acquire(&flow(index))
     }
 
-    fn leave(&mut self, flow: usize, now: Instant) {
-        self.held[flow] -= 1;
+    fn leave(&mut self, index: usize, now: Instant) {
+        self.permits.release(&flow(index));
         self.fill(now);
     }
 
@@ -417,14 +415,8 @@ impl Model {
     }
 
     /// A key is parked only while others hold or have reserved the permits that it may use, and will return them.
-    fn check_parked(&self) {
-        for flow in 0..FLOWS.len() {
-            assert!(!self.has_parked(flow) || !self.has_room(flow), "a lost wake-up");
-        }
-    }
-
-    fn has_parked(&self, flow: usize) -> bool {
-        self.keys.iter().any(|key| matches!(key.phase, Phase::Parked(at, _) if at == flow))
+    fn check_parked(&mut self) {
+        assert!(self.permits.admit().is_none(), "a lost wake-up");
     }
 
     fn waiting(&self, level: usize) -> impl Iterator<Item = (i64, u8, Instant)> {
@@ -444,58 +436,12 @@ impl Model {
         }
     }
 
-    fn has_room(&self, flow: usize) -> bool {
-        let has_reserved = |flow| self.keys.iter().filter(|key| key.reserved == Some(flow)).count();
-        let held = |flow| self.held[flow] + has_reserved(flow);
-        let of_group = (0..FLOWS.len()).filter(|other| group(*other) == group(flow)).map(held).sum::<usize>();
-        let of_purpose = (0..FLOWS.len()).filter(|other| removes(*other) == removes(flow)).map(held).sum::<usize>();
-        let Limits { total, per_group, one_each } = self.limits;
-        let may = |more: usize| {
-            let (own, all) = (of_group + more, of_purpose + more);
-            let fair = total == 0 || (all < total && (own == 0 || own < 4 * (total - all - 1)));
-            (fair || one_each && own == 0) && (per_group == 0 || own < per_group)
-        };
-        // A limit greater than the number of keys is the same as no limit.
-        let room = (0..100).take_while(|more| may(*more)).count();
-        let own = if FLOWS[flow].1.is_some() { held(flow) } else { 0 };
-        room > 0 && (own == 0 || own < 4 * (room - 1))
-    }
-
     fn fill(&mut self, now: Instant) {
-        loop {
-            self.tidy_turns();
-            // Creating flows come first; removing flows have their own permits.
-            let turns = [false, true]
-                .into_iter()
-                .flat_map(|removing| self.rotation.iter().filter(move |group| removes(**group) == removing));
-            let first =
-                |of: &usize| self.tenants.iter().copied().find(|flow| group(*flow) == *of && self.has_room(*flow));
-            let Some(flow) = turns.into_iter().find_map(first) else { return };
+        while let Some((flow, name)) = self.permits.admit() {
             let sequence = self.next_sequence();
-            let parked = self.keys.iter_mut().filter_map(|key| match key.phase {
-                Phase::Parked(at, sequence) if at == flow => Some((sequence, key)),
-                _ => None,
-            });
-            let (_, key) = parked.min_by_key(|(sequence, _)| *sequence).expect("it has parked keys");
+            let key = self.keys.iter_mut().find(|key| key.name == name).expect("it is parked");
             key.phase = Phase::Ready(Priority::Change, i64::MIN + sequence, now);
             key.reserved = Some(flow);
-            self.rotation.retain(|other| *other != group(flow));
-            self.tenants.retain(|other| *other != flow);
-        }
-    }
-
-    /// Moves flows that have just got a parked key to the end, and those whose turn it was.
-    fn tidy_turns(&mut self) {
-        let waiting: Vec<usize> = (0..FLOWS.len()).filter(|flow| self.has_parked(*flow)).collect();
-        self.tenants.retain(|flow| waiting.contains(flow));
-        self.rotation.retain(|of| waiting.iter().any(|flow| group(*flow) == *of));
-        for flow in waiting {
-            if !self.tenants.contains(&flow) {
-                self.tenants.push(flow);
-            }
-            if !self.rotation.contains(&group(flow)) {
-                self.rotation.push(group(flow));
-            }
         }
     }
 

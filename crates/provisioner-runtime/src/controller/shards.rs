@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -38,16 +38,13 @@ pub(super) struct Shards {
 /// Guard for work on one key; the shard is not released while it is held.
 pub(super) struct Ownership {
     pub(super) journal: Journal,
-    valid: Valid,
+    term: Term,
     _working: TaskTrackerToken,
 }
 
-/// Returns true if no other process can have taken the shard, as far as the clock shows.
-type Valid = Arc<dyn Fn() -> bool + Send + Sync>;
-
 struct Owned {
     journal: Journal,
-    valid: Valid,
+    term: Term,
     working: TaskTracker,
 }
 
@@ -98,8 +95,8 @@ impl Ownership {
     /// Returns a check for whether another process can have taken the shard. Together with the journal, which needs no
     /// clock, it stops a process that was suspended.
     pub(super) fn validity(&self) -> impl Fn() -> bool + Send + Sync + use<> {
-        let (over, valid) = (self.journal.over().clone(), self.valid.clone());
-        move || !over.is_cancelled() && valid()
+        let (over, term) = (self.journal.over().clone(), self.term.clone());
+        move || !over.is_cancelled() && term.is_valid()
     }
 }
 
@@ -111,9 +108,9 @@ impl Shards {
     /// Returns a guard for work on a key if this process currently owns its shard.
     pub(super) fn ownership(&self, key: &impl fmt::Display) -> Option<Ownership> {
         let owned = self.owned();
-        let Owned { journal, valid, working } = owned.get(&self.shard_of(key))?;
-        let (journal, valid) = (journal.clone(), valid.clone());
-        (!working.is_closed()).then(|| Ownership { journal, valid, _working: working.token() })
+        let Owned { journal, term, working } = owned.get(&self.shard_of(key))?;
+        let (journal, term) = (journal.clone(), term.clone());
+        (!working.is_closed()).then(|| Ownership { journal, term, _working: working.token() })
     }
 
     pub(super) fn owns(&self, key: &impl fmt::Display) -> bool {
@@ -122,9 +119,7 @@ impl Shards {
 
     /// Begins work on a shard.
     pub(super) fn insert(&self, term: &Term, journal: Journal, working: &TaskTracker) {
-        let (shard, term) = (term.shard, term.clone());
-        let valid = Arc::new(move || term.is_valid());
-        self.owned().insert(shard, Owned { journal, valid, working: working.clone() });
+        self.owned().insert(term.shard, Owned { journal, term: term.clone(), working: working.clone() });
     }
 
     /// Ends all work on a shard; returns the tracker of work that is still running.

@@ -231,16 +231,6 @@ impl<K: Clone + Eq + Hash> Work<K> {
         self.shared.update(|state, _| state.begin(&self.handout.key, inputs));
     }
 
-    /// Returns the fingerprint given when the key was woken.
-    pub fn inputs(&self) -> u64 {
-        self.handout.inputs
-    }
-
-    /// Returns the time the key was ready before it was handed out.
-    pub fn waited(&self) -> Duration {
-        self.handout.waited
-    }
-
     /// Returns the number of consecutive [`Next::Again`]s right before this run.
     pub fn repeats(&self) -> u32 {
         self.handout.repeats

@@ -160,7 +160,7 @@ impl Both {
     fn take(&mut self) {
         let real = self.real.take(self.now);
         let model = self.model.take(self.now);
-        let facts = |work: &Handout<u8>| (work.key, (work.attempt, work.repeats), work.inputs, work.waited);
+        let facts = |work: &Handout<u8>| (work.key, work.attempt, work.repeats);
         assert_eq!(real.as_ref().map(facts), model);
         if let Some(work) = real {
             assert!(self.running.iter().all(|(key, _)| *key != work.key), "handed out twice");
@@ -307,19 +307,19 @@ impl Model {
         self.fill(now);
     }
 
-    fn take(&mut self, now: Instant) -> Option<(u8, (u32, u32), u64, Duration)> {
+    fn take(&mut self, now: Instant) -> Option<(u8, u32, u32)> {
         self.move_due(now);
         let waiting = |level| self.waiting(level);
         let overdue = (0..3).rev().find(|level| waiting(*level).count() > 0 && self.passed_over[*level] >= 6 + *level);
         let level = overdue.or_else(|| (0..3).find(|level| waiting(*level).count() > 0))?;
-        let (_, name, since) = waiting(level).min_by_key(|(sequence, ..)| *sequence)?;
+        let (_, name) = waiting(level).min_by_key(|(sequence, _)| *sequence)?;
         for (other, count) in self.passed_over.iter_mut().enumerate() {
             *count = if other == level { 0 } else { *count + 1 };
         }
         let key = self.keys.iter_mut().find(|key| key.name == name)?;
         let Phase::Ready(priority, ..) = key.phase else { return None };
         key.phase = Phase::Runs { priority, since: now, wakes: Vec::new(), forgotten: false };
-        Some((name, (key.attempt, key.repeats), key.inputs, now - since))
+        Some((name, key.attempt, key.repeats))
     }
 
     fn begin(&mut self, name: u8, inputs: u64) {
@@ -419,10 +419,10 @@ impl Model {
         assert!(self.permits.admit().is_none(), "a lost wake-up");
     }
 
-    fn waiting(&self, level: usize) -> impl Iterator<Item = (i64, u8, Instant)> {
+    fn waiting(&self, level: usize) -> impl Iterator<Item = (i64, u8)> {
         let level = [Priority::Change, Priority::Retry, Priority::Resync][level];
         self.keys.iter().filter_map(move |key| match key.phase {
-            Phase::Ready(priority, sequence, since) if priority == level => Some((sequence, key.name, since)),
+            Phase::Ready(priority, sequence, _) if priority == level => Some((sequence, key.name)),
             _ => None,
         })
     }

@@ -41,8 +41,6 @@ pub(super) struct Handout<K> {
     pub(super) attempt: u32,
     pub(super) repeats: u32,
     pub(super) waits: u32,
-    pub(super) inputs: u64,
-    pub(super) waited: Duration,
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
@@ -131,21 +129,13 @@ impl<K: Clone + Eq + Hash> State<K> {
         let key = self.ready.pop()?;
         let run = self.id();
         let entry = self.entries.get_mut(&key)?;
-        let (since, priority) = match &entry.phase {
-            Phase::Ready { since, slot } => (*since, slot.priority),
-            _ => (now, Priority::Change),
+        let priority = match &entry.phase {
+            Phase::Ready { slot, .. } => slot.priority,
+            _ => Priority::Change,
         };
         entry.phase = Phase::Running { priority, woken: None, forgotten: false };
         self.running.insert(run, now);
-        Some(Handout {
-            run,
-            attempt: entry.attempt,
-            repeats: entry.repeats,
-            waits: entry.waits,
-            inputs: entry.inputs,
-            waited: now.saturating_duration_since(since),
-            key,
-        })
+        Some(Handout { run, attempt: entry.attempt, repeats: entry.repeats, waits: entry.waits, key })
     }
 
     pub(super) fn begin(&mut self, key: &K, inputs: u64) {

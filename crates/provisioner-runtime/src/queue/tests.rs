@@ -22,13 +22,6 @@ async fn a_key_woken_twice_is_handed_out_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_newest_inputs_of_a_ready_key_count() {
-    let queue = woken();
-    queue.wake("a", 2, Change);
-    assert_eq!(take(&queue, "a").inputs(), 2);
-}
-
-#[tokio::test(start_paused = true)]
 async fn new_inputs_of_a_ready_retry_restart_its_attempts() {
     let queue = woken();
     take(&queue, "a").finish(Next::Retry);
@@ -78,7 +71,7 @@ async fn after_a_failure_a_wake_during_the_run_with_other_inputs_runs_at_once() 
         queue.wake("a", 2, Change);
         work.finish(next);
         let work = take(&queue, "a");
-        assert_eq!((work.attempt(), work.inputs()), (1, 2));
+        assert_eq!(work.attempt(), 1);
     }
 }
 
@@ -101,7 +94,7 @@ async fn inputs_that_changed_and_changed_back_during_the_run_count_as_changed() 
     queue.wake("a", 2, Change);
     queue.wake("a", 1, Change);
     work.finish(Next::Retry);
-    assert_eq!(take(&queue, "a").inputs(), 1);
+    assert_eq!(take(&queue, "a").attempt(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +113,7 @@ async fn a_wake_with_other_inputs_cuts_a_backoff_short_and_restarts_the_attempts
     take(&queue, "a").finish(Next::Retry);
     queue.wake("a", 2, Change);
     let work = take(&queue, "a");
-    assert_eq!((work.attempt(), work.inputs()), (1, 2));
+    assert_eq!(work.attempt(), 1);
     work.finish(Next::Done);
     assert_empty(&queue);
 }

@@ -8,7 +8,7 @@ use kube_provisioner::kube::{Client, Resource, ResourceExt};
 use provisioner_runtime::CallError;
 use tokio::sync::Mutex as Turn;
 
-use crate::requests::limited;
+use crate::requests::{existing, limited};
 use crate::sources::{Kind, Source};
 
 /// This process's attempts by the uid of their source. They may be in several namespaces. The last one removes the
@@ -119,7 +119,7 @@ async fn change(
     edit: impl FnOnce(&mut DynamicObject) -> Option<()>,
 ) -> Result<bool, CallError> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &source.namespace, &source.kind.resource());
-    let Some(mut object) = limited(api.get_opt(&source.name)).await? else { return Ok(false) };
+    let Some(mut object) = existing(api.get(&source.name)).await? else { return Ok(false) };
     if object.meta().uid.as_deref() != Some(&*source.uid) || edit(&mut object).is_none() {
         return Ok(false);
     }

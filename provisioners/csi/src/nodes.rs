@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::parameters::Texts;
 use crate::request::Settings;
-use crate::requests::limited;
+use crate::requests::existing;
 use crate::topology::{Labels, Registered, Requirement, Term, Unmet, Wish, allows};
 use crate::watched::{Changed, Watched};
 
@@ -91,7 +91,7 @@ impl Nodes {
         let unread =
             |error| ProvisionError::no_change(format!("the node {name} cannot be read: {}", error_chain(&error)));
         let (nodes, csi_nodes) = (Api::<Node>::all(client.clone()), Api::<CSINode>::all(client));
-        let (node, csi_node) = tokio::join!(limited(nodes.get_metadata_opt(name)), limited(csi_nodes.get_opt(name)));
+        let (node, csi_node) = tokio::join!(existing(nodes.get_metadata(name)), existing(csi_nodes.get(name)));
         let node = node.map_err(unread)?.ok_or_else(|| gone("Node"))?;
         let labels = Labels::new(node.labels());
         let holds = |one: &TopologySelectorLabelRequirement| {

@@ -35,7 +35,7 @@ use crate::nodes::{Nodes, refusal};
 use crate::own_node::OwnNode;
 use crate::parameters::Texts;
 use crate::request::{RequestError, RequestedVolume, Settings, Shape};
-use crate::requests::limited;
+use crate::requests::{existing, limited};
 use crate::secret_refs::{Role, Tokens, secret_ref};
 use crate::sources::{self, KINDS, Kind, Source, SourceError, Sources};
 use crate::sweep::Sweep;
@@ -213,7 +213,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         let name = &attempt.request.name;
         self.release(attempt.source.as_ref(), name).await?;
         // The controller's watch may lag behind the attempt's success.
-        if limited(Api::<PersistentVolume>::all(self.client()).get_metadata_opt(name)).await?.is_some() {
+        if existing(Api::<PersistentVolume>::all(self.client()).get_metadata(name)).await?.is_some() {
             return Err(DeleteError::in_progress(format!("there is a PersistentVolume {name}")));
         }
         let create = self.create_request(attempt).await.map_err(CreateError::of_clean_up)?;
@@ -260,7 +260,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     /// Reads a Secret. Returns `None` if it does not exist.
     async fn secrets(&self, reference: &SecretReference) -> Result<Option<Secrets>, String> {
         let (name, namespace) = names(reference);
-        let read = limited(Api::<Secret>::namespaced(self.client(), namespace).get_opt(name)).await;
+        let read = existing(Api::<Secret>::namespaced(self.client(), namespace).get(name)).await;
         let unread =
             |error: CallError| format!("the Secret {namespace}/{name} cannot be read: {}", error_chain(&error));
         let Some(secret) = read.map_err(unread)? else { return Ok(None) };
@@ -282,7 +282,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         }
         let claim = volume.object.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
         let (Some(class), Some(claim)) = (volume.class_name(), claim) else { return Ok(None) };
-        let class = limited(Api::<StorageClass>::all(self.client()).get_opt(class)).await?;
+        let class = existing(Api::<StorageClass>::all(self.client()).get(class)).await?;
         let Some(parameters) = class.and_then(|class| class.parameters) else { return Ok(None) };
         let tokens = Tokens {
             volume: &volume.name,

@@ -12,3 +12,18 @@ const LIMIT: Duration = Duration::from_secs(30);
 pub(crate) fn limited<T>(request: impl Future<Output = kube::Result<T>>) -> impl Future<Output = Result<T, CallError>> {
     call(LIMIT, request)
 }
+
+/// Sends a request for one object. It is absent only if the API server names it: a server that does not serve the kind
+/// at the moment says nothing about the object.
+pub(crate) fn existing<T>(
+    request: impl Future<Output = kube::Result<T>>,
+) -> impl Future<Output = Result<Option<T>, CallError>> {
+    let answer = limited(request);
+    async move {
+        match answer.await {
+            Ok(object) => Ok(Some(object)),
+            Err(CallError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::holds::{Holds, is_held};
-use crate::requests::limited;
+use crate::requests::{existing, limited};
 use crate::sources::{Kind, Source, snapshot_contents};
 
 /// Long, because the lists are expensive for the API server, and this process does not leave finalizers behind itself.
@@ -144,14 +144,14 @@ impl Sweep<'_> {
         match source.kind {
             Kind::Claim => {
                 let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &source.namespace);
-                let claim = limited(claims.get_opt(&source.name)).await?;
+                let claim = existing(claims.get(&source.name)).await?;
                 let is_here = |claim: &PersistentVolumeClaim| {
                     self.node.is_none_or(|node| claim.annotations().get(SELECTED_NODE).is_some_and(|name| name == node))
                 };
                 let claim = claim.filter(is_here);
                 let Some(volume) = claim.and_then(|claim| claim.spec?.volume_name) else { return Ok(false) };
                 let volumes = Api::<PersistentVolume>::all(self.client.clone());
-                let volume = limited(volumes.get_opt(&volume)).await?;
+                let volume = existing(volumes.get(&volume)).await?;
                 let csi = volume.and_then(|volume| volume.spec?.csi);
                 Ok(csi.is_some_and(|csi| csi.driver == self.driver))
             }
@@ -159,10 +159,10 @@ impl Sweep<'_> {
                 let resource = source.kind.resource();
                 let snapshots: Api<DynamicObject> =
                     Api::namespaced_with(self.client.clone(), &source.namespace, &resource);
-                let Some(snapshot) = limited(snapshots.get_opt(&source.name)).await? else { return Ok(false) };
+                let Some(snapshot) = existing(snapshots.get(&source.name)).await? else { return Ok(false) };
                 let content = snapshot.data.pointer("/status/boundVolumeSnapshotContentName").and_then(Value::as_str);
                 let Some(content) = content else { return Ok(false) };
-                let content = limited(snapshot_contents(&self.client).get_opt(content)).await?;
+                let content = existing(snapshot_contents(&self.client).get(content)).await?;
                 let driver = content.as_ref().and_then(|content| content.data.pointer("/spec/driver")?.as_str());
                 Ok(driver == Some(self.driver))
             }

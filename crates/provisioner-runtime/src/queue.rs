@@ -94,6 +94,11 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
         self.shared.update(|state, now| state.forget(key, now));
     }
 
+    /// Returns the keys that are remembered, in no particular order.
+    pub fn keys(&self) -> Vec<K> {
+        crate::sync::lock(&self.shared.state).keys()
+    }
+
     /// Waits for the next key. Returns `None` after [`Queue::shut_down`].
     ///
     /// May be called from many tasks, and dropped at any time without losing a key.

@@ -39,7 +39,7 @@ pub(super) struct Engine<R: Reconciler> {
     pub(super) reconciler: R,
     pub(super) context: Context<R::Cache>,
     pub(super) shards: Shards,
-    queue: Queue<KeyOf<R>>,
+    pub(super) queue: Queue<KeyOf<R>>,
     watches: Vec<Watched<R::Cache>>,
     pub(super) journal: JournalSpec<R::Cache>,
     /// Cancelled when the first term begins.
@@ -188,9 +188,14 @@ impl<R: Reconciler> Engine<R> {
         keys.iter().for_each(|key| self.reconciler.report_blocked(&cache.facts(key), problem, self.context.events()));
     }
 
-    /// Discards the state of work on these keys.
+    /// Discards the state of work on these keys. The watches no longer wake them.
     pub(super) fn forget(&self, of: impl Fn(&KeyOf<R>) -> bool) {
         self.cache().forget(&of);
+        let mut keys = self.queue.keys();
+        keys.retain(&of);
+        // In order, because each of them may hand on a permit.
+        keys.sort_unstable();
+        keys.iter().for_each(|key| self.queue.forget(key));
     }
 
     fn cache(&self) -> MutexGuard<'_, R::Cache> {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::*;
-use crate::queue::{Next, Work};
+use crate::queue::{Next, Priority, Work};
 
 struct NoKeys;
 
@@ -46,7 +46,7 @@ impl Reconciler for Idle {
     async fn act(&self, _: (), _: &(), _: &Step<'_, NoKeys>) {}
 
     fn report(&self, _: (), _: &(), _: &Work<String>, _: Duration) -> Report<()> {
-        Report { next: Next::Done, event: None, status: None }
+        Report { next: Next::AwaitChange, event: None, status: None }
     }
 
     async fn start(&self) -> Result<(), String> {
@@ -60,11 +60,15 @@ impl Reconciler for Idle {
 }
 
 fn start(cluster: &Cluster, instance: &str, sharing: Sharing) -> Arc<Engine<Idle>> {
+    start_until(&CancellationToken::new(), cluster, instance, sharing)
+}
+
+fn start_until(stop: &CancellationToken, cluster: &Cluster, instance: &str, sharing: Sharing) -> Arc<Engine<Idle>> {
     let options = LoopOptions::new("example.com/disks", "default", instance);
     let options = LoopOptions { journal: JournalKind::ConfigMap, sharing, ..options };
     let control = ControlLoop::new(cluster.client(instance), options, NoKeys, |_| Idle::default()).unwrap();
     let engine = control.engine.clone();
-    tokio::spawn(control.run(CancellationToken::new()));
+    tokio::spawn(control.run(stop.clone()));
     engine
 }
 
@@ -142,4 +146,17 @@ async fn attempts_that_wait_for_room_are_reported_once() {
     sleep(Duration::from_secs(600)).await;
     assert!(engine.shards.problem().unwrap().starts_with("1 attempts"));
     assert_eq!(engine.reconciler.0.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_of_a_shard_that_is_given_up_are_forgotten() {
+    let (cluster, stop) = (Cluster::builder().build(), CancellationToken::new());
+    let engine = start_until(&stop, &cluster, "one", Sharing::Alone);
+    sleep(Duration::from_secs(10)).await;
+    engine.queue.wake("a".to_owned(), 1, Priority::Change);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(engine.queue.stats().awaiting_change, 1);
+    stop.cancel();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(engine.queue.keys(), Vec::<String>::new());
 }

@@ -123,6 +123,10 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
+    pub(super) fn keys(&self) -> Vec<K> {
+        self.entries.keys().cloned().collect()
+    }
+
     /// Hands out the next key.
     pub(super) fn take(&mut self, now: Instant) -> Option<Handout<K>> {
         self.move_due(now);

@@ -53,7 +53,7 @@ pub use self::watches::WatchSpec;
 use self::engine::Engine;
 use self::shards::Shards;
 use self::term::serve;
-use self::watches::WatchStart;
+use self::watches::Run;
 use crate::admin::{AdminError, AdminServer};
 use crate::backoff::Backoff;
 use crate::environment::Environment;
@@ -179,7 +179,7 @@ pub enum LoopError {
 /// Runs one [`Reconciler`].
 pub struct ControlLoop<R: Reconciler> {
     engine: Arc<Engine<R>>,
-    watches: Vec<WatchStart<R::Cache>>,
+    watches: Vec<Run<R::Cache>>,
     leases: Option<Leases>,
 }
 

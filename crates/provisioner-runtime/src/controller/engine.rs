@@ -15,7 +15,7 @@ use super::journaling::JournalSpec;
 use super::reconciler::{FactsOf, KeyOf, Reconciler, Report};
 use super::shards::{Ownership, Shards};
 use super::step::Step;
-use super::watches::{Update, WatchSpec, WatchStart, Watched};
+use super::watches::{Run, Update, WatchSpec, Watched};
 use crate::admin::Checks;
 use crate::call::CallError;
 use crate::events::Event;
@@ -55,16 +55,17 @@ impl<R: Reconciler> Engine<R> {
         shards: Shards,
         queue: Queue<KeyOf<R>>,
         tasks: usize,
-    ) -> (Arc<Self>, Vec<WatchStart<R::Cache>>) {
-        let (watches, starts) = reconciler.watches().into_iter().map(WatchSpec::split).unzip();
+    ) -> (Arc<Self>, Vec<Run<R::Cache>>) {
+        let (watches, runs) = reconciler.watches().into_iter().map(WatchSpec::split).unzip();
         let (journal, first_term) = (reconciler.journal(), CancellationToken::new());
-        (Arc::new(Self { reconciler, context, shards, queue, watches, journal, first_term, tasks }), starts)
+        (Arc::new(Self { reconciler, context, shards, queue, watches, journal, first_term, tasks }), runs)
     }
 
     /// Spawns the watches. They end when the returned set is dropped.
-    pub(super) fn spawn_watches(self: &Arc<Self>, starts: Vec<WatchStart<R::Cache>>) -> JoinSet<String> {
+    pub(super) fn spawn_watches(self: &Arc<Self>, runs: Vec<Run<R::Cache>>) -> JoinSet<String> {
         let mut set = JoinSet::new();
-        for WatchStart { name, health, run, after_first_term } in starts.into_iter().rev() {
+        for (watch, run) in self.watches.iter().zip(runs).rev() {
+            let (name, health, after_first_term) = (watch.name, watch.health.clone(), watch.after_first_term);
             let (engine, first_term) = (self.clone(), self.first_term.clone());
             let run = run(self.context.environment(), health, Box::new(move |update| engine.apply(update)));
             set.spawn(async move {

@@ -28,18 +28,11 @@ pub struct WatchSpec<C: Cache> {
 pub(super) struct Watched<C> {
     pub(super) name: &'static str,
     pub(super) health: WatchHealth,
+    pub(super) after_first_term: bool,
     /// The loop does not wait for it, and it may fail.
     pub(super) optional: bool,
     /// Fetches the current version; `None` if the watch is not dated.
     pub(super) version: Option<FetchVersion<C>>,
-}
-
-/// The parameters for starting a watch.
-pub(super) struct WatchStart<C: Cache> {
-    pub(super) name: &'static str,
-    pub(super) health: WatchHealth,
-    pub(super) run: Run<C>,
-    pub(super) after_first_term: bool,
 }
 
 /// An update of the cache. Returns the keys that it may affect.
@@ -107,11 +100,9 @@ impl<C: Cache> WatchSpec<C> {
         Self { optional: true, ..self }
     }
 
-    pub(super) fn split(self) -> (Watched<C>, WatchStart<C>) {
+    pub(super) fn split(self) -> (Watched<C>, Run<C>) {
         let Self { name, health, run, version, dated, after_first_term, optional } = self;
-        let version = dated.then_some(version);
-        let start = WatchStart { name, health: health.clone(), run, after_first_term };
-        (Watched { name, health, optional, version }, start)
+        (Watched { name, health, after_first_term, optional, version: dated.then_some(version) }, run)
     }
 }
 

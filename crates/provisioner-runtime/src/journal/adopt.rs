@@ -68,13 +68,16 @@ pub struct Adoption<'a> {
     copied: BTreeMap<String, (Entry, String)>,
     /// By key: entries that are no longer in any other journal.
     adopted: BTreeMap<String, Entry>,
+    /// The journals that the log has named.
+    named: BTreeSet<String>,
 }
 
 impl<'a> Adoption<'a> {
     /// Creates an adoption into `journal`, which has these options.
     pub fn new(client: Client, options: &'a JournalOptions, journal: &'a Journal) -> Self {
         let api = Api::namespaced_with(client, &options.namespace, &options.kind);
-        Self { api, options, journal, copied: BTreeMap::new(), adopted: BTreeMap::new() }
+        let (copied, adopted, named) = Default::default();
+        Self { api, options, journal, copied, adopted, named }
     }
 
     /// Moves the entries for which `mine` returns true from journals for which `abandoned` returns true, as far as they
@@ -121,14 +124,11 @@ impl<'a> Adoption<'a> {
         for _ in 0..TRIES {
             let data = other.data();
             if data.get(VERSION_KEY).is_some_and(|version| version != VERSION) {
-                tracing::warn!(journal = name, "the format of an abandoned journal is not known; it is left alone");
+                self.stays(&name, "its format is not known to this version");
                 return Ok(Vec::new());
             }
             if is_copy(&other, &self.options.cluster_id) && self.options.sets_restored_apart {
-                tracing::warn!(
-                    journal = name,
-                    "an abandoned journal was restored from a backup; it is left alone, and can be deleted"
-                );
+                self.stays(&name, "it was restored from a backup, and can be deleted");
                 // The journal that our copies are from no longer exists, and entries of a restored journal must not be
                 // continued.
                 self.settle(&name, &[]);
@@ -142,6 +142,9 @@ impl<'a> Adoption<'a> {
                 }
             }
             let Content { entries, unreadable, restored } = content;
+            if !unreadable.is_empty() || !restored.is_empty() {
+                self.stays(&name, "it has lines that cannot be read or were restored; see `journal list`");
+            }
             let (wanted, rest): (Vec<Entry>, Vec<Entry>) =
                 entries.into_iter().partition(|entry| mine(Other::of(&other), entry));
             self.settle(&name, &wanted);
@@ -185,6 +188,13 @@ impl<'a> Adoption<'a> {
             }
         }
         Err(CallError::Conflict)
+    }
+
+    /// Logs once why another journal stays, although no process writes it.
+    fn stays(&mut self, journal: &str, reason: &str) {
+        if self.named.insert(journal.to_owned()) {
+            tracing::warn!(journal, "an abandoned journal stays: {reason}");
+        }
     }
 
     /// Stores the entries in our journal, as far as they fit.

@@ -306,11 +306,11 @@ impl State {
             return WriterAction::Commit(data, batch);
         }
         // A check costs etcd nothing, so only a failure delays it. A write also acts as a check. An empty journal has
-        // nothing to drop.
+        // nothing to drop, but a check shows when its problem has passed.
         let check_due = match (self.removing, self.fencing.is_empty()) {
             (Some(_), _) => None,
             (None, false) => Some(now),
-            (None, true) => (self.entries.bytes() > 0 || self.entries.restored() > 0)
+            (None, true) => (self.entries.bytes() > 0 || self.entries.restored() > 0 || self.problem.is_some())
                 .then(|| self.confirmed.unwrap_or(self.taken_over) + CHECK_PERIOD),
         };
         let pause = self.not_before.filter(|_| self.failures > 0);

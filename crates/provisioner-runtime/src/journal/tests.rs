@@ -362,6 +362,20 @@ async fn what_is_only_being_written_does_not_count_as_stored() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_empty_journal_with_a_problem_is_checked_until_the_problem_has_passed() {
+    let mut state = State::new(Content::default(), &options(NAME, "holder"), Vec::new());
+    drop(state.fence().unwrap());
+    let WriterAction::Check(batch) = state.next_action(Instant::now()) else { panic!("a fence waits") };
+    state.failed(batch, CallError::TimedOut(Duration::from_secs(10)), 0.0, Instant::now());
+    assert!(state.problem().is_some());
+    sleep(Duration::from_secs(60)).await;
+    let WriterAction::Check(batch) = state.next_action(Instant::now()) else { panic!("there is a problem") };
+    state.checked(batch);
+    assert_eq!(state.problem(), None);
+    assert!(matches!(state.next_action(Instant::now()), WriterAction::Wait(None)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_an_earlier_version_left_in_it_is_not_kept() {
     let cluster = Cluster::builder().build();
     let api: Api<ConfigMap> = Api::default_namespaced(cluster.client("earlier"));

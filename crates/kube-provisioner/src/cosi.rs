@@ -179,7 +179,7 @@ async fn serve_admin(
 ) -> Result<Option<tokio_util::sync::DropGuard>, RunError> {
     let Some(address) = options.http_endpoint else { return Ok(None) };
     let (checks, backend) = (Checks::new(), backend.clone());
-    checks.add("driver", move || readiness.borrow().clone());
+    checks.add("driver", move || readiness.borrow().clone().map(|()| String::new()));
     checks.add_probe("backend", move || {
         let backend = backend.clone();
         Box::pin(async move { backend.probe().await.map(|()| String::new()).map_err(|error| error.to_string()) })

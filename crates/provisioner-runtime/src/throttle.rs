@@ -72,7 +72,7 @@ impl ApiLimiter {
 
     /// Returns true if another request would have to wait.
     pub fn is_full(&self) -> bool {
-        self.permits.available_permits() == 0
+        self.permits.available_permits() == 0 || crate::sync::lock(&self.state).pause_end().is_some()
     }
 
     /// Observes a failed request. If the server was too busy, all requests pause for as long as it asks, plus a random
@@ -88,8 +88,14 @@ impl ApiLimiter {
     /// Returns when to check again, during a pause.
     fn next_start(&self) -> Option<Instant> {
         let mut state = crate::sync::lock(&self.state);
-        let until = state.paused_until.filter(|until| *until > Instant::now())?;
+        let until = state.pause_end()?;
         Some(until + SPREAD.mul_f64(state.random.next()))
+    }
+}
+
+impl State {
+    fn pause_end(&self) -> Option<Instant> {
+        self.paused_until.filter(|until| *until > Instant::now())
     }
 }
 
@@ -142,9 +148,11 @@ mod tests {
             for _ in 0..20 {
                 let limiter = limiter(1);
                 limiter.observe(&busy(asked));
+                assert!(limiter.is_full());
                 let waited = wait(&limiter).await;
                 assert!((least * SECOND..=most * SECOND).contains(&waited), "{waited:?} for {asked:?}");
                 assert_eq!(wait(&limiter).await, Duration::ZERO);
+                assert!(!limiter.is_full());
             }
         }
         let limiter = limiter(1);

@@ -198,10 +198,10 @@ pub async fn watch<T>(
         };
         match step {
             Ok(()) => continue,
-            Err(WatchError::Expired) => {
-                debug!(watch = name, "the server does not know the position, listing again");
-                position = None;
-            }
+            Err(WatchError::Expired) => match position.take() {
+                Some(_) => debug!(watch = name, "the server does not know the position, listing again"),
+                None => health.fails(name, "The list expired before its last page was read.".to_owned()),
+            },
             Err(WatchError::Failed(error)) => health.fails(name, error.to_string()),
         }
         failures += 1;

@@ -107,6 +107,19 @@ async fn a_list_that_breaks_off_begins_anew() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_that_expires_before_its_last_page_is_a_problem() {
+    let test = Test::start([
+        Answer::Object(page(&["a"], "", "more")),
+        Answer::Refusal(410, "Expired"),
+        Answer::Object(page(&["b"], "5", "")),
+    ]);
+    sleep(Duration::from_millis(50)).await;
+    assert_eq!(test.health.problem().as_deref(), Some("The list expired before its last page was read."));
+    test.wait(1).await;
+    assert_eq!((test.health.problem(), test.health.size()), (None, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_connection_that_falls_silent_is_noticed_within_65_seconds() {
     let test = Test::start([
         Answer::Object(page(&[], "1", "")),

@@ -231,7 +231,7 @@ pub async fn a_bucket_with_objects_stays_if_its_class_says_so(fixture: &impl Buc
     user.put("cat", "miaow").await?;
     let claims = fixture.space.api::<ObjectBucketClaim>();
     claims.delete("full", &DeleteParams::default()).await?;
-    fixture.told("full", "holds objects").await?;
+    fixture.told("full", "contains objects").await?;
     ensure!(user.get("cat").await?.is_some(), "the object is gone");
     user.client.delete_object(&user.bucket, "cat").await?;
     fixture.space.wait_gone(&claims, "full").await

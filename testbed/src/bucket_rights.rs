@@ -108,7 +108,7 @@ pub async fn claims_are_let_into_a_bucket_that_exists<F: Administered>(fixture: 
     }
     // A claim for a foreign bucket is refused, and the bucket stays.
     fixture.claim("thief", "class", json!({"bucketName": "shared-bucket"})).await?;
-    fixture.told("thief", "was not made for this claim").await?;
+    fixture.told("thief", "was not created for this claim").await?;
     for claim in ["read-write", "read-only", "write-only", "thief"] {
         fixture.delete(claim).await?;
     }

@@ -33,7 +33,7 @@ const ABOUT_VOLUMES: [&str; 5] = [
     "Claims without a volume",
     MADE_AND_DELETED,
     "From the first attempt to the volume",
-    "Attempts by what came of them, in 5 minutes",
+    "Attempts by outcome, in 5 minutes",
     "Duration of one attempt, 99 %",
 ];
 
@@ -41,8 +41,8 @@ const ABOUT_VOLUMES: [&str; 5] = [
 const ABOUT_BUCKETS: [&str; 4] = [
     "Claims without a bucket",
     "Claims with a bucket",
-    "Attempts for buckets by what came of them, in 5 minutes",
-    "Duration of one attempt for a bucket, 99 %",
+    "Bucket attempts by outcome, in 5 minutes",
+    "Duration of one bucket attempt, 99 %",
 ];
 
 /// Checks the rules and their unit tests, then rules and dashboard with and without failures.

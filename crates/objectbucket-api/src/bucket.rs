@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::words::{BucketPhase, ReclaimPolicy};
 use crate::{crd, lenient};
 
-/// The bucket that was made for a claim: where it is, its owner, and what its provisioner needs to remove it.
+/// The bucket that was created for a claim: where it is, its owner, and what its provisioner needs to remove it.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "objectbucket.io",

@@ -58,7 +58,7 @@ pub enum AccessError {
     Missing(Vec<String>),
 
     /// The access review failed.
-    #[error("What the account may do could not be found out. {0}")]
+    #[error("The account's permissions could not be checked. {0}")]
     Unknown(#[source] CallError),
 }
 
@@ -217,8 +217,7 @@ mod tests {
         let error = check_access(&client, "home", RULES).await.unwrap_err();
         assert_eq!(
             error.to_string(),
-            "What the account may do could not be found out. \
-             The API server is not available: starting"
+            "The account's permissions could not be checked. The API server is not available: starting"
         );
     }
 

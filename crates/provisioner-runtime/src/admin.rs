@@ -96,7 +96,7 @@ impl AdminServer {
                     }
                     Err(error) => {
                         // The usual cause is too many open files, so trying again at once would not help.
-                        warn!("the admin server could not take a connection: {error}");
+                        warn!("the admin server could not accept a connection: {error}");
                         sleep(Duration::from_secs(1)).await;
                     }
                 }
@@ -118,7 +118,7 @@ fn with_ipv6(address: SocketAddr) -> Option<SocketAddr> {
 
 /// The admin server's address cannot be bound.
 #[derive(Debug, thiserror::Error)]
-#[error("The address {address} for probes and metrics cannot be had: {source}. Choose another, or stop what uses it.")]
+#[error("Cannot listen on {address} for probes and metrics: {source}. Choose another address, or stop the process that uses it.")]
 pub struct AdminError {
     /// The address.
     pub address: SocketAddr,

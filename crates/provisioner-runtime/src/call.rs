@@ -90,11 +90,11 @@ pub fn unsent(error: impl std::fmt::Display) -> CallError {
 #[non_exhaustive]
 pub enum CallError {
     /// An object of that name already exists.
-    #[error("An object of that name exists already.")]
+    #[error("An object with this name already exists.")]
     AlreadyExists,
 
     /// Another client changed the object in the meantime, or a precondition does not hold.
-    #[error("The object was changed by somebody else meanwhile.")]
+    #[error("The object was changed concurrently.")]
     Conflict,
 
     /// The account lacks a permission, or an admission rule objects. The server's message names verb and resource.
@@ -172,7 +172,7 @@ impl From<kube::Error> for CallError {
             Error::HyperError(error) => Self::Unavailable(crate::explain::error_chain(&error)),
             Error::ReadEvents(error) => Self::Unavailable(crate::explain::error_chain(&error)),
             Error::Service(error) => Self::Unavailable(crate::explain::error_chain(&*error)),
-            Error::SerdeError(error) => Self::Other(format!("the answer is not what was expected: {error}")),
+            Error::SerdeError(error) => Self::Other(format!("unexpected response: {error}")),
             error => Self::Other(crate::explain::error_chain(&error)),
         }
     }

@@ -167,7 +167,7 @@ pub enum LoopError {
         by: String,
     },
     /// A task that must not end has ended: a bug in this library.
-    #[error("the controller's {part} has ended by itself{how}; this is a fault, please report it")]
+    #[error("the controller's {part} ended unexpectedly{how}; this is a bug, please report it")]
     Ended {
         /// The name of the task.
         part: String,

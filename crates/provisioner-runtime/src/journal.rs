@@ -285,5 +285,5 @@ impl fmt::Debug for Journal {
 
 async fn wait(stored: oneshot::Receiver<Stored>) -> Result<(), JournalError> {
     // A writer that is dropped does not answer.
-    stored.await.unwrap_or_else(|_| Err(JournalError::Lost("nobody: this process stops".to_owned())))
+    stored.await.unwrap_or_else(|_| Err(JournalError::Lost("no process: this one is stopping".to_owned())))
 }

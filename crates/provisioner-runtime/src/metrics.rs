@@ -103,23 +103,23 @@ impl RuntimeMetrics {
     fn encode_queues(&self, page: &mut Page<'_>) -> fmt::Result {
         let stats: Vec<(&str, QueueStats)> = self.queues.iter().map(|(name, stats)| (*name, stats())).collect();
         let keys: Vec<_> = stats.iter().flat_map(|(name, stats)| by_state(name, stats)).collect();
-        page.gauges("queue_keys", "Keys in the queue by what they wait for.", &keys)?;
+        page.gauges("queue_keys", "Keys in the queue by state.", &keys)?;
 
         let times = |time: fn(&QueueStats) -> Option<Duration>| {
             let seconds = move |stats| time(stats).unwrap_or_default().as_secs_f64();
             stats.iter().map(|(name, stats)| ([("queue", *name)], seconds(stats))).collect::<Vec<_>>()
         };
         let oldest = times(|stats| stats.oldest_ready);
-        page.gauges("queue_oldest_ready_seconds", "How long the oldest ready key has been ready.", &oldest)?;
+        page.gauges("queue_oldest_ready_seconds", "Time since the oldest ready key became ready.", &oldest)?;
         let longest = times(|stats| stats.longest_running);
-        page.gauges("queue_longest_running_seconds", "How long the longest run has been running.", &longest)?;
+        page.gauges("queue_longest_running_seconds", "Duration of the longest current run.", &longest)?;
 
         let counts = |count: fn(&QueueStats) -> u64| {
             stats.iter().map(|(name, stats)| ([("queue", *name)], count(stats))).collect::<Vec<_>>()
         };
-        page.counters("queue_adds", "How often a key became ready.", &counts(|stats| stats.adds))?;
+        page.counters("queue_adds", "Times that a key became ready.", &counts(|stats| stats.adds))?;
         let retries = counts(|stats| stats.retries);
-        page.counters("queue_retries", "How often an attempt ended with a delay before the next.", &retries)
+        page.counters("queue_retries", "Attempts after which the next one is delayed.", &retries)
     }
 
     fn encode_watches(&self, page: &mut Page<'_>) -> fmt::Result {
@@ -127,48 +127,48 @@ impl RuntimeMetrics {
             let each = |(name, health): &(&'static str, WatchHealth)| ([("watch", *name)], i64::from(fact(health)));
             self.watches.iter().map(each).collect::<Vec<_>>()
         };
-        page.gauges("watch_synced", "Whether all objects have been listed.", &facts(WatchHealth::synced))?;
+        page.gauges("watch_synced", "1 after all objects were listed, otherwise 0.", &facts(WatchHealth::synced))?;
         let failing = facts(|health| health.problem().is_some());
-        page.gauges("watch_failing", "Whether the watch does not work.", &failing)?;
+        page.gauges("watch_failing", "1 while the watch fails, otherwise 0.", &failing)?;
         let silence =
             |(name, health): &(&'static str, WatchHealth)| ([("watch", *name)], health.last_progress().as_secs_f64());
         let silence: Vec<_> = self.watches.iter().map(silence).collect();
-        page.gauges("watch_silence_seconds", "How long ago something was heard from the server.", &silence)
+        page.gauges("watch_silence_seconds", "Time since the last message from the server.", &silence)
     }
 
     fn encode_events(&self, page: &mut Page<'_>) -> fmt::Result {
         let Some(stats) = self.events.as_ref().map(EventRecorder::stats) else { return Ok(()) };
-        page.gauges("events_queued", "Event lines that wait to be sent.", &[([], whole(stats.queued))])?;
+        page.gauges("events_queued", "Events that wait to be sent.", &[([], whole(stats.queued))])?;
         let outcomes = [
             ([("outcome", "sent")], stats.sent),
             ([("outcome", "coalesced")], stats.coalesced),
             ([("outcome", "dropped")], stats.dropped),
             ([("outcome", "failed")], stats.failed),
         ];
-        page.counters("events", "Events by what became of them.", &outcomes)
+        page.counters("events", "Events by outcome.", &outcomes)
     }
 
     fn encode_journal(&self, page: &mut Page<'_>) -> fmt::Result {
         let Some(stats) = self.journal.as_ref().map(|stats| stats()) else { return Ok(()) };
-        let help = "What is begun and not known to have ended.";
+        let help = "Attempts that have begun and are not known to have ended.";
         page.gauges("journal_entries", help, &[([], whole(stats.entries))])?;
-        page.gauges("journal_bytes", "The size of that.", &[([], whole(stats.bytes))])?;
-        page.gauges("journal_capacity_bytes", "The size that it may have.", &[([], whole(stats.capacity))])?;
-        let help = "Journals that end with this process.";
+        page.gauges("journal_bytes", "Size of these entries.", &[([], whole(stats.bytes))])?;
+        page.gauges("journal_capacity_bytes", "Maximum size of the journal.", &[([], whole(stats.capacity))])?;
+        let help = "Journals that exist only in the memory of this process.";
         page.gauges("journals_in_memory", help, &[([], whole(stats.in_memory))])?;
         let help = "Entries that were restored from a backup.";
         page.gauges("journal_restored_entries", help, &[([], whole(stats.restored))])?;
         page.counters("journal_commits", "Successful writes of a journal.", &[([], stats.commits)])?;
-        page.counters("journal_written_bytes", "The size of those.", &[([], stats.bytes_written)])?;
-        page.counters("journal_checks", "Looks at a journal's holder.", &[([], stats.checks)])?;
-        page.counters("journal_failures", "Attempts to write or to look that failed.", &[([], stats.failures)])
+        page.counters("journal_written_bytes", "Bytes in these writes.", &[([], stats.bytes_written)])?;
+        page.counters("journal_checks", "Checks of a journal's holder.", &[([], stats.checks)])?;
+        page.counters("journal_failures", "Failed writes and checks.", &[([], stats.failures)])
     }
 
     fn encode_leases(&self, page: &mut Page<'_>) -> fmt::Result {
         let Some(health) = &self.leases else { return Ok(()) };
         page.gauges("leases_held", "Shards of this replica.", &[([], whole(health.held().len()))])?;
         page.gauges("lease_members", "Replicas that share the shards.", &[([], whole(health.members()))])?;
-        page.counters("leases_lost", "Terms that ended against this replica's will.", &[([], health.lost())])
+        page.counters("leases_lost", "Terms that ended because the Lease was lost.", &[([], health.lost())])
     }
 }
 
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(page, PAGE);
     }
 
-    const PAGE: &str = r#"# HELP queue_keys Keys in the queue by what they wait for.
+    const PAGE: &str = r#"# HELP queue_keys Keys in the queue by state.
 # TYPE queue_keys gauge
 queue_keys{queue="first",state="ready"} 1
 queue_keys{queue="first",state="delayed"} 1
@@ -300,50 +300,50 @@ queue_keys{queue="second",state="delayed"} 0
 queue_keys{queue="second",state="awaiting_change"} 0
 queue_keys{queue="second",state="awaiting_permit"} 0
 queue_keys{queue="second",state="running"} 0
-# HELP queue_oldest_ready_seconds How long the oldest ready key has been ready.
+# HELP queue_oldest_ready_seconds Time since the oldest ready key became ready.
 # TYPE queue_oldest_ready_seconds gauge
 queue_oldest_ready_seconds{queue="first"} 2.0
 queue_oldest_ready_seconds{queue="second"} 0.0
-# HELP queue_longest_running_seconds How long the longest run has been running.
+# HELP queue_longest_running_seconds Duration of the longest current run.
 # TYPE queue_longest_running_seconds gauge
 queue_longest_running_seconds{queue="first"} 2.0
 queue_longest_running_seconds{queue="second"} 0.0
-# HELP queue_adds How often a key became ready.
+# HELP queue_adds Times that a key became ready.
 # TYPE queue_adds counter
 queue_adds_total{queue="first"} 3
 queue_adds_total{queue="second"} 0
-# HELP queue_retries How often an attempt ended with a delay before the next.
+# HELP queue_retries Attempts after which the next one is delayed.
 # TYPE queue_retries counter
 queue_retries_total{queue="first"} 1
 queue_retries_total{queue="second"} 0
-# HELP watch_synced Whether all objects have been listed.
+# HELP watch_synced 1 after all objects were listed, otherwise 0.
 # TYPE watch_synced gauge
 watch_synced{watch="things"} 0
-# HELP watch_failing Whether the watch does not work.
+# HELP watch_failing 1 while the watch fails, otherwise 0.
 # TYPE watch_failing gauge
 watch_failing{watch="things"} 0
-# HELP watch_silence_seconds How long ago something was heard from the server.
+# HELP watch_silence_seconds Time since the last message from the server.
 # TYPE watch_silence_seconds gauge
 watch_silence_seconds{watch="things"} 2.0
-# HELP events_queued Event lines that wait to be sent.
+# HELP events_queued Events that wait to be sent.
 # TYPE events_queued gauge
 events_queued 0
-# HELP events Events by what became of them.
+# HELP events Events by outcome.
 # TYPE events counter
 events_total{outcome="sent"} 0
 events_total{outcome="coalesced"} 0
 events_total{outcome="dropped"} 0
 events_total{outcome="failed"} 0
-# HELP journal_entries What is begun and not known to have ended.
+# HELP journal_entries Attempts that have begun and are not known to have ended.
 # TYPE journal_entries gauge
 journal_entries 2
-# HELP journal_bytes The size of that.
+# HELP journal_bytes Size of these entries.
 # TYPE journal_bytes gauge
 journal_bytes 400
-# HELP journal_capacity_bytes The size that it may have.
+# HELP journal_capacity_bytes Maximum size of the journal.
 # TYPE journal_capacity_bytes gauge
 journal_capacity_bytes 500
-# HELP journals_in_memory Journals that end with this process.
+# HELP journals_in_memory Journals that exist only in the memory of this process.
 # TYPE journals_in_memory gauge
 journals_in_memory 0
 # HELP journal_restored_entries Entries that were restored from a backup.
@@ -352,13 +352,13 @@ journal_restored_entries 0
 # HELP journal_commits Successful writes of a journal.
 # TYPE journal_commits counter
 journal_commits_total 3
-# HELP journal_written_bytes The size of those.
+# HELP journal_written_bytes Bytes in these writes.
 # TYPE journal_written_bytes counter
 journal_written_bytes_total 900
-# HELP journal_checks Looks at a journal's holder.
+# HELP journal_checks Checks of a journal's holder.
 # TYPE journal_checks counter
 journal_checks_total 1
-# HELP journal_failures Attempts to write or to look that failed.
+# HELP journal_failures Failed writes and checks.
 # TYPE journal_failures counter
 journal_failures_total 0
 # HELP leases_held Shards of this replica.
@@ -367,7 +367,7 @@ leases_held 0
 # HELP lease_members Replicas that share the shards.
 # TYPE lease_members gauge
 lease_members 1
-# HELP leases_lost Terms that ended against this replica's will.
+# HELP leases_lost Terms that ended because the Lease was lost.
 # TYPE leases_lost counter
 leases_lost_total 0
 # EOF

@@ -199,7 +199,7 @@ pub async fn watch<T>(
         match step {
             Ok(()) => continue,
             Err(WatchError::Expired) => match position.take() {
-                Some(_) => debug!(watch = name, "the server does not know the position, listing again"),
+                Some(_) => debug!(watch = name, "the server no longer knows the resource version, listing again"),
                 None => health.fails(name, "The list expired before its last page was read.".to_owned()),
             },
             Err(WatchError::Failed(error)) => health.fails(name, error.to_string()),
@@ -439,7 +439,7 @@ where
             biased;
             event = events.next() => event,
             () = &mut stale => {
-                debug!(watch = name, "what the server has shown was not delivered, connecting again");
+                debug!(watch = name, "the watch missed a change that the server has shown, connecting again");
                 return Ok(());
             }
             () = &mut settling, if !settled => {
@@ -451,12 +451,12 @@ where
         };
         let event = match event {
             None if settled => return Ok(()),
-            None => return Err(WatchError::broken("it ended the watch as soon as it had begun")),
+            None => return Err(WatchError::broken("it ended the watch immediately")),
             // The connection works, so only this change is lost.
             Some(Err(kube::Error::SerdeError(_))) => {
                 unreadable += 1;
                 if unreadable == 1 {
-                    warn!(watch = name, "a change that cannot be read is left out");
+                    warn!(watch = name, "an unreadable change is skipped");
                 }
                 continue;
             }

@@ -123,10 +123,10 @@ impl Settings {
 #[non_exhaustive]
 pub enum SettingsError {
     /// The endpoint is not valid.
-    #[error("{0:?} is no address of a service: expected http://host:port or https://host:port without a path")]
+    #[error("{0:?} is not a valid endpoint URL: expected http://host:port or https://host:port without a path")]
     Endpoint(String),
     /// AWS has no such service in the region.
-    #[error("S3 has no address in the region {region:?}: {reason}")]
+    #[error("S3 has no endpoint in the region {region:?}: {reason}")]
     Region {
         /// The region.
         region: String,

@@ -18,13 +18,13 @@ pub enum Error {
     #[error(transparent)]
     Answer(#[from] Answer),
     /// The clocks of this machine and of the service differ by more than the service allows.
-    #[error("{endpoint} says that the clock of this machine is wrong: the clocks of both must agree to 15 minutes")]
+    #[error("{endpoint} rejects the time of the request: the clocks of this machine and of the server must agree within 15 minutes")]
     ClockSkew {
         /// The service's address.
         endpoint: String,
     },
     /// The response does not come from such a service, but from a proxy, a load balancer or a web server.
-    #[error("{endpoint} answered {status} and does not speak S3 there: check the address, and proxies before it")]
+    #[error("{endpoint} answered {status}, which is not an answer of S3: check the address, and proxies in front of it")]
     NotS3 {
         /// The service's address.
         endpoint: String,
@@ -58,7 +58,7 @@ pub enum Error {
         reason: String,
     },
     /// The request cannot be sent: it contains a name or a value that HTTP does not allow.
-    #[error("cannot ask: {0}")]
+    #[error("invalid request: {0}")]
     Request(String),
     /// The policy of a bucket cannot be read.
     #[error(transparent)]

@@ -168,7 +168,7 @@ fn trust(ca_bundle: Option<&[u8]>) -> Result<TrustStore, SettingsError> {
         roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
     }
     if roots.is_empty() {
-        Err(unusable("it holds no certificate in PEM".to_owned()))
+        Err(unusable("it contains no PEM certificate".to_owned()))
     } else {
         Ok(TrustStore::empty().with_pem_certificate(bundle))
     }

@@ -48,7 +48,7 @@ impl Lifecycle {
     pub fn parse(text: &str) -> Result<Self, LifecycleError> {
         let wrong = |error: serde_json::Error| LifecycleError(error.to_string());
         let document: Value =
-            serde_json::from_str(text).map_err(|error| LifecycleError(format!("it is no JSON: {error}")))?;
+            serde_json::from_str(text).map_err(|error| LifecycleError(format!("it is not valid JSON: {error}")))?;
         let Document { rules } = serde_json::from_value(document).map_err(wrong)?;
         Ok(Self { rules: rules.into_iter().map(Rule::read).collect::<Result<_, _>>()? })
     }
@@ -269,7 +269,7 @@ fn date(text: String) -> Result<DateTime, LifecycleError> {
     // `2030-01-01` means midnight, as in the AWS CLI.
     let full = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text };
     let date = DateTime::from_str(&full, Format::DateTimeWithOffset);
-    date.map_err(|_| LifecycleError(format!("{full:?} is no date, such as 2030-01-01")))
+    date.map_err(|_| LifecycleError(format!("{full:?} is not a date such as 2030-01-01")))
 }
 
 /// Normalizes a rule by sorting its lists and flattening its filter. The prefix may be next to the filter, in it or in
@@ -330,12 +330,12 @@ mod tests {
     #[test]
     fn what_is_no_lifecycle() {
         for (text, part) in [
-            ("{", "it is no JSON"),
+            ("{", "it is not valid JSON"),
             ("{}", "missing field `Rules`"),
             (r#"{"Rules":[1]}"#, "expected struct Rule"),
             (r#"{"Rules":[{"Statsu":"Enabled"}]}"#, "unknown field `Statsu`, expected one of `ID`, `Status`"),
             (r#"{"Rules":[{"Status":"Enabled","Expiration":{"Days":"7"}}]}"#, "expected i32"),
-            (r#"{"Rules":[{"Status":"Enabled","Expiration":{"Date":"soon"}}]}"#, "\"soon\" is no date"),
+            (r#"{"Rules":[{"Status":"Enabled","Expiration":{"Date":"soon"}}]}"#, "\"soon\" is not a date"),
         ] {
             let error = Lifecycle::parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

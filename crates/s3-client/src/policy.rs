@@ -47,16 +47,16 @@ impl Policy {
         let mut document = match serde_json::from_str(text) {
             Ok(Value::Object(document)) => document,
             Ok(_) => return wrong("expected a JSON object with Version and Statement".to_owned()),
-            Err(error) => return wrong(format!("it is no JSON: {error}")),
+            Err(error) => return wrong(format!("it is not valid JSON: {error}")),
         };
         let statements = match document.remove("Statement") {
             Some(Value::Array(statements)) => statements,
             Some(statement @ Value::Object(_)) => vec![statement],
-            Some(_) => return wrong("its Statement is no list of objects".to_owned()),
+            Some(_) => return wrong("its Statement is not a list of objects".to_owned()),
             None => return wrong("it has no Statement".to_owned()),
         };
         if statements.iter().any(|statement| !statement.is_object()) {
-            return wrong("its Statement is no list of objects".to_owned());
+            return wrong("its Statement is not a list of objects".to_owned());
         }
         Ok(Self { document, statements })
     }
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn what_is_no_policy() {
         let error = |text| Policy::parse(text).unwrap_err().to_string();
-        assert!(error("{oops").starts_with("not a bucket policy: it is no JSON: "), "{}", error("{oops"));
+        assert!(error("{oops").starts_with("not a bucket policy: it is not valid JSON: "), "{}", error("{oops"));
         for text in ["[]", "1", "{}", "{\"Statement\":1}", "{\"Statement\":[1]}"] {
             assert!(error(text).starts_with("not a bucket policy: "), "{text}");
         }

@@ -52,7 +52,7 @@ impl Tags {
             check(key, 1..=LONGEST_KEY, "key")?;
             check(value, 0..=LONGEST_VALUE, "value")?;
             if RESERVED.iter().any(|prefix| key.to_ascii_lowercase().starts_with(prefix)) {
-                return Err(TagsError(format!("the tag {key:?} is not free: choose another key")));
+                return Err(TagsError(format!("the tag {key:?} is reserved: choose another key")));
             }
             tags.insert(key.to_owned(), value.to_owned());
         }
@@ -74,7 +74,7 @@ fn check(text: &str, lengths: std::ops::RangeInclusive<usize>, kind: &str) -> Re
         Ok(())
     } else {
         Err(TagsError(format!(
-            "{text:?} is not possible as the {kind} of a tag: {} to {} letters, digits, spaces and + - = . _ : / @",
+            "{text:?} is not a valid tag {kind}: use {} to {} letters, digits, spaces and + - = . _ : / @",
             lengths.start(),
             lengths.end()
         )))
@@ -100,10 +100,10 @@ mod tests {
         for (text, part) in [
             ("team", "not like key=value"),
             ("=v", "1 to 128"),
-            ("a=<b>", "not possible as the value"),
-            ("aws:x=1", "not free"),
-            ("AWS:x=1", "not free"),
-            ("kube-provisioner/claim-uid=1", "not free"),
+            ("a=<b>", "not a valid tag value"),
+            ("aws:x=1", "reserved"),
+            ("AWS:x=1", "reserved"),
+            ("kube-provisioner/claim-uid=1", "reserved"),
             (many.as_str(), "at most 40"),
             (long.as_str(), "1 to 128"),
         ] {

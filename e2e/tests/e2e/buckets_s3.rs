@@ -230,7 +230,7 @@ async fn aws_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Resul
     fixture.claim("thief", "blind", json!({"bucketName": "shared-bucket"})).await?;
     fixture.told("thief", "the administrator needs the permission s3:GetBucketTagging").await?;
     iam.put_user_policy("blind", "policy", &policy(&blind[..1])).await?;
-    fixture.told("thief", "was not made for this claim").await?;
+    fixture.told("thief", "was not created for this claim").await?;
     fixture.delete("thief").await?;
     ensure!(admin.bucket_tagging("shared-bucket").await?.is_empty(), "somebody's bucket has tags");
     ensure!(admin.get_object("shared-bucket", "x").await?.is_some(), "somebody's object is gone");
@@ -311,7 +311,7 @@ async fn aws_two_clusters_want_the_same_names() -> anyhow::Result<()> {
     }
     for (name, owner) in names.iter().zip(&owners) {
         let (loser, _) = clusters[1 - owner];
-        loser.told(name, "was not made for this claim: choose another bucketName").await?;
+        loser.told(name, "was not created for this claim: choose another bucketName").await?;
         loser.delete(name).await?;
         let object = clusters[*owner].0.user(name).await?.get("cat").await?;
         ensure!(object.as_deref() == Some("miaow"), "the other cluster has taken what is in {name}");

@@ -81,7 +81,7 @@ async fn seaweedfs_parameters_that_it_cannot_keep_are_refused_by_name() -> anyho
     fixture.refuses_by_name(&parameters).await?;
     fixture.class_with("keyless", &[("authentication", "ServiceAccount"), ("serviceAccount", "app")]).await?;
     fixture.claim("keyless", "keyless", json!({})).await?;
-    fixture.told("keyless", "leave authentication and serviceAccount out").await?;
+    fixture.told("keyless", "remove authentication and serviceAccount").await?;
     fixture.done_without(&["keyless"]).await
 }
 
@@ -135,7 +135,7 @@ async fn seaweedfs_a_bucket_without_tags_is_of_the_claim_that_has_made_it() -> a
     // In a cluster that was restored from a backup, the claim is a different one.
     one.cluster_id = "cluster-b";
     let refused = one.provision().await.err().context("another cluster has taken the bucket")?;
-    ensure!(refused.to_string().contains("was not made for this claim"), "{refused}");
+    ensure!(refused.to_string().contains("was not created for this claim"), "{refused}");
     one.delete().await?;
     one.cluster_id = "cluster-a";
     one.provision().await.map_err(|error| anyhow!("{error}"))?;

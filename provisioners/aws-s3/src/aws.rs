@@ -357,7 +357,7 @@ fn just_made(bucket: &str) -> ProvisionError {
 }
 
 fn not_for_this_claim(bucket: &str) -> String {
-    format!("the bucket {bucket} exists and was not made for this claim: choose another bucketName")
+    format!("the bucket {bucket} exists and was not created for this claim: choose another bucketName")
 }
 
 fn unsure(bucket: &str, claim_uid: &str) -> String {

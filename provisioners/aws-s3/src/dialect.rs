@@ -73,7 +73,7 @@ impl Dialect {
     pub(crate) fn check(self, public_block: Option<bool>, without_key: bool) -> Result<(), Objection> {
         let text = match self {
             Self::SeaweedFs if without_key => {
-                "on SeaweedFS the owner of a new role could not be proved: leave authentication and serviceAccount out, or use another store"
+                "on SeaweedFS the owner of a new role could not be proved: remove authentication and serviceAccount, or use another store"
             }
             Self::SeaweedFs if public_block == Some(true) => {
                 "SeaweedFS blocks public ACLs, but not bucket policies that make a bucket public: remove blockPublicAccess from the \

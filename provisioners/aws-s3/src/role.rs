@@ -89,7 +89,7 @@ impl Account {
             IamLookup::Absent => return Err(Failure::NotShownYet(format!("IAM role {name}")).into()),
             IamLookup::Forbidden(failure) => return Err(failure.into()),
             IamLookup::Other => {
-                let text = format!("the IAM role {name} exists and was not made for this claim: delete it");
+                let text = format!("the IAM role {name} exists and was not created for this claim: delete it");
                 return Err(ProvisionError::retry(text));
             }
         };

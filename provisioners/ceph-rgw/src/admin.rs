@@ -51,7 +51,7 @@ impl Failure {
                     .to_owned()
             }
             "AccessDenied" => format!(
-                "; the admin user has no right to do that: radosgw-admin caps add --uid=<admin user> --caps=\"{cap}=*\""
+                "; the admin user lacks the permission for that: radosgw-admin caps add --uid=<admin user> --caps=\"{cap}=*\""
             ),
             _ => String::new(),
         };

@@ -148,7 +148,7 @@ impl BucketHooks for Rgw {
         let account = users.owner;
         if !account.generated {
             let text =
-                format!("the keys of {} are not rotated: it is the bucketOwner, not made for the claim", account.id);
+                format!("the keys of {} are not rotated: it is the bucketOwner, not created for the claim", account.id);
             return Err(ProvisionError::invalid(text));
         }
         let before = account.remove_other_keys(&store, known.access_key_id.as_deref()).await?;
@@ -228,7 +228,7 @@ impl Rgw {
         let is_limited = request.config.max_objects.or(request.config.max_size).is_some();
         let has_bucket = request.buckets.iter().any(|bucket| bucket.belongs_to(&request.account));
         if is_limited && !has_bucket {
-            let text = "maxObjects and maxSize have no effect on a bucket that was not made for this claim";
+            let text = "maxObjects and maxSize have no effect on a bucket that was not created for this claim";
             return Ok(answer.warning(text));
         }
         Ok(answer)
@@ -334,19 +334,19 @@ impl Users {
 /// Returns the reason why the permissions of a bucket cannot be changed. The text does not disclose the bucket's owner
 /// to tenants.
 fn has_no_key(bucket: &str, owner: &str) -> String {
-    tracing::warn!(bucket, owner, "the owner of a bucket that claims are let into has no key");
+    tracing::warn!(bucket, owner, "the owner of a bucket that several claims use has no key");
     format!(
-        "the owner of the bucket {bucket} has no key to change the bucket's policy with: an administrator makes one by \
-         radosgw-admin key create --uid=<owner> --key-type=s3; the provisioner's log names the owner"
+        "the owner of the bucket {bucket} has no key to change the bucket's policy with: an administrator creates one \
+         with radosgw-admin key create --uid=<owner> --key-type=s3; the provisioner's log names the owner"
     )
 }
 
 /// Returns the reason why the permissions of an account's bucket cannot be changed, like [`has_no_key`].
 fn is_not_of_a_user(bucket: &str, owner: &str) -> String {
-    tracing::warn!(bucket, owner, "the owner of a bucket that claims are let into is not a user");
+    tracing::warn!(bucket, owner, "the owner of a bucket that several claims use is not a user");
     format!(
         "the owner of the bucket {bucket} is not a user of the gateway, but an account, or has been deleted: an \
-         administrator gives the bucket to a user by radosgw-admin bucket link --bucket={bucket} --uid=<user>; the \
+         administrator gives the bucket to a user with radosgw-admin bucket link --bucket={bucket} --uid=<user>; the \
          provisioner's log names the owner"
     )
 }
@@ -371,18 +371,18 @@ fn objection(whose: BucketOwnership, users: &Users, request: &RequestOf<Rgw>) ->
     match (whose, recorded) {
         (BucketOwnership::Claim | BucketOwnership::ToHandOver, _) => None,
         (BucketOwnership::OfFormerOwner, _) => {
-            Some(format!("the bucket {name} was made for another bucketOwner: leave bucketOwner as it was"))
+            Some(format!("the bucket {name} was created for another bucketOwner: restore the former bucketOwner"))
         }
         (BucketOwnership::Others, Some(owner)) => Some(format!(
-            "the bucket {name} was made for the bucketOwner {owner}: leave it so, or let an administrator link the bucket to \
-             another user"
+            "the bucket {name} was created for the bucketOwner {owner}: restore it, or ask an administrator to link \
+             the bucket to another user"
         )),
         (BucketOwnership::Others, None) if request.state.is_empty() => {
-            Some(format!("the bucket {name} exists and was not made for this claim: choose another bucketName"))
+            Some(format!("the bucket {name} exists and was not created for this claim: choose another bucketName"))
         }
         (BucketOwnership::Others, None) => Some(format!(
-            "the bucket {name} does not belong to this claim's user: leave bucketOwner as it was, or let an administrator \
-             link the bucket to {}",
+            "the bucket {name} does not belong to this claim's user: restore the former bucketOwner, or ask an \
+             administrator to link the bucket to {}",
             users.owner.id
         )),
     }

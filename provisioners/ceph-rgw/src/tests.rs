@@ -266,7 +266,7 @@ async fn buckets_of_others_are_neither_taken_nor_deleted() {
     s3.create_bucket(&request.name, None).await.unwrap();
     let error = request.provision(&fixture.rgw).await.unwrap_err();
     assert_eq!(error.verdict(), ProvisionVerdict::Invalid);
-    assert!(error.to_string().contains("was not made for this claim"), "{error}");
+    assert!(error.to_string().contains("was not created for this claim"), "{error}");
     assert!(!error.to_string().contains(&stranger), "{error}");
     assert!(fixture.admin().user(&request.account().name).await.unwrap().is_none());
 
@@ -276,7 +276,7 @@ async fn buckets_of_others_are_neither_taken_nor_deleted() {
     // Naming the bucket's owner does not make the bucket the claim's.
     let owned = fixture.request("a", &[("bucketOwner", &stranger)]);
     let error = owned.provision(&fixture.rgw).await.unwrap_err();
-    assert!(error.to_string().contains("was not made for this claim"), "{error}");
+    assert!(error.to_string().contains("was not created for this claim"), "{error}");
     // The user from an earlier attempt without that owner is deleted.
     fixture.admin().create_user(&owned.account().name, &owned.account().name, 1).await.unwrap();
     owned.delete(&fixture.rgw).await.unwrap();

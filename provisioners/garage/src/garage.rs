@@ -344,7 +344,7 @@ async fn settle(store: &Store, request: &RequestOf<Garage>, live: &BucketInfo) -
         let set = store.admin.set_lifecycle(&live.id, &wanted).await?;
         // Versions of Garage without support for these rules ignore them.
         if !wanted.is_empty() && set.lifecycle_rules.is_none() {
-            let text = "this version of Garage sets no lifecycle by its admin API: leave bucketLifecycle out, or update Garage";
+            let text = "this version of Garage cannot set a lifecycle by its admin API: remove bucketLifecycle, or update Garage";
             return Err(ProvisionError::retry(text));
         }
     }
@@ -375,14 +375,16 @@ fn answer(store: &Store, key: s3_client::Credentials) -> Granted {
 fn in_the_way(request: &RequestOf<Garage>, named: &BucketInfo) -> String {
     let name = &request.name;
     match request.state.get(BUCKET_ID) {
-        None => format!("the bucket {name} exists and was not made for this claim: choose another bucketName"),
+        None => format!("the bucket {name} exists and was not created for this claim: choose another bucketName"),
         Some(id) if *id == named.id => format!(
-            "the bucket {name} was made for a claim of another cluster, and is left alone; if that cluster is gone for good, an \
-             administrator gives the bucket to this one: garage key delete --yes for each key that garage bucket info {name} shows"
+            "the bucket {name} was created for a claim of another cluster, so this provisioner does not change it; if \
+             that cluster no longer exists, an administrator gives the bucket to this one: garage key delete --yes \
+             for each key that garage bucket info {name} shows"
         ),
         Some(id) => format!(
-            "another bucket has the name {name} now, which this claim's bucket had: an administrator gives the name back by \
-             garage bucket alias {name} <another name>, garage bucket unalias {name} and garage bucket alias {id} {name}"
+            "another bucket has the name {name} now, which this claim's bucket had: an administrator gives the name \
+             back with garage bucket alias {name} <another name>, garage bucket unalias {name} and garage bucket \
+             alias {id} {name}"
         ),
     }
 }

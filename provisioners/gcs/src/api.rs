@@ -182,7 +182,7 @@ impl Api {
     fn not_google(&self, call: &Call, status: u16) -> Failure {
         let endpoint = self.client.endpoint();
         let reason =
-            format!("{endpoint} answered {status} and not as Google does: check the address, and proxies before it");
+            format!("{endpoint} answered {status}, which is not an answer of Google: check the address, and proxies in front of it");
         Failure::Unanswered { doing: call.doing.clone(), reason }
     }
 }
@@ -199,7 +199,7 @@ fn request(call: &Call, token: &str) -> Result<Request<Bytes>, Failure> {
     *request.method_mut() = call.method.clone();
     *request.uri_mut() = call.path.parse().map_err(|_| unanswered(call, &"its names are too long"))?;
     let token = HeaderValue::try_from(format!("Bearer {token}"));
-    let mut token = token.map_err(|_| unanswered(call, &"the token has characters that no token has"))?;
+    let mut token = token.map_err(|_| unanswered(call, &"the token contains characters that are not allowed"))?;
     token.set_sensitive(true);
     request.headers_mut().insert(AUTHORIZATION, token);
     if call.body.is_some() {
@@ -240,18 +240,18 @@ fn advice(refusal: &Refusal, call: &Call, source: &TokenSource) -> String {
         (401, _) => format!("; Google does not accept the token: check {source}"),
         (403, "SERVICE_DISABLED" | "accessNotConfigured") => {
             let api = if permission.starts_with("iam.") { "iam" } else { "storage" };
-            format!("; the API is switched off in the project: gcloud services enable {api}.googleapis.com")
+            format!("; the API is disabled in the project: gcloud services enable {api}.googleapis.com")
         }
         (403, "accountDisabled" | "BILLING_DISABLED" | "billingNotEnabled") => {
             "; the project has no billing account: link one".to_owned()
         }
         (403, "rateLimitExceeded" | "userRateLimitExceeded" | "quotaExceeded") | (429, _) => {
             if permission == "iam.serviceAccounts.create" && refusal.message.contains("Maximum number") {
-                "; delete service accounts that nobody needs, ask Google for a higher quota, or name a serviceAccount in \
-                 the StorageClass"
+                "; delete unused service accounts, ask Google for a higher quota, or name a serviceAccount in the \
+                 StorageClass"
                     .to_owned()
             } else {
-                "; Google limits how much is asked: it is tried again later".to_owned()
+                "; Google's rate limit is reached: the provisioner retries later".to_owned()
             }
         }
         (403, "retentionPolicyNotMet") => "; the bucket keeps its objects for some time: wait".to_owned(),
@@ -262,7 +262,7 @@ fn advice(refusal: &Refusal, call: &Call, source: &TokenSource) -> String {
                 permission if permission.starts_with("storage.hmacKeys.") => "roles/storage.hmacKeyAdmin",
                 _ => "roles/storage.admin",
             };
-            format!("; {source} needs the permission {permission}: give it {role} in the project")
+            format!("; {source} needs the permission {permission}: grant it {role} in the project")
         }
         (400 | 404, _) if refusal.message.to_lowercase().contains("project") => {
             "; check project in the StorageClass, or --project".to_owned()

@@ -124,7 +124,7 @@ impl BucketHooks for Gcs {
     async fn rotate(&self, known: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
         let (store, account) = self.of_account(&known).await?;
         if !account.generated {
-            let text = format!("the keys of {} are not rotated: it was not made for the claim", account.email);
+            let text = format!("the keys of {} are not rotated: it was not created for the claim", account.email);
             return Err(ProvisionError::invalid(text));
         }
         if account.known(&store).await? == AddressOwner::Foreign {
@@ -245,7 +245,7 @@ impl Account {
     fn foreign(&self) -> String {
         let email = &self.email;
         format!(
-            "the service account {email} exists and was not made for this claim of this cluster: delete it if nobody needs it"
+            "the service account {email} exists and was not created for this claim in this cluster: delete it if it is unused"
         )
     }
 
@@ -328,11 +328,11 @@ impl Account {
         let unknown = matches!(failure.status(), Some(400 | 404)) && failure.message().contains("does not exist");
         match unknown {
             true if self.generated => {
-                let text = format!("{failure}; Google needs some time to know a new service account everywhere");
+                let text = format!("{failure}; a new service account takes some time to be known everywhere");
                 ProvisionError::retry(text).after(ACCOUNT_SPREADS)
             }
             true => {
-                let text = format!("{failure}; make the service account {}, or change serviceAccount", self.email);
+                let text = format!("{failure}; create the service account {}, or change serviceAccount", self.email);
                 ProvisionError::retry(text)
             }
             false => failure.into(),
@@ -364,7 +364,7 @@ fn objection(live: &BucketState, request: &RequestOf<Gcs>) -> Option<ProvisionEr
                 format!("the bucket {name} has lost its label {CLAIM_UID}: set it to {}", request.owner.claim.uid)
             }
             Owner::Other | Owner::Unknown => {
-                format!("the bucket {name} exists and was not made for this claim: choose another bucketName")
+                format!("the bucket {name} exists and was not created for this claim: choose another bucketName")
             }
         },
     };

@@ -24,7 +24,7 @@ pub(crate) enum Error {
     TimedOut { endpoint: String, limit: Duration },
     #[error("{endpoint} answered with more than {ANSWER_LIMIT} bytes")]
     TooLarge { endpoint: String },
-    #[error("cannot ask: {0}")]
+    #[error("invalid request: {0}")]
     Request(&'static str),
 }
 
@@ -201,7 +201,7 @@ fn base_of(url: &str) -> Result<String, String> {
 pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<Certificate>, String> {
     let certificates = Certificate::from_pem_bundle(pem).map_err(unusable)?;
     if certificates.is_empty() {
-        Err("the CA bundle cannot be used: it holds no certificate in PEM".to_owned())
+        Err("the CA bundle cannot be used: it contains no PEM certificate".to_owned())
     } else {
         Ok(certificates)
     }

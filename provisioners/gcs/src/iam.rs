@@ -57,7 +57,7 @@ impl Iam {
             return Ok(is_of(&account, whom));
         }
         let path = format!("/v1/projects/{}/serviceAccounts", encoded(&self.project));
-        let doing = format!("make the service account {email}");
+        let doing = format!("create the service account {email}");
         let Whom { claim, cluster } = whom;
         let account = json!({"displayName": display_name(claim), "description": description(claim, cluster)});
         let body = json!({"accountId": id, "serviceAccount": account});
@@ -84,7 +84,7 @@ impl Iam {
                 self.recent.removed(email);
             }
             AddressOwner::Foreign => {
-                tracing::info!(account = email, "left a service account that was not made for the claim");
+                tracing::info!(account = email, "left a service account that was not created for the claim");
             }
             AddressOwner::Absent => {}
         }

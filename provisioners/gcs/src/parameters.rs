@@ -251,7 +251,7 @@ impl TryFrom<String> for Labels {
                 ));
             }
             if key.starts_with("objectbucketclaim-") || key.starts_with("goog") {
-                return Err(format!("the label {key:?} is not free"));
+                return Err(format!("the label {key:?} is reserved"));
             }
             labels.insert(key.to_owned(), value.to_owned());
         }
@@ -310,7 +310,7 @@ mod tests {
             ("labels", "Team=x", "is not a valid label:"),
             ("labels", "team=X", "not a valid label value"),
             ("labels", "team", "key=value"),
-            ("labels", "objectbucketclaim-uid=1", "not free"),
+            ("labels", "objectbucketclaim-uid=1", "reserved"),
             ("accessMode", "all", "read-only"),
             ("loaction", "US", "location"),
         ] {

@@ -46,7 +46,7 @@ impl Storage {
         };
         let (project, prefix) = (encoded(&self.project), encoded(name));
         let path = format!("/storage/v1/b?project={project}&prefix={prefix}&maxResults=1&fields=items(name)");
-        let doing = format!("look for the bucket {name} in the project");
+        let doing = format!("look up the bucket {name} in the project");
         // The list is sorted, so the name itself comes first among names with this prefix.
         let list = self.api.ask(Call::new(Method::GET, path, "storage.buckets.list", doing)).await?;
         if list["items"][0]["name"] == name { Err(failure) } else { Ok(BucketState::Foreign) }
@@ -70,7 +70,7 @@ impl Storage {
     /// Creates a bucket. Returns false if the name is taken.
     pub(crate) async fn create_bucket(&self, name: &str, body: Value) -> Result<bool, Failure> {
         let path = format!("/storage/v1/b?project={}&projection=noAcl", encoded(&self.project));
-        let doing = format!("make the bucket {name}");
+        let doing = format!("create the bucket {name}");
         match self.api.ask(Call::new(Method::POST, path, "storage.buckets.create", doing).body(body)).await {
             Ok(_) => Ok(true),
             Err(failure) if failure.status() == Some(409) => Ok(false),
@@ -185,20 +185,20 @@ impl Storage {
     /// Creates a key. Only this response contains its secret.
     pub(crate) async fn create_key(&self, email: &str) -> Result<Credentials, Failure> {
         let path = format!("{}?serviceAccountEmail={}", self.keys_path(), encoded(email));
-        let doing = format!("make a key for {email}");
+        let doing = format!("create a key for {email}");
         // If the response is lost, so is the key. The next attempt deletes it, see `keys.rs`.
         let call = Call::new(Method::POST, path, "storage.hmacKeys.create", doing.clone()).once();
         let made = self.api.ask(call).await?;
         let (id, secret) = (made["metadata"]["accessId"].as_str(), made["secret"].as_str());
         let key = id.zip(secret).map(|(id, secret)| Credentials::new(id, secret));
-        key.ok_or_else(|| Failure::Unanswered { doing, reason: "the answer holds no key".to_owned() })
+        key.ok_or_else(|| Failure::Unanswered { doing, reason: "the answer contains no key".to_owned() })
     }
 
     /// Deletes a key. Google deletes only inactive keys, so an active key is deactivated first.
     pub(crate) async fn delete_key(&self, key: &Key) -> Result<(), Failure> {
         let path = format!("{}/{}", self.keys_path(), encoded(&key.id));
         if key.active {
-            let doing = format!("switch off a key of {}", key.email);
+            let doing = format!("deactivate a key of {}", key.email);
             let call = Call::new(Method::PUT, path.clone(), "storage.hmacKeys.update", doing);
             if self.api.find(call.body(json!({"state": "INACTIVE"}))).await?.is_none() {
                 return Ok(());

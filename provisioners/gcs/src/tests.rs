@@ -268,7 +268,7 @@ async fn buckets_and_accounts_of_others_are_neither_taken_nor_deleted() {
     fixture.own_bucket("elsewhere");
     fixture.google.model().buckets.get_mut("elsewhere").unwrap().project = "another".to_owned();
     let before = fixture.google.assets();
-    for (name, part) in [("ours-by-hand", "was not made for this claim"), ("elsewhere", "belongs to another owner")] {
+    for (name, part) in [("ours-by-hand", "was not created for this claim"), ("elsewhere", "belongs to another owner")] {
         let request = fixture.request(name, &[]);
         let error = request.provision(&fixture.gcs).await.unwrap_err();
         assert_eq!(error.verdict(), ProvisionVerdict::Invalid);
@@ -295,7 +295,7 @@ async fn buckets_and_accounts_of_others_are_neither_taken_nor_deleted() {
     fixture.google.model().keys.insert("GOOGTHEIRS".into(), key);
     let before = fixture.google.assets();
     let error = request.provision(&fixture.gcs).await.unwrap_err();
-    assert!(error.to_string().contains("was not made for this claim of this cluster: delete it"), "{error}");
+    assert!(error.to_string().contains("was not created for this claim in this cluster: delete it"), "{error}");
     request.delete(&fixture.gcs).await.unwrap();
     assert_eq!(fixture.google.assets(), before);
 }
@@ -429,7 +429,7 @@ async fn an_account_that_the_class_names_stays_with_the_keys_of_others() {
     let class = [("serviceAccount", address)];
     let request = fixture.request("photos", &class);
     let missing = request.provision(&fixture.gcs).await.unwrap_err();
-    assert!(missing.to_string().contains(&format!("make the service account {address}")), "{missing}");
+    assert!(missing.to_string().contains(&format!("create the service account {address}")), "{missing}");
     let account = Account { description: String::new(), display_name: String::new(), unknown_for: 0, hidden_for: 0 };
     fixture.google.model().accounts.insert(address.to_owned(), account);
     let key = Key { email: address.to_owned(), active: true, secret: "s".into(), etag: 1 };
@@ -505,7 +505,7 @@ async fn errors_say_what_to_do_and_hold_no_secrets() {
     ] {
         fixture.google.model().denied = [permission.to_owned()].into();
         let text = told(fixture.request("photos", &[]).provision(&fixture.gcs).await.unwrap_err());
-        assert!(text.contains(&format!("needs the permission {permission}: give it roles/")), "{text}");
+        assert!(text.contains(&format!("needs the permission {permission}: grant it roles/")), "{text}");
     }
     fixture.google.model().denied.clear();
     let secret = |text: String| {
@@ -566,7 +566,7 @@ async fn a_new_account_that_is_not_known_yet_is_waited_for() {
     let request = fixture.request("photos", &[]);
     for _ in 0..2 {
         let error = request.provision(&fixture.gcs).await.unwrap_err();
-        assert!(error.to_string().contains("needs some time to know"), "{error}");
+        assert!(error.to_string().contains("takes some time to be known"), "{error}");
         assert_eq!((error.verdict(), error.retry_after()), (ProvisionVerdict::Retry, Some(Duration::from_secs(2))));
     }
     drop(request.provision(&fixture.gcs).await.unwrap());

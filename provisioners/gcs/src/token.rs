@@ -103,7 +103,7 @@ impl TokenSource {
             ["error", "error_description"].map(|name| printable(body[name].as_str().unwrap_or_default()));
         let advice = match code.as_str() {
             "invalid_grant" if words.contains("timeframe") => "; set this machine's clock",
-            "invalid_grant" => "; the key may be deleted, disabled or expired: make another one",
+            "invalid_grant" => "; the key may be deleted, disabled or expired: create another one",
             _ => "",
         };
         let status = answer.status;
@@ -151,7 +151,7 @@ struct Answer {
 }
 
 fn read(body: &[u8]) -> Result<Answer, TokenError> {
-    serde_json::from_slice(body).map_err(|_| TokenError("what should be a token is none: check proxies".to_owned()))
+    serde_json::from_slice(body).map_err(|_| TokenError("the answer contains no token: check proxies".to_owned()))
 }
 
 /// The key file of a service account.

@@ -149,7 +149,7 @@ impl BucketAccess {
         let bucket = &self.name;
         match &self.owner {
             None => ProvisionError::retry(format!(
-                "the bucket {bucket} does not exist: make it, or change bucketName in the StorageClass"
+                "the bucket {bucket} does not exist: create it, or change bucketName in the StorageClass"
             )),
             Some(owner) if is_of_cosi(owner) => ProvisionError::invalid(self.is_not_its_owners()),
             Some(Account { claim, .. }) => ProvisionError::retry(format!(
@@ -170,8 +170,8 @@ impl BucketAccess {
                 claim = owner.claim
             ),
             _ => format!(
-                "the bucket {bucket} does not exist, or was not made by this COSI driver: for access to a bucket that exists, set \
-                 {EXISTING_BUCKETS} to \"true\" in the BucketAccessClass"
+                "the bucket {bucket} does not exist, or was not created by this COSI driver: for access to a bucket \
+                 that exists, set {EXISTING_BUCKETS} to \"true\" in the BucketAccessClass"
             ),
         }
     }

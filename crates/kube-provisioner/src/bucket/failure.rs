@@ -115,7 +115,7 @@ impl<'a> Emptying<'a> {
             return Ok(());
         }
         let (count, bucket) = (self.deleted, self.bucket);
-        let text = format!("{count} more objects of the bucket {bucket} are deleted, and others are left");
+        let text = format!("deleted {count} more objects of the bucket {bucket}; others remain");
         Err(DeleteError::in_progress(text).after(Duration::from_secs(1)))
     }
 }

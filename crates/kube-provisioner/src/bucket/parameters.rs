@@ -48,7 +48,7 @@ impl Access {
             None => Ok(self),
             Some(asked) if self == Self::ReadWrite || self == asked => Ok(asked),
             Some(_) => Err(ProvisionError::retry(
-                "accessMode in additionalConfig allows what the class does not: leave it out",
+                "accessMode in additionalConfig allows more than the class: remove it",
             )),
         }
     }
@@ -97,7 +97,7 @@ impl Authentication {
     ) -> Result<Option<ServiceAccount>, ProvisionError> {
         match (class, asked) {
             (Self::ServiceAccount, Some(Self::Key)) => Err(ProvisionError::retry(
-                "authentication in additionalConfig asks for a key, and the class gives none: leave it out",
+                "authentication in additionalConfig requests a key, and the class issues none: remove it",
             )),
             (Self::Key, None | Some(Self::Key)) if of_claim.is_some() => Err(ProvisionError::retry(
                 "serviceAccount in additionalConfig has no effect without authentication: set it to ServiceAccount, or leave \
@@ -105,8 +105,8 @@ impl Authentication {
             )),
             (Self::Key, None | Some(Self::Key)) => Ok(None),
             _ if claim.namespace.is_empty() => Err(ProvisionError::invalid(
-                "access without a key needs the namespace of the service account, which COSI does not tell: leave \
-                 authentication out",
+                "access without a key needs the namespace of the service account, which COSI does not provide: remove \
+                 authentication",
             )),
             _ => {
                 let name = of_claim.or(of_class).ok_or_else(|| {
@@ -198,8 +198,8 @@ impl DeletionPolicy {
     /// Returns the error for a bucket that is kept because it contains objects.
     pub fn not_empty(bucket: &str) -> DeleteError {
         DeleteError::retry(format!(
-            "the bucket {bucket} holds objects, and its class deletes empty buckets only (deletionPolicy): delete them, with \
-             the keys of the claim's Secret for example"
+            "the bucket {bucket} contains objects, and its class deletes only empty buckets (deletionPolicy): delete \
+             the objects, for example with the keys in the claim's Secret"
         ))
     }
 }

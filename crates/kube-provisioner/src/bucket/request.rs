@@ -147,7 +147,7 @@ impl<P, C> GrantRequest<P, C> {
     pub fn check_settings(&self, bucket: &BucketAccess, settings: &[&str]) -> Result<(), Objection> {
         match settings.iter().find(|key| self.config_texts.contains_key(**key)) {
             Some(key) if !bucket.belongs_to(&self.account) => Err(Objection::Refused(format!(
-                "{key} is not possible for a bucket that was not made for this claim: remove it from additionalConfig"
+                "{key} is not supported for a bucket that was not created for this claim: remove it from additionalConfig"
             ))),
             _ => Ok(()),
         }
@@ -234,7 +234,7 @@ pub struct Record<'a, P> {
 }
 
 fn class_is_gone() -> Misconfigured {
-    Misconfigured::new("the StorageClass is gone, and only it says where the bucket is: make it again")
+    Misconfigured::new("the StorageClass does not exist any more, and nothing else records where the bucket is: create the class again")
 }
 
 /// A bucket that may exist.

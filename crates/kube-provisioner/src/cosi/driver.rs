@@ -282,7 +282,7 @@ impl Driver {
         })?;
         if let Some(template) = named.iter().find_map(|secret| secret.template()) {
             return Err(invalid(format!(
-                "{template:?} names a Secret by the claim, which COSI does not tell: write the Secret's own name"
+                "{template:?} names a Secret by the claim, which COSI does not provide: write the Secret's name"
             )));
         }
         let names = TemplateNames { claim: "", namespace: "", volume: "" };

@@ -48,7 +48,7 @@ impl Provisioner for V1alpha1 {
         match AuthenticationType::try_from(authentication_type) {
             Ok(AuthenticationType::Key) => {}
             Ok(AuthenticationType::Iam) => {
-                let text = "authenticationType IAM needs the namespace of the service account, which COSI does not tell: use Key";
+                let text = "authenticationType IAM needs the namespace of the service account, which COSI does not provide: use Key";
                 return Err(invalid(text).into());
             }
             _ => return Err(invalid("authentication_type is required").into()),

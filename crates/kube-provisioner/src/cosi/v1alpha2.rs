@@ -105,7 +105,7 @@ fn by_key(authentication: Option<AuthenticationType>) -> Result<(), Status> {
     match authentication.and_then(|authentication| Type::try_from(authentication.r#type).ok()) {
         Some(Type::Key) => Ok(()),
         Some(Type::ServiceAccount) => Err(invalid(
-            "authenticationType ServiceAccount needs the namespace of the service account, which COSI does not tell: use Key",
+            "authenticationType ServiceAccount needs the namespace of the service account, which COSI does not provide: use Key",
         )),
         Some(Type::Unknown) | None => Err(invalid("authentication_type is required")),
     }

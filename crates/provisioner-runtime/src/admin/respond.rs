@@ -27,7 +27,7 @@ pub(super) async fn respond<B>(request: &Request<B>, checks: &Checks, registry: 
             (false, report) => text(StatusCode::SERVICE_UNAVAILABLE, PLAIN, report),
         },
         "/metrics" => metrics(request, registry),
-        _ => text(StatusCode::NOT_FOUND, PLAIN, "here are /livez, /readyz and /metrics\n".to_owned()),
+        _ => text(StatusCode::NOT_FOUND, PLAIN, "not found; the paths are /livez, /readyz and /metrics\n".to_owned()),
     }
 }
 

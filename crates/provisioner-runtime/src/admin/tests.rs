@@ -126,8 +126,8 @@ async fn clients_that_say_nothing_do_not_keep_others_waiting_for_long() {
 async fn a_taken_address_is_one_clear_line() {
     let server = Server::start(Checks::new()).await;
     let error = AdminServer::bind(server.address).await.unwrap_err().to_string();
-    let start = format!("The address {} for probes and metrics cannot be had: Address already in use", server.address);
-    assert!(error.starts_with(&start) && error.ends_with(". Choose another, or stop what uses it."), "{error}");
+    let start = format!("Cannot listen on {} for probes and metrics: Address already in use", server.address);
+    assert!(error.starts_with(&start) && error.ends_with(". Choose another address, or stop the process that uses it."), "{error}");
 }
 
 #[tokio::test]

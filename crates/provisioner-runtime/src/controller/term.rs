@@ -151,7 +151,7 @@ impl<R: Reconciler> Shard<'_, R> {
         let keys = keys::<R>(left);
         let problem = (!keys.is_empty()).then(|| {
             format!(
-                "{} attempts that another replica has begun wait for room in the journal: they are taken over as others end",
+                "{} attempts of another replica wait for space in the journal: they are taken over when other attempts end",
                 keys.len()
             )
         });
@@ -166,7 +166,7 @@ impl<R: Reconciler> Shard<'_, R> {
     async fn honour_drops(&self, journal: &Journal) {
         loop {
             for key in journal.dropped().await {
-                tracing::warn!(key, "the attempt is dropped by hand; what it may have left in the backend stays there");
+                tracing::warn!(key, "an administrator dropped the attempt; its leftovers in the backend, if any, stay there");
                 self.engine.drop_attempt(&KeyOf::<R>::from(&key));
             }
         }
@@ -185,7 +185,7 @@ impl<R: Reconciler> Shard<'_, R> {
     /// Runs the reconciler's `while_leading`. Never returns.
     async fn while_leading(&self) {
         if let Err(panic) = AssertUnwindSafe(self.engine.reconciler.while_leading()).catch_unwind().await {
-            tracing::warn!("what runs beside the work of this term crashed: {}", panic_text(&*panic));
+            tracing::warn!("the background work of this term crashed: {}", panic_text(&*panic));
         }
         std::future::pending::<()>().await;
     }
@@ -196,16 +196,17 @@ impl<R: Reconciler> Shard<'_, R> {
         let (reason, note) = match (restored, in_memory) {
             (0, 0) => return,
             (0, _) => {
-                let note = "the account may not write Leases in this namespace, so attempts are recorded nowhere, and something may \
-                            leak when this process is killed: grant get, list, create, update and delete of leases, \
-                            and restart it";
+                let note = "the account may not write Leases in this namespace, so attempts are not recorded, and \
+                     assets may leak when this process is killed: grant get, list, create, update and delete of \
+                     leases, and restart the process";
                 ("JournalInMemory", note.to_owned())
             }
             _ => {
                 let note = format!(
-                    "this journal was restored from a backup, and {restored} attempts in it may have ended in any way since, so \
-                     nothing is done about them: list them with the command `journal list`, look in the backend for what they \
-                     may have left, and end each with `journal drop ENTRY`, or have it finished with `journal accept ENTRY`"
+                    "this journal was restored from a backup, and its {restored} attempts may have ended since the \
+                     backup, so they are not continued: list them with the command `journal list`, check the backend \
+                     for their leftovers, and end each with `journal drop ENTRY`, or have it finished with `journal \
+                     accept ENTRY`"
                 );
                 ("JournalRestored", note)
             }

@@ -102,7 +102,7 @@ fn judge(job: &Job, outcome: SendResult, warned: &mut bool) -> Ending {
         CallError::AlreadyExists => Ending::Written,
         CallError::NotFound if job.series.is_some() => Ending::SeriesGone,
         CallError::NotFound | CallError::NoNamespace(_) | CallError::NamespaceTerminating(_) => {
-            debug!("an event is dropped: its namespace is gone");
+            debug!("an event is dropped: its namespace does not exist");
             Ending::Unwanted
         }
         CallError::Forbidden(_) => {

@@ -63,7 +63,7 @@ async fn request(
     for _ in 0..TRIES {
         let found = call(LIMIT, api.get(journal)).await?;
         if found.labels().get(COMPONENT.0).map(String::as_str) != Some(COMPONENT.1) {
-            return Err(DropError::Refused(format!("{journal} is no journal")));
+            return Err(DropError::Refused(format!("{journal} is not a journal")));
         }
         let data = found.data();
         let version = data.get(VERSION_KEY);

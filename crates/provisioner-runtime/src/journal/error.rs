@@ -10,8 +10,8 @@ use crate::call::CallError;
 pub enum JournalError {
     /// There is no room, or the entry would leave none for others.
     #[error(
-        "it has no room for more of this class and namespace: {entries} entries take {bytes} bytes; \
-         other attempts of this class have to end first"
+        "the journal is full for this class and namespace: {entries} entries take {bytes} bytes; other attempts of \
+         this class must end first"
     )]
     Full {
         /// The number of entries.
@@ -20,7 +20,7 @@ pub enum JournalError {
         bytes: usize,
     },
     /// The entry is too large.
-    #[error("an entry of {bytes} bytes is too large for it; it takes {most}")]
+    #[error("an entry of {bytes} bytes exceeds the limit of {most} bytes")]
     TooLarge {
         /// The size of the entry.
         bytes: usize,
@@ -28,7 +28,7 @@ pub enum JournalError {
         most: usize,
     },
     /// An administrator has dropped the entry in the meantime.
-    #[error("a person has dropped the entry")]
+    #[error("an administrator dropped the entry")]
     Dropped,
     /// Another process has taken over the journal, or this one has closed it.
     #[error("it was taken over by {0}")]

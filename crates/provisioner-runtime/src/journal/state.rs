@@ -229,10 +229,10 @@ impl State {
                 let _ = waiter.send(Err(JournalError::Dropped));
             }
             if self.entries.take(&key) | self.entries.take_unreadable(&key) | self.entries.take_restored(&key) {
-                tracing::warn!(key, "an entry of the journal is dropped, as a person has asked for");
+                tracing::warn!(key, "a journal entry is dropped, as an administrator requested");
                 self.dropped.push(key);
             } else {
-                tracing::warn!(key, "a person has asked to drop an entry that is not in the journal");
+                tracing::warn!(key, "an administrator requested to drop an entry that is not in the journal");
             }
         }
     }
@@ -241,7 +241,7 @@ impl State {
     pub(super) fn accept(&mut self, keys: &[String], batch: &mut Batch) {
         batch.removing.get_or_insert_with(Instant::now);
         let accepted = self.entries.accept(keys);
-        tracing::warn!(keys = accepted.len(), "restored entries are finished, as a person has asked for");
+        tracing::warn!(keys = accepted.len(), "restored entries are finished, as an administrator requested");
         self.accepted.extend(accepted);
     }
 

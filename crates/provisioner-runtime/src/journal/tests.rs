@@ -230,7 +230,7 @@ async fn a_full_journal_refuses_and_has_room_again() {
     }
     let (first, error) = &refused[0];
     assert_eq!(*first, 23, "it leaves others a fifth");
-    assert!(error.contains("other attempts of this class have to end first"), "{error}");
+    assert!(error.contains("other attempts of this class must end first"), "{error}");
     let other = Entry { shared: vec![("other".into(), "{}".into())], ..large("other") };
     held.journal.record(other).await.unwrap();
     held.journal.remove("00");

@@ -107,12 +107,12 @@ impl Writer {
                 Err(WriteError::Failed(CallError::NotFound)) if (self.still_ours)() => {
                     tracing::warn!(
                         journal = self.store.options.name,
-                        "the journal was deleted by somebody else; writing it again"
+                        "the journal was deleted; writing it again"
                     );
                     (self.store.uid, self.store.version) = (None, None);
                 }
                 Err(WriteError::Failed(CallError::NotFound)) => {
-                    return Err(WriteError::Lost("nobody: it is gone".into()));
+                    return Err(WriteError::Lost("no process: it was deleted".into()));
                 }
                 Err(trouble) => return Err(trouble),
             }
@@ -208,14 +208,14 @@ pub(super) async fn take_over(
                     tracing::warn!(
                         journal,
                         entries,
-                        "the journal was restored, and nothing is done about what it had recorded"
+                        "the journal was restored from a backup; its attempts are not continued"
                     );
                 }
                 for Unreadable { line, .. } in &content.unreadable {
                     tracing::warn!(journal = store.options.name, line, "a line of the journal is unreadable");
                 }
                 for key in &dropped {
-                    tracing::warn!(journal = store.options.name, key, "an entry is dropped, as a person has asked for");
+                    tracing::warn!(journal = store.options.name, key, "an entry is dropped, as an administrator requested");
                 }
                 return Ok((store, content, dropped));
             }
@@ -241,7 +241,7 @@ impl JournalStore {
         let found: PartialObjectMeta = call(LIMIT, self.client.request(request)).await?;
         let holder = found.annotations().get(HOLDER).cloned();
         if holder.as_deref() != Some(&*self.options.holder) {
-            return Err(WriteError::Lost(holder.unwrap_or_else(|| "somebody who left no name".to_owned())));
+            return Err(WriteError::Lost(holder.unwrap_or_else(|| "a process without a name".to_owned())));
         }
         let requests = Requests { drop: drop_requests(&found), accept: accept_requests(&found) };
         self.uid = found.metadata.uid;

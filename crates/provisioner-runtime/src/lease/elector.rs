@@ -241,7 +241,7 @@ where
         if let Err(loss) = &result {
             let why = match loss {
                 Loss::Expired => format!("it could not be renewed for {:?}", options.renew_deadline),
-                Loss::Taken => "somebody else is in it".to_owned(),
+                Loss::Taken => "another process holds it".to_owned(),
             };
             health.loses(self.shard, &why);
             if timeout(options.abort_grace(), &mut task).await.is_err() {
@@ -269,7 +269,7 @@ where
                 biased;
                 ended = &mut *task => {
                     if let Err(panic) = ended {
-                        error!(shard = self.shard, "the work under the Lease broke off: {panic}");
+                        error!(shard = self.shard, "the work under the Lease crashed: {panic}");
                     }
                     return Ok(());
                 }

@@ -62,7 +62,7 @@ impl LeaseOptions {
         let least = retry_period.mul_f64(JITTER);
         let problem = if !is_dns_subdomain(name) {
             format!(
-                "The name {name:?} cannot be that of a Lease: it must be a DNS subdomain of at most 253 characters."
+                "The name {name:?} is not valid for a Lease: it must be a DNS subdomain of at most 253 characters."
             )
         } else if identity.is_empty() {
             "The identity must not be empty.".to_owned()
@@ -128,7 +128,7 @@ mod tests {
         let good = LeaseOptions::new("default", "name", "me");
         let seconds = Duration::from_secs;
         let cases = [
-            (LeaseOptions { name: "a/b".into(), ..good.clone() }, "The name \"a/b\" cannot be that of a Lease"),
+            (LeaseOptions { name: "a/b".into(), ..good.clone() }, "The name \"a/b\" is not valid for a Lease"),
             (LeaseOptions { identity: String::new(), ..good.clone() }, "The identity must not be empty."),
             (LeaseOptions { shards: 0, ..good.clone() }, "The number of shards must be at least 1."),
             (LeaseOptions { retry_period: seconds(0), ..good.clone() }, "The retry period must be greater than zero."),

@@ -47,7 +47,7 @@ pub(super) async fn follow(fleet: &Fleet) {
             Err(WatchError::Failed(_)) if failures == 0 => {}
             Err(WatchError::Failed(error)) => {
                 position = None;
-                fleet.health.waits(PART, Some(format!("it does not work, looking now and then instead: {error}")));
+                fleet.health.waits(PART, Some(format!("it fails, polling instead: {error}")));
             }
         }
         failures += 1;

@@ -143,7 +143,7 @@ impl<S: Store> One<S> {
             admin.create_bucket("photos", Some(REGION)).await?;
             let refused = self.provision().await.err();
             let refused = refused.with_context(|| format!("{fate:?}: it has taken the administrator's bucket"))?;
-            ensure!(refused.to_string().contains("was not made for this claim"), "{fate:?}: {refused}");
+            ensure!(refused.to_string().contains("was not created for this claim"), "{fate:?}: {refused}");
             self.delete().await.with_context(|| format!("{fate:?}"))?;
             assert_eq!(self.account().assets().await?, ["photos"], "{fate:?}");
             ensure!(admin.bucket_tagging("photos").await?.is_empty(), "{fate:?}: the administrator's bucket has tags");

@@ -131,7 +131,7 @@ impl<S: Store> Fixture<S> {
         admin.put_object("full-bucket", "x", "hello").await?;
         for name in ["empty-bucket", "full-bucket"] {
             self.claim(name, "class", json!({"bucketName": name})).await?;
-            self.told(name, "was not made for this claim").await?;
+            self.told(name, "was not created for this claim").await?;
             self.delete(name).await?;
             ensure!(admin.bucket_tagging(name).await?.is_empty(), "{name} has tags");
             admin.empty_bucket(name).await?;

@@ -169,7 +169,7 @@ async fn aws_a_claim_asks_for_access_without_a_key_where_that_is_possible_and_al
     fixture.told("photos", "oidcProviderArn").await?;
     fixture.class_with("only", &[("oidcProviderArn", PROVIDER), ("authentication", "ServiceAccount")]).await?;
     fixture.claim("videos", "only", json!({"additionalConfig": {"authentication": "Key"}})).await?;
-    fixture.told("videos", "the class gives none").await?;
+    fixture.told("videos", "the class issues none").await?;
     fixture.claim("songs", "class", json!({"additionalConfig": {"serviceAccount": "web"}})).await?;
     fixture.told("songs", "has no effect without authentication").await?;
     fixture.claim("films", "only", json!({"additionalConfig": {"serviceAccount": "system:masters"}})).await?;

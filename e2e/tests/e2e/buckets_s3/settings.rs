@@ -68,7 +68,7 @@ async fn aws_policy_tags_and_versioning_follow_the_claim() -> anyhow::Result<()>
     fixture
         .patch("photos", json!({"spec": {"additionalConfig": {"bucketTags": "kube-provisioner/claim-uid=x"}}}))
         .await?;
-    ensure!(fixture.message("photos", "InvalidConfig").await?.contains("is not free"), "it is not told");
+    ensure!(fixture.message("photos", "InvalidConfig").await?.contains("is reserved"), "it is not told");
     becomes(json!({"bucketTags": null, "bucketVersioning": null}), (false, tags(&[]), 3)).await?;
     // A policy that denies deletions to everyone does not keep the bucket.
     let locked = json!({"Version": "2012-10-17", "Statement": [{

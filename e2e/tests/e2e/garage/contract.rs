@@ -250,7 +250,7 @@ async fn garage_a_bucket_of_the_same_claim_in_another_cluster_stays() -> anyhow:
         if recorded {
             one.record(&bucket);
         }
-        one.refused(if recorded { "claim of another cluster" } else { "was not made for this claim" }).await?;
+        one.refused(if recorded { "claim of another cluster" } else { "was not created for this claim" }).await?;
         one.delete().await?;
         assert_eq!(one.server().assets().await?, before, "{recorded}");
     }

@@ -86,7 +86,7 @@ async fn garage_a_bucket_that_is_made_by_hand_is_never_taken() -> anyhow::Result
         }
         let before = fixture.server().bucket(name).await?;
         fixture.claim(name, "class", json!({"bucketName": name})).await?;
-        fixture.told(name, "was not made for this claim").await?;
+        fixture.told(name, "was not created for this claim").await?;
         fixture.delete(name).await?;
         assert_eq!(fixture.server().bucket(name).await?, before);
         administrator.empty_bucket(name).await?;

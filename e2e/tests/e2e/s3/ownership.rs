@@ -73,7 +73,7 @@ async fn aws_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> anyhow:
             broken.store(false, Ordering::Relaxed);
             fixture.make_by_hand("photos").await?;
             let refused = process.settle(PHOTOS).await.err().context("it has taken the administrator's bucket")?;
-            ensure!(refused.to_string().contains("was not made for this claim"), "{region}: {refused}");
+            ensure!(refused.to_string().contains("was not created for this claim"), "{region}: {refused}");
             process.delete(PHOTOS, Kept::new()).await?;
             fixture.is_untouched("photos").await?;
             assert_eq!(fixture.assets().await?, ["photos"], "{region}");

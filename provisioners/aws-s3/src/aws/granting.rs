@@ -94,7 +94,7 @@ async fn give_access(
         if is_own {
             reserved(user, bucket)
         } else {
-            format!("the IAM user {user} exists and was not made for this claim: delete it")
+            format!("the IAM user {user} exists and was not created for this claim: delete it")
         }
     };
     own_user(account, store, &request.parameters, user, is_own, taken).await?;

@@ -27,8 +27,9 @@ pub(super) enum AccountError {
     #[error(transparent)]
     Failed(#[from] Failure),
     #[error(
-        "the user {0} was made for a claim of another cluster, and is left alone; if that cluster is gone for good, an \
-         administrator gives the user to this one: radosgw-admin user modify --uid={0} --display-name={0}"
+        "the user {0} was created for a claim of another cluster, so this provisioner does not change it; if that \
+         cluster no longer exists, an administrator gives the user to this one: radosgw-admin user modify --uid={0} \
+         --display-name={0}"
     )]
     OfAnotherCluster(String),
 }
@@ -96,7 +97,7 @@ impl Account {
         if !self.generated {
             let id = &self.id;
             return Err(ProvisionError::retry(format!(
-                "the user {id} does not exist: make it by radosgw-admin user create --uid={id}, or change bucketOwner"
+                "the user {id} does not exist: create it with radosgw-admin user create --uid={id}, or change bucketOwner"
             )));
         }
         store.admin.create_user(&self.id, &Mark::of(&self.cluster).to_string(), max_buckets).await?;

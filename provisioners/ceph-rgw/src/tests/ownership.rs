@@ -78,7 +78,7 @@ async fn what_tenants_can_write_makes_no_bucket_theirs() {
     for request in [tagged, named] {
         let error = request.provision(&fixture.rgw).await.unwrap_err();
         assert_eq!(error.verdict(), ProvisionVerdict::Invalid, "{error}");
-        told(error, "was not made for this claim", &[]);
+        told(error, "was not created for this claim", &[]);
         request.delete(&fixture.rgw).await.unwrap();
         assert!(s3.object_exists(&request.name, "x").await.unwrap(), "{} is purged", request.name);
         fixture.admin().delete_bucket(&request.name, true).await.unwrap();
@@ -132,7 +132,7 @@ async fn what_is_of_another_cluster_is_left_alone() {
     for ours in [theirs.clone(), fixture.request("a", &[]).after(&bucket)] {
         let error = elsewhere(ours.clone()).provision(&fixture.rgw).await.unwrap_err();
         assert_eq!(error.verdict(), ProvisionVerdict::Retry);
-        told(error, "made for a claim of another cluster", &["test-cluster"]);
+        told(error, "created for a claim of another cluster", &["test-cluster"]);
         for record in [elsewhere(ours.clone()), elsewhere(ours.clone()).on_existing()] {
             record.delete(&fixture.rgw).await.unwrap();
             record.revoke(&fixture.rgw).await.unwrap();
@@ -172,7 +172,7 @@ async fn a_bucket_that_was_not_handed_over_yet_is_the_claims() {
             for config in [&[][..], &[("bucketOwner", "bob")]] {
                 let error = fixture.request(bucket, config).provision(&fixture.rgw).await.unwrap_err();
                 assert_eq!(error.verdict(), ProvisionVerdict::Retry);
-                told(error, "leave bucketOwner as it was", &[&owner]);
+                told(error, "restore the former bucketOwner", &[&owner]);
             }
             // Or it asks for less than its owner may do.
             let config = [config[0], ("accessMode", "read-only")];

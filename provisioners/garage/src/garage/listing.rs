@@ -48,7 +48,7 @@ async fn buckets_of(store: &Store, keys: &[Key]) -> Result<Result<Vec<String>, S
         for bucket in info.buckets {
             if bucket.is_half_made() {
                 return Ok(Err(format!(
-                    "the key {} may have made the bucket {}, which has no name: if nobody needs it, garage bucket delete removes it",
+                    "the key {} may have made the bucket {}, which has no name: if it is unused, garage bucket delete removes it",
                     key.id, bucket.id
                 )));
             }
@@ -60,7 +60,7 @@ async fn buckets_of(store: &Store, keys: &[Key]) -> Result<Result<Vec<String>, S
                 true => names.push(name.clone()),
                 false => {
                     return Ok(Err(format!(
-                        "the key {} has the name {name} for the bucket {}, which may not have been made for the claim",
+                        "the key {} has the name {name} for the bucket {}, which may not have been created for the claim",
                         key.id, bucket.id
                     )));
                 }

@@ -97,8 +97,8 @@ async fn empty(store: &Store, claim: &Claim, name: &str, live: &BucketInfo) -> R
             0 if delete_empty(store, live).await? => return Ok(()),
             0 => {
                 return Err(DeleteError::retry(format!(
-                    "the bucket {name} lists no objects, and Garage does not delete it: it may hold items of K2V, which an \
-                     administrator deletes"
+                    "the bucket {name} lists no objects, and Garage does not delete it: it may contain items of K2V, \
+                     which an administrator deletes"
                 )));
             }
             count => emptying.add(count)?,

@@ -82,7 +82,7 @@ impl Account {
     fn full(&self, failure: Failure) -> ProvisionError {
         if is_full(&failure) {
             ProvisionError::retry(format!(
-                "{failure}; {} has as many keys as Google allows: delete those that nobody uses (gcloud storage hmac list)",
+                "{failure}; {} has as many keys as Google allows: delete unused keys (gcloud storage hmac list)",
                 self.email
             ))
         } else {
@@ -118,7 +118,7 @@ mod tests {
             (403, "forbidden", "no storage.hmacKeys.create access", false),
         ] {
             let refusal = Refusal { status, reason: reason.to_owned(), message: message.to_owned() };
-            let failure = Failure::Refused { doing: "make a key".to_owned(), refusal, advice: String::new() };
+            let failure = Failure::Refused { doing: "create a key".to_owned(), refusal, advice: String::new() };
             assert_eq!(is_full(&failure), full, "{message}");
         }
     }

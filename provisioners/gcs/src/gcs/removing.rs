@@ -36,8 +36,8 @@ impl Gcs {
             }
             Owner::Unknown if !bucket.state.is_empty() || may_have_lost_a_label(&live, claim, cluster) => {
                 Err(DeleteError::retry(format!(
-                    "the bucket {name} has lost its label {CLAIM_UID}, and may be somebody else's: set it to {} if it is to be \
-                     deleted, or to another text if it is to stay",
+                    "the bucket {name} has lost its label {CLAIM_UID}, and may belong to another owner: set it to {} to \
+                     delete the bucket, or to another text to keep it",
                     uid_label(&claim.uid)
                 )))
             }

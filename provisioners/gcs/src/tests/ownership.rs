@@ -75,7 +75,7 @@ async fn a_bucket_that_an_administrator_makes_meanwhile_is_the_administrators() 
     drop(request.provision(&fixture.gcs).await.unwrap_err());
     fixture.google.model().denied.clear();
     fixture.own_bucket("photos");
-    told(&request.provision(&fixture.gcs).await.unwrap_err(), "was not made for this claim", "@");
+    told(&request.provision(&fixture.gcs).await.unwrap_err(), "was not created for this claim", "@");
     request.delete(&fixture.gcs).await.unwrap();
     let left = fixture.google.assets();
     assert!(left.len() == 1 && left[0].starts_with("bucket photos"), "{left:?}");
@@ -98,7 +98,7 @@ async fn what_is_of_another_cluster_is_left_alone() {
     let before = fixture.google.assets();
     for ours in [theirs.clone(), theirs.after(&bucket)] {
         let error = elsewhere(&ours).provision(&fixture.gcs).await.unwrap_err();
-        told(&error, "was not made for this claim", "test-cluster");
+        told(&error, "was not created for this claim", "test-cluster");
         for record in [elsewhere(&ours), elsewhere(&ours).on_existing()] {
             record.delete(&fixture.gcs).await.unwrap();
             record.revoke(&fixture.gcs).await.unwrap();
@@ -113,7 +113,7 @@ async fn what_is_of_another_cluster_is_left_alone() {
     granted.name = "shared".to_owned();
     told(
         &granted.provision(&fixture.gcs).await.unwrap_err(),
-        "was not made for this claim of this cluster",
+        "was not created for this claim in this cluster",
         "test-cluster",
     );
     theirs.after(&bucket).delete(&fixture.gcs).await.unwrap();

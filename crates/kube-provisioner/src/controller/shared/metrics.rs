@@ -37,7 +37,7 @@ impl AttemptMetrics {
     }
 
     pub(crate) fn register(&self, ours: &mut Registry) {
-        ours.register("attempts", "Attempts by what came of them", self.attempts.clone());
+        ours.register("attempts", "Attempts by outcome", self.attempts.clone());
         let help = "Duration of attempts, the author's code included";
         ours.register("attempt_duration_seconds", help, self.seconds.clone());
     }

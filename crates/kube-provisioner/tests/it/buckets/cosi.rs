@@ -297,7 +297,7 @@ async fn bad_input_changes_nothing() {
     for (parameters, code, part) in [
         (&[("hots", "x")][..], Code::InvalidArgument, "hots"),
         (&[("bucketName", "x")], Code::InvalidArgument, "bucketName"),
-        (&secret("${pvc.name}"), Code::InvalidArgument, "which COSI does not tell"),
+        (&secret("${pvc.name}"), Code::InvalidArgument, "which COSI does not provide"),
         (&secret("missing"), Code::FailedPrecondition, "secrets/missing"),
     ] {
         refused(bed.create_with("photos", parameters).await, code, part);

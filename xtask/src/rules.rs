@@ -25,8 +25,8 @@ const DASHBOARD: &str = "deploy/monitoring/dashboard.json";
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The panel whose series rise when failures begin.
-const MADE_AND_DELETED: &str = "Made and deleted, in 5 minutes";
-const FAILED: [&str; 2] = ["making failed", "deleting failed"];
+const MADE_AND_DELETED: &str = "Created and deleted, in 5 minutes";
+const FAILED: [&str; 2] = ["creation failed", "deletion failed"];
 
 /// Panels that are empty if no volume provisioner is selected.
 const ABOUT_VOLUMES: [&str; 5] = [

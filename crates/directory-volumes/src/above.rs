@@ -46,7 +46,7 @@ impl Root {
             self.check_rights(state, &directory, names)?;
             // The last volume in it may have been removed between the two lookups.
             if proof == Proof::Made && !is_known && self.look(state, path, names)?.is_some() {
-                return Err(self.exposed(names, "was not made by this provisioner".to_owned()));
+                return Err(self.exposed(names, "was not created by this provisioner".to_owned()));
             }
         }
         Ok(())
@@ -55,7 +55,7 @@ impl Root {
     /// Opens the directory above a volume, creating missing ones. Returns `None` if one of them was removed in the
     /// meantime.
     pub(crate) fn make_above(&self, state: &State, path: &VolumePath) -> Result<Option<OwnedFd>, DirectoryError> {
-        let doing = "cannot make the directory";
+        let doing = "cannot create the directory";
         let (above, _) = path.split();
         let mut directory = descend::open(state.root.as_fd(), ".").map_err(|error| failed(doing, "", error))?;
         for (at, name) in above.iter().enumerate() {
@@ -100,12 +100,12 @@ impl Root {
         match open_down(state.root.as_fd(), names) {
             Ok(directory) => Ok(Some(directory)),
             Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(self.not_a_directory(path, error, "cannot look at")),
+            Err(error) => Err(self.not_a_directory(path, error, "cannot inspect")),
         }
     }
 
     fn check_rights(&self, state: &State, directory: &OwnedFd, names: &[&str]) -> Result<(), DirectoryError> {
-        let error = |error| failed("cannot look at", names.join("/"), error);
+        let error = |error| failed("cannot inspect", names.join("/"), error);
         let (stat, us) = (rustix::fs::fstat(directory).map_err(error)?, self.owner(state).map_err(error)?);
         match stat.st_mode & 0o022 {
             _ if stat.st_uid != us && stat.st_uid != 0 => {

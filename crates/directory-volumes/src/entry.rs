@@ -188,7 +188,7 @@ impl State {
         let replaced = self
             .open_entry(of, volume)
             .and_then(|entry| files::replace(self.tmp.as_fd(), entry.as_fd(), RECORD, &to_json(discarded)));
-        replaced.map_err(|error| failed("cannot note the time of", volume, error))
+        replaced.map_err(|error| failed("cannot record the time of", volume, error))
     }
 
     /// Removes an entry that has no data. An entry with data stays.

@@ -23,14 +23,14 @@ pub enum DirectoryError {
     },
     /// No share is mounted at the root.
     #[error(
-        "{0} is not an NFS mount: the share is not mounted; mount it, or say --allow-local-directory where this machine exports it"
+        "{0} is not an NFS mount: the share is not mounted; mount it, or set --allow-local-directory if this machine exports it"
     )]
     NotMounted(PathBuf),
     /// The root is something else.
     #[error("the root directory {0} is not a directory; name another one")]
     NotADirectory(PathBuf),
     /// The root is `/`.
-    #[error("the root directory {0} is the whole file system; name a directory for volumes alone")]
+    #[error("the root directory {0} is the root of the whole file system; name a directory that is only for volumes")]
     Everything(PathBuf),
     /// Kubernetes cannot store the root's path.
     #[error("the path of the root directory {0} is not valid UTF-8, which the Kubernetes API needs")]
@@ -55,14 +55,14 @@ pub enum DirectoryError {
     },
     /// The root's marker is missing.
     #[error(
-        "the root directory {0} has no marker (.kube-provisioner/root), so it is not the file system that it was: mount the \
-         right one; nothing is made or removed until then"
+        "the root directory {0} has no marker (.kube-provisioner/root), so another file system may be mounted there: \
+         mount the right one; until then the provisioner creates and removes nothing"
     )]
     Unmarked(PathBuf),
     /// The root has another marker.
     #[error(
-        "the root directory {path} has the marker {found}, not {expected}: another file system is mounted there; mount the \
-         right one, or start the provisioner anew to go on with this one"
+        "the root directory {path} has the marker {found}, not {expected}: another file system is mounted there; \
+         mount the right one, or restart the provisioner to use this one"
     )]
     OtherRoot {
         /// The root.
@@ -81,7 +81,7 @@ pub enum DirectoryError {
         reason: &'static str,
     },
     /// A claim lacks an input of its path.
-    #[error("the class's pattern needs the {what} {key} of the claim, which has none; make a claim with it")]
+    #[error("the class's pattern needs the {what} {key} of the claim, which does not have it; create the claim with it")]
     NotSaid {
         /// A label or an annotation.
         what: &'static str,
@@ -90,8 +90,8 @@ pub enum DirectoryError {
     },
     /// The root does not answer.
     #[error(
-        "{path} does not answer: the file system or its server hangs; see to the server. At most {threads} threads wait for \
-         it, and other roots go on"
+        "{path} does not answer: the file system or its server hangs; check the server. At most {threads} threads \
+         wait for it, and other roots are not affected"
     )]
     Hangs {
         /// The root.
@@ -100,7 +100,7 @@ pub enum DirectoryError {
         threads: usize,
     },
     /// The root responds, but all threads available to the call are busy.
-    #[error("{path} is busy with {removals} deletions and {others} other calls; this one has its turn later")]
+    #[error("{path} is busy with {removals} deletions and {others} other calls; this call is tried again later")]
     Occupied {
         /// The root.
         path: PathBuf,
@@ -121,7 +121,7 @@ pub enum DirectoryError {
         root: PathBuf,
     },
     /// Another volume has the directory.
-    #[error("{path:?} is the directory of {holder}, and is not touched for this one")]
+    #[error("{path:?} is the directory of {holder}, and is not changed for this volume")]
     Taken {
         /// The path below the root.
         path: String,
@@ -130,8 +130,7 @@ pub enum DirectoryError {
     },
     /// A directory has no mark.
     #[error(
-        "{path:?} has no ownership mark, so it is not known whose it is; move it away, or take it over with the command \
-         `adopt`"
+        "{path:?} has no ownership mark, so its owner is unknown; move it away, or adopt it with the command `adopt`"
     )]
     NotOurs {
         /// The directory.
@@ -139,9 +138,9 @@ pub enum DirectoryError {
     },
     /// A directory above a volume does not belong to the provisioner.
     #[error(
-        "the directory {directory:?}, in which the volume would be, {what}, so others may be able to put a link in the \
-         volume's place: run the provisioner's command `adopt {directory}`, which makes it a volume or a directory for \
-         volumes, or move it away"
+        "the directory {directory:?}, in which the volume would be, {what}, so others may be able to replace the \
+         volume with a symlink: run the provisioner's command `adopt {directory}`, which makes it a volume or a \
+         directory for volumes, or move it away"
     )]
     Exposed {
         /// The path below the root.
@@ -158,7 +157,7 @@ pub enum DirectoryError {
         what: &'static str,
     },
     /// The data cannot be removed now.
-    #[error("{name:?} is in use: {why}; try again when that has ended")]
+    #[error("{name:?} is in use: {why}; try again afterwards")]
     Busy {
         /// The name.
         name: String,
@@ -166,13 +165,13 @@ pub enum DirectoryError {
         why: &'static str,
     },
     /// The fencing token is no longer valid.
-    #[error("the work on {0:?} was cut off, and is done by another replica or later")]
+    #[error("the work on {0:?} was interrupted, and is continued later or by another replica")]
     Fenced(String),
     /// The fencing token became invalid during a removal.
-    #[error("the removal of {0:?} was interrupted and goes on later")]
+    #[error("the removal of {0:?} was interrupted and continues later")]
     Interrupted(String),
     /// More data is removed than fits into one call.
-    #[error("the data of {0:?} are being removed; there are many of them, and the removal continues")]
+    #[error("the data of {0:?} is being removed; it has many files, and the removal continues")]
     Continues(String),
     /// The owner cannot be changed.
     #[error(
@@ -191,10 +190,10 @@ pub enum DirectoryError {
         reason: String,
     },
     /// The class requires enforced sizes.
-    #[error("the class says enforceSize: \"true\", but the size cannot be enforced: {0}")]
+    #[error("the class sets enforceSize: \"true\", but the size cannot be enforced: {0}")]
     MustBeEnforced(String),
     /// The directory cannot have the label of its class.
-    #[error("the directory {name:?} cannot have the SELinux label {label}, which the class says: {reason}")]
+    #[error("the directory {name:?} cannot have the SELinux label {label}, which the class sets: {reason}")]
     Unlabelled {
         /// The path below the root.
         name: String,
@@ -205,7 +204,7 @@ pub enum DirectoryError {
     },
     /// The volume is larger than the free space.
     #[error(
-        "{path} has no room for a volume of {wanted}: {free} are free, of which the class reserves {reserved}; ask for less, or make room"
+        "{path} has no room for a volume of {wanted}: {free} are free, of which the class reserves {reserved}; request less, or free space"
     )]
     NoRoom {
         /// The root.
@@ -229,8 +228,8 @@ pub enum DirectoryError {
     },
     /// The clock is earlier than a known event.
     #[error(
-        "nothing in the trash expires: the clock says {now}, and {what} at {when}; set the clock of this machine, or remove \
-         what has a wrong time by hand"
+        "nothing in the trash expires: the clock says {now}, and {what} at {when}; set the clock of this machine, or \
+         manually remove the file with the wrong time"
     )]
     Clock {
         /// The time according to the clock.
@@ -282,8 +281,9 @@ impl fmt::Display for Holder {
             Self::Volume(owner) => owner.fmt(f),
             Self::Namesake(owner) => write!(
                 f,
-                "{owner}, which has the same name (if this volume was restored from a backup, or bound to another claim before \
-                 its mark was up to date, the provisioner's command `adopt --volume {}` gives the directory to it)",
+                "{owner}, which has the same name (if this volume was restored from a backup, or bound to another \
+                 claim before its mark was up to date, the provisioner's command `adopt --volume {}` assigns the \
+                 directory to it)",
                 owner.volume
             ),
             Self::Kept(owner) => write!(
@@ -312,7 +312,7 @@ impl DirectoryError {
             Self::Taken { path, holder: Holder::Volume(holder) | Holder::Kept(holder) }
                 if !holder.shares_namespace(owner) =>
             {
-                tracing::warn!("{path:?} is asked for by {owner}, and it is the directory of {holder}");
+                tracing::warn!("{path:?} is requested by {owner}, but is the directory of {holder}");
                 Self::Taken { path, holder: Holder::Another }
             }
             error => error,
@@ -323,7 +323,7 @@ impl DirectoryError {
 /// Returns the remedy for a root that cannot be opened.
 fn unusable(source: &io::Error) -> &'static str {
     match hint(source) {
-        "" => "create it, or name another one",
+        "" => "create it, or set another one",
         hint => hint.trim_start_matches("; "),
     }
 }
@@ -332,19 +332,19 @@ fn unusable(source: &io::Error) -> &'static str {
 fn hint(source: &io::Error) -> &'static str {
     match Errno::from_io_error(source) {
         Some(Errno::STALE) => {
-            "; the server has another file system there than before, or lost it: see to the server, then mount the share anew \
-             by restarting the provisioner"
+            "; the server exports another file system there than before, or lost it: check the server, then restart \
+             the provisioner to mount the share again"
         }
         Some(Errno::ROFS) => "; it is mounted read-only: mount it writable",
-        Some(Errno::NOSPC | Errno::DQUOT) => "; the file system is full: make room",
+        Some(Errno::NOSPC | Errno::DQUOT) => "; the file system is full: free space",
         Some(Errno::PERM) => {
-            "; the provisioner may not do this: run it as root, export a share with no_root_squash, and look with lsattr whether \
-             something is immutable or append-only, which chattr -i and chattr -a change"
+            "; the provisioner may not do this: run it as root, export a share with no_root_squash, and check with \
+             lsattr for immutable and append-only files, which chattr -i and chattr -a change"
         }
         Some(Errno::ACCESS) => {
             "; the provisioner may not do this: run it as root, and export a share with no_root_squash"
         }
-        Some(Errno::IO | Errno::TIMEDOUT | Errno::HOSTDOWN) => "; see to the disk or to the server",
+        Some(Errno::IO | Errno::TIMEDOUT | Errno::HOSTDOWN) => "; check the disk or the server",
         _ => "",
     }
 }

@@ -66,7 +66,7 @@ impl Root {
         fsetxattr(&directory, ATTRIBUTE, text.as_bytes(), XattrFlags::empty()).map_err(|error| match error {
             Errno::INVAL => refused("the node's policy does not know it"),
             Errno::OPNOTSUPP => refused("the file system has one label for all files, or none"),
-            Errno::PERM | Errno::ACCESS => refused("the provisioner may not give it; see its pod's seLinuxOptions"),
+            Errno::PERM | Errno::ACCESS => refused("the provisioner may not set it; see its pod's seLinuxOptions"),
             error => failed("cannot label", path.as_str(), error),
         })?;
         fsync(&directory).map_err(|error| failed("cannot label", path.as_str(), error))

@@ -97,7 +97,7 @@ impl<'de> Deserialize<'de> for FileMode {
                 Err(D::Error::custom("the set-user-id bit has no meaning for a directory"))
             }
             Some(mode) if mode & 0o700 != 0o700 => Err(D::Error::custom(
-                "the owner needs all rights, as in \"0770\", or the contents could not be deleted",
+                "the owner needs all permissions, as in \"0770\", or the contents could not be deleted",
             )),
             Some(mode) => Ok(Self(mode)),
             None => Err(D::Error::custom("it is not an octal mode such as \"0770\"")),

@@ -112,7 +112,7 @@ impl PathPattern {
             let part = known.or_else(|| more(name)).ok_or_else(|| {
                 let name: String = name.chars().take(40).collect();
                 format!(
-                    "`${{{name}}}` is no placeholder; there are ${{pvc.metadata.namespace}}, ${{pvc.metadata.name}} and \
+                    "`${{{name}}}` is not a placeholder; use ${{pvc.metadata.namespace}}, ${{pvc.metadata.name}} and \
                      ${{pv.metadata.name}}"
                 )
             })?;
@@ -142,12 +142,12 @@ impl PathPattern {
             (true, _) => Ok(self),
             (false, true) if self.shows_namespace() => Ok(self),
             (false, true) => {
-                Err("two claims could get one directory, as the claims a/b-c and a-b/c do with `-`: between \
-                                  ${pvc.metadata.namespace} and ${pvc.metadata.name} it needs `/` or `_`"
+                Err("two claims could receive one directory, as the claims a/b-c and a-b/c do with `-`: between \
+                     ${pvc.metadata.namespace} and ${pvc.metadata.name} it needs `/` or `_`"
                     .to_owned())
             }
-            (false, false) => Err("two claims could get one directory: it needs ${pv.metadata.name}, or both \
-                                   ${pvc.metadata.namespace} and ${pvc.metadata.name}"
+            (false, false) => Err("two claims could receive one directory: it needs ${pv.metadata.name}, or both \
+                 ${pvc.metadata.namespace} and ${pvc.metadata.name}"
                 .to_owned()),
         }
     }

@@ -79,7 +79,7 @@ impl<'a> Removal<'a> {
             if level.children.is_empty() {
                 level.reads += 1;
                 if level.reads > MOST_READS {
-                    return Err(self.busy("something writes into it all the time"));
+                    return Err(self.busy("a process keeps writing into it"));
                 }
                 level.children = self.remove_files(&level.directory)?;
             }

@@ -179,8 +179,8 @@ impl Root {
         let mode = rustix::fs::stat(&self.path).ok().map(|stat| stat.st_mode & 0o7777).filter(|mode| mode & 0o055 != 0);
         let open = mode.map(|mode| {
             format!(
-                "the root directory {path} has the mode {mode:04o}, so other users of this host can look for volumes that are \
-                 open to all; pods need no right to it: chmod 0700 {path}"
+                "the root directory {path} has the mode {mode:04o}, so other users of this host can search it for \
+                 volumes that are open to all; pods need no permission for it: chmod 0700 {path}"
             )
         });
         volatile.into_iter().chain(open).collect()

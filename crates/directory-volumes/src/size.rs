@@ -85,7 +85,7 @@ impl Root {
         }
         let projects = state.directory(PROJECTS)?;
         files::remove(projects.as_fd(), &*id.to_string(), AtFlags::empty())
-            .map_err(|error| failed("cannot give back the project of", &*owner.volume, error))
+            .map_err(|error| failed("cannot release the project of", &*owner.volume, error))
     }
 
     /// Transfers the project of a volume to the volume that replaces it.
@@ -93,7 +93,7 @@ impl Root {
         let Some(id) = self.project(state, from)? else { return Ok(()) };
         let projects = state.directory(PROJECTS)?;
         files::replace(state.tmp.as_fd(), projects.as_fd(), &*id.to_string(), &to_json(to))
-            .map_err(|error| failed("cannot note the project of", &*to.volume, error))
+            .map_err(|error| failed("cannot record the project of", &*to.volume, error))
     }
 
     /// Puts the data of an entry into the project that entries of a directory inherit, so that it can be moved there.

@@ -88,12 +88,12 @@ impl DirectoryError {
                 "the volume cannot have the SELinux label of the class; ask the administrator".to_owned()
             }
             Self::NoRoom { wanted, .. } => format!(
-                "the storage has no room for a volume of {wanted}; delete the claim and create it with less, or ask the administrator for \
-                 more room"
+                "the storage has no room for a volume of {wanted}; delete the claim and create it with less, or ask \
+                 the administrator for more space"
             ),
             Self::NotThere { what, .. } => format!("the {what} of this claim does not exist; ask the administrator"),
             Self::Io { source, .. } if is_full(source) => {
-                "the storage of this class is full; ask the administrator for more room".to_owned()
+                "the storage of this class is full; ask the administrator for more space".to_owned()
             }
             Self::Io { source, .. } => {
                 format!("the storage of this class reports an error: {}; ask the administrator", source.kind())

@@ -124,7 +124,7 @@ impl Root {
     ) -> Result<PathBuf, DirectoryError> {
         let NewVolume { path, owner, retain, permissions, size } = *volume;
         let (_, last) = path.split();
-        let error = |error| failed("cannot make the directory", path.as_str(), error);
+        let error = |error| failed("cannot create the directory", path.as_str(), error);
         // Finish an earlier removal first, because it releases the project of this name.
         self.finish_removal(state, &owner.volume, fencing_token)?;
         // For a moment, two processes may work on one volume, if one was suspended and does not know about its
@@ -348,7 +348,7 @@ impl Root {
         match found {
             Ok(_) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
-            Err(error) => Err(self.not_a_directory(path, error, "cannot look at")),
+            Err(error) => Err(self.not_a_directory(path, error, "cannot inspect")),
         }
     }
 
@@ -362,7 +362,7 @@ impl Root {
     ) -> Result<(), DirectoryError> {
         let Permissions { mode, uid, gid } = *permissions;
         let name = path.as_str();
-        let stat = rustix::fs::fstat(directory).map_err(|error| failed("cannot look at", name, error))?;
+        let stat = rustix::fs::fstat(directory).map_err(|error| failed("cannot inspect", name, error))?;
         let us = self.owner(state).map_err(|error| failed("cannot find the owner of", name, error))?;
         // An earlier attempt may have already changed the owner.
         if stat.st_uid != us && Some(stat.st_uid) != uid {

@@ -57,7 +57,7 @@ pub(crate) fn check(names: &[RootName]) -> Result<(), String> {
         for other in &names[number + 1..] {
             if one.name == other.name {
                 return Err(match &*one.name {
-                    "" => "only one root may have no name; say --root NAME=DIR for the others".to_owned(),
+                    "" => "only one root may have no name; set --root NAME=DIR for the others".to_owned(),
                     name => format!("two roots are named {name}"),
                 });
             }

@@ -89,8 +89,8 @@ impl Node {
         let in_root = in_root.clone().next().map(|volume| {
             let (count, path, name, node) = (in_root.count(), root.path().display(), &volume.name, node(volume));
             format!(
-                "{count} volumes of the root directory {path} name another node, such as {name} on {node}, and no replica serves \
-                 them here; if this node was renamed, run the command `root adopt`"
+                "{count} volumes of the root directory {path} name another node, such as {name} on {node}, and no \
+                 replica manages them here; if this node was renamed, run the command `root adopt`"
             )
         });
         let alike = alike.map(|volume| node(volume)).next().map(|node| {

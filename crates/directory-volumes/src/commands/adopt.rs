@@ -114,13 +114,13 @@ impl<S: Site> Adoption<'_, S> {
         let plan = self.plan(self.find(name)?).await?;
         self.execute(&plan).await?;
         print(&format!(
-            "{name} is a volume of this installation, at {}\n",
+            "{name} belongs to this installation now, at {}\n",
             self.root.path().join(plan.path.as_str()).display()
         ));
         let by = &plan.owner.provisioner;
         if *by != self.adopt.site.connection().provisioner_name {
             print(&format!(
-                "its maker was {by}: start the provisioner with --additional-provisioner-names {by}, and stop {by}\n"
+                "it was created by {by}: start the provisioner with --additional-provisioner-names {by}, and stop {by}\n"
             ));
         }
         Ok(())
@@ -160,7 +160,7 @@ impl<S: Site> Adoption<'_, S> {
 
     async fn directory(&self, directory: &Path) -> Result<(), BoxError> {
         let absolute = if directory.is_absolute() { directory.to_owned() } else { self.root.path().join(directory) };
-        let path = self.root.volume_path(absolute.to_str().ok_or("the path is no UTF-8")?)?;
+        let path = self.root.volume_path(absolute.to_str().ok_or("the path is not valid UTF-8")?)?;
         if self.adopt.claim.is_some() {
             return self.new_volume(&path).await;
         }
@@ -176,14 +176,14 @@ impl<S: Site> Adoption<'_, S> {
         for (volume, relation) in self.volumes.touching(&self.root, &self.places, path) {
             if matches!(relation, Relation::Same | Relation::Above) && self.maker.check(&volume.object).is_ok() {
                 return Err(
-                    format!("the volume {} {}; no volume can be made in it", volume.name, relation.text()).into()
+                    format!("the volume {} {}; no volume can be created in it", volume.name, relation.text()).into()
                 );
             }
         }
         self.root.adopt_above(path)?;
         print(&format!(
-            "no volume names {path}, so volumes may be made in it; `adopt {path} --claim NAMESPACE/NAME --size QUANTITY \
-             --storage-class NAME` would make it a volume instead\n"
+            "no volume names {path}, so volumes may be created in it; `adopt {path} --claim NAMESPACE/NAME --size \
+             QUANTITY --storage-class NAME` makes it a volume instead\n"
         ));
         Ok(())
     }

@@ -65,15 +65,15 @@ impl State {
     fn text(&self, volume: &str) -> String {
         match self {
             Self::Used => "in use".to_owned(),
-            Self::DirectoryMissing => "the volume is there, its directory is not".to_owned(),
+            Self::DirectoryMissing => "the volume exists, its directory does not exist".to_owned(),
             Self::Earlier => {
                 format!(
-                    "marked for an earlier volume of this name; `adopt --volume {volume}` gives it to the present one"
+                    "marked for an earlier volume of this name; `adopt --volume {volume}` assigns it to the current one"
                 )
             }
             Self::Named { by, how } => format!("kept: the volume {by} {how}"),
-            Self::Unreadable => "kept: the volume is there and cannot be read".to_owned(),
-            Self::InProgress => "being made".to_owned(),
+            Self::Unreadable => "kept: the volume exists and cannot be read".to_owned(),
+            Self::InProgress => "being created".to_owned(),
             Self::Kept => "kept, as its class said (onDelete: retain)".to_owned(),
             Self::Retained => "kept: the volume's reclaim policy was Retain".to_owned(),
             Self::OtherCluster(id) => format!("kept: another cluster's ({id})"),
@@ -165,7 +165,7 @@ impl<S: Site> Orphans<S> {
         for (path, mark) in chosen {
             let still = now.marked.iter().find(|found| found.path == *path && found.mark == *mark);
             if still.map(|found| known.state(found)) != Some(State::Orphan) {
-                print(&format!("{path} is left alone: it changed meanwhile\n"));
+                print(&format!("{path} is kept: it changed in the meantime\n"));
                 continue;
             }
             let moved = self.site.went(root, path).await.and_then(|()| {
@@ -178,8 +178,8 @@ impl<S: Site> Orphans<S> {
                 continue;
             }
             print(&format!(
-                "{path} is in the trash as {volume}; `trash restore {volume}` brings it back, `trash purge {volume}` removes it \
-                 for good\n",
+                "{path} is in the trash as {volume}; `trash restore {volume}` brings it back, `trash purge {volume}` \
+                 removes it permanently\n",
                 volume = mark.owner.volume
             ));
         }
@@ -241,7 +241,7 @@ impl Volumes {
             Ok(())
         } else {
             Err(format!(
-                "nothing is moved while these volumes cannot be read, for each may be that of any directory: {}",
+                "no directory is moved while these volumes cannot be read, because each may use any directory: {}",
                 names.join(", ")
             )
             .into())

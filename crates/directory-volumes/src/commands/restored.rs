@@ -62,7 +62,7 @@ impl<S: Site> Adoption<'_, S> {
         let found = claims.get_metadata_opt(&claim.name).await?;
         match found.and_then(|found| found.metadata.uid) {
             Some(uid) if uid == claim.uid => Err(format!(
-                "the directory {path} is that of the claim {}/{} ({uid}), which is there",
+                "the directory {path} belongs to the claim {}/{} ({uid}), which exists",
                 claim.namespace, claim.name
             )
             .into()),
@@ -73,7 +73,7 @@ impl<S: Site> Adoption<'_, S> {
     fn check_cluster(&self, what: &str, owner: &Owner) -> Result<(), BoxError> {
         match &owner.cluster {
             Some(id) if *id != self.cluster && Some(id) != self.adopt.from_cluster.as_ref() => Err(format!(
-                "{what} belongs to the cluster {id}; if that is gone, or does not use this root any more, say --from-cluster {id}"
+                "{what} belongs to the cluster {id}; if that cluster no longer exists, or no longer uses this root, set --from-cluster {id}"
             )
             .into()),
             _ => Ok(()),
@@ -83,7 +83,7 @@ impl<S: Site> Adoption<'_, S> {
     /// Returns all volumes whose directories are marked for their predecessors.
     pub(super) async fn restored(&self) -> Result<(), BoxError> {
         let (mut plans, mut refused) = (Vec::new(), 0);
-        let mut rows = vec![["PATH", "VOLUME", "WAS", "IS", "WHAT IS DONE"].map(str::to_owned)];
+        let mut rows = vec![["PATH", "VOLUME", "WAS", "IS", "ACTION"].map(str::to_owned)];
         for volume in &self.volumes.all {
             let (path, former) = match self.was_restored(volume) {
                 Ok(Some(found)) => found,
@@ -91,7 +91,7 @@ impl<S: Site> Adoption<'_, S> {
                 // A damaged mark must not keep the others.
                 Err(error) => {
                     refused += 1;
-                    print(&format!("the directory of {} is left alone: {error}\n", volume.name));
+                    print(&format!("the directory of {} is skipped: {error}\n", volume.name));
                     continue;
                 }
             };
@@ -99,20 +99,20 @@ impl<S: Site> Adoption<'_, S> {
             let what = match self.plan(volume).await {
                 Ok(plan) => {
                     plans.push(plan);
-                    "is marked for this volume".to_owned()
+                    "mark for this volume".to_owned()
                 }
                 Err(error) => {
                     refused += 1;
-                    format!("nothing: {}", error_chain(&*error))
+                    format!("none: {}", error_chain(&*error))
                 }
             };
             rows.push([path.to_string(), volume.name.clone(), was, is, what]);
         }
         for (name, why) in &self.volumes.unreadable {
-            print(&format!("the volume {name} cannot be read and is left alone: {why}\n"));
+            print(&format!("the volume {name} cannot be read and is skipped: {why}\n"));
         }
         if rows.len() == 1 {
-            print("no directory is marked for an earlier volume of one that is here\n");
+            print("no directory is marked for an earlier volume of the same name\n");
             return left(refused);
         }
         print(&table(&rows));
@@ -144,7 +144,7 @@ impl<S: Site> Adoption<'_, S> {
 fn left(refused: usize) -> Result<(), BoxError> {
     match refused {
         0 => Ok(()),
-        refused => Err(format!("{refused} directories are left as they were").into()),
+        refused => Err(format!("{refused} directories were not changed").into()),
     }
 }
 

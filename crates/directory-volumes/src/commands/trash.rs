@@ -91,7 +91,7 @@ fn row(discarded: &Discarded, is_leaving: bool) -> [String; 5] {
     let expires = match (discarded.expires, discarded.keep) {
         _ if is_leaving => "being restored: restore it again".to_owned(),
         (Some(expires), _) => second(expires),
-        (None, Some(seconds)) => format!("{seconds} s from when the clock is right"),
+        (None, Some(seconds)) => format!("{seconds} s after the clock is correct"),
         (None, None) => "never".to_owned(),
     };
     [owner.volume.clone(), claim, discarded.path.to_string(), second(discarded.deleted), expires]
@@ -130,9 +130,9 @@ async fn purge(site: &impl Site, volumes: Vec<String>, all: bool, of_unknown_clu
 /// Returns why this cluster must not remove an entry, if so.
 fn kept(discarded: &Discarded, cluster: &str, of_unknown_cluster: bool) -> Option<String> {
     match &discarded.mark.owner.cluster {
-        Some(id) if id != cluster => Some(format!("the cluster {id} put it into the trash")),
+        Some(id) if id != cluster => Some(format!("the cluster {id} moved it to the trash")),
         None if !of_unknown_cluster => {
-            Some("its record names no cluster; if it is this one's, say --of-unknown-cluster".to_owned())
+            Some("its record names no cluster; if it belongs to this cluster, set --of-unknown-cluster".to_owned())
         }
         _ => None,
     }
@@ -146,14 +146,14 @@ async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<
     let volumes = Api::<PersistentVolume>::all(client);
     let discarded = root.discarded(volume)?;
     if let Some(id) = discarded.mark.owner.cluster.as_ref().filter(|id| **id != cluster) {
-        return Err(format!("the cluster {id} put {volume} into the trash; restore it there").into());
+        return Err(format!("the cluster {id} moved {volume} to the trash; restore it there").into());
     }
     if discarded.object.is_null() {
         let discarded = root.restore_without_mark(volume)?;
         let path = &discarded.path;
         print(&format!(
-            "the directory {path} is back, without a mark, for the object of its volume is not known: `adopt {path} --claim \
-             NAMESPACE/NAME --size QUANTITY --storage-class NAME` makes a volume of it\n"
+            "the directory {path} is restored without a mark, because the object of its volume is unknown: `adopt \
+             {path} --claim NAMESPACE/NAME --size QUANTITY --storage-class NAME` makes it a volume\n"
         ));
         return Ok(());
     }
@@ -163,7 +163,7 @@ async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<
             // An earlier call created it, but did not finish.
             end(&root, &root.restore(volume, Some(&cluster))?, &there)
         } else {
-            Err(format!("the volume {volume} is still there; wait until it is gone").into())
+            Err(format!("the volume {volume} still exists; wait until it is deleted").into())
         };
     }
     let object = object(&discarded, claim.map(reference).transpose()?, &cluster)?;
@@ -182,14 +182,14 @@ async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<
         Err((true, error)) if matches!(volumes.get_opt(volume).await, Ok(None)) => {
             let error = error_chain(&*error);
             let went = site.went(&root, &discarded.path).await;
-            went.map_err(|problem| format!("{error}; the directory is back: {}", error_chain(&*problem)))?;
+            went.map_err(|problem| format!("{error}; the directory stays restored: {}", error_chain(&*problem)))?;
             root.undo_restore(&discarded)?;
             return Err(format!("{volume} is in the trash again: {error}").into());
         }
         // If the response was lost, the volume was created, or is created later.
         Err((_, error)) => {
             return Err(format!(
-                "{}; the directory is back: run the command again when the API server answers",
+                "{}; the directory is restored: run the command again when the API server answers",
                 error_chain(&*error)
             )
             .into());
@@ -207,8 +207,8 @@ fn end(root: &Root, discarded: &Discarded, created: &PersistentVolume) -> Result
     let claim = spec.and_then(|spec| spec.claim_ref.clone()).unwrap_or_default();
     let (namespace, name) = (claim.namespace.unwrap_or_default(), claim.name.unwrap_or_default());
     print(&format!(
-        "{volume} is back, at {}; the claim {name} in the namespace {namespace} gets it if it asks for the class {:?} and for \
-         at most its size, with spec.volumeName: {volume}\n",
+        "{volume} is restored, at {}; the claim {name} in the namespace {namespace} receives it if it requests the \
+         class {:?} and at most its size, with spec.volumeName: {volume}\n",
         root.path().join(discarded.path.as_str()).display(),
         spec.and_then(|spec| spec.storage_class_name.clone()).unwrap_or_default(),
     ));
@@ -228,7 +228,7 @@ fn object(discarded: &Discarded, wanted: Option<ObjectReference>, cluster: &str)
     annotations.insert(CLUSTER_ID.to_owned(), cluster.to_owned());
     object.metadata.annotations = Some(annotations);
     object.status = None;
-    let spec = object.spec.as_mut().ok_or("the volume's object is not known; take the directory over with `adopt`")?;
+    let spec = object.spec.as_mut().ok_or("the volume's object is unknown; adopt the directory with `adopt`")?;
     let former = spec.claim_ref.take().map(|claim| ObjectReference {
         api_version: claim.api_version,
         kind: claim.kind,

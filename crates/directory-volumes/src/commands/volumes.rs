@@ -47,10 +47,10 @@ pub(crate) enum Relation {
 impl Relation {
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Self::Same => "names it, too",
+            Self::Same => "also names it",
             Self::Above => "names a directory above it",
             Self::Below => "names a directory below it",
-            Self::Alike => "names a path that ends in it, perhaps the same directory",
+            Self::Alike => "names a path that ends in it and may be the same directory",
         }
     }
 }
@@ -126,8 +126,8 @@ impl Volumes {
             Ok(())
         } else {
             Err(format!(
-                "the directory {path} is not that of one volume alone, and its deletion would remove the data of others: \
-                 {}; copy the data of each into a directory of its own",
+                "the directory {path} does not belong to one volume only, and its deletion would remove the data of \
+                 others: {}; copy the data of each volume to a separate directory",
                 others.join(", ")
             )
             .into())

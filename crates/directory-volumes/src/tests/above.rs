@@ -28,7 +28,7 @@ fn no_volume_is_made_in_a_directory_of_others() {
     // The owner of the volume may be root in their pod.
     fs::set_permissions(dir.path().join("shop"), fs::Permissions::from_mode(0o711)).unwrap();
     for _ in 0..2 {
-        is_exposed(create(&root, "shop/data"), "was not made by this provisioner");
+        is_exposed(create(&root, "shop/data"), "was not created by this provisioner");
         is_exposed(create(&root, "shop/deep/data"), "`adopt shop`");
     }
     assert_eq!(fs::read_dir(dir.path().join("shop")).unwrap().count(), 0);

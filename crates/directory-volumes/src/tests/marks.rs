@@ -353,5 +353,5 @@ fn a_tenant_reads_nothing_about_volumes_of_other_namespaces() {
         error.for_claim_of(&other).to_string()
     };
     assert!(told("shop").contains("the claim shop/data"), "{}", told("shop"));
-    assert_eq!(told("evil"), "\"shared\" is the directory of another volume, and is not touched for this one");
+    assert_eq!(told("evil"), "\"shared\" is the directory of another volume, and is not changed for this volume");
 }

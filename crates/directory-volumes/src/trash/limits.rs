@@ -126,7 +126,7 @@ impl Root {
 
     pub(crate) fn disk(&self, state: &State) -> Result<Disk, DirectoryError> {
         let stat = rustix::fs::fstatvfs(&state.root);
-        let stat = stat.map_err(|error| failed("cannot look at", self.path().to_string_lossy(), error))?;
+        let stat = stat.map_err(|error| failed("cannot inspect", self.path().to_string_lossy(), error))?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
         Ok(Disk { size: bytes(stat.f_blocks), free: bytes(stat.f_bavail) })
     }

@@ -91,8 +91,8 @@ impl Worker {
             Ok(())
         } else {
             Err(DeleteError::in_use(format!(
-                "the directory {} may not be that of this volume alone, so it is not removed: {}; copy the data of each into a \
-                 directory of its own, or set the reclaim policy to Retain",
+                "the directory {} may not belong to this volume only, so it is not removed: {}; copy the data of each \
+                 volume to a separate directory, or set the reclaim policy to Retain",
                 deletion.path(),
                 others.join(", ")
             )))

@@ -81,7 +81,7 @@ async fn hostpath_abandons_volumes_of_a_removed_node_after_some_time() -> anyhow
         let event = fixture.space.wait_for_event(kind, name, "NodeGone").await?;
         assert!(event.message.is_some_and(|text| text.contains(&fixture.node)), "{kind}");
     }
-    assert!(fixture.look("1h")?.contains("is gone since"));
+    assert!(fixture.look("1h")?.contains("has not existed since"));
     assert!(fixture.is_there().await?);
     assert!(fixture.look("0s")?.contains("abandoned"));
     fixture.space.wait_gone(&fixture.space.cluster_api::<PersistentVolume>(), &fixture.volume).await?;
@@ -153,7 +153,7 @@ async fn hostpath_gives_a_renamed_node_the_volumes_of_its_disk() -> anyhow::Resu
     assert!(!ok && text.contains("exists"), "{text}");
     fixture.delete_node().await?;
     let (ok, text) = command(&fixture.space, fixture.root.path(), &adopt)?;
-    assert!(ok && text.contains("is a volume of this node"), "{text}");
+    assert!(ok && text.contains("is now a volume of this node"), "{text}");
     let volume = fixture.space.cluster_api::<PersistentVolume>().get(&fixture.volume).await?;
     assert!(serde_json::to_string(&volume.spec.and_then(|spec| spec.node_affinity))?.contains(&node));
     fixture.wait_for_phase("Bound").await?;

@@ -57,7 +57,7 @@ async fn wrong_parameters_are_named_all_at_once() -> anyhow::Result<()> {
     space.create_claim(space.claim("claim", &class)).await?;
     let event = space.wait_for_message("PersistentVolumeClaim", "claim", "onDelte").await?;
     let note = event.message.unwrap_or_default();
-    assert!(note.contains("the owner needs all rights") && note.contains("onDelte"), "{note}");
+    assert!(note.contains("the owner needs all permissions") && note.contains("onDelte"), "{note}");
     assert_eq!(directories(&root), BTreeSet::new());
     space.done().await
 }

@@ -34,7 +34,7 @@ async fn hostpath_refuses_a_pattern_that_may_leave_the_root() -> anyhow::Result<
         ("/etc/${pv.metadata.name}", "absolute"),
         ("", "two claims"),
         ("fixed", "two claims"),
-        ("${pvc.metadata.annotations.path}/${pv.metadata.name}", "no placeholder"),
+        ("${pvc.metadata.annotations.path}/${pv.metadata.name}", "not a placeholder"),
         ("{{ .PVC.Namespace }}/{{ .PVC.Name }}", "Go templates"),
         ("．．/${pv.metadata.name}", "letters, digits"),
         ("${pv.metadata.name}\n", "letters, digits"),

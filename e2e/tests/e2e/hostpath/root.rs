@@ -64,7 +64,7 @@ async fn a_root_where_others_may_write_is_refused() -> anyhow::Result<()> {
     // A root that other users can list causes a warning.
     fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755))?;
     let program = start(&space, &access, root.path(), &[])?;
-    program.wait_for_output("can look for volumes", SOON).await?;
+    program.wait_for_output("can search it for volumes", SOON).await?;
     program.wait_for_output("ready", SOON).await?;
     space.done().await
 }

@@ -87,7 +87,7 @@ async fn ganesha_the_kernels_client_continues_with_an_open_file() -> anyhow::Res
 
     let other = server.standby()?;
     let standby = other.start(&space, &access, &[])?;
-    standby.wait_for_output("stands by", SOON).await?;
+    standby.wait_for_output("this one waits", SOON).await?;
     program.kill().await?;
     server.ganesha()?.signal(Signal::KILL);
     other.ready(None).await?;

@@ -162,7 +162,7 @@ async fn ganesha_a_standby_replica_takes_over_the_disk() -> anyhow::Result<()> {
     server.client.put(&file, &path).await?;
 
     let standby = other.start(&space, &access, &[])?;
-    standby.wait_for_output("stands by", SOON).await?;
+    standby.wait_for_output("this one waits", SOON).await?;
     space.bind(space.claim("second", &class)).await?;
 
     program.kill().await?;

@@ -70,7 +70,7 @@ impl GoneNodes {
         look.at_journals(&journals, &nodes).await?;
         match failed {
             0 => Ok(()),
-            failed => Err(format!("{failed} volumes are left as they were").into()),
+            failed => Err(format!("{failed} volumes were not changed").into()),
         }
     }
 }
@@ -128,7 +128,7 @@ impl GoneNodesRun {
         // A time in the future is from a wrong clock, or from an administrator who wants a longer grace period.
         let is_over = Duration::try_from(now.duration_since(since)).is_ok_and(|gone| gone >= self.options.grace);
         if !is_over || !self.options.delete {
-            print(&format!("{name}: the node {node} is gone since {since}\n"));
+            print(&format!("{name}: the node {node} has not existed since {since}\n"));
             return Ok(());
         }
         // The work on other volumes may have taken minutes.
@@ -147,11 +147,12 @@ impl GoneNodesRun {
         for (journal, entries) in journals.of_gone_nodes(nodes.iter()) {
             if entries > 0 {
                 print(&format!(
-                    "journal {journal}: its node is gone; its {entries} unfinished attempts, see `journal list`, are finished \
-                     if the node comes back with its disk; if the disk is gone, delete the ConfigMap\n"
+                    "journal {journal}: its node does not exist; its {entries} unfinished attempts, see `journal \
+                     list`, are finished if the node comes back with its disk; if the disk is lost, delete the \
+                     ConfigMap\n"
                 ));
             } else if self.options.delete && journals.remove_empty(journal).await? {
-                print(&format!("journal {journal}: deleted, its node is gone and it was empty\n"));
+                print(&format!("journal {journal}: deleted, because its node does not exist and it was empty\n"));
             }
         }
         Ok(())
@@ -161,13 +162,13 @@ impl GoneNodesRun {
         let grace = self.options.grace.as_secs();
         if self.options.delete {
             format!(
-                "the node {node} of this volume is gone, and its data with it; unless the same node comes back, the claim and \
-                 the volume are deleted in {grace} s"
+                "the node {node} of this volume does not exist any more, nor does its data; unless the same node \
+                 comes back, the claim and the volume are deleted in {grace} s"
             )
         } else {
             format!(
-                "the node {node} of this volume is gone, and its data with it; bring the same node back, or delete the claim \
-                 and the volume"
+                "the node {node} of this volume does not exist any more, nor does its data; bring the same node back, \
+                 or delete the claim and the volume"
             )
         }
     }

@@ -124,7 +124,7 @@ async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     }
     if lost.is_empty() {
         let place = directory.display();
-        print(&format!("no volume of this node was made in {place} on another disk than the one that is there\n"));
+        print(&format!("no volume of this node was created in {place} on another disk than the present one\n"));
         return Ok(());
     }
     let question = format!("abandon {} volumes, whose data is on a missing disk?", lost.len());
@@ -139,8 +139,8 @@ async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
         );
     }
     print(&format!(
-        "their claims are Lost; new ones get new volumes, after the pods of the old ones are gone:\n{}then restart the provisioner \
-         of this node, which marks the new disk\n",
+        "their claims are Lost; new claims receive new volumes after the pods of the old claims are deleted:\n{}then \
+         restart the provisioner of this node, which marks the new disk\n",
         claims.into_iter().collect::<String>()
     ));
     Ok(())
@@ -201,7 +201,7 @@ async fn adopt(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
         print(&format!("no volume of this disk names another node than {name}\n"));
         return Ok(());
     }
-    confirm(&found, *yes, &format!("make {} volumes again, as volumes of the node {name}?", found.len()))?;
+    confirm(&found, *yes, &format!("recreate {} volumes as volumes of the node {name}?", found.len()))?;
     for volume in &found {
         move_.renamed(volume).await?;
     }
@@ -227,8 +227,8 @@ impl Move {
         for node in nodes {
             if Api::<NodeObject>::all(self.client.clone()).get_metadata_opt(node).await?.is_some() {
                 return Err(format!(
-                    "the node {node}, which volumes of this disk name, exists; if it is gone, delete its object: kubectl delete \
-                     node {node}"
+                    "the node {node}, which volumes of this disk name, exists; if it was replaced, delete its object: \
+                     kubectl delete node {node}"
                 )
                 .into());
             }
@@ -246,7 +246,7 @@ impl Move {
         remove(&self.api, name, text(&volume.metadata.uid), FinalizerScope::Everything).await?;
         self.create(&object).await?;
         self.root.put_note(NOTE, "")?;
-        print(&format!("{name} is a volume of this node\n"));
+        print(&format!("{name} is now a volume of this node\n"));
         Ok(())
     }
 
@@ -290,7 +290,7 @@ impl Move {
         let created = self.api.create(&PostParams { field_manager, ..PostParams::default() }, object).await;
         let created = match created {
             Err(Error::Api(status)) if status.code == 409 => {
-                return Err(format!("the volume {} is still there; run the command again", name_of(object)).into());
+                return Err(format!("the volume {} still exists; run the command again", name_of(object)).into());
             }
             created => created?,
         };

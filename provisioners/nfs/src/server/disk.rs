@@ -58,7 +58,7 @@ pub(super) fn locked(directory: &Path) -> io::Result<Option<File>> {
 }
 
 fn tell(root: &Path) {
-    tracing::info!("another replica has {}; this one stands by until that one has ended", root.display());
+    tracing::info!("another replica has {}; this one waits until that replica ends", root.display());
 }
 
 #[cfg(test)]

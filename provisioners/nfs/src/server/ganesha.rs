@@ -68,8 +68,8 @@ pub(crate) enum ExportError {
     #[error("cannot write the configuration of the NFS server: {0}")]
     Configuration(io::Error),
     #[error(
-        "the NFS server refused the export; its log says why, and where that is `Operation not permitted` when it wants a handle, the \
-         container's seccomp profile forbids name_to_handle_at (deploy/nfs/README.md): {0}"
+        "the NFS server refused the export; its log has the reason, and if that is `Operation not permitted` when it \
+         opens a handle, the container's seccomp profile forbids name_to_handle_at (deploy/nfs/README.md): {0}"
     )]
     Refused(String),
     #[error(

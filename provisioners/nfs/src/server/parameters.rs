@@ -52,7 +52,7 @@ fn gid<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Err
     match String::deserialize(deserializer)?.as_str() {
         "none" => Ok(None),
         text => match text.parse() {
-            Ok(0 | u32::MAX) | Err(_) => Err(D::Error::custom("it is neither none nor the id of a group beyond 0")),
+            Ok(0 | u32::MAX) | Err(_) => Err(D::Error::custom("it is neither none nor the id of a group above 0")),
             Ok(gid) => Ok(Some(gid)),
         },
     }

@@ -22,9 +22,9 @@ pub(super) fn class_warning(class: &StorageClass, own_name: Option<&str>) -> Opt
     let is_silent = !SAYING.iter().any(says) && archives(&class.provisioner, own_name);
     is_silent.then(|| {
         format!(
-            "the class says neither onDelete nor archiveOnDelete, so the data of deleted volumes is archived, as \
-             nfs-subdir-external-provisioner did for classes of {}: it stays in the trash until `trash purge`; a class with \
-             archiveOnDelete: \"false\" removes it, and one with \"true\" archives it without this note",
+            "the class sets neither onDelete nor archiveOnDelete, so the data of deleted volumes is archived, as \
+             nfs-subdir-external-provisioner did for classes of {}: it stays in the trash until `trash purge`; a \
+             class with archiveOnDelete: \"false\" removes it, and one with \"true\" archives it without this note",
             class.provisioner
         )
     })

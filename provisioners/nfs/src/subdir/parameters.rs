@@ -69,7 +69,7 @@ impl TryFrom<RawParameters> for Parameters {
     type Error = String;
 
     fn try_from(written: RawParameters) -> Result<Self, String> {
-        let both = |one: &str, other: &str| format!("{one} and {other} say the same; leave one out");
+        let both = |one: &str, other: &str| format!("{one} and {other} have the same meaning; remove one");
         let pattern = match (written.path_pattern, written.sub_dir) {
             (Some(_), Some(_)) => return Err(both("pathPattern", "subDir")),
             (pattern, sub_dir) => pattern.or(sub_dir).unwrap_or_default(),

@@ -71,7 +71,7 @@ fn check_class_says_what_a_class_leaves_out() {
     };
     let names = ["--provisioner-name", "example.com/nfs", "--additional-provisioner-names", "cluster.local/files"];
     let (ok, text) = checked("", &names);
-    assert!(ok && text.contains("files: ok") && text.contains("note: the class says neither onDelete nor"), "{text}");
+    assert!(ok && text.contains("files: ok") && text.contains("note: the class sets neither onDelete nor"), "{text}");
     let (ok, text) = checked("archiveOnDelete: \"false\"", &names);
     assert!(ok && text.contains("files: ok") && !text.contains("note:"), "{text}");
 }

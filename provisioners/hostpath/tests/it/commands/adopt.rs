@@ -31,7 +31,7 @@ fn a_directory_of_several_volumes_is_refused() {
     let new = ["--claim", "shop/new", "--size", "1Mi", "--storage-class", "class", "--name", "pv-new"];
     for path in ["shared", "outer"] {
         let (ok, text) = world.run(&[&["adopt", path][..], &new].concat(), "");
-        assert!(!ok && text.contains("not that of one volume alone"), "{path}: {text}");
+        assert!(!ok && text.contains("does not belong to one volume only"), "{path}: {text}");
         assert!(world.mark(path).is_none());
     }
     let (ok, text) = world.run(&["adopt", "--volume", "pv-4"], "");
@@ -54,7 +54,7 @@ fn what_a_claims_event_says_can_be_typed() {
     let first = adopted();
     assert!(world.run(&["adopt", "--volume", "pv-shop"], "").0 && adopted() != first);
     let (ok, text) = world.run(&["adopt", "teams"], "");
-    assert!(ok && text.contains("volumes may be made in it"), "{text}");
+    assert!(ok && text.contains("volumes may be created in it"), "{text}");
     world.directory("teams/team", &owner("pv-2"), false);
     world.unmarked("shared");
     for name in ["pv-a", "pv-b"] {
@@ -88,7 +88,7 @@ fn a_volume_that_was_restored_gets_its_directory() {
     world.directory("pv-2", &live, false);
     world.volume_for("pv-2", &world.source("pv-2"), Some("new"));
     let (ok, text) = world.run(&["adopt", "--volume", "pv-2"], "");
-    assert!(!ok && text.contains("which is there") && world.mark("pv-2") == Some(live), "{text}");
+    assert!(!ok && text.contains("which exists") && world.mark("pv-2") == Some(live), "{text}");
     let (ok, text) = world.run(&["adopt", "--volume", "pv-1"], "");
     let uid = world.mark("pv-1").and_then(|owner| owner.claim).map(|claim| claim.uid);
     assert!(ok && uid.as_deref() == Some("new") && annotation(&world, "pv-1") == HERE, "{text}");
@@ -136,7 +136,7 @@ fn a_whole_restore_is_taken_over_at_once() {
     assert!(line(&text, "pv-1").contains("uid-of-pv-1") && line(&text, "pv-1").contains("new-pv-1"), "{text}");
     assert!(line(&text, "pv-6").contains("--from-cluster cluster-2") && line(&text, "pv-5").is_empty(), "{text}");
     let (ok, text) = world.run(&["adopt", "--restored", "--yes"], "");
-    assert!(!ok && text.contains("1 directories are left"), "{text}");
+    assert!(!ok && text.contains("1 directories were not changed"), "{text}");
     for name in ["pv-1", "pv-2", "pv-3", "pv-4"] {
         assert_eq!((uid(name), annotation(&world, name)), (format!("new-{name}"), json!(HERE)));
     }
@@ -155,7 +155,7 @@ fn a_damaged_mark_does_not_stop_a_restore() {
     }
     std::fs::write(world.path(".kube-provisioner/volumes/pv-1"), "{").unwrap();
     let (ok, text) = world.run(&["adopt", "--restored", "--yes"], "");
-    assert!(!ok && line(&text, "pv-1 is left alone").contains("cannot be read"), "{text}");
+    assert!(!ok && line(&text, "pv-1 is skipped").contains("cannot be read"), "{text}");
     assert_eq!(world.mark("pv-2").and_then(|owner| owner.claim).unwrap().uid, "new", "{text}");
 }
 

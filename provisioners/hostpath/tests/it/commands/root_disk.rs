@@ -120,7 +120,7 @@ fn a_node_of_another_name_gets_the_volumes_of_its_disk() {
     // An earlier call was interrupted between the deletion of the second volume and its recreation.
     world.root.put_note("renamed", &cut_off(&world, "pv-2").to_string()).unwrap();
     let (ok, text) = world.run(&command, "y\n");
-    assert!(ok && text.contains("make 1 volumes again"), "{text}");
+    assert!(ok && text.contains("recreate 1 volumes"), "{text}");
     let after = world.cluster.get("", "persistentvolumes", "", "pv-1").unwrap();
     assert_ne!(before["metadata"]["uid"], after["metadata"]["uid"]);
     let annotations = &after["metadata"]["annotations"];

@@ -45,7 +45,7 @@ pub(super) fn write(settings: &Settings, bus: &Bus, table: &ExportTable) -> Resu
             if root.join(export.path.as_str()).is_dir() {
                 config.push_str(&export.block(root, &settings.offer));
             } else {
-                left_out.push(format!("the directory of the export {}, {}, is not there", export.id, export.path));
+                left_out.push(format!("the directory of the export {}, {}, does not exist", export.id, export.path));
             }
         }
         fs::write(runtime.join(CONFIG), config)

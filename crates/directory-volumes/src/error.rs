@@ -36,7 +36,9 @@ pub enum DirectoryError {
     #[error("the path of the root directory {0} is not valid UTF-8, which the Kubernetes API needs")]
     NotUnicode(PathBuf),
     /// The root is not writable.
-    #[error("the root directory {path} is not writable: {source}; make it writable, or name another one")]
+    #[error(
+        "the root directory {path} is not writable: {source}; make it writable, or name another one"
+    )]
     NotWritable {
         /// The root.
         path: PathBuf,
@@ -81,7 +83,9 @@ pub enum DirectoryError {
         reason: &'static str,
     },
     /// A claim lacks an input of its path.
-    #[error("the class's pattern needs the {what} {key} of the claim, which does not have it; create the claim with it")]
+    #[error(
+        "the class's pattern needs the {what} {key} of the claim, which does not have it; create the claim with it"
+    )]
     NotSaid {
         /// A label or an annotation.
         what: &'static str,

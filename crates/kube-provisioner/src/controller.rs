@@ -74,8 +74,8 @@ pub enum RunError {
     },
     /// The cluster's ID is unknown, because the uid of the namespace kube-system cannot be read.
     #[error(
-        "cannot read the namespace kube-system, by whose uid this cluster is known: {problem} Grant the right to get it, or \
-         set --cluster-id"
+        "cannot read the namespace kube-system, whose uid identifies this cluster: {problem} Grant the permission to \
+         get it, or set --cluster-id"
     )]
     Cluster {
         /// The answer of the API server.

@@ -112,7 +112,7 @@ impl CosiDriver {
             let accounts = Accounts { client, namespace, driver: name, cluster_id };
             let driver = Arc::new(Driver::new(backend, capabilities, accounts, CallLimits::of(&options), calls));
             let server = bind(&address)?;
-            tracing::info!(driver = driver.name(), "serves COSI on {address}");
+            tracing::info!(driver = driver.name(), "serving COSI on {address}");
             readiness.send_modify(|state| *state = Ok(()));
             let served = server
                 .cosi_v1alpha1(v1alpha1::V1alpha1(driver.clone()))

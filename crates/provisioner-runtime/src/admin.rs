@@ -118,7 +118,9 @@ fn with_ipv6(address: SocketAddr) -> Option<SocketAddr> {
 
 /// The admin server's address cannot be bound.
 #[derive(Debug, thiserror::Error)]
-#[error("Cannot listen on {address} for probes and metrics: {source}. Choose another address, or stop the process that uses it.")]
+#[error(
+    "Cannot listen on {address} for probes and metrics: {source}. Choose another address, or stop the process that uses it."
+)]
 pub struct AdminError {
     /// The address.
     pub address: SocketAddr,

@@ -18,13 +18,17 @@ pub enum Error {
     #[error(transparent)]
     Answer(#[from] Answer),
     /// The clocks of this machine and of the service differ by more than the service allows.
-    #[error("{endpoint} rejects the time of the request: the clocks of this machine and of the server must agree within 15 minutes")]
+    #[error(
+        "{endpoint} rejects the time of the request: the clocks of this machine and of the server must agree within 15 minutes"
+    )]
     ClockSkew {
         /// The service's address.
         endpoint: String,
     },
     /// The response does not come from such a service, but from a proxy, a load balancer or a web server.
-    #[error("{endpoint} answered {status}, which is not an answer of S3: check the address, and proxies in front of it")]
+    #[error(
+        "{endpoint} answered {status}, which is not an answer of S3: check the address, and proxies in front of it"
+    )]
     NotS3 {
         /// The service's address.
         endpoint: String,

@@ -42,7 +42,7 @@ async fn a_volume_that_cannot_be_saved_is_kept() -> anyhow::Result<()> {
     });
     let _controller = toy.run_with(options(&space), client);
     space.create_class_and_claim("claim").await?;
-    space.wait_for_message("PersistentVolumeClaim", "claim", "made but not saved").await?;
+    space.wait_for_message("PersistentVolumeClaim", "claim", "created but is not saved").await?;
     space.wait_bound("claim").await?;
     assert_eq!((toy.provisions("claim"), toy.assets().len()), (1, 1), "saving again is not provisioning again");
     assert!(toy.calls().iter().all(|call| !matches!(call, Call::Delete { .. })));

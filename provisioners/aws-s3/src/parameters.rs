@@ -136,8 +136,7 @@ impl TryFrom<String> for CreateBucketUser {
     fn try_from(text: String) -> Result<Self, String> {
         match text.as_str() {
             "no" => {
-                Err("claims would receive the administrator's key: every claim has its own user, so remove it"
-                    .into())
+                Err("claims would receive the administrator's key: every claim has its own user, so remove it".into())
             }
             _ => Ok(Self),
         }

@@ -181,8 +181,9 @@ impl Api {
 
     fn not_google(&self, call: &Call, status: u16) -> Failure {
         let endpoint = self.client.endpoint();
-        let reason =
-            format!("{endpoint} answered {status}, which is not an answer of Google: check the address, and proxies in front of it");
+        let reason = format!(
+            "{endpoint} answered {status}, which is not an answer of Google: check the address, and proxies in front of it"
+        );
         Failure::Unanswered { doing: call.doing.clone(), reason }
     }
 }

@@ -268,7 +268,8 @@ async fn buckets_and_accounts_of_others_are_neither_taken_nor_deleted() {
     fixture.own_bucket("elsewhere");
     fixture.google.model().buckets.get_mut("elsewhere").unwrap().project = "another".to_owned();
     let before = fixture.google.assets();
-    for (name, part) in [("ours-by-hand", "was not created for this claim"), ("elsewhere", "belongs to another owner")] {
+    for (name, part) in [("ours-by-hand", "was not created for this claim"), ("elsewhere", "belongs to another owner")]
+    {
         let request = fixture.request(name, &[]);
         let error = request.provision(&fixture.gcs).await.unwrap_err();
         assert_eq!(error.verdict(), ProvisionVerdict::Invalid);

@@ -47,9 +47,9 @@ impl Access {
         match asked {
             None => Ok(self),
             Some(asked) if self == Self::ReadWrite || self == asked => Ok(asked),
-            Some(_) => Err(ProvisionError::retry(
-                "accessMode in additionalConfig allows more than the class: remove it",
-            )),
+            Some(_) => {
+                Err(ProvisionError::retry("accessMode in additionalConfig allows more than the class: remove it"))
+            }
         }
     }
 

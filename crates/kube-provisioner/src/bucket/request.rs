@@ -234,7 +234,9 @@ pub struct Record<'a, P> {
 }
 
 fn class_is_gone() -> Misconfigured {
-    Misconfigured::new("the StorageClass does not exist any more, and nothing else records where the bucket is: create the class again")
+    Misconfigured::new(
+        "the StorageClass does not exist any more, and nothing else records where the bucket is: create the class again",
+    )
 }
 
 /// A bucket that may exist.

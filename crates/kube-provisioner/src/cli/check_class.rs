@@ -101,7 +101,7 @@ impl CheckClass {
             problems.push(format!("provisioner {}: {problem}", quoted(&class.provisioner)));
         } else if !self.names.is_empty() && !self.names.contains(&class.provisioner) {
             let names = self.names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
-            problems.push(format!("provisioner {} is another one: this is {names}", quoted(&class.provisioner)));
+            problems.push(format!("provisioner {} is another one; this one is {names}", quoted(&class.provisioner)));
         }
         if self.coordination == Coordination::PerNode
             && class.volume_binding_mode.as_deref() != Some(WAIT_FOR_FIRST_CONSUMER)
@@ -126,9 +126,9 @@ fn classes(file: &str) -> Result<Vec<Value>, String> {
         file => (file, std::fs::read_to_string(file)),
     };
     let text = text.map_err(|error| format!("cannot read {name}: {error}"))?;
-    let objects = serde_saphyr::from_multiple(&text).map_err(|error| format!("{name} is no YAML: {error}"))?;
+    let objects = serde_saphyr::from_multiple(&text).map_err(|error| format!("{name} is not valid YAML: {error}"))?;
     let classes = classes_among(objects);
-    if classes.is_empty() { Err(format!("{name} holds no StorageClass")) } else { Ok(classes) }
+    if classes.is_empty() { Err(format!("{name} contains no StorageClass")) } else { Ok(classes) }
 }
 
 fn classes_among(objects: Vec<Value>) -> Vec<Value> {
@@ -157,8 +157,8 @@ fn refused_by_the_server(class: &Value) -> Vec<String> {
     for (key, value) in class["parameters"].as_object().into_iter().flatten().filter(|(_, value)| !value.is_string()) {
         let key = quoted(key);
         problems.push(match value {
-            Value::Array(_) | Value::Object(_) => format!("parameter {key} is not a text"),
-            value => format!("parameter {key} is {value}, not a text: put the value in quotes"),
+            Value::Array(_) | Value::Object(_) => format!("parameter {key} is not a string"),
+            value => format!("parameter {key} is {value}, not a string: put the value in quotes"),
         });
     }
     let one_of = |field: &str, allowed: &[&str]| match class[field].as_str() {

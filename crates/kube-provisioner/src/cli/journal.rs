@@ -99,7 +99,7 @@ async fn accept(
         );
     };
     journal::request_accept(client, *kind, namespace, &listing.name, key).await?;
-    print(&format!("{key} of {} is finished by whoever holds the journal\n", listing.name));
+    print(&format!("{key} of {} is finished by the replica that holds the journal\n", listing.name));
     Ok(())
 }
 
@@ -220,8 +220,8 @@ fn left_behind(entry: &Entry) -> String {
         keys => format!("parameters {}", keys.join(", ")),
     };
     format!(
-        "The attempt for claim {} may have left an asset in the backend: named {}, of StorageClass {} ({parameters}){node}.\n\
-         Nobody looks for it any more once the entry is dropped: remove it there by hand.\n",
+        "The attempt for claim {} may have left an asset in the backend: named {}, of StorageClass {} \
+         ({parameters}){node}.\nThe provisioner does not look for it after the entry is dropped: remove it manually.\n",
         objects.claim(),
         entry.key,
         objects.class_name(),
@@ -342,8 +342,8 @@ p-journal-1-of-2 cannot be read: \"{\\u{1b}\"
         assert_eq!(
             left_behind(holding[0].1.unwrap()),
             "The attempt for claim shop/data may have left an asset in the backend: named pvc-1, of StorageClass gold \
-             (parameters password, path), on node n1.\n\
-             Nobody looks for it any more once the entry is dropped: remove it there by hand.\n"
+             (parameters password, path), on node n1.\nThe provisioner does not look for it after the entry is \
+             dropped: remove it manually.\n"
         );
     }
 

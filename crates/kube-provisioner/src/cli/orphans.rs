@@ -116,7 +116,7 @@ impl Orphans {
             let recorded = Recorded::read(&scene.client).await?;
             check_readable(&recorded.objects)?;
             if !now.contains(&set) || set.state(&recorded) != State::Orphan {
-                (console.print)(&format!("{} is left alone: it changed meanwhile\n", set.text()));
+                (console.print)(&format!("{} is kept: it changed in the meantime\n", set.text()));
                 continue;
             }
             let Some(place) = places.iter().find(|place| place.class == set.class) else { continue };
@@ -144,7 +144,7 @@ impl Orphans {
             }
             match place(scene, name, class.parameters.clone().unwrap_or_default()).await {
                 Ok(place) => places.push(place),
-                Err(error) => problems.push(format!("the StorageClass {name} is left out: {error}")),
+                Err(error) => problems.push(format!("the StorageClass {name} is skipped: {error}")),
             }
         }
         let of_cosi = match &scene.driver {
@@ -154,7 +154,7 @@ impl Orphans {
         for (name, parameters) in of_cosi.into_iter().filter(|_| self.class.is_empty()) {
             match place(scene, &name, cosi::of_author(parameters)).await {
                 Ok(place) => places.push(place),
-                Err(error) => problems.push(format!("the {name} is left out: {error}")),
+                Err(error) => problems.push(format!("the {name} is skipped: {error}")),
             }
         }
         if named.is_empty() || self.class.is_empty() {
@@ -179,7 +179,7 @@ impl Orphans {
                         }
                     }
                 }
-                Err(error) => problems.push(format!("the {} is left out: {error}", with_kind(class))),
+                Err(error) => problems.push(format!("the {} is skipped: {error}", with_kind(class))),
             }
         }
         sets(found)
@@ -217,7 +217,7 @@ fn check_readable(recorded: &RecordedAssets) -> Result<(), BoxError> {
         Ok(())
     } else {
         Err(format!(
-            "nothing is removed while these ObjectBuckets cannot be read, for each may stand for anything: {}",
+            "nothing is removed while these ObjectBuckets cannot be read, because each may represent any bucket: {}",
             recorded.unreadable.join(", ")
         )
         .into())

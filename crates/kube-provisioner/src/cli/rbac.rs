@@ -46,9 +46,9 @@ impl Rbac {
         };
         let name = self.service_account.clone().unwrap_or_else(|| lease_name(&options.provisioner_name));
         let rules = match (self.cosi, self.cosi_controller) {
-            (true, _) => S::cosi_rules(options).ok_or("--cosi is for provisioners of buckets")?,
+            (true, _) => S::cosi_rules(options).ok_or("--cosi is only for bucket provisioners")?,
             (_, true) => S::cosi_controller_rules(options, self.cosi_driver_name.as_deref())?
-                .ok_or("--cosi-controller is for provisioners of buckets")?,
+                .ok_or("--cosi-controller is only for bucket provisioners")?,
             (false, false) => S::rules(options, &self.former_shards),
         };
         let rules = [rules, others].concat();

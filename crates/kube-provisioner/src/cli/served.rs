@@ -84,7 +84,7 @@ impl<P: Hooks> Served for (P, Options) {
         let mut problems = Vec::new();
         let is_limited = class.allowed_topologies.as_ref().is_some_and(|terms| !terms.is_empty());
         if !capabilities.allowed_topologies && is_limited {
-            problems.push("allowedTopologies are not heeded by this provisioner; remove them".to_owned());
+            problems.push("allowedTopologies are not supported by this provisioner; remove them".to_owned());
         }
         if !capabilities.mount_options && class.mount_options.as_ref().is_some_and(|options| !options.is_empty()) {
             problems.push("mountOptions are not supported by this provisioner; remove them".to_owned());

@@ -167,9 +167,9 @@ fn what_the_server_would_refuse_is_named() {
     assert_eq!(
         said("parameters: {server: 3, onDelete: true, list: [1]}", &[]),
         [
-            r#"parameter "list" is not a text"#,
-            r#"parameter "onDelete" is true, not a text: put the value in quotes"#,
-            r#"parameter "server" is 3, not a text: put the value in quotes"#,
+            r#"parameter "list" is not a string"#,
+            r#"parameter "onDelete" is true, not a string: put the value in quotes"#,
+            r#"parameter "server" is 3, not a string: put the value in quotes"#,
         ]
     );
     assert_eq!(
@@ -194,7 +194,7 @@ fn what_the_server_would_refuse_is_named() {
 
 #[test]
 fn a_class_must_be_of_this_provisioner_and_fit_its_coordination() {
-    let other = r#"provisioner "example.com/p" is another one: this is "example.com/q""#;
+    let other = r#"provisioner "example.com/p" is another one; this one is "example.com/q""#;
     assert_eq!(said(GOOD, &["--provisioner-name", "example.com/q"]), [other]);
     let names = ["--provisioner-name", "example.com/q", "--additional-provisioner-names", "example.com/p"];
     assert_eq!(said(GOOD, &names), ["ok"]);

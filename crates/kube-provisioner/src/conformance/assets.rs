@@ -26,7 +26,7 @@ impl Assets {
     pub(super) fn expect(&self, before: &Self, added: usize, when: &str) -> Result<(), Broken> {
         let (new, gone) = (self.without(before), before.without(self));
         if gone.count() > 0 {
-            return Err(Broken(format!("{when}, assets that were there before are gone: {gone}")));
+            return Err(Broken(format!("{when}, assets that existed before are missing: {gone}")));
         }
         if new.count() != added {
             let text = match new.count() {

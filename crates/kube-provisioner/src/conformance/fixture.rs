@@ -67,7 +67,7 @@ impl<'a> Fixture<'a> {
         let Plan { seed, sharing, actors, faults, calls } = plan;
         let cluster = Cluster::builder().seed(seed).trace().hide_managed_fields().faults(faults).build();
         cluster.create(class).map_err(|refused| {
-            Broken(format!("the API server does not take a class with these parameters: {}", refused.message))
+            Broken(format!("the API server rejects a class with these parameters: {}", refused.message))
         })?;
         subject.objects.create_in(&cluster)?;
         Ok(Self {

@@ -21,7 +21,7 @@ const CALLS: usize = 3;
 /// Checks two claims that request one name, the second one from any moment of the first one's call on.
 pub(super) async fn one_name(subject: &Subject) -> CheckResult {
     if subject.shared_names.is_none() {
-        let why = "`.shares_names(..)` names no parameters by which two claims want one name";
+        let why = "`.shares_names(..)` has no parameters with which two claims want one name";
         return Ok(Judgement::NotApplicable(why.to_owned()));
     }
     // In real time a call takes many polls, and neighbouring ones are practically the same moment.
@@ -79,7 +79,7 @@ async fn both_want(subject: &Subject, polls: usize, restart: bool) -> Result<boo
 /// Checks that an administrator can create an asset at the volume's location while the claim is pending.
 pub(super) async fn made_by_hand(subject: &Subject) -> CheckResult {
     let Some(make) = &subject.by_hand else {
-        let why = "`.made_by_hand(..)` makes no asset where a volume's would be";
+        let why = "`.made_by_hand(..)` creates no asset in the place of a volume's asset";
         return Ok(Judgement::NotApplicable(why.to_owned()));
     };
     for polls in 0..=MOST {
@@ -98,8 +98,8 @@ pub(super) async fn made_by_hand(subject: &Subject) -> CheckResult {
             let now = subject.assets_now().await;
             if !now.0.contains(&theirs) {
                 return Err(Broken(format!(
-                    "somebody made {theirs} by hand after `provision` of {name} had been polled {polls} times; when the claim \
-                     was gone, so was {theirs}"
+                    "an administrator created {theirs} after `provision` of {name} had been polled {polls} times; the \
+                     deletion of the claim removed {theirs}"
                 )));
             }
         }

@@ -19,7 +19,7 @@ impl Objects {
         self.0.iter().try_for_each(|object| match cluster.create(object) {
             Ok(_) => Ok(()),
             Err(refused) => {
-                Err(Broken(format!("the API server does not take an object of `.objects(..)`: {}", refused.message)))
+                Err(Broken(format!("the API server rejects an object of `.objects(..)`: {}", refused.message)))
             }
         })
     }

@@ -179,7 +179,7 @@ impl Subject {
         match self.ask(backend, request).await? {
             Answer::Done(volume) => request.save(volume),
             Answer::Never(error) => {
-                Err(Broken(format!("`provision` says of a good request that it can never be served: {error:?}")))
+                Err(Broken(format!("`provision` reports for a valid request that it can never succeed: {error:?}")))
             }
         }
     }
@@ -415,7 +415,7 @@ impl Request {
         valid: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Volume, ProvisionError> {
         if !backend.accepts(&self.claim) {
-            return Err(ProvisionError::ignored("`accepts` says no to a plain claim"));
+            return Err(ProvisionError::ignored("`accepts` refuses a plain claim"));
         }
         // The token ends when the call is dropped, as under the controller.
         let (fencing_token, _call) = FencingToken::of_call(valid);
@@ -487,7 +487,7 @@ impl Request {
         // A separate server, so that no other object can have the name.
         let saved = Cluster::builder().hide_managed_fields().build().create(&object);
         let mut saved =
-            saved.map_err(|refused| Broken(format!("the API server does not take the volume: {}", refused.message)))?;
+            saved.map_err(|refused| Broken(format!("the API server rejects the volume: {}", refused.message)))?;
         saved["status"] = json!({"phase": "Released"});
         let object = serde_json::from_value(saved)
             .map_err(|error| Broken(format!("the saved volume cannot be read again: {error}")))?;

@@ -85,7 +85,7 @@ impl BucketController {
         let Self { options, backend, environment, safeguards } = self;
         let common = &options.options;
         if common.coordination == Coordination::PerNode {
-            return Err(RunError::Options("buckets know --coordination lease and none only".to_owned()));
+            return Err(RunError::Options("bucket provisioners support only --coordination lease and none".to_owned()));
         }
         let Some(process) = Process::identify(common, protocol::SERVES_BUCKETS, client, environment, &shutdown).await?
         else {

@@ -113,8 +113,8 @@ impl Accounts {
         let record = secret.data.as_ref().filter(|_| is_ours).and_then(Record::of_data);
         let record = record.ok_or_else(|| {
             precondition(format!(
-                "the Secret {}/{name} is in the place of the record of the account {account}, and is not that: restore it if \
-                 somebody has changed it, or delete it if it is of no use",
+                "the Secret {}/{name} has the name of the record of the account {account}, but is not that record: \
+                 restore it if it was changed, or delete it if it is not needed",
                 self.namespace
             ))
         })?;

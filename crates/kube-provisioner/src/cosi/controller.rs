@@ -109,7 +109,7 @@ impl CosiController {
         let driver = names::of_options(&options).map_err(RunError::Options)?;
         let options = loop_options(&driver, &options.options);
         if options.coordination == Coordination::PerNode || options.shards > 1 {
-            let text = "a COSI controller knows --coordination lease and none, and has one shard";
+            let text = "a COSI controller supports only --coordination lease and none, and one shard";
             return Err(RunError::Options(text.to_owned()));
         }
         let process =
@@ -247,7 +247,7 @@ impl Reconciler for CosiReconciler {
         let operation = Operation::of(&decide(facts), facts);
         if facts.object().is_some_and(|object| object.deleting || !object.is_ready()) {
             // Tenants read the event, and the problem may name files and addresses of the administrator.
-            let text = "Nothing can be done at the moment: the provisioner cannot work; ask the administrator, who finds the reason in its log and on /readyz".to_owned();
+            let text = "The controller cannot work at the moment; ask the administrator, who finds the reason in its log and on /readyz".to_owned();
             let message = Message { is_warning: true, reason: operation.failed(), text, in_status: false };
             event(&message, operation, facts).into_iter().for_each(|event| events.record(event));
         }

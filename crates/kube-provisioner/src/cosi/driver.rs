@@ -164,8 +164,8 @@ impl Driver {
             Some(kept) if kept.record.is_for(&buckets, &parameters) => kept,
             Some(_) => {
                 return Err(exists(format!(
-                    "the account {account} has access to other buckets, or by other parameters: delete the BucketAccess and \
-                     create it again"
+                    "the account {account} has access to other buckets, or has other parameters: delete the \
+                     BucketAccess and create it again"
                 )));
             }
             None => {
@@ -186,7 +186,7 @@ impl Driver {
         };
         warn(&account, granted.warning.as_deref());
         let key = granted.credentials;
-        let key = key.ok_or_else(|| invalid("the class gives access without a key, and COSI is about keys alone"))?;
+        let key = key.ok_or_else(|| invalid("the class grants access without a key, and COSI supports only keys"))?;
         let record = Record { key: Some(key.clone()), state: granted.state, ..kept.record.clone() };
         if record != kept.record {
             self.accounts.replace(kept, record).await?;
@@ -239,7 +239,7 @@ impl Driver {
                 Record { buckets: asked(), parameters, key: None, state: Texts::new() }
             }
             (None, None) => {
-                tracing::info!(account, "nothing is revoked: the account has no Secret, so it is gone already");
+                tracing::info!(account, "nothing is revoked: the account has no Secret, so it does not exist any more");
                 return Ok(());
             }
         };

@@ -273,7 +273,7 @@ async fn a_volume_that_is_refused_is_cleaned_up_once_its_claim_does_not_need_it(
         outages.next(Create, VOLUMES, [Refuse(403); 1000]);
         fixture.claim("a", "class");
         let running = fixture.start(1);
-        let is_refused = || fixture.events("a").iter().any(|text| text.contains("made but not saved yet"));
+        let is_refused = || fixture.events("a").iter().any(|text| text.contains("created but is not saved yet"));
         fixture.until("it is refused", is_refused).await;
         if is_deleted {
             fixture.delete(CLAIMS, "a");
@@ -308,7 +308,7 @@ async fn a_hanging_save_delays_no_other_claim() {
     };
     fixture.until("it has its event", || !texts("ProvisioningSucceeded").is_empty()).await;
     let warnings = texts("ProvisioningFailed");
-    assert!(warnings[0].contains("made but not saved yet"), "{warnings:?}");
+    assert!(warnings[0].contains("created but is not saved yet"), "{warnings:?}");
 }
 
 // Rules: G24.

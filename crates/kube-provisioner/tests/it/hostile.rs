@@ -146,7 +146,7 @@ async fn claims_with_missing_or_unknown_parts_are_harmless() {
         let texts = failures(fixture, "no-spec");
         assert!(texts.len() == 1 && texts[0].contains("names no StorageClass"), "{texts:?}");
         let texts = failures(fixture, "no-size");
-        assert!(texts.len() == 1 && texts[0].contains("made but not saved yet"), "no server takes it: {texts:?}");
+        assert!(texts.len() == 1 && texts[0].contains("created but is not saved yet"), "no server takes it: {texts:?}");
         let volumes = fixture.cluster.list("", VOLUMES, None).unwrap();
         assert_eq!(volumes.len(), 3, "one for each other claim that was served");
     })

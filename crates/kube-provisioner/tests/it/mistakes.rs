@@ -121,7 +121,7 @@ async fn mistakes_in_claims_for_volumes() {
             "template",
             none.clone(),
             parameters(json!({"adminSecretName": "${pvc.labels}", "adminSecretNamespace": "default"})),
-            "template that is not known",
+            "unknown template",
         ),
         ("crashes", none.clone(), parameters(json!({"server": "crash"})), "report this to its authors"),
         (
@@ -194,7 +194,7 @@ async fn mistakes_in_claims_for_buckets() {
         ("short", named("ab"), "it must have 3 to 63 characters; delete the claim and create it with another name"),
         ("long", named(&"a".repeat(64)), "it must have 3 to 63 characters"),
         ("underscore", named("my_photos"), "lower case letters, digits"),
-        ("dots", named("my..photos"), "must stand between"),
+        ("dots", named("my..photos"), "must be between"),
         ("hyphen", named("photos-"), "must begin and end"),
         ("address", named("192.168.0.1"), "IP address"),
         (
@@ -232,7 +232,7 @@ async fn mistakes_in_claims_for_buckets() {
         ("shares-nothing", shares("nothing"), "does not exist; create it, or correct bucketClaimName"),
         ("shares-itself", shares("shares-itself"), "names this claim itself; name another claim"),
         ("shares-pending", shares("no-name"), "has no bucket yet; read the events of that claim"),
-        ("shares-user", shares("user"), "was not made for that claim"),
+        ("shares-user", shares("user"), "was not created for that claim"),
         ("shares-gold", of_class("gold", shares("owner")), "need the same class; delete this claim and create it"),
         (
             "shares-class",

@@ -127,7 +127,10 @@ async fn a_taken_address_is_one_clear_line() {
     let server = Server::start(Checks::new()).await;
     let error = AdminServer::bind(server.address).await.unwrap_err().to_string();
     let start = format!("Cannot listen on {} for probes and metrics: Address already in use", server.address);
-    assert!(error.starts_with(&start) && error.ends_with(". Choose another address, or stop the process that uses it."), "{error}");
+    assert!(
+        error.starts_with(&start) && error.ends_with(". Choose another address, or stop the process that uses it."),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -82,13 +82,13 @@ impl<'a, R: Reconciler> Adopter<'a, R> {
                 Sharing::Own { .. } => (
                     "JournalUnclaimed",
                     "attempts in this journal name no node, so no node's replica continues them: list them with the \
-                     command `journal list`, look in the backend for what they may have left, and end each with \
+                     command `journal list`, check the backend for their leftovers, and end each with \
                      `journal drop ENTRY`",
                 ),
                 _ => (
                     "JournalMoved",
                     "attempts in this journal began on a node, and another replica continues them now: if only that \
-                     node can reach what they may have left, remove it there",
+                     node can reach their leftovers, remove them there",
                 ),
             };
             let note = format!("{} {text}", keys.len());

@@ -166,7 +166,10 @@ impl<R: Reconciler> Shard<'_, R> {
     async fn honour_drops(&self, journal: &Journal) {
         loop {
             for key in journal.dropped().await {
-                tracing::warn!(key, "an administrator dropped the attempt; its leftovers in the backend, if any, stay there");
+                tracing::warn!(
+                    key,
+                    "an administrator dropped the attempt; its leftovers in the backend, if any, stay there"
+                );
                 self.engine.drop_attempt(&KeyOf::<R>::from(&key));
             }
         }

@@ -105,10 +105,7 @@ impl Writer {
             match self.check_holder(batch).await {
                 Ok(()) => data = crate::sync::lock(&self.shared.state).data(),
                 Err(WriteError::Failed(CallError::NotFound)) if (self.still_ours)() => {
-                    tracing::warn!(
-                        journal = self.store.options.name,
-                        "the journal was deleted; writing it again"
-                    );
+                    tracing::warn!(journal = self.store.options.name, "the journal was deleted; writing it again");
                     (self.store.uid, self.store.version) = (None, None);
                 }
                 Err(WriteError::Failed(CallError::NotFound)) => {
@@ -215,7 +212,11 @@ pub(super) async fn take_over(
                     tracing::warn!(journal = store.options.name, line, "a line of the journal is unreadable");
                 }
                 for key in &dropped {
-                    tracing::warn!(journal = store.options.name, key, "an entry is dropped, as an administrator requested");
+                    tracing::warn!(
+                        journal = store.options.name,
+                        key,
+                        "an entry is dropped, as an administrator requested"
+                    );
                 }
                 return Ok((store, content, dropped));
             }

@@ -44,7 +44,9 @@ impl BucketProvisioner for Store {
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
         let user = (request.account.name.clone(), request.cluster_id.clone());
         if self.buckets().get(&request.bucket().name) != Some(&user) {
-            return Err(ProvisionError::invalid("the bucket belongs to another owner; remove bucketClaimName, or use a class without bucketName"));
+            return Err(ProvisionError::invalid(
+                "the bucket belongs to another owner; remove bucketClaimName, or use a class without bucketName",
+            ));
         }
         Ok(Granted::new(Endpoint::https(&self.host), Credentials::new(user.0, "not a secret")))
     }

@@ -63,7 +63,7 @@ impl State {
     fn text(&self) -> String {
         match self {
             Self::Used => "in use".to_owned(),
-            Self::InProgress => "kept: its claim is there".to_owned(),
+            Self::InProgress => "kept: its claim exists".to_owned(),
             Self::Foreign => "kept: not of an ObjectBucketClaim".to_owned(),
             Self::Unserved => "kept: the CRDs of ObjectBucketClaims are not installed".to_owned(),
             Self::OtherCluster(id) => format!("kept: another cluster's ({id})"),

@@ -74,7 +74,9 @@ async fn guests(subject: &Subject, fixture: &Fixture<'_>, buckets: &[BucketAcces
     first.is_let_out(buckets).await?;
     let without = (subject.assets)().await;
     if !second.is_let_in(buckets).await? {
-        return Err(Broken("`grant` lets one account in, and after its end refuses another one".to_owned()));
+        return Err(Broken(
+            "`grant` gives one account access, and refuses another one after the first account is removed".to_owned(),
+        ));
     }
     if (subject.assets)().await == without {
         return Err(Broken("`grant` succeeds, and the backend has nothing more than before".to_owned()));
@@ -89,7 +91,7 @@ pub(super) async fn several(subject: &Subject) -> CheckResult {
     let fixture = Fixture::new(subject).await;
     let mut user = direct(subject, &fixture, 5)?;
     if !user.backend.capabilities().multiple_buckets {
-        return Ok(Judgement::NotApplicable("one account of the provisioner is for one bucket".to_owned()));
+        return Ok(Judgement::NotApplicable("one account of the provisioner has access to one bucket".to_owned()));
     }
     let (mut first, mut second) = (direct(subject, &fixture, 6)?, direct(subject, &fixture, 7)?);
     let buckets = [first.has_bucket(NAMES[0]).await?, second.has_bucket(NAMES[1]).await?];
@@ -107,14 +109,14 @@ pub(super) async fn several(subject: &Subject) -> CheckResult {
         return Err(Broken("a grant for two buckets leaves no more in the backend than one for the first".to_owned()));
     }
     if user.key() != key.as_deref() {
-        return Err(Broken("the account has another key since it was let into another bucket".to_owned()));
+        return Err(Broken("the account has another key since it received access to another bucket".to_owned()));
     }
     user.is_let_in(&buckets).await?;
     fixture.assets("let in again", &in_both).await?;
     // A refused account keeps its access.
     let nobodys = BucketAccess::new(NAMES[2], Some(other.claim.account()));
     if user.backend.grant(user.claim.grant(vec![nobodys])).await.is_ok() {
-        return Err(Broken("`grant` lets an account into a bucket that does not exist".to_owned()));
+        return Err(Broken("`grant` gives an account access to a bucket that does not exist".to_owned()));
     }
     fixture.assets("`grant` for a bucket that does not exist", &in_both).await?;
     // Deleting a bucket does not affect accounts of other buckets.

@@ -30,7 +30,7 @@ pub(super) async fn one_name(subject: &Subject) -> CheckResult {
             |claim: &str| fixture.get_claim(claim).map(|claim| claim["status"]["phase"].clone()).unwrap_or_default();
         let settled = || ["first", "second"].iter().all(|claim| phase(claim) == "Bound" || phase(claim) == "Failed");
         fixture
-            .until("one of two claims with one bucket name is bound, and the other one is refused for good", settled)
+            .until("one of two claims with one bucket name is bound, and the other one is refused permanently", settled)
             .await?;
         let (winner, loser) = match (phase("first") == "Bound", phase("second") == "Bound") {
             (true, true) => return Err(Broken(format!("two claims have the bucket {name}"))),
@@ -50,7 +50,7 @@ pub(super) async fn one_name(subject: &Subject) -> CheckResult {
 /// Checks that an administrator can create a bucket of the requested name at any moment of an attempt.
 pub(super) async fn in_between(subject: &Subject) -> CheckResult {
     if subject.by_hand.is_none() {
-        return Ok(Judgement::NotApplicable("nothing is said of how somebody else makes a bucket".to_owned()));
+        return Ok(Judgement::NotApplicable("it does not define how another owner creates a bucket".to_owned()));
     }
     for goes_on in [false, true] {
         let mut number = 0;
@@ -95,7 +95,7 @@ async fn interrupted(subject: &Subject, name: &str, polls: usize, goes_on: bool)
     let fixture = Fixture::new(subject).await;
     let uid = fixture.claim("one", "class", Some(name));
     let direct = Direct::new(subject, &fixture, Fixture::claim_name("one", &uid))?;
-    let when = format!("somebody makes the bucket {name} after {polls} polls of `create_bucket`");
+    let when = format!("another owner creates the bucket {name} after {polls} polls of `create_bucket`");
     let mut call = direct.backend.create_bucket(direct.claim.request(name));
     let ended = cut_off(call.as_mut(), polls).await;
     let at_that_time = (subject.assets)().await;
@@ -115,11 +115,11 @@ async fn interrupted(subject: &Subject, name: &str, polls: usize, goes_on: bool)
     let process = fixture.start(1);
     if made {
         let refused = || fixture.get_claim("one").is_some_and(|claim| claim["status"]["phase"] == "Failed");
-        fixture.until(&format!("{when}: the claim is refused for good"), refused).await?;
+        fixture.until(&format!("{when}: the claim is refused permanently"), refused).await?;
         let now = (subject.assets)().await;
         theirs.retain(|asset| now.contains(asset));
         if theirs.is_empty() {
-            return Err(Broken(format!("{when}: the bucket is gone")));
+            return Err(Broken(format!("{when}: the bucket is deleted")));
         }
     } else {
         fixture.bound("one").await?;
@@ -129,7 +129,7 @@ async fn interrupted(subject: &Subject, name: &str, polls: usize, goes_on: bool)
     fixture.end_with(&["one"], &left, process).await.map_err(Broken::seen(&when))?;
     if made {
         (hand.remove)(name.to_owned()).await;
-        fixture.as_before("what was made by hand is removed").await?;
+        fixture.as_before("the bucket of the other owner is removed").await?;
     }
     Ok(made)
 }
@@ -146,11 +146,11 @@ pub(super) async fn other_cluster(subject: &Subject) -> CheckResult {
     let there = Direct::new(subject, &fixture, Fixture::claim_name("one", &uid))?.in_another_cluster();
     let own = there.claim.own(NAME);
     if there.backend.create_bucket(there.claim.request(NAME)).await.is_ok() {
-        return Err(Broken("the claim of another cluster gets the bucket".to_owned()));
+        return Err(Broken("the claim of another cluster receives the bucket".to_owned()));
     }
     fixture.assets("the claim of another cluster is refused", &assets).await?;
     if there.backend.grant(there.claim.grant(vec![own.clone()])).await.is_ok() {
-        return Err(Broken("the claim of another cluster is let into the bucket".to_owned()));
+        return Err(Broken("the claim of another cluster is granted access to the bucket".to_owned()));
     }
     for bucket in [own, BucketAccess::new(NAME, None)] {
         for _ in 0..2 {

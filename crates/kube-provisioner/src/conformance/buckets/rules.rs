@@ -14,31 +14,31 @@ use crate::conformance::tempo::Tempo;
 use crate::conformance::verdict::{Broken, CheckResult, Judgement};
 
 pub(in crate::conformance) const RULES: &[Rule<Subject>] = rules! {
-    "bucket-provision" (provision): "a claim gets a bucket, and its Secret a key";
-    "bucket-again" (again): "the same request again gives the same key and makes nothing more";
+    "bucket-provision" (provision): "a claim receives a bucket, and its Secret a key";
+    "bucket-again" (again): "the same request again returns the same key and creates nothing else";
     "bucket-each-its-own" (each_its_own): "two claims have nothing in common";
     "bucket-delete" (delete): "deleting a claim removes everything, and deleting again succeeds";
-    "bucket-nothing-there" (nothing_there): "cleaning up what was never made succeeds and removes nothing";
+    "bucket-nothing-there" (nothing_there): "cleaning up what was never created succeeds and removes nothing";
     "bucket-foreign" (foreign): "a bucket of another claim is refused, and survives";
     "bucket-one-name" (names::one_name):
-        "two claims race for one bucket name: one gets it, and deleting the other leaves it alone";
+        "two claims race for one bucket name: one receives it, and deleting the other does not affect it";
     "bucket-in-between" (names::in_between):
-        "a bucket that somebody else creates meanwhile is neither taken over nor removed";
+        "a bucket that another owner creates in the meantime is neither taken over nor removed";
     "bucket-other-cluster" (names::other_cluster):
-        "a claim leaves the bucket of the same claim in another cluster alone";
+        "a claim does not affect the bucket of the same claim in another cluster";
     "bucket-grant" (grant): "claims gain and lose access to an existing bucket, and the bucket stays";
-    "bucket-share" (share): "a claim uses the bucket of another one, and of no claim that it was not made for";
+    "bucket-share" (share): "a claim uses the bucket of another claim only if that bucket was created for the named claim";
     "bucket-halves" (halves::halves):
-        "`revoke` removes what `grant` has made, `delete_bucket` what `create_bucket` has, and neither more";
-    "bucket-several" (halves::several): "one account is let into several buckets, and out of all of them";
-    "bucket-rotate" (rotate): "a new key works beside the old one until the old one expires";
+        "`revoke` removes only what `grant` created, and `delete_bucket` only what `create_bucket` created";
+    "bucket-several" (halves::several): "one account receives access to several buckets, and loses access to all of them";
+    "bucket-rotate" (rotate): "a new key and the old key both work until the old key expires";
     "bucket-keys" (halves::keys): "`list_keys` returns the keys of the account, and no others";
     "bucket-list-assets" (halves::list_assets): "`list_assets` returns the bucket of a claim";
     "bucket-settings" (settings::settings): "access modes and limits are applied or refused, never ignored";
     "bucket-refuse" (refuse): "unknown parameters are refused";
     "bucket-standby" (standby): "a standby process reports ready and changes nothing";
     "bucket-storm" (storms):
-        "with crashes at any moment, each claim gets one bucket and one key, and nothing is left at the end";
+        "with crashes at any moment, each claim receives one bucket and one key, and nothing is left at the end";
 };
 
 async fn provision(subject: &Subject) -> CheckResult {
@@ -164,7 +164,7 @@ async fn foreign(subject: &Subject) -> CheckResult {
     let assets = (subject.assets)().await;
     fixture.claim("second", "class", Some("conformance-foreign"));
     let refused = || fixture.get_claim("second").is_some_and(|claim| claim["status"]["phase"] == "Failed");
-    fixture.until("a claim on another's bucket is refused for good", refused).await?;
+    fixture.until("a claim on another claim's bucket is refused permanently", refused).await?;
     fixture.assets("refused", &assets).await?;
     fixture.remove("second").await?;
     fixture.assets("the refused claim is gone", &assets).await?;
@@ -200,7 +200,7 @@ async fn share(subject: &Subject) -> CheckResult {
     let phase =
         |claim: &str| fixture.get_claim(claim).map(|claim| claim["status"]["phase"].clone()).unwrap_or_default();
     fixture
-        .until("a claim on another's bucket is bound, or refused for good", || {
+        .until("a claim on another claim's bucket is bound, or refused permanently", || {
             phase("two") == "Bound" || phase("two") == "Failed"
         })
         .await?;
@@ -220,7 +220,8 @@ async fn share(subject: &Subject) -> CheckResult {
         let access = [BucketAccess::new(&*bucket, Some(Account::of(Fixture::claim_name("one", uid))))];
         if direct.backend.grant(direct.claim.grant(access.to_vec())).await.is_ok() {
             return Err(Broken(
-                "`grant` lets a claim into a bucket that was made for another claim than the named one".to_owned(),
+                "`grant` gives a claim access to a bucket that was created for another claim than the named one"
+                    .to_owned(),
             ));
         }
         direct.is_let_out(&access).await?;

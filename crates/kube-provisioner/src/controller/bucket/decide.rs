@@ -365,7 +365,7 @@ fn name_problem(name: &str) -> Option<&'static str> {
         return Some("it must begin and end with a lower case letter or a digit");
     }
     if name.contains("..") || name.contains(".-") || name.contains("-.") {
-        return Some("a `.` must stand between letters or digits");
+        return Some("a `.` must be between letters or digits");
     }
     if name.parse::<std::net::Ipv4Addr>().is_ok() {
         return Some("it must not look like an IP address");

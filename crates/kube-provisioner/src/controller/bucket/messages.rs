@@ -255,7 +255,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
     match refusal {
         Refusal::Former => normal(
             "AwaitsFormer",
-            format!("The bucket of an earlier claim {claim} is being removed; this one is served afterwards"),
+            format!("The bucket of an earlier claim {claim} is being removed; this claim is provisioned afterwards"),
             State::Pending,
         ),
         Refusal::Left { object } => warning(
@@ -277,7 +277,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         Refusal::NoClaim { object } => warning(
             "ClaimMissing",
             format!(
-                "The claim {claim} of this ObjectBucket does not exist, and this cluster has no record of its deletion, so the bucket is kept; to remove it: kubectl delete objectbucket {object}; to assign it to the present claim of that name: {}",
+                "The claim {claim} of this ObjectBucket does not exist, and this cluster has no record of its deletion, so the bucket is kept; to remove it: kubectl delete objectbucket {object}; to assign it to the current claim of that name: {}",
                 adopt(object, &claim)
             ),
             State::Going,
@@ -294,7 +294,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         Refusal::NoCluster { object } => warning(
             "ClaimMissing",
             format!(
-                "The claim {claim} of this ObjectBucket does not exist, and nothing records the cluster that made its bucket, so the bucket is kept; to assign it to the present claim of that name: {}; to delete the ObjectBucket and keep the bucket: {}",
+                "The claim {claim} of this ObjectBucket does not exist, and nothing records the cluster that created its bucket, so the bucket is kept; to assign it to the current claim of that name: {}; to delete the ObjectBucket and keep the bucket: {}",
                 adopt(object, &claim),
                 abandon(object)
             ),
@@ -475,7 +475,7 @@ fn no_bucket_of(other: &str, problem: &BucketClaimProblem, class: &str) -> UserM
             invalid(format!("The key {key} names this claim itself; name another claim, or remove the key"))
         }
         BucketClaimProblem::NotItsOwn => invalid(format!(
-            "The bucket of the claim {other} was not made for that claim; name in {key} the claim that it was made for, or use a class that names the bucket"
+            "The bucket of the claim {other} was not created for that claim; name in {key} the claim that it was created for, or use a class that names the bucket"
         )),
         BucketClaimProblem::OtherClass { class: of_other } => invalid(format!(
             "The claim {other} has the StorageClass \"{of_other}\", and this one \"{class}\"; claims that share a bucket need the same class; delete this claim and create it with that class"
@@ -529,7 +529,7 @@ fn released(ending: Ending, bucket: &str) -> UserMessage {
         Ending::RevokeUnknown => warning(
             "BucketReleased",
             format!(
-                "Removed the access; the bucket {bucket} is kept, because its StorageClass does not exist any more and nothing else records that the bucket was made for this claim"
+                "Removed the access; the bucket {bucket} is kept, because its StorageClass does not exist any more and nothing else records that the bucket was created for this claim"
             ),
             State::Going,
         ),

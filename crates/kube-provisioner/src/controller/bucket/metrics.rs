@@ -14,9 +14,9 @@ pub(super) fn register(attempts: &AttemptMetrics, registry: &mut Registry, conte
         let age = oldest_waiting.map(|created| context.environment().now().duration_since(created));
         let age = age.unwrap_or_default().as_secs_f64().max(0.0);
         [
-            gauge("claims_waiting", "Claims of this provisioner's classes that have no bucket.", waiting as f64),
-            gauge("oldest_waiting_claim_seconds", "How long ago the oldest of them was created.", age),
-            gauge("claims_bound", "Claims of this provisioner's classes that have their bucket.", bound as f64),
+            gauge("claims_waiting", "Claims of this provisioner's classes without a bucket.", waiting as f64),
+            gauge("oldest_waiting_claim_seconds", "Age of the oldest claim without a bucket.", age),
+            gauge("claims_bound", "Claims of this provisioner's classes with a bucket.", bound as f64),
         ]
     })));
 }

@@ -48,7 +48,7 @@ pub(crate) async fn identify(
             }
             Err(error) => error.to_string(),
         };
-        tracing::warn!(problem, "cannot read the namespace {SYSTEM_NAMESPACE}, by whose uid the cluster is known");
+        tracing::warn!(problem, "cannot read the namespace {SYSTEM_NAMESPACE}, whose uid identifies the cluster");
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return Ok(None),

@@ -117,8 +117,8 @@ async fn journal_kind(
                 if refusals == CHECKS {
                     tracing::warn!(
                         missing = missing.join(", "),
-                        "attempts are recorded nowhere: storage may leak whenever this process ends; grant the rights, \
-                         and restart it"
+                        "attempts are not recorded: storage may leak whenever this process ends; grant the \
+                         permissions, and restart it"
                     );
                     return Some(JournalKind::Memory);
                 }

@@ -93,9 +93,7 @@ fn fill(key: &str, template: &str, names: TemplateNames<'_>) -> Result<String, S
     let filled = substitute(template, names);
     let known = "${pvc.name}, ${pvc.namespace} and ${pv.name}";
     if filled.contains('$') {
-        return Err(format!(
-            "parameter \"{key}\": {template:?} names a Secret by a template that is not known; there are {known}"
-        ));
+        return Err(format!("parameter \"{key}\": {template:?} names a Secret by an unknown template; use {known}"));
     }
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
     if filled.is_empty() || filled.len() > 253 || !filled.bytes().all(allowed) {

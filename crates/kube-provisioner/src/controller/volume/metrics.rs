@@ -71,12 +71,12 @@ impl VolumeMetrics {
         ours.register_collector(Box::new(Gauges(move || {
             let cache = context.cache();
             let (count, oldest) = cache.waiting_claims();
-            let help = "Attempts of former journals that wait for room in ours.";
+            let help = "Attempts of former journals that wait for space in this replica's journal.";
             [
-                gauge("claims_waiting", "Claims that ask this provisioner and have no volume.", count as f64),
+                gauge("claims_waiting", "Claims of this provisioner without a volume.", count as f64),
                 gauge(
                     "oldest_waiting_claim_seconds",
-                    "How long the oldest of them has been seen.",
+                    "Time since the oldest claim without a volume was first seen.",
                     oldest.as_secs_f64(),
                 ),
                 gauge("attempts_awaiting_adoption", help, cache.awaiting_adoption() as f64),

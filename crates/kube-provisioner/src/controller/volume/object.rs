@@ -15,11 +15,11 @@ use crate::volume::{Volume, VolumeSource};
 /// The problem with a volume that a provisioner returned. Nothing was saved.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum TemplateError {
-    #[error("the provisioner made a volume without the access mode {0}, for which the claim asks")]
+    #[error("the provisioner created a volume without the access mode {0}, for which the claim asks")]
     AccessMode(String),
-    #[error("the provisioner made a volume of {made} bytes, but the claim asks for {asked}")]
+    #[error("the provisioner created a volume of {made} bytes, but the claim asks for {asked}")]
     TooSmall { made: u64, asked: u64 },
-    #[error("the provisioner returned a local volume without a node; it must say on which node the volume is")]
+    #[error("the provisioner returned a local volume without a node; it must name the volume's node")]
     LocalWithoutNode,
     #[error("the provisioner returned the path {0:?}; a volume's path must be absolute and must not contain `..`")]
     Path(String),

@@ -175,7 +175,8 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             OutcomeReport::provision(Some(failed(sentence(&error.to_string()))), "bad_template")
         }
         Err(Stopped::NotSaved(error)) => {
-            let text = format!("The volume {} is made but not saved yet: {error}; ask the administrator", case.volume);
+            let text =
+                format!("The volume {} was created but is not saved yet: {error}; ask the administrator", case.volume);
             // The asset exists, so retries are not limited.
             OutcomeReport {
                 next: after_call(&error, case.attempt),
@@ -343,7 +344,7 @@ fn call_failed(doing: &str, error: &CallError, case: &Case<'_>) -> OutcomeReport
 
 fn not_journaled(error: &JournalError, case: &Case<'_>) -> OutcomeReport {
     let what = match case {
-        _ if case.is_about_claim() => "made",
+        _ if case.is_about_claim() => "provisioned",
         _ if case.grows() => "expanded",
         _ => "deleted",
     };
@@ -358,9 +359,10 @@ fn not_journaled(error: &JournalError, case: &Case<'_>) -> OutcomeReport {
             REMIND,
         ),
         // The journal has room again when other attempts end. The claim itself has not failed.
-        JournalError::Full { .. } => {
-            (format!("The volume is not {what} yet, because too many are being made: {error}"), Next::Wait(None))
-        }
+        JournalError::Full { .. } => (
+            format!("The volume is not {what} yet, because too many attempts are unfinished: {error}"),
+            Next::Wait(None),
+        ),
         JournalError::Call(error) => (
             format!(
                 "The volume is not {what} yet, because the provisioner cannot write its journal: {error}; ask the administrator"
@@ -418,13 +420,13 @@ impl Case<'_> {
         }
         let class = pending.class.name();
         let gone = match (&self.facts.claim, &self.facts.class) {
-            (ClaimState::Absent, _) => "its claim, which is gone".to_owned(),
-            (_, ClassState::Missing) => format!("the StorageClass \"{class}\", which is gone"),
+            (ClaimState::Absent, _) => "a claim that no longer exists".to_owned(),
+            (_, ClassState::Missing) => format!("the StorageClass \"{class}\", which no longer exists"),
             (_, ClassState::Unmanaged) => {
-                format!("the StorageClass \"{class}\", which is another provisioner's by now")
+                format!("the StorageClass \"{class}\", which now names another provisioner")
             }
             (_, ClassState::Ours(now)) if now.replaces(&pending.class) => {
-                format!("a StorageClass \"{class}\" that was deleted and created again since")
+                format!("a StorageClass \"{class}\" that was deleted and created again")
             }
             _ => return text,
         };

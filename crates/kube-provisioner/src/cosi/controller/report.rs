@@ -69,7 +69,9 @@ fn with_way_out(operation: Operation, text: String) -> String {
 fn refusal_text(refusal: &Refusal) -> String {
     match refusal {
         Refusal::Unreadable(problem) => {
-            format!("The object cannot be read, so nothing is done: {problem}; is the CRD of another version?")
+            format!(
+                "The controller cannot read the object, so it does not change it: {problem}; check the version of the CRD"
+            )
         }
         Refusal::Protocol(protocol) => format!("The protocol {protocol} is not supported: use {S3}"),
         Refusal::Unbound => {
@@ -83,7 +85,7 @@ fn refusal_text(refusal: &Refusal) -> String {
             format!("authenticationType {kind} is not supported: use a BucketAccessClass with Key")
         }
         Refusal::SameSecret(name) => {
-            format!("Two of spec.bucketClaims have the same accessSecretName {name:?}: give each a name of its own")
+            format!("Two of spec.bucketClaims have the same accessSecretName {name:?}: give each a different name")
         }
         Refusal::SameBucket(id) => format!("Two of spec.bucketClaims have the same bucket {id}: name it once"),
         Refusal::BucketAbsent(name) => format!("Bucket {name} does not exist: delete the BucketAccess"),
@@ -99,7 +101,7 @@ fn refusal_text(refusal: &Refusal) -> String {
              another accessSecretName"
         ),
         Refusal::SecretEnds(name) => {
-            format!("Waiting for Secret {name} to be gone: it is deleted, and one of its finalizers holds it")
+            format!("Waiting for the deletion of Secret {name}: one of its finalizers blocks it")
         }
     }
 }

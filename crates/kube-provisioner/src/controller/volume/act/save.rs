@@ -164,7 +164,7 @@ fn other_server_text(ours: &[u8], saved: &PersistentVolume) -> String {
         nfs.map(|nfs| format!("{}:{}", nfs.server, nfs.path)).unwrap_or_default()
     };
     format!(
-        "the volume was saved with {} before it was made as {}; if these are two directories, remove the second one manually",
+        "the volume was saved with {} before it was created as {}; if these are two directories, remove the second one manually",
         place(saved),
         place(&ours)
     )

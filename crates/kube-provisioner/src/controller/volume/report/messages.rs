@@ -54,7 +54,7 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
             "{provisioner} cannot fill a volume from {kind} \"{name}\"; delete the claim and create it without the data source, or with a class whose provisioner can"
         ),
         Refusal::Copy { uid } => format!(
-            "the provisioner did not create the object {volume}, which may come from a backup, so its data are kept although its claim does not exist; to use the data again, remove spec.claimRef and create a claim with volumeName: {volume}; to delete the data, run: kubectl annotate pv {volume} {}={uid}",
+            "the provisioner did not create the object {volume}, which may come from a backup, so its data is kept although its claim does not exist; to use the data again, remove spec.claimRef and create a claim with volumeName: {volume}; to delete the data, run: kubectl annotate pv {volume} {}={uid}",
             protocol::RELEASE
         ),
         Refusal::Expansion => expansion_text(provisioner),
@@ -65,7 +65,7 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
             "a PersistentVolume named {volume} already exists and does not belong to this claim; the claim waits until an administrator deletes that object"
         ),
         Refusal::Nobodys => format!(
-            "another program made the released volume {volume}, so no node's replica deletes it; adopt it on its node with the provisioner's command `adopt --volume {volume}`, or delete its data and the object by hand"
+            "another program created the released volume {volume}, so no node's replica deletes it; adopt it on its node with the provisioner's command `adopt --volume {volume}`, or delete its data and the object manually"
         ),
         Refusal::NodeGone { node } => format!(
             "volume {volume} is on the node {node}, which does not exist any more, so no replica can delete its data; if the node has another name now, run the provisioner's command `root adopt` on it; if it returns, keep its name; if its disk is lost, delete the volume manually"

@@ -93,23 +93,23 @@ impl EventSummary {
 
     /// Returns the remedy for a failure that the controllers report. Returns `None` if the message itself contains it.
     fn remedy(&self) -> Option<&'static str> {
-        const GRANT: &str = "administrator: grant the provisioner's account the right that the event names; the program's command `rbac` prints all of them";
+        const GRANT: &str = "administrator: grant the provisioner's account the permission that the event names; the provisioner's command `rbac` prints all permissions";
         let known = [
             ("The API server does not allow this", GRANT),
             ("forbidden", GRANT),
             (
                 "cannot write its journal",
-                "administrator: mend what the event names: the provisioner begins nothing that it cannot record",
+                "administrator: fix the cause that the event names: the provisioner begins no attempt that it cannot record",
             ),
             ("at the moment:", "administrator: read the reason in the provisioner's log or on /readyz, and remove it"),
             ("additionalConfig cannot be used:", "correct additionalConfig of the claim"),
             (
                 "cannot be used:",
-                "administrator: delete the class and create it with good parameters; the program's command `check-class` checks them before",
+                "administrator: delete the class and create it with correct parameters; the provisioner's command `check-class` checks them first",
             ),
             (
                 "gave up after",
-                "correct the cause, then delete the claim and create it again; or let an administrator delete and create its class",
+                "fix the cause, then delete the claim and create it again; or let an administrator delete and create its class",
             ),
             (
                 "did not answer within",
@@ -148,9 +148,9 @@ pub(crate) fn add_failure(answer: &mut Answer, recorded: &[EventSummary]) {
     answer.why = vec![format!("{}: {}", last.reason, last.message)];
     answer.remedy.extend(last.remedy().map(str::to_owned));
     let next = if last.message.contains("(gave up after ") {
-        "nothing, until something changes"
+        "no retry until something changes"
     } else {
-        "it is tried again by itself, with pauses that grow to 5 minutes by default, and at once after a change"
+        "the provisioner retries automatically, with delays that grow to 5 minutes by default, and immediately after a change"
     };
     answer.fact("Next", next);
 }
@@ -175,7 +175,7 @@ pub(crate) fn settled<J: PartialEq>(
     if recorded.iter().any(|event| event.message.contains(message)) {
         return least;
     }
-    answer.fact("Maybe", format!("if the provisioner cannot do what is asked, it says: {message}"));
+    answer.fact("Maybe", format!("if the provisioner does not support the request, it reports: {message}"));
     all
 }
 
@@ -225,13 +225,13 @@ pub(crate) async fn add_turn(
                 "administrator: check whether {provisioner} is installed; if it does not use kube-provisioner, only its pods show whether it runs"
             ));
         }
-        None => answer.fact("Turn", format!("not known: Leases or journals of {provisioner} cannot be read")),
+        None => answer.fact("Turn", format!("unknown: Leases or journals of {provisioner} cannot be read")),
         Some(fleet) if fleet.is_abandoned() || fleet.shard(key).is_some_and(|shard| !shard.alive) => {
             let shard = if fleet.is_abandoned() { "" } else { " has this shard, so none" };
             answer.obstacle(format!("No replica of {provisioner}{shard} works on it."));
             answer
                 .remedy
-                .push(format!("administrator: look at the pods of {provisioner} in namespace {}", fleet.namespace));
+                .push(format!("administrator: check the pods of {provisioner} in namespace {}", fleet.namespace));
         }
         Some(fleet) => {
             let pod = fleet.shard(key).and_then(Shard::pod);
@@ -249,13 +249,13 @@ async fn add_readiness(asked: &CommandContext<'_>, answer: &mut Answer, namespac
     let is_unready = |condition: &&Value| condition["type"] == "Ready" && condition["status"] == "False";
     let Some(condition) = conditions.iter().find(is_unready) else { return };
     let since = given(condition, &["lastTransitionTime"]).and_then(time);
-    let since = since.map(|since| format!(" since {}", ago(asked.environment.now(), since).replace(" ago", "")));
+    let since = since.map(|since| format!(" (for {})", ago(asked.environment.now(), since).replace(" ago", "")));
     answer.obstacle(format!(
-        "Its pod {namespace}/{pod} is not ready{}: a right, the backend or the API server is missing.",
+        "Its pod {namespace}/{pod} is not ready{}: a permission is missing, or the backend or the API server is unavailable.",
         since.unwrap_or_default()
     ));
     answer.remedy.push(format!(
-        "administrator: read what it lacks with `kubectl logs -n {namespace} {pod}`, or at /readyz of its --http-endpoint"
+        "administrator: read the reason with `kubectl logs -n {namespace} {pod}`, or at /readyz of its --http-endpoint"
     ));
 }
 
@@ -263,7 +263,8 @@ async fn add_readiness(asked: &CommandContext<'_>, answer: &mut Answer, namespac
 pub(crate) fn add_journal(answer: &mut Answer, fleets: &[&Fleet], key: &str) {
     for fleet in fleets {
         let Some((journal, _, other)) = fleet.entry(key) else { continue };
-        let dropping = if journal.dropping.iter().any(|one| one == key) { ", and a person has dropped it" } else { "" };
+        let dropping =
+            if journal.dropping.iter().any(|one| one == key) { ", and an administrator dropped it" } else { "" };
         let moved = if other { ", of another number of shards" } else { "" };
         answer.fact(
             "Journal",
@@ -301,22 +302,24 @@ pub(crate) fn add_finalizers(answer: &mut Answer, object: &Value, now: Timestamp
     let since = time(since).map_or_else(|| since.to_owned(), |since| ago(now, since));
     let finalizers = crate::object::finalizers(object);
     if finalizers.is_empty() {
-        return answer.fact("Deletion", format!("asked for {since}"));
+        return answer.fact("Deletion", format!("requested {since}"));
     }
     let meanings: Vec<String> = finalizers.iter().map(|name| format!("{name} ({})", meaning(name))).collect();
-    answer.fact("Deletion", format!("asked for {since}; waits for {}", meanings.join(", ")));
+    answer.fact("Deletion", format!("requested {since}; waits for {}", meanings.join(", ")));
 }
 
 fn meaning(finalizer: &str) -> &'static str {
     match finalizer {
         "kubernetes.io/pvc-protection" => "removed when no pod uses the claim",
         "kubernetes.io/pv-protection" => "removed when the volume is not bound",
-        protocol::FINALIZER => "the provisioner takes it off when the data are deleted",
-        objectbucket_api::names::FINALIZER => "the provisioner takes it off when the bucket has ended",
-        name if name.starts_with("external-attacher/") => "the attacher takes it off when no node has the volume",
-        name if name.starts_with("snapshot.storage.kubernetes.io/") => {
-            "the snapshotter takes it off when its copy is done"
+        protocol::FINALIZER => "the provisioner removes it after it has deleted the data",
+        objectbucket_api::names::FINALIZER => "the provisioner removes it after it has released the bucket",
+        name if name.starts_with("external-attacher/") => {
+            "the attacher removes it when the volume is detached from all nodes"
         }
-        _ => "of another program",
+        name if name.starts_with("snapshot.storage.kubernetes.io/") => {
+            "the snapshotter removes it when its snapshot is done"
+        }
+        _ => "of another controller",
     }
 }

@@ -65,7 +65,7 @@ impl Answer {
     pub(crate) fn obstacle(&mut self, why: impl Into<String>) {
         if self.why.first().is_some_and(|first| first.starts_with(NO_OBSTACLE)) {
             self.why.clear();
-            self.state.push_str(", and something is in the way");
+            self.state.push_str(", and is blocked");
         }
         self.why.push(why.into());
     }

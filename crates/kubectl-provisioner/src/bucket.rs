@@ -37,7 +37,7 @@ pub(crate) async fn explain(asked: &CommandContext<'_>, claim: &str) -> Answer {
     let claim = match asked.reader.get(&BUCKET_CLAIM, asked.namespace, claim).await {
         Lookup::Is(claim) => claim,
         Lookup::Absent => return missing(asked, claim, subject).await,
-        Lookup::Unknown => return Answer::about(subject, "not known, because it cannot be read"),
+        Lookup::Unknown => return Answer::about(subject, "unknown, because it cannot be read"),
     };
     let case = Case::gather(asked, claim).await;
     let mut recorded = events(asked, "ObjectBucketClaim", &case.claim).await;
@@ -99,7 +99,7 @@ impl Case {
         if self.buckets.is_empty() && self.fleets.serves_another(provisioner, protocol::SERVES_BUCKETS) {
             answer.state = "its class is for volumes".to_owned();
             answer.why = vec![format!(
-                "{provisioner}, which the claim's StorageClass names, makes volumes for PersistentVolumeClaims, and never buckets."
+                "{provisioner}, which the claim's StorageClass names, provisions volumes for PersistentVolumeClaims, but no buckets."
             )];
             answer.remedy = vec![
                 "delete the claim and create it with a StorageClass for buckets; for a volume, create a PersistentVolumeClaim"
@@ -112,14 +112,14 @@ impl Case {
         answer.decision = Some(format!("{decision:?}"));
         match &decision {
             Decision::NoAction(NoAction::ClassMissing) if !self.class.is_absent() => {
-                answer.state = "not known, because its class cannot be read".to_owned();
+                answer.state = "unknown, because its class cannot be read".to_owned();
                 return;
             }
             Decision::NoAction(why) => say(answer, bucket_rest(*why), None),
             Decision::Refuse(refusal) => {
                 say(answer, bucket_refusal(refusal), message);
                 let next = match refusal {
-                    Refusal::Former => "it is served as soon as the former bucket is gone",
+                    Refusal::Former => "it is provisioned as soon as the former bucket is deleted",
                     _ => "the provisioner retries when the claim, its class or the conflicting object changes",
                 };
                 answer.fact("Next", next);
@@ -147,16 +147,16 @@ impl Case {
         }
         let conditions = items(&self.claim, &["status", "conditions"]);
         let ready = conditions.iter().find(|condition| text(condition, &["type"]) == "Ready");
-        answer.state = "failed; nothing is tried until the claim or its class changes".to_owned();
+        answer.state = "failed; no retry until the claim or its class changes".to_owned();
         answer.why = ready.map(|ready| text(ready, &["message"]).to_owned()).into_iter().collect();
         answer.remedy = vec![
-            "correct in the claim what the message names; if nothing in it is wrong, delete the claim and create it again once the cause is gone"
+            "correct the claim as the message says; if the claim is correct, fix the cause, then delete the claim and create it again"
                 .to_owned(),
             "administrator: correct the backend, or delete the class and create it with other parameters, if the message names them"
                 .to_owned(),
         ];
         answer.facts.retain(|fact| fact.about != "Next");
-        answer.fact("Next", "nothing, until the claim or its class changes");
+        answer.fact("Next", "no retry until the claim or its class changes");
     }
 
     fn judgement(
@@ -218,15 +218,15 @@ impl Case {
             let Some(object) = found.object() else { continue };
             let owners = items(object, &["metadata", "ownerReferences"]);
             let own = owners.iter().any(|owner| text(owner, &["uid"]) == uid(claim));
-            let state = if own { "is there" } else { "exists and is not the claim's" };
+            let state = if own { "exists" } else { "exists and does not belong to the claim" };
             answer.fact(kind, format!("{} {state}", name(object)));
             if !own {
                 answer.obstacle(format!(
-                    "The {kind} {} is not the claim's, and the claim's would have its name.",
+                    "The {kind} {} does not belong to the claim, but has the name that the claim's {kind} needs.",
                     name(object)
                 ));
                 answer.remedy.push(format!(
-                    "look whose {kind} {} is; delete it, or set another name in the claim's additionalConfig",
+                    "find the owner of the {kind} {}; delete it, or set another name in the claim's additionalConfig",
                     name(object)
                 ));
             }
@@ -255,7 +255,7 @@ async fn missing(asked: &CommandContext<'_>, claim: &str, subject: String) -> An
     let object = objectbucket_api::names::object_bucket_name(asked.namespace, claim);
     match asked.reader.get(&BUCKET, "", &object).await {
         Lookup::Is(bucket) => {
-            answer.why = vec![format!("Its ObjectBucket {object} is still there.")];
+            answer.why = vec![format!("Its ObjectBucket {object} still exists.")];
             let provisioner = annotation(&bucket, protocol::BUCKET_PROVISIONER);
             let maker = provisioner.or(label(&bucket, objectbucket_api::names::PROVISIONER_LABEL));
             answer.fact("Provisioner", maker.unwrap_or("not named"));

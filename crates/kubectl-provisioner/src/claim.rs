@@ -39,7 +39,7 @@ pub(crate) async fn explain(asked: &CommandContext<'_>, claim: &str) -> Answer {
     let claim = match asked.reader.get(&CLAIM, asked.namespace, claim).await {
         Lookup::Is(claim) => claim,
         Lookup::Absent => return missing::explain(asked, claim, subject).await,
-        Lookup::Unknown => return Answer::about(subject, "not known, because it cannot be read"),
+        Lookup::Unknown => return Answer::about(subject, "unknown, because it cannot be read"),
     };
     let recorded = events(asked, "PersistentVolumeClaim", &claim).await;
     let case = Case::gather(asked, claim).await;
@@ -135,7 +135,7 @@ impl Case {
             let volume = text(&self.claim, &["spec", "volumeName"]);
             answer.state = "waits for the volume that it names".to_owned();
             answer.why = vec![format!(
-                "Its spec.volumeName is {volume}, which does not exist. Kubernetes binds the claim to that volume only, and asks no provisioner."
+                "Its spec.volumeName is {volume}, which does not exist. Kubernetes binds the claim only to that volume, and assigns no provisioner."
             )];
             answer.remedy = vec![
                 "delete the claim and create it without volumeName".to_owned(),
@@ -159,12 +159,12 @@ impl Case {
         if self.is_bound() && self.volume.is_absent() {
             answer.state = "lost".to_owned();
             answer.why = vec![format!(
-                "It is bound to the volume {}, which does not exist. Kubernetes never binds it to another one.",
+                "It is bound to the volume {}, which does not exist. Kubernetes never binds it to another volume.",
                 text(&self.claim, &["spec", "volumeName"])
             )];
             answer.remedy = vec![
                 "delete the claim and create it again, if the data may be lost".to_owned(),
-                "administrator: or restore the volume's object, if the data exist".to_owned(),
+                "administrator: or restore the volume's object, if the data still exists".to_owned(),
             ];
             return;
         }
@@ -173,7 +173,7 @@ impl Case {
             let class = class_name(&self.claim).unwrap_or_default();
             answer.state = "its class is for buckets".to_owned();
             answer.why = vec![format!(
-                "{provisioner}, which the StorageClass \"{class}\" names, makes buckets for ObjectBucketClaims, and never volumes."
+                "{provisioner}, which the StorageClass \"{class}\" names, provisions buckets for ObjectBucketClaims, but no volumes."
             )];
             answer.remedy = vec![
                 "delete the claim and create it with a StorageClass for volumes; for a bucket, create an ObjectBucketClaim"
@@ -205,7 +205,7 @@ impl Case {
             Decision::NoAction(why) => say(answer, volume_rest(*why), None),
             // The rules cannot represent a class that cannot be read.
             Decision::Refuse(Refusal::ClassMissing(Some(_))) if !self.class.is_absent() => {
-                answer.state = "not known, because its class cannot be read".to_owned();
+                answer.state = "unknown, because its class cannot be read".to_owned();
                 return;
             }
             Decision::Refuse(refusal) => {
@@ -273,18 +273,18 @@ impl Case {
                 answer.remedy.push("delete the claim and create it with another class".to_owned());
                 answer.remedy.push(format!("administrator: or create the StorageClass \"{class}\""));
             } else {
-                answer.state = "not known, because its class cannot be read".to_owned();
+                answer.state = "unknown, because its class cannot be read".to_owned();
             }
         } else if self.claim["spec"]["storageClassName"] == "" {
             answer.state = "waits for a manually created volume".to_owned();
-            answer.why = vec!["It has storageClassName \"\", so no provisioner is ever asked.".to_owned()];
+            answer.why = vec!["It has storageClassName \"\", so no provisioner is assigned.".to_owned()];
             answer.remedy = vec![
                 "delete the claim and create it with a storageClassName".to_owned(),
                 "administrator: or create a PersistentVolume that fits".to_owned(),
             ];
         } else {
             answer.state = "names no class".to_owned();
-            answer.why = vec!["Without a class no provisioner is asked.".to_owned()];
+            answer.why = vec!["Without a class, no provisioner is assigned.".to_owned()];
         }
     }
 
@@ -303,23 +303,23 @@ impl Case {
             }
             _ if hand_made => {
                 answer.state = "waits for a manually created volume".to_owned();
-                answer.why = vec!["The provisioner of its class makes none: kubernetes.io/no-provisioner.".to_owned()];
+                answer.why =
+                    vec!["The provisioner of its class creates no volumes: kubernetes.io/no-provisioner.".to_owned()];
                 answer.remedy = vec![format!(
                     "administrator: create a PersistentVolume of the class {}",
                     class_name(&self.claim).unwrap_or_default()
                 )];
             }
             judgement => {
-                answer.state = "no provisioner is asked yet".to_owned();
+                answer.state = "no provisioner is assigned yet".to_owned();
                 answer.why = vec![format!(
-                    "kube-controller-manager asks {provisioner} by an annotation, and the claim {} has none.",
+                    "kube-controller-manager assigns {provisioner} by an annotation, and the claim {} has none.",
                     name(&self.claim)
                 )];
                 let refused = judgement.and_then(|judgement| judgement.message);
-                answer.why.extend(refused.map(|message| format!("Once it is asked, it refuses: {message}")));
+                answer.why.extend(refused.map(|message| format!("The provisioner will refuse the claim: {message}")));
                 answer.remedy = vec![
-                    "administrator: look at kube-controller-manager if this lasts for more than some seconds"
-                        .to_owned(),
+                    "administrator: check kube-controller-manager if this lasts for more than a few seconds".to_owned(),
                 ];
             }
         }

@@ -68,11 +68,11 @@ fn entries(fleets: &Fleets, claims: Option<&[Value]>) -> Vec<Orphan> {
                     continue;
                 }
                 let who = match (fleet.is_held(), fleet.is_abandoned()) {
-                    (true, _) => "its provisioner removes what the attempt has left",
+                    (true, _) => "its provisioner removes the leftovers of the attempt",
                     (false, false) => "whether its provisioner runs is unknown",
                     (false, true) => "no replica of its provisioner works",
                 };
-                let why = format!("the claim {} of this attempt is gone; {who}", objects.claim());
+                let why = format!("the claim {} of this attempt does not exist; {who}", objects.claim());
                 orphans.push(Orphan {
                     kind: "Entry",
                     name: format!("{}/{} {}", fleet.namespace, journal.name, entry.key),
@@ -137,18 +137,17 @@ fn of_bucket(bucket: &Value, claims: &[Value], fleets: &Fleets) -> Option<Orphan
     }
     let made_by = annotation(bucket, protocol::BUCKET_PROVISIONER);
     let held = made_by.is_some_and(|provisioner| fleets.of(provisioner).iter().any(|fleet| fleet.is_held()));
-    let maker = made_by
-        .or(label(bucket, objectbucket_api::names::PROVISIONER_LABEL))
-        .unwrap_or("its provisioner, which it does not name,");
+    let maker =
+        made_by.or(label(bucket, objectbucket_api::names::PROVISIONER_LABEL)).unwrap_or("its unnamed provisioner");
     let who = match (held, is_going(bucket)) {
-        (true, _) => format!("{maker} ends the bucket"),
-        (false, true) => format!("it is being deleted, and no replica of {maker} is seen to work"),
-        (false, false) => format!("no replica of {maker} is seen to work"),
+        (true, _) => format!("{maker} releases the bucket"),
+        (false, true) => format!("it is being deleted, and no running replica of {maker} was found"),
+        (false, false) => format!("no running replica of {maker} was found"),
     };
     let claim = if of("name").is_empty() {
         "names no claim".to_owned()
     } else {
-        format!("claim {}/{} is gone", of("namespace"), of("name"))
+        format!("claim {}/{} does not exist", of("namespace"), of("name"))
     };
     Some(Orphan { kind: "ObjectBucket", name: name(bucket).to_owned(), why: format!("{claim}; {who}") })
 }

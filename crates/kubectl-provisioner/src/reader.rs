@@ -36,21 +36,22 @@ const fn kind(version: &'static str, plural: &'static str, content: &'static str
     Kind { version, plural, content }
 }
 
-pub(crate) const CLAIM: Kind = kind(CORE, "persistentvolumeclaims", "what the claims ask for");
-pub(crate) const VOLUME: Kind = kind(CORE, "persistentvolumes", "whether there is a volume, and how it is");
-pub(crate) const CLASS: Kind = kind(STORAGE, "storageclasses", "which provisioner is asked, and how");
+pub(crate) const CLAIM: Kind = kind(CORE, "persistentvolumeclaims", "the requests of the claims");
+pub(crate) const VOLUME: Kind = kind(CORE, "persistentvolumes", "whether the volume exists, and its state");
+pub(crate) const CLASS: Kind = kind(STORAGE, "storageclasses", "which provisioner is assigned, and its parameters");
 pub(crate) const POD: Kind = kind(CORE, "pods", "which pods use the claim");
 pub(crate) const REPLICA: Kind = kind(CORE, "pods", "whether the provisioner's pod is ready");
 pub(crate) const NODE: Kind = kind(CORE, "nodes", "whether the node exists");
-pub(crate) const NAMESPACE: Kind = kind(CORE, "namespaces", "which cluster this is");
+pub(crate) const NAMESPACE: Kind = kind(CORE, "namespaces", "the identity of this cluster");
 pub(crate) const EVENT: Kind = kind(CORE, "events", "the controllers' events");
 pub(crate) const LEASE: Kind = kind("/apis/coordination.k8s.io/v1", "leases", "whether a provisioner runs");
-pub(crate) const CONFIG_MAP: Kind = kind(CORE, "configmaps", "what the journals record, and what pods of a bucket get");
+pub(crate) const CONFIG_MAP: Kind =
+    kind(CORE, "configmaps", "the records of the journals, and the ConfigMaps of buckets");
 pub(crate) const QUOTA: Kind = kind(CORE, "resourcequotas", "whether a quota is used up");
 pub(crate) const ATTACHMENT: Kind = kind(STORAGE, "volumeattachments", "whether a node still has the volume attached");
-pub(crate) const SECRET: Kind = kind(CORE, "secrets", "whether the claim's Secret is there and its own");
-pub(crate) const BUCKET_CLAIM: Kind = kind(BUCKETS, "objectbucketclaims", "what the claims of buckets ask for");
-pub(crate) const BUCKET: Kind = kind(BUCKETS, "objectbuckets", "what was made for the claim");
+pub(crate) const SECRET: Kind = kind(CORE, "secrets", "whether the claim's Secret exists and belongs to it");
+pub(crate) const BUCKET_CLAIM: Kind = kind(BUCKETS, "objectbucketclaims", "the requests of the bucket claims");
+pub(crate) const BUCKET: Kind = kind(BUCKETS, "objectbuckets", "the bucket of the claim");
 
 /// The result of a request.
 pub(crate) enum Lookup {

@@ -24,7 +24,7 @@ pub(crate) async fn explain(asked: &CommandContext<'_>, volume: &str) -> Answer 
     let volume = match asked.reader.get(&VOLUME, "", volume).await {
         Lookup::Is(volume) => volume,
         Lookup::Absent => return missing(asked, volume, subject).await,
-        Lookup::Unknown => return Answer::about(subject, "not known, because it cannot be read"),
+        Lookup::Unknown => return Answer::about(subject, "unknown, because it cannot be read"),
     };
     let now = asked.environment.now();
     let recorded = events(asked, "PersistentVolume", &volume).await;
@@ -33,7 +33,8 @@ pub(crate) async fn explain(asked: &CommandContext<'_>, volume: &str) -> Answer 
     match maker(&volume) {
         None => {
             answer.state = "created manually or by another program".to_owned();
-            answer.why = vec!["It has no annotation that names a provisioner, so none ever deletes it.".to_owned()];
+            answer.why =
+                vec!["It has no annotation that names a provisioner, so no provisioner deletes it.".to_owned()];
         }
         Some(provisioner) => {
             let fleets = fleets(asked, provisioner).await;
@@ -113,7 +114,7 @@ async fn judge(asked: &CommandContext<'_>, answer: &mut Answer, case: &Case<'_>)
 /// Adds the doubt about an unreadable claim, which the rules treat as deleted.
 fn tell_doubt(answer: &mut Answer, decision: &Decision, claim: &Lookup) {
     if let (Decision::Delete(_), Lookup::Unknown) = (decision, claim) {
-        answer.state = "released; the provisioner deletes it if its claim is gone".to_owned();
+        answer.state = "released; the provisioner deletes it if its claim does not exist".to_owned();
         answer.why = vec!["Whether its claim still exists is not known.".to_owned()];
     }
 }
@@ -134,7 +135,7 @@ fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
             Some("Released") => {
                 answer.state = "released and kept".to_owned();
                 answer.remedy.push(
-                    "administrator: set persistentVolumeReclaimPolicy to Delete if the data may go; to use them again, remove spec.claimRef".to_owned(),
+                    "administrator: set persistentVolumeReclaimPolicy to Delete if the data may be deleted; to use the data again, remove spec.claimRef".to_owned(),
                 );
             }
             phase => {
@@ -146,7 +147,7 @@ fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
             .why
             .extend(annotation(volume, protocol::CLUSTER_ID).map(|maker| format!("That cluster's id is \"{maker}\"."))),
         NoAction::OtherInstallation => answer.why.extend(
-            annotation(volume, protocol::IDENTITY).map(|maker| format!("Its maker's identity is \"{maker}\".")),
+            annotation(volume, protocol::IDENTITY).map(|maker| format!("The identity of its creator is \"{maker}\".")),
         ),
         NoAction::VolumeTerminating if given(volume, &["status", "phase"]) == Some("Bound") => {
             answer.why = vec![
@@ -157,10 +158,10 @@ fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
         NoAction::VolumeTerminating if finalizers(volume).contains(&protocol::FINALIZER) => {
             let phase = given(volume, &["status", "phase"]).unwrap_or("Pending");
             answer.why = vec![format!(
-                "The provisioner deletes its data when Kubernetes has released it; its phase is {phase}."
+                "The provisioner deletes its data after Kubernetes has released it; its phase is {phase}."
             )];
             answer.remedy = vec![
-                "administrator: look at kube-controller-manager if this lasts for more than some seconds".to_owned(),
+                "administrator: check kube-controller-manager if this lasts for more than a few seconds".to_owned(),
             ];
         }
         _ => {}
@@ -220,8 +221,8 @@ fn tell_object(answer: &mut Answer, volume: &Value, claim: &Lookup) {
         let exists = match claim {
             Lookup::Is(claim) if is_going(claim) => ", which is being deleted",
             Lookup::Is(_) => "",
-            Lookup::Absent => ", which is gone",
-            Lookup::Unknown => ", of which nothing is known",
+            Lookup::Absent => ", which does not exist",
+            Lookup::Unknown => ", whose state is unknown",
         };
         answer.fact("Claim", format!("{}/{}{exists}", of("namespace"), of("name")));
     }
@@ -241,7 +242,9 @@ async fn tell_attachments(asked: &CommandContext<'_>, answer: &mut Answer, volum
     for attachment in all.iter().filter(of) {
         let state = if attachment["status"]["attached"] == true { "attached" } else { "being attached or detached" };
         answer.fact("Attachment", format!("{state} on node {}", text(attachment, &["spec", "nodeName"])));
-        answer.remedy.push("wait until the node has let the volume go; pods that use it have to end first".to_owned());
+        answer
+            .remedy
+            .push("wait until the volume is detached from the node; pods that use it have to end first".to_owned());
     }
 }
 
@@ -251,7 +254,7 @@ async fn missing(asked: &CommandContext<'_>, volume: &str, subject: String) -> A
     let fleets = Fleets::find(asked, &BTreeSet::new()).await;
     let of: Vec<&Fleet> = fleets.all.iter().filter(|fleet| fleet.entry(volume).is_some()).collect();
     if !of.is_empty() {
-        answer.why = vec!["An attempt to make it is recorded, so its storage may be in the backend.".to_owned()];
+        answer.why = vec!["An attempt to create it is recorded, so its storage may exist in the backend.".to_owned()];
     }
     add_journal(&mut answer, &of, volume);
     answer

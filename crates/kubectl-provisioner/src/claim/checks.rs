@@ -28,7 +28,7 @@ pub(super) async fn tell_class(asked: &CommandContext<'_>, answer: &mut Answer, 
         }
         (None, _) => {}
     }
-    let awaits_manager = answer.state == "no provisioner is asked yet" || answer.state.contains("not bound yet");
+    let awaits_manager = answer.state == "no provisioner is assigned yet" || answer.state.contains("not bound yet");
     if awaits_manager && let Some(sign) = controller_manager_is_gone(asked).await {
         answer.why.push(format!("{sign}."));
     }
@@ -49,11 +49,11 @@ async fn tell_default(asked: &CommandContext<'_>, answer: &mut Answer) {
         [] => {
             answer.fact("Class", "none, and there is no default class");
             answer.remedy.push("delete the claim and create it with storageClassName".to_owned());
-            answer.remedy.push("administrator: or make a class the default one".to_owned());
+            answer.remedy.push("administrator: or set a default class".to_owned());
         }
         names => {
             answer.fact("Class", format!("none yet; the default class is {}", names.join(", ")));
-            answer.remedy.push("wait some seconds: kube-controller-manager gives it the default class".to_owned());
+            answer.remedy.push("wait a few seconds: kube-controller-manager sets the default class".to_owned());
         }
     }
 }
@@ -97,8 +97,8 @@ pub(super) fn tell_node(answer: &mut Answer, case: &Case) {
     if node.is_absent() {
         answer.obstacle(format!("The selected node {selected} does not exist."));
         answer.remedy.push(format!(
-            "wait two minutes: the provisioner asks the scheduler for another node, unless it has begun on that one; otherwise remove \
-             the claim's annotation {}",
+            "wait two minutes: the provisioner asks the scheduler for another node, unless it has an attempt on that \
+             node; otherwise remove the claim's annotation {}",
             protocol::SELECTED_NODE
         ));
         return;
@@ -154,7 +154,7 @@ pub(super) async fn tell_pods(asked: &CommandContext<'_>, answer: &mut Answer, c
             );
             answer.remedy.push("create the pods with a node selector instead of spec.nodeName".to_owned());
         }
-        _ => answer.remedy.push("see why the scheduler places no pod".to_owned()),
+        _ => answer.remedy.push("find out why the scheduler places no pod".to_owned()),
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) async fn explain(asked: &CommandContext<'_>, claim: &str, subject: St
         answer.remedy = vec!["delete unused claims".to_owned(), "administrator: or raise the ResourceQuota".to_owned()];
     } else {
         if recorded.is_empty() {
-            answer.why = vec![format!("No event in namespace {} says that creating it failed.", asked.namespace)];
+            answer.why = vec![format!("No event in namespace {} reports that its creation failed.", asked.namespace)];
         }
         answer.remedy = vec!["create it, or correct the name or the namespace (-n)".to_owned()];
     }

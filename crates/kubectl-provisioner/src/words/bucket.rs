@@ -16,28 +16,28 @@ pub(crate) fn rest(why: NoAction) -> Words {
         NoAction::ClassOfAnother => mendable(
             "its class is another provisioner's",
             "The provisioner of the claim's StorageClass is another one.",
-            "administrator: look at that provisioner",
+            "administrator: check that provisioner",
         ),
         NoAction::NothingHere => {
-            words("nothing is to be done", "The claim is being deleted, and nothing of this provisioner hangs on it.")
+            words("no action is needed", "The claim is being deleted, and nothing of this provisioner depends on it.")
         }
         NoAction::ObjectGoes => words(
             "its ObjectBucket is being deleted",
             "The provisioner has removed its finalizer. The object is removed with its last finalizer.",
         ),
         NoAction::OtherCluster => words(
-            "made in another cluster",
-            "The ObjectBucket says that the bucket was made in another cluster, which may still use it.",
+            "created in another cluster",
+            "The ObjectBucket records that the bucket was created in another cluster, which may still use it.",
         ),
         NoAction::OtherInstallation => mendable(
-            "another installation looks after it",
-            "The ObjectBucket says that another installation of this provisioner made the bucket.",
+            "managed by another installation",
+            "The ObjectBucket records that another installation of this provisioner created the bucket.",
             "administrator: start that installation, or this one with its --identity",
         ),
         NoAction::OtherProvisioner => mendable(
             "its ObjectBucket is another provisioner's",
-            "The ObjectBucket of this claim was made by another provisioner, which has to remove it.",
-            "administrator: look at that provisioner",
+            "The ObjectBucket of this claim was created by another provisioner, which has to remove it.",
+            "administrator: check that provisioner",
         ),
     }
 }
@@ -45,15 +45,15 @@ pub(crate) fn rest(why: NoAction) -> Words {
 /// Explains why a claim gets no bucket for now. The provisioner's message contains the remedy.
 pub(crate) fn refusal(refusal: &Refusal) -> Words {
     title(match refusal {
-        Refusal::Former => "waits until the former claim's bucket is gone",
+        Refusal::Former => "waits until the former claim's bucket is deleted",
         Refusal::Left { .. } => "waits for a decision about an earlier claim's bucket",
-        Refusal::NoCluster { .. } => "its claim is missing, and its cluster is not known",
+        Refusal::NoCluster { .. } => "its claim is missing, and its cluster is unknown",
         Refusal::Unclaimed { .. } => "an ObjectBucket without a claim",
         Refusal::Unproven { .. } => "names an ObjectBucket that does not name it",
         Refusal::NoClaim { .. } => "an ObjectBucket whose claim is missing",
         Refusal::Unreadable { .. } => "cannot be read",
-        Refusal::OtherCluster { .. } => "left to another cluster",
-        Refusal::OtherInstallation { .. } => "left to another installation",
+        Refusal::OtherCluster { .. } => "managed by another cluster",
+        Refusal::OtherInstallation { .. } => "managed by another installation",
         Refusal::NoName => "refused: no name",
         Refusal::BadName { .. } => "refused: bad name",
         Refusal::Parameters(_) => "refused: its class cannot be used",
@@ -63,7 +63,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
         Refusal::ObjectDeleted => "bound, and its ObjectBucket was deleted manually",
         Refusal::NoRotation => "bound; its keys cannot be rotated",
         Refusal::BadObjectName { .. } => "refused: the name of its Secret or ConfigMap",
-        Refusal::NotOwned { .. } => "refused: something else has the name of its Secret or ConfigMap",
+        Refusal::NotOwned { .. } => "refused: the name of its Secret or ConfigMap is taken",
         Refusal::BucketClaim { .. } => "waits for the bucket of another claim",
         Refusal::ChangeWithoutEffect(_) => "bound; a change of the claim has no effect",
         Refusal::InUse { .. } => "its bucket is used by other claims",
@@ -75,31 +75,33 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
     Some(match decision {
         Decision::NoAction(_) | Decision::Refuse(_) => return None,
         Decision::Attempt(Reason::New) => words(
-            "the provisioner is asked to make its bucket",
+            "waits for the provisioner to create its bucket",
             "Kubernetes is not blocking this claim. The provisioner is creating the bucket, or retries after a failure.",
         ),
         Decision::Attempt(Reason::Config) => words(
             "its changed additionalConfig is being applied",
-            "The claim asks for something else than what was applied last.",
+            "The claim differs from the configuration that was applied last.",
         ),
         Decision::Attempt(Reason::Secret) => words(
             "its Secret is being written again",
-            "The Secret is gone, and the provisioner gives the user's key once more.",
+            "The Secret does not exist, and the provisioner writes the user's key again.",
         ),
         Decision::Adopt => words(
-            "is being taken over",
-            "The bucket was made by another provisioner, or was restored and is given to this claim.",
+            "is being adopted",
+            "The bucket was created by another provisioner, or was restored and assigned to this claim.",
         ),
         Decision::Restore => words(
             "its ConfigMap or status is being written again",
             "The claim's namespace lacks something that the ObjectBucket records.",
         ),
-        Decision::Rotate => words("gets new keys", "The claim's annotation asks for another key."),
+        Decision::Rotate => words("receives new keys", "The claim's annotation requests another key."),
         Decision::Retire => words(
             "bound; its former keys are removed later",
-            "The keys were rotated, and the class lets the former ones live for some time.",
+            "The keys were rotated, and the class keeps the former keys for some time.",
         ),
-        Decision::Release(Ending::Delete) => words("is being deleted, with bucket and user", "The claim is going."),
+        Decision::Release(Ending::Delete) => {
+            words("is being deleted, with bucket and user", "The claim is being deleted.")
+        }
         Decision::Release(Ending::Revoke) => words(
             "is being deleted; the bucket is kept",
             "The class keeps the bucket, or it existed before. The user is removed.",
@@ -110,15 +112,15 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
             "administrator: delete the bucket in the backend if it is not needed",
         ),
         Decision::Release(Ending::CleanUp) => {
-            words("is being deleted before it had a bucket", "What was begun for it is removed.")
+            words("is being deleted before it had a bucket", "The leftovers of its attempt are removed.")
         }
         Decision::Release(Ending::Abandon) => mendable(
-            "is being given up",
-            "A person has asked for it, whatever is left in the backend.",
-            "administrator: remove by hand what the backend may still have",
+            "is being abandoned",
+            "An administrator requested it. The backend may keep the bucket.",
+            "administrator: remove the leftovers in the backend manually",
         ),
         Decision::ReleaseClaim => {
-            words("is being deleted", "Nothing was made for it. The provisioner takes its finalizer off.")
+            words("is being deleted", "The provisioner created nothing for it, and removes its finalizer.")
         }
     })
 }

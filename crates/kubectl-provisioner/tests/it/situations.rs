@@ -69,11 +69,11 @@ const STUCK: [(&str, &str, &str); 20] = [
         "There is no StorageClass \"gold\"",
         "Do: delete the claim and create it with another class",
     ),
-    ("No class, and no default class", "names no class", "Do (administrator): or make a class the default one"),
+    ("No class, and no default class", "names no class", "Do (administrator): or set a default class"),
     (
         "kube-controller-manager does not run",
         "its Lease was renewed 60 min ago",
-        "Do (administrator): look at kube-controller-manager",
+        "Do (administrator): check kube-controller-manager",
     ),
     (
         "The provisioner is not installed",
@@ -83,22 +83,22 @@ const STUCK: [(&str, &str, &str); 20] = [
     (
         "All replicas are dead",
         "No replica of example.com/p works on it",
-        "Do (administrator): look at the pods of example.com/p in namespace storage",
+        "Do (administrator): check the pods of example.com/p in namespace storage",
     ),
     (
         "A shard without a holder",
         "No replica of example.com/p has this shard",
-        "Do (administrator): look at the pods of example.com/p",
+        "Do (administrator): check the pods of example.com/p",
     ),
     (
         "Permissions were revoked while the provisioner runs",
-        "storage/pod-1 is not ready since 10 min",
-        "Do (administrator): read what it lacks with `kubectl logs -n storage pod-1`",
+        "storage/pod-1 is not ready (for 10 min)",
+        "Do (administrator): read the reason with `kubectl logs -n storage pod-1`",
     ),
     (
-        "A right is missing",
+        "A permission is missing",
         "The API server does not allow this",
-        "Do (administrator): grant the provisioner's account the right",
+        "Do (administrator): grant the provisioner's account the permission",
     ),
     (
         "The class is wrong",
@@ -107,29 +107,33 @@ const STUCK: [(&str, &str, &str); 20] = [
     ),
     (
         "A class for buckets",
-        "makes buckets for ObjectBucketClaims",
+        "provisions buckets for ObjectBucketClaims",
         "Do: delete the claim and create it with a StorageClass for volumes",
     ),
     (
         "The provisioner has given up",
         "pool is full (gave up after 15 attempts",
-        "Do: correct the cause, then delete the claim and create it again",
+        "Do: fix the cause, then delete the claim and create it again",
     ),
-    ("The selected node is gone", "The selected node n9 does not exist", "otherwise remove the claim's annotation"),
+    (
+        "The selected node does not exist",
+        "The selected node n9 does not exist",
+        "otherwise remove the claim's annotation",
+    ),
     (
         "The selected node has no replica",
         "No replica of example.com/p has run on the selected node n2",
         "Do (administrator): or let the provisioner's pods run on that node",
     ),
     (
-        "A bound claim whose volume is gone",
+        "A bound claim whose volume is missing",
         "does not exist. Kubernetes never binds it",
         "Do: delete the claim and create it again",
     ),
-    ("A bucket has failed for good", "maxObjects must be a number", "Do: correct in the claim what the message names"),
+    ("A bucket has failed for good", "maxObjects must be a number", "Do: correct the claim as the message says"),
     (
         "A bucket's class is for volumes",
-        "makes volumes for PersistentVolumeClaims",
+        "provisions volumes for PersistentVolumeClaims",
         "Do: delete the claim and create it with a StorageClass for buckets",
     ),
     (
@@ -139,8 +143,8 @@ const STUCK: [(&str, &str, &str); 20] = [
     ),
     (
         "A bucket's provisioner lost its permissions",
-        "storage/pod-1 is not ready since 10 min",
-        "Do (administrator): read what it lacks",
+        "storage/pod-1 is not ready (for 10 min)",
+        "Do (administrator): read the reason",
     ),
 ];
 

@@ -49,8 +49,8 @@ pub(crate) fn all() -> Vec<Situation> {
     vec![
         is("A bucket's claim that does not exist", &[]),
         is("A bucket's class does not exist", &[&good]),
-        is("A bucket is being made", &[&good, &class(""), &lease(ALIVE)]),
-        is("A bucket cannot be made", &[&good, &class(""), &lease(ALIVE), &fails]),
+        is("A bucket is being created", &[&good, &class(""), &lease(ALIVE)]),
+        is("A bucket cannot be created", &[&good, &class(""), &lease(ALIVE), &fails]),
         is("A bucket has failed for good", &[&failed, &class(""), &lease(ALIVE)]),
         is("A bucket has failed for good, and its event is kept", &[&failed, &class(""), &lease(ALIVE), &fails]),
         is("A bucket's class is for volumes", &[&good, &class(""), &lease_for("volumes")]),
@@ -88,19 +88,22 @@ pub(crate) fn all() -> Vec<Situation> {
             &[&bound, &class(""), &lease(ALIVE), &bucket("UID(photos)", record, "status: {phase: Bound}"), own],
         ),
         is(
-            "A bucket whose Secret is gone",
+            "A bucket whose Secret is missing",
             &[&bound, &class(""), &lease(ALIVE), &bucket("UID(photos)", record, "status: {phase: Bound}")],
         ),
         is(
-            "New keys are asked for",
+            "New keys are requested",
             &[&rotate, &class(""), &lease(ALIVE), &bucket("UID(photos)", record, "status: {phase: Bound}"), own],
         ),
-        is("A bucket's claim goes before anything was made", &[&going, &class(""), &lease(ALIVE)]),
+        is("A bucket's claim is deleted before anything was created", &[&going, &class(""), &lease(ALIVE)]),
         is(
             "A bucket goes with its claim",
             &[&going, &class(""), &lease(ALIVE), &bucket("UID(photos)", record, "status: {phase: Bound}")],
         ),
         is("Nobody may look at Secrets", &[&good, &class(""), &lease(ALIVE), secret]).without(&["secrets"]),
-        is("A claim is gone, and its ObjectBucket is not", &[&bucket("former", record, "gone: true"), &lease(ALIVE)]),
+        is(
+            "A claim is deleted, and its ObjectBucket is not",
+            &[&bucket("former", record, "gone: true"), &lease(ALIVE)],
+        ),
     ]
 }

@@ -75,14 +75,14 @@ fn unasked() -> Vec<Situation> {
     vec![
         situation("No class, and no default class", ASK, &[&claim("", "")]),
         situation("No class yet, and a default class", ASK, &[&claim("", ""), &default]),
-        situation("A claim for a volume that is made by hand", ASK, &[&claim("", "storageClassName: ''")]),
+        situation("A claim for a manually created volume", ASK, &[&claim("", "storageClassName: ''")]),
         situation("A class that does not exist", ASK, &[&claim("", GOLD)]),
         late("No pod uses the claim", &waits),
         late("The scheduler places no pod", &with(&pod("", unschedulable))),
-        late("A pod that goes by the scheduler", &with(&pod("nodeName: n1", ""))),
+        late("A pod that bypasses the scheduler", &with(&pod("nodeName: n1", ""))),
         situation("kube-controller-manager does not run", ASK, &[&claim("", GOLD), &class(""), &lease(ALIVE), manager]),
         situation(
-            "A class of hand-made volumes",
+            "A class of manually created volumes",
             ASK,
             &[&claim("", GOLD), &class_of("gold", "kubernetes.io/no-provisioner", "")],
         ),
@@ -105,7 +105,7 @@ fn asked() -> Vec<Situation> {
         situation("All replicas are dead", ASK, &[&claim(ASKED, GOLD), &class(""), &lease(DEAD)]),
         situation("The provisioner is not installed", ASK, &[&claim(ASKED, GOLD), &class("")]),
         fails(
-            "A right is missing",
+            "A permission is missing",
             "Creating the volume: The API server does not allow this: persistentvolumes is forbidden",
         ),
         fails("A Secret is missing", "The Secret storage/admin does not exist; create it"),
@@ -119,7 +119,7 @@ fn asked() -> Vec<Situation> {
             "backend: pool is full (gave up after 15 attempts; change the claim or its class to try again)",
         ),
         situation(
-            "Kubernetes also tells of failures",
+            "Kubernetes also reports failures",
             ASK,
             &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &failed("the pool is full"), &of_kubernetes],
         ),
@@ -135,13 +135,13 @@ fn asked() -> Vec<Situation> {
         ),
         situation("A class for buckets", ASK, &[&claim(ASKED, GOLD), &class(""), &lease_for("buckets")]),
         situation(
-            "A class for buckets, and nobody is asked yet",
+            "A class for buckets, and no provisioner is assigned yet",
             ASK,
             &[&claim("", GOLD), &class(""), &lease_for("buckets")],
         ),
         situation("A class for volumes", ASK, &[&claim(ASKED, GOLD), &class(""), &lease_for("volumes")]),
         situation(
-            "Others tell more often than the provisioner",
+            "Others report more often than the provisioner",
             ASK,
             &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &failed("the pool is full"), &others],
         ),
@@ -150,7 +150,11 @@ fn asked() -> Vec<Situation> {
             ASK,
             &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &failed("no answer"), &at_work],
         ),
-        situation("The selected node is gone", ASK, &[&claim(&selected("n9"), GOLD), &class(LATE), &lease(ALIVE)]),
+        situation(
+            "The selected node does not exist",
+            ASK,
+            &[&claim(&selected("n9"), GOLD), &class(LATE), &lease(ALIVE)],
+        ),
         situation(
             "The selected node has no replica",
             ASK,
@@ -229,7 +233,7 @@ fn refused() -> Vec<Situation> {
             ],
         ),
         situation("A block device, refused", ASK, &[&block, &class(""), &lease(ALIVE), &told]),
-        situation("A block device, and nothing is told yet", ASK, &[&block, &class(""), &lease(ALIVE)]),
+        situation("A block device, and no event yet", ASK, &[&block, &class(""), &lease(ALIVE)]),
         situation("A copy of a claim that does not exist", ASK, &[&copy, &class(""), &lease(ALIVE)]),
         situation("A copy of a claim in another namespace", ASK, &[&bound, &across, &class(""), &lease(ALIVE)]),
         situation("A claim for a populator", ASK, &[&filled, &class(""), &lease(ALIVE)]),
@@ -273,7 +277,7 @@ fn recorded() -> Vec<Situation> {
             &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &entry("example.com-p-journal-0-of-2", "2")],
         ),
         situation("A shard without a holder", ASK, &[&claim(ASKED, GOLD), &class(""), &shards[0], &shards[1]]),
-        situation("A claim that goes, and nothing was made", ASK, &[&held, &class(""), &lease(ALIVE)]),
+        situation("A claim that is deleted before it has a volume", ASK, &[&held, &class(""), &lease(ALIVE)]),
         situation(
             "A claim that goes while its attempt is recorded",
             ASK,
@@ -305,7 +309,7 @@ fn bound() -> Vec<Situation> {
     let user = pod("nodeName: n1", "");
     vec![
         situation(
-            "The volume is made and not bound",
+            "The volume is created and not bound",
             ASK,
             &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &ours("Available", "")],
         ),
@@ -327,7 +331,7 @@ fn bound() -> Vec<Situation> {
                 &lease(ALIVE),
             ],
         ),
-        situation("A bound claim whose volume is gone", ASK, &[&plain, &class(""), &bind("")]),
+        situation("A bound claim whose volume is missing", ASK, &[&plain, &class(""), &bind("")]),
         situation(
             "A bound claim that goes while a pod uses it",
             ASK,

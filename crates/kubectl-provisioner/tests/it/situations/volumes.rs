@@ -40,7 +40,7 @@ pub(crate) fn all() -> Vec<Situation> {
             &[&ours("storage", OURS, DELETE, RELEASED), &lease(ALIVE), &in_use],
         ),
         situation(
-            "Released, and made by another installation",
+            "Released, and created by another installation",
             ASK,
             &[&ours("elsewhere", OURS, DELETE, RELEASED), &lease(ALIVE)],
         ),
@@ -56,12 +56,12 @@ pub(crate) fn all() -> Vec<Situation> {
         ),
         situation("Kept after its deletion had begun", ASK, &[&ours("storage", OURS, RETAIN, &going), &lease(ALIVE)]),
         situation(
-            "Deleted by hand while it is in use",
+            "Deleted manually while it is in use",
             ASK,
             &[&ours("storage", OURS, DELETE, "status: {phase: Bound}, gone: true"), &lease(ALIVE)],
         ),
         situation(
-            "Released on a node that is gone",
+            "Released on a node that does not exist",
             ASK,
             &[&ours("n9", OURS, DELETE, RELEASED), &journal("example.com-p-journal-node-n1", "node", None)],
         ),
@@ -87,7 +87,7 @@ pub(crate) fn all() -> Vec<Situation> {
             ASK,
             &[&ours("storage", OURS, DELETE, "status: {phase: Available}, gone: true"), &lease(ALIVE)],
         ),
-        situation("Made by hand", ASK, &[&volume("disk", "", RETAIN, "status: {phase: Available}")]),
+        situation("Created manually", ASK, &[&volume("disk", "", RETAIN, "status: {phase: Available}")]),
         situation("No volume, but an attempt", "explain pv pvc-4d6f", &[&lease(ALIVE), &orphan]),
         situation("The claim cannot be read", ASK, &[&ours("storage", OURS, DELETE, RELEASED), &lease(ALIVE)])
             .without(&["persistentvolumeclaims"]),

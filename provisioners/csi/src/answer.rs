@@ -27,15 +27,15 @@ const MODIFY_SECRET: [&str; 2] =
 pub(crate) fn fault(made: &CsiVolume, request: &ProvisionRequest<Texts>) -> Option<String> {
     let bytes = u64::try_from(made.capacity_bytes).unwrap_or_default();
     if made.volume_id.is_empty() {
-        return Some("the CSI driver made a volume without an id".to_owned());
+        return Some("the CSI driver created a volume without an id".to_owned());
     }
     // Size 0 means unknown.
     if bytes != 0 && bytes < request.bytes {
         let asked = request.bytes;
-        return Some(format!("the CSI driver made a volume of {bytes} bytes, but the claim asks for {asked}"));
+        return Some(format!("the CSI driver created a volume of {bytes} bytes, but the claim asks for {asked}"));
     }
     if request.data_source().is_some() && made.content_source.is_none() {
-        return Some("the CSI driver made an empty volume, but the claim asks for a copy".to_owned());
+        return Some("the CSI driver created an empty volume, but the claim asks for a copy".to_owned());
     }
     None
 }

@@ -225,11 +225,7 @@ impl Capacity {
             let name = object.name_any();
             let read = object.try_parse::<CSIStorageCapacity>();
             let read = read.inspect_err(|error| {
-                tracing::warn!(
-                    name,
-                    error = error_chain(error),
-                    "a CSIStorageCapacity cannot be read, and is left alone"
-                );
+                tracing::warn!(name, error = error_chain(error), "a CSIStorageCapacity cannot be read, and is kept");
             });
             (name, read.ok().map(without_managed_fields))
         });
@@ -468,9 +464,9 @@ impl Capacity {
     pub(crate) fn register(&self, registry: &mut Registry) {
         let prefix = "csistoragecapacities";
         let gauges = [
-            ("desired_goal", "CSIStorageCapacity objects that there should be", &self.goal),
-            ("desired_current", "CSIStorageCapacity objects that there should be and are", &self.current),
-            ("obsolete", "CSIStorageCapacity objects that are to be deleted", &self.obsolete),
+            ("desired_goal", "CSIStorageCapacity objects that should exist", &self.goal),
+            ("desired_current", "CSIStorageCapacity objects that should exist and do", &self.current),
+            ("obsolete", "CSIStorageCapacity objects that are obsolete", &self.obsolete),
         ];
         for (name, help, gauge) in gauges {
             registry.register(format!("{prefix}_{name}"), help, gauge.clone());

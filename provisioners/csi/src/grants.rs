@@ -58,8 +58,9 @@ pub(crate) async fn check(
     let TypedObjectReference { api_group, kind, name, .. } = reference;
     let group = api_group.as_deref().unwrap_or_default();
     Err(SourceError::Unfit(format!(
-        "no ReferenceGrant in the namespace {namespace} lets the claims of {from} use the {kind} {name}; create one there, of {GROUP}/v1beta1, \
-         from {{group: \"\", kind: {CLAIM}, namespace: {from}}} to {{group: \"{group}\", kind: {kind}, name: {name}}}"
+        "no ReferenceGrant in the namespace {namespace} allows claims in the namespace {from} to use the {kind} \
+         {name}; create one there, of {GROUP}/v1beta1, from {{group: \"\", kind: {CLAIM}, namespace: {from}}} to \
+         {{group: \"{group}\", kind: {kind}, name: {name}}}"
     )))
 }
 
@@ -103,7 +104,9 @@ fn unread(error: &CallError, namespace: &str) -> SourceError {
             ));
         }
         CallError::Forbidden(_) => {
-            format!("; give csi-provisioner the rights list and watch of referencegrants in the API group {GROUP}")
+            format!(
+                "; grant csi-provisioner the permissions list and watch for referencegrants in the API group {GROUP}"
+            )
         }
         _ => String::new(),
     };

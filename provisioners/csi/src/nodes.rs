@@ -99,7 +99,7 @@ impl Nodes {
         };
         if !allows(allowed, holds) {
             let text = "the allowedTopologies of the class exclude the selected node";
-            return Err(ProvisionError::reschedule(format!("{text} {name} by its present labels")));
+            return Err(ProvisionError::reschedule(format!("{text} {name} by its current labels")));
         }
         let csi_node = csi_node.map_err(unread)?.ok_or_else(|| gone("CSINode"))?;
         let mut owners = csi_node.owner_references().iter().filter(|owner| owner.kind == "Node");

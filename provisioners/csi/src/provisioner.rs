@@ -336,8 +336,8 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
             // The driver may have begun to create a volume that only this attempt can find, so the attempt continues.
             (Some(node), Leftover::InProgress) if request.resumed && self.nodes.is_gone(node) => {
                 ProvisionError::in_progress(format!(
-                    "{error} (begun for the node {node}, which is deleted; if the driver does not finish, remove what it has created, and \
-                     then the record with the command `journal drop {}`)",
+                    "{error} (begun for the node {node}, which no longer exists; if the driver does not finish, \
+                     remove what it has created, and then the record with the command `journal drop {}`)",
                     request.name
                 ))
             }

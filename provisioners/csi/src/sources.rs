@@ -270,7 +270,10 @@ impl Sources<'_> {
             return unfit(format!("the PersistentVolume {volume_name} is not bound to the source claim {name}"));
         }
         let Some(csi) = spec.csi.filter(|csi| csi.driver == self.driver) else {
-            return unfit(format!("the volume of the source claim {name} is none of the driver {}", self.driver));
+            return unfit(format!(
+                "the volume of the source claim {name} does not belong to the driver {}",
+                self.driver
+            ));
         };
         let (mode, own) = (spec.volume_mode.as_deref().unwrap_or("Filesystem"), mode(request));
         if mode != own {

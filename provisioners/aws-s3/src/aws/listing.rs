@@ -21,7 +21,7 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
             Ok(Live::Absent) => {}
             // Another class may use the bucket's region.
             Ok(Live::Forbidden(failure) | Live::Elsewhere(failure)) | Err(failure) => {
-                assets.unread.push(format!("the bucket {name} is left out, with its user: {failure}"));
+                assets.unread.push(format!("the bucket {name} is skipped, with its user: {failure}"));
                 unread.insert(name);
             }
         }

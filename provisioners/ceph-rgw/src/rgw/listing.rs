@@ -17,7 +17,7 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
         let Some(user) = store.admin.user(&id).await? else { continue };
         let mark = user.mark();
         if let Some(lent) = mark.as_ref().and_then(|mark| mark.handed_over.as_ref()) {
-            let text = format!("the user {id} is left out: its bucket {} belongs to {}", lent.marker, lent.owner);
+            let text = format!("the user {id} is skipped: its bucket {} belongs to {}", lent.marker, lent.owner);
             assets.unread.push(text);
             continue;
         }

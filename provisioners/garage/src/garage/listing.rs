@@ -32,7 +32,7 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
                 assets.found.extend(buckets.iter().map(|name| asset(AssetKind::Bucket, name)));
                 assets.found.extend(keys.iter().map(|key| asset(AssetKind::Account, &key.id)));
             }
-            Err(unproven) => assets.unread.push(format!("the keys of {claim} are left out: {unproven}")),
+            Err(unproven) => assets.unread.push(format!("the keys of {claim} are skipped: {unproven}")),
         }
     }
     Ok(assets)

@@ -28,7 +28,7 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
         let Some(claim) = Some(claim).filter(is_its) else {
             assets
                 .unread
-                .push(format!("the service account {address} is left out: its display name is not its claim's"));
+                .push(format!("the service account {address} is skipped: its display name is not its claim's"));
             continue;
         };
         let mut asset = Asset::new(AssetKind::Account, address, claim.clone(), MarkedCluster::of(of_cluster, cluster));

@@ -42,6 +42,6 @@ async fn a_service_account_whose_display_name_is_not_its_claims_is_left_out() {
     fixture.google.model().accounts.values_mut().for_each(|account| account.display_name = "a/b".to_owned());
     let list = ListAssets::new((*request.parameters).clone(), fixture.secrets(), &request.cluster_id);
     let assets = fixture.gcs.list_assets(list).await.unwrap();
-    assert!(assets.unread[0].contains("is left out"), "{:?}", assets.unread);
+    assert!(assets.unread[0].contains("is skipped"), "{:?}", assets.unread);
     assert!(assets.found.iter().all(|asset| asset.retained), "{:?}", assets.found);
 }

@@ -127,7 +127,7 @@ async fn an_answer_of_no_use_is_deleted() {
     let _running = fixture.start(1).await;
     fixture.claim("a", "fast", json!({}));
     fixture.until("bound", || fixture.is_bound("a")).await;
-    fixture.says("a", "made a volume of 1 bytes, but the claim asks for 1073741824").await;
+    fixture.says("a", "created a volume of 1 bytes, but the claim asks for 1073741824").await;
     let deletions: Vec<DeleteVolumeRequest> = fixture.driver.requests();
     assert_eq!(deletions.iter().map(|one| &*one.volume_id).collect::<Vec<_>>(), ["small"]);
 }

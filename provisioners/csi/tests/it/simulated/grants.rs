@@ -109,9 +109,9 @@ async fn a_claim_gets_its_volume_as_soon_as_its_source_is_granted() {
         fixture.snapshot("source", &source, json!({})).await;
         fixture.claim("copy", "fast", across("dev", group, kind, "source"));
         let text = format!(
-            "no ReferenceGrant in the namespace default lets the claims of dev use the {kind} source; create one there, \
-             of gateway.networking.k8s.io/v1beta1, from {{group: \"\", kind: PersistentVolumeClaim, namespace: dev}} \
-             to {{group: \"{group}\", kind: {kind}, name: source}}"
+            "no ReferenceGrant in the namespace default allows claims in the namespace dev to use the {kind} source; \
+             create one there, of gateway.networking.k8s.io/v1beta1, from {{group: \"\", kind: PersistentVolumeClaim, \
+             namespace: dev}} to {{group: \"{group}\", kind: {kind}, name: source}}"
         );
         fixture.says("copy", &text).await;
         // A grant for other claims does not help.
@@ -349,7 +349,7 @@ async fn what_is_missing_for_grants_is_named_and_stops_no_other_claim() {
     let no_kind = ["the cluster does not have ReferenceGrants of gateway.networking.k8s.io/v1beta1"];
     let no_right = [
         "the ReferenceGrants of the namespace default cannot be read: ",
-        "; give csi-provisioner the rights list and watch of referencegrants in the API group gateway.networking.k8s.io",
+        "; grant csi-provisioner the permissions list and watch for referencegrants in the API group gateway.networking.k8s.io",
     ];
     for (cluster, has_kind, texts) in
         [(gated(), false, &no_kind[..]), (gated().authorizer(Arc::new(NoGrants)), true, &no_right[..])]

@@ -201,7 +201,7 @@ async fn an_empty_volume_is_no_copy() {
     let empty = Volume { volume_id: "empty".into(), capacity_bytes: 1 << 30, ..Volume::default() };
     fixture.driver.script(Method::CreateVolume, [Step::answer(CreateVolumeResponse { volume: Some(empty) })]);
     fixture.claim("copy", "fast", of_claim("source"));
-    fixture.says("copy", "made an empty volume, but the claim asks for a copy").await;
+    fixture.says("copy", "created an empty volume, but the claim asks for a copy").await;
     fixture.until("bound", || fixture.is_bound("copy")).await;
 }
 

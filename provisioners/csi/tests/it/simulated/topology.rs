@@ -211,7 +211,7 @@ async fn the_scheduler_selects_another_node_if_the_labels_of_the_first_one_have_
         let _running = fixture.start(1).await;
         fixture.claim("excluded", "late-zones", on_node("node-a"));
         fixture.soon("another node", || fixture.annotations("excluded").get(SELECTED).is_none()).await;
-        let text = "the allowedTopologies of the class exclude the selected node node-a by its present labels";
+        let text = "the allowedTopologies of the class exclude the selected node node-a by its current labels";
         fixture.says("excluded", text).await;
         assert_eq!(fixture.creations().len(), 0);
     }
@@ -393,7 +393,7 @@ async fn an_attempt_for_a_deleted_node_goes_on_and_says_so() {
         let name = fixture.claim("data", "late", on_node("node-b"));
         fixture.until("asked", || fixture.creations().len() == 2).await;
         fixture.delete_node("node-b");
-        fixture.says("data", "begun for the node node-b, which is deleted").await;
+        fixture.says("data", "begun for the node node-b, which no longer exists").await;
         fixture.says("data", &format!("`journal drop {name}`")).await;
         assert_eq!(fixture.annotations("data")[SELECTED], "node-b");
         fixture.delete_claim("data");

@@ -70,7 +70,7 @@ pub async fn a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate<F: Administe
     let after = fixture.next_user("photos", &photos).await?;
     ensure!(after.works().await && photos.works().await, "both keys work for some time");
     let retired = eventually(SOON, async || Ok((!photos.works().await).then_some(()))).await?;
-    ensure!(retired.is_some() && after.works().await, "the old key works for ever");
+    ensure!(retired.is_some() && after.works().await, "the old key keeps working");
     // A lost Secret is recreated with a key that works.
     fixture.space.api::<Secret>().delete("photos", &DeleteParams::default()).await?;
     fixture.space.wait_for_within(SOON, &fixture.space.api::<Secret>(), "photos", "back", |_| true).await?;
@@ -80,7 +80,7 @@ pub async fn a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate<F: Administe
     if F::KEYS_SHOWN_ONCE {
         // The lost key stays valid during the overlap, for running pods.
         let retired = eventually(SOON, async || Ok((!after.works().await).then_some(()))).await?;
-        ensure!(retired.is_some() && back.works().await, "the lost key works for ever");
+        ensure!(retired.is_some() && back.works().await, "the lost key keeps working");
     }
 
     fixture.delete("photos").await?;

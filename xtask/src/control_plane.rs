@@ -63,7 +63,7 @@ async fn up(port: Option<u16>, node: bool, guard: &Guard) -> anyhow::Result<Exit
         Up::Already(state) => {
             progress.line("the control plane is already up");
             if port.is_some() && port != state.port() {
-                progress.line(&format!("its port is not the wanted one, but that of {}", state.server));
+                progress.line(&format!("its port is not the requested one, but {}", state.server));
             }
             if node && state.node.is_none() {
                 bail!("it has no node: run `cargo xtask control-plane down` first");
@@ -98,7 +98,7 @@ async fn status() -> anyhow::Result<ExitCode> {
     }
     print_use(&state);
     if !status.is_healthy() {
-        println!("not healthy; `cargo xtask control-plane up` starts it anew. Logs: {}", state.dir.display());
+        println!("not healthy; `cargo xtask control-plane up` starts it again. Logs: {}", state.dir.display());
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)

@@ -177,13 +177,13 @@ async fn show(stage: &mut Stage, program: &Path, report: &mut Report) -> anyhow:
     let root = stage.state.dir.join("demo").join("volumes");
     fs::create_dir_all(&root)?;
 
-    report.begin("create namespace, service account, its rights and a storage class");
+    report.begin("create a namespace, a service account with RBAC rules, and a storage class");
     report.waiting(cluster::apply(&client, &objects())).await?;
     let kubeconfig = stage.kubeconfig_for(NAMESPACE, ACCOUNT).await?;
     report.done();
     report.object::<StorageClass>(&client, None, CLASS).await?;
 
-    report.begin("start the provisioner as that service account, let it settle");
+    report.begin("start the provisioner as that service account, and wait until it is idle");
     let arguments = [
         ("--root", root.display().to_string()),
         ("--provisioner-name", PROVISIONER.to_owned()),
@@ -224,7 +224,7 @@ async fn bound(
         let events = kubectl::events::<PersistentVolumeClaim>(client, NAMESPACE, CLAIM).await?;
         Ok(events.have("ProvisioningSucceeded").then_some(events))
     });
-    let events = report.waiting(told).await?.context("no event says that the volume was made")?;
+    let events = report.waiting(told).await?.context("no event reports the new volume")?;
     report.events::<PersistentVolumeClaim>(NAMESPACE, CLAIM, &events);
     let name = claim.spec.and_then(|spec| spec.volume_name).context("the bound claim names no volume")?;
     report.object::<PersistentVolume>(client, None, &name).await?;
@@ -257,7 +257,7 @@ async fn delete(
     directory: &Path,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    report.begin("delete the claim, wait until volume and directory are gone");
+    report.begin("delete the claim, wait until volume and directory are deleted");
     claims.delete(CLAIM, &DeleteParams::default()).await?;
     let name = volume.metadata.name.as_deref().unwrap_or_default();
     let volumes: Api<PersistentVolume> = Api::all(client.clone());
@@ -266,9 +266,9 @@ async fn delete(
         Ok(gone.then_some(()))
     });
     let gone = report.waiting(gone).await?;
-    gone.with_context(|| format!("volume {name} or {} is still there", directory.display()))?;
+    gone.with_context(|| format!("volume {name} or {} still exists", directory.display()))?;
     report.done();
-    report.show(&format!("persistentvolume/{name} is gone"));
+    report.show(&format!("persistentvolume/{name} is deleted"));
     report.show(&format!("{} is gone", directory.display()));
     Ok(())
 }

@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let folder = arguments.into.join(&arguments.name);
     create(&arguments.name, arguments.bucket, &folder)?;
-    println!("{} is made; try it:", folder.display());
+    println!("{} is created. To try it:", folder.display());
     println!("  cd {} && cargo test", folder.display());
     Ok(())
 }
@@ -39,7 +39,7 @@ fn create(name: &str, bucket: bool, folder: &Path) -> anyhow::Result<()> {
         "invalid name {name:?}: use lowercase letters, digits and `-`, and begin with a letter; to choose the folder, use `--into \
          DIR`, such as `cargo xtask new nfs-provisioner --into ..`"
     );
-    ensure!(!folder.exists(), "{} exists already; choose another name", folder.display());
+    ensure!(!folder.exists(), "{} already exists; choose another name", folder.display());
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no folder above xtask")?;
     let template = project.join("xtask/template").join(if bucket { "bucket" } else { "volume" });
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;

@@ -22,11 +22,9 @@ pub(crate) async fn run(guard: &Guard) -> anyhow::Result<ExitCode> {
     package.args(["package", "--locked", "--allow-dirty", "--no-verify"]);
     package.args(order.iter().flat_map(|name| ["--package", *name]));
     ensure!(Running::start(package)?.ended().await?.success(), "cargo cannot package them; see above");
-    println!("In this order they can be published: {}", order.join(", "));
+    println!("Publish them in this order: {}", order.join(", "));
     if crates.iter().any(|package| package["repository"].is_null()) {
-        println!(
-            "Nowhere it is said where the sources are: before publishing, set `repository` in [workspace.package]."
-        );
+        println!("The repository is unknown: before publishing, set `repository` in [workspace.package].");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -56,7 +54,7 @@ fn faults(package: &Value, published: &[&Value]) -> Vec<String> {
     for field in ["description", "license", "rust_version", "readme"] {
         fault(package[field].is_null(), &format!("no {field}"));
     }
-    fault(!folder.join(text(&package["readme"])).is_file(), "its README is not there");
+    fault(!folder.join(text(&package["readme"])).is_file(), "its README does not exist");
     fault(!folder.join("LICENSE").is_file(), "no LICENSE");
     for (field, most, longest) in [("keywords", 5, 20), ("categories", 5, usize::MAX)] {
         let words: Vec<_> = package[field].as_array().into_iter().flatten().filter_map(Value::as_str).collect();

@@ -79,24 +79,24 @@ async fn look(
 ) -> anyhow::Result<()> {
     let missing = work_until_shown(dashboard, prometheus, site, false);
     let missing = progress::during(progress, "all is well", missing).await?;
-    ensure!(missing.is_empty(), "while all is well, the dashboard does not show {}", missing.join(", "));
+    ensure!(missing.is_empty(), "without failures, the dashboard does not show {}", missing.join(", "));
     let quiet = eventually(LIMIT, async || Ok(alerts(prometheus, "ALERTS").await?.is_empty().then_some(())));
     if quiet.await?.is_none() {
         let alerts = alerts(prometheus, "ALERTS").await?;
-        bail!("while all is well, there are the alerts {}", alerts.join(", "));
+        bail!("without failures, these alerts are pending: {}", alerts.join(", "));
     }
-    progress.output("while all is well: the dashboard shows all that it should, and no alert is pending");
+    progress.output("without failures: the dashboard shows all expected series, and no alert is pending");
 
     site.break_down()?;
     let missing = work_until_shown(dashboard, prometheus, site, true);
-    let missing = progress::during(progress, "disk and Google are away", missing).await?;
+    let missing = progress::during(progress, "disk and Google are unavailable", missing).await?;
     ensure!(missing.is_empty(), "the dashboard does not show {}", missing.join(", "));
     check_each_namespace(dashboard, prometheus).await?;
     for name in recorded()? {
         ensure!(!prometheus.query(&name).await?.is_empty(), "the rule {name} records nothing");
     }
     site.mend()?;
-    progress::during(progress, "disk and Google are back", site.settled()).await?;
+    progress::during(progress, "disk and Google are available again", site.settled()).await?;
     let fired = alerts(prometheus, "max_over_time(ALERTS{alertstate=\"firing\"}[1h])").await?;
     ensure!(fired.is_empty(), "alerts fired in a minute: {}", fired.join(", "));
     let (panels, queries) = (dashboard.panels().count(), dashboard.queries().count());
@@ -145,7 +145,7 @@ async fn check_each_namespace(dashboard: &Dashboard, prometheus: &Prometheus) ->
             }
         }
         let expected = others.iter().copied().collect();
-        ensure!(empty == expected, "with the namespace {namespace} alone, {empty:?} are empty, not {expected:?}");
+        ensure!(empty == expected, "with only the namespace {namespace}, {empty:?} are empty, not {expected:?}");
     }
     Ok(())
 }

@@ -42,14 +42,14 @@ pub(crate) async fn run(
             if up.is_new {
                 println!("{what} started in {}", seconds(start.elapsed()));
             } else {
-                println!("{what} was up already, on the port that it has");
+                println!("{what} is already running, on its present port");
             }
             up.usage.iter().for_each(|line| println!("{line}"));
         }
         Command::Down if (server.down)(&progress).await? => {
             println!("{what} stopped in {}", seconds(start.elapsed()));
         }
-        Command::Down => println!("{what} was not up"),
+        Command::Down => println!("{what} was not running"),
     }
     Ok(ExitCode::SUCCESS)
 }

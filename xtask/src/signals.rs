@@ -13,7 +13,7 @@ pub(crate) async fn unless_interrupted(
         result = work => return result,
         signal = any() => signal?,
     };
-    eprintln!("{name}: everything that was started is stopped");
+    eprintln!("{name}: stopping all started processes");
     Ok(ExitCode::from(code))
 }
 
@@ -25,6 +25,6 @@ pub(crate) async fn any() -> anyhow::Result<(&'static str, u8)> {
     Ok(tokio::select! {
         _ = interrupt.recv() => ("interrupted", 130),
         _ = terminate.recv() => ("terminated", 143),
-        _ = hang_up.recv() => ("the terminal is gone", 129),
+        _ = hang_up.recv() => ("the terminal is closed", 129),
     })
 }

@@ -149,7 +149,7 @@ impl Plan {
             let is_in = |modules: &[&'static str]| modules.iter().copied().find(|module| path.starts_with(module));
             let named = |module: &str| selection.filter.iter().any(|filter| filter.starts_with(module));
             let reason = if let Some(module) = is_in(&NAMED_ONLY).filter(|module| !named(module)) {
-                Some(format!("run only if they are named: cargo xtask test -- {module}"))
+                Some(format!("run only if you name them: cargo xtask test -- {module}"))
             } else if selection.kubernetes.is_some() && is_in(&ONE_VERSION).is_some_and(|module| !named(module)) {
                 Some("compare with this project's version of Kubernetes".to_owned())
             } else if let Some((dependency, obstacle)) = missing.first() {
@@ -180,7 +180,7 @@ impl Plan {
             lines.insert(0, format!("\n{} end-to-end tests left out:", self.left_out.len()));
         }
         if self.installs {
-            lines.push(format!("This installs what is missing and runs them, as root: {INSTALL}"));
+            lines.push(format!("To install the missing packages and run these tests, as root: {INSTALL}"));
         }
         lines
     }
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn leaves_out_slow_builds_and_recordings_of_one_version() {
         let lines = plan(&[], &[], Some("1.35")).summary().join("\n");
-        assert!(lines.contains("  1 run only if they are named: cargo xtask test -- garage::"), "{lines}");
+        assert!(lines.contains("  1 run only if you name them: cargo xtask test -- garage::"), "{lines}");
         assert!(lines.contains("  1 compare with this project's version of Kubernetes"), "{lines}");
         assert!(!lines.contains(INSTALL), "{lines}");
     }

@@ -12,7 +12,7 @@ pub struct Args {
     #[command(subcommand)]
     pub command: Command,
 
-    /// Namespace of the claim [default: that of the context]
+    /// Namespace of the claim [default: the context's]
     #[arg(short, long, global = true, value_name = "NAMESPACE", value_parser = name)]
     pub namespace: Option<String>,
 
@@ -57,7 +57,7 @@ pub enum Command {
     List,
     /// List attempts in progress
     Journal,
-    /// List attempts, buckets and volumes that no provisioner serves
+    /// List attempts, buckets and volumes without a running provisioner
     Orphans,
 }
 
@@ -83,10 +83,10 @@ pub enum Explain {
 /// How an answer is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Text for people
+    /// Human-readable text
     #[default]
     Text,
-    /// JSON for programs
+    /// JSON
     Json,
 }
 

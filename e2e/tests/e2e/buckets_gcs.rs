@@ -80,7 +80,7 @@ async fn gcs_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<
     let after = fixture.next_user("photos", &photos).await?;
     ensure!(after.works().await && photos.works().await, "both keys work for some time");
     let retired = eventually(SOON, async || Ok((!photos.works().await).then_some(()))).await?;
-    ensure!(retired.is_some() && after.works().await, "the old key works for ever");
+    ensure!(retired.is_some() && after.works().await, "the old key keeps working");
     // A lost Secret is recreated with a key that works.
     fixture.space.api::<Secret>().delete("photos", &DeleteParams::default()).await?;
     fixture.space.wait_for_within(SOON, &fixture.space.api::<Secret>(), "photos", "back", |_| true).await?;

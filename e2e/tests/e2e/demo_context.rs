@@ -47,7 +47,7 @@ async fn without_a_terminal_nothing_is_made_unless_yes_is_said() -> anyhow::Resu
     let said = cluster.unchanged_by_a_refused_demo(&[CONTEXT]).await?;
     let announced =
         [format!("Namespace {NAME}"), format!("StorageClass {NAME}"), "PersistentVolumeClaim data".to_owned()];
-    for words in announced.iter().map(String::as_str).chain(["nothing was made", "--yes goes on without asking"]) {
+    for words in announced.iter().map(String::as_str).chain(["no object was created", "--yes skips the confirmation"]) {
         assert!(said.contains(words), "no {words:?} in\n{said}");
     }
     cluster.server.stop()
@@ -59,7 +59,7 @@ async fn what_others_have_made_is_named_and_not_touched() -> anyhow::Result<()> 
     let classes: Api<StorageClass> = Api::all(cluster.client.clone());
     let foreign = classes.create(&PostParams::default(), &class(NAME, "example.com/of-others")).await?;
     let said = cluster.unchanged_by_a_refused_demo(&[CONTEXT, "--yes"]).await?;
-    assert!(said.contains(&format!("touches none that it has not made: StorageClass {NAME}\n")), "{said}");
+    assert!(said.contains(&format!("changes only its own objects: StorageClass {NAME}\n")), "{said}");
     assert_eq!(classes.get(NAME).await?, foreign);
     cluster.server.stop()
 }
@@ -83,7 +83,7 @@ async fn an_interrupted_demo_removes_what_it_made() -> anyhow::Result<()> {
     let status = demo.ended(LIMIT).await?;
     let said = demo.output();
     assert_eq!(status.code(), Some(130), "{said}");
-    assert!(said.contains("interrupted: what was made is removed"), "{said}");
+    assert!(said.contains("interrupted: removing the objects"), "{said}");
     assert_eq!(everything(&cluster.client).await?, before, "{said}");
     cluster.reader.has_no_files_left()?;
     cluster.server.stop()

@@ -70,7 +70,7 @@ struct Args {
     #[arg(long, env = "NFS_RUNTIME_DIRECTORY", value_name = "DIR", default_value = "/run/nfs-provisioner")]
     runtime_directory: PathBuf,
 
-    /// Path of the NFS-Ganesha program
+    /// Path of the NFS-Ganesha binary
     #[arg(long, env = "NFS_GANESHA", value_name = "FILE", default_value = "/usr/bin/ganesha.nfsd")]
     ganesha: PathBuf,
 

@@ -48,7 +48,7 @@ impl Store {
     pub(super) fn what(self) -> &'static str {
         match self {
             Self::Ceph => "Ceph: a monitor, a manager, an OSD and radosgw",
-            Self::Aws => "moto, which is S3 and IAM, and checks every signature and every right",
+            Self::Aws => "moto, an S3 and IAM server that checks every signature and permission",
             Self::Gcs => "a simulated Google Cloud Storage, which checks tokens, etags, signatures and policies",
         }
     }
@@ -126,7 +126,7 @@ impl Backend {
                 ([format!("buckets:          {buckets:?}"), format!("service accounts: {accounts:?}")], is_empty)
             }
         };
-        ensure!(is_empty, "something is left: {}", lines.join(", "));
+        ensure!(is_empty, "leftovers: {}", lines.join(", "));
         Ok(lines)
     }
 

@@ -76,9 +76,7 @@ pub(crate) async fn run(
 
 async fn show(stage: &mut Stage, backend: &Backend, program: &Path, report: &mut Report) -> anyhow::Result<()> {
     let client = stage.client().await?;
-    report.begin(
-        "install ObjectBucketClaims and ObjectBuckets, a service account, its rights, classes and the admin's Secret",
-    );
+    report.begin("install the CRDs, a service account with RBAC rules, classes and the administrator's Secret");
     report.waiting(cluster::install_bucket_crds(&client)).await?;
     report.waiting(cluster::apply(&client, &objects(backend))).await?;
     let kubeconfig = stage.kubeconfig_for(NAMESPACE, ACCOUNT).await?;
@@ -100,10 +98,10 @@ async fn show(stage: &mut Stage, backend: &Backend, program: &Path, report: &mut
     report.object::<Secret>(&client, Some(NAMESPACE), BUCKET).await?;
     report.object::<ConfigMap>(&client, Some(NAMESPACE), BUCKET).await?;
 
-    report.begin("put an object with the keys of the Secret, and get it");
+    report.begin("write and read an object with the keys of the Secret");
     let first = BucketUser::of(&client, NAMESPACE, BUCKET).await?;
     first.put(OBJECT, "hello\n").await?;
-    let text = first.get(OBJECT).await?.context("the object is not there")?;
+    let text = first.get(OBJECT).await?.context("the object does not exist")?;
     report.done();
     report.show(&format!("s3://{BUCKET}/{OBJECT}: {}", text.trim()));
 
@@ -143,7 +141,7 @@ async fn claim(
 }
 
 async fn rotate(client: &Client, report: &mut Report, before: &BucketUser) -> anyhow::Result<()> {
-    report.begin("ask for new keys; the old ones work for 3 seconds more");
+    report.begin("request new keys; the old keys work for 3 more seconds");
     let claims: Api<ObjectBucketClaim> = Api::namespaced(client.clone(), NAMESPACE);
     let patch = json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "today"}}});
     claims.patch(BUCKET, &PatchParams::default(), &Patch::Merge(patch)).await?;
@@ -155,19 +153,19 @@ async fn rotate(client: &Client, report: &mut Report, before: &BucketUser) -> an
     ensure!(before.get(OBJECT).await.is_ok(), "the old key does not work any more");
     ensure!(after.get(OBJECT).await?.is_some(), "the new key does not work");
     let retired = eventually(LIMIT, async || Ok(before.get(OBJECT).await.err()));
-    let error = report.waiting(retired).await?.context("the old key works for ever")?;
+    let error = report.waiting(retired).await?.context("the old key keeps working")?;
     report.done();
     report.show(&format!("the old key: {error}"));
     Ok(())
 }
 
 async fn delete(client: &Client, backend: &Backend, report: &mut Report) -> anyhow::Result<()> {
-    report.begin("delete the claims, wait until everything is gone");
+    report.begin("delete the claims, wait until everything is deleted");
     let claims: Api<ObjectBucketClaim> = Api::namespaced(client.clone(), NAMESPACE);
     for claim in ["reader", BUCKET] {
         claims.delete(claim, &DeleteParams::default()).await?;
         let gone = eventually(LIMIT, async || Ok(claims.get_opt(claim).await?.is_none().then_some(())));
-        ensure!(report.waiting(gone).await?.is_some(), "the claim {claim} is still there");
+        ensure!(report.waiting(gone).await?.is_some(), "the claim {claim} still exists");
     }
     let left = backend.nothing_left().await;
     report.done();

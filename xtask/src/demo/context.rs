@@ -25,11 +25,11 @@ pub(crate) async fn run(context: &str, yes: bool, guard: &Guard) -> anyhow::Resu
     let found = cluster::existing(&client, &objects()).await?;
     ensure!(
         found.is_empty(),
-        "the cluster has objects of these names already, and the demo touches none that it has not made: {}",
+        "the cluster already has objects with these names, and the demo changes only its own objects: {}",
         found.join(", ")
     );
     if !yes && !agreed(context, &existing.state().server, &progress)? {
-        progress.output("Nothing was made.");
+        progress.output("No object was created.");
         return Ok(ExitCode::FAILURE);
     }
     let mut report = Report::new(progress.clone());
@@ -42,7 +42,7 @@ pub(crate) async fn run(context: &str, yes: bool, guard: &Guard) -> anyhow::Resu
         biased;
         signal = signals::any() => {
             let (name, code) = signal?;
-            progress.output(&format!("{name}: what was made is removed"));
+            progress.output(&format!("{name}: removing the objects"));
             (Ok(()), ExitCode::from(code))
         }
         shown = show(&mut stage, &program, &mut report) => (shown.map(drop), ExitCode::SUCCESS),
@@ -60,16 +60,20 @@ pub(crate) async fn run(context: &str, yes: bool, guard: &Guard) -> anyhow::Resu
 
 /// Lists the objects that will be created, and asks for confirmation.
 fn agreed(context: &str, server: &str, progress: &SharedProgress) -> anyhow::Result<bool> {
-    progress.output(&format!("In the cluster of the context {context}, {server}, this makes, and removes at its end:"));
+    progress.output(&format!("In the cluster of the context {context}, {server}, the demo creates these objects, and removes them at its end:"));
     for object in objects() {
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         progress.output(&format!("    {} {}", text(&object["kind"]), text(&object["metadata"]["name"])));
     }
     progress.output(&format!("    PersistentVolumeClaim {CLAIM}, and its PersistentVolume"));
-    progress
-        .output("The provisioner is a process of this machine, and so is the volume's directory. No pod is started.");
-    ensure!(stdin().is_terminal(), "nobody can be asked here, so nothing was made; --yes goes on without asking");
-    progress.output("Go on? [y/N]");
+    progress.output(
+        "The provisioner is a process on this machine, and the volume is a directory on it. The demo starts no pods.",
+    );
+    ensure!(
+        stdin().is_terminal(),
+        "there is no terminal for the confirmation, so no object was created; --yes skips the confirmation"
+    );
+    progress.output("Continue? [y/N]");
     let mut answer = String::new();
     stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
@@ -77,7 +81,7 @@ fn agreed(context: &str, server: &str, progress: &SharedProgress) -> anyhow::Res
 
 /// Removes the created objects from the cluster.
 async fn clear(client: &Client, report: &mut Report) -> anyhow::Result<()> {
-    report.begin("remove all of it from the cluster");
+    report.begin("remove the objects from the cluster");
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), NAMESPACE);
     match claims.delete(CLAIM, &DeleteParams::default()).await {
         Err(kube::Error::Api(status)) if status.code == 404 => {}
@@ -98,7 +102,7 @@ async fn clear(client: &Client, report: &mut Report) -> anyhow::Result<()> {
     let absent = report.waiting(absent).await?;
     if gone.is_none() {
         let names: Vec<_> = left.iter().map(ResourceExt::name_any).collect();
-        bail!("volumes are left; take their finalizers away and delete them: {}", names.join(", "));
+        bail!("volumes are left; remove their finalizers and delete them: {}", names.join(", "));
     }
     absent.with_context(|| format!("the namespace {NAMESPACE} is still being deleted"))?;
     report.done();

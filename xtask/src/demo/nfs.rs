@@ -44,7 +44,7 @@ pub(crate) async fn run(on: On, guard: &Guard) -> anyhow::Result<ExitCode> {
 
 async fn show(stage: &mut Stage, place: &Path, program: &Path, report: &mut Report) -> anyhow::Result<()> {
     let client = stage.client().await?;
-    report.begin("install a service account, its rights and a class");
+    report.begin("install a service account with RBAC rules, and a class");
     report.waiting(cluster::apply(&client, &objects())).await?;
     let kubeconfig = stage.kubeconfig_for(NAMESPACE, ACCOUNT).await?;
     report.done();
@@ -89,12 +89,12 @@ async fn show(stage: &mut Stage, place: &Path, program: &Path, report: &mut Repo
     report.done();
     report.show(&format!("{}:{path}: {}", source.server, text.trim()));
 
-    report.begin("delete the claim, wait until volume, export and directory are gone");
+    report.begin("delete the claim, wait until volume, export and directory are deleted");
     claims.delete(CLAIM, &DeleteParams::default()).await?;
     let gone = eventually(LIMIT, async || Ok(volumes.get_opt(&name).await?.is_none().then_some(())));
-    ensure!(report.waiting(gone).await?.is_some(), "the volume is still there");
-    ensure!(!root.join(&name).exists(), "the directory is still there");
-    let refused = server.list(&source.path).await.err().context("it is still exported")?;
+    ensure!(report.waiting(gone).await?.is_some(), "the volume still exists");
+    ensure!(!root.join(&name).exists(), "the directory still exists");
+    let refused = server.list(&source.path).await.err().context("the directory is still exported")?;
     report.done();
     report.show(&format!("{refused:#}"));
     Ok(())

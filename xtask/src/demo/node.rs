@@ -64,7 +64,7 @@ pub(super) async fn show(stage: &Stage, image: &Path, report: &mut Report) -> an
     report.begin("delete the pod");
     pods.delete(POD, &DeleteParams::default()).await?;
     let gone = eventually(LIMIT, async || Ok(pods.get_opt(POD).await?.is_none().then_some(())));
-    report.waiting(gone).await?.context("the pod is still there")?;
+    report.waiting(gone).await?.context("the pod still exists")?;
     report.done();
     delete(&claims, &client, &volume, &directory, report).await
 }
@@ -75,7 +75,7 @@ fn install(state: &State, report: &mut Report) -> anyhow::Result<PathBuf> {
     let folder = state.dir.join("demo");
     let root = folder.join("volumes");
     fs::create_dir_all(&folder)?;
-    report.begin("install the provisioner by its manifests, wait until it is ready");
+    report.begin("install the provisioner from its manifests, wait until it is ready");
     report.show(&format!("kubectl kustomize {MANIFESTS} | sed s|{ROOT}|{}|g | kubectl apply -f -", root.display()));
     let manifests = run(Command::new(kubectl).args(["kustomize", MANIFESTS]))?;
     let file = folder.join("manifests.yaml");
@@ -113,10 +113,10 @@ async fn wait_written(pods: &Api<Pod>, client: &Client, report: &mut Report) -> 
 }
 
 fn look_at(volume: &PersistentVolume, root: &Path, report: &mut Report) -> anyhow::Result<PathBuf> {
-    report.begin("look at the file on the node's disk");
+    report.begin("read the file on the node's disk");
     let directory = super::directory(volume, root)?;
-    let text = fs::read_to_string(directory.join("hello.txt")).context("the pod's file is not there")?;
-    ensure!(text == "hello\n", "the pod's file says {text:?}");
+    let text = fs::read_to_string(directory.join("hello.txt")).context("the pod's file does not exist")?;
+    ensure!(text == "hello\n", "the pod's file contains {text:?}");
     report.done();
     report.directory(&directory)?;
     Ok(directory)

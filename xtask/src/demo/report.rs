@@ -92,7 +92,7 @@ impl Report {
         fs::write(&file, serde_json::to_vec_pretty(&claim)?)?;
         let kubectl = state.kubectl.as_ref().map_or("kubectl".to_owned(), |path| path.display().to_string());
         let say = |text: &str| self.progress.output(text);
-        say("\nStill running. To look at it:");
+        say("\nStill running. To inspect it:");
         say(&format!("    export KUBECONFIG={}", state.kubeconfig.display()));
         say(&format!("    {kubectl} apply -f {}", file.display()));
         say(&format!("    {kubectl} get pvc,pv,events -n {NAMESPACE}"));
@@ -126,8 +126,11 @@ impl Report {
         let Versions { kubernetes, etcd, go, .. } = Versions::of_this_project()?;
         let commands = [
             ("cargo xtask sim --seeds 1000", "simulate 1,000 fleets with random crashes and check the invariants"),
-            ("cargo test -p kube-provisioner --example directories", "a whole provisioner of 59 lines, and its tests"),
-            ("cargo xtask demo --keep", "the same on a real control plane, which stays for kubectl"),
+            (
+                "cargo test -p kube-provisioner --example directories",
+                "a complete provisioner of 59 lines, and its tests",
+            ),
+            ("cargo xtask demo --keep", "the same on a real control plane that keeps running, for kubectl"),
             ("cargo xtask test", "every test"),
         ];
         let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or_default();

@@ -132,7 +132,7 @@ impl Stage {
         if self.control_plane.is_none() {
             let kept = control_plane::keep_program(&self.state, name, program, arguments)?;
             self.log = Some(kept.log);
-            return kept.id.context("the provisioner has no process number");
+            return kept.id.context("the provisioner has no process ID");
         }
         let started = Program::spawn(&self.state, name, program, arguments)?;
         self.log = Some(started.log().to_owned());
@@ -170,7 +170,7 @@ impl Stage {
                 simulated.stop()?;
             }
             Ending::Existing(existing) => {
-                report.begin("remove what was made here");
+                report.begin("remove the objects of the demo");
                 existing.end()?;
             }
         }

@@ -86,7 +86,7 @@ fn a_new_provisioner_of_buckets_keeps_the_contract() {
 #[test]
 fn nothing_is_written_over_and_names_are_good_everywhere() {
     let folder = made("twice", false);
-    assert!(create("twice", false, &folder).unwrap_err().to_string().contains("exists already"));
+    assert!(create("twice", false, &folder).unwrap_err().to_string().contains("already exists"));
     assert!(is_name("nfs-4") && !is_name("Nfs") && !is_name("4-nfs") && !is_name("nfs/..") && !is_name("nfs-"));
     let error = create("../nfs", false, Path::new("../nfs")).unwrap_err().to_string();
     assert!(error.contains("--into DIR"), "{error}");

@@ -69,13 +69,13 @@ impl Dashboard {
         let mut chosen = Chosen::new();
         for Variable { name, kind, query } in &self.templating.list {
             if kind == "datasource" {
-                ensure!(query == "prometheus", "the variable {name} is of no Prometheus");
+                ensure!(query == "prometheus", "the variable {name} has no Prometheus data source");
                 continue;
             }
             let query = query["query"].as_str().unwrap_or_default();
             let parts = query.strip_prefix("label_values(").and_then(|rest| rest.strip_suffix(')'));
             let Some((selector, label)) = parts.and_then(|parts| parts.rsplit_once(", ")) else {
-                bail!("the variable {name} asks for {query:?}, which is not understood here");
+                bail!("the variable {name} asks for {query:?}, which is not supported here");
             };
             let found = prometheus.label_values(&fill_in(selector, &chosen), label).await?;
             let value = match (name.as_str(), namespace) {

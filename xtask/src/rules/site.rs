@@ -128,7 +128,9 @@ impl Site {
                 && made.list(&listed).await?.items.len() == buckets.len();
             Ok(is_settled.then_some(()))
         });
-        settled.await?.with_context(|| format!("claims are not bound, or something is left of others\n{}", self.logs()))
+        settled
+            .await?
+            .with_context(|| format!("claims are not bound, or leftovers of other claims exist\n{}", self.logs()))
     }
 
     pub(super) async fn stop(mut self) -> anyhow::Result<()> {

@@ -50,7 +50,7 @@ pub struct Adopt<S: Site> {
     #[arg(long, requires = "restored")]
     pub(super) yes: bool,
 
-    /// Claim that gets the new volume
+    /// Claim that receives the new volume
     #[arg(long, value_name = "NAMESPACE/NAME", requires_all = ["directory", "size", "storage_class"])]
     claim: Option<String>,
 

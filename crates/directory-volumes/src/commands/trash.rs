@@ -32,7 +32,7 @@ enum Action<S: Site> {
     Restore {
         /// Name of the volume, as `trash list` prints it
         volume: String,
-        /// Claim that gets the volume [default: its former claim]
+        /// Claim that receives the volume [default: its former claim]
         #[arg(long, value_name = "NAMESPACE/NAME")]
         claim: Option<String>,
         #[command(flatten)]

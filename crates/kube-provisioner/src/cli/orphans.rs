@@ -28,7 +28,7 @@ use crate::secrets::Secrets;
 /// List buckets and users that have no ObjectBucket
 #[derive(Args, Clone, Debug, Default)]
 pub struct Orphans {
-    /// Look only where these StorageClasses say, separated by commas [default: all of the provisioner]
+    /// Check only the backends of these StorageClasses, separated by commas [default: all classes of the provisioner]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     class: Vec<String>,
 

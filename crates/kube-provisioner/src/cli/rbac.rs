@@ -19,7 +19,7 @@ pub(super) struct Rbac {
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
     former_shards: Vec<u32>,
 
-    /// Print the rules for a COSI driver, which --cosi-endpoint makes of the program
+    /// Print the rules for a COSI driver, a program with --cosi-endpoint
     #[arg(long)]
     cosi: bool,
 
@@ -27,7 +27,7 @@ pub(super) struct Rbac {
     #[arg(long, conflicts_with = "cosi")]
     cosi_controller: bool,
 
-    /// Name of the COSI driver, as the program has it
+    /// Value of the provisioner's --cosi-driver-name
     #[arg(long, env, value_name = "NAME")]
     cosi_driver_name: Option<String>,
 }

@@ -138,7 +138,7 @@ async fn ceph_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
     after.put("a", "x").await?;
     assert_eq!(before.get("a").await?.as_deref(), Some("x"), "the old key works during the overlap");
     let retired = eventually(SOON, async || Ok(before.get("a").await.is_err().then_some(())));
-    ensure!(retired.await?.is_some(), "the old key works for ever");
+    ensure!(retired.await?.is_some(), "the old key keeps working");
     assert_eq!(after.get("a").await?.as_deref(), Some("x"));
     // A lost Secret is recreated with the same key.
     fixture.space.api::<Secret>().delete("photos", &DeleteParams::default()).await?;

@@ -471,7 +471,7 @@ async fn reports_a_deletion_that_cannot_begin() {
     bed.store.fail("start", Failure::Retry);
     bed.end_bucket("bc-1");
     let _running = bed.start();
-    bed.told("bc-1", "Warning DeletionFailed: Nothing can be done at the moment").await;
+    bed.told("bc-1", "Warning DeletionFailed: The controller cannot work at the moment").await;
 }
 
 // Rules: J23.

@@ -64,13 +64,13 @@ const BUCKETS: &str = "common/schema-buckets.yaml";
 const OF_BUCKETS: &[Variant] = &[
     Variant {
         folder: "default",
-        about: "Two replicas, of which one works. The CRDs come first: kubectl apply -k crates/objectbucket-api/crds/strict",
+        about: "Two replicas, of which one is active. Apply the CRDs first: kubectl apply -k crates/objectbucket-api/crds/strict",
         values: &[],
         only: None,
     },
     Variant {
         folder: "cosi",
-        about: "In the place of default: for the Buckets and BucketAccesses of COSI v1alpha2, whose CRDs and controller come first.",
+        about: "Instead of default: for Buckets and BucketAccesses of COSI v1alpha2. Install their CRDs and controller first.",
         values: &[r#"cosi.mode="controller""#],
         only: None,
     },
@@ -90,23 +90,23 @@ pub const PROVISIONERS: [Provisioner; 7] = [
         variants: &[
             Variant {
                 folder: "per-node",
-                about: "One provisioner on each node; a volume is made on the node that its first pod was scheduled to.",
+                about: "One provisioner on each node; a volume is created on the node of its first pod.",
                 values: &[],
                 only: None,
             },
             Variant {
                 folder: "single",
-                about: "One provisioner for a cluster of one node.",
+                about: "One provisioner for a single-node cluster.",
                 values: &[r#"coordination="lease""#, "tolerations=[]"],
                 only: None,
             },
             Variant {
                 folder: "gone-nodes",
-                about: "Gives up the volumes of nodes that do not exist any more, an hour after they went. Beside per-node.",
+                about: "Deletes the volumes of nodes that no longer exist, after an hour. In addition to per-node.",
                 values: &["nodeCleanup.enabled=true"],
                 only: Some("gone-nodes.yaml"),
             },
-            openshift("openshift", "What OpenShift lets the provisioner do. Beside per-node or single."),
+            openshift("openshift", "What OpenShift permits the provisioner to do. In addition to per-node or single."),
         ],
     },
     Provisioner {
@@ -119,11 +119,11 @@ pub const PROVISIONERS: [Provisioner; 7] = [
         variants: &[
             Variant {
                 folder: "subdir",
-                about: "Directories of a share. Name the share in NFS_SHARES and in the pods' volume.",
+                about: "Directories on a share. Set the share in NFS_SHARES and in the pods' volume.",
                 values: &[],
                 only: None,
             },
-            openshift("subdir-openshift", "What OpenShift lets the provisioner do. Beside subdir."),
+            openshift("subdir-openshift", "What OpenShift permits the provisioner to do. In addition to subdir."),
         ],
     },
     Provisioner {
@@ -136,11 +136,11 @@ pub const PROVISIONERS: [Provisioner; 7] = [
         variants: &[
             Variant {
                 folder: "server",
-                about: "An NFS server on a disk of the cluster's default class. With the namespace go the disk and all volumes.",
+                about: "An NFS server on a disk of the cluster's default class. Deleting the namespace deletes the disk and all volumes.",
                 values: &[],
                 only: None,
             },
-            openshift("server-openshift", "What OpenShift lets the provisioner do. Beside server."),
+            openshift("server-openshift", "What OpenShift permits the provisioner to do. In addition to server."),
         ],
     },
     Provisioner {

@@ -20,7 +20,7 @@ pub(super) struct Rule<S: 'static> {
 
 type Check<S> = for<'a> fn(&'a S) -> LocalBoxFuture<'a, CheckResult>;
 
-/// The table of these rules: the id of each, the `async fn` that checks it, and what it says.
+/// The table of these rules: the id of each, the `async fn` that checks it, and its text.
 macro_rules! rules {
     ($($id:literal ($check:path): $says:literal;)*) => {
         &[$($crate::conformance::suite::Rule::new($id, $says, |subject| Box::pin($check(subject)))),*]

@@ -39,7 +39,7 @@ pub(super) async fn remove(
             cluster_id: scene.cluster_id.clone(),
             fencing_token: FencingToken::unlimited(),
         };
-        // Emptying a bucket with many objects takes several calls.
+        // A bucket with many objects is emptied by several calls.
         while let Err(error) = scene.backend.delete_bucket(known.clone()).await {
             match (error.verdict(), error.retry_after()) {
                 (DeleteVerdict::InProgress, pause) => tokio::time::sleep(pause.unwrap_or(PAUSE)).await,

@@ -23,7 +23,7 @@ use crate::{crd, lenient};
     status = "ObjectBucketStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "A bucket that was made for an ObjectBucketClaim, or that one was given rights to.",
+    doc = "A bucket that was created for a claim, or that a claim has access to.",
     printcolumn = r#"{"name": "Storage-Class", "type": "string", "jsonPath": ".spec.storageClassName"}"#,
     printcolumn = r#"{"name": "Claim-Namespace", "type": "string", "jsonPath": ".spec.claimRef.namespace"}"#,
     printcolumn = r#"{"name": "Claim-Name", "type": "string", "jsonPath": ".spec.claimRef.name"}"#,
@@ -33,19 +33,19 @@ use crate::{crd, lenient};
 )]
 #[serde(rename_all = "camelCase", remote = "Self")]
 pub struct ObjectBucketSpec {
-    /// The StorageClass that the bucket was made by.
+    /// The StorageClass of the bucket.
     #[serde(default, deserialize_with = "lenient::string")]
     pub storage_class_name: String,
-    /// What becomes of the bucket with its claim: Delete, Retain or Recycle.
+    /// The treatment of the bucket after its claim is deleted: Delete, Retain or Recycle.
     #[serde(default, deserialize_with = "lenient::word", skip_serializing_if = "Option::is_none")]
     pub reclaim_policy: Option<ReclaimPolicy>,
     /// The claim that the bucket is bound to.
     #[serde(default, deserialize_with = "lenient::claim_reference", skip_serializing_if = "Option::is_none")]
     pub claim_ref: Option<ClaimReference>,
-    /// Where the bucket is.
+    /// The location of the bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<Endpoint>,
-    /// What the provisioner keeps for itself, to remove the bucket and its user by.
+    /// State that the provisioner needs to remove the bucket and its user.
     #[serde(default, deserialize_with = "lenient::map", skip_serializing_if = "BTreeMap::is_empty")]
     pub additional_state: BTreeMap<String, String>,
 }
@@ -74,19 +74,19 @@ pub struct ClaimReference {
     /// The claim's version when the reference was written.
     #[serde(default, deserialize_with = "lenient::optional_string", skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
-    /// The part of the claim that is meant; not used.
+    /// The referenced part of the claim; unused.
     #[serde(default, deserialize_with = "lenient::optional_string", skip_serializing_if = "Option::is_none")]
     pub field_path: Option<String>,
 }
 
-/// Where a bucket is.
+/// The location of a bucket.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Endpoint {
     /// The host that serves the bucket.
     #[serde(default, deserialize_with = "lenient::string")]
     pub bucket_host: String,
-    /// The port that serves the bucket; 0 when it is not known.
+    /// The port that serves the bucket; 0 if unknown.
     #[serde(default, deserialize_with = "lenient::port")]
     pub bucket_port: i32,
     /// The name of the bucket in the store.
@@ -95,7 +95,7 @@ pub struct Endpoint {
     /// The region of the bucket.
     #[serde(default, deserialize_with = "lenient::string")]
     pub region: String,
-    /// The part of the region.
+    /// The subregion of the bucket.
     #[serde(default, deserialize_with = "lenient::string")]
     pub sub_region: String,
     /// Settings that the provisioner has applied.
@@ -103,14 +103,14 @@ pub struct Endpoint {
     pub additional_config: BTreeMap<String, String>,
 }
 
-/// How far a bucket is.
+/// The state of a bucket.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectBucketStatus {
-    /// How far the bucket is, in one word: Bound, Released or Failed.
+    /// The state of the bucket: Bound, Released or Failed.
     #[serde(default, deserialize_with = "lenient::word", skip_serializing_if = "Option::is_none")]
     pub phase: Option<BucketPhase>,
-    /// How far the bucket is, part by part.
+    /// The state of each part of the bucket.
     #[serde(default, deserialize_with = "lenient::conditions", skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crd::conditions")]
     pub conditions: Vec<Condition>,

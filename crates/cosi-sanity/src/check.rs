@@ -49,9 +49,9 @@ pub(crate) fn ok<A>(what: &str, result: Result<A, Error>) -> Result<A, Stop> {
 /// Checks that a call is refused with this code.
 pub(crate) fn refused<A>(what: &str, code: Code, result: Result<A, Error>) -> Verdict {
     match result {
-        Ok(_) => fail(format!("{what} is accepted, and not refused with {}", code_name(code))),
+        Ok(_) => fail(format!("{what} is accepted instead of refused with {}", code_name(code))),
         Err(Error::Status(status)) if status.code() == code => Ok(()),
-        Err(error) => fail(format!("{what} is refused with {}, and not with {}", text(&error), code_name(code))),
+        Err(error) => fail(format!("{what} is refused with {} instead of {}", text(&error), code_name(code))),
     }
 }
 

@@ -78,7 +78,7 @@ impl Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Counts { passed, failed, skipped } = Counts::of(&self.checks);
         for left in &self.left {
-            writeln!(f, "may be left: {left}")?;
+            writeln!(f, "possibly left: {left}")?;
         }
         if self.is_interrupted {
             writeln!(f, "interrupted")?;

@@ -78,7 +78,7 @@ impl Size {
     /// Warns the user if the size is not enforced, with an additional message if there is one.
     pub fn tell(&self, volume: Volume, more: Option<String>) -> Volume {
         let of_size = self.unlimited.as_ref().map(|reason| {
-            format!("the size of the volume is not enforced: {reason}; a class with enforceSize: \"false\" says so beforehand")
+            format!("the size of the volume is not enforced: {reason}; a class with enforceSize: \"false\" avoids this warning")
         });
         match [of_size, more].into_iter().flatten().collect::<Vec<_>>() {
             texts if texts.is_empty() => volume,

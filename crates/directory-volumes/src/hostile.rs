@@ -347,7 +347,7 @@ pub fn contract(kit: Conformance, root: &Path) {
         })
         .check();
     let made = made.lock().unwrap();
-    assert!(!made.is_empty(), "nobody made anything by hand");
+    assert!(!made.is_empty(), "the suite created no asset manually");
     let gone: Vec<_> = made.iter().filter(|directory| !directory.join("precious").exists()).collect();
     assert!(gone.is_empty(), "gone: {gone:?}");
 }

@@ -92,7 +92,7 @@ impl Root {
             }
             Some(mark) => self
                 .expect(path, from, &mark)
-                .and(Err(DirectoryError::Busy { name: path.to_string(), why: "its mark was changed meanwhile" })),
+                .and(Err(DirectoryError::Busy { name: path.to_string(), why: "its mark was changed in the meantime" })),
             None => Err(DirectoryError::NotThere { what: "mark", name: path.to_string() }),
         }
     }

@@ -126,7 +126,7 @@ impl Worker {
         match here.find(|volume| volume.annotation(annotations.root).is_some()) {
             Some(volume) => {
                 let (path, name) = (self.root().path().to_owned(), &volume.name);
-                Err(StartError::new(format!("{}; the volume {name} is there", DirectoryError::Unmarked(path))))
+                Err(StartError::new(format!("{}; the volume {name} exists", DirectoryError::Unmarked(path))))
             }
             None => self.put_marker().await,
         }

@@ -115,7 +115,7 @@ impl BucketHooks for Gcs {
             BucketState::Absent => Ok(None),
             BucketState::Bucket(_) => Ok(Some(Bucket::new(store.endpoint))),
             BucketState::Foreign => Err(ProvisionError::retry(format!(
-                "the bucket {} exists and belongs to another owner, or the administrator may not look at it",
+                "the bucket {} exists and belongs to another owner, or the administrator lacks the permission to read it",
                 wanted.name
             ))),
         }

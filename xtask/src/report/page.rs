@@ -16,7 +16,7 @@ const HIGHLIGHTS: [[&str; 6]; 8] = [
     ["peak memory for them", "waiting-3000", "peak memory, MB", OURS, GO_TUNED, ""],
     ["100 claims at once, all bound", "burst-100", "all bound, s", OURS, GO_TUNED, "Go library, defaults"],
     [
-        "peak memory beside 100 000 claims and volumes of another provisioner",
+        "peak memory with 100 000 claims and volumes of another provisioner",
         "foreign",
         "peak memory, MB",
         "kube-provisioner, 100000 pairs",
@@ -26,7 +26,7 @@ const HIGHLIGHTS: [[&str; 6]; 8] = [
     ["directories on ext4 with fsync, volumes per second", "directories-ext4", "volumes/s", "hostPath", GO_FSYNC, ""],
     ["CSI: 1000 claims at once, all bound", "csi-burst", "all bound, s", CSI, EXTERNAL_TUNED, EXTERNAL_DEFAULTS],
     [
-        "CSI: peak memory beside 50 000 claims and volumes of another driver",
+        "CSI: peak memory with 50 000 claims and volumes of another driver",
         "csi-foreign",
         "peak memory, MB",
         "csi-provisioner, 50000 pairs",

@@ -21,7 +21,7 @@ pub(crate) async fn repeated(bed: &Bed) -> Verdict {
 
 pub(crate) async fn other_parameters(bed: &Bed) -> Verdict {
     if bed.options.other_bucket_parameters.is_empty() {
-        return Err(Stop::Skip("needs --other-bucket-parameters".to_owned()));
+        return Err(Stop::Skip("requires --other-bucket-parameters".to_owned()));
     }
     let request = bed.create_request();
     let first = ok("creating a bucket", bed.create(&request).await)?;
@@ -50,7 +50,7 @@ pub(crate) async fn given_up(bed: &Bed) -> Verdict {
         let request = bed.create_request();
         let hurried = bed.api.with_timeout(took.mul_f64(part));
         let _ = bed.create_once(&hurried, &request).await;
-        let repeated = ok("creating a bucket after a call that was given up", bed.create(&request).await)?;
+        let repeated = ok("creating a bucket after a call that was cancelled", bed.create(&request).await)?;
         let again = ok("creating it again", bed.create(&request).await)?;
         one("buckets", &[repeated.id, again.id])?;
     }

@@ -25,7 +25,7 @@ pub(crate) async fn given_up(bed: &Bed) -> Verdict {
     for part in PARTS {
         let id = bucket(bed).await?.id;
         let _ = bed.delete_once(&bed.api.with_timeout(took.mul_f64(part)), &id).await;
-        ok("deleting a bucket after a call that was given up", bed.delete(&id).await)?;
+        ok("deleting a bucket after a call that was cancelled", bed.delete(&id).await)?;
     }
     Ok(())
 }

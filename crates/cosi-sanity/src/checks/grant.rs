@@ -49,7 +49,7 @@ pub(crate) async fn repeated(bed: &Bed) -> Verdict {
 
 pub(crate) async fn other_parameters(bed: &Bed) -> Verdict {
     if bed.options.other_access_parameters.is_empty() {
-        return Err(Stop::Skip("needs --other-access-parameters".to_owned()));
+        return Err(Stop::Skip("requires --other-access-parameters".to_owned()));
     }
     let (request, _) = access(bed, &bucket(bed).await?).await?;
     let other = GrantRequest { parameters: map(&bed.options.other_access_parameters), ..request };
@@ -76,7 +76,7 @@ pub(crate) async fn given_up(bed: &Bed) -> Verdict {
     for part in PARTS {
         let request = bed.grant_request(&[&bucket.id]);
         let _ = bed.grant_once(&bed.api.with_timeout(took.mul_f64(part)), &request).await;
-        let repeated = ok("granting access after a call that was given up", bed.grant(&request).await)?;
+        let repeated = ok("granting access after a call that was cancelled", bed.grant(&request).await)?;
         let again = ok("granting it again", bed.grant(&request).await)?;
         one("accounts", &[repeated.account_id, again.account_id])?;
     }

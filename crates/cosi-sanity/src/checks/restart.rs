@@ -24,7 +24,7 @@ pub(crate) async fn access(bed: &Bed) -> Verdict {
 /// Runs the restart command, and waits until the driver is ready.
 async fn restart(bed: &Bed) -> Verdict {
     let Some(command) = &bed.options.restart_command else {
-        return Err(Stop::Skip("needs --restart-command".to_owned()));
+        return Err(Stop::Skip("requires --restart-command".to_owned()));
     };
     let status = Command::new("sh").args(["-c", command]).kill_on_drop(true).status().await;
     match status {

@@ -29,7 +29,7 @@ pub(crate) async fn given_up(bed: &Bed) -> Verdict {
         let hurried = bed.api.with_timeout(took.mul_f64(part));
         let _ = bed.revoke_once(&hurried, &access.account_id, &granted).await;
         let revoked = bed.revoke(&access.account_id, &granted).await;
-        ok("revoking access after a call that was given up", revoked)?;
+        ok("revoking access after a call that was cancelled", revoked)?;
     }
     Ok(())
 }
@@ -39,7 +39,7 @@ pub(crate) async fn after_deletion(bed: &Bed) -> Verdict {
     let (granted, access) = access(bed, &bucket).await?;
     ok("revoking access", bed.revoke(&access.account_id, &granted).await)?;
     ok("deleting the bucket", bed.delete(&bucket.id).await)?;
-    ok("revoking access after the bucket is gone", bed.revoke(&access.account_id, &granted).await)
+    ok("revoking access after the bucket was deleted", bed.revoke(&access.account_id, &granted).await)
 }
 
 pub(crate) async fn without_account(bed: &Bed) -> Verdict {

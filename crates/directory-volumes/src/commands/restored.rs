@@ -34,7 +34,7 @@ impl<S: Site> Adoption<'_, S> {
             );
         }
         self.maker.check(&volume.object)?;
-        self.check_cluster(&format!("the volume {name} says in its annotation {CLUSTER_ID} that it"), &owner)?;
+        self.check_cluster(&format!("the volume {name}, according to its annotation {CLUSTER_ID},"), &owner)?;
         let path = self.adopt.site.path_of(&volume.object, &self.root)?;
         let is_other = |other: &_| owner_of(other).volume != *name && self.maker.check(other).is_ok();
         self.volumes.check_alone(&self.root, &self.places, &path, is_other)?;

@@ -67,7 +67,7 @@ pub(super) async fn separate(subject: &Subject) -> CheckResult {
     let mut left = subject.expect(&before, names.len(), "after concurrent calls of `provision`").await?;
     for (index, (name, made)) in names.iter().zip(&made).enumerate() {
         subject.delete(&backend, &made.object).await?;
-        let when = format!("after deleting {name} alone");
+        let when = format!("after deleting only {name}");
         let now = subject.expect(&before, names.len() - index - 1, &when).await?;
         if !left.contains_all(&now) {
             return Err(Broken(format!("{when}, there is something new: {}", now.without(&left))));
@@ -81,12 +81,12 @@ pub(super) async fn delete_gone(subject: &Subject) -> CheckResult {
     let (before, name) = (subject.assets_now().await, subject.new_name());
     let backend = subject.start().await?;
     let made = subject.provision(&backend, &name).await?;
-    for when in ["`delete`", "`delete` of what is gone"] {
+    for when in ["`delete`", "`delete` of missing storage"] {
         subject.delete(&backend, &made.object).await.map_err(Broken::seen(when))?;
         subject.expect(&before, 0, &format!("after {when}")).await?;
     }
     let restarted = subject.start().await?;
-    let again = Broken::seen("`delete` of what is gone, in a new process");
+    let again = Broken::seen("`delete` of missing storage, in a new process");
     subject.delete(&restarted, &made.object).await.map_err(again)?;
 
     let again = subject.provision(&restarted, &name).await?;
@@ -143,7 +143,7 @@ pub(super) async fn expand(subject: &Subject) -> CheckResult {
         (&first, 2, "`expand`"),
         (&first, 2, "`expand` to the same size"),
         (&restarted, 2, "`expand` to the same size in a new process"),
-        (&restarted, 3, "`expand` of a volume that an earlier process made"),
+        (&restarted, 3, "`expand` of a volume that an earlier process created"),
         (&first, 2, "`expand` to less than the volume has"),
     ];
     for (backend, times, when) in steps {
@@ -190,8 +190,8 @@ pub(super) async fn foreign_volume(subject: &Subject) -> CheckResult {
         let now = subject.assets_now().await;
         if !now.contains_all(&with_mine) {
             return Err(Broken(format!(
-                "after `delete` of the volume {other}, whose source and annotations somebody had replaced by those of \
-                 {mine}, the asset of {mine} is gone: {}",
+                "after `delete` of the volume {other}, whose source and annotations were replaced by those of {mine}, \
+                 the asset of {mine} is missing: {}",
                 with_mine.without(&now)
             )));
         }

@@ -482,8 +482,8 @@ impl Request {
         let (name, bytes, claim, class) = (self.name.as_str(), self.bytes, &*self.claim, &*self.class);
         let cluster_id = TEST_CLUSTER;
         let inputs = VolumeInputs { name, bytes, claim, class, finalizer: true, identity: None, cluster_id };
-        let object =
-            build(&inputs, volume.clone()).map_err(|error| Broken(format!("no volume can be made of it: {error}")))?;
+        let object = build(&inputs, volume.clone())
+            .map_err(|error| Broken(format!("it does not result in a volume: {error}")))?;
         // A separate server, so that no other object can have the name.
         let saved = Cluster::builder().hide_managed_fields().build().create(&object);
         let mut saved =

@@ -33,10 +33,10 @@ pub(super) async fn clean_up(subject: &Subject) -> CheckResult {
     let (before, backend) = (subject.assets_now().await, subject.start().await?);
     let nothing = Request::new(subject, &backend, &subject.new_name(), USUAL);
     let of_nothing = subject.clean_up(&backend, &nothing).await;
-    if !of_nothing.map_err(Broken::seen("`clean_up` of what was never begun"))? {
+    if !of_nothing.map_err(Broken::seen("`clean_up` of an attempt that never began"))? {
         return Ok(Judgement::NotApplicable("it has no `clean_up`: its attempts are driven to their end".to_owned()));
     }
-    subject.expect(&before, 0, "after `clean_up` of what was never begun").await?;
+    subject.expect(&before, 0, "after `clean_up` of an attempt that never began").await?;
     at_every_await(1, async |polls, restart| clean_up_cut_off(subject, polls, restart).await).await
 }
 
@@ -51,7 +51,7 @@ async fn clean_up_cut_off(subject: &Subject, polls: usize, restart: bool) -> Res
         backend = subject.start().await?;
     }
     let when = format!("after `clean_up` was dropped after {polls} polls and called again");
-    for again in [&*when, "after `clean_up` of what is gone"] {
+    for again in [&*when, "after `clean_up` of missing storage"] {
         subject.clean_up(&backend, &request).await.map_err(Broken::seen(again))?;
         subject.expect(&before, 0, again).await?;
     }
@@ -75,7 +75,7 @@ pub(super) async fn fencing_token(subject: &Subject) -> CheckResult {
     }
     match asked {
         0 => Ok(Judgement::NotApplicable(
-            "it never asks its fencing token, so it has to have no blocking work".to_owned(),
+            "it never checks its fencing token, so it must not have blocking work".to_owned(),
         )),
         _ => Ok(Judgement::Kept),
     }
@@ -100,7 +100,7 @@ async fn provision_revoked(subject: &Subject, question: usize) -> Result<usize, 
         subject.tempo.calm().await;
         asked = count.load(Ordering::Relaxed);
         let (when, backend) =
-            (format!("after the right of `provision` to act had ended at question {question}"), subject.start().await?);
+            (format!("after the fencing token of `provision` had expired at check {question}"), subject.start().await?);
         if end {
             subject.end(&backend, &request).await.map_err(Broken::seen(&when))?;
         } else {
@@ -120,7 +120,7 @@ async fn delete_revoked(subject: &Subject, question: usize) -> Result<usize, Bro
     // Any answer is acceptable, as for `provision`.
     let _ = subject.delete_while(&backend, &made.object, valid).await;
     subject.tempo.calm().await;
-    let when = format!("after the right of `delete` to act had ended at question {question}, and it was called again");
+    let when = format!("after the fencing token of `delete` had expired at check {question}, and it was called again");
     subject.delete(&subject.start().await?, &made.object).await.map_err(Broken::seen(&when))?;
     subject.expect(&before, 0, &when).await?;
     Ok(count.load(Ordering::Relaxed))

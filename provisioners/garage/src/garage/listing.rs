@@ -48,7 +48,7 @@ async fn buckets_of(store: &Store, keys: &[Key]) -> Result<Result<Vec<String>, S
         for bucket in info.buckets {
             if bucket.is_half_made() {
                 return Ok(Err(format!(
-                    "the key {} may have made the bucket {}, which has no name: if it is unused, garage bucket delete removes it",
+                    "the key {} may have created the bucket {}, which has no name: if it is unused, garage bucket delete removes it",
                     key.id, bucket.id
                 )));
             }

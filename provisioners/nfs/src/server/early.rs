@@ -37,7 +37,7 @@ pub(super) async fn api_server(options: &Options, terminate: &mut Signal) -> Res
     let answers = async {
         let mut pause = FIRST_PAUSE;
         while let Err(error) = client(options).await {
-            tracing::warn!("the controller waits for the API server; recorded exports are served meanwhile: {error}");
+            tracing::warn!("the controller waits for the API server; recorded exports are available: {error}");
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }

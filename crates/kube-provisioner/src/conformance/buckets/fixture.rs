@@ -150,7 +150,7 @@ impl<'a> Fixture<'a> {
     }
 
     pub(super) async fn gone(&self, claim: &str) -> Result<(), Broken> {
-        self.until(&format!("the claim {claim} is gone"), || self.get_claim(claim).is_none()).await
+        self.until(&format!("the claim {claim} is deleted"), || self.get_claim(claim).is_none()).await
     }
 
     pub(super) async fn until(&self, what: &str, so: impl Fn() -> bool) -> Result<(), Broken> {

@@ -41,7 +41,7 @@ pub(super) async fn one_name(subject: &Subject) -> CheckResult {
         // The assets that the losing claim has created are removed with its attempt.
         let assets = (subject.assets)().await;
         fixture.remove(loser).await?;
-        fixture.assets("the claim that was refused is gone", &assets).await?;
+        fixture.assets("the refused claim is deleted", &assets).await?;
         fixture.end(&[winner], process).await?;
     }
     Ok(Judgement::Kept)
@@ -157,7 +157,7 @@ pub(super) async fn other_cluster(subject: &Subject) -> CheckResult {
             // Any answer is acceptable.
             let _ = there.ends(&bucket).await;
         }
-        fixture.assets("the claim of another cluster is gone", &assets).await?;
+        fixture.assets("the claim of another cluster is deleted", &assets).await?;
     }
     fixture.end(&["one"], process).await
 }

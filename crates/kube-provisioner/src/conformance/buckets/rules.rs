@@ -71,7 +71,7 @@ async fn each_its_own(subject: &Subject) -> CheckResult {
         return Err(Broken("two claims have the same key".to_owned()));
     }
     fixture.remove("two").await?;
-    fixture.assets("the second claim is gone", &alone).await?;
+    fixture.assets("the second claim is deleted", &alone).await?;
     fixture.end(&["one"], process).await
 }
 
@@ -137,7 +137,7 @@ async fn again(subject: &Subject) -> CheckResult {
         return Err(Broken(format!("the claim {uid} has {what} than before")));
     } else if !(assets.len()..=assets.len() + 1).contains(&(subject.assets)().await.len()) {
         // The lost key may remain during the overlap.
-        return Err(Broken("more than another key was made".to_owned()));
+        return Err(Broken("more than another key was created".to_owned()));
     }
     fixture.end(&["one"], process).await?;
     // A claim whose Secret is not lost, such as after a change of `additionalConfig`.
@@ -153,7 +153,7 @@ async fn again(subject: &Subject) -> CheckResult {
     }
     claim.is_let_out(&own).await?;
     claim.has_no_bucket("conformance-again").await?;
-    fixture.as_before("all claims are gone").await.map(|()| Judgement::Kept)
+    fixture.as_before("all claims are deleted").await.map(|()| Judgement::Kept)
 }
 
 async fn foreign(subject: &Subject) -> CheckResult {
@@ -167,13 +167,13 @@ async fn foreign(subject: &Subject) -> CheckResult {
     fixture.until("a claim on another claim's bucket is refused permanently", refused).await?;
     fixture.assets("refused", &assets).await?;
     fixture.remove("second").await?;
-    fixture.assets("the refused claim is gone", &assets).await?;
+    fixture.assets("the refused claim is deleted", &assets).await?;
     fixture.end(&["first"], process).await
 }
 
 async fn grant(subject: &Subject) -> CheckResult {
     if subject.existing.is_none() {
-        return Ok(Judgement::NotApplicable("no bucket is named that exists".to_owned()));
+        return Ok(Judgement::NotApplicable("`.existing_bucket(..)` names no bucket".to_owned()));
     }
     let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
@@ -186,7 +186,7 @@ async fn grant(subject: &Subject) -> CheckResult {
     fixture.claim("two", "granted", None);
     fixture.bound("two").await?;
     fixture.remove("two").await?;
-    fixture.assets("the second claim is gone", &alone).await?;
+    fixture.assets("the second claim is deleted", &alone).await?;
     fixture.end(&["one"], process).await
 }
 
@@ -232,7 +232,7 @@ async fn share(subject: &Subject) -> CheckResult {
     fixture.assets("its bucket is in use", &shared).await?;
     fixture.remove("two").await?;
     fixture.gone("one").await?;
-    fixture.as_before("both claims are gone").await?;
+    fixture.as_before("both claims are deleted").await?;
     // The claim that the bucket was created for may exist longer, too.
     fixture.claim("one", "class", None);
     fixture.bound("one").await?;
@@ -241,7 +241,7 @@ async fn share(subject: &Subject) -> CheckResult {
     fixture.bound("two").await?;
     fixture.remove("two").await?;
     if alone.len() != alone_again || (subject.assets)().await.len() != alone.len() {
-        return Err(Broken("the second claim is gone, and something of it is left".to_owned()));
+        return Err(Broken("the second claim is deleted, and it has left assets".to_owned()));
     }
     fixture.end(&["one"], process).await
 }
@@ -262,7 +262,7 @@ async fn rotate(subject: &Subject) -> CheckResult {
     let start = tokio::time::Instant::now();
     while (subject.assets)().await.len() != count {
         if start.elapsed() > subject.tempo.limit() {
-            return Err(Broken("the old key does not go".to_owned()));
+            return Err(Broken("the old key is not removed".to_owned()));
         }
         sleep(subject.tempo.step()).await;
     }

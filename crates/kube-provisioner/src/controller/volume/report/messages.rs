@@ -25,7 +25,7 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
             "waiting for a volume populator, because {provisioner} cannot fill volumes from {kind} \"{name}\"; if the cluster has no populator for it, delete the claim and create it without dataSourceRef"
         ),
         Refusal::RetainedTooLate => format!(
-            "the reclaim policy of {volume} became Retain after its deletion began, so the object is kept although some of its data may be gone; to finish the deletion, set the policy to Delete; to keep the rest of the data, remove the finalizer {}",
+            "the reclaim policy of {volume} became Retain after its deletion began, so the object is kept although some of its data may be deleted; to finish the deletion, set the policy to Delete; to keep the rest of the data, remove the finalizer {}",
             protocol::FINALIZER
         ),
         Refusal::AccessModes(supported) => format!(

@@ -96,7 +96,7 @@ fn busy() -> anyhow::Result<Duration> {
     let line = stat.lines().next().context("an empty /proc/stat")?;
     let ticks: Vec<u64> = line.split_whitespace().skip(1).map_while(|text| text.parse().ok()).collect();
     let [user, nice, system, _idle, _iowait, irq, softirq, ..] = ticks[..] else {
-        anyhow::bail!("{line} is no line of /proc/stat");
+        anyhow::bail!("{line} is not a line of /proc/stat");
     };
     Ok(Duration::from_millis(10 * (user + nice + system + irq + softirq)))
 }

@@ -154,7 +154,7 @@ impl Author {
             }
             let asset = self.stage.asset(name);
             if asset.as_ref().is_some_and(Asset::is_foreign) {
-                return Err(ProvisionError::invalid("it is somebody else's"));
+                return Err(ProvisionError::invalid("it belongs to another owner"));
             }
             match asset.map(|asset| (asset.number, asset.stage)) {
                 Some((number, AssetStage::Exported)) => return Ok(Volume::nfs("server", format!("/exports/{number}"))),

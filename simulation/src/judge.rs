@@ -299,7 +299,7 @@ impl Judge {
         let Some(before) = before else { return };
         let (who, name, verb) = (&process.name, &request.name, request.verb.as_str());
         if !before.ours {
-            self.accuse(at, Invariant::Untouched, format!("{who}: {verb} of {name}, which is somebody else's"));
+            self.accuse(at, Invariant::Untouched, format!("{who}: {verb} of {name}, which belongs to another owner"));
         }
         if request.verb != Verb::Delete || before.deleting {
             return;
@@ -378,7 +378,8 @@ impl Judge {
         let begun = known.map_or(prepared, |(begun, _)| *begun);
         self.attempts.insert(name.to_owned(), (begun, node));
         if begun != prepared && !self.forgiven.contains(name) {
-            let seen = format!("{who} goes on with {prepared} for {name}, although {begun} was prepared at the begin");
+            let seen =
+                format!("{who} continues with {prepared} for {name}, although {begun} was prepared at the start");
             self.accuse(at, Invariant::Again, seen);
         }
     }

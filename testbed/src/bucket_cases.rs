@@ -190,7 +190,7 @@ pub async fn foreign_objects_stay(fixture: &impl BucketFixture) -> anyhow::Resul
         let Some(user) = user else { return Ok(None) };
         Ok(user.works().await.then_some(()))
     });
-    ensure!(mended.await?.is_some(), "Secret and ConfigMap are not put right");
+    ensure!(mended.await?.is_some(), "Secret and ConfigMap are not repaired");
     fixture.delete("b-c").await?;
     fixture.delete("photos").await
 }

@@ -114,7 +114,7 @@ pub async fn claims_are_let_into_a_bucket_that_exists<F: Administered>(fixture: 
     }
     assert_eq!(fixture.assets().await?, before);
     for (bucket, administrator) in buckets.into_iter().zip(administrators) {
-        ensure!(administrator.get_object(bucket, "x").await?.is_some(), "somebody's object is gone");
+        ensure!(administrator.get_object(bucket, "x").await?.is_some(), "another user's object is missing");
         administrator.empty_bucket(bucket).await?;
         fixture.remove_bucket(bucket).await?;
     }

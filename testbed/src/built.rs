@@ -46,7 +46,7 @@ impl Built<'_> {
         let status = progress::during(progress, &format!("building {name}"), build.ended()).await?;
         ensure!(status.success(), "cannot build {name}: {status}\n{}", last_lines(&log, 15));
         let made = ["", "bin"].map(|folder| unfinished.join(folder).join(name)).into_iter().find(|made| made.is_file());
-        fs::rename(made.with_context(|| format!("the build has made no {name}"))?, &program)?;
+        fs::rename(made.with_context(|| format!("the build has created no {name}"))?, &program)?;
         // The other files of the build are no longer needed.
         fs::remove_dir_all(&unfinished)?;
         Ok(program)

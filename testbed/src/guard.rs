@@ -76,7 +76,7 @@ pub fn spawn(command: Command) -> io::Result<Child> {
         Mutex::new(sender)
     });
     let (answer, child) = mpsc::sync_channel(1);
-    let gone = || io::Error::other("the thread that starts programs is gone");
+    let gone = || io::Error::other("the thread that starts programs has ended");
     spawner.lock().map_err(|_| gone())?.send((command, answer)).map_err(|_| gone())?;
     child.recv().map_err(|_| gone())?
 }
@@ -144,7 +144,7 @@ fn prepare(parent: u32, lifetime: Lifetime) -> io::Result<()> {
     // The owner may have ended before the signal was requested.
     let actual = getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
     if actual != parent {
-        return Err(io::Error::other("the process that started this one is gone"));
+        return Err(io::Error::other("the process that started this one has ended"));
     }
     Ok(())
 }

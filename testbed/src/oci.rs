@@ -116,7 +116,7 @@ impl Image {
 
     /// Writes the archive for this machine's architecture, and replaces an existing file.
     pub fn write(&self, output: &Path) -> anyhow::Result<Written> {
-        let archive = self.archive().with_context(|| format!("cannot make the image {}", self.name))?;
+        let archive = self.archive().with_context(|| format!("cannot create the image {}", self.name))?;
         fs::write(output, &archive.bytes).with_context(|| format!("cannot write {}", output.display()))?;
         Ok(Written { digest: archive.digest, size: archive.bytes.len() as u64 })
     }

@@ -148,7 +148,7 @@ async fn unchecked(port: u16, action: &str, parameters: &[(&str, &str)]) -> anyh
 /// Makes moto check signatures and permissions.
 async fn check_from_now_on(port: u16) -> anyhow::Result<()> {
     let answer = crate::http::ask(port, "POST /moto-api/reset-auth", "0").await?;
-    ensure!(answer.contains(" 200 "), "moto does not check rights: {answer}");
+    ensure!(answer.contains(" 200 "), "moto does not check permissions: {answer}");
     Ok(())
 }
 

@@ -183,15 +183,15 @@ pub(super) fn report(soak: &Soak, run: &Run<'_>) -> anyhow::Result<String> {
     row("directories made, of them more than once", format!("{}, {again}", directories.len()))?;
     row("faults between making a directory and saving its volume: met one that was not saved", faults.met.to_string())?;
     row("directories that were not saved then", faults.unsaved.to_string())?;
-    row("claims deleted right then, while nobody who knew of the directory ran", faults.orphaned.to_string())?;
     row(
-        "starts of replicas; ends that nobody asked for",
-        format!("{}; {}", replicas.starts, replicas.ended_by_themselves),
+        "claims deleted right then, while no replica that knew the directory was running",
+        faults.orphaned.to_string(),
     )?;
+    row("starts of replicas; unexpected ends", format!("{}; {}", replicas.starts, replicas.ended_by_themselves))?;
     row("SIGTERM and no end within 15 s", faults.too_slow.to_string())?;
     row("panics", replicas.panics.to_string())?;
     row(
-        "retained volumes that were deleted by hand and came back from a journal",
+        "retained volumes that were deleted manually and restored from a journal",
         came_back(soak, &ledger).to_string(),
     )?;
     for (kind, what) in KINDS {

@@ -208,7 +208,7 @@ async fn delete_volume(soak: &Soak, uid: &str) -> anyhow::Result<()> {
     if let Some(claim) = soak.ledger().claims.get_mut(uid) {
         claim.volume_deleted = true;
     }
-    soak.log.say(format_args!("volume {volume}: is deleted by hand"));
+    soak.log.say(format_args!("volume {volume}: is deleted manually"));
     let deadline = Instant::now() + PATIENCE;
     loop {
         match soak.cluster.volumes().delete(&volume, &DeleteParams::default()).await {

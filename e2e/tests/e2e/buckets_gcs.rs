@@ -88,7 +88,7 @@ async fn gcs_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<
     ensure!(back.works().await, "the new Secret's key does not work");
     // The lost key stays valid during the overlap, for running pods.
     let retired = eventually(SOON, async || Ok((fixture.google.model().keys.len() == 2).then_some(()))).await?;
-    ensure!(retired.is_some() && back.works().await, "the lost key works for ever");
+    ensure!(retired.is_some() && back.works().await, "the lost key keeps working");
 
     fixture.delete("photos").await?;
     fixture.delete("videos").await?;

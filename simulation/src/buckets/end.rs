@@ -350,7 +350,7 @@ impl<'a> Picture<'a> {
         for wish in self.users.wishes.iter().filter(|wish| wish.kind == Kind::Hindered) {
             let data = self.secrets.get(&wish.name).and_then(|secret| secret["data"].as_object());
             if data.map(serde_json::Map::len) != Some(1) {
-                let seen = format!("the Secret {} of somebody else was changed", wish.name);
+                let seen = format!("the foreign Secret {} was changed", wish.name);
                 return Err((Invariant::Untouched, seen));
             }
         }
@@ -409,7 +409,7 @@ fn check_store(world: &World, users: &[Users], wanted: &BTreeSet<String>) -> Res
     let theirs = [SHARED, TAKEN].into_iter().chain(ledger.by_hand.iter().map(String::as_str));
     for name in theirs {
         if store.buckets.get(name) != Some(&Mark::Somebody) {
-            return Err((Invariant::Untouched, format!("the bucket {name} of somebody else was changed")));
+            return Err((Invariant::Untouched, format!("the foreign bucket {name} was changed")));
         }
     }
     Ok(())

@@ -93,7 +93,7 @@ impl Users {
             }
             _ => return,
         };
-        self.world.note(|| format!("{}: {} is mended", garbled.name, garbled.part.pointer));
+        self.world.note(|| format!("{}: {} is corrected", garbled.name, garbled.part.pointer));
         self.write(&garbled, &now, &good);
     }
 

@@ -112,7 +112,7 @@ impl Users {
     /// A claim becomes unreadable, and a user mistakes its ObjectBucket for an unused one.
     fn give_up_unreadable(&mut self, at: usize) {
         self.garble_part(at, true, true);
-        self.world.note(|| format!("the ObjectBucket of {} is deleted by hand", self.wishes[at].name));
+        self.world.note(|| format!("the ObjectBucket of {} is deleted manually", self.wishes[at].name));
         self.delete_object(at);
     }
 
@@ -194,7 +194,7 @@ impl Users {
         if self.is_elsewhere(object) {
             match choice {
                 0..3 => {
-                    self.world.note(|| format!("{name} is another cluster's and is deleted by hand"));
+                    self.world.note(|| format!("{name} belongs to another cluster and is deleted manually"));
                     self.end_object(&name);
                 }
                 // This may have no effect.
@@ -228,7 +228,7 @@ impl Users {
                 return Some(at);
             }
             (_, 4) => {
-                self.world.note(|| format!("{name} is deleted by hand"));
+                self.world.note(|| format!("{name} is deleted manually"));
                 self.gives_up(&name);
                 self.end_object(&name);
             }

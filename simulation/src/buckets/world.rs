@@ -207,7 +207,7 @@ impl Wires {
         let why = match (elsewhere, lives, ledger.may_end(&uid)) {
             (true, _, _) => "which is another cluster's",
             (_, true, _) => "whose claim lives",
-            (_, _, false) => "and nobody has asked for that",
+            (_, _, false) => "although no user requested that",
             _ => return,
         };
         drop(ledger);

@@ -22,7 +22,7 @@ impl Judge {
         // Only the author can detect manual changes by an administrator.
         let foreign = self.assets.get(name).is_some_and(|asset| asset.claim.is_empty());
         if foreign && !self.emptied.contains(name) {
-            let seen = format!("{who} deletes the asset of {name}, which is somebody else's");
+            let seen = format!("{who} deletes the asset of {name}, which belongs to another owner");
             return self.accuse(at, Invariant::Untouched, seen);
         }
         // The volume with this name may differ from the one that was read.
@@ -96,7 +96,7 @@ impl Judge {
             self.accuse(at, Invariant::Untouched, seen);
         }
         if self.assets.get(name).is_some_and(|asset| asset.claim.is_empty()) {
-            self.accuse(at, Invariant::Untouched, format!("{name} is being removed, which is somebody else's"));
+            self.accuse(at, Invariant::Untouched, format!("{name} is being removed, which belongs to another owner"));
         }
     }
 

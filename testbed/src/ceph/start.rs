@@ -36,7 +36,7 @@ pub(super) async fn start(
                 return Ok((state, children));
             }
             Err(_) if attempt < ATTEMPTS && a_port_was_taken(&state) => {
-                progress.line("a port of Ceph was taken meanwhile; trying others");
+                progress.line("a port of Ceph was taken in the meantime; trying others");
                 attempt += 1;
             }
             Err(error) => return Err(error),

@@ -50,7 +50,7 @@ impl AuditLog {
         let mut entries = Vec::new();
         // A line without an end is still being written. Skip other users' lines first, because parsing is slow.
         for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n') && line.contains(&quoted)) {
-            let event: Event = serde_json::from_str(line).context("the audit log has a line that is no event")?;
+            let event: Event = serde_json::from_str(line).context("the audit log has a line that is not an event")?;
             if event.user.username == user {
                 entries.push(event.into());
             }

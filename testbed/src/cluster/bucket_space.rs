@@ -225,7 +225,7 @@ impl BucketSpace {
         let told = told.into_iter().chain(objects.map(|(place, objects)| (place, objects.to_string())));
         for (place, text) in told {
             let found = secrets.iter().position(|secret| text.contains(secret));
-            ensure!(found.is_none(), "{place} tells the secret number {found:?}");
+            ensure!(found.is_none(), "{place} shows the secret number {found:?}");
         }
         Ok(())
     }

@@ -162,7 +162,7 @@ impl TestSpace {
             Ok(events.into_iter().find(says))
         })
         .await?;
-        found.with_context(|| format!("no event about {kind} {name} says {part:?}; the last ones: {last:#?}"))
+        found.with_context(|| format!("no event about {kind} {name} contains {part:?}; the last events: {last:#?}"))
     }
 
     async fn failure<K>(&self, name: &str, what: &str, limit: Duration, last: Option<&K>) -> String

@@ -31,7 +31,7 @@ impl Existing {
             .and_then(|found| found.context.as_ref())
             .with_context(|| format!("the kubeconfig has no context {context}; it has {}", names.join(", ")))?;
         let cluster = known.clusters.iter().find(|cluster| cluster.name == found.cluster).cloned();
-        let cluster = cluster.with_context(|| format!("the context {context} names no cluster that is there"))?;
+        let cluster = cluster.with_context(|| format!("the context {context} names a cluster that does not exist"))?;
         let options = KubeConfigOptions { context: Some(context.to_owned()), ..KubeConfigOptions::default() };
         let config = Config::from_custom_kubeconfig(known, &options).await;
         let client = Client::try_from(config.with_context(|| format!("the context {context} cannot be used"))?)?;

@@ -105,11 +105,11 @@ fn made(ready: &Path, process: &Process, id: ProcessId, programs: PathBuf, child
     let deadline = Instant::now() + Duration::from_secs(20);
     while !ready.exists() {
         if child.try_wait()?.is_some() || Instant::now() > deadline {
-            bail!("the node's namespaces were not made:\n{}", super::last_lines(&process.log, 10));
+            bail!("the node's namespaces were not created:\n{}", super::last_lines(&process.log, 10));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    let init = id.children().first().copied().context("the node's first process is gone")?;
+    let init = id.children().first().copied().context("the node's first process has ended")?;
     let network = Network::create(init.pid)?;
     Ok(Node { name: NAME.to_owned(), address: network.node(), init, network, programs })
 }

@@ -26,7 +26,7 @@ pub(super) async fn of(
     let module = format!("{KUBERNETES}@v{}", asked.trim_start_matches('v'));
     let found = go_module::download(&module, guard, progress).await;
     let found = found.with_context(|| {
-        format!("there is no Kubernetes {asked} to be had; `go list -m -versions {KUBERNETES}` names what there is")
+        format!("Kubernetes {asked} does not exist; `go list -m -versions {KUBERNETES}` lists the versions")
     })?;
     let version = found.version.trim_start_matches('v');
     let cache = cache_dir()?.join(format!("kubernetes-{version}"));

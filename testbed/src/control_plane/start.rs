@@ -60,7 +60,7 @@ pub(super) async fn start(
         match start_components(&mut state, children, progress).await {
             Ok(children) => return Ok((state, children)),
             Err(Failure::PortTaken(component)) if attempt < ATTEMPTS => {
-                progress.line(&format!("{component}: a port was taken meanwhile; trying others"));
+                progress.line(&format!("{component}: a port was taken in the meantime; trying others"));
                 attempt += 1;
                 let _ = fs::remove_dir_all(dir.join("etcd"));
             }

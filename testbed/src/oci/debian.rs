@@ -94,7 +94,7 @@ fn download(packages: &[&str], without: &[&str], folder: &Path) -> anyhow::Resul
     apt.args(["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "-o", "Debug::NoLocking=true"]);
     // apt would switch to a user that cannot write here.
     apt.args(["-o", "APT::Sandbox::User=root", "--yes", "--download-only", "--no-install-recommends", "install"]);
-    output(apt.args(packages)).context("the packages cannot be had; `apt-get update` reads anew which there are")?;
+    output(apt.args(packages)).context("the packages are not available; run `apt-get update` first")?;
     let files = fs::read_dir(&archives)?.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<Vec<_>>>()?;
     let mut files: Vec<_> = files.into_iter().filter(|path| path.extension() == Some(OsStr::new("deb"))).collect();
     ensure!(!files.is_empty(), "apt-get has downloaded nothing");

@@ -51,7 +51,7 @@ async fn answer(mut stream: TcpStream, moto: Server, tokens: Tokens) -> anyhow::
         Tokens::One(known) if token == *known => Ok(role),
         Tokens::One(_) => Err(("InvalidIdentityToken", "The token is not known")),
         Tokens::Cluster { client, provider } => match user(client, &token).await? {
-            None => Err(("InvalidIdentityToken", "The token is not of the cluster, or for somebody else")),
+            None => Err(("InvalidIdentityToken", "The token is from another cluster, or for another audience")),
             Some(user) if trusts(&moto, &role, provider, &user).await? => Ok(stand_in(&moto, &role).await?),
             Some(_) => Err(("AccessDenied", "Not authorized to perform sts:AssumeRoleWithWebIdentity")),
         },

@@ -149,7 +149,7 @@ impl<'a> Runner<'a> {
     async fn make(&mut self, path: &str, object: Value) -> anyhow::Result<()> {
         let answer = send(self.client, &post(path, object)).await?;
         // An object that another client created in the meantime suffices.
-        anyhow::ensure!([201, 409].contains(&answer.status), "{path} cannot be made: {}", answer.body);
+        anyhow::ensure!([201, 409].contains(&answer.status), "{path} cannot be created: {}", answer.body);
         self.versions.extend(normal::versions(&answer.body));
         Ok(())
     }

@@ -74,7 +74,7 @@ impl Stage {
                 match control_plane::up(&settings, guard, progress).await? {
                     Up::Started(state) => (state, None),
                     Up::Already(_) => {
-                        bail!("a control plane came up meanwhile; `cargo xtask control-plane down` first")
+                        bail!("a control plane was started in the meantime; `cargo xtask control-plane down` first")
                     }
                 }
             }

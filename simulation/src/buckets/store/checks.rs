@@ -47,7 +47,7 @@ impl Author {
             return;
         }
         if lives || !may_end {
-            let why = if lives { "which lives" } else { "and nobody has asked for that" };
+            let why = if lives { "which lives" } else { "although no user requested that" };
             let seen = format!("{} removes {what} of {}, {why}", self.process.name, call.claim);
             self.world.accuse(Invariant::Untouched, seen);
         }

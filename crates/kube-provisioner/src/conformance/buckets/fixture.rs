@@ -198,7 +198,7 @@ impl<'a> Fixture<'a> {
         for claim in claims {
             self.gone(claim).await?;
         }
-        self.assets("all claims are gone", left).await?;
+        self.assets("all claims are deleted", left).await?;
         process.abort();
         Ok(Judgement::Kept)
     }

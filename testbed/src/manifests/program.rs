@@ -18,7 +18,7 @@ pub(super) fn rights(program: &Path, mode: &[&str], variants: &[(&str, &[&str])]
     }
     let text = serde_saphyr::to_string(&Value::Object(rights))?;
     Ok(format!(
-        "# The smallest rights, as the program's `rbac` prints them. Written by `cargo xtask manifests`.\n{text}"
+        "# The minimal permissions, as the provisioner's command `rbac` prints them. Written by `cargo xtask manifests`.\n{text}"
     ))
 }
 

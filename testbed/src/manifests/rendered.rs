@@ -72,10 +72,10 @@ fn kustomization(provisioner: &Provisioner, variant: &Variant, files: &Files) ->
     let resources: String = files.keys().map(|path| format!("  - {}\n", name(path))).collect();
     let (folder, image, about) = (folder(provisioner, variant), provisioner.name, variant.about);
     Ok(format!(
-        "# {about}\n#   kubectl apply -k {}\n# Rendered by `cargo xtask manifests` from {} \
-         ({fingerprint:016x}).\napiVersion: kustomize.config.k8s.io/v1beta1\nkind: \
-         Kustomization\nresources:\n{resources}images:\n  # The registry of the image. Without a registry, import the \
-         image on each node.\n  - name: localhost/{image}\n    newName: localhost/{image}\n    newTag: {TAG}\n",
+        "# {about}\n#   kubectl apply -k {}\n# Rendered by `cargo xtask manifests` from {} ({fingerprint:016x}).\n\
+         apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n{resources}images:\n  \
+         # The registry of the image. Without a registry, import the image on each node.\n  \
+         - name: localhost/{image}\n    newName: localhost/{image}\n    newTag: {TAG}\n",
         folder.display(),
         provisioner.chart().display(),
     ))

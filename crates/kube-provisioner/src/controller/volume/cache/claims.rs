@@ -124,7 +124,7 @@ impl VolumeCache {
         }
     }
 
-    /// Returns the volume for which this claim is known as a guest.
+    /// Returns the volume that this claim is known to grow.
     pub(super) fn guest_of(&self, watched: &WatchedClaim) -> Option<Key> {
         let volume = Key::of_volume(watched.fields.as_ref().ok()?.bound_to()?);
         let known = self.guests.get(&volume)?;

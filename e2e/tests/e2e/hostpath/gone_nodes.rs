@@ -75,7 +75,7 @@ async fn hostpath_abandons_volumes_of_a_removed_node_after_some_time() -> anyhow
     assert!(emptied.is_some());
     drop(program);
     fixture.delete_node().await?;
-    assert!(fixture.look("0s")?.contains("is gone"), "the first look deletes no volume");
+    assert!(fixture.look("0s")?.contains("no longer exists"), "the first look deletes no volume");
     assert!(fixture.journal().await?.is_none(), "an empty journal is deleted with its node");
     for (kind, name) in [("PersistentVolume", fixture.volume.as_str()), ("PersistentVolumeClaim", "claim")] {
         let event = fixture.space.wait_for_event(kind, name, "NodeGone").await?;
@@ -116,7 +116,7 @@ async fn hostpath_uses_another_disk_only_after_an_administrator_confirms() -> an
     let (fixture, program) = Fixture::new("k3").await?;
     drop(program);
     fixture.delete_node().await?;
-    assert!(fixture.look("1h")?.contains("is gone"));
+    assert!(fixture.look("1h")?.contains("no longer exists"));
     fixture.space.create_node("node", &[]).await?;
     let (disk, former) = (fixture.root.path(), tempfile::tempdir()?);
     let former = former.path().join("former");

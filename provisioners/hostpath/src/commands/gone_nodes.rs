@@ -162,13 +162,13 @@ impl GoneNodesRun {
         let grace = self.options.grace.as_secs();
         if self.options.delete {
             format!(
-                "the node {node} of this volume does not exist any more, nor does its data; unless the same node \
+                "the node {node} of this volume no longer exists, and its data is lost with it; unless the same node \
                  comes back, the claim and the volume are deleted in {grace} s"
             )
         } else {
             format!(
-                "the node {node} of this volume does not exist any more, nor does its data; bring the same node back, \
-                 or delete the claim and the volume"
+                "the node {node} of this volume no longer exists, and its data is lost with it; bring the same node \
+                 back, or delete the claim and the volume"
             )
         }
     }

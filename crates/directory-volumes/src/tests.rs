@@ -88,7 +88,7 @@ fn a_bad_root_is_refused_with_one_line() {
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
     for (path, says) in [
-        (dir.path().join("missing"), "create it, or name another one"),
+        (dir.path().join("missing"), "create it, or set another one"),
         (file, "not a directory"),
         ("/".into(), "whole"),
     ] {

@@ -33,7 +33,7 @@ async fn binds_and_deletes_and_leaves_nothing_on_a_real_control_plane() -> anyho
     let status = demo.ended(LIMIT).await?;
     let said = demo.output();
     assert!(status.success(), "{status}:\n{said}");
-    for step in ["==> wait until it is bound\n    done", "ProvisioningSucceeded", "hello.txt", " is gone"] {
+    for step in ["==> wait until it is bound\n    done", "ProvisioningSucceeded", "hello.txt", " is deleted"] {
         assert!(said.contains(step), "no {step:?} in\n{said}");
     }
     let left: Vec<_> = everything(&cluster.client()).await?.difference(&before).cloned().collect();

@@ -162,7 +162,7 @@ fn a_volume_does_not_come_back_into_a_directory_of_others() {
     create(&root, "shop/data").unwrap();
     root.move_to_trash(&at("shop/data"), &owner("pvc-1"), None, serde_json::Value::Null, &token).unwrap();
     put(&dir, "shop", 0o711);
-    is_exposed(root.restore("pvc-1", Some(HERE)), "was not made");
+    is_exposed(root.restore("pvc-1", Some(HERE)), "was not created");
     assert_eq!((root.trash().unwrap().len(), root.restoring().unwrap().len()), (1, 0));
     fs::remove_dir(dir.path().join("shop")).unwrap();
     root.restore("pvc-1", Some(HERE)).unwrap();

@@ -58,7 +58,7 @@ fn what_is_wrong_is_found_for_the_right_reason() {
     let cases = [
         (Flaw::RandomNames, "idempotent", "the second call of `provision` returned another volume"),
         (Flaw::OnePlace, "separate", "have the same source"),
-        (Flaw::DeletesByPrefix, "separate", "after deleting pvc-"),
+        (Flaw::DeletesByPrefix, "separate", "after deleting only pvc-"),
         (Flaw::MissesWhatIsGone, "delete-gone", "`delete` failed 60 times in a row"),
         (Flaw::RemembersInProcess, "delete-gone", "in a process that did not provision"),
         (Flaw::LeavesHalfMade, "cancel-provision", ".part-"),

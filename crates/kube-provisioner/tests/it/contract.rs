@@ -263,7 +263,10 @@ async fn a_claim_continues_with_a_recreated_class() {
     fixture.until("it has failed", || fixture.calls.count("provision waits") > 1).await;
     fixture.delete(CLASSES, "typo");
     let has_event = || {
-        fixture.events("waits").iter().any(|event| event.contains("which no longer exists") && event.contains("journal drop"))
+        fixture
+            .events("waits")
+            .iter()
+            .any(|event| event.contains("which no longer exists") && event.contains("journal drop"))
     };
     fixture.until("the event says that the class is gone", has_event).await;
     fixture.class("typo", json!({"parameters": {"server": "right"}}));

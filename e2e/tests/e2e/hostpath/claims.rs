@@ -119,7 +119,7 @@ async fn bad_input_is_one_clear_line() -> anyhow::Result<()> {
     };
     let mut seen = 0;
     for (root, kubeconfig, says) in [
-        (Path::new("/no/such/directory"), &access.kubeconfig, "create it, or name another one"),
+        (Path::new("/no/such/directory"), &access.kubeconfig, "create it, or set another one"),
         (&file, &access.kubeconfig, "not a directory"),
         (root.path(), &root.path().join("missing"), "kubeconfig"),
         (root.path(), &file, "kubeconfig"),

@@ -263,7 +263,11 @@ async fn ganesha_volumes_of_the_old_provisioner_keep_their_exports() -> anyhow::
             [format!("--export-directory={root}"), format!("--runtime-directory={}", server.runtime.path().display())];
         command(&space, &["server", "adopt", "--volume", &volume, &site[0], &site[1], "--server-hostname=127.0.0.1"])
     };
-    for (directory, says) in [("pvc-a", "is a volume"), ("pvc-b", "is a volume"), ("pvc-c", "mount it again")] {
+    for (directory, says) in [
+        ("pvc-a", "belongs to this installation"),
+        ("pvc-b", "belongs to this installation"),
+        ("pvc-c", "mount it again"),
+    ] {
         let (ok, text) = adopt(directory)?;
         assert!(ok && text.contains(says), "{text}");
     }

@@ -187,7 +187,7 @@ async fn a_shared_directory_stays_exported() {
     let server = server(root, Fake { served: served.clone(), ..Fake::default() });
     server.start(StartContext::new(cluster.client("nfs"), vec![volume])).await.unwrap();
     let error = server.delete(adopted).await.unwrap_err().to_string();
-    assert!(error.contains("the volume pv-2 names it"), "{error}");
+    assert!(error.contains("the volume pv-2 also names it"), "{error}");
     assert!(served.lock().unwrap().contains("shared"));
     server.delete(ProvisionedVolume::new(kept)).await.unwrap();
     assert!(served.lock().unwrap().contains("shared"));

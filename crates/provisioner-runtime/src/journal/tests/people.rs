@@ -137,7 +137,7 @@ async fn only_what_is_in_a_journal_can_be_dropped() {
         request_drop(&client, JournalKind::ConfigMap, "default", journal, "a").await.unwrap_err().to_string()
     };
     assert_eq!(request(NAME).await, "the journal disks-journal has no entry a");
-    assert_eq!(request("other").await, "other is no journal");
+    assert_eq!(request("other").await, "other is not a journal");
     assert_eq!(request("nothing").await, "The object does not exist.");
     let (name, component) = crate::journal::text::COMPONENT;
     let newer =

@@ -23,7 +23,7 @@ fn a_directory_of_several_volumes_is_refused() {
         world.volume(name, &world.source(path));
     }
     for (name, others) in
-        [("pv-1", &["pv-2 names it", "pv-3 names a directory below"][..]), ("pv-3", &["pv-1", "pv-2"])]
+        [("pv-1", &["pv-2 also names it", "pv-3 names a directory below"][..]), ("pv-3", &["pv-1", "pv-2"])]
     {
         let (ok, text) = world.run(&["adopt", "--volume", name], "");
         assert!(!ok && others.iter().all(|other| text.contains(other)) && !text.contains("pv-4"), "{name}: {text}");
@@ -181,7 +181,7 @@ fn a_shared_directory_that_was_taken_over_before_stays() {
         let events = cluster.list("", "events", None).unwrap();
         let told = |event: &Value| {
             event["involvedObject"]["name"] == "pv-1"
-                && event["message"].as_str().is_some_and(|text| text.contains("the volume pv-2 names it"))
+                && event["message"].as_str().is_some_and(|text| text.contains("the volume pv-2 also names it"))
         };
         events.iter().any(told)
     });

@@ -520,6 +520,6 @@ mod tests {
         known.config_texts.insert("bucketPolicy".to_owned(), "{}".to_owned());
         let aws = aws(&["--endpoint", store.as_str(), "--iam-endpoint", store.as_str()]);
         let error = aws.delete_bucket(known).await.unwrap_err().to_string();
-        assert!(error.contains("the bucket photos holds objects"), "{error}");
+        assert!(error.contains("the bucket photos contains objects"), "{error}");
     }
 }

@@ -384,7 +384,7 @@ async fn keeps_access_to_a_bucket_that_google_does_not_delete() {
     // A managed folder is not in the list of objects.
     fixture.google.model().buckets.get_mut("photos").unwrap().objects.insert("folder/".to_owned(), Vec::new());
     let error = request.after(&bucket).delete(&fixture.gcs).await.unwrap_err();
-    assert!(error.to_string().contains("the bucket photos holds objects"), "{error}");
+    assert!(error.to_string().contains("the bucket photos contains objects"), "{error}");
     fixture.s3(&bucket.credentials).put("photos", "x", "hello").await.unwrap();
 }
 

@@ -43,7 +43,7 @@ fn a_volume_whose_claim_has_no_namespace_is_listed() {
     let world = World::new();
     volume_since(&world, "pv-1", &json!({"namespace": "shop", "name": "data", "uid": "uid"}), "");
     let (ok, text) = world.run(&["gone-nodes"], "");
-    assert!(ok && text.contains("pv-1: the node gone of this volume is gone"), "{text}");
+    assert!(ok && text.contains("pv-1: the node gone of this volume no longer exists"), "{text}");
 }
 
 /// Registers the node again after the nodes were listed.

@@ -36,9 +36,7 @@ pub enum DirectoryError {
     #[error("the path of the root directory {0} is not valid UTF-8, which the Kubernetes API needs")]
     NotUnicode(PathBuf),
     /// The root is not writable.
-    #[error(
-        "the root directory {path} is not writable: {source}; make it writable, or name another one"
-    )]
+    #[error("the root directory {path} is not writable: {source}; make it writable, or name another one")]
     NotWritable {
         /// The root.
         path: PathBuf,

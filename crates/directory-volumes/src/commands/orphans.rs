@@ -185,7 +185,7 @@ impl<S: Site> Orphans<S> {
         }
         match failed {
             0 => Ok(()),
-            failed => Err(format!("{failed} directories are left where they were").into()),
+            failed => Err(format!("{failed} directories were not moved").into()),
         }
     }
 

@@ -123,7 +123,7 @@ async fn purge(site: &impl Site, volumes: Vec<String>, all: bool, of_unknown_clu
     }
     match failed {
         0 => Ok(()),
-        failed => Err(format!("{failed} volumes are not removed").into()),
+        failed => Err(format!("{failed} volumes were not removed").into()),
     }
 }
 

@@ -61,9 +61,7 @@ impl LeaseOptions {
         let Self { name, identity, shards, duration, renew_deadline, retry_period, .. } = self;
         let least = retry_period.mul_f64(JITTER);
         let problem = if !is_dns_subdomain(name) {
-            format!(
-                "The name {name:?} is not valid for a Lease: it must be a DNS subdomain of at most 253 characters."
-            )
+            format!("The name {name:?} is not valid for a Lease: it must be a DNS subdomain of at most 253 characters.")
         } else if identity.is_empty() {
             "The identity must not be empty.".to_owned()
         } else if *shards == 0 {

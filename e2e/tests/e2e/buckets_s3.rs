@@ -74,8 +74,7 @@ impl BucketFixture for Fixture {
     }
 
     fn spawn(&self) -> anyhow::Result<Program> {
-        let Server { access_key, secret_key, .. } = self.server();
-        let key = [format!("AWS_ACCESS_KEY_ID={access_key}"), format!("AWS_SECRET_ACCESS_KEY={secret_key}")];
+        let key = self.server().variables();
         self.spawn_with(&[&key[0], &key[1]], &[])
     }
 
@@ -277,8 +276,7 @@ async fn aws_two_clusters_want_the_same_names() -> anyhow::Result<()> {
     let west = Fixture::with("s3-cluster-b", east.aws.clone()).await?;
     let clusters = [(&east, "cluster-a"), (&west, "cluster-b")];
     let spawn = |(fixture, cluster): (&Fixture, &str)| {
-        let Server { access_key, secret_key, .. } = fixture.server();
-        let key = [format!("AWS_ACCESS_KEY_ID={access_key}"), format!("AWS_SECRET_ACCESS_KEY={secret_key}")];
+        let key = fixture.server().variables();
         fixture.spawn_with(&[&key[0], &key[1]], &["--cluster-id", cluster])
     };
     let mut programs = clusters.map(spawn);

@@ -118,6 +118,11 @@ impl Server {
         client(&self.endpoint, Some(region), self.key())
     }
 
+    /// The variables that give a program the administrator's key.
+    pub fn variables(&self) -> [String; 2] {
+        [format!("AWS_ACCESS_KEY_ID={}", self.access_key), format!("AWS_SECRET_ACCESS_KEY={}", self.secret_key)]
+    }
+
     /// The account as seen from one region.
     pub fn account(&self, region: &str) -> Account {
         let Self { endpoint, access_key, secret_key, .. } = self.clone();

@@ -117,8 +117,7 @@ async fn aws_a_class_has_a_role_that_the_administrator_assumes() -> anyhow::Resu
     let role = fixture.server().create_role("storage").await?;
     let sts = format!("AWS_ENDPOINT_URL_STS={}", fixture.server().endpoint);
     let server = fixture.server();
-    let key =
-        [format!("AWS_ACCESS_KEY_ID={}", server.access_key), format!("AWS_SECRET_ACCESS_KEY={}", server.secret_key)];
+    let key = server.variables();
     let program = spawn(&fixture, &[sts, key[0].clone(), key[1].clone()])?;
     fixture
         .class("account", &[("adminRoleArn", &role), ("externalId", "cluster-7"), ("region", "eu-central-1")])
@@ -157,8 +156,7 @@ async fn aws_requests_take_the_proxy_of_the_environment() -> anyhow::Result<()> 
         Fate::Answered
     });
     let proxy = format!("HTTP_PROXY={}", proxy.await?);
-    let key =
-        [format!("AWS_ACCESS_KEY_ID={}", server.access_key), format!("AWS_SECRET_ACCESS_KEY={}", server.secret_key)];
+    let key = server.variables();
     let program = spawn(&fixture, &[proxy.clone(), key[0].clone(), key[1].clone()])?;
     fixture.bind("photos", "class", json!({})).await?;
     let through = requests.load(Ordering::Relaxed);

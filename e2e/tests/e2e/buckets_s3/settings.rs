@@ -16,8 +16,7 @@ const ALLOWED: &str = "ALLOWED_ADDITIONAL_CONFIG=bucketLifecycle,bucketPolicy,bu
 async fn aws_policy_tags_and_versioning_follow_the_claim() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-config").await?;
     let server = fixture.server();
-    let key =
-        [format!("AWS_ACCESS_KEY_ID={}", server.access_key), format!("AWS_SECRET_ACCESS_KEY={}", server.secret_key)];
+    let key = server.variables();
     let program = fixture.spawn_with(&[&key[0], &key[1], ALLOWED], &[])?;
     program.wait_for_output("connected", SOON).await?;
     let admin = server.admin()?;

@@ -34,9 +34,7 @@ impl Fixture {
     }
 
     async fn start(&self, log: &str) -> anyhow::Result<Program> {
-        let server = self.aws.server();
-        let id = format!("AWS_ACCESS_KEY_ID={}", server.access_key);
-        let secret = format!("AWS_SECRET_ACCESS_KEY={}", server.secret_key);
+        let [id, secret] = self.aws.server().variables();
         let endpoint = self.endpoint.as_str();
         let arguments = [["--endpoint", endpoint], ["--iam-endpoint", endpoint], ["--region", "eu-west-1"]];
         self.bed.start("aws-s3-provisioner", &[&id, &secret, log], &arguments.concat()).await

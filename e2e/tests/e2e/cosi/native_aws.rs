@@ -30,8 +30,7 @@ impl Aws {
 
     fn start(&self) -> anyhow::Result<Program> {
         let server = self.s3.server();
-        let id = format!("AWS_ACCESS_KEY_ID={}", server.access_key);
-        let secret = format!("AWS_SECRET_ACCESS_KEY={}", server.secret_key);
+        let [id, secret] = server.variables();
         let endpoint = server.endpoint.as_str();
         let arguments = [["--endpoint", endpoint], ["--iam-endpoint", endpoint], ["--region", REGION]];
         self.native.start("aws-s3-provisioner", &[&id, &secret, ALL], &arguments.concat())

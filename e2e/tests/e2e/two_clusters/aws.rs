@@ -25,10 +25,7 @@ impl Store for S3 {
     fn spawn(&self, buckets: &BucketSpace) -> anyhow::Result<Program> {
         let server = self.server();
         let endpoint = &server.endpoint;
-        let variables = [
-            format!("AWS_ACCESS_KEY_ID={}", server.access_key),
-            format!("AWS_SECRET_ACCESS_KEY={}", server.secret_key),
-        ];
+        let variables = server.variables();
         let arguments = [["--endpoint", endpoint], ["--iam-endpoint", endpoint], ["--region", EAST]];
         buckets.spawn("aws-s3-provisioner", &variables.each_ref().map(String::as_str), &arguments.concat())
     }

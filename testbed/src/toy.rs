@@ -88,6 +88,13 @@ impl Toy {
         }
     }
 
+    /// A namespace in which such a provisioner runs.
+    pub async fn serving(test: &str) -> anyhow::Result<(TestSpace, Self, RunningController)> {
+        let (space, toy) = (TestSpace::new(test).await?, Self::new());
+        let controller = toy.run(&space);
+        Ok((space, toy, controller))
+    }
+
     /// Decides each `provision` by the claim's name and the number of the call for it, from 1.
     #[must_use]
     pub fn on_provision(

@@ -20,9 +20,7 @@ const SOON: Duration = Duration::from_secs(20);
 // Rules: C1, C17.
 #[tokio::test]
 async fn only_claims_of_our_class_are_provisioned() -> anyhow::Result<()> {
-    let space = TestSpace::new("c1").await?;
-    let toy = Toy::new();
-    let _controller = toy.run(&space);
+    let (space, toy, _controller) = Toy::serving("c1").await?;
     space.create_class_and_claim("ours").await?;
     let mut other = space.class("other");
     other.provisioner = format!("other-{}", space.provisioner());
@@ -46,9 +44,7 @@ async fn only_claims_of_our_class_are_provisioned() -> anyhow::Result<()> {
 // Rules: C2.
 #[tokio::test]
 async fn an_existing_volume_is_not_created_again() -> anyhow::Result<()> {
-    let space = TestSpace::new("c2").await?;
-    let toy = Toy::new();
-    let controller = toy.run(&space);
+    let (space, _, controller) = Toy::serving("c2").await?;
     space.create_class_and_claim("claim").await?;
     let (_, before) = space.wait_bound("claim").await?;
     controller.stop().await?;
@@ -65,9 +61,7 @@ async fn an_existing_volume_is_not_created_again() -> anyhow::Result<()> {
 // Rules: C3.
 #[tokio::test]
 async fn block_is_refused_with_an_event() -> anyhow::Result<()> {
-    let space = TestSpace::new("c3").await?;
-    let toy = Toy::new();
-    let _controller = toy.run(&space);
+    let (space, toy, _controller) = Toy::serving("c3").await?;
     let class = space.create_class(space.class("class")).await?;
     let mut claim = space.claim("block", &class);
     claim.spec.get_or_insert_default().volume_mode = Some("Block".to_owned());
@@ -95,9 +89,7 @@ async fn a_class_with_an_additional_name_is_ours() -> anyhow::Result<()> {
 // Rules: C6.
 #[tokio::test]
 async fn a_claim_that_names_its_volume_is_left_alone() -> anyhow::Result<()> {
-    let space = TestSpace::new("c6").await?;
-    let toy = Toy::new();
-    let _controller = toy.run(&space);
+    let (space, toy, _controller) = Toy::serving("c6").await?;
     let class = space.class("missing");
     let mut claim = space.claim("static", &class);
     claim.spec.get_or_insert_default().volume_name = Some("nowhere".to_owned());
@@ -252,9 +244,7 @@ async fn a_claim_that_the_author_declines_is_left_alone() -> anyhow::Result<()> 
 // Rules: C16.
 #[tokio::test]
 async fn the_volume_has_all_settings_of_its_class() -> anyhow::Result<()> {
-    let space = TestSpace::new("c16").await?;
-    let toy = Toy::new();
-    let _controller = toy.run(&space);
+    let (space, _, _controller) = Toy::serving("c16").await?;
     let mut class = space.class("class");
     class.reclaim_policy = Some("Retain".to_owned());
     class.mount_options = Some(vec!["nfsvers=4.2".to_owned(), "noatime".to_owned()]);

@@ -49,9 +49,7 @@ async fn wait_for_size(space: &TestSpace, volume: &str, size: &str) -> anyhow::R
 // Rules: X8.
 #[tokio::test]
 async fn a_claim_grows() -> anyhow::Result<()> {
-    let space = TestSpace::new("x8").await?;
-    let toy = Toy::new();
-    let _controller = toy.run(&space);
+    let (space, toy, _controller) = Toy::serving("x8").await?;
     let volume = bound(&space).await?;
     ask_for(&space, "1536Ki").await?;
     wait_for_size(&space, &volume, "1536Ki").await?;

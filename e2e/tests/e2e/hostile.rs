@@ -21,9 +21,7 @@ const VOLUMES: &str = "/api/v1/persistentvolumes";
 #[tokio::test]
 async fn the_largest_objects_that_the_server_accepts_are_handled() -> anyhow::Result<()> {
     const LARGEST: usize = 256 * 1024;
-    let space = TestSpace::new("g29").await?;
-    let toy = Toy::new();
-    let _controller = toy.run(&space);
+    let (space, toy, _controller) = Toy::serving("g29").await?;
     let class = space.create_class(space.class("class")).await?;
     let labels = |count: usize| (0..count).map(|at| (format!("label-{at}"), "x".repeat(63)));
     let large = |size: usize| {
@@ -56,9 +54,7 @@ async fn the_largest_objects_that_the_server_accepts_are_handled() -> anyhow::Re
 // Rules: G30.
 #[tokio::test]
 async fn sizes_are_read_as_users_write_them() -> anyhow::Result<()> {
-    let space = TestSpace::new("g30").await?;
-    let toy = Toy::new();
-    let _controller = toy.run(&space);
+    let (space, _, _controller) = Toy::serving("g30").await?;
     let class = space.create_class(space.class("class")).await?;
     let asks = |name: &str, text: &str| {
         let mut claim = space.claim(name, &class);

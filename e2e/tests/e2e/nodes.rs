@@ -70,9 +70,7 @@ async fn other_failures_keep_the_node() -> anyhow::Result<()> {
 // Rules: T1, T2, T3, T4.
 #[tokio::test]
 async fn topology_and_node_are_passed_to_the_author() -> anyhow::Result<()> {
-    let space = TestSpace::new("t1").await?;
-    let toy = Toy::new();
-    let _controller = toy.run(&space);
+    let (space, toy, _controller) = Toy::serving("t1").await?;
     let zones = json!([{"matchLabelExpressions": [{"key": "topology.kubernetes.io/zone", "values": ["zone1"]}]}]);
     for (name, zoned, waits) in [("t1", false, false), ("t2", true, false), ("t3", false, true), ("t4", true, true)] {
         let mut class = space.class(name);

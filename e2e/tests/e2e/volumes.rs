@@ -85,9 +85,7 @@ async fn our_volume_is_deleted_and_a_foreign_one_stays() -> anyhow::Result<()> {
 // Rules: C8, C9.
 #[tokio::test]
 async fn bound_and_retained_volumes_stay() -> anyhow::Result<()> {
-    let space = TestSpace::new("c8").await?;
-    let toy = Toy::new();
-    let _controller = toy.run(&space);
+    let (space, toy, _controller) = Toy::serving("c8").await?;
     let bound = bound(&space).await?.name_any();
     let retained =
         by_hand(&space, "kept", json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}})).await?.name_any();
@@ -152,9 +150,7 @@ async fn the_backend_is_called_once_when_the_object_cannot_be_deleted() -> anyho
 // Rules: C31, C35.
 #[tokio::test]
 async fn a_new_volume_is_protected_and_is_deleted_with_its_claim() -> anyhow::Result<()> {
-    let space = TestSpace::new("c31").await?;
-    let toy = Toy::new();
-    let _controller = toy.run(&space);
+    let (space, toy, _controller) = Toy::serving("c31").await?;
     let volume = bound(&space).await?;
     assert!(protected(&volume));
     release(&space).await?;
@@ -166,9 +162,7 @@ async fn a_new_volume_is_protected_and_is_deleted_with_its_claim() -> anyhow::Re
 // Rules: C36.
 #[tokio::test]
 async fn a_volume_deleted_before_its_claim_does_not_leave_its_asset() -> anyhow::Result<()> {
-    let space = TestSpace::new("c36").await?;
-    let toy = Toy::new();
-    let _controller = toy.run(&space);
+    let (space, toy, _controller) = Toy::serving("c36").await?;
     let name = bound(&space).await?.name_any();
     let volumes = space.cluster_api::<PersistentVolume>();
     volumes.delete(&name, &DeleteParams::default()).await?;
@@ -183,9 +177,7 @@ async fn a_volume_deleted_before_its_claim_does_not_leave_its_asset() -> anyhow:
 // Rules: C32.
 #[tokio::test]
 async fn the_finalizer_is_removed_when_the_option_is_off() -> anyhow::Result<()> {
-    let space = TestSpace::new("c32").await?;
-    let toy = Toy::new();
-    let controller = toy.run(&space);
+    let (space, toy, controller) = Toy::serving("c32").await?;
     let name = bound(&space).await?.name_any();
     controller.stop().await?;
     let mut options = options(&space);
@@ -198,9 +190,7 @@ async fn the_finalizer_is_removed_when_the_option_is_off() -> anyhow::Result<()>
 // Rules: C33, G6.
 #[tokio::test]
 async fn a_volume_that_is_kept_loses_our_finalizer_and_no_other() -> anyhow::Result<()> {
-    let space = TestSpace::new("c33").await?;
-    let toy = Toy::new();
-    let _controller = toy.run(&space);
+    let (space, _, _controller) = Toy::serving("c33").await?;
     for policy in ["Retain", "Recycle"] {
         let finalizers = json!(["first.example.com/hold", FINALIZER, "second.example.com/hold"]);
         let change = json!({"metadata": {"finalizers": finalizers}, "spec": {"persistentVolumeReclaimPolicy": policy, "claimRef": null}});

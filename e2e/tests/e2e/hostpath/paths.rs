@@ -104,7 +104,7 @@ async fn hostpath_volumes_use_the_node_label_of_the_class() -> anyhow::Result<()
 
 #[tokio::test]
 async fn hostpath_a_claim_may_choose_its_volume_type() -> anyhow::Result<()> {
-    let (space, root, _access, _program) = serving("p2").await?;
+    let (space, _root, _access, _program) = serving("p2").await?;
     let class = space.class_with("class", []).await?;
     let claim = |name: &str, value: &str| {
         let mut claim = space.claim(name, &class);

@@ -71,7 +71,7 @@ async fn a_root_where_others_may_write_is_refused() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn a_size_that_is_a_mere_number_is_told() -> anyhow::Result<()> {
-    let (space, root, _access, _program) = serving("size").await?;
+    let (space, _root, _access, _program) = serving("size").await?;
     let told = space.class_with("told", []).await?;
     space.create_claim(space.claim("told", &told)).await?;
     let event = space.wait_for_event("PersistentVolumeClaim", "told", "ProvisioningWarning").await?;

@@ -20,7 +20,7 @@ pub async fn go_provisioner(guard: &Guard, progress: &SharedProgress) -> anyhow:
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     });
     let sources: Vec<String> = sources.into_iter().collect::<anyhow::Result<_>>()?;
-    let version = format!("{:08x}", fnv1a(sources.iter().map(String::as_str)) as u32);
+    let version = format!("{:016x}", fnv1a(sources.iter().map(String::as_str)));
     let program = Built { name: "go-provisioner", version: &version, time: "1 minute" };
     let build = async |folder: &Path| {
         let mut command = guard.command(Lifetime::WithOwner, "go");

@@ -4,6 +4,95 @@ use super::*;
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
+fn cells(table: &Value) -> Vec<Value> {
+    table["rows"].as_array().unwrap().iter().map(|row| row["cells"].clone()).collect()
+}
+
+fn columns(table: &Value) -> Vec<&str> {
+    table["columnDefinitions"].as_array().unwrap().iter().map(|column| column["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn tables_of_claims_and_volumes() {
+    let served = Served::new(Cluster::new()).await;
+    served
+        .cluster
+        .create(&json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"},
+            "spec": {
+                "accessModes": ["ReadWriteMany", "ReadWriteOnce"], "capacity": {"storage": "1024Mi"},
+                "claimRef": {"namespace": "default", "name": "c"}, "storageClassName": "fast",
+                "nfs": {"server": "s", "path": "/p"},
+            },
+        }))
+        .unwrap();
+    served
+        .cluster
+        .create(&json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        }))
+        .unwrap();
+    let (_, table) = served.get("/api/v1/persistentvolumes", TABLE).await;
+    assert_eq!(table["kind"], "Table");
+    let expected =
+        json!(["v", "1Gi", "RWO,RWX", "Retain", "Pending", "default/c", "fast", "<unset>", "", "0s", "Filesystem"]);
+    assert_eq!(cells(&table), [expected]);
+    let expected = [
+        "Name",
+        "Capacity",
+        "Access Modes",
+        "Reclaim Policy",
+        "Status",
+        "Claim",
+        "StorageClass",
+        "VolumeAttributesClass",
+        "Reason",
+        "Age",
+        "VolumeMode",
+    ];
+    assert_eq!(columns(&table), expected);
+    let (_, table) = served.get("/api/v1/namespaces/default/persistentvolumeclaims/c", TABLE).await;
+    assert_eq!(cells(&table), [json!(["c", "Pending", "", "", "", "", "<unset>", "0s", "Filesystem"])]);
+    assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
+    assert_eq!(table["rows"][0]["object"]["metadata"]["name"], "c");
+}
+
+#[tokio::test]
+async fn tables_of_custom_resources_have_their_definition_s_columns() {
+    let served = Served::new(Cluster::new()).await;
+    served
+        .cluster
+        .create(&json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "things.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Cluster", "names": {"plural": "things", "kind": "Thing"},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+                    "additionalPrinterColumns": [
+                        {"name": "Color", "type": "string", "jsonPath": ".spec.color"},
+                        {"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"},
+                        {"name": "Size", "type": "integer", "jsonPath": ".spec.size", "priority": 1},
+                    ],
+                }],
+            },
+        }))
+        .unwrap();
+    let conditions = json!([{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}]);
+    let thing = |name: &str, rest: Value| {
+        let mut thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}});
+        thing.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        served.cluster.create(&thing).unwrap();
+    };
+    thing("a", json!({"spec": {"color": "red", "size": 3}, "status": {"conditions": conditions}}));
+    thing("b", json!({}));
+    let (_, table) = served.get("/apis/example.com/v1/things", TABLE).await;
+    assert_eq!(columns(&table), ["Name", "Color", "Ready", "Size"]);
+    assert_eq!(cells(&table), [json!(["a", "red", "True", 3]), json!(["b", null, null, null])]);
+}
+
 #[tokio::test]
 async fn a_watch_of_tables_names_its_columns_once() {
     let served = Served::new(Cluster::new()).await;
@@ -13,11 +102,9 @@ async fn a_watch_of_tables_names_its_columns_once() {
     let (code, _, text) = served.ask(http::Request::get(path).header(ACCEPT, TABLE), "").await;
     let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((code, events.len()), (200, 2));
-    let columns = events[0]["object"]["columnDefinitions"].as_array().unwrap();
-    let names: Vec<&Value> = columns.iter().map(|column| &column["name"]).collect();
-    assert_eq!(names, ["Name", "Data", "Age"]);
+    assert_eq!(columns(&events[0]["object"]), ["Name", "Data", "Age"]);
     assert_eq!(events[1]["object"]["columnDefinitions"], Value::Null);
-    assert_eq!(events[1]["object"]["rows"][0]["cells"], json!(["b", 1, "0s"]));
+    assert_eq!(cells(&events[1]["object"]), [json!(["b", 1, "0s"])]);
 }
 
 #[tokio::test]

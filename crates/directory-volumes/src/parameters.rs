@@ -39,10 +39,15 @@ pub fn ignored_settings(class: &StorageClass) -> Vec<String> {
     let of_others = of_others.map(|(key, remedy)| {
         format!("annotation \"{key}\" is for another provisioner and is ignored; remove it, and {remedy}")
     });
-    let fstype = class.parameters.as_ref().is_some_and(|all| all.contains_key(FSTYPE)).then(|| {
+    let parameter = |key: &str| class.parameters.as_ref().and_then(|all| all.get(key));
+    let fstype = parameter(FSTYPE).map(|_| {
         format!("parameter \"{FSTYPE}\" is ignored, because a volume is a directory on the file system of the root; remove it")
     });
-    of_others.chain(fstype).collect()
+    let has_trash = parameter("onDelete").is_some_and(|policy| policy == "trash");
+    let ttl = parameter("trashTtl").filter(|_| !has_trash).map(|_| {
+        "parameter \"trashTtl\" is ignored, because onDelete is not trash; set onDelete: trash, or remove it".to_owned()
+    });
+    of_others.chain(fstype).chain(ttl).collect()
 }
 
 /// Reads a duration, for `deserialize_with`.

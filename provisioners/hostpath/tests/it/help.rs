@@ -41,6 +41,7 @@ fn check_class_names_the_settings_of_other_provisioners() {
         ),
         ("annotations: {defaultVolumeType: local}", "", "use the parameter volumeType"),
         ("", "csi.storage.k8s.io/fstype: ext4", "parameter \"csi.storage.k8s.io/fstype\" is ignored"),
+        ("", "trashTtl: 30d", "parameter \"trashTtl\" is ignored"),
     ] {
         let (ok, text) = checked(metadata, parameters);
         assert!(!ok && text.contains(says) && !text.contains("k: ok"), "{says}: {text}");

@@ -391,6 +391,7 @@ async fn refuse_values_that_cannot_work() -> anyhow::Result<()> {
     for (chart, values, says) in [
         ("hostpath-provisioner", "hostPath.shared=true", "hostPath.shared needs `coordination: lease`"),
         ("hostpath-provisioner", "nodeCleanup.enabled=true,coordination=lease", "needs `coordination: per-node`"),
+        ("hostpath-provisioner", "storageClass.parameters.nodeAffinityKey=rack", "needs nodeRestriction.enabled=false"),
         // Time without a unit, and a Service without an address.
         ("hostpath-provisioner", "nodeCleanup.gracePeriod=60", "gracePeriod"),
         ("nfs-server-provisioner", "service.clusterIP=None", "clusterIP"),

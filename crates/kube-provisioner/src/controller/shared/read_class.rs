@@ -25,8 +25,8 @@ impl<C> ReadClass<C> {
         let read = |class: WatchedClass| Self::read(&class, names, &own);
         match event {
             Change::Begin => Change::Begin,
-            Change::Listed(class) => Change::Listed(read(class)),
-            Change::Applied(class) => Change::Applied(read(class)),
+            Change::Listed(class) => read(class).map_or_else(Change::Deleted, Change::Listed),
+            Change::Applied(class) => read(class).map_or_else(Change::Deleted, Change::Applied),
             Change::Deleted(class) => Change::Deleted(Self { name: class.name().into(), ours: None }),
             Change::Ready => Change::Ready,
         }
@@ -38,19 +38,19 @@ impl<C> ReadClass<C> {
         class.ours.as_ref().map(|_| &*class.name)
     }
 
-    fn read(watched: &WatchedClass, names: &ProvisionerNames, own: impl Fn(StorageClass) -> C) -> Self {
-        let ours = match &watched.fields {
-            Ok(class) if names.include(&class.provisioner) => {
-                match serde_json::from_str(watched.raw.as_deref().unwrap_or(RawValue::NULL).get()) {
-                    Ok(class) => Some(Arc::new(own(class))),
-                    Err(problem) => {
-                        tracing::warn!(storage_class = watched.name(), %problem, "unreadable StorageClass");
-                        None
-                    }
-                }
-            }
-            _ => None,
+    /// Reads a class. Returns the name of a class that cannot be read as an error: the class counts as missing, since
+    /// attempts end if their class names another provisioner.
+    fn read(watched: &WatchedClass, names: &ProvisionerNames, own: impl Fn(StorageClass) -> C) -> Result<Self, Self> {
+        let with = |ours| Self { name: watched.name().into(), ours };
+        let problem = match &watched.fields {
+            Ok(class) if !names.include(&class.provisioner) => return Ok(with(None)),
+            Ok(_) => match serde_json::from_str(watched.raw.as_deref().unwrap_or(RawValue::NULL).get()) {
+                Ok(class) => return Ok(with(Some(Arc::new(own(class))))),
+                Err(problem) => problem.to_string(),
+            },
+            Err(unreadable) => unreadable.problem.clone(),
         };
-        Self { name: watched.name().into(), ours }
+        tracing::warn!(storage_class = watched.name(), problem, "unreadable StorageClass");
+        Err(with(None))
     }
 }

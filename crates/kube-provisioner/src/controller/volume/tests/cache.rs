@@ -355,6 +355,17 @@ fn an_attempt_whose_class_was_recreated_is_cleaned_up() {
     assert_eq!(fixture.about_claim(), Decision::CleanUp);
 }
 
+// Rules: G17.
+#[test]
+fn a_class_that_cannot_be_read_ends_no_attempt() {
+    let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
+    begin(&mut fixture);
+    for damage in [json!({"mountOptions": 7}), json!({"provisioner": 7})] {
+        fixture = fixture.class(class(damage.clone()));
+        assert_eq!(fixture.about_claim(), Decision::Provision, "{damage}");
+    }
+}
+
 // Rules: G49.
 #[test]
 fn an_attempt_whose_claim_is_being_deleted_is_cleaned_up() {

@@ -139,10 +139,15 @@ async fn claims_with_missing_or_unknown_parts_are_harmless() {
         ("no-uid", json!({"metadata": {"uid": null}})),
         ("odd-spec", json!({"spec": 7})),
         ("odd-modes", json!({"spec": {"accessModes": "ReadWriteOnce"}})),
+        ("odd-annotation", json!({"metadata": {"annotations": {"number": 7}}})),
     ];
     listed_and_watched(&odd, claims(&odd), |fixture| {
         let calls = odd.each_ref().map(|(name, _)| fixture.calls.count(&format!("provision {name}")));
-        assert_eq!(calls, [0, 1, 1, 0, 0, 0]);
+        assert_eq!(calls, [0, 1, 1, 0, 0, 0, 0]);
+        for name in ["odd-spec", "odd-modes", "odd-annotation"] {
+            let texts = failures(fixture, name);
+            assert!(texts.iter().any(|text| text.contains("cannot read this claim")), "{name}: {texts:?}");
+        }
         let texts = failures(fixture, "no-spec");
         assert!(texts.len() == 1 && texts[0].contains("names no StorageClass"), "{texts:?}");
         let texts = failures(fixture, "no-size");

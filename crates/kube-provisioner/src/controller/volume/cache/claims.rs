@@ -44,7 +44,10 @@ impl VolumeCache {
                     resource_version: number(claim_version(claim)).unwrap_or_default(),
                 }
             }
-            None => ClaimEntry::Waiting(Arc::new(self.waiting(watched, claim)?)),
+            None => match self.waiting(watched, claim)? {
+                Ok(waiting) => ClaimEntry::Waiting(Arc::new(waiting)),
+                Err(problem) => return self.put_unreadable(watched.metadata(), &problem.to_string(), listing),
+            },
         };
         // A bound claim need not be read from the API server again.
         if matches!(entry, ClaimEntry::Bound { .. }) {
@@ -81,25 +84,23 @@ impl VolumeCache {
         self.claims.insert(uid, entry);
     }
 
-    fn waiting(&self, watched: &WatchedClaim, claim: &ClaimFields) -> Option<WaitingClaim> {
+    fn waiting(&self, watched: &WatchedClaim, claim: &ClaimFields) -> Option<serde_json::Result<WaitingClaim>> {
         let facts = ClaimFacts::read(claim)?;
         let uid = ClaimUid::new(&facts.uid);
         let object = match (self.has_volume(&self.key(&uid), &facts), watched.raw.as_deref()) {
             (true, _) => None,
-            (false, Some(raw)) => Some(author_view::claim(raw, &self.rules.capabilities).ok()?),
+            (false, Some(raw)) => match author_view::claim(raw, &self.rules.capabilities) {
+                Ok(text) => Some(text),
+                Err(problem) => return Some(Err(problem)),
+            },
             (false, None) => return None,
         };
         let since = match self.claims.get(&uid) {
             Some(ClaimEntry::Waiting(known)) => known.since,
             _ => Instant::now(),
         };
-        Some(WaitingClaim {
-            fingerprint: fingerprint(&facts),
-            facts,
-            resource_version: claim_version(claim).into(),
-            since,
-            object,
-        })
+        let (fingerprint, resource_version) = (fingerprint(&facts), claim_version(claim).into());
+        Some(Ok(WaitingClaim { fingerprint, facts, resource_version, since, object }))
     }
 
     pub(super) fn claim_gone(&mut self, claim: &ClaimUid) -> bool {

@@ -152,6 +152,26 @@ async fn the_asset_of_a_bound_claim_stays_when_its_volume_is_removed_by_force() 
     assert_eq!(fixture.calls.count("clean_up") + fixture.calls.count("delete"), 0);
 }
 
+// Rules: G53.
+#[tokio::test(start_paused = true)]
+async fn the_asset_of_a_claim_that_is_being_deleted_stays_when_its_volume_is_removed_by_force() {
+    let (_, never) = flag();
+    let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
+    let name = abandoned_attempt(&fixture, "bound").await;
+    fixture.cluster.create(&saved_volume(&name, "bound")).unwrap();
+    fixture.until("it is bound", || fixture.is_bound("bound")).await;
+    let held_by = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
+    fixture.patch(CLAIMS, "bound", held_by(json!(["example.com/in-use"])));
+    fixture.delete(CLAIMS, "bound");
+    fixture.remove_volume(&name);
+    let _second = fixture.start(2);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(fixture.calls.count("clean_up") + fixture.calls.count("delete"), 0);
+    fixture.patch(CLAIMS, "bound", held_by(Value::Null));
+    fixture.until("it is forgotten", || fixture.entries().is_empty()).await;
+    assert_eq!(fixture.calls.count("clean_up bound"), 1);
+}
+
 // Rules: G50.
 /// Another claim's volume takes the name while the next process reads the volume that it has listed.
 #[tokio::test(start_paused = true)]
@@ -215,6 +235,8 @@ async fn the_volume_that_a_restored_claim_names_stays_while_the_claim_exists() {
     let _second = fixture.start(2);
     sleep(Duration::from_secs(600)).await;
     assert_eq!(fixture.calls.count("clean_up") + fixture.calls.count("delete"), 0);
+    let is_reported = |text: &String| text.contains("a new claim of this name may need the volume");
+    assert!(fixture.events("restored").iter().any(is_reported), "{:?}", fixture.events("restored"));
     fixture.delete(CLAIMS, "restored");
     fixture.until("it is forgotten", || fixture.entries().is_empty()).await;
     assert_eq!(fixture.calls.count("clean_up restored"), 1);

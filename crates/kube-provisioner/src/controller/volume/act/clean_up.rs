@@ -64,12 +64,25 @@ impl Actions {
         if live.metadata().uid.as_deref() != Some(&*claim.uid) {
             // A claim that was restored from a backup may refer to the data. A user who sets its volume name has to
             // keep the claim.
-            let restored = live.fields.as_ref().is_ok_and(|claim| claim.bound_to() == Some(&*volume));
-            return if restored { Err(Stopped::Behind) } else { Ok(()) };
+            let restored = match &live.fields {
+                Ok(claim) => claim.bound_to() == Some(&*volume),
+                Err(_) => self.rules.safeguards.include(Safeguard::Unreadable),
+            };
+            if !restored {
+                return Ok(());
+            }
+            return Err(waits(format!(
+                "a new claim of this name may need the volume, so nothing is removed until that claim is deleted; to keep \
+                 the data, run the provisioner's command `journal drop {volume}`"
+            )));
         }
         let goes = live.metadata().deletion_timestamp.is_some();
-        // The volume was saved and then force-deleted. The claim's data is kept.
-        if !goes && live.fields.as_ref().is_ok_and(|claim| claim.has_had(&volume)) {
+        if live.fields.as_ref().is_ok_and(|claim| claim.has_had(&volume)) {
+            // The volume was saved and then force-deleted. A pod may use the data as long as the claim exists.
+            if goes {
+                return Err(Stopped::Behind);
+            }
+            // The claim's data is kept.
             self.finish(&attempt.pending, attempt.step).await?;
             return Err(Stopped::Changed);
         }
@@ -90,11 +103,10 @@ impl Actions {
         if asked.is_some() {
             return Err(Stopped::Behind);
         }
-        let message = format!(
+        Err(waits(format!(
             "the claim names no provisioner, so nothing is removed; restore its annotation {}, or delete the claim",
             protocol::STORAGE_PROVISIONER
-        );
-        Err(Stopped::NotCleanedUp { verdict: DeleteVerdict::InProgress, message, retry_after: None })
+        )))
     }
 
     /// Calls the provisioner's `delete` for a surplus asset: another process has saved the volume with another asset.
@@ -146,6 +158,11 @@ fn may_be_saved_late(attempt: &Pending, facts: &Facts) -> Option<Duration> {
     let waits = matches!(&facts.claim, ClaimState::Waiting(claim) if !claim.facts.deleting);
     let after = LONGEST_REQUEST.saturating_sub(attempt.begun.elapsed());
     (waits && attempt.taken_over && !after.is_zero()).then_some(after)
+}
+
+/// Returns the outcome of a clean-up that must not begin yet.
+fn waits(message: String) -> Stopped {
+    Stopped::NotCleanedUp { verdict: DeleteVerdict::InProgress, message, retry_after: None }
 }
 
 fn not_cleaned_up(failure: CallFailure<DeleteError>, method: &'static str, step: &Step<'_>) -> Stopped {

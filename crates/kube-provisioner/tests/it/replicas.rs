@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kube_provisioner::{DeleteError, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner, Volume};
 use kube_sim::{Actors, Cluster, Faults, Pace};
+use serde_json::json;
 use tokio::time::sleep;
 
 use super::fixture::{CLAIMS, Fixture, Script, VOLUMES, volume};
@@ -107,4 +108,30 @@ fn another_replica_finishes_the_work_of_one_that_dies() {
             assert_eq!(fixture.entries(), [""; 0], "seed {seed}");
         });
     }
+}
+
+// Rules: G53.
+/// Without `clean_up`, an attempt is completed, and its volume released and deleted.
+#[test]
+fn an_asset_that_a_restored_claim_names_is_not_completed_to_be_deleted() {
+    run(async {
+        let (fixture, author) = (fixture(0), Slow::new(Duration::from_secs(5)));
+        let first = fixture.start_author(1, author.clone());
+        let [kept, deleted] = ["restored", "deleted"].map(|claim| fixture.claim(claim, "class"));
+        fixture.until("both are begun", || author.calls.lock().unwrap().len() == 2).await;
+        first.abort();
+        let mut copy = fixture.get(CLAIMS, "restored").unwrap();
+        for claim in ["restored", "deleted"] {
+            fixture.delete(CLAIMS, claim);
+            fixture.until("it is gone", || fixture.get(CLAIMS, claim).is_none()).await;
+        }
+        copy["metadata"] = json!({"name": "restored", "namespace": "default"});
+        copy["spec"]["volumeName"] = json!(kept);
+        fixture.cluster.create(&copy).unwrap();
+        let _second = fixture.start_author(2, author.clone());
+        // From here on, the process knows that there is no `clean_up`.
+        fixture.until("the other one is deleted", || author.count(&format!("delete {deleted}")) == 1).await;
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!((author.count(&format!("provision {kept}")), fixture.entries()), (1, vec![kept]));
+    });
 }

@@ -25,14 +25,15 @@ const LONGEST_REQUEST: Duration = Duration::from_secs(75);
 impl Actions {
     pub(super) async fn clean_up(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let attempt = self.attempt(Decision::CleanUp, None, facts, step)?;
-        if self.no_clean_up.load(Ordering::Relaxed) {
-            // The backend may be creating an asset, which must become a volume that is then deleted.
-            return self.resume(attempt).await;
-        }
-        if let Some(after) = may_be_saved_late(&attempt.pending, facts) {
+        let can_clean_up = !self.no_clean_up.load(Ordering::Relaxed);
+        if let Some(after) = may_be_saved_late(&attempt.pending, facts).filter(|_| can_clean_up) {
             return Ok(Done::LooksAgain { after });
         }
         self.still_without_volume(&attempt).await?;
+        if !can_clean_up {
+            // The backend may be creating an asset, which must become a volume that is then deleted.
+            return self.resume(attempt).await;
+        }
         let answer = self.call_backend(attempt, self.limits.delete, |attempt| self.backend.clean_up(attempt)).await?;
         if let Err(failure) = answer.value {
             if matches!(&failure, CallFailure::Returned(error) if error.verdict() == DeleteVerdict::Unsupported) {

@@ -99,7 +99,7 @@ fn with_overlap(reconciler: &BucketReconciler, mut record: Record) -> Record {
     if reconciler.rules.capabilities.rotation {
         record.retire_at = retire_at.ok().map(|time| time.to_string());
     }
-    record.former_keys.extend(record.access_key_id.clone());
+    record.keep_former_key();
     record
 }
 

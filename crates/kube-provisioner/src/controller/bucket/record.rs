@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::delivered_names::DeliveredNames;
 use crate::bucket::{Account, ClaimName};
 
+/// The maximum number of recorded former keys. The others only count as unknown when they are removed.
+const FORMER_KEYS: usize = 100;
+
 /// The source of a claim's bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Source {
@@ -137,6 +140,13 @@ impl Record {
         self.former_keys.iter().chain(&self.access_key_id).chain(new).any(|known| known == id)
     }
 
+    /// Adds the current key to the former ones, of which it keeps the newest: another writer who keeps changing the
+    /// Secret must not fill the annotation.
+    pub(crate) fn keep_former_key(&mut self) {
+        self.former_keys.extend(self.access_key_id.clone());
+        self.former_keys.drain(..self.former_keys.len().saturating_sub(FORMER_KEYS));
+    }
+
     /// Returns true if a rotation has begun or ended, and the former keys are not removed yet.
     pub(crate) fn has_rotated(&self) -> bool {
         self.new_key.is_some() || !self.former_keys.is_empty()
@@ -157,5 +167,21 @@ impl Record {
     /// Records the names of the Secret and the ConfigMap of the claim of this name.
     pub(crate) fn named(self, claim: &str, names: DeliveredNames) -> Self {
         Self { delivered: Some(names).filter(|names| *names != DeliveredNames::of(claim)), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_newest_former_keys() {
+        let mut record = Record::default();
+        for number in 0..1000 {
+            record.access_key_id = Some(number.to_string());
+            record.keep_former_key();
+        }
+        let former = record.former_keys;
+        assert_eq!((former.len(), &*former[0], &*former[FORMER_KEYS - 1]), (FORMER_KEYS, "900", "999"));
     }
 }

@@ -32,6 +32,8 @@ use crate::secrets::Secrets;
 
 type Texts = BTreeMap<String, String>;
 
+const CREATING: &str = "creating the ObjectBucket";
+
 pub(super) struct Attempt<'a> {
     reconciler: &'a BucketReconciler,
     facts: &'a Facts,
@@ -206,12 +208,13 @@ impl<'a> Attempt<'a> {
                 self.check_claim(&bucket).await?;
                 Ok(Arc::new(bucket))
             }
-            // Our watch is behind: the object already belongs to this claim or to another one.
-            Err(CallError::AlreadyExists) => {
-                objects.read_bucket(&object).await?;
-                Err(Stopped::Changed)
-            }
-            Err(error) => Err(Stopped::CallFailed { doing: "creating the ObjectBucket", error }),
+            Err(CallError::AlreadyExists) => match objects.read_bucket(&object).await? {
+                // Finalizers of other writers keep the object of a former attempt.
+                Some(live) if live.is_let_go() => Err(Stopped::call_failed(CREATING)(CallError::AlreadyExists)),
+                // Our watch is behind: the object already belongs to this claim or to another one.
+                _ => Err(Stopped::Changed),
+            },
+            Err(error) => Err(Stopped::call_failed(CREATING)(error)),
         }
     }
 

@@ -326,6 +326,34 @@ async fn a_deletion_that_overtakes_the_finalizer_leaves_nothing() {
     assert_eq!(fixture.store.state().calls, Vec::<String>::new());
 }
 
+/// Adds a finalizer to each new ObjectBucket, like an admission webhook.
+struct Holds(OnceLock<Cluster>);
+
+impl Interceptor for Holds {
+    fn after<'a>(&'a self, request: &'a Request, status: u16) -> BoxFuture<'a, After> {
+        let is_created = status == 201 && request.verb == Verb::Create && request.resource.plural == BUCKETS;
+        if let Some(cluster) = self.0.get().filter(|_| is_created) {
+            let finalizers = json!({"metadata": {"finalizers": ["objectbucket.io/finalizer", "example.com/other"]}});
+            cluster.patch(&target(BUCKETS, "obc-default-photos"), None, PatchKind::Merge, &finalizers).unwrap();
+        }
+        Box::pin(async { After::Deliver })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reports_an_object_bucket_that_a_foreign_finalizer_keeps_after_a_failed_attempt() {
+    let holds = Arc::new(Holds(OnceLock::new()));
+    let fixture = Fixture::built(Cluster::builder().interceptor(holds.clone()));
+    holds.0.set(fixture.cluster.clone()).ok().unwrap();
+    fixture.store.fail("create_bucket", Failure::NothingLeft);
+    fixture.claim("photos", json!({}));
+    let _running = fixture.start(1);
+    let told = || fixture.events("photos").iter().any(|event| event.contains("Creating the ObjectBucket: An object"));
+    fixture.until("it is told", told).await;
+    fixture.patch(BUCKETS, "obc-default-photos", json!({"metadata": {"finalizers": null}}));
+    fixture.bound("photos").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_finalizer_of_a_new_object_bucket_is_removed_although_a_late_list_does_not_have_it() {
     let list = LateList::default();

@@ -234,9 +234,8 @@ impl BucketCache {
             Recorded::Nothing => other.unreadable.is_some(),
             Recorded::Unreadable(_) => true,
         };
-        let is_there = |other: &BucketFacts| other.has_finalizer() || !other.deleting;
         let mut others = self.buckets.iter().map(|(_, other)| other).filter(|other| other.uid != bucket.uid);
-        others.any(|other| is_there(other) && self.rules.is_of_this_installation(other) && may_have_it(other))
+        others.any(|other| !other.is_let_go() && self.rules.is_of_this_installation(other) && may_have_it(other))
     }
 
     /// Returns the Secret and the ConfigMap of these names.

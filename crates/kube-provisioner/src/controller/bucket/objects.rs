@@ -418,8 +418,9 @@ impl Objects {
         let api: Api<WatchedBucket> = Api::all(self.context.client().clone());
         let users = self.context.request(api.list(&ListParams::default().labels(&selector))).await;
         let users = users.map_err(Stopped::call_failed("listing the users of the bucket"))?;
+        let users = users.iter().filter_map(bucket_facts).filter(|user| !user.is_let_go());
         let name = |user: BucketFacts| user.claim().map_or(user.name.to_string(), |claim| claim.to_string());
-        Ok(users.iter().filter_map(bucket_facts).map(name).collect())
+        Ok(users.map(name).collect())
     }
 
     /// Confirms that the claim exists, because the garbage collector repeatedly removes objects whose owner does not.

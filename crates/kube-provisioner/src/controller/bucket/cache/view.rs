@@ -220,7 +220,8 @@ impl BucketCache {
     fn users(&self, bucket: &BucketFacts) -> Vec<ClaimName> {
         let made_for = made_for(bucket).filter(|_| owner_of(bucket).is_none());
         let using = made_for.and_then(|claim| self.using.get(&*claim.uid)).into_iter().flatten();
-        using.filter_map(|name| self.buckets.get(name)?.claim()).collect()
+        let users = using.filter_map(|name| self.buckets.get(name)).filter(|user| !user.is_let_go());
+        users.filter_map(|user| user.claim()).collect()
     }
 }
 

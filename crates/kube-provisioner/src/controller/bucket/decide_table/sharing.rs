@@ -109,6 +109,11 @@ fn a_bucket_that_other_claims_use() {
         let owner = json!({"namespace": "shop", "name": "photos", "uid": uid});
         user(json!({"source": "Granted", "made": made, "owner": owner}))
     };
+    let let_go = |mut user: Value| {
+        let metadata = json!({"deletionTimestamp": "2024-01-01T00:00:00Z", "finalizers": ["other"]});
+        merge_patch(&mut user["metadata"], metadata);
+        user
+    };
     let used = || Fixture { others: vec![of("u", true)], ..Fixture::bound() };
     let by = || Refuse(Refusal::InUse { by: vec!["shop/second".to_owned()] });
     check([
@@ -129,6 +134,11 @@ fn a_bucket_that_other_claims_use() {
             "of a restored claim",
             Fixture { others: vec![of("before", true)], ..used() }.record(json!({"madeForUid": "before"})).deleted(),
             by(),
+        ),
+        (
+            "its user's ObjectBucket was let go",
+            Fixture { others: vec![let_go(of("u", true))], ..used() }.deleted(),
+            Release(Ending::Delete),
         ),
         ("abandoned", used().annotated("kube-provisioner/abandon", "true").deleted(), Release(Ending::Abandon)),
         (

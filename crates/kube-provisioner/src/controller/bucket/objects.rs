@@ -340,13 +340,14 @@ impl Objects {
         }
     }
 
-    /// Begins the deletion of the ObjectBucket, which our finalizer keeps. Returns false if it no longer exists.
-    pub(super) async fn begin_deletion(&self, bucket: &BucketFacts) -> Result<bool, Stopped> {
+    /// Begins the deletion of the ObjectBucket, which our finalizer keeps.
+    pub(super) async fn begin_deletion(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
         // An attempt may have succeeded, and the answer to the write that records it may have been lost.
         let answer = self.delete(bucket, bucket.resource_version).await;
         let answer = shown(&self.buckets, answer, WatchedBucket::version);
-        let going = self.current(bucket, answer, "deleting the ObjectBucket").await?;
-        Ok(going.map(|going| self.observe(&going)).is_some())
+        let going = self.current(bucket, answer, "deleting the ObjectBucket").await?.ok_or(Stopped::Changed)?;
+        self.observe(&going);
+        Ok(())
     }
 
     /// Sends the deletion. The answer is the object, or the confirmation that it no longer exists.

@@ -57,8 +57,8 @@ impl<'a> Release<'a> {
         }
         // From here on no attempt reuses the object, even if the reason for the release disappears.
         let bucket = objects.set_bucket_phase(&*self.with_finalizer().await?, "Released").await?;
-        if !bucket.deleting && !objects.begin_deletion(&bucket).await? {
-            return objects.let_claim_go(claim).await;
+        if !bucket.deleting {
+            objects.begin_deletion(&bucket).await?;
         }
         if *ending != Ending::Abandon {
             self.confirm_unused(&bucket).await?;

@@ -1,6 +1,6 @@
 //! The watched objects: the Buckets and BucketAccesses of this driver, and the Secrets that the controller has written.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use super::decide::{AccessView, BucketState, BucketView, Decision, Facts, decide
 use super::objects::{AccessContent, AccessFacts, BucketFacts, WatchedObject};
 use super::secrets::{SecretFacts, SecretState};
 use crate::controller::shared::fingerprint::fingerprint;
+use crate::controller::shared::index::take;
 
 /// A Bucket by its name, or a BucketAccess by its namespace and name. Formatted as the object's path.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,29 +50,34 @@ pub(super) struct CosiCache {
     accesses: Table<Arc<str>, Arc<AccessFacts>>,
     /// By `namespace/name`.
     secrets: Table<Arc<str>, SecretFacts>,
-    /// The accesses that are not ready: only these depend on changes of Buckets.
-    waiting: BTreeSet<Arc<str>>,
+    /// The accesses that are not ready, with their Buckets: only these depend on changes of Buckets.
+    waiting: HashMap<Arc<str>, Vec<String>>,
+    /// The accesses that are not ready, by their Buckets.
+    awaited: HashMap<Box<str>, BTreeSet<Arc<str>>>,
 }
 
 impl CosiCache {
     pub(super) fn bucket_event(&mut self, change: Change<Option<WatchedObject<BucketFacts>>>) -> Vec<Key> {
         let changed = apply(&mut self.buckets, change);
-        let names = |access: &&Arc<str>| {
-            let content = self.accesses.get(*access).and_then(|access| access.content.as_ref().ok());
-            content.is_none_or(|content| content.targets.iter().any(|target| changed.contains(&*target.bucket)))
-        };
-        let accesses = self.waiting.iter().filter(names).cloned().map(Key::Access).collect::<Vec<_>>();
+        let accesses = changed.iter().filter_map(|name| self.awaited.get(&**name)).flatten().cloned();
+        let accesses: Vec<Key> = accesses.map(Key::Access).collect();
         changed.into_iter().map(Key::Bucket).chain(accesses).collect()
     }
 
     pub(super) fn access_event(&mut self, change: Change<Option<WatchedObject<AccessFacts>>>) -> Vec<Key> {
         let changed = apply(&mut self.accesses, change);
         for path in &changed {
-            let waits = self.accesses.get(path).is_some_and(|access| !access.object.is_ready());
-            if waits {
-                self.waiting.insert(path.clone());
-            } else {
-                self.waiting.remove(path);
+            for bucket in self.waiting.remove(path).unwrap_or_default() {
+                take(&mut self.awaited, &*bucket, path);
+            }
+            let waits = self.accesses.get(path).filter(|access| !access.object.is_ready());
+            let targets = waits.into_iter().flat_map(|access| &access.content).flat_map(|content| &content.targets);
+            let buckets: Vec<String> = targets.map(|target| target.bucket.clone()).collect();
+            for bucket in &buckets {
+                self.awaited.entry(bucket.as_str().into()).or_default().insert(path.clone());
+            }
+            if !buckets.is_empty() {
+                self.waiting.insert(path.clone(), buckets);
             }
         }
         changed.into_iter().map(Key::Access).collect()

@@ -330,8 +330,10 @@ async fn an_access_waits_for_what_it_needs() {
     assert!(bed.get("bucketaccesses", "web").unwrap()["status"].is_null(), "it was not handed over");
     bed.hand_over("web", &["bc-1"], DRIVER);
     bed.told("web", "Warning GrantFailed: Bucket bc-1 does not exist").await;
+    let start = Instant::now();
     bed.bucket("bc-1", json!({}));
     bed.access_ready("web").await;
+    assert!(start.elapsed() < LONG, "the Bucket wakes it: {:?}", start.elapsed());
     // Access to another driver's Bucket is not granted.
     bed.bucket("bc-foreign", json!({"spec": {"driverName": "other.example.com"}}));
     bed.patch_status("buckets", "bc-foreign", json!({"status": {"readyToUse": true, "bucketID": "bc-foreign"}}));

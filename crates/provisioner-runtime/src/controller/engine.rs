@@ -1,6 +1,8 @@
 //! The loop around [`decide`](Reconciler::decide): gathers facts, carries out decisions and passes on reports.
 
+use std::future::poll_fn;
 use std::sync::{Arc, MutexGuard};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -316,13 +318,16 @@ impl<R: Reconciler> Engine<R> {
         registry
     }
 
-    /// Runs one step of one key. If the step is cut off, another replica already owns the key.
+    /// Runs one step of one key. If the step is cut off, another replica may already own the key.
     async fn step(self: Arc<Self>, work: Work<KeyOf<R>>) {
         let Some(ownership) = self.shards.ownership(work.key()) else { return work.finish(Next::Done) };
-        let (over, safeguards) = (ownership.journal.over(), self.shards.options.safeguards);
+        let (over, valid, safeguards) =
+            (ownership.journal.over(), ownership.validity(), self.shards.options.safeguards);
         let report = tokio::select! {
             biased;
             () = over.cancelled(), if safeguards.fencing => None,
+            // After a suspension of this process, the term may have ended before any task has noticed.
+            () = poll_fn(|_| if valid() { Poll::Pending } else { Poll::Ready(()) }), if safeguards.fencing => None,
             report = self.attempt(&work, &ownership) => Some(report),
         };
         let Some((next, events)) = report else { return work.finish(Next::Done) };

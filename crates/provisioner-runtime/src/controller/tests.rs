@@ -1,5 +1,6 @@
 //! Terms of a controller without work.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::future::BoxFuture;
@@ -27,9 +28,13 @@ impl Cache for NoKeys {
     }
 }
 
-/// Counts its reports about keys whose work is blocked.
+/// Does nothing, and counts.
 #[derive(Default)]
-struct Idle(AtomicUsize);
+struct Idle {
+    acted: AtomicUsize,
+    /// The reports about keys whose work is blocked.
+    blocked: AtomicUsize,
+}
 
 impl Reconciler for Idle {
     type Cache = NoKeys;
@@ -43,7 +48,9 @@ impl Reconciler for Idle {
 
     fn decide(&self, _: &()) {}
 
-    async fn act(&self, _: (), _: &(), _: &Step<'_, NoKeys>) {}
+    async fn act(&self, _: (), _: &(), _: &Step<'_, NoKeys>) {
+        self.acted.fetch_add(1, Ordering::Relaxed);
+    }
 
     fn report(&self, _: (), _: &(), _: &Work<String>, _: Duration) -> Report<()> {
         Report { next: Next::AwaitChange, event: None, status: None }
@@ -55,7 +62,7 @@ impl Reconciler for Idle {
     }
 
     fn report_blocked(&self, _: &(), _: &str, _: &EventRecorder) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.blocked.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -63,10 +70,14 @@ fn start(cluster: &Cluster, instance: &str, sharing: Sharing) -> Arc<Engine<Idle
     start_until(&CancellationToken::new(), cluster, instance, sharing)
 }
 
-fn start_until(stop: &CancellationToken, cluster: &Cluster, instance: &str, sharing: Sharing) -> Arc<Engine<Idle>> {
+fn control(cluster: &Cluster, instance: &str, sharing: Sharing) -> ControlLoop<Idle> {
     let options = LoopOptions::new("example.com/disks", "default", instance);
     let options = LoopOptions { journal: JournalKind::ConfigMap, sharing, ..options };
-    let control = ControlLoop::new(cluster.client(instance), options, NoKeys, |_| Idle::default()).unwrap();
+    ControlLoop::new(cluster.client(instance), options, NoKeys, |_| Idle::default()).unwrap()
+}
+
+fn start_until(stop: &CancellationToken, cluster: &Cluster, instance: &str, sharing: Sharing) -> Arc<Engine<Idle>> {
+    let control = control(cluster, instance, sharing);
     let engine = control.engine.clone();
     tokio::spawn(control.run(stop.clone()));
     engine
@@ -145,7 +156,7 @@ async fn attempts_that_wait_for_room_are_reported_once() {
     let engine = start(&cluster, "one", Sharing::Alone);
     sleep(Duration::from_secs(600)).await;
     assert!(engine.shards.problem().unwrap().starts_with("1 attempts"));
-    assert_eq!(engine.reconciler.0.load(Ordering::Relaxed), 1);
+    assert_eq!(engine.reconciler.blocked.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,4 +170,23 @@ async fn keys_of_a_shard_that_is_given_up_are_forgotten() {
     stop.cancel();
     sleep(Duration::from_secs(60)).await;
     assert_eq!(engine.queue.keys(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_work_begins_when_the_term_has_ended_before_any_task_has_noticed() {
+    let cluster = Cluster::builder().build();
+    let leases = LeaseOptions::new("default", "example.com-disks", "one");
+    let control = control(&cluster, "one", Sharing::Leases(leases));
+    let engine = control.engine.clone();
+    let acted = async |inputs| {
+        engine.queue.wake("a".to_owned(), inputs, Priority::Change);
+        sleep(Duration::from_secs(1)).await;
+        engine.reconciler.acted.load(Ordering::Relaxed)
+    };
+    let mut running = pin!(control.run(CancellationToken::new()));
+    assert!(timeout(Duration::from_secs(10), &mut running).await.is_err());
+    assert_eq!(acted(1).await, 1);
+    // From here on, no task renews the Lease or watches the clock.
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(acted(2).await, 1);
 }

@@ -93,9 +93,10 @@ impl LeaseStore {
 
     pub(super) async fn get(&self, cache: &LeaseCache, name: &str, limit: Duration) -> Result<(), CallError> {
         let known = cache.version(name);
-        match call(limit, self.api.get_opt(name)).await? {
-            Some(lease) => cache.observe_answer(lease, known),
-            None => cache.observe_deleted(name, None),
+        match call(limit, self.api.get(name)).await {
+            Ok(lease) => cache.observe_answer(lease, known),
+            Err(CallError::NotFound) => cache.observe_deleted(name, None),
+            Err(error) => return Err(error),
         }
         Ok(())
     }

@@ -26,8 +26,8 @@ pub(super) struct Elector<'a, W> {
     stop: &'a CancellationToken,
     work: &'a W,
     random: Random,
-    /// True if the request that failed last may succeed later.
-    failed_transiently: bool,
+    /// True if the request that failed last would fail again, although requests of other replicas succeed.
+    is_refused: bool,
     /// When the last write was sent that acquired or renewed the Lease.
     sent: Option<Instant>,
     /// Later renewals whose responses were lost: the time in each, and when it was sent.
@@ -57,8 +57,8 @@ where
         let name = fleet.options.shard_name(shard);
         let random = fleet.options.environment.random(&format!("lease {shard}"));
         let part = format!("Lease {name}");
-        let (failed_transiently, sent, unanswered) = (false, None, Vec::new());
-        Self { fleet, shard, name, part, stop, work, random, failed_transiently, sent, unanswered }
+        let (is_refused, sent, unanswered) = (false, None, Vec::new());
+        Self { fleet, shard, name, part, stop, work, random, is_refused, sent, unanswered }
     }
 
     /// Runs until the replica stops and the Lease is released.
@@ -110,7 +110,7 @@ where
             known = holder;
             // This replica sends no request that would show the end of the failure.
             let other = self.fleet.cache.holder(&self.name, now);
-            if self.failed_transiently && other.is_some_and(|other| other != self.fleet.options.identity) {
+            if !self.is_refused && other.is_some_and(|other| other != self.fleet.options.identity) {
                 self.fleet.health.works(&self.part);
             }
             let expiry = self.fleet.cache.next_expiry(now);
@@ -125,7 +125,7 @@ where
     }
 
     fn fail(&mut self, error: &CallError) {
-        self.failed_transiently = error.is_transient();
+        self.is_refused = matches!(error, CallError::Forbidden(_) | CallError::Invalid(_));
         self.fleet.health.fails(&self.part, error.to_string());
     }
 

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::future::BoxFuture;
-use kube_sim::{Before, Cluster, Interceptor, Request, Verb};
+use kube_sim::{Before, Cluster, Faults, Interceptor, Request, Verb};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
@@ -189,4 +189,21 @@ async fn no_work_begins_when_the_term_has_ended_before_any_task_has_noticed() {
     // From here on, no task renews the Lease or watches the clock.
     sleep(Duration::from_secs(60)).await;
     assert_eq!(acted(2).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_at_any_moment_releases_the_lease() {
+    let latency = Duration::from_millis(50);
+    for moment in (0..40_u32).map(|number| number * latency / 2) {
+        let cluster = Cluster::builder().faults(&Faults::none(1).latency(latency..=latency)).build();
+        let leases = LeaseOptions::new("default", "example.com-disks", "one");
+        let (control, stop) = (control(&cluster, "one", Sharing::Leases(leases)), CancellationToken::new());
+        let running = tokio::spawn(control.run(stop.clone()));
+        sleep(moment).await;
+        stop.cancel();
+        timeout(Duration::from_secs(5), running).await.unwrap().unwrap().unwrap();
+        let lease = cluster.get("coordination.k8s.io", "leases", "default", "example.com-disks");
+        let holder = lease.map(|lease| lease["spec"]["holderIdentity"].clone()).unwrap_or_default();
+        assert!(holder.is_null() || holder == "", "after {moment:?}: {holder}");
+    }
 }

@@ -29,7 +29,7 @@ use crate::environment::Environment;
 /// The pause if a busy server does not specify one.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause, whatever the server asks for.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Requests that waited for the end of a pause start within this time after it.
 const SPREAD: Duration = Duration::from_secs(1);
 

@@ -16,6 +16,7 @@ use super::options::JournalOptions;
 use super::text::{Content, Entry};
 use crate::backoff::Backoff;
 use crate::call::CallError;
+use crate::throttle::LONGEST_PAUSE;
 
 /// Write rate. Etcd keeps every version until the next compaction, and the API server compacts every 5 minutes. In that
 /// time this rate produces 450 MB, far below the usual quota of 2 GiB, which all objects share.
@@ -345,7 +346,9 @@ impl State {
         self.writing = None;
         self.failures += 1;
         self.stats.failures += 1;
-        let pause = error.retry_after().unwrap_or_else(|| RETRIES.delay(self.failures, random));
+        // Nothing begins in the meantime.
+        let asked = error.retry_after().map(|pause| pause.min(LONGEST_PAUSE));
+        let pause = asked.unwrap_or_else(|| RETRIES.delay(self.failures, random));
         self.not_before = Some(now + pause);
         self.removing = self.removing.into_iter().chain(batch.removing).min();
         let error = Arc::new(error);

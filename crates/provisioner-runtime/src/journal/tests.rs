@@ -363,16 +363,20 @@ async fn what_is_only_being_written_does_not_count_as_stored() {
 
 #[tokio::test(start_paused = true)]
 async fn an_empty_journal_with_a_problem_is_checked_until_the_problem_has_passed() {
-    let mut state = State::new(Content::default(), &options(NAME, "holder"), Vec::new());
-    drop(state.fence().unwrap());
-    let WriterAction::Check(batch) = state.next_action(Instant::now()) else { panic!("a fence waits") };
-    state.failed(batch, CallError::TimedOut(Duration::from_secs(10)), 0.0, Instant::now());
-    assert!(state.problem().is_some());
-    sleep(Duration::from_secs(60)).await;
-    let WriterAction::Check(batch) = state.next_action(Instant::now()) else { panic!("there is a problem") };
-    state.checked(batch);
-    assert_eq!(state.problem(), None);
-    assert!(matches!(state.next_action(Instant::now()), WriterAction::Wait(None)));
+    let day = Some(Duration::from_secs(86_400));
+    let busy = CallError::TooManyRequests { retry_after: day, message: String::new() };
+    for error in [CallError::TimedOut(Duration::from_secs(10)), busy] {
+        let mut state = State::new(Content::default(), &options(NAME, "holder"), Vec::new());
+        drop(state.fence().unwrap());
+        let WriterAction::Check(batch) = state.next_action(Instant::now()) else { panic!("a fence waits") };
+        state.failed(batch, error, 0.0, Instant::now());
+        assert!(state.problem().is_some());
+        sleep(Duration::from_secs(61)).await;
+        let WriterAction::Check(batch) = state.next_action(Instant::now()) else { panic!("there is a problem") };
+        state.checked(batch);
+        assert_eq!(state.problem(), None);
+        assert!(matches!(state.next_action(Instant::now()), WriterAction::Wait(None)));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -186,7 +186,7 @@ async fn no_work_begins_when_the_term_has_ended_before_any_task_has_noticed() {
     let mut running = pin!(control.run(CancellationToken::new()));
     assert!(timeout(Duration::from_secs(10), &mut running).await.is_err());
     assert_eq!(acted(1).await, 1);
-    // From here on, no task renews the Lease or watches the clock.
+    // The loop is not polled any more, so no task renews the Lease or notices the end of the term.
     sleep(Duration::from_secs(60)).await;
     assert_eq!(acted(2).await, 1);
 }

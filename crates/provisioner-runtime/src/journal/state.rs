@@ -346,7 +346,7 @@ impl State {
         self.writing = None;
         self.failures += 1;
         self.stats.failures += 1;
-        // Nothing begins in the meantime.
+        // Attempts wait until then.
         let asked = error.retry_after().map(|pause| pause.min(LONGEST_PAUSE));
         let pause = asked.unwrap_or_else(|| RETRIES.delay(self.failures, random));
         self.not_before = Some(now + pause);

@@ -81,12 +81,28 @@ impl Volume {
     }
 
     /// Restricts the volume to nodes whose label has this value, such as the zone from
-    /// [`ProvisionRequest::zone`](crate::ProvisionRequest::zone).
-    pub fn in_topology(self, label: impl Into<String>, value: impl Into<String>) -> Self {
-        self.node_affinity(topology::nodes_with(label, value))
+    /// [`ProvisionRequest::zone`](crate::ProvisionRequest::zone), in addition to earlier restrictions.
+    ///
+    /// ```
+    /// # use kube_provisioner::{Volume, topology::ZONE};
+    /// let volume = Volume::local("/disks/1").in_topology(ZONE, "a").on_node("node-1");
+    /// let terms = volume.node_affinity.unwrap().required.unwrap().node_selector_terms;
+    /// assert_eq!((terms.len(), terms[0].match_expressions.as_ref().unwrap().len()), (1, 2));
+    /// ```
+    pub fn in_topology(mut self, label: impl Into<String>, value: impl Into<String>) -> Self {
+        let selector = topology::nodes_with(label, value);
+        let Some(former) = self.node_affinity.as_mut().and_then(|affinity| affinity.required.as_mut()) else {
+            return self.node_affinity(selector);
+        };
+        let added: Vec<_> =
+            selector.node_selector_terms.into_iter().filter_map(|term| term.match_expressions).collect();
+        for term in &mut former.node_selector_terms {
+            term.match_expressions.get_or_insert_default().extend(added.iter().flatten().cloned());
+        }
+        self
     }
 
-    /// Restricts the volume to the selected nodes.
+    /// Restricts the volume to the selected nodes, instead of earlier restrictions.
     pub fn node_affinity(self, required: NodeSelector) -> Self {
         Self { node_affinity: Some(VolumeNodeAffinity { required: Some(required) }), ..self }
     }

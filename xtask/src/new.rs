@@ -27,8 +27,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let folder = arguments.into.join(&arguments.name);
     create(&arguments.name, arguments.bucket, &folder)?;
-    println!("{} is created. To try it:", folder.display());
-    println!("  cd {} && cargo test", folder.display());
+    println!("Created {0}. Try it: cd {0} && cargo test", folder.display());
     Ok(())
 }
 
@@ -52,7 +51,7 @@ fn create(name: &str, bucket: bool, folder: &Path) -> anyhow::Result<()> {
 }
 
 fn copy(from: &Path, to: &Path, adapt: &dyn Fn(&str) -> String) -> anyhow::Result<()> {
-    fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
+    fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
     for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
         let from = entry?.path();
         let name = from.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -27,7 +27,7 @@ impl BucketProvisioner for Store {
     async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let owner = (request.owner.name, request.cluster_id);
         if *self.buckets().entry(request.name).or_insert_with(|| owner.clone()) != owner {
-            return Err(ProvisionError::invalid("the bucket name is taken by another owner; choose another name"));
+            return Err(ProvisionError::invalid("a bucket of this name has another owner; choose another name"));
         }
         Ok(Bucket::new(Endpoint::https(&self.host)))
     }
@@ -45,7 +45,7 @@ impl BucketProvisioner for Store {
         let user = (request.account.name.clone(), request.cluster_id.clone());
         if self.buckets().get(&request.bucket().name) != Some(&user) {
             return Err(ProvisionError::invalid(
-                "the bucket belongs to another owner; remove bucketClaimName, or use a class without bucketName",
+                "the bucket has another owner; remove bucketClaimName, or use a class without bucketName",
             ));
         }
         Ok(Granted::new(Endpoint::https(&self.host), Credentials::new(user.0, "not a secret")))

@@ -47,7 +47,7 @@ use crate::volume::Volume;
 ///
 ///     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
 ///         let path = format!("/exports/{}", request.name);
-///         // ... make the directory, idempotent in its name ...
+///         // ... create the directory; succeed if it exists ...
 ///         Ok(Volume::nfs(&request.parameters.server, path))
 ///     }
 ///

@@ -11,7 +11,7 @@ use kube_provisioner::{
 };
 use serde::Deserialize;
 
-/// Makes a directory for every claim
+/// Creates a directory for every claim
 #[derive(Parser)]
 struct Args {
     /// Directory that holds all volumes
@@ -28,7 +28,7 @@ struct Directories {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Parameters {
-    /// Keep the data when the claim is deleted: a class says `keepData: "true"`
+    /// Keep the data when the claim is deleted. Set `keepData: "true"` in the class.
     #[serde(default)]
     keep_data: bool,
 }

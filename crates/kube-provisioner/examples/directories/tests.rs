@@ -21,7 +21,7 @@ spec: {storageClassName: directories, accessModes: [ReadWriteOnce], resources: {
 /// A simulated cluster inside the test. Its clock advances only while all tasks wait, so a simulated minute takes less
 /// than a second.
 #[tokio::test(start_paused = true)]
-async fn a_claim_gets_a_directory_and_takes_it_along() {
+async fn creates_a_directory_for_a_claim_and_deletes_it() {
     let root = tempfile::tempdir().unwrap();
     let cluster = Cluster::new();
     let _actors = cluster.run(Actors::all());
@@ -45,7 +45,7 @@ async fn a_claim_gets_a_directory_and_takes_it_along() {
     assert!(!std::fs::exists(&path).unwrap());
 }
 
-/// The whole contract: crashes, doubled calls, a hundred claims, an API server that fails.
+/// The whole contract: crashes, repeated calls, a hundred claims, an API server that fails.
 #[test]
 fn keeps_the_contract() {
     let root = tempfile::tempdir().unwrap();

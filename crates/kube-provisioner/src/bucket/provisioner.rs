@@ -28,7 +28,8 @@ use crate::error::{DeleteError, ProvisionError};
 /// * **Failed calls may leave something behind.** `?` and [`ProvisionError::retry`] mean "something may be left";
 ///   [`ProvisionError::nothing_left`], `invalid` and `ignored` state that the backend contains nothing that this method
 ///   creates.
-/// * **Cancellable.** A call that exceeds its time limit is dropped at an `.await` and repeated later.
+/// * **Cancellable.** A call that exceeds its time limit is dropped at an `.await` and repeated later. As for
+///   [`Provisioner`](crate::Provisioner), no method may block its thread.
 /// * A panic in any method fails only the current attempt.
 ///
 /// [`BucketHooks`](crate::bucket::BucketHooks) has the optional methods, such as key rotation.
@@ -56,22 +57,22 @@ use crate::error::{DeleteError, ProvisionError};
 ///     type Config = ();
 ///
 ///     async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-///         // ... make the bucket request.name for request.owner, or find it ...
+///         // ... create the bucket request.name for request.owner, or find it ...
 ///         Ok(Bucket::new(Endpoint::https(&request.parameters.host)))
 ///     }
 ///
 ///     async fn delete_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
-///         // ... remove the bucket with its objects, if it was made for bucket.owner ...
+///         // ... delete the bucket with its objects, if it belongs to bucket.owner ...
 ///         Ok(())
 ///     }
 ///
 ///     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
-///         // ... make the user request.account.name, or find it, and let it into request.bucket() ...
+///         // ... create the user request.account.name, or find it, and grant it access to request.bucket() ...
 ///         Ok(Granted::new(Endpoint::https(&request.parameters.host), Credentials::new("id", "secret")))
 ///     }
 ///
 ///     async fn revoke(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
-///         // ... remove the user account.account.name, its keys and its rights; leave the buckets ...
+///         // ... delete the user account.account.name with its keys and permissions; leave the buckets ...
 ///         Ok(())
 ///     }
 /// }

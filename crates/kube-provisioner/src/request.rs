@@ -155,21 +155,39 @@ impl<P> ProvisionRequest<P> {
         self.claim.spec.as_ref()?.data_source_ref.as_ref()
     }
 
-    /// Returns the zone in which to create the volume: the selected node's zone, or the first zone that the class
-    /// allows.
+    /// Returns the zone in which to create the volume, see [`topology`](Self::topology).
     pub fn zone(&self) -> Option<&str> {
         self.topology(topology::ZONE)
     }
 
-    /// Returns the value of this topology label for the volume to create: the selected node's value, or the first that
-    /// the class allows. [`Volume::in_topology`](crate::Volume::in_topology) is the inverse.
+    /// Returns the value of this topology label for the volume to create: the selected node's value or, without a
+    /// selected node, the first that the class allows. [`Volume::in_topology`](crate::Volume::in_topology) is the
+    /// inverse.
+    ///
+    /// ```
+    /// # use kube_provisioner::{ProvisionRequest, topology::ZONE};
+    /// # use std::sync::Arc;
+    /// let request = || {
+    ///     let mut request = ProvisionRequest::new((), 1 << 30);
+    ///     let terms = serde_json::json!([{"matchLabelExpressions": [{"key": ZONE, "values": ["a", "b"]}]}]);
+    ///     Arc::make_mut(&mut request.class).allowed_topologies = serde_json::from_value(terms).unwrap();
+    ///     request
+    /// };
+    /// assert_eq!(request().topology(ZONE), Some("a"));
+    /// assert_eq!(request().on_node("node-1", [(ZONE, "b")]).topology(ZONE), Some("b"));
+    /// // Without `Capabilities::node_labels`, the node's value is unknown.
+    /// assert_eq!(request().on_node("node-1", [("", ""); 0]).topology(ZONE), None);
+    /// ```
     pub fn topology(&self, label: &str) -> Option<&str> {
-        let of_node = self.node_labels.get(label).map(String::as_str);
-        of_node.or_else(|| topology::allowed(self.allowed_topologies(), label).next())
+        match self.selected_node {
+            Some(_) => self.node_labels.get(label).map(String::as_str),
+            None => topology::allowed(self.allowed_topologies(), label).next(),
+        }
     }
 
     /// Returns the selected node's label `kubernetes.io/hostname`, by which volumes are bound to a node. It may differ
-    /// from the node's name, which is returned if the label is unknown.
+    /// from the node's name, which is returned if the label is unknown, so declare
+    /// [`node_labels`](crate::Capabilities::node_labels).
     pub fn hostname(&self) -> Option<&str> {
         let label = self.node_labels.get(protocol::HOSTNAME_LABEL).map(String::as_str);
         label.or(self.selected_node.as_deref())

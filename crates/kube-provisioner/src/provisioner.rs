@@ -83,7 +83,8 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Deletes the storage. Returns `Ok` if it no longer exists.
     ///
     /// Any user with permission to create PersistentVolumes may have written the volume object: check it before acting
-    /// on it.
+    /// on it. If two calls of `provision` for one name returned different assets, the controller passes the one that
+    /// was not saved: never delete another asset of that name instead.
     ///
     /// # Errors
     /// The [`DeleteError`] determines how the controller continues: `?` means "try again later".

@@ -102,7 +102,8 @@ pub trait Hooks: Provisioner {
 
     /// Runs concurrently with the other calls while this process works on a shard: it begins after
     /// [`take_over`](Self::take_over), and is dropped at an `.await` when the process releases the shard. Use it for
-    /// background work that is not tied to a claim, such as periodic garbage collection.
+    /// background work that is not tied to a claim, such as periodic garbage collection. If it returns or panics, it
+    /// does not run again before the next term.
     fn while_leading(&self) -> impl Future<Output = ()> + Send {
         async {}
     }

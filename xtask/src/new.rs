@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use kube_provisioner::bucket::BucketCapabilities;
+use kube_provisioner::{Capabilities, Options, rbac};
 
 /// The name of the provisioner in the templates.
 const EXAMPLE: &str = "example-provisioner";
@@ -31,7 +33,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the template's files. The lock file is copied from this project, so that the versions are tested ones.
+/// Writes the template's files, and the permissions of the controller. The lock file is copied from this project, so
+/// that the versions are tested ones.
 fn create(name: &str, bucket: bool, folder: &Path) -> anyhow::Result<()> {
     ensure!(
         is_name(name),
@@ -46,6 +49,15 @@ fn create(name: &str, bucket: bool, folder: &Path) -> anyhow::Result<()> {
     copy(&template, folder, &|text| {
         text.replace(LIBRARY, &library).replace(EXAMPLE, name).replace(&snake(EXAMPLE), &snake(name))
     })?;
+    let options = Options::new(format!("example.com/{name}"));
+    let rules = if bucket {
+        rbac::bucket_rules(&options, &BucketCapabilities::default(), &[])
+    } else {
+        rbac::rules(&options, &Capabilities::default(), &[])
+    };
+    let manifests = rbac::manifests(&rbac::Account { name, namespace: name }, &rules);
+    fs::write(folder.join("deploy/rbac.yaml"), serde_saphyr::to_string_multiple(&manifests)?)
+        .context("cannot write deploy/rbac.yaml")?;
     fs::copy(project.join("Cargo.lock"), folder.join("Cargo.lock")).context("cannot copy Cargo.lock")?;
     Ok(())
 }

@@ -49,7 +49,6 @@ fn keeps_its_promises(name: &str, bucket: bool) {
     };
     ask(&["check-class", folder.join("deploy/storageclass.yaml").to_str().unwrap()]);
     let rights = ask(&["rbac", "--namespace", name, "--service-account", name]);
-    // `kubectl apply -k deploy` must work without generating anything first.
     assert_eq!(fs::read_to_string(folder.join("deploy/rbac.yaml")).unwrap(), rights);
     let kustomization = fs::read_to_string(folder.join("deploy/kustomization.yaml")).unwrap();
     for file in kustomization.lines().filter_map(|line| line.strip_prefix("  - ")) {

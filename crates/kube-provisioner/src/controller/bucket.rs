@@ -59,7 +59,6 @@ use provisioner_runtime::controller::{
 use provisioner_runtime::events::EventRecorder;
 use provisioner_runtime::queue::Work;
 use provisioner_runtime::watch::{Change, Scope, WatchHealth};
-use tokio::sync::Mutex;
 
 use self::attempt::Attempt;
 use self::backend::BucketBackend;
@@ -109,9 +108,6 @@ pub(crate) struct BucketReconciler {
     /// The interval at which the keys of claims are verified.
     resync: Duration,
     thresholds: Thresholds,
-    /// Serializes the deletion of claims with a shared account of an earlier version, so that the last claim revokes
-    /// it.
-    shared_accounts: Mutex<()>,
     metrics: AttemptMetrics,
 }
 
@@ -141,7 +137,6 @@ pub(crate) fn control_loop(
         limits: CallLimits::of(options),
         resync: options.resync_period,
         thresholds: Thresholds::of(options),
-        shared_accounts: Mutex::new(()),
         metrics: AttemptMetrics::new(),
     };
     Ok(ControlLoop::new(client, loop_options, cache, reconciler)?)

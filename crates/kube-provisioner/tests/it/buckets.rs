@@ -10,7 +10,6 @@ mod delivery;
 mod fairness;
 mod field;
 pub(crate) mod fixture;
-mod former_accounts;
 mod names;
 mod ownership;
 mod provisioning;

@@ -164,9 +164,6 @@ impl<'a> Attempt<'a> {
     async fn account_key(&self) -> Result<AccountKey, Stopped> {
         let Self { facts, record, .. } = self;
         let state = facts.bucket().map(|bucket| bucket.kept_state()).unwrap_or_default();
-        if !record.has_own_account() {
-            return Ok(AccountKey { access_key_id: None, credentials: None, state });
-        }
         let access_key_id = record.newest_key().map(str::to_owned);
         let is_it = |found: &Credentials| access_key_id.as_ref().is_none_or(|known| *known == found.access_key_id);
         let credentials = self.reconciler.objects.credentials(facts).await?.filter(is_it);
@@ -333,7 +330,8 @@ impl<'a> Attempt<'a> {
         // The record of an earlier attempt may have arrived during the call: then the account is in use.
         self.reconciler.objects.confirm_bucket(bucket).await?;
         let (_, account) = calls.known(bucket, Source::Provisioned).await?;
-        match calls.revoke(bucket, account).await {
+        let BucketReconciler { backend, limits, .. } = self.reconciler;
+        match calls.call(limits.delete, || backend.revoke(account)).await {
             Ok(()) => Ok(true),
             Err(CallFailure::Stopped(stopped)) => Err(stopped),
             Err(_) => Ok(false),
@@ -365,14 +363,7 @@ impl<'a> Attempt<'a> {
     fn delivered_record(&self) -> Record {
         let Self { facts, claim, record, .. } = self;
         let config = effective_config(record, claim, facts.is_served());
-        let mut record = Record { config, ..record.clone() };
-        // The claim no longer uses the shared account of an earlier version. Its new key needs no rotation.
-        if let Some(shared) = record.account.as_mut().filter(|shared| !shared.left) {
-            shared.left = true;
-            (record.new_key, record.retire_at) = (None, None);
-            record.rotation = claim.rotation.as_deref().map(str::to_owned);
-        }
-        record
+        Record { config, ..record.clone() }
     }
 
     /// Returns the settings that this attempt and earlier ones may apply or remove before they fail, as far as they

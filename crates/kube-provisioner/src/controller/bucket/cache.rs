@@ -15,10 +15,9 @@ use super::delivered::{Deliverable, DeliveredFacts, WatchedDelivered};
 use super::delivered_index::DeliveredIndex;
 use super::delivered_names::DeliveredNames;
 use super::delivered_table::DeliveredTable;
-use super::facts::{BucketFacts, ClaimFacts, OurClass, Recorded};
+use super::facts::{BucketFacts, ClaimFacts, OurClass};
 use super::gone::RecentDeletions;
 use super::key::Key;
-use super::record::SharedAccount;
 use crate::bucket::ClaimName;
 use crate::controller::shared::index::take;
 
@@ -224,18 +223,6 @@ impl BucketCache {
 
     pub(crate) fn bucket(&self, name: &str) -> Option<Arc<BucketFacts>> {
         self.buckets.get(name).cloned()
-    }
-
-    /// Returns true if another ObjectBucket may record this shared account of an earlier version. An unreadable one
-    /// may. No new ObjectBucket records one, so the cache never shows too few.
-    pub(crate) fn is_account_in_use(&self, bucket: &BucketFacts, account: &SharedAccount) -> bool {
-        let may_have_it = |other: &BucketFacts| match &other.record {
-            Recorded::As(record) => record.account.as_ref().is_some_and(|of| of.uid == account.uid),
-            Recorded::Nothing => other.unreadable.is_some(),
-            Recorded::Unreadable(_) => true,
-        };
-        let mut others = self.buckets.iter().map(|(_, other)| other).filter(|other| other.uid != bucket.uid);
-        others.any(|other| !other.is_let_go() && self.rules.is_of_this_installation(other) && may_have_it(other))
     }
 
     /// Returns the Secret and the ConfigMap of these names.

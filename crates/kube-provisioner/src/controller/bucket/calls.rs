@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +24,6 @@ use crate::controller::shared::calls;
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
 use crate::controller::shared::secret_names::TemplateNames;
 use crate::controller::shared::secret_reading::{READING, Unread, read_secrets};
-use crate::error::DeleteError;
 use crate::secrets::Secrets;
 
 /// A sequence of calls. They share a permit and, while they are quick, a fence.
@@ -116,41 +114,18 @@ impl<'a> Calls<'a> {
             cluster_id: reconciler.rules.cluster_id.to_string(),
             fencing_token: self.token.clone(),
         };
-        let own_key = record.filter(|record| record.has_own_account()).and_then(|record| record.access_key_id.clone());
         let of_account = GrantedAccount {
             buckets: vec![access(facts, bucket, record, source, &owner)],
             account: owner,
             parameters: of_bucket.parameters.clone(),
             state: of_bucket.state.clone(),
             config_texts: config,
-            access_key_id: own_key,
+            access_key_id: record.and_then(|record| record.access_key_id.clone()),
             secrets: of_bucket.secrets.clone(),
             cluster_id: of_bucket.cluster_id.clone(),
             fencing_token: self.token.clone(),
         };
         Ok((of_bucket, of_account))
-    }
-
-    /// Removes the claim's account. An account that an earlier version created for several claims is removed with the
-    /// last of them.
-    pub(super) async fn revoke(
-        &mut self,
-        bucket: &BucketFacts,
-        account: UntypedAccount,
-    ) -> Result<(), CallFailure<DeleteError>> {
-        let reconciler = self.reconciler;
-        let record = bucket.record().and_then(|record| Some((record, record.account.clone()?)));
-        let record = record.filter(|(_, shared)| !reconciler.objects.cache().is_account_in_use(bucket, shared));
-        let shared = record.map(|(record, shared)| UntypedAccount {
-            account: shared.account(&account.account.claim.namespace),
-            access_key_id: record.access_key_id.clone().filter(|_| !shared.left),
-            state: shared.state,
-            ..account.clone()
-        });
-        for account in iter::once(account).chain(shared) {
-            self.call(reconciler.limits.delete, || reconciler.backend.revoke(account)).await?;
-        }
-        Ok(())
     }
 
     /// Returns the IDs of the account's keys; `None` if the backend cannot list them.

@@ -157,7 +157,7 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
         return Decision::Restore;
     }
     // The Secret contains the key before or after the rotation, and both remain valid.
-    if record.new_key.is_some() && record.has_own_account() && facts.secret == Delivered::Intact {
+    if record.new_key.is_some() && facts.secret == Delivered::Intact {
         return Decision::Rotate;
     }
     let is_renamed = wanted.as_ref() != Some(&facts.names);
@@ -169,7 +169,7 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
         return Decision::Attempt(Reason::Secret);
     }
     if claim.rotation.is_some() && claim.rotation.as_deref() != record.rotation.as_deref() {
-        return if rules.capabilities.rotation && !record.keyless && record.has_own_account() {
+        return if rules.capabilities.rotation && !record.keyless {
             Decision::Rotate
         } else if claim.is_ready() == Some(true) {
             Decision::Refuse(Refusal::NoRotation)
@@ -178,9 +178,7 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
         };
     }
     match settled(claim, bucket, facts, rules) {
-        Decision::NoAction(NoAction::Bound) if record.retire_at.is_some() && record.has_own_account() => {
-            Decision::Retire
-        }
+        Decision::NoAction(NoAction::Bound) if record.retire_at.is_some() => Decision::Retire,
         Decision::NoAction(NoAction::Bound) if bucket.deleting => Decision::Refuse(Refusal::ObjectDeleted),
         Decision::NoAction(NoAction::Bound) => match change_without_effect(facts) {
             Some(change) => Decision::Refuse(Refusal::ChangeWithoutEffect(change)),

@@ -19,7 +19,7 @@ use super::facts::{Delivered, Facts};
 use super::inputs::inputs;
 use super::key::Key;
 use super::partial::{WatchedBucket, WatchedClaim, bucket_facts, claim_facts};
-use super::record::{NewKey, Record, SharedAccount, Source};
+use super::record::{NewKey, Record, Source};
 use super::safeguards::Safeguards;
 use crate::bucket::BucketCapabilities;
 use crate::controller::shared::names::ProvisionerNames;
@@ -221,7 +221,6 @@ fn after_attempts(text: &str) -> Record {
         parameters: None,
         made: true,
         // An attempt may change these fields.
-        account: Some(SharedAccount { name: text.to_owned(), uid: "a".to_owned(), left: true, state: texts() }),
         config: texts(),
         attempted: texts(),
         assigned: text == "first",
@@ -485,34 +484,6 @@ fn a_claim_with_its_bucket() {
     assert!(matches!(Fixture { record: Value::Null, ..garbled }.decision(), Refuse(Refusal::Record(_))));
     let unreadable = bound().bucket(json!({"spec": "text"})).decision();
     assert!(matches!(unreadable, Refuse(Refusal::Unreadable { kind: "ObjectBucket", .. })), "{unreadable:?}");
-}
-
-// Rules: Z35.
-#[test]
-fn keeps_a_recorded_shared_account_until_the_next_key() {
-    use Delivered::{Absent, Intact};
-    let account = |left: bool| json!({"name": "team", "uid": "a", "generation": 2, "left": left, "state": {"a": "b"}});
-    let asks = json!({"account": "team"});
-    let bound = |left: bool| {
-        let fixture = Fixture::bound().record(json!({"account": account(left), "config": asks}));
-        fixture.claim(json!({"spec": {"additionalConfig": asks}}))
-    };
-    let rotates = || json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "again"}}});
-    let (new_key, retires) = (json!({"newKey": {"accessKeyId": "new"}}), json!({"retireAt": "2024-01-01T00:00:00Z"}));
-    let without = |fixture: Fixture| fixture.claim(json!({"spec": {"additionalConfig": null}}));
-    check([
-        ("it is left as it is", bound(false), rest(NoAction::Bound)),
-        ("the key is that of others", bound(false).claim(rotates()), Refuse(Refusal::NoRotation)),
-        ("a rotation that has begun", bound(false).record(new_key.clone()), rest(NoAction::Bound)),
-        ("keys to remove", bound(false).record(retires.clone()), rest(NoAction::Bound)),
-        ("no Secret", bound(false).delivered(Absent, Intact), Attempt(Reason::Secret)),
-        ("it asks for no account any more", without(bound(false)), Attempt(Reason::Config)),
-        ("deleted", bound(false).deleted(), Release(Ending::Delete)),
-        ("unfinished", bound(false).record(json!({"made": false})), Attempt(Reason::New)),
-        ("it has left the account", bound(true).claim(rotates()), Rotate),
-        ("and a rotation has begun", bound(true).record(new_key), Rotate),
-        ("and there are keys to remove", bound(true).record(retires), Retire),
-    ]);
 }
 
 #[test]

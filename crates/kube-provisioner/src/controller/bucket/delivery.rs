@@ -39,8 +39,7 @@ pub(super) async fn deliver(
     let state: Entries = of_bucket.into_iter().chain(state).collect();
     // Pods may have read the former key.
     let is_other = |former: &String| credentials.as_ref().is_some_and(|key| key.access_key_id != *former);
-    let replaces_key =
-        bucket.is_bound() && record.account.is_none() && record.access_key_id.as_ref().is_some_and(is_other);
+    let replaces_key = bucket.is_bound() && record.access_key_id.as_ref().is_some_and(is_other);
     let record = if replaces_key { with_overlap(reconciler, record) } else { record };
     let record = Record {
         made: true,

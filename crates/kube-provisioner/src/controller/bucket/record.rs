@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::delivered_names::DeliveredNames;
-use crate::bucket::{Account, ClaimName};
+use crate::bucket::ClaimName;
 
 /// The maximum number of recorded former keys. The others only count as unknown when they are removed.
 const FORMER_KEYS: usize = 100;
@@ -40,9 +40,6 @@ pub(crate) struct Record {
     /// The claim that the bucket was created for, if the claim uses the bucket of another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<ClaimName>,
-    /// The account that the claim shared with other claims in its namespace in an earlier version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) account: Option<SharedAccount>,
     /// The class's parameters. `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parameters: Option<BTreeMap<String, String>>,
@@ -87,21 +84,6 @@ pub(crate) struct Record {
     pub(crate) retire_at: Option<String>,
 }
 
-/// An account that an earlier version created for several claims. New claims do not receive one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct SharedAccount {
-    pub(crate) name: String,
-    /// Identifies the account: no claim and no other account has this uid.
-    pub(crate) uid: String,
-    /// Set once the claim's Secret contains the key of an account of its own.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) left: bool,
-    /// The state that the provisioner stores for the account.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) state: BTreeMap<String, String>,
-}
-
 /// A rotation that has begun. Until the Secret contains its key, the user keeps [`Record::access_key_id`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -112,25 +94,11 @@ pub(crate) struct NewKey {
     pub(crate) rotation: Option<String>,
 }
 
-impl SharedAccount {
-    /// Returns the account as the provisioner's methods receive it.
-    pub(crate) fn account(&self, namespace: &str) -> Account {
-        let (namespace, name, uid) = (namespace.to_owned(), self.name.clone(), self.uid.clone());
-        Account::of(ClaimName { namespace, name, uid })
-    }
-}
-
 impl Record {
-    /// Returns true if the key in the claim's Secret belongs to the claim alone, so that it can be rotated.
-    pub(crate) fn has_own_account(&self) -> bool {
-        self.account.as_ref().is_none_or(|shared| shared.left)
-    }
-
-    /// Returns the ID of the key that this provisioner has delivered to an account of the claim's own. The accounts of
-    /// adopted buckets may have other names, so their keys are left alone. Each delivery has written entries for the
-    /// ConfigMap.
+    /// Returns the ID of the key that this provisioner has delivered. The accounts of adopted buckets may have other
+    /// names, so their keys are left alone. Each delivery has written entries for the ConfigMap.
     pub(crate) fn delivered_key(&self) -> Option<&String> {
-        self.access_key_id.as_ref().filter(|_| self.has_own_account() && !self.data.is_empty())
+        self.access_key_id.as_ref().filter(|_| !self.data.is_empty())
     }
 
     /// Returns true if the provisioner knows that the claim's Secret has or had the key of this ID, or is about to get

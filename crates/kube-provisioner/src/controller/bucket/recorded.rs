@@ -16,7 +16,7 @@ pub(crate) struct RecordedAssets {
     buckets: BTreeSet<String>,
     /// Names of users, and other values in the provisioners' state.
     names: BTreeSet<String>,
-    /// The uids of claims and of shared accounts that ObjectBuckets name.
+    /// The uids of claims that ObjectBuckets name.
     uids: BTreeSet<String>,
     /// The prefixes of the accounts of claims whose uids are missing in their ObjectBuckets.
     prefixes: BTreeSet<String>,
@@ -52,10 +52,6 @@ impl RecordedAssets {
         self.buckets.extend(Some(bucket.endpoint.bucket.to_string()).filter(|name| !name.is_empty()));
         self.names.extend(bucket.state.values().filter(|text| !text.is_empty()).cloned());
         self.uids.extend(record.and_then(|record| record.made_for_uid.clone()));
-        if let Some(account) = record.and_then(|record| record.account.as_ref()) {
-            self.uids.insert(account.uid.clone());
-            self.names.extend(account.state.values().filter(|text| !text.is_empty()).cloned());
-        }
         let recorded = record.into_iter().flat_map(|record| [record.claim.clone(), record.owner.clone()]);
         for ClaimName { namespace, name, uid } in recorded.chain([bucket.reference.clone()]).flatten() {
             if uid.is_empty() {

@@ -44,9 +44,7 @@ impl<'a> Release<'a> {
     }
 
     async fn end(&self, claim: &ClaimName, mut calls: Calls<'_>) -> Result<(), Stopped> {
-        let Self { reconciler: BucketReconciler { objects, shared_accounts, .. }, ending, facts, bucket } = self;
-        let shares = bucket.record().is_some_and(|record| record.account.is_some());
-        let _alone = if shares { Some(shared_accounts.lock().await) } else { None };
+        let Self { reconciler: BucketReconciler { objects, .. }, ending, facts, bucket } = self;
         if facts.claim.is_none() && objects.read_claim(claim).await?.is_some_and(|live| !live.deleting) {
             return Err(Stopped::Changed);
         }
@@ -118,7 +116,7 @@ impl<'a> Release<'a> {
             let answer = calls.call_if(wanted, limits.delete, || backend.delete_bucket(of_bucket)).await;
             self.removed("delete_bucket", answer, bucket)?;
         }
-        let answer = calls.revoke(bucket, of_account).await;
+        let answer = calls.call(limits.delete, || backend.revoke(of_account)).await;
         self.removed("revoke", answer, bucket)
     }
 

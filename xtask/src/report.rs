@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use testbed::control_plane::Versions;
 use testbed::figures::Figures;
 use testbed::guard::Guard;
+use testbed::packages::{self, Package};
 use testbed::process::machine_memory;
 use testbed::progress::{self, SharedProgress};
 
@@ -70,6 +71,12 @@ const SCENARIOS: [Scenario; 23] = [
     scenario("journal", "journal --rounds 2", &["writes per claim", "volumes/s"]),
 ];
 
+/// The scenarios about directories create file systems.
+const PACKAGES: [Package; 2] = [
+    Package { name: "e2fsprogs", file: "/usr/sbin/mkfs.ext4", services: &[] },
+    Package { name: "xfsprogs", file: "/usr/sbin/mkfs.xfs", services: &[] },
+];
+
 /// The only scenario without a control plane.
 const SIMULATION: &str = "simulation";
 
@@ -109,6 +116,8 @@ pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<E
         page::write(&Report::read()?)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let missing = packages::missing(&PACKAGES).join(" ");
+    ensure!(missing.is_empty(), "install the packages that the scenarios need: apt-get install {missing}");
     let machine = Machine::here()?;
     let mut failed = false;
     let mut report = if options.resume {

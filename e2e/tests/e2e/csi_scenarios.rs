@@ -15,7 +15,7 @@ use testbed::external_provisioner::EXTERNAL_PROVISIONER;
 use testbed::progress;
 use testbed::scenario::{Disagreement, Host, Library, Run, Scenario, Verdict, judge, run_csi};
 
-use crate::scenarios::{client_of, library, report, send};
+use crate::scenarios::{client_of, send};
 
 /// The number of concurrent scenarios on one control plane, each with a sidecar.
 const CONCURRENCY: usize = 5;
@@ -24,12 +24,9 @@ const CONCURRENCY: usize = 5;
 const KEPT: [(&str, &str); 2] =
     [("api/v1", "persistentvolumeclaims"), ("apis/snapshot.storage.k8s.io/v1", "volumesnapshots")];
 
-/// Fewer scenarios would mean that some were not found.
-const AT_LEAST: usize = 95;
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sidecar_agrees() -> anyhow::Result<()> {
-    let library = library("CSI_SCENARIOS", Library::load_csi, AT_LEAST)?;
+    let library = Library::load_csi()?;
     let named = env::var_os("CSI_PROVISIONER").map(PathBuf::from);
     let is_recording = env::var_os("RECORD_CSI_SCENARIOS").is_some();
     anyhow::ensure!(named.is_none() || !is_recording, "only external-provisioner is recorded");
@@ -51,7 +48,7 @@ async fn the_sidecar_agrees() -> anyhow::Result<()> {
 
     let runs = library.scenarios.iter().map(|scenario| with_a_sidecar(&library, scenario, &client, &host, verdict));
     let runs = stream::iter(runs).buffer_unordered(CONCURRENCY);
-    report(&library, runs.filter_map(|outcome| ready(outcome.err())).collect().await)
+    library.report(runs.filter_map(|outcome| ready(outcome.err())).collect().await)
 }
 
 async fn with_a_sidecar(

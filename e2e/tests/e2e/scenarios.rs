@@ -1,4 +1,4 @@
-//! Compares the answers of the real servers and of the simulator with the recorded scenarios.
+//! Compares the answers of the real servers with the recorded scenarios. The tests of kube-sim do so with the simulator.
 //!
 //! `SCENARIOS=claims/` selects the scenarios whose name contains a text; `RECORD_SCENARIOS=1` records the real servers'
 //! answers instead of comparing them.
@@ -9,7 +9,6 @@ use std::future::ready;
 use futures::{StreamExt, stream};
 use http::{Request, header};
 use kube::Client;
-use kube_sim::{Actors, Cluster as Simulator};
 use testbed::cluster::{Cluster, random_suffix};
 use testbed::control_plane::{Settings, config_from};
 use testbed::scenario::{Disagreement, Library, Scenario, Verdict, judge, run};
@@ -17,12 +16,9 @@ use testbed::scenario::{Disagreement, Library, Scenario, Verdict, judge, run};
 /// The number of concurrent scenarios on one control plane.
 const CONCURRENCY: usize = 12;
 
-/// Fewer scenarios would mean that some were not found.
-const AT_LEAST: usize = 120;
-
 #[tokio::test]
 async fn the_real_server_agrees() -> anyhow::Result<()> {
-    let library = library("SCENARIOS", Library::load, AT_LEAST)?;
+    let library = Library::load()?;
     let verdict = if env::var_os("RECORD_SCENARIOS").is_some() { Verdict::Record } else { Verdict::Compare };
     let mut disagreements = Vec::new();
 
@@ -38,23 +34,7 @@ async fn the_real_server_agrees() -> anyhow::Result<()> {
     for scenario in library.scenarios.iter().filter(|scenario| scenario.alone) {
         disagreements.extend(on_the_real_server(&library, scenario, &client, verdict).await.err());
     }
-    report(&library, disagreements)
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_simulator_agrees() -> anyhow::Result<()> {
-    let library = library("SCENARIOS", Library::load, AT_LEAST)?;
-    let mut disagreements = Vec::new();
-    for scenario in &library.scenarios {
-        let simulator = Simulator::builder().cross_namespace_data_sources().build();
-        let _actors = simulator.run(Actors::all());
-        // A real cluster is older than its history.
-        simulator.forget_history();
-        let name = "run-aaaaa";
-        let outcome = run(&library, scenario, &simulator.client("admin"), name).await;
-        disagreements.extend(judge(scenario, &outcome, name, Verdict::Compare).err());
-    }
-    report(&library, disagreements)
+    library.report(disagreements)
 }
 
 /// A client that shows each refusal.
@@ -74,31 +54,6 @@ async fn on_the_real_server(
     let outcome = run(library, scenario, client, &name).await;
     clean(client, &name, &outcome.made).await;
     judge(scenario, &outcome, &name, verdict)
-}
-
-/// The scenarios whose name contains the text in a variable.
-pub(crate) fn library(
-    variable: &str,
-    load: fn(Option<&str>) -> anyhow::Result<Library>,
-    at_least: usize,
-) -> anyhow::Result<Library> {
-    let filter = env::var(variable).ok();
-    let library = load(filter.as_deref())?;
-    let found = library.scenarios.len();
-    anyhow::ensure!(found > 0, "no scenario has such a name");
-    anyhow::ensure!(filter.is_some() || found >= at_least, "only {found} scenarios are found");
-    Ok(library)
-}
-
-/// Fails if scenarios disagree.
-pub(crate) fn report(library: &Library, mut disagreements: Vec<Disagreement>) -> anyhow::Result<()> {
-    if disagreements.is_empty() {
-        return Ok(());
-    }
-    disagreements.sort_by(|one, other| one.0.cmp(&other.0));
-    let texts: Vec<_> = disagreements.iter().map(|Disagreement(text)| text.as_str()).collect();
-    let (all, count) = (library.scenarios.len(), texts.len());
-    anyhow::bail!("{count} of {all} scenarios disagree\n\n{}", texts.join("\n\n"))
 }
 
 /// Deletes the objects of a scenario. Errors are ignored because they must not fail the test.

@@ -4,4 +4,5 @@ mod actors;
 mod api;
 mod common;
 mod faults;
+mod scenarios;
 mod serve;

@@ -280,7 +280,7 @@ pub async fn killed_at_any_moment_nothing_is_left(
     (spec, change): (impl Fn(u64) -> Value, Value),
     is_settled: impl AsyncFn() -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
-    let kills = std::env::var("E2E_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(12);
+    let kills = crate::count("E2E_KILLS", 12_u64)?;
     let claims = fixture.space.api::<ObjectBucketClaim>();
     let shared = format!("shared-{}", fixture.space.namespace());
     fixture.class_with("killed", parameters).await?;
@@ -394,7 +394,7 @@ pub async fn a_full_bucket_is_deleted_while_others_are_served(
     fixture: &impl BucketFixture,
     versioning: &[(&str, &str)],
 ) -> anyhow::Result<()> {
-    let objects: usize = std::env::var("E2E_OBJECTS").ok().and_then(|count| count.parse().ok()).unwrap_or(1200);
+    let objects = crate::count("E2E_OBJECTS", 1200_usize)?;
     let program = fixture.start().await?;
     fixture.class_with("full", versioning).await?;
     let user = fixture.new_user("full", "full", json!({})).await?;

@@ -41,6 +41,10 @@
 
 #![warn(missing_docs)]
 
+use std::str::FromStr;
+
+use anyhow::Context;
+
 #[cfg(feature = "s3")]
 pub mod bucket_attempts;
 #[cfg(feature = "s3")]
@@ -84,3 +88,9 @@ mod supervisor;
 pub mod toy;
 pub mod uml;
 pub mod versity;
+
+/// A count that a variable changes for longer runs.
+pub fn count<T: FromStr>(variable: &str, usual: T) -> anyhow::Result<T> {
+    let Ok(text) = std::env::var(variable) else { return Ok(usual) };
+    text.parse::<T>().ok().with_context(|| format!("{variable} is not a number: {text}"))
+}

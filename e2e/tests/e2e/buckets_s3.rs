@@ -56,11 +56,6 @@ impl Fixture {
     }
 }
 
-/// A count that a variable increases for longer runs.
-fn count(variable: &str, usual: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|count| count.parse().ok()).unwrap_or(usual)
-}
-
 impl BucketFixture for Fixture {
     const PARAMETERS: &[(&str, &str)] = &[("credentialsOverlap", "3s"), ("region", "eu-central-1")];
 
@@ -280,7 +275,7 @@ async fn aws_two_clusters_want_the_same_names() -> anyhow::Result<()> {
         fixture.spawn_with(&[&key[0], &key[1]], &["--cluster-id", cluster])
     };
     let mut programs = clusters.map(spawn);
-    let names: Vec<String> = (0..count("E2E_CLAIMS", 12)).map(|number| format!("name-{number}")).collect();
+    let names: Vec<String> = (0..testbed::count("E2E_CLAIMS", 12)?).map(|number| format!("name-{number}")).collect();
     for (fixture, _) in clusters {
         fixture.class_with("east", &[("region", EAST)]).await?;
     }
@@ -289,7 +284,7 @@ async fn aws_two_clusters_want_the_same_names() -> anyhow::Result<()> {
             fixture.claim(name, "east", json!({"bucketName": name})).await?;
         }
     }
-    for kill in 0..count("E2E_KILLS", 12) {
+    for kill in 0..testbed::count("E2E_KILLS", 12_u64)? {
         tokio::time::sleep(Duration::from_millis(kill * 137 % 700)).await;
         let killed = usize::try_from(kill % 2)?;
         programs[killed].as_mut().map_err(|error| anyhow!("{error}"))?.kill().await?;

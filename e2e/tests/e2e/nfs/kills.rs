@@ -11,9 +11,6 @@ use testbed::cluster::{Program, TestSpace, eventually};
 
 use super::fixture::*;
 
-/// The default of the variable `E2E_KILLS`.
-const KILLS: u64 = 5;
-
 #[tokio::test]
 async fn ganesha_leaves_nothing_when_killed_at_random_moments() -> anyhow::Result<()> {
     let (space, server) = (TestSpace::new("ganesha-k4").await?, Server::new()?);
@@ -48,7 +45,7 @@ async fn survives(
     exported: impl Fn() -> Option<BTreeSet<String>>,
     start: impl AsyncFn() -> anyhow::Result<Program>,
 ) -> anyhow::Result<()> {
-    let kills = std::env::var("E2E_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS);
+    let kills = testbed::count("E2E_KILLS", 5_u64)?;
     let class = space.class_with("class", [("enforceSize", "false")]).await?;
     let claims = space.api::<PersistentVolumeClaim>();
     let directories = || names(root).into_iter().collect::<BTreeSet<_>>();

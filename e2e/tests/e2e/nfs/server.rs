@@ -121,7 +121,7 @@ async fn ganesha_limits_and_parameters_are_told() -> anyhow::Result<()> {
 #[expect(clippy::print_stdout, reason = "figures")]
 async fn ganesha_many_exports_are_served_again() -> anyhow::Result<()> {
     // Set `E2E_CLAIMS` for longer runs.
-    let count = std::env::var("E2E_CLAIMS").ok().and_then(|count| count.parse().ok()).unwrap_or(60);
+    let count = testbed::count("E2E_CLAIMS", 60)?;
     let (space, server, access, program) = Server::serving("ganesha-500").await?;
     let class = space.class_with("class", [("enforceSize", "false")]).await?;
     let start = Instant::now();

@@ -194,7 +194,7 @@ async fn nfs_adopts_volumes_of_other_provisioners() -> anyhow::Result<()> {
 #[expect(clippy::print_stdout, reason = "figures")]
 async fn nfs_many_claims_at_once_are_bound() -> anyhow::Result<()> {
     // A thousand claims would block the control plane for all other tests.
-    let count = std::env::var("E2E_CLAIMS").ok().and_then(|count| count.parse().ok()).unwrap_or(100);
+    let count = testbed::count("E2E_CLAIMS", 100)?;
     let (space, root) = (TestSpace::new("nfs-k5").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let class = space.class_with("class", [("enforceSize", "false")]).await?;

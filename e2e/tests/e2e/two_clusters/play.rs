@@ -26,8 +26,7 @@ const TOLD: Duration = Duration::from_secs(120);
 /// Runs the play with `E2E_CLAIMS` claims in each cluster and `E2E_KILLS` kills.
 #[expect(clippy::print_stdout, reason = "figures")]
 pub(crate) async fn play<B: Backend>(backend: B) -> anyhow::Result<()> {
-    let number = |name: &str, or: usize| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(or);
-    let (claims, kills) = (number("E2E_CLAIMS", 10), number("E2E_KILLS", 5));
+    let (claims, kills) = (testbed::count("E2E_CLAIMS", 10_usize)?, testbed::count("E2E_KILLS", 5)?);
     let limit = Duration::from_secs(90 + 3 * claims as u64);
     let west = backend.space(WEST).cluster_api::<Namespace>().get("kube-system").await?.uid().context("no uid")?;
     let fleet = Fleet::start(&backend)?;

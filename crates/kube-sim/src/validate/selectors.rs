@@ -18,23 +18,7 @@ pub(super) fn label_selector(selector: &Value, path: &str, lenient: bool, causes
     let labels = selector.get("matchLabels").and_then(Value::as_object);
     metadata::labels(labels, &format!("{path}.matchLabels"), causes);
     for (index, expression) in items(selector, "matchExpressions").enumerate() {
-        let path = format!("{path}.matchExpressions[{index}]");
-        let values: Vec<&str> = texts(expression, "values").collect();
-        match text(expression, "operator") {
-            "In" | "NotIn" if values.is_empty() => causes.push(Cause::required(format!("{path}.values"), WANTS_VALUES)),
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                causes.push(Cause::forbidden(format!("{path}.values"), WANTS_NO_VALUES));
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            other => causes.push(Cause::invalid(format!("{path}.operator"), &json!(other), NOT_AN_OPERATOR)),
-        }
-        let key = text(expression, "key");
-        invalid(&format!("{path}.key"), key, names::qualified(key), causes);
-        if !lenient {
-            for (index, value) in values.iter().enumerate() {
-                invalid(&format!("{path}.values[{index}]"), value, names::label_value(value), causes);
-            }
-        }
+        label_requirement(expression, &format!("{path}.matchExpressions[{index}]"), false, lenient, causes);
     }
 }
 
@@ -47,7 +31,7 @@ pub(super) fn node_selector(selector: &Value, path: &str, lenient: bool, causes:
     }
     for (index, term) in items(selector, "nodeSelectorTerms").enumerate() {
         for (at, requirement) in items(term, "matchExpressions").enumerate() {
-            node_requirement(requirement, &format!("{path}[{index}].matchExpressions[{at}]"), lenient, causes);
+            label_requirement(requirement, &format!("{path}[{index}].matchExpressions[{at}]"), true, lenient, causes);
         }
         for (at, requirement) in items(term, "matchFields").enumerate() {
             node_field_requirement(requirement, &format!("{path}[{index}].matchFields[{at}]"), causes);
@@ -63,18 +47,20 @@ pub(super) fn has_invalid_values(selector: &Value) -> bool {
         .any(|value| !names::label_value(value).is_empty())
 }
 
-fn node_requirement(requirement: &Value, path: &str, lenient: bool, causes: &mut Vec<Cause>) {
+/// With `compares`, as for nodes, values can also be compared as numbers.
+fn label_requirement(requirement: &Value, path: &str, compares: bool, lenient: bool, causes: &mut Vec<Cause>) {
     let values: Vec<&str> = texts(requirement, "values").collect();
     match text(requirement, "operator") {
         "In" | "NotIn" if values.is_empty() => causes.push(Cause::required(format!("{path}.values"), WANTS_VALUES)),
         "Exists" | "DoesNotExist" if !values.is_empty() => {
             causes.push(Cause::forbidden(format!("{path}.values"), WANTS_NO_VALUES));
         }
-        "Gt" | "Lt" if values.len() != 1 => {
+        "Gt" | "Lt" if compares && values.len() != 1 => {
             let detail = "must be specified single value when `operator` is 'Lt' or 'Gt'";
             causes.push(Cause::required(format!("{path}.values"), detail));
         }
-        "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
+        "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+        "Gt" | "Lt" if compares => {}
         other => causes.push(Cause::invalid(format!("{path}.operator"), &json!(other), NOT_AN_OPERATOR)),
     }
     let key = text(requirement, "key");

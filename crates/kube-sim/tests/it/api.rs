@@ -12,6 +12,8 @@ use kube_sim::{ChangeKind, Cluster};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::common::refusal;
+
 mod custom;
 mod deletion;
 mod disturbed;
@@ -36,14 +38,6 @@ fn volume(name: &str) -> PersistentVolume {
 
 fn settings(name: &str) -> ConfigMap {
     from(json!({"metadata": {"name": name}, "data": {"a": "1"}}))
-}
-
-/// Returns the refusal of a call.
-fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String) {
-    match result {
-        Err(kube::Error::Api(status)) => (status.code, status.message),
-        other => panic!("no refusal: {other:?}"),
-    }
 }
 
 /// Returns the next item of a stream, which must be available without delay.

@@ -76,3 +76,11 @@ pub(crate) async fn until(cluster: &Cluster, mut holds: impl FnMut() -> bool) {
         assert!(tokio::time::timeout_at(deadline, changes.next()).await.is_ok(), "it never came to that");
     }
 }
+
+/// Returns the refusal of a call.
+pub(crate) fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String) {
+    match result {
+        Err(kube::Error::Api(status)) => (status.code, status.message),
+        other => panic!("no refusal: {other:?}"),
+    }
+}

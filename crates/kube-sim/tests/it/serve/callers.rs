@@ -4,13 +4,7 @@ use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 
 use super::*;
-
-fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String) {
-    match result {
-        Err(kube::Error::Api(status)) => (status.code, status.message),
-        other => panic!("no refusal: {other:?}"),
-    }
-}
+use crate::common::refusal;
 
 fn rbac(kind: &str, namespace: &str, name: &str, rest: Value) -> Value {
     let mut object = json!({

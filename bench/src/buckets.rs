@@ -23,7 +23,7 @@ use testbed::figures::Figures;
 
 use crate::burst::mb;
 use crate::contender::in_turns;
-use crate::measured::Measured;
+use crate::measured::Measurement;
 use crate::process::{Provisioner, sibling};
 use crate::wait::until;
 
@@ -57,7 +57,7 @@ pub(crate) struct Settings {
     resyncs: u32,
 }
 
-pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
     let bench = Bench::new().await?;
     let mut figures = Figures::default();
     // A new control plane processes its first requests faster than all later ones.
@@ -74,7 +74,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
         }
     }
     let written = bench.at_rest(&settings, &ours, &mut figures).await?;
-    Ok(Measured::from(figures).limit(written == 0, "something is written although nothing changes"))
+    Ok(Measurement::from(figures).limit(written == 0, "something is written although nothing changes"))
 }
 
 struct Bench {

@@ -11,7 +11,7 @@ use testbed::figures::Figures;
 
 use crate::cluster::{Cluster, NAMESPACE};
 use crate::contender::{Contender, Turns};
-use crate::measured::Measured;
+use crate::measured::Measurement;
 
 #[derive(Args)]
 pub(crate) struct Settings {
@@ -22,7 +22,7 @@ pub(crate) struct Settings {
     defaults: bool,
 }
 
-pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
     let cluster = Cluster::connect().await?;
     let mut contenders = vec![Contender::noop("kube-provisioner", &[])?, Contender::go_tuned("Go library, tuned", &[])];
     if settings.defaults {
@@ -32,7 +32,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     let turn = async |contender: &Contender, figures: &mut Figures| turn(&cluster, count, contender, figures).await;
     let figures = settings.turns.take(&contenders, turn).await?;
     let once = figures.summary("kube-provisioner", ONE_EVENT).is_some_and(|summary| summary.least == count as f64);
-    Ok(Measured::from(figures).limit(once, "some claim of kube-provisioner has not exactly one event"))
+    Ok(Measurement::from(figures).limit(once, "some claim of kube-provisioner has not exactly one event"))
 }
 
 const ONE_EVENT: &str = "claims with one event";

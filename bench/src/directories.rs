@@ -14,7 +14,7 @@ use testbed::process::output;
 
 use crate::cluster::Cluster;
 use crate::contender::{Contender, Turns};
-use crate::measured::Measured;
+use crate::measured::Measurement;
 use crate::waiting::turn;
 
 /// Size of the file with a file system.
@@ -38,7 +38,7 @@ enum Kind {
     Tmpfs,
 }
 
-pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
     let cluster = Cluster::connect().await?;
     let contenders = [
         Contender::ours("hostPath", provisioner_program("hostpath-provisioner")?, "hostpath", &[]),

@@ -14,7 +14,7 @@ use testbed::figures::Figures;
 use crate::burst::mb;
 use crate::cluster::{CLASS, Cluster, NAMESPACE, PROVISIONER};
 use crate::contender::{Contender, in_turns};
-use crate::measured::Measured;
+use crate::measured::Measurement;
 use crate::metrics::Page;
 use crate::saved::Saved;
 
@@ -42,7 +42,7 @@ pub(crate) struct Settings {
     rounds: usize,
 }
 
-pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
     let cluster = Cluster::connect().await?;
     cluster.clear().await?;
     let contenders = [Contender::noop("kube-provisioner", &[])?, Contender::go_tuned("Go library, tuned", &[])];
@@ -65,7 +65,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
         }
     }
     let written = figures.rows.iter().filter_map(|row| row.summary(WRITES)).any(|writes| writes.most > 0.0);
-    Ok(Measured::from(figures).limit(!written, "something is written although nothing changes"))
+    Ok(Measurement::from(figures).limit(!written, "something is written although nothing changes"))
 }
 
 /// Starts a provisioner while one claim waits.

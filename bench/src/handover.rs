@@ -6,7 +6,7 @@ use testbed::control_plane::Signal;
 use testbed::figures::Figures;
 
 use crate::cluster::Cluster;
-use crate::measured::Measured;
+use crate::measured::Measurement;
 use crate::process::Provisioner;
 use crate::replicas::{Election, KILLED, Pair, SIGNALS, Takeover, within};
 use crate::saved::Saved;
@@ -17,7 +17,7 @@ const TOLD: Duration = Duration::from_secs(1);
 const CLAIMS: usize = 600;
 const FIRST: &str = "first volume of the next replica after, s";
 
-pub(crate) async fn run(rounds: usize) -> anyhow::Result<Measured> {
+pub(crate) async fn run(rounds: usize) -> anyhow::Result<Measurement> {
     let cluster = Cluster::connect().await?;
     let mut figures = Figures::default();
     for number in 0..rounds {
@@ -29,7 +29,7 @@ pub(crate) async fn run(rounds: usize) -> anyhow::Result<Measured> {
         }
     }
     let holds = within(&figures, "SIGTERM", FIRST, TOLD) && within(&figures, "SIGKILL", FIRST, KILLED);
-    Ok(Measured::from(figures).limit(holds, format!("claims waited longer than {TOLD:?} and {KILLED:?}")))
+    Ok(Measurement::from(figures).limit(holds, format!("claims waited longer than {TOLD:?} and {KILLED:?}")))
 }
 
 async fn round(cluster: &Cluster, signal: Signal, name: &str) -> anyhow::Result<Takeover> {

@@ -11,7 +11,7 @@ use testbed::figures::Figures;
 
 use crate::cluster::Cluster;
 use crate::contender::in_turns;
-use crate::measured::Measured;
+use crate::measured::Measurement;
 use crate::metrics::{self, Page};
 use crate::process::{Provisioner, WITH_METRICS};
 use crate::saved::Saved;
@@ -30,7 +30,7 @@ const EMPTYING: Duration = Duration::from_secs(60);
 /// An entry leaves the count before its removal is written.
 const QUIET: Duration = Duration::from_secs(3);
 
-pub(crate) async fn run(rounds: usize, claims: usize) -> anyhow::Result<Measured> {
+pub(crate) async fn run(rounds: usize, claims: usize) -> anyhow::Result<Measurement> {
     let cluster = Cluster::connect().await?;
     let mut figures = Figures::default();
     for count in [1, 10, 100, 1000] {
@@ -48,7 +48,7 @@ pub(crate) async fn run(rounds: usize, claims: usize) -> anyhow::Result<Measured
     }
     let share = figures.median(WITH, RATE) / figures.median(WITHOUT, RATE);
     let most = figures.rows.iter().filter_map(|row| row.summary(MOST_WRITTEN)).map(|all| all.most).fold(0.0, f64::max);
-    Ok(Measured::from(figures)
+    Ok(Measurement::from(figures)
         .limit(most <= MOST_A_SECOND, format!("{most} bytes were written in a second"))
         .limit(share >= LEAST_SHARE, "the journal costs more than 15 % of the throughput"))
 }

@@ -6,18 +6,18 @@ use anyhow::{Context, bail};
 use testbed::figures::Figures;
 
 /// Values, and the limits that they exceed.
-pub(crate) struct Measured {
+pub(crate) struct Measurement {
     figures: Figures,
     exceeded: Vec<String>,
 }
 
-impl From<Figures> for Measured {
+impl From<Figures> for Measurement {
     fn from(figures: Figures) -> Self {
         Self { figures, exceeded: Vec::new() }
     }
 }
 
-impl Measured {
+impl Measurement {
     /// Adds a limit; `text` says how it is exceeded.
     pub(crate) fn limit(mut self, holds: bool, text: impl Into<String>) -> Self {
         if !holds {

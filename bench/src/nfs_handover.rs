@@ -19,7 +19,7 @@ use testbed::{nfs_subdir, progress};
 
 use crate::cluster::{Cluster, GO_ACCOUNT, NAMESPACE, PROVISIONER};
 use crate::contender::in_turns;
-use crate::measured::Measured;
+use crate::measured::Measurement;
 use crate::process::Provisioner;
 use crate::replicas::{Election, KILLED, Pair, SIGNALS, Takeover, within};
 use crate::saved::Saved;
@@ -69,7 +69,7 @@ impl Which {
     }
 }
 
-pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
     let cluster = Cluster::connect().await?;
     apply(&cluster.client(), &objects()).await?;
     let mut programs = vec![(Which::Ours, provisioner_program("nfs-provisioner")?)];
@@ -96,7 +96,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
         within(&figures, ours, &time_after("SIGTERM"), TOLD) && within(&figures, ours, &time_after("SIGKILL"), KILLED);
     let leaves_none = |name: &str| figures.summary(ours, &left_after(name)).is_some_and(|left| left.most == 0.0);
     let none_left = SIGNALS.iter().all(|(_, name)| leaves_none(name));
-    Ok(Measured::from(figures)
+    Ok(Measurement::from(figures)
         .limit(in_time, format!("claims waited longer than {TOLD:?} and {KILLED:?}"))
         .limit(none_left, format!("{ours} has left directories without a volume")))
 }

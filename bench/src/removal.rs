@@ -15,7 +15,7 @@ use testbed::figures::Figures;
 
 use crate::burst::mb;
 use crate::cluster::{CLASS, Cluster};
-use crate::measured::Measured;
+use crate::measured::Measurement;
 use crate::process::Provisioner;
 use crate::wait::until;
 
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Number of timed claims before the removal begins.
 const BEFORE: usize = 40;
 
-pub(crate) async fn run(files: usize) -> anyhow::Result<Measured> {
+pub(crate) async fn run(files: usize) -> anyhow::Result<Measurement> {
     let cluster = Cluster::connect().await?;
     cluster.clear().await?;
     let place = tempfile::tempdir()?;

@@ -7,7 +7,7 @@ use testbed::figures::Figures;
 
 use crate::cluster::Cluster;
 use crate::contender::in_turns;
-use crate::measured::Measured;
+use crate::measured::Measurement;
 use crate::process::{Provisioner, WITH_METRICS};
 use crate::saved::Saved;
 use crate::wait::until;
@@ -19,7 +19,7 @@ const REPLICAS: usize = 4;
 const ONE: &str = "one replica";
 const FOUR: &str = "four replicas, four shards";
 
-pub(crate) async fn run(count: usize, rounds: usize) -> anyhow::Result<Measured> {
+pub(crate) async fn run(count: usize, rounds: usize) -> anyhow::Result<Measurement> {
     let cluster = Cluster::connect().await?;
     let mut figures = Figures::default();
     for number in 0..rounds {
@@ -30,7 +30,7 @@ pub(crate) async fn run(count: usize, rounds: usize) -> anyhow::Result<Measured>
         }
     }
     let ratio = figures.median(FOUR, RATE) / figures.median(ONE, RATE);
-    Ok(Measured::from(figures).limit(ratio >= 3.5, "four replicas are less than 3.5 times as fast as one"))
+    Ok(Measurement::from(figures).limit(ratio >= 3.5, "four replicas are less than 3.5 times as fast as one"))
 }
 
 /// The rate of this number of replicas with as many shards.

@@ -15,7 +15,7 @@ use testbed::figures::Figures;
 use crate::burst::{mb, wait_told};
 use crate::cluster::{CLASS, Cluster, NAMESPACE, PROVISIONER};
 use crate::contender::{Contender, Program, Turns};
-use crate::measured::Measured;
+use crate::measured::Measurement;
 use crate::saved::{Saved, Span};
 
 /// Connections of the bare client.
@@ -48,7 +48,7 @@ impl Settings {
     }
 }
 
-pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
     let cluster = Cluster::connect().await?;
     let contenders = settings.contenders()?;
     let turn = async |contender: &Contender, figures: &mut Figures| {
@@ -59,7 +59,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measured> {
     let [ours, bare] = ["kube-provisioner", "bare client"].map(|name| figures.median(name, RATE));
     // A slow backend is measured without the bare client.
     let share = if bare.is_nan() { 1.0 } else { ours / bare };
-    Ok(Measured::from(figures).limit(share >= 0.85, "the provisioner is below 85 % of the bare client"))
+    Ok(Measurement::from(figures).limit(share >= 0.85, "the provisioner is below 85 % of the bare client"))
 }
 
 /// Measures one contender in a round, with its own claims.

@@ -114,7 +114,7 @@ pub enum Pace {
     Prompt,
     /// The speed of a cluster under low load.
     Usual,
-    /// `Actors::drawn` of the seed.
+    /// `Actors::random` of the seed.
     Drawn,
     /// Prompt, but claims are bound slowly.
     Late,

@@ -321,7 +321,7 @@ fn actors(plan: &Plan) -> Actors {
     match plan.pace {
         Pace::Prompt => Actors::all(),
         Pace::Usual => Actors::all().at(&kube_sim::Pace::USUAL),
-        Pace::Drawn => Actors::drawn(plan.seed),
+        Pace::Drawn => Actors::random(plan.seed),
         Pace::Late => Actors::all().with(Actor::Binder, kube_sim::Pace::SLOW),
     }
 }

@@ -22,7 +22,7 @@ use crate::burst::mb;
 use crate::cluster::Cluster;
 use crate::contender::in_turns;
 use crate::foreign;
-use crate::measured::Measured;
+use crate::measured::Measurement;
 use crate::process::processor_time;
 use crate::wait::until;
 
@@ -76,7 +76,7 @@ impl Which {
     }
 }
 
-pub(super) async fn run(settings: Settings) -> anyhow::Result<Measured> {
+pub(super) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
     let state = State::for_tests()?;
     let programs = Programs::find(&state).await?;
     let mut figures = Figures::default();

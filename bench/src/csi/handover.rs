@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::driver::Pace;
 use super::peer::{Peer, Programs};
 use super::stage::Stage;
-use crate::measured::Measured;
+use crate::measured::Measurement;
 use crate::replicas::SIGNALS;
 
 const FLAGS: [&str; 1] = ["--leader-election"];
@@ -27,7 +27,7 @@ pub(crate) struct Settings {
     rounds: usize,
 }
 
-pub(super) async fn run(settings: Settings) -> anyhow::Result<Measured> {
+pub(super) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
     let programs = Programs::find(&State::for_tests()?).await?;
     let mut figures = Figures::default();
     for peer in Peer::BOTH {

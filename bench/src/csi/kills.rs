@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::driver::Pace;
 use super::peer::{Peer, Programs};
-use super::stage::{Left, Stage};
+use super::stage::{Leftovers, Stage};
 use super::traffic::{Counts, Traffic};
 
 /// Lifetime of a process in milliseconds.
@@ -34,7 +34,7 @@ pub(crate) struct Settings {
 /// Results for one sidecar.
 pub(super) struct Outcome {
     pub(super) counts: Counts,
-    pub(super) left: Left,
+    pub(super) left: Leftovers,
     pub(super) settled: Duration,
     pub(super) journal: Vec<String>,
 }

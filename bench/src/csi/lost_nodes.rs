@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::driver::Pace;
 use super::peer::{Peer, Programs};
-use super::stage::{Left, Stage};
+use super::stage::{Leftovers, Stage};
 
 const ZONES: [&str; 2] = ["a", "b"];
 /// Time between the CreateVolume call, which takes 300 to 2000 ms, and the kill of the sidecar, in milliseconds.
@@ -42,7 +42,7 @@ struct Outcome {
     /// Claims that were not deleted, and how many of them were never bound.
     kept: usize,
     unbound: usize,
-    left: Left,
+    left: Leftovers,
     journal: usize,
 }
 

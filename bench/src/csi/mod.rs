@@ -19,7 +19,7 @@ mod zones;
 
 use clap::Subcommand;
 
-use crate::measured::Measured;
+use crate::measured::Measurement;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -42,7 +42,7 @@ pub(crate) enum Command {
 }
 
 /// Returns values if the measurement has some; the others print what they have counted.
-pub(crate) async fn run(command: Command) -> anyhow::Result<Option<Measured>> {
+pub(crate) async fn run(command: Command) -> anyhow::Result<Option<Measurement>> {
     match command {
         Command::Restarts(settings) => restarts::run(settings).await.map(Some),
         Command::Handover(settings) => handover::run(settings).await.map(Some),

@@ -14,7 +14,7 @@ use super::driver::Pace;
 use super::peer::{Peer, Programs};
 use super::stage::Stage;
 use super::traffic::{Counts, Traffic};
-use crate::measured::Measured;
+use crate::measured::Measurement;
 
 /// Time between two restarts, and time without the driver, in milliseconds.
 const UP: std::ops::RangeInclusive<u64> = 2000..=5000;
@@ -35,7 +35,7 @@ pub(crate) struct Settings {
     seed: u64,
 }
 
-pub(super) async fn run(settings: Settings) -> anyhow::Result<Measured> {
+pub(super) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
     let programs = Programs::find(&State::for_tests()?).await?;
     let mut figures = Figures::default();
     for peer in Peer::BOTH {

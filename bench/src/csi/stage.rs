@@ -45,7 +45,7 @@ pub(super) struct Stage {
 
 /// The objects in the cluster and in the driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Left {
+pub(super) struct Leftovers {
     pub(super) claims: usize,
     pub(super) volumes: usize,
     /// Number of claims and volumes with finalizers.
@@ -56,7 +56,7 @@ pub(super) struct Left {
     pub(super) leaked: Vec<String>,
 }
 
-impl Left {
+impl Leftovers {
     fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
@@ -241,7 +241,7 @@ impl Stage {
     }
 
     /// Deletes all claims, and waits until there are no leftovers, or the leftovers have not changed for a while.
-    pub(super) async fn settle(&self, patience: Duration, quiet: Duration) -> anyhow::Result<(Left, Duration)> {
+    pub(super) async fn settle(&self, patience: Duration, quiet: Duration) -> anyhow::Result<(Leftovers, Duration)> {
         self.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
         let begun = Instant::now();
         let (mut before, mut since) = (None, begun);
@@ -289,14 +289,14 @@ impl Stage {
     }
 
     /// Counts the current objects.
-    pub(super) async fn left(&self) -> anyhow::Result<Left> {
+    pub(super) async fn left(&self) -> anyhow::Result<Leftovers> {
         let in_driver = self.driver.volumes();
         let claims = self.claims().list(&ListParams::default()).await?.items;
         let volumes = self.volumes().await?;
         let handles: Vec<_> = volumes.iter().filter_map(handle).map(|(_, id)| id).collect();
         let finalizers = claims.iter().filter(|claim| !claim.finalizers().is_empty()).count()
             + volumes.iter().filter(|volume| !volume.finalizers().is_empty()).count();
-        Ok(Left {
+        Ok(Leftovers {
             claims: claims.len(),
             volumes: volumes.len(),
             finalizers,

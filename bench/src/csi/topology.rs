@@ -23,7 +23,7 @@ use super::stage::Stage;
 use super::zones::ZONES;
 use crate::burst::mb;
 use crate::contender::in_turns;
-use crate::measured::Measured;
+use crate::measured::Measurement;
 use crate::wait::until;
 
 /// Concurrent requests while objects are created.
@@ -87,7 +87,7 @@ impl Which {
     }
 }
 
-pub(super) async fn run(settings: Settings) -> anyhow::Result<Measured> {
+pub(super) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
     let programs = Programs::find(&State::for_tests()?).await?;
     let mut figures = Figures::default();
     if settings.memory > 0 {

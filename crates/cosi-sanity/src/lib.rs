@@ -12,6 +12,6 @@ mod run;
 pub use self::api::Version;
 pub use self::check::{Check, all};
 pub use self::options::{Options, Parameters};
-pub use self::report::{Outcome, Ran, Report};
+pub use self::report::{CheckRun, Outcome, Report};
 pub use self::run::run;
 pub use driver_rpc::cosi::Protocol;

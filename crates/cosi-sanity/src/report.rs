@@ -9,7 +9,7 @@ use crate::Version;
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The checks that have run, in order.
-    pub checks: Vec<Ran>,
+    pub checks: Vec<CheckRun>,
     /// Buckets and accounts that may remain in the backend, with the reason.
     pub left: Vec<String>,
     /// True if the run was interrupted.
@@ -18,7 +18,7 @@ pub struct Report {
 
 /// A check that has run.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct CheckRun {
     /// The version.
     pub version: Version,
     /// Name of the check, such as `create/repeated`.
@@ -87,7 +87,7 @@ impl Display for Report {
     }
 }
 
-impl Ran {
+impl CheckRun {
     fn junit(&self, xml: &mut String) {
         let (version, name, seconds) = (self.version, self.name, self.took.as_secs_f64());
         let _ = write!(xml, r#"    <testcase classname="{version}" name="{name}" time="{seconds:.3}">"#);
@@ -101,7 +101,7 @@ impl Ran {
     }
 }
 
-impl Display for Ran {
+impl Display for CheckRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (version, name) = (self.version, self.name);
         match &self.outcome {
@@ -122,7 +122,7 @@ struct Counts {
 }
 
 impl Counts {
-    fn of<'a>(checks: impl IntoIterator<Item = &'a Ran>) -> Self {
+    fn of<'a>(checks: impl IntoIterator<Item = &'a CheckRun>) -> Self {
         let mut counts = Self::default();
         for ran in checks {
             *match ran.outcome {
@@ -159,8 +159,8 @@ mod tests {
     fn junit_has_what_a_driver_says_without_its_markup() {
         let outcome = Outcome::Failed("Internal (<a \"b\">\u{1b}& c)".to_owned());
         let (version, rule, took) = (Version::V1alpha2, "it's & so", Duration::from_millis(1500));
-        let failed = Ran { version, name: "create/id", rule, outcome, took };
-        let passed = Ran { name: "info/name", outcome: Outcome::Passed, ..failed.clone() };
+        let failed = CheckRun { version, name: "create/id", rule, outcome, took };
+        let passed = CheckRun { name: "info/name", outcome: Outcome::Passed, ..failed.clone() };
         let report = Report { checks: vec![passed, failed], ..Report::default() };
         let expected = r#"<?xml version="1.0" encoding="UTF-8"?>
 <testsuites name="cosi-sanity">

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::api::{Api, Info};
 use crate::bed::{Bed, text};
 use crate::check::{Stop, Verdict};
-use crate::{Options, Outcome, Ran, Report, Version, all};
+use crate::{CheckRun, Options, Outcome, Report, Version, all};
 
 /// Runs the checks, and cleans up after each of them. The callback receives each line of the report as soon as it is
 /// known. When `stop` resolves, the run cleans up and ends early.
@@ -37,7 +37,7 @@ pub async fn run(options: &Options, tell: impl Fn(String), stop: impl Future<Out
                 report.is_interrupted = true;
                 return Ok(report);
             };
-            let ran = Ran { version, name: check.name, rule, outcome, took: started.elapsed() };
+            let ran = CheckRun { version, name: check.name, rule, outcome, took: started.elapsed() };
             tell(ran.to_string());
             report.checks.push(ran);
         }

@@ -233,7 +233,7 @@ impl State {
         let scripted = self.scripts.get_mut(&method).and_then(VecDeque::pop_front);
         // An existing volume cannot run out of space.
         let exists = work.about.as_ref().is_some_and(|(_, name)| self.model.has_volume_of(name));
-        let drawn = self.faults.draw(&mut self.rng).filter(|step| !(exists && step.says_no_room()));
+        let drawn = self.faults.draw(&mut self.rng).filter(|step| !(exists && step.is_out_of_space()));
         let mut step = scripted.or(drawn).unwrap_or_else(Step::work);
         step.delay += self.model.settings.latency;
         Ok((self.calls.len() - 1, step))

@@ -41,7 +41,7 @@ impl Faults {
         let step = if hits(self.hang) {
             maybe_working(Step::hang(), rng)
         } else if hits(self.lost) {
-            maybe_working(Step::lose(), rng)
+            maybe_working(Step::break_connection(), rng)
         } else if hits(self.refused) {
             let code = Code::from_i32(rng.i32(1..=16));
             let step = Step::refuse(code, "a fault");

@@ -26,7 +26,7 @@ pub(crate) enum Reply {
 
 impl Step {
     /// Returns whether the step reports that the driver has no space for another volume.
-    pub(crate) fn says_no_room(&self) -> bool {
+    pub(crate) fn is_out_of_space(&self) -> bool {
         matches!(&self.reply, Reply::Refusal(status) if matches!(status.code(), Code::OutOfRange | Code::ResourceExhausted))
     }
 
@@ -51,7 +51,7 @@ impl Step {
     }
 
     /// Breaks the connection without doing the work. On a socket the caller sees `Unavailable`.
-    pub fn lose() -> Self {
+    pub fn break_connection() -> Self {
         Self::new(Reply::Lost)
     }
 

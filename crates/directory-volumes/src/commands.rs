@@ -80,14 +80,14 @@ pub trait Site: Args + std::fmt::Debug + Send + Sync {
     fn path_of(&self, volume: &PersistentVolume, root: &Root) -> Result<VolumePath, DirectoryError>;
 
     /// Prepares an adoption.
-    fn maker(
+    fn template(
         &self,
         source: &Self::Source,
         client: &Client,
-    ) -> impl Future<Output = Result<Box<dyn Maker>, BoxError>> + Send;
+    ) -> impl Future<Output = Result<Box<dyn VolumeTemplate>, BoxError>> + Send;
 
     /// Prepares a directory that was adopted or restored, before its volume is offered to pods.
-    fn came(
+    fn publish(
         &self,
         root: &Root,
         path: &VolumePath,
@@ -98,7 +98,7 @@ pub trait Site: Args + std::fmt::Debug + Send + Sync {
     }
 
     /// Ends the use of a directory that has no volume, before it is moved away.
-    fn went(&self, root: &Root, path: &VolumePath) -> impl Future<Output = Result<(), BoxError>> + Send {
+    fn unpublish(&self, root: &Root, path: &VolumePath) -> impl Future<Output = Result<(), BoxError>> + Send {
         let _ = (root, path);
         async { Ok(()) }
     }
@@ -129,7 +129,7 @@ pub enum Place {
 }
 
 /// The parts of a volume that `adopt` fills in.
-pub trait Maker: Send + Sync {
+pub trait VolumeTemplate: Send + Sync {
     /// Refuses a volume that is located elsewhere.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ pub struct Annotations {
 
 impl Annotations {
     /// Records on a volume how its data is treated, and which root contains it.
-    pub fn tell(&self, volume: Volume, on_delete: OnDelete, trash_ttl: Option<Duration>, root: &Root) -> Volume {
+    pub fn apply_to(&self, volume: Volume, on_delete: OnDelete, trash_ttl: Option<Duration>, root: &Root) -> Volume {
         let volume = match (on_delete, trash_ttl) {
             (OnDelete::Delete, _) => volume,
             (OnDelete::Retain, _) => volume.annotation(self.on_delete, "retain"),
@@ -76,7 +76,7 @@ impl Size {
     }
 
     /// Warns the user if the size is not enforced, with an additional message if there is one.
-    pub fn tell(&self, volume: Volume, more: Option<String>) -> Volume {
+    pub fn apply_to(&self, volume: Volume, more: Option<String>) -> Volume {
         let of_size = self.unlimited.as_ref().map(|reason| {
             format!("the size of the volume is not enforced: {reason}; a class with enforceSize: \"false\" avoids this warning")
         });
@@ -137,7 +137,7 @@ impl Deletion {
                 Kind::Trash { ttl, object: serde_json::to_value(&*volume.object).unwrap_or_default() }
             }
         };
-        Ok(Self { path, owner: owner_here(volume), kind, volume: Some((*volume.object).clone()) })
+        Ok(Self { path, owner: owner_in_this_cluster(volume), kind, volume: Some((*volume.object).clone()) })
     }
 
     /// Returns the action for an attempt whose claim no longer exists, and whose directory was never used.
@@ -189,7 +189,10 @@ impl Deletion {
 ///
 /// # Errors
 /// Fails if the pattern does not produce a valid volume path.
-pub fn whose<P>(request: &ProvisionRequest<P>, pattern: &PathPattern) -> Result<(VolumePath, Owner), ProvisionError> {
+pub fn path_and_owner<P>(
+    request: &ProvisionRequest<P>,
+    pattern: &PathPattern,
+) -> Result<(VolumePath, Owner), ProvisionError> {
     let (namespace, metadata) = (request.namespace(), &request.claim.metadata);
     let text = |part: &Option<String>| part.clone().unwrap_or_default();
     let claim = Claim { namespace: namespace.to_owned(), name: text(&metadata.name), uid: text(&metadata.uid) };
@@ -206,12 +209,12 @@ pub fn whose<P>(request: &ProvisionRequest<P>, pattern: &PathPattern) -> Result<
 }
 
 /// Returns true if the volume of a request will have the reclaim policy Retain.
-pub fn retains<P>(request: &ProvisionRequest<P>) -> bool {
+pub fn has_retain_policy<P>(request: &ProvisionRequest<P>) -> bool {
     request.class.reclaim_policy.as_deref() == Some(RETAIN)
 }
 
 /// Returns the owner recorded in a volume, in the cluster where the provisioner runs.
-pub fn owner_here(volume: &ProvisionedVolume) -> Owner {
+pub fn owner_in_this_cluster(volume: &ProvisionedVolume) -> Owner {
     Owner { cluster: Some(volume.cluster_id.clone()), ..owner_of(&volume.object) }
 }
 

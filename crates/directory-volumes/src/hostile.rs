@@ -36,7 +36,7 @@ macro_rules! hostile_tests {
     ($subject:expr) => {
         #[test]
         fn no_hand_made_volume_reaches_what_is_not_its_own() {
-            $crate::hostile::volumes_made_by_hand(&$subject);
+            $crate::hostile::manually_created_volumes(&$subject);
         }
 
         #[test]
@@ -46,7 +46,7 @@ macro_rules! hostile_tests {
 
         #[test]
         fn links_that_take_the_place_of_directories_lead_nowhere() {
-            $crate::hostile::links_in_the_place_of_directories(&$subject);
+            $crate::hostile::symlinks_instead_of_directories(&$subject);
         }
 
         #[test]
@@ -177,7 +177,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// Checks that no manually created volume reaches data it does not own.
-pub fn volumes_made_by_hand<P: Hooks>(subject: &Subject<P>) {
+pub fn manually_created_volumes<P: Hooks>(subject: &Subject<P>) {
     let runtime = runtime();
     let place = Place::new(subject, &runtime);
     let root = place.root().to_string_lossy().into_owned();
@@ -276,7 +276,7 @@ pub fn directories_of_others<P: Hooks>(subject: &Subject<P>) {
 }
 
 /// Replaces directories with symlinks as fast as possible while they are created and removed.
-pub fn links_in_the_place_of_directories<P: Hooks>(subject: &Subject<P>) {
+pub fn symlinks_instead_of_directories<P: Hooks>(subject: &Subject<P>) {
     const ROUNDS: usize = 10_000;
     let runtime = runtime();
     let place = Place::new(subject, &runtime);
@@ -336,7 +336,7 @@ pub fn contract(kit: Conformance, root: &Path) {
     let made = Arc::new(Mutex::new(Vec::new()));
     let (root, makes) = (root.to_owned(), Arc::clone(&made));
     kit.shares_names([("pathPattern", "${pvc.metadata.namespace}_${pvc.metadata.name}")])
-        .made_by_hand(async move |_, claim| {
+        .manually_created(async move |_, claim| {
             let name = format!("default_{claim}");
             let directory = root.join(&name);
             // The provisioner may have been faster.

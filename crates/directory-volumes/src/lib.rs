@@ -51,7 +51,9 @@ mod user_text;
 mod volumes;
 mod worker;
 
-pub use self::deletion::{Annotations, Deletion, Size, owner_here, owner_of, retains, whose};
+pub use self::deletion::{
+    Annotations, Deletion, Size, has_retain_policy, owner_in_this_cluster, owner_of, path_and_owner,
+};
 pub use self::entry::Discarded;
 pub use self::error::{DirectoryError, Holder};
 pub use self::label::SeLinuxLabel;
@@ -61,7 +63,7 @@ pub use self::path::VolumePath;
 pub use self::pattern::{Names, PathPattern};
 pub use self::room::{Measured, Reserve, VolumeUsage};
 pub use self::root::Root;
-pub use self::survey::{Found, Survey};
+pub use self::survey::{FoundMark, Survey};
 pub use self::trash::TrashLimits;
 pub use self::user_text::CallError;
 pub use self::volumes::Permissions;

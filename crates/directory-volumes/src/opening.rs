@@ -84,7 +84,7 @@ impl Opening {
     }
 
     /// Waits until an attempt to open the root has finished.
-    pub async fn tried(&self) {
+    pub async fn wait_for_attempt(&self) {
         // This object holds the sender, so the channel is open.
         let _ = self.0.subscribe().wait_for(|state| !matches!(state, State::New | State::Opening)).await;
     }

@@ -19,7 +19,7 @@ use crate::state::{DELETING, State, open_down};
 #[derive(Debug, Default)]
 pub struct Survey {
     /// Directories with a mark, and marks whose directory is missing.
-    pub marked: Vec<Found>,
+    pub marked: Vec<FoundMark>,
     /// Files and directories without a mark: unowned or foreign.
     pub unmarked: Vec<String>,
     /// Marks that cannot be read.
@@ -35,7 +35,7 @@ pub(crate) type Volumes = BTreeMap<String, (Owner, bool)>;
 
 /// A mark that was found.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundMark {
     /// Its path.
     pub path: VolumePath,
     /// Its content.
@@ -81,7 +81,7 @@ impl Root {
     ///
     /// # Errors
     /// Fails if the mark has changed.
-    pub fn hand_over(&self, path: &VolumePath, from: &Owner, to: &Owner, retain: bool) -> Result<(), DirectoryError> {
+    pub fn transfer(&self, path: &VolumePath, from: &Owner, to: &Owner, retain: bool) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let _lock = state.lock(path)?;
         match state.mark(path)? {
@@ -134,7 +134,7 @@ impl Root {
     ///
     /// # Errors
     /// Fails if the mark belongs to another volume.
-    pub fn disown(&self, path: &VolumePath, owner: &Owner) -> Result<(), DirectoryError> {
+    pub fn remove_mark(&self, path: &VolumePath, owner: &Owner) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let _lock = state.lock(path)?;
         match state.mark(path)? {
@@ -199,7 +199,7 @@ impl Survey {
             Ok((path, mark))
         });
         match read {
-            Ok((path, Some(mark))) => self.marked.push(Found { path, mark, has_directory }),
+            Ok((path, Some(mark))) => self.marked.push(FoundMark { path, mark, has_directory }),
             // It was removed in the meantime.
             Ok((_, None)) => {}
             Err(error) => self.damaged.push(error),

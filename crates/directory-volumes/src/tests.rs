@@ -312,7 +312,7 @@ fn an_interrupted_removal_is_finished_later() {
     let (dir, root) = root();
     fs::write(root.make("pvc-1", &FencingToken::unlimited()).unwrap().join("file"), "").unwrap();
     let asked = AtomicUsize::new(0);
-    let once = FencingToken::as_long_as(move || asked.fetch_add(1, Ordering::Relaxed) == 0);
+    let once = FencingToken::valid_while(move || asked.fetch_add(1, Ordering::Relaxed) == 0);
     assert!(matches!(root.take_away("pvc-1", &once), Err(DirectoryError::Interrupted(_))));
     assert!(dir.path().join(".kube-provisioner/deleting/pvc-1/data/file").exists());
     // The same name is created again before the rest is removed: an explicit removal deletes both, the start only the
@@ -329,7 +329,7 @@ fn an_interrupted_removal_is_finished_later() {
 #[test]
 fn who_was_succeeded_makes_and_removes_nothing() {
     let (dir, root) = root();
-    let ended = FencingToken::as_long_as(|| false);
+    let ended = FencingToken::valid_while(|| false);
     assert!(matches!(root.make("pvc-1", &ended), Err(DirectoryError::Fenced(_))));
     assert_empty(dir.path());
     root.make("pvc-1", &FencingToken::unlimited()).unwrap();

@@ -157,7 +157,7 @@ impl Root {
     /// Fails if it has another mark in the meantime.
     pub fn restore_without_mark(&self, volume: &str) -> Result<Discarded, DirectoryError> {
         let discarded = self.restore(volume, None)?;
-        self.disown(&discarded.path, &discarded.mark.owner)?;
+        self.remove_mark(&discarded.path, &discarded.mark.owner)?;
         self.end_restore(volume)?;
         Ok(discarded)
     }

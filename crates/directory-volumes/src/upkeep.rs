@@ -9,7 +9,7 @@ use kube_provisioner::kube::Api;
 use kube_provisioner::{FencingToken, ProvisionedVolume, StartContext, StartError};
 use tokio::time::{Instant, timeout_at};
 
-use crate::deletion::{Annotations, is_retained, owner_here, owner_of};
+use crate::deletion::{Annotations, is_retained, owner_in_this_cluster, owner_of};
 use crate::error::DirectoryError;
 use crate::mark::Owner;
 use crate::path::VolumePath;
@@ -63,9 +63,9 @@ impl Worker {
         loop {
             match start.volumes().await {
                 Ok(volumes) => {
-                    let volumes = volumes
-                        .iter()
-                        .map(|volume| (volume.name.clone(), (owner_here(volume), is_retained(&volume.object))));
+                    let volumes = volumes.iter().map(|volume| {
+                        (volume.name.clone(), (owner_in_this_cluster(volume), is_retained(&volume.object)))
+                    });
                     let volumes: Volumes = volumes.collect();
                     self.unasked(move |root, _| root.note_volumes(&volumes)).await;
                 }

@@ -227,7 +227,7 @@ impl Worker {
             }
         });
         // Dropping this future also abandons work that has not begun.
-        let gives_up = GivesUp(decision);
+        let gives_up = AbandonOnDrop(decision);
         if timeout(LIMIT, answered).await.is_err() && gives_up.0.is_first() {
             return Err(self.hangs().into());
         }
@@ -308,9 +308,9 @@ impl Decision {
 }
 
 /// Abandons the work of a thread, unless it has begun.
-struct GivesUp(Decision);
+struct AbandonOnDrop(Decision);
 
-impl Drop for GivesUp {
+impl Drop for AbandonOnDrop {
     fn drop(&mut self) {
         self.0.is_first();
     }

@@ -127,7 +127,7 @@ impl Client {
         };
         let result = match (result, secrets) {
             (Err(Error::Status(status)), Some(secrets)) => {
-                Err(Status::new(status.code(), secrets.stripped_from(status.message())).into())
+                Err(Status::new(status.code(), secrets.redact(status.message())).into())
             }
             (result, _) => result,
         };

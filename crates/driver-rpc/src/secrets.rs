@@ -29,7 +29,7 @@ impl Secrets {
     }
 
     /// Returns a text, such as a driver's message, without these secrets.
-    pub(crate) fn stripped_from(&self, text: &str) -> String {
+    pub(crate) fn redact(&self, text: &str) -> String {
         let mut values: Vec<&str> = self.0.iter().map(|entry| entry.value.trim()).collect();
         values.retain(|value| value.len() >= SHORTEST);
         // A secret may contain another one.
@@ -133,7 +133,7 @@ mod tests {
         let secrets = Secrets::from_iter([("user", "admin"), ("password", "hunter2\n"), ("key", "a-hunter2-b")]);
         let text = "mount -o user=admin,password=hunter2,key=a-hunter2-b: denied";
         let expected = "mount -o user=admin,password=***stripped***,key=***stripped***: denied";
-        assert_eq!(secrets.stripped_from(text), expected);
+        assert_eq!(secrets.redact(text), expected);
     }
 
     #[test]

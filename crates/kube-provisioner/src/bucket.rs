@@ -25,7 +25,7 @@ pub use self::account::{Account, BucketAccess, ClaimName, Owner};
 pub use self::answer::{Bucket, Credentials, Granted};
 pub use self::asset::{Asset, AssetKind, Assets, ListAssets, MarkedCluster};
 pub use self::endpoint::{Endpoint, EndpointError};
-pub use self::failure::{Emptying, Misconfigured, Objection};
+pub use self::failure::{BackendConfigError, EmptyingTimeLimit, RequestFailure};
 pub use self::hooks::BucketHooks;
 pub use self::parameters::{Access, Authentication, DeletionPolicy, Limit, ServiceAccount, Versioning};
 pub use self::provisioner::{BucketCapabilities, BucketProvisioner};

@@ -66,7 +66,7 @@ use self::rules::RULES;
 use self::subject::Subject;
 use self::suite::{Rules, run_methods};
 use self::tempo::Tempo;
-pub use self::verdict::Judgement;
+pub use self::verdict::RuleVerdict;
 
 /// A check of a provisioner. [The module](self) has an example with the methods that every provisioner needs; the other
 /// methods describe special needs of a backend:
@@ -146,9 +146,9 @@ impl Conformance {
     /// Sets a function that creates an asset like an administrator, without the provisioner, at the location of the
     /// asset for the volume of the first name and the claim of the second. It returns the asset as `assets` lists it,
     /// or `None` if it already exists.
-    pub fn made_by_hand(mut self, make: impl AsyncFn(String, String) -> Option<String> + 'static) -> Self {
+    pub fn manually_created(mut self, make: impl AsyncFn(String, String) -> Option<String> + 'static) -> Self {
         let make = Rc::new(make);
-        self.subject.by_hand = Some(Box::new(move |volume, claim| {
+        self.subject.manually_created = Some(Box::new(move |volume, claim| {
             let make = Rc::clone(&make);
             async move { make(volume, claim).await }.boxed_local()
         }));

@@ -56,7 +56,7 @@ pub struct Installation {
 /// The assumed capabilities of the provisioner. Only its code knows them, so callers request the decision for both
 /// extremes: if the decisions are equal, the capabilities do not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Able {
+pub enum AssumedCapabilities {
     /// Every feature that a claim or a class may use.
     All,
     /// Only the features that every provisioner supports.
@@ -64,9 +64,9 @@ pub enum Able {
 }
 
 /// A provisioner that accepts all parameters.
-pub(crate) struct Anything;
+pub(crate) struct AnyProvisioner;
 
-impl Provisioner for Anything {
+impl Provisioner for AnyProvisioner {
     type Parameters = BTreeMap<String, String>;
 
     async fn provision(&self, _: ProvisionRequest<Self::Parameters>) -> Result<Volume, ProvisionError> {
@@ -78,9 +78,9 @@ impl Provisioner for Anything {
     }
 }
 
-impl Hooks for Anything {}
+impl Hooks for AnyProvisioner {}
 
-impl BucketProvisioner for Anything {
+impl BucketProvisioner for AnyProvisioner {
     type Parameters = BTreeMap<String, String>;
     type Config = BTreeMap<String, String>;
 
@@ -101,4 +101,4 @@ impl BucketProvisioner for Anything {
     }
 }
 
-impl BucketHooks for Anything {}
+impl BucketHooks for AnyProvisioner {}

@@ -69,7 +69,7 @@ impl ObjectWatch {
     /// [`Change::Ready`]. For an author who keeps a part of each object, and needs another part.
     pub fn lister(&self) -> impl Fn() + Send + use<> {
         let health = self.health.clone();
-        move || health.ask_for_list()
+        move || health.request_list()
     }
 
     /// Limits the watch to the objects that match this label selector, such as `app=web`.

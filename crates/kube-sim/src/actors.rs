@@ -124,7 +124,7 @@ impl Actors {
     }
 
     /// Returns all actors, each at a pace drawn from the seed: prompt, usual or slow, some with a late start.
-    pub fn drawn(seed: u64) -> Self {
+    pub fn random(seed: u64) -> Self {
         const PACES: [Pace; 3] = [Pace::PROMPT, Pace::USUAL, Pace::SLOW];
         const LATEST: u64 = 60;
         let mut random = fastrand::Rng::with_seed(seed);

@@ -8,7 +8,7 @@
 //! let seed = 7;
 //! let faults = Faults::storm(seed);
 //! let cluster = Cluster::builder().seed(seed).faults(&faults).build();
-//! let _actors = cluster.run(Actors::drawn(seed));
+//! let _actors = cluster.run(Actors::random(seed));
 //! // ... a controller works with `cluster.client("controller")` ...
 //! faults.stop();
 //! // ... and must come to its end now.

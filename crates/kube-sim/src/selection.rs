@@ -46,7 +46,7 @@ impl Selection {
     pub(crate) fn matches(&self, object: &Arc<Stored>) -> bool {
         object.key().starts_with(&self.prefix)
             && (self.labels.is_empty() || self.labels.matches(|key| object.label(key)))
-            && if self.fields.is_about_names_only() {
+            && if self.fields.uses_only_names() {
                 self.fields.matches_name(object.namespace(), object.name())
             } else {
                 self.fields.matches(&object.parsed())

@@ -23,7 +23,7 @@ mod storage;
 mod volume;
 mod volume_source;
 
-use metadata::{NameRule, Touched};
+use metadata::{CheckedFields, NameRule};
 pub(crate) use review::review;
 
 const IMMUTABLE: &str = "field is immutable";
@@ -32,7 +32,7 @@ const NOT_POSITIVE: &str = "must be greater than zero";
 /// Validates a new object. A valid object has no causes. An Event must be in the core form, regardless of the
 /// resource's group.
 pub fn on_create(resource: &Resource, object: &Value) -> Vec<Cause> {
-    let (mut causes, touched) = (Vec::new(), &Touched::All);
+    let (mut causes, touched) = (Vec::new(), &CheckedFields::All);
     match resource.special {
         Special::Volume => volume::create(resource, object, touched, &mut causes),
         Special::Claim => claim::create(resource, object, touched, &mut causes),
@@ -64,7 +64,7 @@ pub fn on_create(resource: &Resource, object: &Value) -> Vec<Cause> {
 
 /// Validates an object that replaces another. `subresource` is the one that is written (`status`, `finalize`).
 pub fn on_update(resource: &Resource, old: &Value, new: &Value, subresource: Option<&str>) -> Vec<Cause> {
-    let (mut causes, touched) = (Vec::new(), &Touched::between(old, new));
+    let (mut causes, touched) = (Vec::new(), &CheckedFields::between(old, new));
     metadata::check(resource, new, NameRule::PathSegment, touched, &mut causes);
     metadata::check_update(new, old, touched, &mut causes);
     match (resource.special, subresource) {
@@ -108,7 +108,7 @@ pub fn on_update(resource: &Resource, old: &Value, new: &Value, subresource: Opt
     causes
 }
 
-fn own_metadata(resource: &Resource, object: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+fn own_metadata(resource: &Resource, object: &Value, touched: &CheckedFields<'_>, causes: &mut Vec<Cause>) {
     metadata::check(resource, object, NameRule::of(resource), touched, causes);
     // Only core and storage use core's own metadata check.
     if matches!(resource.group.as_str(), "" | "storage.k8s.io") {
@@ -116,7 +116,7 @@ fn own_metadata(resource: &Resource, object: &Value, touched: &Touched<'_>, caus
     }
 }
 
-fn namespace(resource: &Resource, namespace: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+fn namespace(resource: &Resource, namespace: &Value, touched: &CheckedFields<'_>, causes: &mut Vec<Cause>) {
     metadata::check(resource, namespace, NameRule::Label, touched, causes);
     metadata::check_core_finalizers(namespace, touched, causes);
     others::namespace_finalizers(namespace, false, causes);

@@ -292,7 +292,7 @@ pub(crate) fn class_name(object: &Value) -> Option<&str> {
 }
 
 /// Returns the provisioner that created a volume.
-pub(crate) fn maker(volume: &Value) -> Option<&str> {
+pub(crate) fn creator(volume: &Value) -> Option<&str> {
     annotation(volume, protocol::PROVISIONED_BY).or(given(volume, &["spec", "csi", "driver"]))
 }
 

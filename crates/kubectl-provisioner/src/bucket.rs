@@ -1,6 +1,6 @@
 //! `bucket`: bucket claims.
 
-use kube_provisioner::explain::Able;
+use kube_provisioner::explain::AssumedCapabilities;
 use kube_provisioner::explain::bucket::{
     Decision, Delivery, Judgement, NoAction, Objects, Refusal, about_claim, delivered_names, shard_text,
 };
@@ -14,7 +14,7 @@ use crate::about::{
 };
 use crate::answer::Answer;
 use crate::fleets::{Fleets, provisioner_of};
-use crate::object::{annotation, given, is_going, items, label, name, text, uid};
+use crate::object::{annotation, given, is_being_deleted, items, label, name, text, uid};
 use crate::reader::{BUCKET, BUCKET_CLAIM, CLASS, CONFIG_MAP, Lookup, SECRET};
 use crate::words::{bucket_action, bucket_refusal, bucket_rest};
 
@@ -181,8 +181,8 @@ impl Case {
         let buckets: Vec<Value> = self.buckets.iter().chain(&self.related).cloned().collect();
         let (class, owner) = (self.class.object(), self.owner.object());
         let objects = Objects { claim: &self.claim, class, owner, buckets: &buckets, secret, config_map };
-        let all = about_claim(&installation, Able::All, &objects)?;
-        let least = about_claim(&installation, Able::Least, &objects)?;
+        let all = about_claim(&installation, AssumedCapabilities::All, &objects)?;
+        let least = about_claim(&installation, AssumedCapabilities::Least, &objects)?;
         Some(settled(answer, recorded, [all, least], |judgement| judgement.message.as_deref()))
     }
 
@@ -210,7 +210,7 @@ impl Case {
         for bucket in &self.buckets {
             let of = text(bucket, &["spec", "claimRef", "uid"]);
             let whose = if of.is_empty() || of == uid(claim) { "" } else { ", of an earlier claim" };
-            let going = if is_going(bucket) { ", is being deleted" } else { "" };
+            let going = if is_being_deleted(bucket) { ", is being deleted" } else { "" };
             let phase = given(bucket, &["status", "phase"]).unwrap_or("without a phase");
             answer.fact("ObjectBucket", format!("{} is {phase}{whose}{going}", name(bucket)));
         }
@@ -257,8 +257,8 @@ async fn missing(asked: &CommandContext<'_>, claim: &str, subject: String) -> An
         Lookup::Is(bucket) => {
             answer.why = vec![format!("Its ObjectBucket {object} still exists.")];
             let provisioner = annotation(&bucket, protocol::BUCKET_PROVISIONER);
-            let maker = provisioner.or(label(&bucket, objectbucket_api::names::PROVISIONER_LABEL));
-            answer.fact("Provisioner", maker.unwrap_or("not named"));
+            let creator = provisioner.or(label(&bucket, objectbucket_api::names::PROVISIONER_LABEL));
+            answer.fact("Provisioner", creator.unwrap_or("not named"));
             if let Some(provisioner) = provisioner {
                 let key = format!("{}/{claim}/{}", asked.namespace, text(&bucket, &["spec", "claimRef", "uid"]));
                 add_turn(asked, &mut answer, provisioner, &fleets(asked, provisioner).await, &shard_text(&key)).await;

@@ -4,18 +4,18 @@ mod checks;
 mod missing;
 
 use kube_provisioner::explain::volume::{Decision, Judgement, NoAction, Objects, Refusal, about_claim, about_volume};
-use kube_provisioner::explain::{Able, Installation};
+use kube_provisioner::explain::{AssumedCapabilities, Installation};
 use kube_provisioner::protocol;
 use serde_json::Value;
 
 use crate::CommandContext;
 use crate::about::{
     EventSummary, add_events, add_failure, add_finalizers, add_journal, add_turn, asked_provisioner, class_name,
-    events, fleets, installation, last_word, maker, say, settled,
+    creator, events, fleets, installation, last_word, say, settled,
 };
 use crate::answer::Answer;
 use crate::fleets::{Fleets, provisioner_of};
-use crate::object::{annotation, given, is_going, name, text, uid};
+use crate::object::{annotation, given, is_being_deleted, name, text, uid};
 use crate::reader::{CLAIM, CLASS, Lookup, NODE, VOLUME};
 use crate::words::{volume_action, volume_refusal, volume_rest};
 
@@ -45,7 +45,7 @@ pub(crate) async fn explain(asked: &CommandContext<'_>, claim: &str) -> Answer {
     let case = Case::gather(asked, claim).await;
     let mut answer = Answer::about(subject, "");
     case.judge(asked, &mut answer, &recorded);
-    checks::tell_class(asked, &mut answer, &case).await;
+    checks::add_class(asked, &mut answer, &case).await;
     if let Some(provisioner) = &case.provisioner {
         let is_done = case.is_bound() && !answer.state.starts_with("is being");
         if !is_done && provisioner != HAND_MADE && !case.is_of_buckets() {
@@ -53,11 +53,11 @@ pub(crate) async fn explain(asked: &CommandContext<'_>, claim: &str) -> Answer {
         }
         add_journal(&mut answer, &case.fleets.of(provisioner), &case.key());
     }
-    checks::tell_volume(&mut answer, &case);
-    checks::tell_node(&mut answer, &case);
-    checks::tell_pods(asked, &mut answer, &case).await;
-    checks::tell_source(asked, &mut answer, &case).await;
-    checks::tell_size(&mut answer, &case.claim);
+    checks::add_volume(&mut answer, &case);
+    checks::add_node(&mut answer, &case);
+    checks::add_pods(asked, &mut answer, &case).await;
+    checks::add_source(asked, &mut answer, &case).await;
+    checks::add_size(&mut answer, &case.claim);
     add_finalizers(&mut answer, &case.claim, asked.environment.now());
     add_events(&mut answer, &recorded, asked.environment.now());
     answer
@@ -73,7 +73,7 @@ impl Case {
         let volume = volume.unwrap_or_else(|| format!("pvc-{}", uid(&claim)));
         let volume = asked.reader.get(&VOLUME, "", &volume).await;
         let of_class = class.object().map(provisioner_of);
-        let of_volume = volume.object().and_then(maker);
+        let of_volume = volume.object().and_then(creator);
         let provisioner = asked_provisioner(&claim).or(of_class).or(of_volume).map(str::to_owned);
         let fleets = match &provisioner {
             Some(provisioner) => fleets(asked, provisioner).await,
@@ -184,7 +184,7 @@ impl Case {
         if !self.is_bound() && asked_provisioner(&self.claim).is_none() {
             return self.not_asked_yet(asked, answer, &provisioner);
         }
-        if self.is_bound() && self.volume.object().is_some_and(|volume| maker(volume).is_none()) {
+        if self.is_bound() && self.volume.object().is_some_and(|volume| creator(volume).is_none()) {
             return bound_to_another_programs(answer);
         }
         let Some(judgement) = self.judgement(asked, &provisioner, &self.claim, recorded, answer) else { return };
@@ -199,7 +199,7 @@ impl Case {
     ) {
         answer.decision = Some(format!("{decision:?}"));
         match &decision {
-            Decision::NoAction(NoAction::Provisioned) if is_going(&self.claim) => {
+            Decision::NoAction(NoAction::Provisioned) if is_being_deleted(&self.claim) => {
                 say(answer, volume_rest(NoAction::ClaimTerminating), None);
             }
             Decision::NoAction(why) => say(answer, volume_rest(*why), None),
@@ -219,7 +219,7 @@ impl Case {
                 }
             }
         }
-        if is_going(&self.claim) && self.is_bound() {
+        if is_being_deleted(&self.claim) && self.is_bound() {
             answer.state = format!("is being deleted; {}", answer.state);
         }
     }
@@ -233,16 +233,22 @@ impl Case {
         recorded: &[EventSummary],
         answer: &mut Answer,
     ) -> Option<Judgement> {
-        let all = self.decide(asked, provisioner, claim, Able::All)?;
+        let all = self.decide(asked, provisioner, claim, AssumedCapabilities::All)?;
         if let (Decision::Provision, Some(problem)) = (&all.decision, last_word(recorded).and_then(bad_parameters)) {
             let message = last_word(recorded).map(|event| event.message.clone());
             return Some(Judgement { decision: Decision::Refuse(Refusal::Parameters(problem)), message });
         }
-        let least = self.decide(asked, provisioner, claim, Able::Least)?;
+        let least = self.decide(asked, provisioner, claim, AssumedCapabilities::Least)?;
         Some(settled(answer, recorded, [all, least], |judgement| judgement.message.as_deref()))
     }
 
-    fn decide(&self, asked: &CommandContext<'_>, provisioner: &str, claim: &Value, able: Able) -> Option<Judgement> {
+    fn decide(
+        &self,
+        asked: &CommandContext<'_>,
+        provisioner: &str,
+        claim: &Value,
+        able: AssumedCapabilities,
+    ) -> Option<Judgement> {
         let fleet = self.fleets.of(provisioner).first().copied();
         let made_by = self.volume.object().and_then(|volume| annotation(volume, protocol::IDENTITY));
         // Any node refuses a class with which the scheduler chooses no node; otherwise no node decides before one is
@@ -263,7 +269,7 @@ impl Case {
     fn without_provisioner(&self, answer: &mut Answer) {
         if self.is_bound() {
             bound_to_another_programs(answer);
-        } else if is_going(&self.claim) {
+        } else if is_being_deleted(&self.claim) {
             say(answer, volume_rest(NoAction::ClaimTerminating), None);
         } else if let Some(class) = class_name(&self.claim) {
             if self.class.is_absent() {
@@ -291,7 +297,7 @@ impl Case {
     /// Explains what the provisioner would do, because kube-controller-manager has not asked it yet.
     fn not_asked_yet(&self, asked: &CommandContext<'_>, answer: &mut Answer, provisioner: &str) {
         let hand_made = provisioner == HAND_MADE;
-        if is_going(&self.claim) {
+        if is_being_deleted(&self.claim) {
             return say(answer, volume_rest(NoAction::ClaimTerminating), None);
         }
         let mut claim = self.claim.clone();

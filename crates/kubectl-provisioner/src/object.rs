@@ -47,7 +47,7 @@ pub(crate) fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     given(object, &["metadata", "labels", key])
 }
 
-pub(crate) fn is_going(object: &Value) -> bool {
+pub(crate) fn is_being_deleted(object: &Value) -> bool {
     given(object, &["metadata", "deletionTimestamp"]).is_some()
 }
 

@@ -8,10 +8,10 @@ use kube_provisioner::protocol;
 use serde_json::{Value, json};
 
 use crate::CommandContext;
-use crate::about::maker;
+use crate::about::creator;
 use crate::answer::{Answer, table};
 use crate::fleets::{Fleets, claim_uid};
-use crate::object::{annotation, given, is_going, label, name, text, uid};
+use crate::object::{annotation, given, is_being_deleted, label, name, text, uid};
 use crate::overview::all;
 use crate::reader::{BUCKET, BUCKET_CLAIM, CLAIM, Lookup, NODE, VOLUME};
 use crate::volume::judgement;
@@ -91,7 +91,7 @@ fn of_volume(
     claims: Option<&[Value]>,
     node_is_gone: bool,
 ) -> Option<Orphan> {
-    let provisioner = maker(volume)?;
+    let provisioner = creator(volume)?;
     let of = fleets.of(provisioner);
     let ours = annotation(volume, protocol::IDENTITY).is_some() || !of.is_empty();
     if !ours {
@@ -100,7 +100,7 @@ fn of_volume(
     let orphan = |why: String| Some(Orphan { kind: "PersistentVolume", name: name(volume).to_owned(), why });
     let owner = text(volume, &["spec", "claimRef", "uid"]);
     // The volume was deleted after its claimRef was removed.
-    let is_unclaimed = is_going(volume) && owner.is_empty();
+    let is_unclaimed = is_being_deleted(volume) && owner.is_empty();
     let released = given(volume, &["status", "phase"]) == Some("Released") || is_unclaimed;
     let deletes = given(volume, &["spec", "persistentVolumeReclaimPolicy"]) == Some("Delete");
     let released = released && deletes;
@@ -137,12 +137,12 @@ fn of_bucket(bucket: &Value, claims: &[Value], fleets: &Fleets) -> Option<Orphan
     }
     let made_by = annotation(bucket, protocol::BUCKET_PROVISIONER);
     let held = made_by.is_some_and(|provisioner| fleets.of(provisioner).iter().any(|fleet| fleet.is_held()));
-    let maker =
+    let creator =
         made_by.or(label(bucket, objectbucket_api::names::PROVISIONER_LABEL)).unwrap_or("its unnamed provisioner");
-    let who = match (held, is_going(bucket)) {
-        (true, _) => format!("{maker} releases the bucket"),
-        (false, true) => format!("it is being deleted, and no running replica of {maker} was found"),
-        (false, false) => format!("no running replica of {maker} was found"),
+    let who = match (held, is_being_deleted(bucket)) {
+        (true, _) => format!("{creator} releases the bucket"),
+        (false, true) => format!("it is being deleted, and no running replica of {creator} was found"),
+        (false, false) => format!("no running replica of {creator} was found"),
     };
     let claim = if of("name").is_empty() {
         "names no claim".to_owned()

@@ -8,7 +8,7 @@ use http::Request;
 use http::header::ACCEPT;
 use kube::Client;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use provisioner_runtime::call::{CallError, call, unsent};
+use provisioner_runtime::call::{CallError, call, invalid_request};
 use serde_json::{Value, json};
 
 /// Time limit of one request.
@@ -157,7 +157,7 @@ impl Reader {
     }
 
     async fn request(&self, path: &str, accept: &str) -> Result<Value, CallError> {
-        let request = Request::get(path).header(ACCEPT, accept).body(Vec::new()).map_err(unsent)?;
+        let request = Request::get(path).header(ACCEPT, accept).body(Vec::new()).map_err(invalid_request)?;
         call(LIMIT, self.client.request(request)).await
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kube_provisioner::explain::Able;
+use kube_provisioner::explain::AssumedCapabilities;
 use kube_provisioner::explain::volume::{Decision, Judgement, NoAction, Objects, Refusal, about_volume};
 use kube_provisioner::protocol;
 use provisioner_runtime::journal::part_journal_name;
@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use crate::CommandContext;
 use crate::about::{
-    EventSummary, add_events, add_failure, add_finalizers, add_journal, add_turn, events, fleets, installation, maker,
-    say,
+    EventSummary, add_events, add_failure, add_finalizers, add_journal, add_turn, creator, events, fleets,
+    installation, say,
 };
 use crate::answer::Answer;
 use crate::fleets::{Fleet, Fleets};
-use crate::object::{annotation, finalizers, given, is_going, name, text, uid};
+use crate::object::{annotation, finalizers, given, is_being_deleted, name, text, uid};
 use crate::reader::{ATTACHMENT, CLAIM, Lookup, NODE, VOLUME};
 use crate::words::{volume_action, volume_refusal, volume_rest};
 
@@ -30,7 +30,7 @@ pub(crate) async fn explain(asked: &CommandContext<'_>, volume: &str) -> Answer 
     let recorded = events(asked, "PersistentVolume", &volume).await;
     let mut answer = Answer::about(subject, "");
     let claim = owner(asked, &volume).await;
-    match maker(&volume) {
+    match creator(&volume) {
         None => {
             answer.state = "created manually or by another program".to_owned();
             answer.why =
@@ -45,14 +45,14 @@ pub(crate) async fn explain(asked: &CommandContext<'_>, volume: &str) -> Answer 
             )
             .await;
             answer.fact("Provisioner", provisioner);
-            if !answer.state.starts_with("bound") || is_going(&volume) {
+            if !answer.state.starts_with("bound") || is_being_deleted(&volume) {
                 add_turn(asked, &mut answer, provisioner, &fleets, name(&volume)).await;
             }
             add_journal(&mut answer, &fleets.of(provisioner), name(&volume));
         }
     }
-    tell_object(&mut answer, &volume, &claim);
-    tell_attachments(asked, &mut answer, &volume).await;
+    add_object(&mut answer, &volume, &claim);
+    add_attachments(asked, &mut answer, &volume).await;
     add_finalizers(&mut answer, &volume, now);
     add_events(&mut answer, &recorded, now);
     answer
@@ -91,7 +91,7 @@ async fn judge(asked: &CommandContext<'_>, answer: &mut Answer, case: &Case<'_>)
     match &decision {
         Decision::NoAction(why) => {
             say(answer, volume_rest(*why), None);
-            tell_rest(answer, *why, volume);
+            add_reason(answer, *why, volume);
         }
         Decision::Refuse(refusal) => say(answer, volume_refusal(refusal), message),
         Decision::LookForNode { name } => match asked.reader.get(&NODE, "", name).await {
@@ -108,11 +108,11 @@ async fn judge(asked: &CommandContext<'_>, answer: &mut Answer, case: &Case<'_>)
         },
         _ => say_action(answer, &decision, recorded),
     }
-    tell_doubt(answer, &decision, claim);
+    add_uncertainty(answer, &decision, claim);
 }
 
 /// Adds the doubt about an unreadable claim, which the rules treat as deleted.
-fn tell_doubt(answer: &mut Answer, decision: &Decision, claim: &Lookup) {
+fn add_uncertainty(answer: &mut Answer, decision: &Decision, claim: &Lookup) {
     if let (Decision::Delete(_), Lookup::Unknown) = (decision, claim) {
         answer.state = "released; the provisioner deletes it if its claim does not exist".to_owned();
         answer.why = vec!["Whether its claim still exists is not known.".to_owned()];
@@ -129,7 +129,7 @@ fn say_action(answer: &mut Answer, decision: &Decision, recorded: &[EventSummary
 }
 
 /// Adds details that the words for an idle state leave open.
-fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
+fn add_reason(answer: &mut Answer, why: NoAction, volume: &Value) {
     match why {
         NoAction::Retained => match given(volume, &["status", "phase"]) {
             Some("Released") => {
@@ -143,11 +143,12 @@ fn tell_rest(answer: &mut Answer, why: NoAction, volume: &Value) {
                     format!("{}, and kept when its claim is deleted", phase.unwrap_or("Pending").to_lowercase());
             }
         },
-        NoAction::OtherCluster => answer
-            .why
-            .extend(annotation(volume, protocol::CLUSTER_ID).map(|maker| format!("That cluster's id is \"{maker}\"."))),
+        NoAction::OtherCluster => answer.why.extend(
+            annotation(volume, protocol::CLUSTER_ID).map(|creator| format!("That cluster's id is \"{creator}\".")),
+        ),
         NoAction::OtherInstallation => answer.why.extend(
-            annotation(volume, protocol::IDENTITY).map(|maker| format!("The identity of its creator is \"{maker}\".")),
+            annotation(volume, protocol::IDENTITY)
+                .map(|creator| format!("The identity of its creator is \"{creator}\".")),
         ),
         NoAction::VolumeTerminating if given(volume, &["status", "phase"]) == Some("Bound") => {
             answer.why = vec![
@@ -200,8 +201,8 @@ pub(crate) fn judgement(
     let installation = installation(asked, provisioner, made, node, Some(volume));
     let attempt = fleets.attempt(provisioner, name(volume));
     let objects = Objects { claim: claim.object(), class: None, volume: Some(volume), attempt };
-    let all = about_volume(&installation, Able::All, &objects)?;
-    let least = about_volume(&installation, Able::Least, &objects)?;
+    let all = about_volume(&installation, AssumedCapabilities::All, &objects)?;
+    let least = about_volume(&installation, AssumedCapabilities::Least, &objects)?;
     let is_recorded = |text: &String| recorded.iter().any(|event| event.message.contains(text));
     if least.message.as_ref().is_some_and(is_recorded) { Some(least) } else { Some(all) }
 }
@@ -212,14 +213,14 @@ fn has_replica(fleet: Option<&Fleet>, provisioner: &str, node: &str) -> bool {
     fleet.is_some_and(|fleet| fleet.journals.iter().any(|journal| journal.name == part))
 }
 
-fn tell_object(answer: &mut Answer, volume: &Value, claim: &Lookup) {
+fn add_object(answer: &mut Answer, volume: &Value, claim: &Lookup) {
     let phase = given(volume, &["status", "phase"]).unwrap_or("Pending");
     let policy = given(volume, &["spec", "persistentVolumeReclaimPolicy"]).unwrap_or("Retain");
     answer.fact("Volume", format!("{phase}, reclaim policy {policy}"));
     let of = |field| text(volume, &["spec", "claimRef", field]);
     if !of("name").is_empty() {
         let exists = match claim {
-            Lookup::Is(claim) if is_going(claim) => ", which is being deleted",
+            Lookup::Is(claim) if is_being_deleted(claim) => ", which is being deleted",
             Lookup::Is(_) => "",
             Lookup::Absent => ", which does not exist",
             Lookup::Unknown => ", whose state is unknown",
@@ -232,9 +233,9 @@ fn tell_object(answer: &mut Answer, volume: &Value, claim: &Lookup) {
 }
 
 /// Adds the nodes to which the volume is still attached.
-async fn tell_attachments(asked: &CommandContext<'_>, answer: &mut Answer, volume: &Value) {
+async fn add_attachments(asked: &CommandContext<'_>, answer: &mut Answer, volume: &Value) {
     let phase = given(volume, &["status", "phase"]);
-    if given(volume, &["spec", "csi", "driver"]).is_none() || phase == Some("Bound") && !is_going(volume) {
+    if given(volume, &["spec", "csi", "driver"]).is_none() || phase == Some("Bound") && !is_being_deleted(volume) {
         return;
     }
     let Some(all) = asked.reader.list(&ATTACHMENT, "", ("", "")).await else { return };

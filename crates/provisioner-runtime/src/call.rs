@@ -63,7 +63,7 @@ pub fn replace_request(collection: &str, name: &str, body: Vec<u8>) -> Result<Re
 const UNCHECKED: &str = "fieldValidation=Ignore";
 
 fn write_request(request: Builder, body: Vec<u8>) -> Result<Request<Vec<u8>>, CallError> {
-    request.header(CONTENT_TYPE, HeaderValue::from_static("application/json")).body(body).map_err(unsent)
+    request.header(CONTENT_TYPE, HeaderValue::from_static("application/json")).body(body).map_err(invalid_request)
 }
 
 /// The fields read from the response to a frequent write. The rest is as it was sent.
@@ -81,7 +81,7 @@ pub(crate) struct WrittenMetadata {
 }
 
 /// Returns the error of a call whose request could not be built.
-pub fn unsent(error: impl std::fmt::Display) -> CallError {
+pub fn invalid_request(error: impl std::fmt::Display) -> CallError {
     CallError::Other(error.to_string())
 }
 

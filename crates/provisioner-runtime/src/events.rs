@@ -195,7 +195,7 @@ impl EventRecorder {
         self.shared.moved.notify_waiters();
     }
 
-    /// Returns true if a line may be sent now, apart from the limit set by [`EventRecorder::pace`].
+    /// Returns true if a line may be sent now, apart from the limit set by [`EventRecorder::set_concurrency`].
     pub fn is_due(&self) -> bool {
         let now = Instant::now();
         crate::sync::lock(&self.shared.state).next_due(now).is_some_and(|due| due <= now)
@@ -218,7 +218,7 @@ impl EventRecorder {
 
     /// Sets the number of concurrent requests. Lower values leave more of the server's capacity to other work; 0 stops
     /// sending.
-    pub fn pace(&self, concurrency: usize) {
+    pub fn set_concurrency(&self, concurrency: usize) {
         if self.shared.concurrency.swap(concurrency, Ordering::Relaxed) < concurrency {
             self.shared.changed.notify_one();
         }

@@ -116,7 +116,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::state::{Shared, State, Stored};
 
-pub use self::adopt::{Adopted, Adoption, Other};
+pub use self::adopt::{Adopted, Adoption, OtherJournal};
 pub use self::drop::{DropError, request_accept, request_drop};
 pub use self::error::{JournalError, TakeOverError};
 pub use self::list::{Listing, list, remove_empty, selector};

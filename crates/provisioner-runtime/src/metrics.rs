@@ -168,7 +168,7 @@ impl RuntimeMetrics {
         let Some(health) = &self.leases else { return Ok(()) };
         page.gauges("leases_held", "Shards of this replica.", &[([], whole(health.held().len()))])?;
         page.gauges("lease_members", "Replicas that share the shards.", &[([], whole(health.members()))])?;
-        page.counters("leases_lost", "Terms that ended because the Lease was lost.", &[([], health.lost())])
+        page.counters("leases_lost", "Terms that ended because the Lease was lost.", &[([], health.lost_terms())])
     }
 }
 

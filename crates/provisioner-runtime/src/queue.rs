@@ -215,7 +215,7 @@ pub struct QueueStats {
 #[must_use = "a dropped work item counts as a failed attempt"]
 pub struct Work<K: Clone + Eq + Hash> {
     shared: Arc<Shared<K>>,
-    handout: state::Handout<K>,
+    handout: state::AssignedKey<K>,
     finished: bool,
 }
 
@@ -261,7 +261,7 @@ impl<K: Clone + Eq + Hash> Work<K> {
 
     fn conclude(&mut self, next: Next) {
         self.finished = true;
-        let state::Handout { key, run, .. } = &self.handout;
+        let state::AssignedKey { key, run, .. } = &self.handout;
         self.shared.update(|state, now| state.finish(key, *run, next, now));
     }
 }

@@ -247,7 +247,7 @@ impl WatchHealth {
     }
 
     /// Requests another list of all objects, without waiting for it.
-    pub fn ask_for_list(&self) {
+    pub fn request_list(&self) {
         self.shared.asked.notify();
     }
 

@@ -128,7 +128,7 @@ impl Connections {
     ///
     /// # Errors
     /// Fails if the certificates are not valid.
-    pub fn trusting(&self, ca_bundle: Option<Vec<u8>>) -> Result<Http, SettingsError> {
+    pub fn with_ca_bundle(&self, ca_bundle: Option<Vec<u8>>) -> Result<Http, SettingsError> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(http) = known.get(&ca_bundle) {
             return Ok(http.clone());

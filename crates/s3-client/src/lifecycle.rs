@@ -60,7 +60,7 @@ impl Lifecycle {
 
     /// Returns true if both are equivalent: the order does not matter, and a rule without an ID matches any ID, because
     /// services generate one.
-    pub fn same_as(&self, stored: &Self) -> bool {
+    pub fn is_equivalent_to(&self, stored: &Self) -> bool {
         let mut left: Vec<LifecycleRule> = stored.rules.iter().map(normal).collect();
         let found = |rule: &LifecycleRule| {
             let rule = normal(rule);
@@ -317,14 +317,14 @@ mod tests {
             one(r#"[{"Status":"Enabled","Prefix":"","Expiration":{"Days":1}},{"ID":"b","Status":"Disabled"}]"#);
         let stored = one(r#"[{"ID":"b","Status":"Disabled","Filter":{"Prefix":""}},
             {"ID":"x","Status":"Enabled","Filter":{"Prefix":""},"Expiration":{"Days":1}}]"#);
-        assert!(wanted.same_as(&stored));
-        assert!(!stored.same_as(&wanted));
+        assert!(wanted.is_equivalent_to(&stored));
+        assert!(!stored.is_equivalent_to(&wanted));
         // The Ceph gateway's response for a rule with `And`.
         let with = |filter: &str| one(&format!(r#"[{{"ID":"a","Status":"Enabled","Filter":{filter}}}]"#));
         let tagged = with(r#"{"And":{"Prefix":"c/","Tags":[{"Key":"k","Value":"v"}]}}"#);
-        assert!(tagged.same_as(&with(r#"{"Prefix":"c/","Tag":{"Key":"k","Value":"v"}}"#)));
-        assert!(!tagged.same_as(&with(r#"{"Prefix":"d/","Tag":{"Key":"k","Value":"v"}}"#)));
-        assert!(!wanted.same_as(&one(r#"[{"ID":"b","Status":"Disabled"}]"#)));
+        assert!(tagged.is_equivalent_to(&with(r#"{"Prefix":"c/","Tag":{"Key":"k","Value":"v"}}"#)));
+        assert!(!tagged.is_equivalent_to(&with(r#"{"Prefix":"d/","Tag":{"Key":"k","Value":"v"}}"#)));
+        assert!(!wanted.is_equivalent_to(&one(r#"[{"ID":"b","Status":"Disabled"}]"#)));
     }
 
     #[test]

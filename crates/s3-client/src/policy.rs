@@ -101,7 +101,7 @@ impl Policy {
 
     /// Returns true if both are equivalent: the order of statements and lists does not matter, and a list of one
     /// element equals the element.
-    pub fn same_as(&self, other: &Self) -> bool {
+    pub fn is_equivalent_to(&self, other: &Self) -> bool {
         let meaning = |policy: &Self| {
             let statements: BTreeSet<String> = policy.statements.iter().map(|each| normal(each).to_string()).collect();
             (policy.document.get("Version").cloned(), policy.document.get("Id").cloned(), statements)
@@ -214,11 +214,11 @@ mod tests {
         let other = json!({ "Resource": ["r"], "Action": ["S3:getobject", "s3:PutObject"], "Sid": "s",
             "Principal": { "AWS": ["*"] }, "Condition": { "Bool": { "aws:SecureTransport": "true" } } });
         let more = json!({ "Sid": "t" });
-        assert!(policy(one.clone()).same_as(&policy(json!([other]))));
-        assert!(policy(json!([one, more])).same_as(&policy(json!([more, other]))));
-        assert!(!policy(json!([one, more])).same_as(&policy(json!([other]))));
+        assert!(policy(one.clone()).is_equivalent_to(&policy(json!([other]))));
+        assert!(policy(json!([one, more])).is_equivalent_to(&policy(json!([more, other]))));
+        assert!(!policy(json!([one, more])).is_equivalent_to(&policy(json!([other]))));
         let another = json!({ "Sid": "s", "Resource": "R" });
-        assert!(!policy(json!({ "Sid": "s", "Resource": "r" })).same_as(&policy(another)));
+        assert!(!policy(json!({ "Sid": "s", "Resource": "r" })).is_equivalent_to(&policy(another)));
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::error::Error;
 use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    Assets, Bucket, BucketCapabilities, BucketHooks, BucketLookup, BucketProvisioner, Credentials, DeletionPolicy,
-    GrantOf, Granted, GrantedAccount, ListAssets, Misconfigured, Objection, Owner, ProvisionedBucket, Record,
+    Assets, BackendConfigError, Bucket, BucketCapabilities, BucketHooks, BucketLookup, BucketProvisioner, Credentials,
+    DeletionPolicy, GrantOf, Granted, GrantedAccount, ListAssets, Owner, ProvisionedBucket, Record, RequestFailure,
     RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
@@ -55,7 +55,7 @@ impl BucketProvisioner for Aws {
     }
 
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
-        self.let_in(request).await
+        self.grant_access(request).await
     }
 
     async fn delete_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
@@ -177,21 +177,21 @@ impl Aws {
         &self,
         record: &Record<'_, Parameters>,
         bucket: (&str, bool),
-    ) -> Result<(Store, Account), Misconfigured> {
+    ) -> Result<(Store, Account), BackendConfigError> {
         let Record { account, parameters, state, secrets, cluster_id, .. } = record;
         if account.claim.uid.is_empty() && state.is_empty() {
-            return Err(Misconfigured::new("the ObjectBucket names neither its claim's uid nor UserName"));
+            return Err(BackendConfigError::new("the ObjectBucket names neither its claim's uid nor UserName"));
         }
         let store = self.stores.of(parameters, secrets).await?;
         let account = Account::of(account, cluster_id, bucket, state);
         if account.unfinished {
-            store.learn_dialect(bucket.0).await.map_err(Misconfigured::new)?;
+            store.learn_dialect(bucket.0).await.map_err(BackendConfigError::new)?;
         }
         let account = account.on(store.dialect(), cluster_id);
         Ok((store, account))
     }
 
-    async fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Account), Misconfigured> {
+    async fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Account), BackendConfigError> {
         // The list is empty if the user's only bucket no longer exists.
         let own = known.buckets.iter().find(|bucket| bucket.belongs_to(&known.account));
         let bucket = own.or(known.buckets.first());
@@ -201,7 +201,7 @@ impl Aws {
 }
 
 /// Creates or updates the bucket of a claim.
-async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> Result<Bucket, Objection> {
+async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> Result<Bucket, RequestFailure> {
     let (name, parameters) = (&request.name, &request.parameters);
     // Before the first change, reject access that cannot be granted.
     parameters.access_mode.restricted_to(request.config.access_mode)?;
@@ -223,10 +223,10 @@ async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> 
         let uid = &request.owner.claim.uid;
         match whose(store, account, name, tags, &user).await? {
             BucketOwnership::Claim => {}
-            BucketOwnership::Other => return Err(Objection::Refused(not_for_this_claim(name))),
+            BucketOwnership::Other => return Err(RequestFailure::Refused(not_for_this_claim(name))),
             BucketOwnership::HasLostItsTag => {
                 let text = format!("the bucket {name} has lost its tag {CLAIM_UID}: set it to {uid}");
-                return Err(Objection::Refused(text));
+                return Err(RequestFailure::Refused(text));
             }
             BucketOwnership::Unsure => return Err(ProvisionError::retry(unsure(name, uid)).into()),
         }
@@ -234,7 +234,7 @@ async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> 
     if let Err(objection) = store.dialect().check(parameters.block_public_access, service_account.is_some()) {
         return Err(match objection {
             // An earlier attempt has created the bucket, and its user may be the only proof of that.
-            Objection::Refused(text) if live.is_some() => ProvisionError::retry(text).into(),
+            RequestFailure::Refused(text) if live.is_some() => ProvisionError::retry(text).into(),
             objection => objection,
         });
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube_provisioner::DeleteError;
-use kube_provisioner::bucket::{DeletionPolicy, Emptying, ProvisionedBucket, RequestOf, Versioning};
+use kube_provisioner::bucket::{DeletionPolicy, EmptyingTimeLimit, ProvisionedBucket, RequestOf, Versioning};
 use s3_client::lifecycle::Lifecycle;
 use s3_client::policy::Policy;
 use s3_client::{Error, NewBucket};
@@ -307,7 +307,7 @@ pub(crate) async fn delete_empty(store: &Store, bucket: &ProvisionedBucket<Param
 
 /// Deletes the bucket with its contents. If this takes too long, it deletes a part and returns an error.
 pub(crate) async fn delete(store: &Store, name: &str) -> Result<(), DeleteError> {
-    let mut emptying = Emptying::new(name);
+    let mut emptying = EmptyingTimeLimit::new(name);
     loop {
         loop {
             match delete_some(store, name).await? {

@@ -30,7 +30,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_provisioner::bucket::{ClaimName, Objection, Owner};
+use kube_provisioner::bucket::{ClaimName, Owner, RequestFailure};
 use s3_client::{Error, NewBucket};
 use serde::Deserialize;
 
@@ -70,7 +70,7 @@ impl Dialect {
     }
 
     /// Refuses features that the store accepts in requests, but does not implement completely.
-    pub(crate) fn check(self, public_block: Option<bool>, without_key: bool) -> Result<(), Objection> {
+    pub(crate) fn check(self, public_block: Option<bool>, without_key: bool) -> Result<(), RequestFailure> {
         let text = match self {
             Self::SeaweedFs if without_key => {
                 "on SeaweedFS the owner of a new role could not be proved: remove authentication and serviceAccount, or use another store"
@@ -81,7 +81,7 @@ impl Dialect {
             }
             _ => return Ok(()),
         };
-        Err(Objection::Refused(text.to_owned()))
+        Err(RequestFailure::Refused(text.to_owned()))
     }
 
     /// Returns true if the store applies every property of a new user or bucket, such as tags and a permissions

@@ -41,14 +41,14 @@ pub(crate) fn document(region: &Region, bucket: &str, access: Access, kms_key: O
     let arn = region.bucket_arn(bucket);
     let mut actions = vec!["s3:GetBucketLocation"];
     let mut of_key = Vec::new();
-    if access.reads() {
+    if access.can_read() {
         actions = [&SEES[..], &READS].concat();
         of_key.push(KMS_READS);
     }
-    if access.writes() {
+    if access.can_write() {
         actions.extend(WRITES);
         // S3 decrypts the parts of a multipart upload to combine them.
-        of_key.extend(if access.reads() { vec![KMS_WRITES] } else { vec![KMS_READS, KMS_WRITES] });
+        of_key.extend(if access.can_read() { vec![KMS_WRITES] } else { vec![KMS_READS, KMS_WRITES] });
     }
     // Each action applies either to buckets or to objects.
     let mut statements = vec![allow(&actions, json!([arn, format!("{arn}/*")]))];

@@ -12,7 +12,7 @@ use aws_credential_types::provider::{ProvideCredentials as _, SharedCredentialsP
 use aws_smithy_runtime::client::identity::IdentityCache;
 use aws_smithy_runtime_api::client::identity::SharedIdentityCache;
 use clap::Args;
-use kube_provisioner::bucket::{Endpoint, EndpointError, Misconfigured, RecentlyCreated};
+use kube_provisioner::bucket::{BackendConfigError, Endpoint, EndpointError, RecentlyCreated};
 use kube_provisioner::{Secrets, parse_time_limit};
 use s3_client::iam::Iam;
 use s3_client::{Client, Connections, Http, Settings, chain};
@@ -84,13 +84,13 @@ impl Defaults {
     ///
     /// # Errors
     /// If the file cannot be used.
-    pub fn check(&self) -> Result<(), Misconfigured> {
+    pub fn check(&self) -> Result<(), BackendConfigError> {
         self.http(&Connections::default()).map(drop)
     }
 
-    fn http(&self, connections: &Connections) -> Result<Http, Misconfigured> {
-        let ca_bundle = self.ca_bundle.as_deref().map(Misconfigured::read).transpose()?;
-        connections.trusting(ca_bundle).map_err(Misconfigured::new)
+    fn http(&self, connections: &Connections) -> Result<Http, BackendConfigError> {
+        let ca_bundle = self.ca_bundle.as_deref().map(BackendConfigError::read).transpose()?;
+        connections.with_ca_bundle(ca_bundle).map_err(BackendConfigError::new)
     }
 }
 
@@ -217,7 +217,7 @@ impl Stores {
     }
 
     /// Returns access to the account and the region of a class.
-    pub(crate) async fn of(&self, parameters: &Parameters, secrets: &Secrets) -> Result<Store, Misconfigured> {
+    pub(crate) async fn of(&self, parameters: &Parameters, secrets: &Secrets) -> Result<Store, BackendConfigError> {
         let (region, mut settings) = self.settings(parameters)?;
         let (credentials, identities) = self.administrator(parameters, secrets, &region).await?;
         settings.identities = identities;
@@ -229,8 +229,8 @@ impl Stores {
         let endpoint = s3_endpoint(&settings).await?.region(region.name());
         Ok(Store {
             region,
-            s3: Client::new(&settings, credentials.clone()).map_err(Misconfigured::new)?,
-            iam: Iam::new(&settings_of_iam, credentials).map_err(Misconfigured::new)?,
+            s3: Client::new(&settings, credentials.clone()).map_err(BackendConfigError::new)?,
+            iam: Iam::new(&settings_of_iam, credentials).map_err(BackendConfigError::new)?,
             endpoint,
             given_url: settings.endpoint,
             given_dialect: parameters.store,
@@ -242,28 +242,30 @@ impl Stores {
     }
 
     /// Checks that the provisioner can retrieve its own credentials if the environment configures them.
-    pub(crate) async fn probe(&self) -> Result<(), Misconfigured> {
+    pub(crate) async fn probe(&self) -> Result<(), BackendConfigError> {
         let given = ["AWS_ROLE_ARN", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"];
         if given.into_iter().any(|name| std::env::var_os(name).is_some()) {
             let provider = own_credentials(self.own().await?)?;
             let had = provider.provide_credentials().await;
-            had.map_err(|error| Misconfigured::new(format!("the provisioner has no credentials: {}", chain(&error))))?;
+            had.map_err(|error| {
+                BackendConfigError::new(format!("the provisioner has no credentials: {}", chain(&error)))
+            })?;
         }
         Ok(())
     }
 
     /// Returns the class's S3 endpoint, and its IAM endpoint if that is not Amazon's default.
-    pub(crate) async fn endpoints(&self, parameters: &Parameters) -> Result<Vec<Endpoint>, Misconfigured> {
+    pub(crate) async fn endpoints(&self, parameters: &Parameters) -> Result<Vec<Endpoint>, BackendConfigError> {
         let (_, settings) = self.settings(parameters)?;
         let s3 = s3_endpoint(&settings).await?;
         Ok([s3].into_iter().chain(self.iam_endpoint(parameters).cloned()).collect())
     }
 
     /// Returns the region of a class, and the settings for S3 in it.
-    fn settings(&self, parameters: &Parameters) -> Result<(Region, Settings), Misconfigured> {
+    fn settings(&self, parameters: &Parameters) -> Result<(Region, Settings), BackendConfigError> {
         let defaults = &self.defaults;
         let region = parameters.region.as_ref().or(defaults.region.as_ref()).cloned().ok_or_else(|| {
-            Misconfigured::new("no region is configured: set region in the StorageClass, or --region")
+            BackendConfigError::new("no region is configured: set region in the StorageClass, or --region")
         })?;
         let mut settings = Settings::new(defaults.http(&self.connections)?);
         region.name().clone_into(&mut settings.region);
@@ -278,7 +280,7 @@ impl Stores {
     }
 
     /// Returns the configuration that Amazon's default credential chain finds for this process.
-    async fn own(&self) -> Result<&SdkConfig, Misconfigured> {
+    async fn own(&self) -> Result<&SdkConfig, BackendConfigError> {
         let http = self.defaults.http(&self.connections)?;
         let region = self.defaults.region.as_ref().map_or("us-east-1", Region::name);
         let load = async || {
@@ -297,7 +299,7 @@ impl Stores {
         parameters: &Parameters,
         secrets: &Secrets,
         region: &Region,
-    ) -> Result<(SharedCredentialsProvider, Option<SharedIdentityCache>), Misconfigured> {
+    ) -> Result<(SharedCredentialsProvider, Option<SharedIdentityCache>), BackendConfigError> {
         let role = parameters.admin_role_arn.as_ref();
         let renewed = Some(self.identities.clone());
         match (key_in(secrets)?, role) {
@@ -315,7 +317,7 @@ impl Stores {
         &self,
         (arn, external_id, region): (String, Option<String>, String),
         key: Option<Credentials>,
-    ) -> Result<SharedCredentialsProvider, Misconfigured> {
+    ) -> Result<SharedCredentialsProvider, BackendConfigError> {
         let taken_by = key.as_ref().map(|key| (key.access_key_id().to_owned(), key.secret_access_key().to_owned()));
         let role = (arn, external_id, region, taken_by);
         if let Some(known) = self.roles().get(&role) {
@@ -344,23 +346,23 @@ impl Stores {
     }
 }
 
-async fn s3_endpoint(settings: &Settings) -> Result<Endpoint, Misconfigured> {
-    let address = settings.s3_address().await.map_err(Misconfigured::new)?;
-    address.parse().map_err(|error: EndpointError| Misconfigured::new(format!("S3 at {address:?}: {error}")))
+async fn s3_endpoint(settings: &Settings) -> Result<Endpoint, BackendConfigError> {
+    let address = settings.s3_address().await.map_err(BackendConfigError::new)?;
+    address.parse().map_err(|error: EndpointError| BackendConfigError::new(format!("S3 at {address:?}: {error}")))
 }
 
-fn own_credentials(own: &SdkConfig) -> Result<SharedCredentialsProvider, Misconfigured> {
-    let none = || Misconfigured::new("Amazon's client was built without credentials");
+fn own_credentials(own: &SdkConfig) -> Result<SharedCredentialsProvider, BackendConfigError> {
+    let none = || BackendConfigError::new("Amazon's client was built without credentials");
     own.credentials_provider().ok_or_else(none)
 }
 
 /// Returns the key in the class's Secret, if the class names a Secret.
-fn key_in(secrets: &Secrets) -> Result<Option<Credentials>, Misconfigured> {
+fn key_in(secrets: &Secrets) -> Result<Option<Credentials>, BackendConfigError> {
     let Some(role) = ADMIN.into_iter().find(|role| secrets.has(role)) else { return Ok(None) };
     let text = |name| secrets.text(role, name).filter(|text| !text.is_empty());
     let key = text("AWS_ACCESS_KEY_ID").zip(text("AWS_SECRET_ACCESS_KEY"));
     let (id, secret) = key.ok_or_else(|| {
-        Misconfigured::new("the Secret that the class names has no AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+        BackendConfigError::new("the Secret that the class names has no AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
     })?;
     let token = text("AWS_SESSION_TOKEN").map(str::to_owned);
     Ok(Some(Credentials::new(id, secret, token, None, "the class's Secret")))

@@ -11,9 +11,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    self as api, Access, Assets, Bucket, BucketAccess, BucketCapabilities, BucketHooks, BucketLookup,
-    BucketProvisioner, Credentials, GrantOf, Granted, GrantedAccount, ListAssets, Misconfigured, Objection,
-    ProvisionedBucket, Record, RequestOf,
+    self as api, Access, Assets, BackendConfigError, Bucket, BucketAccess, BucketCapabilities, BucketHooks,
+    BucketLookup, BucketProvisioner, Credentials, GrantOf, Granted, GrantedAccount, ListAssets, ProvisionedBucket,
+    Record, RequestFailure, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use s3_client::policy::Policy;
@@ -81,8 +81,8 @@ impl BucketProvisioner for Rgw {
             (Some(live), Some(BucketOwnership::Claim)) => (!owner.generated).then_some(live.marker),
             (live, _) => match bucket::make(&store, &users, &user, &request, live.is_none()).await {
                 Ok(lent) => lent,
-                Err(Objection::Refused(text)) => return refuse(&store, &users, &request, None, text).await,
-                Err(Objection::Failed(error)) => return Err(error),
+                Err(RequestFailure::Refused(text)) => return refuse(&store, &users, &request, None, text).await,
+                Err(RequestFailure::Failed(error)) => return Err(error),
             },
         };
         if owner.generated && user.max_buckets != ONE_BUCKET {
@@ -111,7 +111,7 @@ impl BucketProvisioner for Rgw {
         let store = self.stores.of(&request.parameters, &request.secrets)?;
         let bucket_owner = request.config.bucket_owner.as_deref();
         let users = Users::of(&request.account, &request.state, bucket_owner, &request.cluster_id)?;
-        match self.let_in(&store, &users, &request).await {
+        match self.grant_access(&store, &users, &request).await {
             Ok(granted) => Ok(granted),
             // An earlier attempt may have changed the bucket's policy, which `revoke` restores.
             Err(objection) => {
@@ -203,7 +203,12 @@ struct Statement<'a> {
 }
 
 impl Rgw {
-    async fn let_in(&self, store: &Store, users: &Users, request: &GrantOf<Self>) -> Result<Granted, Objection> {
+    async fn grant_access(
+        &self,
+        store: &Store,
+        users: &Users,
+        request: &GrantOf<Self>,
+    ) -> Result<Granted, RequestFailure> {
         let mut statements = Vec::new();
         for bucket in &request.buckets {
             statements.extend(self.statement(store, users, request, bucket).await?);
@@ -235,7 +240,7 @@ impl Rgw {
     }
 
     /// Returns the gateway and the users of a recorded bucket or account.
-    fn recorded(&self, record: &Record<'_, Parameters>) -> Result<(Store, Users), Misconfigured> {
+    fn recorded(&self, record: &Record<'_, Parameters>) -> Result<(Store, Users), BackendConfigError> {
         let Record { account, parameters, state, config_texts, secrets, cluster_id, .. } = record;
         let store = self.stores.of(parameters, secrets)?;
         // There is no state before the first success.
@@ -245,7 +250,7 @@ impl Rgw {
         Ok((store, Users { owner, own: Account::own(account, cluster_id) }))
     }
 
-    fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Users), Misconfigured> {
+    fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Users), BackendConfigError> {
         self.recorded(&known.record()?)
     }
 
@@ -256,19 +261,19 @@ impl Rgw {
         users: &Users,
         request: &GrantOf<Self>,
         bucket: &'a BucketAccess,
-    ) -> Result<Option<Statement<'a>>, Objection> {
+    ) -> Result<Option<Statement<'a>>, RequestFailure> {
         let (account, name, config) = (&users.owner, &bucket.name, &request.config);
         let access = bucket.allowed(request.parameters.access_mode, config.access_mode)?;
         let is_own = bucket.belongs_to(&request.account);
         if is_own && access != Access::ReadWrite {
-            return Err(Objection::Refused(OWNERS_DO_EVERYTHING.to_owned()));
+            return Err(RequestFailure::Refused(OWNERS_DO_EVERYTHING.to_owned()));
         }
         request.check_settings(bucket, &SETTINGS)?;
         let Some(info) = store.admin.bucket(name).await? else { return Err(bucket.missing().into()) };
         if let Some(owner) = &bucket.owner
             && !is_its_owners(bucket, owner, &info, (store, &request.cluster_id)).await?
         {
-            return Err(Objection::Refused(bucket.is_not_its_owners()));
+            return Err(RequestFailure::Refused(bucket.wrong_owner_message()));
         }
         if info.owner == account.id {
             // With bucketOwner, the claim receives the owner's own key.
@@ -282,7 +287,7 @@ impl Rgw {
         };
         if !account.generated {
             let text = format!("the bucket {name} does not belong to the bucketOwner {}", account.id);
-            return Err(Objection::Refused(text));
+            return Err(RequestFailure::Refused(text));
         }
         Ok(Some(Statement { bucket, owner: info.owner, owner_key, access }))
     }
@@ -302,9 +307,11 @@ impl Users {
         state: &BTreeMap<String, String>,
         bucket_owner: Option<&str>,
         cluster: &str,
-    ) -> Result<Self, Misconfigured> {
+    ) -> Result<Self, BackendConfigError> {
         if bucket_owner.is_some_and(|owner| owner.contains('$')) {
-            return Err(Misconfigured::new("the bucketOwner cannot be a user of a tenant: name one without a tenant"));
+            return Err(BackendConfigError::new(
+                "the bucketOwner cannot be a user of a tenant: name one without a tenant",
+            ));
         }
         let owner = Account::of(account, state, bucket_owner, cluster)?;
         Ok(Self { owner, own: Account::own(account, cluster) })

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
-use kube_provisioner::bucket::{Endpoint, EndpointError, Misconfigured};
+use kube_provisioner::bucket::{BackendConfigError, Endpoint, EndpointError};
 use kube_provisioner::{Secrets, parse_time_limit};
 use s3_client::{Client, Connections, Credentials, Http, Settings};
 
@@ -42,21 +42,21 @@ pub(crate) struct Defaults {
 
 impl Defaults {
     /// Reads all files, to detect a wrong path at startup.
-    pub(crate) fn check(&self) -> Result<(), Misconfigured> {
+    pub(crate) fn check(&self) -> Result<(), BackendConfigError> {
         let Self { admin_access_key_file, admin_secret_key_file, .. } = self;
         for file in admin_access_key_file.iter().chain(admin_secret_key_file) {
-            Misconfigured::read(file)?;
+            BackendConfigError::read(file)?;
         }
         self.http(&Connections::default(), &Secrets::default()).map(drop)
     }
 
     /// Returns connections that trust the certificates in the class's Secret, or else the certificates in the file.
-    fn http(&self, connections: &Connections, secrets: &Secrets) -> Result<Http, Misconfigured> {
+    fn http(&self, connections: &Connections, secrets: &Secrets) -> Result<Http, BackendConfigError> {
         let ca_bundle = match secrets.bytes(ADMIN, "caBundle") {
             Some(bundle) => Some(bundle.to_vec()),
-            None => self.ca_bundle.as_deref().map(Misconfigured::read).transpose()?,
+            None => self.ca_bundle.as_deref().map(BackendConfigError::read).transpose()?,
         };
-        connections.trusting(ca_bundle).map_err(Misconfigured::new)
+        connections.with_ca_bundle(ca_bundle).map_err(BackendConfigError::new)
     }
 }
 
@@ -96,7 +96,7 @@ impl Stores {
     }
 
     /// Returns the gateway of a class.
-    pub(crate) fn of(&self, parameters: &Parameters, secrets: &Secrets) -> Result<Store, Misconfigured> {
+    pub(crate) fn of(&self, parameters: &Parameters, secrets: &Secrets) -> Result<Store, BackendConfigError> {
         let endpoint = self.endpoint(parameters)?;
         let url = endpoint.url();
         let credentials = self.admin_key(secrets)?;
@@ -108,12 +108,12 @@ impl Stores {
         let region = settings.region.clone();
         let (key, time_limit) = (credentials.clone(), settings.time_limit);
         let admin = Admin { http, address: url, region: region.clone(), key, time_limit };
-        let client = Client::new(&settings, credentials).map_err(Misconfigured::new)?;
+        let client = Client::new(&settings, credentials).map_err(BackendConfigError::new)?;
         Ok(Store { admin, endpoint, region, client })
     }
 
     /// Returns the gateway from the provisioner's own arguments, if they name a gateway and a key.
-    pub(crate) fn default(&self) -> Result<Option<Store>, Misconfigured> {
+    pub(crate) fn default(&self) -> Result<Option<Store>, BackendConfigError> {
         if self.defaults.endpoint.is_none() || self.defaults.admin_access_key_file.is_none() {
             return Ok(None);
         }
@@ -127,22 +127,22 @@ impl Stores {
         locks.entry(place).or_default().clone()
     }
 
-    pub(crate) fn endpoint(&self, parameters: &Parameters) -> Result<Endpoint, Misconfigured> {
+    pub(crate) fn endpoint(&self, parameters: &Parameters) -> Result<Endpoint, BackendConfigError> {
         let Parameters { endpoint, object_store_name, object_store_namespace, .. } = parameters;
         if let Some(Gateway(endpoint)) = endpoint.as_ref().or(self.defaults.endpoint.as_ref()) {
             return Ok(endpoint.clone());
         }
         let (Some(name), Some(namespace)) = (object_store_name, object_store_namespace) else {
-            return Err(Misconfigured::new(
+            return Err(BackendConfigError::new(
                 "no gateway is known: set endpoint, or objectStoreName and objectStoreNamespace, in the StorageClass, or \
                  --endpoint",
             ));
         };
         let url = format!("http://rook-ceph-rgw-{name}.{namespace}.svc:80");
-        url.parse().map_err(|error: EndpointError| Misconfigured::new(format!("the gateway {url:?}: {error}")))
+        url.parse().map_err(|error: EndpointError| BackendConfigError::new(format!("the gateway {url:?}: {error}")))
     }
 
-    fn admin_key(&self, secrets: &Secrets) -> Result<Credentials, Misconfigured> {
+    fn admin_key(&self, secrets: &Secrets) -> Result<Credentials, BackendConfigError> {
         if secrets.has(ADMIN) {
             let either = |names: [&str; 2]| {
                 names.into_iter().find_map(|name| secrets.text(ADMIN, name)).filter(|text| !text.is_empty())
@@ -151,16 +151,16 @@ impl Stores {
             let secret = either(["secretKey", "AWS_SECRET_ACCESS_KEY"]);
             return id.zip(secret).map(|(id, secret)| Credentials::new(id, secret)).ok_or_else(|| {
                 let text = "the Secret of adminSecretName has no accessKey and secretKey";
-                Misconfigured::new(text)
+                BackendConfigError::new(text)
             });
         }
         let files = self.defaults.admin_access_key_file.as_ref().zip(self.defaults.admin_secret_key_file.as_ref());
         let (id, secret) = files.ok_or_else(|| {
             let text = "no admin key is known: name its Secret by adminSecretName and adminSecretNamespace in the \
                         StorageClass, or set --admin-access-key-file and --admin-secret-key-file";
-            Misconfigured::new(text)
+            BackendConfigError::new(text)
         })?;
-        let text = |file: &Path| Ok(String::from_utf8_lossy(&Misconfigured::read(file)?).trim().to_owned());
+        let text = |file: &Path| Ok(String::from_utf8_lossy(&BackendConfigError::read(file)?).trim().to_owned());
         Ok(Credentials::new(text(id)?, text(secret)?))
     }
 }

@@ -47,7 +47,7 @@ async fn check(rule: &'static str) {
         async move { assets }
     })
     .parameters(parameters)
-    .by_hand(
+    .manually_created(
         move |name| std::future::ready(makes.make_by_hand(&name)),
         move |name| {
             removes.remove(&name);
@@ -323,7 +323,7 @@ async fn grants_let_several_claims_in_and_out() {
     let (owner, s3) = fixture.stranger("owner").await;
     let name = format!("{}-shared", fixture.run);
     let request = |claim: &str, config: &[(&str, &str)]| {
-        let mut request = fixture.request(claim, config).on_existing();
+        let mut request = fixture.request(claim, config).with_existing_bucket();
         request.name.clone_from(&name);
         request
     };
@@ -349,7 +349,7 @@ async fn grants_let_several_claims_in_and_out() {
         assert!(fixture.s3(answer).get_object(&name, "x").await.is_err());
         assert!(fixture.admin().user(&request.account().name).await.unwrap().is_none());
     }
-    assert!(s3.bucket_policy(&name).await.unwrap().same_as(&policy));
+    assert!(s3.bucket_policy(&name).await.unwrap().is_equivalent_to(&policy));
     assert!(s3.object_exists(&name, "x").await.unwrap());
     let refused = request("c", &[("bucketMaxSize", "1Gi")]).provision(&fixture.rgw).await.unwrap_err();
     assert_eq!(refused.verdict(), ProvisionVerdict::Invalid);
@@ -378,7 +378,7 @@ async fn a_key_for_a_policy_does_not_stay_when_the_process_ends() {
     let fixture = Fixture::new("temporary").await;
     let request = fixture.request("a", &[]);
     let bucket = request.provision(&fixture.rgw).await.unwrap();
-    let mut guest = fixture.request("b", &[]).on_existing();
+    let mut guest = fixture.request("b", &[]).with_existing_bucket();
     guest.name.clone_from(&request.name);
     let granted = guest.provision(&fixture.rgw).await.unwrap();
     request.after(&bucket).revoke(&fixture.rgw).await.unwrap();
@@ -438,13 +438,13 @@ async fn a_policy_and_a_lifecycle_are_set_changed_and_removed() {
     let first = fixture.request("a", &configs[0]);
     let mut bucket = first.provision(&fixture.rgw).await.unwrap();
     let s3 = fixture.s3(&bucket);
-    assert!(s3.bucket_policy(&name).await.unwrap().same_as(&read));
+    assert!(s3.bucket_policy(&name).await.unwrap().is_equivalent_to(&read));
     bucket = fixture.request("a", &configs[0]).after(&bucket).provision(&fixture.rgw).await.unwrap();
     assert!(writes().is_none_or(|count| count == 2), "{:?}", writes());
     bucket = fixture.request("a", &configs[1]).after(&bucket).provision(&fixture.rgw).await.unwrap();
-    assert!(s3.bucket_policy(&name).await.unwrap().same_as(&write));
+    assert!(s3.bucket_policy(&name).await.unwrap().is_equivalent_to(&write));
     let live = s3.bucket_lifecycle(&name).await.unwrap();
-    assert!(s3_client::lifecycle::Lifecycle::parse(&days[1]).unwrap().same_as(&live), "{live:?}");
+    assert!(s3_client::lifecycle::Lifecycle::parse(&days[1]).unwrap().is_equivalent_to(&live), "{live:?}");
     // The record may come from Rook, which does not store these settings in `additionalState`.
     let mut removed = fixture.request("a", &[]).after(&bucket);
     removed.state.retain(|key, _| key == "cephUser");
@@ -455,7 +455,7 @@ async fn a_policy_and_a_lifecycle_are_set_changed_and_removed() {
     // A policy that an administrator sets later is kept.
     s3.put_bucket_policy(&name, &read).await.unwrap();
     bucket = fixture.request("a", &[]).after(&bucket).provision(&fixture.rgw).await.unwrap();
-    assert!(s3.bucket_policy(&name).await.unwrap().same_as(&read));
+    assert!(s3.bucket_policy(&name).await.unwrap().is_equivalent_to(&read));
     first.after(&bucket).delete(&fixture.rgw).await.unwrap();
 }
 
@@ -496,7 +496,7 @@ async fn errors_say_what_to_do() {
     assert!(told(keyless.provision(&fixture.rgw).await.unwrap_err()).contains("adminSecretName"));
     if let Some(fake) = &fixture.fake {
         assert!(fake.make_by_hand("of-account"));
-        let mut guest = fixture.request("b", &[]).on_existing();
+        let mut guest = fixture.request("b", &[]).with_existing_bucket();
         guest.name = "of-account".to_owned();
         let text = told(guest.provision(&fixture.rgw).await.unwrap_err());
         assert!(text.contains("radosgw-admin bucket link --bucket=of-account"), "{text}");

@@ -62,12 +62,12 @@ pub(crate) struct Mark {
     /// The cluster of the claim.
     pub(crate) cluster: String,
     /// The claim's bucket, if another user owns it.
-    pub(crate) handed_over: Option<HandedOver>,
+    pub(crate) handed_over: Option<TransferredBucket>,
 }
 
 /// A bucket that the claim's own user created and that belongs to the owner whom the claim names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HandedOver {
+pub(crate) struct TransferredBucket {
     /// The gateway's own ID of this bucket. Another bucket with the same name has another marker.
     pub(crate) marker: String,
     pub(crate) owner: String,
@@ -88,7 +88,7 @@ impl Mark {
         let rest = display_name.strip_prefix(CLUSTER)?;
         let Some((cluster, rest)) = rest.split_once(BUCKET) else { return Some(Self::of(rest)) };
         let (marker, owner) = rest.split_once(OWNER)?;
-        let handed_over = Some(HandedOver { marker: marker.to_owned(), owner: owner.to_owned() });
+        let handed_over = Some(TransferredBucket { marker: marker.to_owned(), owner: owner.to_owned() });
         Some(Self { cluster: cluster.to_owned(), handed_over })
     }
 }
@@ -97,7 +97,7 @@ impl std::fmt::Display for Mark {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{CLUSTER}{}", self.cluster)?;
         match &self.handed_over {
-            Some(HandedOver { marker, owner }) => write!(f, "{BUCKET}{marker}{OWNER}{owner}"),
+            Some(TransferredBucket { marker, owner }) => write!(f, "{BUCKET}{marker}{OWNER}{owner}"),
             None => Ok(()),
         }
     }
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn marks_are_read_as_they_were_written() {
         let own = Mark::of("0000-1");
-        let handed_over = HandedOver { marker: "zone.4110.1".into(), owner: "alice of shop".into() };
+        let handed_over = TransferredBucket { marker: "zone.4110.1".into(), owner: "alice of shop".into() };
         let lent = Mark { cluster: "my cluster".into(), handed_over: Some(handed_over) };
         for mark in [own, lent] {
             assert_eq!(Mark::parse(&mark.to_string()), Some(mark));

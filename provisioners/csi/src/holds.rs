@@ -70,7 +70,7 @@ impl Holds {
         Ok(())
     }
 
-    /// Forgets an attempt that will not release its source, so that [`let_go`](Self::let_go) can.
+    /// Forgets an attempt that will not release its source, so that [`remove_finalizer`](Self::remove_finalizer) can.
     pub(crate) fn forget(&self, volume: &str) {
         for held in self.lock().values_mut() {
             held.by.remove(volume);
@@ -78,7 +78,7 @@ impl Holds {
     }
 
     /// Removes the finalizer from a source that no attempt needs. Returns true if the finalizer was present.
-    pub(crate) async fn let_go(&self, client: &Client, source: &Source) -> Result<bool, CallError> {
+    pub(crate) async fn remove_finalizer(&self, client: &Client, source: &Source) -> Result<bool, CallError> {
         let turn = self.lock().entry(source.uid.clone()).or_default().turn.clone();
         let _turn = turn.lock().await;
         let is_needed = || self.lock().get(&source.uid).is_some_and(|held| !held.by.is_empty());

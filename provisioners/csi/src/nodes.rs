@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::parameters::Texts;
 use crate::request::Settings;
 use crate::requests::existing;
-use crate::topology::{Labels, Registered, Requirement, Term, Unmet, Wish, allows};
+use crate::topology::{Labels, NoRequirement, Registered, Requirement, RequirementInputs, Term, allows};
 use crate::watched::{Changed, Watched};
 
 /// Time that an attempt waits for the first list of the nodes.
@@ -74,7 +74,7 @@ impl Nodes {
             Some(node) => Some(self.place_of(client, node, request.allowed_topologies()).await?),
             None => None,
         };
-        let wish = Wish::of(request, settings, selected);
+        let wish = RequirementInputs::of(request, settings, selected);
         if wish.needs_nodes() { self.among_all(&wish).await } else { wish.requirement(&[]).map_err(refusal) }
     }
 
@@ -119,7 +119,7 @@ impl Nodes {
         })
     }
 
-    async fn among_all(&self, wish: &Wish<'_>) -> Result<Option<Requirement>, ProvisionError> {
+    async fn among_all(&self, wish: &RequirementInputs<'_>) -> Result<Option<Requirement>, ProvisionError> {
         let choosing = async {
             loop {
                 let listed = self.listed.notified();
@@ -216,10 +216,10 @@ impl Nodes {
     }
 }
 
-pub(crate) fn refusal(unmet: Unmet) -> ProvisionError {
+pub(crate) fn refusal(unmet: NoRequirement) -> ProvisionError {
     match unmet {
-        Unmet::TooMany(_) => ProvisionError::invalid(unmet),
-        Unmet::NoPlaces | Unmet::NotAllowed(_) => ProvisionError::no_change(unmet),
+        NoRequirement::TooMany(_) => ProvisionError::invalid(unmet),
+        NoRequirement::NoPlaces | NoRequirement::NotAllowed(_) => ProvisionError::no_change(unmet),
     }
 }
 
@@ -237,7 +237,7 @@ impl State {
     }
 
     /// Returns the requirement for a wish, or `None` until all nodes are known.
-    fn choose(&mut self, wish: &Wish<'_>) -> Option<Result<Option<Requirement>, Unmet>> {
+    fn choose(&mut self, wish: &RequirementInputs<'_>) -> Option<Result<Option<Requirement>, NoRequirement>> {
         let (labels, keys) = (self.labels()?, self.keys.all()?);
         let keys = keys.iter().filter(|(_, keys)| !keys.is_empty());
         let registered = keys.filter_map(|(name, keys)| Some(Registered { keys, labels: labels.get(name)? }));

@@ -8,7 +8,7 @@ use kube_provisioner::ProvisionRequest;
 use crate::driver::DriverError;
 use crate::parameters::Texts;
 use crate::request::Settings;
-use crate::topology::{Labels, Registered, Requirement, Term, Unmet, Wish};
+use crate::topology::{Labels, NoRequirement, Registered, Requirement, RequirementInputs, Term};
 
 /// The only node whose claims and volumes this process reconciles.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +48,9 @@ impl OwnNode {
         &self,
         settings: &Settings,
         request: &ProvisionRequest<Texts>,
-    ) -> Result<Option<Requirement>, Unmet> {
+    ) -> Result<Option<Requirement>, NoRequirement> {
         let keys: Vec<String> = self.segments.keys().cloned().collect();
-        let wish = Wish::of(request, settings, Some(self.segment()));
+        let wish = RequirementInputs::of(request, settings, Some(self.segment()));
         wish.requirement(&[Registered { keys: &keys, labels: &Labels::new(&self.segments) }])
     }
 }

@@ -39,7 +39,7 @@ use crate::requests::{existing, limited};
 use crate::secret_refs::{Role, Tokens, secret_ref};
 use crate::sources::{self, KINDS, Kind, Source, SourceError, Sources};
 use crate::sweep::Sweep;
-use crate::topology::{self, Requirement, Term, Unmet};
+use crate::topology::{self, NoRequirement, Requirement, Term};
 use crate::verdict::{self, Leftover};
 
 /// Time for which a claim waits for the capacity of its full node. A slow driver must not keep the claim there.
@@ -572,7 +572,7 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
         let Some(node) = &self.settings.own_node else { return true };
         let requirement = match node.requirement(&self.settings, &request) {
             Ok(requirement) => requirement,
-            Err(unmet) => return !matches!(unmet, Unmet::NotAllowed(_)),
+            Err(unmet) => return !matches!(unmet, NoRequirement::NotAllowed(_)),
         };
         let bytes = i64::try_from(request.bytes).unwrap_or(i64::MAX);
         let wanted = RequestedVolume::read(&request, &self.shape());

@@ -38,7 +38,7 @@ pub(crate) struct Sweep<'a> {
 }
 
 /// The result of a sweep for one source.
-enum Swept {
+enum SweepResult {
     Released,
     /// A claim waits for it.
     Awaited,
@@ -77,8 +77,8 @@ impl Sweep<'_> {
             let held = list.items.iter().filter(|object| is_held(*object, kind));
             for source in held.filter_map(|object| Source::listed(kind, &object.metadata)) {
                 let Source { namespace, name, .. } = &source;
-                match self.let_go(&source, &mut awaited).await {
-                    Ok(Swept::Released) => {
+                match self.remove_finalizer(&source, &mut awaited).await {
+                    Ok(SweepResult::Released) => {
                         tracing::info!(
                             ?kind,
                             namespace,
@@ -86,8 +86,8 @@ impl Sweep<'_> {
                             "no attempt needs the source: it is not protected any more"
                         );
                     }
-                    Ok(Swept::Awaited) => pause = pause.min(AWAITED),
-                    Ok(Swept::Unchanged) => {}
+                    Ok(SweepResult::Awaited) => pause = pause.min(AWAITED),
+                    Ok(SweepResult::Unchanged) => {}
                     Err(error) => {
                         let error = error_chain(&error);
                         tracing::warn!(
@@ -109,19 +109,19 @@ impl Sweep<'_> {
     }
 
     /// `awaited` has the sources that claims wait for, once they were needed.
-    async fn let_go(&self, source: &Source, awaited: &mut Option<Names>) -> Result<Swept, CallError> {
+    async fn remove_finalizer(&self, source: &Source, awaited: &mut Option<Names>) -> Result<SweepResult, CallError> {
         if !self.is_of_driver(source).await? {
-            return Ok(Swept::Unchanged);
+            return Ok(SweepResult::Unchanged);
         }
         if awaited.is_none() {
             *awaited = Some(self.awaited(source.kind).await?);
         }
         let name = (source.namespace.clone(), source.name.clone());
         if awaited.as_ref().is_some_and(|awaited| awaited.contains(&name)) {
-            return Ok(Swept::Awaited);
+            return Ok(SweepResult::Awaited);
         }
-        let was_held = self.holds.let_go(&self.client, source).await?;
-        Ok(if was_held { Swept::Released } else { Swept::Unchanged })
+        let was_held = self.holds.remove_finalizer(&self.client, source).await?;
+        Ok(if was_held { SweepResult::Released } else { SweepResult::Unchanged })
     }
 
     /// Returns the sources of the claims without a volume. external-provisioner may have begun to copy them.

@@ -57,7 +57,7 @@ pub(crate) struct Registered<'a> {
 }
 
 /// The inputs of a requirement, in addition to the nodes.
-pub(crate) struct Wish<'a> {
+pub(crate) struct RequirementInputs<'a> {
     pub(crate) claim: &'a str,
     pub(crate) allowed: &'a [TopologySelectorTerm],
     /// The place of the selected node.
@@ -78,7 +78,7 @@ pub(crate) struct Requirement {
 
 /// Reasons why there is no requirement.
 #[derive(Debug, PartialEq, Eq, Error)]
-pub(crate) enum Unmet {
+pub(crate) enum NoRequirement {
     #[error("no node has the labels of the topology keys that the CSI driver registers on nodes")]
     NoPlaces,
     #[error("the selected node has the topology {0}, which the allowedTopologies of the class exclude")]
@@ -89,7 +89,7 @@ pub(crate) enum Unmet {
     TooMany(usize),
 }
 
-impl<'a> Wish<'a> {
+impl<'a> RequirementInputs<'a> {
     /// Returns the wish of a claim whose selected node has this place.
     pub(crate) fn of(request: &'a ProvisionRequest<Texts>, settings: &Settings, selected: Option<Term>) -> Self {
         Self {
@@ -108,7 +108,7 @@ impl<'a> Wish<'a> {
     }
 
     /// Returns the requirement for the volume. `None` leaves the choice to the driver.
-    pub(crate) fn requirement(&self, nodes: &[Registered<'_>]) -> Result<Option<Requirement>, Unmet> {
+    pub(crate) fn requirement(&self, nodes: &[Registered<'_>]) -> Result<Option<Requirement>, NoRequirement> {
         let mut places = match &self.selected {
             Some(selected) if self.strict => {
                 if !self.allowed.is_empty() {
@@ -135,9 +135,9 @@ impl<'a> Wish<'a> {
         }
         if places.is_empty() {
             if let Some(selected) = self.selected.as_ref().filter(|_| self.filters) {
-                return Err(Unmet::NotAllowed(described(selected)));
+                return Err(NoRequirement::NotAllowed(described(selected)));
             }
-            return if self.allowed.is_empty() || self.filters { Err(Unmet::NoPlaces) } else { Ok(None) };
+            return if self.allowed.is_empty() || self.filters { Err(NoRequirement::NoPlaces) } else { Ok(None) };
         }
         places.sort_by(|one, other| one.len().cmp(&other.len()).then_with(|| one.cmp(other)));
         places.dedup();
@@ -158,9 +158,9 @@ impl<'a> Wish<'a> {
         })
     }
 
-    fn first_with(&self, places: &[Term], selected: &Term) -> Result<usize, Unmet> {
+    fn first_with(&self, places: &[Term], selected: &Term) -> Result<usize, NoRequirement> {
         let place = places.iter().position(|place| is_within(place, selected));
-        place.ok_or_else(|| Unmet::NotAllowed(described(selected)))
+        place.ok_or_else(|| NoRequirement::NotAllowed(described(selected)))
     }
 }
 
@@ -235,14 +235,14 @@ pub(crate) fn described(segment: &Term) -> String {
 }
 
 /// Returns all combinations of the values of each term.
-fn combinations(allowed: &[TopologySelectorTerm]) -> Result<Vec<Term>, Unmet> {
+fn combinations(allowed: &[TopologySelectorTerm]) -> Result<Vec<Term>, NoRequirement> {
     let mut all = Vec::new();
     for term in allowed {
         let mut places: Vec<Term> = Vec::new();
         for TopologySelectorLabelRequirement { key, values } in term.match_label_expressions.iter().flatten() {
             let count = places.len().max(1).saturating_mul(values.len());
             if count > MOST_COMBINATIONS {
-                return Err(Unmet::TooMany(count));
+                return Err(NoRequirement::TooMany(count));
             }
             let before = if places.is_empty() { vec![Term::new()] } else { places };
             let with = |value: &String, place: &Term| [&**place, &[(key.clone(), value.clone())]].concat();

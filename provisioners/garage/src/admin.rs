@@ -127,7 +127,7 @@ pub(crate) struct BucketOfKey {
 impl BucketOfKey {
     /// Returns whether the key's alias for the bucket is incomplete: Garage writes an alias to the key's record first,
     /// and then to the bucket's record.
-    pub(crate) fn is_half_made(&self) -> bool {
+    pub(crate) fn is_incomplete(&self) -> bool {
         self.local_aliases.is_empty() && self.global_aliases.is_empty() && !self.permissions.any()
     }
 }

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_provisioner::bucket::{ClaimName, Misconfigured};
+use kube_provisioner::bucket::{BackendConfigError, ClaimName};
 use s3_client::Credentials;
 use sha2::{Digest, Sha256};
 
@@ -65,9 +65,9 @@ pub(crate) fn marked(key: &Key) -> Option<Result<Marked, NotOurs>> {
 }
 
 impl Claim {
-    pub(crate) fn of(name: &ClaimName, cluster_id: &str) -> Result<Self, Misconfigured> {
+    pub(crate) fn of(name: &ClaimName, cluster_id: &str) -> Result<Self, BackendConfigError> {
         if name.uid.is_empty() {
-            return Err(Misconfigured::new(
+            return Err(BackendConfigError::new(
                 "the ObjectBucket does not name its claim's uid, so nothing shows which keys are the claim's",
             ));
         }
@@ -139,7 +139,7 @@ impl Claim {
         for key in keys.iter().chain(&for_deletion) {
             let Some(info) = store.admin.key(&key.id).await? else { continue };
             for bucket in info.buckets {
-                let found = if bucket.is_half_made() {
+                let found = if bucket.is_incomplete() {
                     Some(store.admin.add_local_alias(&bucket.id, &key.id, name).await?)
                 } else {
                     store.admin.bucket(&bucket.id).await?

@@ -8,9 +8,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use kube_provisioner::bucket::{
-    Access, Account, Assets, Bucket, BucketAccess, BucketCapabilities, BucketHooks, BucketLookup, BucketProvisioner,
-    Credentials, Endpoint, GrantOf, Granted, GrantedAccount, Limit, ListAssets, Misconfigured, Objection,
-    ProvisionedBucket, Record, RequestOf,
+    Access, Account, Assets, BackendConfigError, Bucket, BucketAccess, BucketCapabilities, BucketHooks, BucketLookup,
+    BucketProvisioner, Credentials, Endpoint, GrantOf, Granted, GrantedAccount, Limit, ListAssets, ProvisionedBucket,
+    Record, RequestFailure, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use serde_json::Value;
@@ -95,7 +95,7 @@ impl BucketProvisioner for Garage {
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
         let store = self.stores.of(&request.parameters, &request.secrets)?;
         let claim = Claim::of(&request.account.claim, &request.cluster_id)?;
-        match self.let_in(&store, &claim, &request).await {
+        match self.grant_access(&store, &claim, &request).await {
             Ok(granted) => Ok(granted),
             Err(objection) => {
                 // The claim's keys also mark its own bucket, and are deleted with it.
@@ -181,7 +181,12 @@ impl BucketHooks for Garage {
 }
 
 impl Garage {
-    async fn let_in(&self, store: &Store, claim: &Claim, request: &GrantOf<Self>) -> Result<Granted, Objection> {
+    async fn grant_access(
+        &self,
+        store: &Store,
+        claim: &Claim,
+        request: &GrantOf<Self>,
+    ) -> Result<Granted, RequestFailure> {
         let mut buckets = Vec::new();
         for bucket in &request.buckets {
             let access = bucket.allowed(request.parameters.access_mode, request.config.access_mode)?;
@@ -189,7 +194,7 @@ impl Garage {
             let Some(live) = self.live(store, bucket, (&request.account, &request.cluster_id)).await? else {
                 // Another bucket may have the name.
                 if bucket.owner.is_some() && store.admin.bucket_named(&bucket.name).await?.is_some() {
-                    return Err(Objection::Refused(bucket.is_not_its_owners()));
+                    return Err(RequestFailure::Refused(bucket.wrong_owner_message()));
                 }
                 return Err(bucket.missing().into());
             };
@@ -204,12 +209,12 @@ impl Garage {
     }
 
     /// Returns the Garage cluster of a record, and the claim of its account.
-    fn recorded(&self, record: &Record<'_, Parameters>) -> Result<(Store, Claim), Misconfigured> {
+    fn recorded(&self, record: &Record<'_, Parameters>) -> Result<(Store, Claim), BackendConfigError> {
         let store = self.stores.of(record.parameters, record.secrets)?;
         Ok((store, Claim::of(&record.account.claim, record.cluster_id)?))
     }
 
-    fn of_account(&self, account: &GrantedAccount<Parameters>) -> Result<(Store, Claim), Misconfigured> {
+    fn of_account(&self, account: &GrantedAccount<Parameters>) -> Result<(Store, Claim), BackendConfigError> {
         self.recorded(&account.record()?)
     }
 
@@ -245,7 +250,7 @@ async fn retire_keys(store: &Store, claim: &Claim, account: &GrantedAccount<Para
 
 fn rights(access: Access) -> Rights {
     // An owner could remove the bucket's name, or publish the bucket as a website.
-    Rights { read: access.reads(), write: access.writes(), owner: false }
+    Rights { read: access.can_read(), write: access.can_write(), owner: false }
 }
 
 /// Returns the key with this ID, or else another one, if it works.

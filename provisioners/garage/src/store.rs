@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use kube_provisioner::bucket::{Endpoint, Misconfigured};
+use kube_provisioner::bucket::{BackendConfigError, Endpoint};
 use kube_provisioner::{Secrets, parse_time_limit};
 use s3_client::{Client, Connections, Credentials, Http, Settings};
 
@@ -47,18 +47,18 @@ impl Defaults {
     ///
     /// # Errors
     /// If a file cannot be used.
-    pub fn check(&self) -> Result<(), Misconfigured> {
-        self.admin_token_file.as_deref().map(Misconfigured::read).transpose()?;
+    pub fn check(&self) -> Result<(), BackendConfigError> {
+        self.admin_token_file.as_deref().map(BackendConfigError::read).transpose()?;
         self.http(&Connections::default(), &Secrets::default()).map(drop)
     }
 
     /// Returns connections that trust the certificates in the class's Secret, or else the certificates in the file.
-    fn http(&self, connections: &Connections, secrets: &Secrets) -> Result<Http, Misconfigured> {
+    fn http(&self, connections: &Connections, secrets: &Secrets) -> Result<Http, BackendConfigError> {
         let ca_bundle = match secrets.bytes(ADMIN, "caBundle") {
             Some(bundle) => Some(bundle.to_vec()),
-            None => self.ca_bundle.as_deref().map(Misconfigured::read).transpose()?,
+            None => self.ca_bundle.as_deref().map(BackendConfigError::read).transpose()?,
         };
-        connections.trusting(ca_bundle).map_err(Misconfigured::new)
+        connections.with_ca_bundle(ca_bundle).map_err(BackendConfigError::new)
     }
 }
 
@@ -94,7 +94,7 @@ impl Stores {
     pub(crate) fn endpoints<'a>(
         &'a self,
         parameters: &'a Parameters,
-    ) -> Result<(&'a Endpoint, &'a AdminUrl), Misconfigured> {
+    ) -> Result<(&'a Endpoint, &'a AdminUrl), BackendConfigError> {
         let endpoint = parameters.endpoint.as_ref().or(self.defaults.endpoint.as_ref());
         let admin = parameters.admin_endpoint.as_ref().or(self.defaults.admin_endpoint.as_ref());
         let endpoint = endpoint.ok_or_else(|| unknown("endpoint", "endpoint"))?;
@@ -102,7 +102,7 @@ impl Stores {
     }
 
     /// Returns the cluster of a class.
-    pub(crate) fn of(&self, parameters: &Parameters, secrets: &Secrets) -> Result<Store, Misconfigured> {
+    pub(crate) fn of(&self, parameters: &Parameters, secrets: &Secrets) -> Result<Store, BackendConfigError> {
         let defaults = &self.defaults;
         let (endpoint, AdminUrl(admin)) = self.endpoints(parameters)?;
         let token = self.token(secrets)?;
@@ -112,13 +112,13 @@ impl Stores {
         settings.time_limit = defaults.call_timeout;
         settings.region = region.clone();
         // Every request uses its own key.
-        let client = Client::new(&settings, Credentials::new("", "")).map_err(Misconfigured::new)?;
+        let client = Client::new(&settings, Credentials::new("", "")).map_err(BackendConfigError::new)?;
         let admin = Admin::new(http, admin.clone(), token, settings.time_limit);
         Ok(Store { admin, endpoint: endpoint.clone().region(region), client })
     }
 
     /// Returns the cluster from the provisioner's own arguments, if they name a cluster and a token.
-    pub(crate) fn default(&self) -> Result<Option<Store>, Misconfigured> {
+    pub(crate) fn default(&self) -> Result<Option<Store>, BackendConfigError> {
         let Defaults { endpoint, admin_endpoint, admin_token_file, .. } = &self.defaults;
         if endpoint.is_none() || admin_endpoint.is_none() || admin_token_file.is_none() {
             return Ok(None);
@@ -126,14 +126,14 @@ impl Stores {
         self.of(&Parameters::default(), &Secrets::default()).map(Some)
     }
 
-    fn token(&self, secrets: &Secrets) -> Result<String, Misconfigured> {
+    fn token(&self, secrets: &Secrets) -> Result<String, BackendConfigError> {
         let token = match (secrets.has(ADMIN), &self.defaults.admin_token_file) {
             (true, _) => secrets.text(ADMIN, "token").map(|token| token.trim().to_owned()),
-            (false, Some(file)) => Some(String::from_utf8_lossy(&Misconfigured::read(file)?).trim().to_owned()),
+            (false, Some(file)) => Some(String::from_utf8_lossy(&BackendConfigError::read(file)?).trim().to_owned()),
             (false, None) => None,
         };
         token.filter(|token| !token.is_empty()).ok_or_else(|| {
-            Misconfigured::new(
+            BackendConfigError::new(
                 "no admin token is known: name a Secret with the key token by adminSecretName and adminSecretNamespace in the \
                  StorageClass, or set --admin-token-file",
             )
@@ -141,8 +141,10 @@ impl Stores {
     }
 }
 
-fn unknown(parameter: &str, option: &str) -> Misconfigured {
-    Misconfigured::new(format!("Garage's address is not known: set {parameter} in the StorageClass, or --{option}"))
+fn unknown(parameter: &str, option: &str) -> BackendConfigError {
+    BackendConfigError::new(format!(
+        "Garage's address is not known: set {parameter} in the StorageClass, or --{option}"
+    ))
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ use std::error::Error;
 use std::time::Duration;
 
 use kube_provisioner::bucket::{
-    self, Access, Assets, Bucket, BucketAccess, BucketCapabilities, BucketHooks, BucketLookup, BucketProvisioner,
-    ClaimName, Credentials, GrantOf, Granted, GrantedAccount, ListAssets, Misconfigured, Objection, Owner,
-    ProvisionedBucket, Record, RequestOf,
+    self, Access, Assets, BackendConfigError, Bucket, BucketAccess, BucketCapabilities, BucketHooks, BucketLookup,
+    BucketProvisioner, ClaimName, Credentials, GrantOf, Granted, GrantedAccount, ListAssets, Owner, ProvisionedBucket,
+    Record, RequestFailure, RequestOf,
 };
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use self::keys::former_keys;
 use crate::account::{CLAIM_UID, account_id, email, labels, owner};
 use crate::api::Failure;
 use crate::http::Proxies;
-use crate::iam::{AddressOwner, Whom};
+use crate::iam::{AccountClaim, AddressOwner};
 use crate::parameters::{BUCKET_TAGS, Config, Parameters, SETTINGS, is_set};
 use crate::policy::{admitted, granted, revoked, shut};
 use crate::principal::{principal, title};
@@ -173,34 +173,34 @@ impl Gcs {
         parameters: &Parameters,
         secrets: &Secrets,
         state: &BTreeMap<String, String>,
-    ) -> Result<Store, Misconfigured> {
+    ) -> Result<Store, BackendConfigError> {
         self.stores.of(parameters, secrets, state.get(PROJECT).map(String::as_str)).await
     }
 
     /// Returns the store and the account that the ObjectBucket records for a claim.
-    async fn recorded(&self, record: &Record<'_, Parameters>) -> Result<(Store, Account), Misconfigured> {
+    async fn recorded(&self, record: &Record<'_, Parameters>) -> Result<(Store, Account), BackendConfigError> {
         let Record { account, parameters, state, secrets, cluster_id, .. } = record;
         if account.claim.uid.is_empty() {
-            return Err(Misconfigured::new("the ObjectBucket does not name its claim's uid"));
+            return Err(BackendConfigError::new("the ObjectBucket does not name its claim's uid"));
         }
         let store = self.asked(parameters, secrets, state).await?;
         let account = Account::of(&store, account, cluster_id, (state, parameters));
         Ok((store, account))
     }
 
-    async fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Account), Misconfigured> {
+    async fn of_account(&self, known: &GrantedAccount<Parameters>) -> Result<(Store, Account), BackendConfigError> {
         self.recorded(&known.record()?).await
     }
 }
 
 /// Returns the access to a bucket that the claim requests, or the reason to refuse it.
-async fn asked_access(store: &Store, request: &GrantOf<Gcs>, bucket: &BucketAccess) -> Result<Access, Objection> {
+async fn asked_access(store: &Store, request: &GrantOf<Gcs>, bucket: &BucketAccess) -> Result<Access, RequestFailure> {
     request.check_settings(bucket, &SETTINGS)?;
     let access = bucket.allowed(request.parameters.access_mode, request.config.access_mode)?;
     let Some(live) = store.storage.bucket(&bucket.name).await? else { return Err(bucket.missing().into()) };
     match &bucket.owner {
         Some(of) if owner(&live, &of.claim, &request.cluster_id) != Owner::Claim => {
-            Err(Objection::Refused(bucket.is_not_its_owners()))
+            Err(RequestFailure::Refused(bucket.wrong_owner_message()))
         }
         _ => Ok(access),
     }
@@ -234,8 +234,8 @@ impl Account {
         Self { generated: email == own, id, email, claim: account.claim.clone(), cluster: cluster.to_owned() }
     }
 
-    fn whom(&self) -> Whom<'_> {
-        Whom { claim: &self.claim, cluster: &self.cluster }
+    fn whom(&self) -> AccountClaim<'_> {
+        AccountClaim { claim: &self.claim, cluster: &self.cluster }
     }
 
     async fn known(&self, store: &Store) -> Result<AddressOwner, Failure> {

@@ -19,7 +19,7 @@ pub(crate) struct Iam {
 
 /// The claim and cluster for which a service account was created.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Whom<'a> {
+pub(crate) struct AccountClaim<'a> {
     pub(crate) claim: &'a ClaimName,
     pub(crate) cluster: &'a str,
 }
@@ -46,7 +46,7 @@ impl Iam {
     }
 
     /// Creates the claim's own service account if it does not exist. Returns false if it does not belong to the claim.
-    pub(crate) async fn ensure(&self, id: &str, email: &str, whom: Whom<'_>) -> Result<bool, Failure> {
+    pub(crate) async fn ensure(&self, id: &str, email: &str, whom: AccountClaim<'_>) -> Result<bool, Failure> {
         let found = match self.account(email).await {
             Ok(found) => found,
             // The account may exist, but the administrator cannot read it. Creation fails with 409 in this case.
@@ -58,7 +58,7 @@ impl Iam {
         }
         let path = format!("/v1/projects/{}/serviceAccounts", encoded(&self.project));
         let doing = format!("create the service account {email}");
-        let Whom { claim, cluster } = whom;
+        let AccountClaim { claim, cluster } = whom;
         let account = json!({"displayName": display_name(claim), "description": description(claim, cluster)});
         let body = json!({"accountId": id, "serviceAccount": account});
         match self.api.ask(Call::new(Method::POST, path, "iam.serviceAccounts.create", doing).body(body)).await {
@@ -76,7 +76,7 @@ impl Iam {
     }
 
     /// Deletes a claim's own service account. Succeeds without effect if the account is foreign or absent.
-    pub(crate) async fn delete(&self, email: &str, whom: Whom<'_>) -> Result<(), Failure> {
+    pub(crate) async fn delete(&self, email: &str, whom: AccountClaim<'_>) -> Result<(), Failure> {
         match self.known(email, whom).await? {
             AddressOwner::Ours => {
                 let doing = format!("delete the service account {email}");
@@ -92,7 +92,7 @@ impl Iam {
     }
 
     /// Looks up the service account and checks that it belongs to the claim.
-    pub(crate) async fn known(&self, email: &str, whom: Whom<'_>) -> Result<AddressOwner, Failure> {
+    pub(crate) async fn known(&self, email: &str, whom: AccountClaim<'_>) -> Result<AddressOwner, Failure> {
         Ok(match self.account(email).await? {
             None if self.recent.has(email) => {
                 return Err(Failure::Unanswered {
@@ -111,6 +111,6 @@ impl Iam {
     }
 }
 
-fn is_of(account: &Value, Whom { claim, cluster }: Whom<'_>) -> bool {
+fn is_of(account: &Value, AccountClaim { claim, cluster }: AccountClaim<'_>) -> bool {
     describes(account["description"].as_str().unwrap_or_default(), claim, cluster)
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
-use kube_provisioner::bucket::{Endpoint, Misconfigured, RecentlyCreated};
+use kube_provisioner::bucket::{BackendConfigError, Endpoint, RecentlyCreated};
 use kube_provisioner::{Secrets, parse_time_limit};
 use ring::digest::{SHA256, digest};
 
@@ -68,13 +68,13 @@ pub(crate) struct Defaults {
 
 impl Defaults {
     /// Reads all files, so that a wrong path fails at the start.
-    pub(crate) fn check(&self) -> Result<(), Misconfigured> {
+    pub(crate) fn check(&self) -> Result<(), BackendConfigError> {
         let Self { metadata_host, credentials_file, ca_bundle, .. } = self;
         let host: Result<Endpoint, _> = format!("http://{metadata_host}").parse();
-        host.map_err(|error| Misconfigured::new(format!("--metadata-host: {error}")))?;
-        credentials_file.as_deref().map(Misconfigured::read).transpose()?;
-        if let Some(bundle) = ca_bundle.as_deref().map(Misconfigured::read).transpose()? {
-            certificates(&bundle).map_err(Misconfigured::new)?;
+        host.map_err(|error| BackendConfigError::new(format!("--metadata-host: {error}")))?;
+        credentials_file.as_deref().map(BackendConfigError::read).transpose()?;
+        if let Some(bundle) = ca_bundle.as_deref().map(BackendConfigError::read).transpose()? {
+            certificates(&bundle).map_err(BackendConfigError::new)?;
         }
         Ok(())
     }
@@ -111,17 +111,17 @@ impl Stores {
         parameters: &Parameters,
         secrets: &Secrets,
         made_in: Option<&str>,
-    ) -> Result<Store, Misconfigured> {
+    ) -> Result<Store, BackendConfigError> {
         let source = self.source(secrets)?;
         let named = made_in.or(parameters.project.as_deref()).or(self.defaults.project.as_deref());
         let project = match named.filter(|project| !project.is_empty()) {
             Some(project) => project.to_owned(),
-            None => source.project().await.map_err(Misconfigured::new)?.ok_or_else(|| {
-                Misconfigured::new("no project is known: set project in the StorageClass, or --project")
+            None => source.project().await.map_err(BackendConfigError::new)?.ok_or_else(|| {
+                BackendConfigError::new("no project is known: set project in the StorageClass, or --project")
             })?,
         };
         let api = |endpoint: &Endpoint| {
-            Ok::<_, Misconfigured>(Api { client: self.client(&endpoint.url())?, source: source.clone() })
+            Ok::<_, BackendConfigError>(Api { client: self.client(&endpoint.url())?, source: source.clone() })
         };
         let storage = Storage { api: api(&self.defaults.endpoint)?, project: project.clone() };
         let iam = Iam { api: api(&self.defaults.iam_endpoint)?, project, recent: self.recent.clone() };
@@ -137,41 +137,41 @@ impl Stores {
     }
 
     /// Fails if the provisioner has credentials of its own and they yield no token.
-    pub(crate) async fn probe(&self) -> Result<(), Misconfigured> {
+    pub(crate) async fn probe(&self) -> Result<(), BackendConfigError> {
         if self.defaults.credentials_file.is_none() && !self.defaults.workload_identity {
             return Ok(());
         }
-        self.source(&Secrets::default())?.token(false).await.map_err(Misconfigured::new)?;
+        self.source(&Secrets::default())?.token(false).await.map_err(BackendConfigError::new)?;
         Ok(())
     }
 
     /// Returns the credentials in the class's Secret, or else the arguments' credentials. Broken credentials are an
     /// error, without a fallback.
-    fn source(&self, secrets: &Secrets) -> Result<Arc<TokenSource>, Misconfigured> {
+    fn source(&self, secrets: &Secrets) -> Result<Arc<TokenSource>, BackendConfigError> {
         if secrets.has(ADMIN) {
             let text = secrets.bytes(ADMIN, KEY);
-            let text =
-                text.ok_or_else(|| Misconfigured::new(format!("the Secret of adminSecretName has no entry {KEY}")))?;
+            let text = text
+                .ok_or_else(|| BackendConfigError::new(format!("the Secret of adminSecretName has no entry {KEY}")))?;
             return self.source_of_key(text, "the Secret of adminSecretName");
         }
         if let Some(file) = &self.defaults.credentials_file {
-            return self.source_of_key(&Misconfigured::read(file)?, &file.display().to_string());
+            return self.source_of_key(&BackendConfigError::read(file)?, &file.display().to_string());
         }
         if !self.defaults.workload_identity {
-            return Err(Misconfigured::new(
+            return Err(BackendConfigError::new(
                 "no credentials are known: name a Secret by adminSecretName and adminSecretNamespace in the StorageClass, or \
                  set --credentials-file or --workload-identity",
             ));
         }
         // The metadata server identifies the host that calls it, so a proxy would receive its own tokens.
         let client =
-            self.clients.direct(&format!("http://{}", self.defaults.metadata_host)).map_err(Misconfigured::new)?;
+            self.clients.direct(&format!("http://{}", self.defaults.metadata_host)).map_err(BackendConfigError::new)?;
         Ok(self.cached(Vec::new(), || TokenSource::new(Origin::MetadataServer, client)))
     }
 
-    fn source_of_key(&self, text: &[u8], origin: &str) -> Result<Arc<TokenSource>, Misconfigured> {
-        let key = ServiceAccountKey::parse(text, origin).map_err(Misconfigured::new)?;
-        let client = self.client(&key.token_address().map_err(Misconfigured::new)?)?;
+    fn source_of_key(&self, text: &[u8], origin: &str) -> Result<Arc<TokenSource>, BackendConfigError> {
+        let key = ServiceAccountKey::parse(text, origin).map_err(BackendConfigError::new)?;
+        let client = self.client(&key.token_address().map_err(BackendConfigError::new)?)?;
         let id = digest(&SHA256, text).as_ref().to_vec();
         Ok(self.cached(id, || TokenSource::new(Origin::Key(key), client)))
     }
@@ -185,8 +185,8 @@ impl Stores {
         sources.entry(id).or_insert_with(|| Arc::new(make())).clone()
     }
 
-    fn client(&self, url: &str) -> Result<Client, Misconfigured> {
-        let ca_bundle = self.defaults.ca_bundle.as_deref().map(Misconfigured::read).transpose()?;
-        self.clients.get(url, ca_bundle).map_err(Misconfigured::new)
+    fn client(&self, url: &str) -> Result<Client, BackendConfigError> {
+        let ca_bundle = self.defaults.ca_bundle.as_deref().map(BackendConfigError::read).transpose()?;
+        self.clients.get(url, ca_bundle).map_err(BackendConfigError::new)
     }
 }

@@ -68,7 +68,7 @@ async fn check(rule: &'static str, faults: Faults, storms: u64) {
     )
     .parameters([("adminSecretName", "admin"), ("adminSecretNamespace", "default")])
     .existing_bucket("existing")
-    .by_hand(
+    .manually_created(
         move |name| {
             let is_free = !makes.google.model().buckets.contains_key(&name);
             if is_free {
@@ -392,7 +392,7 @@ async fn keeps_access_to_a_bucket_that_google_does_not_delete() {
 async fn grants_let_several_claims_in_and_out() {
     let fixture = Fixture::new().await;
     let requests = ["a", "b", "c"].map(|claim| {
-        let mut request = fixture.request(claim, &[]).on_existing();
+        let mut request = fixture.request(claim, &[]).with_existing_bucket();
         request.name = "shared".to_owned();
         request
     });

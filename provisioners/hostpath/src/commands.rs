@@ -104,21 +104,21 @@ impl commands::Site for Site {
         path_of(volume, root)
     }
 
-    async fn maker(&self, source: &Source, client: &Client) -> Result<Box<dyn commands::Maker>, BoxError> {
+    async fn template(&self, source: &Source, client: &Client) -> Result<Box<dyn commands::VolumeTemplate>, BoxError> {
         let node = match &self.connection.node_name {
             Some(name) => Some(Node::new(name.clone()).start(client).await?.place(None)?),
             None => None,
         };
-        Ok(Box::new(Maker { node, volume_type: source.volume_type }))
+        Ok(Box::new(VolumeTemplate { node, volume_type: source.volume_type }))
     }
 }
 
-struct Maker {
+struct VolumeTemplate {
     node: Option<NodePlace>,
     volume_type: VolumeType,
 }
 
-impl commands::Maker for Maker {
+impl commands::VolumeTemplate for VolumeTemplate {
     /// Refuses another node's volume: its directory is not on this node. With `nodeAffinityKey`, only the annotation of
     /// a volume names its node.
     fn check(&self, volume: &PersistentVolume) -> Result<(), BoxError> {
@@ -166,7 +166,7 @@ impl commands::Maker for Maker {
 
 #[cfg(test)]
 mod tests {
-    use directory_volumes::commands::Maker as _;
+    use directory_volumes::commands::VolumeTemplate as _;
     use kube_provisioner::protocol::HOSTNAME_LABEL;
     use serde_json::json;
 
@@ -176,12 +176,13 @@ mod tests {
     fn the_annotation_of_a_volume_names_its_node_before_its_affinity_does() {
         let (label, value, annotations) =
             (HOSTNAME_LABEL.to_owned(), "host-a".to_owned(), vec![(NODE, "node-a".to_owned())]);
-        let maker = Maker { node: Some(NodePlace { label, value, annotations }), volume_type: VolumeType::HostPath };
+        let template =
+            VolumeTemplate { node: Some(NodePlace { label, value, annotations }), volume_type: VolumeType::HostPath };
         let is_here = |node: Option<&str>, value: &str| {
             let term = json!({"matchExpressions": [{"key": "key", "operator": "In", "values": [value]}]});
             let volume = json!({"metadata": {"annotations": node.map(|node| json!({NODE: node}))},
                 "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}});
-            maker.check(&serde_json::from_value(volume).unwrap()).is_ok()
+            template.check(&serde_json::from_value(volume).unwrap()).is_ok()
         };
         assert!(is_here(Some("node-a"), "rack-1") && !is_here(Some("node-b"), "rack-1"));
         assert!(is_here(None, "host-a") && is_here(None, "node-a") && !is_here(None, "host-b"));

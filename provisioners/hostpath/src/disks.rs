@@ -142,7 +142,7 @@ impl Disks {
         }
         let settle = async {
             for disk in &self.all {
-                disk.opening.tried().await;
+                disk.opening.wait_for_attempt().await;
             }
         };
         let _ = timeout(LIMIT, settle).await;

@@ -3,7 +3,10 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use directory_volumes::{CallError as _, Deletion, DirectoryError, NotCreated, Worker, owner_here, retains, whose};
+use directory_volumes::{
+    CallError as _, Deletion, DirectoryError, NotCreated, Worker, has_retain_policy, owner_in_this_cluster,
+    path_and_owner,
+};
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::prometheus_client::registry::Registry;
 use kube_provisioner::{
@@ -12,7 +15,7 @@ use kube_provisioner::{
 };
 
 use crate::disks::{DiskError, Disks};
-use crate::node::{Elsewhere, Node};
+use crate::node::{Node, WrongNode};
 use crate::parameters::Parameters;
 use crate::placement::{ANNOTATIONS, Placement, VOLUME_TYPE, path_of};
 
@@ -50,7 +53,7 @@ impl HostPath {
     ) -> Result<Volume, NotCreated> {
         let size = (request.bytes, request.parameters.enforce_size, request.parameters.reserve);
         let (retain, permissions, token) =
-            (retains(request), request.parameters.permissions(), request.fencing_token.clone());
+            (has_retain_policy(request), request.parameters.permissions(), request.fencing_token.clone());
         let (path, owner) = (place.path.clone(), place.owner.clone());
         let (below, its) = (path.clone(), owner.clone());
         let (path, size) = worker.create(path, owner, retain, permissions, size, token).await?;
@@ -58,7 +61,7 @@ impl HostPath {
             let labelled = worker.run(move |root| Ok::<_, ProvisionError>(root.label(&below, &its, &label)?)).await;
             labelled.map_err(|error| NotCreated { error, has_begun: true })?;
         }
-        Ok(size.tell(place.volume(&path, worker.root()), None))
+        Ok(size.apply_to(place.volume(&path, worker.root()), None))
     }
 
     /// Converts a failure of this node. Another node may provision the claim if there is one, and if no data is left
@@ -97,7 +100,7 @@ impl HostPath {
     }
 
     async fn end_attempt(&self, attempt: &ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
-        match whose(attempt, &attempt.parameters.path_pattern) {
+        match path_and_owner(attempt, &attempt.parameters.path_pattern) {
             Ok((path, owner)) => {
                 // The root may have existed when the attempt began.
                 let worker = self.disks.of_class(attempt.parameters.root.as_deref())?;
@@ -160,7 +163,7 @@ impl Provisioner for HostPath {
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
         let worker = self.disks.of_volume(&volume.object);
         if let Some(node) = &self.node {
-            node.check(&volume, worker.as_ref().ok().map(Worker::root)).map_err(Elsewhere::for_deletion)?;
+            node.check(&volume, worker.as_ref().ok().map(Worker::root)).map_err(WrongNode::for_deletion)?;
         }
         let worker = worker?;
         let path = path_of(&volume.object, worker.root())?;
@@ -171,11 +174,11 @@ impl Provisioner for HostPath {
     async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
         let worker = self.disks.of_volume(&volume.object);
         if let Some(node) = &self.node {
-            node.check(&volume, worker.as_ref().ok().map(Worker::root)).map_err(Elsewhere::for_expansion)?;
+            node.check(&volume, worker.as_ref().ok().map(Worker::root)).map_err(WrongNode::for_expansion)?;
         }
         let resized = async {
             let worker = worker?;
-            worker.resize(path_of(&volume.object, worker.root())?, owner_here(&volume), bytes).await
+            worker.resize(path_of(&volume.object, worker.root())?, owner_in_this_cluster(&volume), bytes).await
         };
         resized.await.map_err(|error: ExpandError| error.for_users(own_text))
     }

@@ -41,7 +41,7 @@ pub(crate) struct ObservedNode {
 
 /// Reasons why a node cannot provision a claim now.
 #[derive(Debug, Error)]
-pub(crate) enum Unfit {
+pub(crate) enum NodeUnsuitable {
     #[error("the node {0} does not exist; --node-name must be the name of a Node object")]
     Gone(String),
     #[error(
@@ -63,14 +63,14 @@ impl Node {
     pub(crate) async fn start(&self, client: &Client) -> Result<ObservedNode, String> {
         let client = self.client.get_or_init(|| client.clone());
         let seen = self.read(client).await.map_err(|error| self.unread(&error))?;
-        seen.ok_or_else(|| Unfit::Gone(self.name.clone()).to_string())
+        seen.ok_or_else(|| NodeUnsuitable::Gone(self.name.clone()).to_string())
     }
 
     /// Reads the node's object. Its labels may have changed since the last attempt.
     pub(crate) async fn look(&self) -> Result<ObservedNode, ProvisionError> {
         let client = self.client.get().ok_or_else(|| ProvisionError::retry("the provisioner has not started"))?;
         let seen = self.read(client).await.map_err(|error| ProvisionError::retry(self.unread(&error)))?;
-        seen.ok_or_else(|| ProvisionError::reschedule(Unfit::Gone(self.name.clone())))
+        seen.ok_or_else(|| ProvisionError::reschedule(NodeUnsuitable::Gone(self.name.clone())))
     }
 
     /// Returns warnings about other nodes' volumes: volumes that are in this root, and volumes that may be mistaken for
@@ -127,16 +127,16 @@ impl Node {
 
     /// Refuses a volume on another node, or on an earlier node with this name and another root. A node that was deleted
     /// and registered again has another uid, but the same disk.
-    pub(crate) fn check(&self, volume: &ProvisionedVolume, root: Option<&Root>) -> Result<(), Elsewhere> {
+    pub(crate) fn check(&self, volume: &ProvisionedVolume, root: Option<&Root>) -> Result<(), WrongNode> {
         let (here, there) = (&self.name, volume.annotation(NODE));
         if let Some(there) = there.or_else(|| affinity(volume)).filter(|there| there != here) {
-            return Err(Elsewhere::OtherNode { here: here.clone(), there: there.to_owned() });
+            return Err(WrongNode::OtherNode { here: here.clone(), there: there.to_owned() });
         }
         match (volume.annotation(NODE_UID), self.uid()) {
             (Some(there), Some(uid))
                 if there != uid && volume.annotation(ANNOTATIONS.root) != root.and_then(Root::id) =>
             {
-                Err(Elsewhere::FormerNode { name: here.clone(), uid })
+                Err(WrongNode::FormerNode { name: here.clone(), uid })
             }
             _ => Ok(()),
         }
@@ -149,13 +149,13 @@ impl ObservedNode {
     }
 
     /// Returns the label by which pods find a volume on this node, and the volume's annotations.
-    pub(crate) fn place(&self, key: Option<&str>) -> Result<NodePlace, Unfit> {
+    pub(crate) fn place(&self, key: Option<&str>) -> Result<NodePlace, NodeUnsuitable> {
         let label = key.unwrap_or(HOSTNAME_LABEL);
         let value = match self.labels.get(label) {
             Some(value) => value,
             // In some clouds the node's name differs from its label. Without the label, the name is the best guess.
             None if key.is_none() => &self.name,
-            None => return Err(Unfit::NoLabel { node: self.name.clone(), label: label.to_owned() }),
+            None => return Err(NodeUnsuitable::NoLabel { node: self.name.clone(), label: label.to_owned() }),
         };
         let annotations = vec![(NODE, self.name.clone()), (NODE_UID, self.uid.clone())];
         Ok(NodePlace { label: label.to_owned(), value: value.clone(), annotations })
@@ -193,7 +193,7 @@ pub(crate) async fn registered_again(worker: &Worker, node: &Node, start: &Start
 
 /// The error for a volume that is not on this node.
 #[derive(Debug, Error)]
-pub(crate) enum Elsewhere {
+pub(crate) enum WrongNode {
     #[error("the volume is on {there}, this is {here}")]
     OtherNode { here: String, there: String },
     #[error(
@@ -203,7 +203,7 @@ pub(crate) enum Elsewhere {
     FormerNode { name: String, uid: String },
 }
 
-impl Elsewhere {
+impl WrongNode {
     pub(crate) fn for_deletion(self) -> DeleteError {
         match self {
             Self::OtherNode { .. } => DeleteError::ignored(self),

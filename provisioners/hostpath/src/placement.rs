@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use directory_volumes::{Annotations, DirectoryError, Owner, Root, VolumePath, whose};
+use directory_volumes::{Annotations, DirectoryError, Owner, Root, VolumePath, path_and_owner};
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
 use kube_provisioner::{ProvisionError, ProvisionRequest, Volume};
 
@@ -63,7 +63,7 @@ impl Placement {
                 return Err(ProvisionError::invalid(text));
             }
         };
-        let (path, owner) = whose(request, &parameters.path_pattern)?;
+        let (path, owner) = path_and_owner(request, &parameters.path_pattern)?;
         Ok(Self { path, owner, parameters, volume_type, node })
     }
 
@@ -74,7 +74,8 @@ impl Placement {
             VolumeType::HostPath => Volume::host_path(path),
             VolumeType::Local => Volume::local(path),
         };
-        let mut volume = ANNOTATIONS.tell(volume, self.parameters.on_delete, Some(self.parameters.trash_ttl()), root);
+        let mut volume =
+            ANNOTATIONS.apply_to(volume, self.parameters.on_delete, Some(self.parameters.trash_ttl()), root);
         if let Some(node) = &self.node {
             volume = volume.in_topology(&node.label, &node.value);
             for (key, value) in &node.annotations {

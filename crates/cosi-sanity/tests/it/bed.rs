@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
-use cosi_sanity::{Options, Outcome, Ran, Report, run};
+use cosi_sanity::{CheckRun, Options, Outcome, Report, run};
 use cosi_sim::{Driver, Settings};
 use driver_rpc::Server;
 use tokio::task::JoinHandle;
@@ -59,6 +59,6 @@ pub(crate) fn options(folder: &Path, arguments: &[&str]) -> Options {
     Options::parse_from(program.iter().chain(&common).chain(arguments))
 }
 
-pub(crate) fn failed(report: &Report) -> Vec<&Ran> {
+pub(crate) fn failed(report: &Report) -> Vec<&CheckRun> {
     report.checks.iter().filter(|ran| matches!(ran.outcome, Outcome::Failed(_))).collect()
 }

@@ -64,7 +64,10 @@ async fn work_is_done_though_the_caller_has_given_up() {
 #[tokio::test(start_paused = true)]
 async fn answers_are_lost_or_never_come() {
     let driver = Driver::new(Settings::default());
-    driver.script(Method::CreateVolume, [Step::lose(), Step::hang(), Step::hang().working(), Step::lose().working()]);
+    driver.script(
+        Method::CreateVolume,
+        [Step::break_connection(), Step::hang(), Step::hang().working(), Step::break_connection().working()],
+    );
     for (name, hangs, volumes) in [("one", false, 0), ("one", true, 0), ("two", true, 1), ("three", false, 2)] {
         match timeout(LONG, driver.create_volume(request(name))).await {
             Err(_) => assert!(hangs),

@@ -18,7 +18,7 @@ use serde_json::json;
 use super::restored::Plan;
 use super::trash::reference;
 use super::volumes::{Named, Relation, Volumes};
-use super::{BoxError, Maker, Place, Site, is_refused};
+use super::{BoxError, Place, Site, VolumeTemplate, is_refused};
 use crate::deletion::{is_retained, owner_of};
 use crate::mark::Owner;
 use crate::path::VolumePath;
@@ -85,10 +85,10 @@ impl<S: Site> Adopt<S> {
     pub(crate) async fn execute(self) -> Result<(), BoxError> {
         let (root, client) = (self.site.checked_root()?, self.site.connection().client().await?);
         let cluster = self.site.connection().cluster(&client).await?;
-        let maker = self.site.maker(&self.source, &client).await?;
+        let template = self.site.template(&self.source, &client).await?;
         let volumes = Volumes::list(&client).await?;
         let places = self.site.places(&root);
-        let adoption = Adoption { root, client, cluster, maker, volumes, places, adopt: &self };
+        let adoption = Adoption { root, client, cluster, template, volumes, places, adopt: &self };
         match (&self.volume, &self.directory) {
             _ if self.restored => adoption.restored().await,
             (Some(volume), _) => adoption.volume(volume).await,
@@ -102,7 +102,7 @@ pub(super) struct Adoption<'a, S: Site> {
     pub(super) root: Root,
     pub(super) client: Client,
     pub(super) cluster: String,
-    pub(super) maker: Box<dyn Maker>,
+    pub(super) template: Box<dyn VolumeTemplate>,
     pub(super) volumes: Volumes,
     pub(super) places: Vec<Place>,
     pub(super) adopt: &'a Adopt<S>,
@@ -140,10 +140,10 @@ impl<S: Site> Adoption<'_, S> {
         let (volume, path) = (&plan.volume.object, &plan.path);
         let retain = is_retained(volume);
         match &plan.former {
-            Some(former) => self.root.hand_over(path, former, &plan.owner, retain)?,
+            Some(former) => self.root.transfer(path, former, &plan.owner, retain)?,
             None => self.root.adopt(path, &plan.owner, retain)?,
         }
-        self.adopt.site.came(&self.root, path, volume).await?;
+        self.adopt.site.publish(&self.root, path, volume).await?;
         let mut annotations = self.annotations(Some(volume));
         annotations.insert(ADOPTED.to_owned(), Timestamp::now().to_string());
         if plan.former.is_none() {
@@ -165,7 +165,7 @@ impl<S: Site> Adoption<'_, S> {
             return self.new_volume(&path).await;
         }
         let named = |volume: &&Named| self.adopt.site.path_of(&volume.object, &self.root).is_ok_and(|of| of == path);
-        match self.volumes.all.iter().find(|volume| named(volume) && self.maker.check(&volume.object).is_ok()) {
+        match self.volumes.all.iter().find(|volume| named(volume) && self.template.check(&volume.object).is_ok()) {
             Some(volume) => self.volume(&volume.name).await,
             None => self.above(&path),
         }
@@ -174,7 +174,7 @@ impl<S: Site> Adoption<'_, S> {
     /// Allows volumes in a directory that is not a volume itself.
     fn above(&self, path: &VolumePath) -> Result<(), BoxError> {
         for (volume, relation) in self.volumes.touching(&self.root, &self.places, path) {
-            if matches!(relation, Relation::Same | Relation::Above) && self.maker.check(&volume.object).is_ok() {
+            if matches!(relation, Relation::Same | Relation::Above) && self.template.check(&volume.object).is_ok() {
                 return Err(
                     format!("the volume {} {}; no volume can be created in it", volume.name, relation.text()).into()
                 );
@@ -192,14 +192,14 @@ impl<S: Site> Adoption<'_, S> {
     async fn new_volume(&self, path: &VolumePath) -> Result<(), BoxError> {
         let name = self.adopt.name.clone().unwrap_or_else(|| name_of(path));
         let object = self.object(path, &name)?;
-        self.volumes.check_alone(&self.root, &self.places, path, |volume| self.maker.check(volume).is_ok())?;
+        self.volumes.check_alone(&self.root, &self.places, path, |volume| self.template.check(volume).is_ok())?;
         let volumes = Api::<PersistentVolume>::all(self.client.clone());
         // Check first, so that an object refused by the API server leaves no mark.
         volumes.create(&PostParams { dry_run: true, ..PostParams::default() }, &object).await?;
         let mut owner = owner_of(&object);
         owner.claim = None;
         self.root.adopt(path, &owner, is_retained(&object))?;
-        self.adopt.site.came(&self.root, path, &object).await?;
+        self.adopt.site.publish(&self.root, path, &object).await?;
         match volumes.create(&PostParams::default(), &object).await {
             Ok(created) => self.root.note_uid(path, &Owner { uid: created.metadata.uid, ..owner })?,
             Err(error) => {
@@ -210,9 +210,10 @@ impl<S: Site> Adoption<'_, S> {
                 return match volumes.get_opt(&name).await {
                     Ok(found) if is_refused(&error) && !found.as_ref().is_some_and(is_here) => {
                         let error = error_chain(&error);
-                        let went = self.adopt.site.went(&self.root, path).await;
-                        went.map_err(|problem| format!("{error}; {path} stays marked: {}", error_chain(&*problem)))?;
-                        self.root.disown(path, &owner)?;
+                        let unpublish = self.adopt.site.unpublish(&self.root, path).await;
+                        unpublish
+                            .map_err(|problem| format!("{error}; {path} stays marked: {}", error_chain(&*problem)))?;
+                        self.root.remove_mark(path, &owner)?;
                         Err(error.into())
                     }
                     _ => Err(format!(
@@ -242,7 +243,7 @@ impl<S: Site> Adoption<'_, S> {
             storage_class_name: adopt.storage_class.clone(),
             ..PersistentVolumeSpec::default()
         };
-        self.maker.fill(&mut spec, &self.root, path)?;
+        self.template.fill(&mut spec, &self.root, path)?;
         Ok(PersistentVolume {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
@@ -261,7 +262,7 @@ impl<S: Site> Adoption<'_, S> {
         let identity = identity.map_or_else(|| self.client.default_namespace().to_owned(), Clone::clone);
         let root = self.root.id().map(|id| (S::ANNOTATIONS.root.to_owned(), id.to_owned()));
         let who = [(IDENTITY.to_owned(), identity), (CLUSTER_ID.to_owned(), self.cluster.clone())];
-        self.maker.annotations(volume).into_iter().chain(root).chain(who).collect()
+        self.template.annotations(volume).into_iter().chain(root).chain(who).collect()
     }
 }
 

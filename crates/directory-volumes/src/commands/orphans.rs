@@ -15,7 +15,7 @@ use super::{BoxError, Place, Site};
 use crate::deletion::owner_of;
 use crate::mark::Owner;
 use crate::root::Root;
-use crate::survey::{Found, Survey};
+use crate::survey::{FoundMark, Survey};
 
 /// The command and its arguments.
 #[derive(Debug, Args)]
@@ -168,7 +168,7 @@ impl<S: Site> Orphans<S> {
                 print(&format!("{path} is kept: it changed in the meantime\n"));
                 continue;
             }
-            let moved = self.site.went(root, path).await.and_then(|()| {
+            let moved = self.site.unpublish(root, path).await.and_then(|()| {
                 Ok(root.move_to_trash(path, &mark.owner, None, Value::Null, &FencingToken::unlimited())?)
             });
             // A directory that cannot be moved, such as a mount point, must not keep the others.
@@ -250,7 +250,7 @@ impl Volumes {
 }
 
 impl ClusterState<'_> {
-    fn state(&self, found: &Found) -> State {
+    fn state(&self, found: &FoundMark) -> State {
         let owner = &found.mark.owner;
         let claim = owner.claim.as_ref();
         if let Some(other) = owner.cluster.as_ref().filter(|id| *id != self.cluster) {

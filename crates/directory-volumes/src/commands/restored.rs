@@ -33,10 +33,10 @@ impl<S: Site> Adoption<'_, S> {
                 format!("the volume {name} has no annotation {PROVISIONED_BY}, so it would never be deleted").into()
             );
         }
-        self.maker.check(&volume.object)?;
+        self.template.check(&volume.object)?;
         self.check_cluster(&format!("the volume {name}, according to its annotation {CLUSTER_ID},"), &owner)?;
         let path = self.adopt.site.path_of(&volume.object, &self.root)?;
-        let is_other = |other: &_| owner_of(other).volume != *name && self.maker.check(other).is_ok();
+        let is_other = |other: &_| owner_of(other).volume != *name && self.template.check(other).is_ok();
         self.volumes.check_alone(&self.root, &self.places, &path, is_other)?;
         owner.cluster = Some(self.cluster.clone());
         // Accept any claim, because the backup omitted the uid.

@@ -169,8 +169,8 @@ async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<
     let object = object(&discarded, claim.map(reference).transpose()?, &cluster)?;
     volumes.create(&PostParams { dry_run: true, ..PostParams::default() }, &object).await?;
     let discarded = root.restore(volume, Some(&cluster))?;
-    let came = site.came(&root, &discarded.path, &object).await;
-    let created = match came {
+    let publish = site.publish(&root, &discarded.path, &object).await;
+    let created = match publish {
         Ok(()) => {
             let created = volumes.create(&PostParams::default(), &object).await;
             created.map_err(|error| (is_refused(&error), BoxError::from(error)))
@@ -181,8 +181,9 @@ async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<
         Ok(created) => created,
         Err((true, error)) if matches!(volumes.get_opt(volume).await, Ok(None)) => {
             let error = error_chain(&*error);
-            let went = site.went(&root, &discarded.path).await;
-            went.map_err(|problem| format!("{error}; the directory stays restored: {}", error_chain(&*problem)))?;
+            let unpublish = site.unpublish(&root, &discarded.path).await;
+            unpublish
+                .map_err(|problem| format!("{error}; the directory stays restored: {}", error_chain(&*problem)))?;
             root.undo_restore(&discarded)?;
             return Err(format!("{volume} is in the trash again: {error}").into());
         }

@@ -151,7 +151,7 @@ impl Volumes {
 
     /// Returns what prevents the directory of a volume from being removed with it: other volumes that refer to it.
     /// `path` is its path below the root.
-    pub(crate) fn besides(&self, root: &Root, volume: &PersistentVolume, path: &VolumePath) -> Vec<String> {
+    pub(crate) fn other_users(&self, root: &Root, volume: &PersistentVolume, path: &VolumePath) -> Vec<String> {
         let place = place_of(volume).ok().flatten().and_then(|place| place.above(path));
         let places: Vec<Place> = place.into_iter().chain([Place::Directory(root.path().to_owned())]).collect();
         let nodes = nodes(volume);

@@ -72,7 +72,7 @@ fn only_its_own_volume_touches_a_directory() {
             root.remove(&at("pvc-1"), stranger, &token),
             root.move_to_trash(&at("pvc-1"), stranger, None, serde_json::Value::Null, &token),
             root.adopt(&at("pvc-1"), stranger, false),
-            root.disown(&at("pvc-1"), stranger),
+            root.remove_mark(&at("pvc-1"), stranger),
         ];
         for result in results {
             let error = result.unwrap_err();
@@ -264,9 +264,9 @@ fn a_directory_is_handed_over_to_the_volume_that_was_restored() {
     restored.uid = Some("uid of the new volume".to_owned());
     let refused = root.remove(&at("pvc-1"), &restored, &token).unwrap_err().to_string();
     assert!(refused.contains("`adopt --volume pvc-1`"), "{refused}");
-    let stranger = root.hand_over(&at("pvc-1"), &restored, &former, false);
+    let stranger = root.transfer(&at("pvc-1"), &restored, &former, false);
     assert!(matches!(stranger, Err(DirectoryError::Taken { .. })), "{stranger:?}");
-    root.hand_over(&at("pvc-1"), &former, &restored, true).unwrap();
+    root.transfer(&at("pvc-1"), &former, &restored, true).unwrap();
     assert!(root.mark_of(&at("pvc-1")).unwrap().unwrap().retain);
     assert!(matches!(root.remove(&at("pvc-1"), &former, &token), Err(DirectoryError::Taken { .. })));
     root.remove(&at("pvc-1"), &restored, &token).unwrap();

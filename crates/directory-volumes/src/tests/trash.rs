@@ -109,7 +109,7 @@ fn a_purge_that_was_cut_off_is_finished_later() {
     let (dir, root) = root();
     filled(&root, "pvc-1", "pvc-1");
     discard(&root, "pvc-1", "pvc-1");
-    let none = FencingToken::as_long_as(|| false);
+    let none = FencingToken::valid_while(|| false);
     assert!(matches!(root.purge("pvc-1", &none), Err(DirectoryError::Interrupted(_))));
     root.finish_removals(&FencingToken::unlimited()).unwrap();
     assert_empty(dir.path());

@@ -77,7 +77,7 @@ impl Worker {
         }
         let volumes = Volumes::list(client).await.map_err(DeleteError::retry)?;
         let (volume, path) = (volume.clone(), deletion.path().clone());
-        let look = move |root: &Root| Ok::<_, DeleteError>(volumes.besides(root, &volume, &path));
+        let look = move |root: &Root| Ok::<_, DeleteError>(volumes.other_users(root, &volume, &path));
         self.run(look).await
     }
 
@@ -103,7 +103,7 @@ impl Worker {
 /// Returns a token that ends with the given one, or after a turn.
 fn for_a_turn(token: FencingToken, turn: Duration) -> FencingToken {
     let (began, steps) = (Instant::now(), AtomicUsize::new(0));
-    FencingToken::as_long_as(move || {
+    FencingToken::valid_while(move || {
         let is_over = steps.fetch_add(1, Ordering::Relaxed) >= LEAST_STEPS && began.elapsed() >= turn;
         !is_over && token.is_valid()
     })

@@ -54,7 +54,7 @@ async fn deletions_leave_room_for_others() {
     let long: Vec<_> = (0..THREADS)
         .map(|number| {
             let (worker, gate, begins) = (worker.clone(), gate.clone(), begins.clone());
-            let token = FencingToken::as_long_as(move || {
+            let token = FencingToken::valid_while(move || {
                 let _ = (begins.send(()), gate.lock().unwrap().recv());
                 true
             });
@@ -135,7 +135,7 @@ async fn a_deletion_that_takes_long_is_in_progress() {
     // Without its Lease, the process does not know who continues.
     fs::write(make(&worker, "pvc-1").await.unwrap().join("file"), "").unwrap();
     let asked = AtomicBool::new(false);
-    let once = FencingToken::as_long_as(move || !asked.swap(true, Ordering::Relaxed));
+    let once = FencingToken::valid_while(move || !asked.swap(true, Ordering::Relaxed));
     assert_eq!(end(&worker, "pvc-1", once).await.unwrap_err().verdict(), DeleteVerdict::Retry);
 }
 
@@ -155,8 +155,8 @@ async fn a_root_without_a_marker_is_usable_before_the_provisioner_begins() {
 #[test]
 fn work_either_begins_or_is_abandoned() {
     let decision = Decision::default();
-    drop(GivesUp(decision.clone()));
+    drop(AbandonOnDrop(decision.clone()));
     assert!(!decision.is_first());
     let decision = Decision::default();
-    assert!(decision.is_first() && !GivesUp(decision.clone()).0.is_first());
+    assert!(decision.is_first() && !AbandonOnDrop(decision.clone()).0.is_first());
 }

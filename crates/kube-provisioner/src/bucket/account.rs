@@ -151,7 +151,7 @@ impl BucketAccess {
             None => ProvisionError::retry(format!(
                 "the bucket {bucket} does not exist: create it, or change bucketName in the StorageClass"
             )),
-            Some(owner) if is_of_cosi(owner) => ProvisionError::invalid(self.is_not_its_owners()),
+            Some(owner) if is_of_cosi(owner) => ProvisionError::invalid(self.wrong_owner_message()),
             Some(Account { claim, .. }) => ProvisionError::retry(format!(
                 "the bucket {bucket} of the claim {claim} does not exist: create {claim} again, or name another claim in \
                  {BUCKET_CLAIM_NAME}"
@@ -161,7 +161,7 @@ impl BucketAccess {
 
     /// Returns the error message of a grant for a bucket that was not created for its recorded owner, or was replaced
     /// since.
-    pub fn is_not_its_owners(&self) -> String {
+    pub fn wrong_owner_message(&self) -> String {
         let bucket = &self.name;
         match &self.owner {
             Some(owner) if !is_of_cosi(owner) => format!(

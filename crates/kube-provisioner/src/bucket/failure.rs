@@ -12,9 +12,9 @@ use crate::error::{DeleteError, ProvisionError};
 /// provisioner's arguments. The message says how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Misconfigured(String);
+pub struct BackendConfigError(String);
 
-impl Misconfigured {
+impl BackendConfigError {
     /// Creates the error from a message or another error.
     pub fn new(text: impl Display) -> Self {
         Self(text.to_string())
@@ -34,22 +34,22 @@ impl Misconfigured {
 ///
 /// ```
 /// # use kube_provisioner::ProvisionVerdict;
-/// # use kube_provisioner::bucket::{Misconfigured, Objection};
+/// # use kube_provisioner::bucket::{BackendConfigError, RequestFailure};
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// let nothing_left = async { Ok::<_, Misconfigured>(true) };
-/// let error = Objection::Refused("the name is taken".to_owned()).into_error(nothing_left).await;
+/// let nothing_left = async { Ok::<_, BackendConfigError>(true) };
+/// let error = RequestFailure::Refused("the name is taken".to_owned()).into_error(nothing_left).await;
 /// assert_eq!(error.verdict(), ProvisionVerdict::Invalid);
 /// # });
 /// ```
 #[derive(Debug)]
-pub enum Objection {
+pub enum RequestFailure {
     /// The backend cannot do what the claim requests.
     Refused(String),
     /// A step failed.
     Failed(ProvisionError),
 }
 
-impl Objection {
+impl RequestFailure {
     /// Returns the error of the call. A refusal is final if `undone` returns true, which means that nothing is left of
     /// earlier attempts. For a failure, `undone` is not awaited.
     pub async fn into_error<E>(self, undone: impl Future<Output = Result<bool, E>>) -> ProvisionError
@@ -67,13 +67,13 @@ impl Objection {
     }
 }
 
-impl From<ProvisionError> for Objection {
+impl From<ProvisionError> for RequestFailure {
     fn from(error: ProvisionError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl<E: std::error::Error + Send + Sync + 'static> From<E> for Objection {
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for RequestFailure {
     fn from(error: E) -> Self {
         Self::Failed(error.into())
     }
@@ -81,13 +81,13 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Objection {
 
 /// A limit on the time in which one call deletes the objects of a bucket. The next call continues.
 #[derive(Debug)]
-pub struct Emptying<'a> {
+pub struct EmptyingTimeLimit<'a> {
     bucket: &'a str,
     start: Instant,
     deleted: usize,
 }
 
-impl<'a> Emptying<'a> {
+impl<'a> EmptyingTimeLimit<'a> {
     const SLICE: Duration = Duration::from_secs(20);
 
     /// Starts the time for this bucket.

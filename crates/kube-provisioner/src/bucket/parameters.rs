@@ -22,7 +22,7 @@ use crate::quantity::Quantity;
 ///
 /// let class = [("accessMode".to_owned(), "read-only".to_owned())].into();
 /// let parameters: Parameters = kube_provisioner::parameters::from_map(&class).unwrap();
-/// assert!(parameters.access_mode.restricted_to(None).is_ok_and(|access| !access.writes()));
+/// assert!(parameters.access_mode.restricted_to(None).is_ok_and(|access| !access.can_write()));
 /// assert!(parameters.access_mode.restricted_to(Some(Access::ReadWrite)).is_err());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -54,12 +54,12 @@ impl Access {
     }
 
     /// Returns true if objects may be read.
-    pub fn reads(self) -> bool {
+    pub fn can_read(self) -> bool {
         self != Self::WriteOnly
     }
 
     /// Returns true if objects may be written.
-    pub fn writes(self) -> bool {
+    pub fn can_write(self) -> bool {
         self != Self::ReadOnly
     }
 }

@@ -9,7 +9,7 @@ use provisioner_runtime::controller::FencingToken;
 
 use super::account::{Account, BucketAccess, ClaimName};
 use super::answer::Credentials;
-use super::failure::{Misconfigured, Objection};
+use super::failure::{BackendConfigError, RequestFailure};
 use super::provisioner::BucketProvisioner;
 use crate::request::TEST_CLUSTER;
 use crate::secrets::Secrets;
@@ -143,10 +143,10 @@ impl<P, C> GrantRequest<P, C> {
     /// [settings of the bucket]: super::BucketCapabilities::bucket_settings
     ///
     /// # Errors
-    /// [`Objection::Refused`] if the claim sets one of them.
-    pub fn check_settings(&self, bucket: &BucketAccess, settings: &[&str]) -> Result<(), Objection> {
+    /// [`RequestFailure::Refused`] if the claim sets one of them.
+    pub fn check_settings(&self, bucket: &BucketAccess, settings: &[&str]) -> Result<(), RequestFailure> {
         match settings.iter().find(|key| self.config_texts.contains_key(**key)) {
-            Some(key) if !bucket.belongs_to(&self.account) => Err(Objection::Refused(format!(
+            Some(key) if !bucket.belongs_to(&self.account) => Err(RequestFailure::Refused(format!(
                 "{key} is not supported for a bucket that was not created for this claim: remove it from additionalConfig"
             ))),
             _ => Ok(()),
@@ -208,7 +208,7 @@ impl<P> ProvisionedBucket<P> {
     ///
     /// # Errors
     /// If the class no longer exists and its parameters are unknown.
-    pub fn record(&self) -> Result<Record<'_, P>, Misconfigured> {
+    pub fn record(&self) -> Result<Record<'_, P>, BackendConfigError> {
         Ok(Record {
             account: &self.owner,
             parameters: self.parameters.as_ref().ok_or_else(class_is_gone)?,
@@ -233,8 +233,8 @@ pub struct Record<'a, P> {
     pub cluster_id: &'a str,
 }
 
-fn class_is_gone() -> Misconfigured {
-    Misconfigured::new(
+fn class_is_gone() -> BackendConfigError {
+    BackendConfigError::new(
         "the StorageClass does not exist any more, and nothing else records where the bucket is: create the class again",
     )
 }
@@ -304,7 +304,7 @@ impl<P> GrantedAccount<P> {
     ///
     /// # Errors
     /// If the class no longer exists and its parameters are unknown.
-    pub fn record(&self) -> Result<Record<'_, P>, Misconfigured> {
+    pub fn record(&self) -> Result<Record<'_, P>, BackendConfigError> {
         Ok(Record {
             account: &self.account,
             parameters: self.parameters.as_ref().ok_or_else(class_is_gone)?,

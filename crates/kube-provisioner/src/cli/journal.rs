@@ -159,7 +159,7 @@ impl NodeJournals {
     }
 
     /// Returns the journals of nodes that are not among these, with the number of their entries.
-    pub fn of_gone_nodes<'a>(&self, nodes: impl Iterator<Item = &'a String>) -> Vec<(&str, usize)> {
+    pub fn of_missing_nodes<'a>(&self, nodes: impl Iterator<Item = &'a String>) -> Vec<(&str, usize)> {
         let there: BTreeSet<String> = nodes.map(|node| part_journal_name(&self.journals.provisioner, node)).collect();
         let gone = self.listings.iter().filter(|listing| !there.contains(&listing.name));
         gone.map(|listing| {
@@ -384,7 +384,7 @@ data:
         put("example.com-p-journal-node-back", "node", "");
         let journals = NodeJournals::among(journals(&cluster)).await.unwrap();
         let nodes = ["here".to_owned(), long];
-        let gone = journals.of_gone_nodes(nodes.iter());
+        let gone = journals.of_missing_nodes(nodes.iter());
         let name = |node: &str| format!("example.com-p-journal-node-{node}");
         let counts: Vec<_> = gone.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
         assert_eq!(counts, [(name("back"), 0), (name("busy"), 1), (name("gone"), 0)]);

@@ -22,7 +22,7 @@ use crate::controller::bucket::read_texts;
 use crate::controller::bucket::recorded::RecordedAssets;
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters, Parsed};
 use crate::controller::shared::secret_names::TemplateNames;
-use crate::controller::shared::secret_reading::{Unread, read_secrets};
+use crate::controller::shared::secret_reading::{SecretReadError, read_secrets};
 use crate::secrets::Secrets;
 
 /// List buckets and users that have no ObjectBucket
@@ -199,9 +199,9 @@ async fn place(scene: &Scene<'_>, name: &str, texts: BTreeMap<String, String>) -
     }
     let names = TemplateNames { claim: "", namespace: "", volume: "" };
     let secrets = read_secrets(&scene.client, &named, names).await.map_err(|unread| match unread {
-        Unread::Unnamed(problem) => problem,
-        Unread::Missing { namespace, name } => format!("the Secret {namespace}/{name} does not exist"),
-        Unread::Failed(error) => error.to_string(),
+        SecretReadError::Unnamed(problem) => problem,
+        SecretReadError::Missing { namespace, name } => format!("the Secret {namespace}/{name} does not exist"),
+        SecretReadError::Failed(error) => error.to_string(),
     })?;
     Ok(Place { class: name.to_owned(), texts, parsed, secrets })
 }

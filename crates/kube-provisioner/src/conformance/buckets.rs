@@ -83,7 +83,7 @@ pub(super) struct Subject {
     assets: Box<dyn Fn() -> BoxFuture<'static, Vec<String>>>,
     parameters: BTreeMap<String, String>,
     existing: Option<String>,
-    by_hand: Option<ByHand>,
+    manually_created: Option<ManualCreation>,
     keys_shown_once: bool,
     objects: Vec<serde_json::Value>,
     seeds: Vec<u64>,
@@ -91,7 +91,7 @@ pub(super) struct Subject {
 }
 
 /// The actions of an administrator in the backend.
-struct ByHand {
+struct ManualCreation {
     /// Creates a bucket of this name; returns true on success.
     make: Box<dyn Fn(String) -> BoxFuture<'static, bool>>,
     remove: Box<dyn Fn(String) -> BoxFuture<'static, ()>>,
@@ -127,7 +127,7 @@ impl BucketConformance {
                 assets: Box::new(assets),
                 parameters: BTreeMap::new(),
                 existing: None,
-                by_hand: None,
+                manually_created: None,
                 keys_shown_once: false,
                 objects: Vec::new(),
                 seeds: (0..8).collect(),
@@ -151,13 +151,17 @@ impl BucketConformance {
 
     /// Sets functions by which an administrator creates and removes a bucket in the backend, with the account that the
     /// provisioner uses but without the provisioner's marks on the bucket. `make` returns true if it has created one,
-    /// and false if the name is taken. Without this call `bucket-in-between` is not checked.
-    pub fn by_hand<M, R>(mut self, make: impl Fn(String) -> M + 'static, remove: impl Fn(String) -> R + 'static) -> Self
+    /// and false if the name is taken. Without this call `bucket-concurrent-creation` is not checked.
+    pub fn manually_created<M, R>(
+        mut self,
+        make: impl Fn(String) -> M + 'static,
+        remove: impl Fn(String) -> R + 'static,
+    ) -> Self
     where
         M: Future<Output = bool> + Send + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
-        self.subject.by_hand = Some(ByHand {
+        self.subject.manually_created = Some(ManualCreation {
             make: Box::new(move |name| Box::pin(make(name))),
             remove: Box::new(move |name| Box::pin(remove(name))),
         });

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::error::ExpandVerdict;
 
 use super::subject::{Answer, CreatedVolume, Request, Subject, USUAL};
-use super::verdict::{Broken, CheckResult, Judgement};
+use super::verdict::{Broken, CheckResult, RuleVerdict};
 
 pub(super) async fn provision(subject: &Subject) -> CheckResult {
     let before = subject.assets_now().await;
@@ -32,7 +32,7 @@ pub(super) async fn provision(subject: &Subject) -> CheckResult {
         subject.delete(&backend, &made.object).await?;
         subject.expect(&before, 0, &format!("after `provision` and `delete` with {}", mode.as_str())).await?;
     }
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 pub(super) async fn idempotent(subject: &Subject) -> CheckResult {
@@ -49,7 +49,7 @@ pub(super) async fn idempotent(subject: &Subject) -> CheckResult {
     subject.expect(&before, 1, "after `provision` in a new process").await?;
     subject.delete(&restarted, &made.object).await?;
     subject.expect(&before, 0, "after `delete`").await?;
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 pub(super) async fn separate(subject: &Subject) -> CheckResult {
@@ -74,7 +74,7 @@ pub(super) async fn separate(subject: &Subject) -> CheckResult {
         }
         left = now;
     }
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 pub(super) async fn delete_gone(subject: &Subject) -> CheckResult {
@@ -93,7 +93,7 @@ pub(super) async fn delete_gone(subject: &Subject) -> CheckResult {
     subject.expect(&before, 1, "after `provision`, `delete` and `provision` again").await?;
     subject.delete(&subject.start().await?, &again.object).await?;
     subject.expect(&before, 0, "after `delete` in a process that did not provision").await?;
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 pub(super) async fn capacity(subject: &Subject) -> CheckResult {
@@ -115,7 +115,7 @@ pub(super) async fn capacity(subject: &Subject) -> CheckResult {
         subject.delete(&backend, &made.object).await?;
         subject.expect(&before, 0, &format!("after a volume of {bytes} bytes was deleted")).await?;
     }
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 /// Probes as a rolling update does: the new process has no Lease yet, so `start` has not been called.
@@ -129,13 +129,13 @@ pub(super) async fn standby(subject: &Subject) -> CheckResult {
     }
     subject.expect(&before, 1, "after `probe`").await?;
     subject.delete(&working, &made.object).await?;
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 pub(super) async fn expand(subject: &Subject) -> CheckResult {
     let (before, first) = (subject.assets_now().await, subject.start().await?);
     if !first.capabilities().expansion {
-        return Ok(Judgement::NotApplicable("it does not declare that volumes can be expanded".to_owned()));
+        return Ok(RuleVerdict::NotApplicable("it does not declare that volumes can be expanded".to_owned()));
     }
     let made = subject.provision(&first, &subject.new_name()).await?;
     let restarted = subject.start().await?;
@@ -158,7 +158,7 @@ pub(super) async fn expand(subject: &Subject) -> CheckResult {
     }
     subject.delete(&restarted, &made.object).await?;
     subject.expect(&before, 0, "after `expand` and `delete`").await?;
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 pub(super) async fn foreign_volume(subject: &Subject) -> CheckResult {
@@ -199,7 +199,7 @@ pub(super) async fn foreign_volume(subject: &Subject) -> CheckResult {
     subject.delete(&backend, &other_made.object).await?;
     subject.delete(&backend, &mine_made.object).await?;
     subject.expect(&before, 0, "after `delete` of the true volumes").await?;
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 /// Returns the volume with another name and another uid.

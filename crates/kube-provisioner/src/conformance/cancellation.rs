@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use super::subject::{Request, Subject, USUAL};
-use super::verdict::{Broken, CheckResult, Judgement};
+use super::verdict::{Broken, CheckResult, RuleVerdict};
 
 /// The highest number of polls before a call is cancelled.
 pub(super) const MOST: usize = 200;
@@ -25,7 +25,7 @@ pub(super) async fn at_every_await(
             break;
         }
     }
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 pub(super) async fn provision(subject: &Subject) -> CheckResult {

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::cancellation::{MOST, at_every_await, cut_off};
 use super::subject::{Request, Subject};
-use super::verdict::{Broken, CheckResult, Judgement};
+use super::verdict::{Broken, CheckResult, RuleVerdict};
 use crate::controller::volume::Backend;
 use crate::error::ProvisionError;
 use crate::volume::Volume;
@@ -22,7 +22,7 @@ const CALLS: usize = 3;
 pub(super) async fn one_name(subject: &Subject) -> CheckResult {
     if subject.shared_names.is_none() {
         let why = "`.shares_names(..)` has no parameters with which two claims want one name";
-        return Ok(Judgement::NotApplicable(why.to_owned()));
+        return Ok(RuleVerdict::NotApplicable(why.to_owned()));
     }
     // In real time a call takes many polls, and neighbouring ones are practically the same moment.
     let step = subject.tempo.choose(1, MOST / 10);
@@ -77,10 +77,10 @@ async fn both_want(subject: &Subject, polls: usize, restart: bool) -> Result<boo
 }
 
 /// Checks that an administrator can create an asset at the volume's location while the claim is pending.
-pub(super) async fn made_by_hand(subject: &Subject) -> CheckResult {
-    let Some(make) = &subject.by_hand else {
-        let why = "`.made_by_hand(..)` creates no asset in the place of a volume's asset";
-        return Ok(Judgement::NotApplicable(why.to_owned()));
+pub(super) async fn manually_created(subject: &Subject) -> CheckResult {
+    let Some(make) = &subject.manually_created else {
+        let why = "`.manually_created(..)` creates no asset in the place of a volume's asset";
+        return Ok(RuleVerdict::NotApplicable(why.to_owned()));
     };
     for polls in 0..=MOST {
         let (name, claim) = (subject.new_name(), format!("claim-of-{}", subject.new_name()));
@@ -107,7 +107,7 @@ pub(super) async fn made_by_hand(subject: &Subject) -> CheckResult {
             break;
         }
     }
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 /// Calls `provision` until it succeeds, or until it has refused often enough.

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::fixture::{Fixture, Plan, Sharing};
 use super::spy::Calls;
 use super::subject::Subject;
-use super::verdict::{Broken, CheckResult, Judgement};
+use super::verdict::{Broken, CheckResult, RuleVerdict};
 
 /// A parameter name that no provisioner knows.
 const UNKNOWN: &str = "kubeProvisionerConformance";
@@ -17,7 +17,7 @@ pub(super) async fn unknown(subject: &Subject) -> CheckResult {
     let mut parameters = subject.parameters.clone();
     parameters.insert(UNKNOWN.to_owned(), "x".to_owned());
     if subject.new_process().parse(&parameters).is_ok() {
-        return Ok(Judgement::NotApplicable("its `Parameters` take any key".to_owned()));
+        return Ok(RuleVerdict::NotApplicable("its `Parameters` take any key".to_owned()));
     }
     let warnings = refusal(subject, 0, &parameters).await?;
     if !warnings.iter().any(|warning| warning.contains(UNKNOWN)) {
@@ -26,18 +26,18 @@ pub(super) async fn unknown(subject: &Subject) -> CheckResult {
             warnings.join("; ")
         )));
     }
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 pub(super) async fn refused(subject: &Subject) -> CheckResult {
     if subject.refused.is_empty() {
-        return Ok(Judgement::NotApplicable("`.refuses(..)` names no bad parameters".to_owned()));
+        return Ok(RuleVerdict::NotApplicable("`.refuses(..)` names no bad parameters".to_owned()));
     }
     for (seed, parameters) in (1..).zip(&subject.refused) {
         let with = format!("with the parameters {parameters:?}");
         refusal(subject, seed, parameters).await.map_err(Broken::seen(&with))?;
     }
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 /// Creates a claim of a class with these parameters. Returns the claim's warnings.

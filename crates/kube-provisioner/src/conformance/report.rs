@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::verdict::Judgement;
+use super::verdict::RuleVerdict;
 
 /// The results of a check, rule by rule.
 #[derive(Clone, Debug)]
@@ -29,12 +29,12 @@ impl Report {
 
     /// Returns the names of the broken rules.
     pub fn broken(&self) -> impl Iterator<Item = &'static str> {
-        self.results.iter().filter(|result| matches!(result.judgement, Judgement::Broken(_))).map(RuleResult::rule)
+        self.results.iter().filter(|result| matches!(result.verdict, RuleVerdict::Broken(_))).map(RuleResult::rule)
     }
 
     /// Returns the message of a failed test, with every broken rule.
     pub(super) fn broken_text(&self) -> String {
-        let broken = self.results.iter().filter(|result| matches!(result.judgement, Judgement::Broken(_)));
+        let broken = self.results.iter().filter(|result| matches!(result.verdict, RuleVerdict::Broken(_)));
         let texts: Vec<String> = broken.map(ToString::to_string).collect();
         format!("{} breaks the contract\n{}", self.provisioner, texts.join("\n"))
     }
@@ -51,14 +51,14 @@ impl fmt::Display for Report {
 #[derive(Clone, Debug)]
 pub struct RuleResult {
     rule: &'static str,
-    says: &'static str,
-    judgement: Judgement,
+    description: &'static str,
+    verdict: RuleVerdict,
     took: Duration,
 }
 
 impl RuleResult {
-    pub(super) fn new(rule: &'static str, says: &'static str, judgement: Judgement, took: Duration) -> Self {
-        Self { rule, says, judgement, took }
+    pub(super) fn new(rule: &'static str, description: &'static str, verdict: RuleVerdict, took: Duration) -> Self {
+        Self { rule, description, verdict, took }
     }
 
     /// Returns the rule's name, which is also its section in `docs/book/pages/reference/conformance.md`.
@@ -67,13 +67,13 @@ impl RuleResult {
     }
 
     /// Returns the rule's text, in one line.
-    pub fn says(&self) -> &'static str {
-        self.says
+    pub fn description(&self) -> &'static str {
+        self.description
     }
 
-    /// Returns the judgement of the rule.
-    pub fn judgement(&self) -> &Judgement {
-        &self.judgement
+    /// Returns the verdict of the rule.
+    pub fn verdict(&self) -> &RuleVerdict {
+        &self.verdict
     }
 
     /// Returns the real time that the check took.
@@ -84,12 +84,12 @@ impl RuleResult {
 
 impl fmt::Display for RuleResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rule, says, judgement, took } = self;
-        match judgement {
-            Judgement::Kept => write!(f, "ok    {rule}: {says} ({:.1} s)", took.as_secs_f64()),
-            Judgement::NotApplicable(why) => write!(f, "-     {rule}: not applicable, {why}"),
-            Judgement::Broken(seen) => {
-                write!(f, "FAIL  {rule}: {says}")?;
+        let Self { rule, description, verdict, took } = self;
+        match verdict {
+            RuleVerdict::Kept => write!(f, "ok    {rule}: {description} ({:.1} s)", took.as_secs_f64()),
+            RuleVerdict::NotApplicable(why) => write!(f, "-     {rule}: not applicable, {why}"),
+            RuleVerdict::Broken(seen) => {
+                write!(f, "FAIL  {rule}: {description}")?;
                 seen.lines().try_for_each(|line| write!(f, "\n      {line}"))?;
                 write!(f, "\n      see docs/book/pages/reference/conformance.md#{rule}")
             }

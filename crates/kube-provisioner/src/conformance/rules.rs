@@ -8,7 +8,7 @@ pub(super) const RULES: &[Rule<Subject>] = rules! {
     "provision" (calls::provision): "a request creates one asset and a valid volume";
     "idempotent" (calls::idempotent): "the same request again, also by a new process, finds the same asset and volume";
     "separate" (calls::separate): "volumes of different names share nothing";
-    "delete-gone" (calls::delete_gone): "deleting removes the asset; deleting an absent or incomplete asset succeeds";
+    "delete-missing" (calls::delete_gone): "deleting removes the asset; deleting an absent or incomplete asset succeeds";
     "cancel-provision" (cancellation::provision):
         "after a cancellation at any await, provisioning again creates one asset, and deleting leaves none";
     "cancel-delete" (cancellation::delete): "after a cancellation at any await, deleting again removes everything";
@@ -23,7 +23,7 @@ pub(super) const RULES: &[Rule<Subject>] = rules! {
     "expand" (calls::expand): "a volume grows, also when repeated by a new process, and never shrinks";
     "foreign-volume" (calls::foreign_volume): "deleting a volume that claims to be another one does not affect the other";
     "one-name" (names::one_name): "two claims race for one name: neither receives the asset of the other";
-    "made-by-hand" (names::made_by_hand):
+    "manually-created" (names::manually_created):
         "an asset that an administrator created under a volume's name is neither taken over nor removed";
     "unknown-parameters" (parameters::unknown): "an unknown parameter is refused, and the claim's event names it";
     "refused-parameters" (parameters::refused):

@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 use super::fixture::{Fixture, Plan, Sharing};
 use super::spy::Calls;
 use super::subject::Subject;
-use super::verdict::{Broken, CheckResult, Judgement};
+use super::verdict::{Broken, CheckResult, RuleVerdict};
 
 const CLAIMS: usize = 10;
 /// The offset of the seeds of these runs, so that no claim has the same uid as in a storm.
@@ -42,7 +42,7 @@ pub(super) async fn restart(subject: &Subject) -> CheckResult {
     fixture.start();
     fixture.all_bound().await?;
     fixture.all_gone().await?;
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 pub(super) async fn two_replicas(subject: &Subject) -> CheckResult {
@@ -54,7 +54,7 @@ pub(super) async fn two_replicas(subject: &Subject) -> CheckResult {
     replaced(fixture(subject, SEEDS + 2, Sharing::Strangers).await?).await?;
     // With a Lease, as in production.
     replaced(fixture(subject, SEEDS + 4, Sharing::Lease).await?).await?;
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 /// Runs two processes that share the work; one of them receives SIGTERM, and another one starts.
@@ -85,7 +85,7 @@ pub(super) async fn hundred_claims(subject: &Subject) -> CheckResult {
     }
     fixture.all_bound().await?;
     fixture.all_gone().await?;
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 /// Creates a cluster without faults, in which every step takes time.

@@ -9,7 +9,7 @@ use super::fixture::{Fixture, Plan, Sharing};
 use super::spy::Calls;
 use super::subject::Subject;
 use super::tempo::Tempo;
-use super::verdict::{Broken, CheckResult, Judgement};
+use super::verdict::{Broken, CheckResult, RuleVerdict};
 
 const CLAIMS: usize = 12;
 
@@ -37,7 +37,7 @@ pub(super) async fn storms(subject: &Subject) -> CheckResult {
             Broken(format!("seed {seed}: {seen}\nagain: `.only(\"storm\").seeds([{seed}])`"))
         })?;
     }
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 async fn storm(subject: &Subject, seed: u64) -> Result<(), Broken> {
@@ -80,7 +80,7 @@ async fn storm(subject: &Subject, seed: u64) -> Result<(), Broken> {
 /// Returns the faults between the controller and the API server, and the speed of the cluster's own controllers.
 fn faults_and_actors(tempo: Tempo, seed: u64) -> (Faults, Actors) {
     match tempo {
-        Tempo::Virtual => (Faults::storm(seed), Actors::drawn(seed)),
+        Tempo::Virtual => (Faults::storm(seed), Actors::random(seed)),
         // Only faults that pass without long waits.
         Tempo::Real => {
             let quick = [

@@ -46,7 +46,7 @@ const STORMS: u64 = 8;
 const ATTEMPTS: usize = 60;
 
 /// Called with the names of a volume and of its claim.
-type ByHand = Box<dyn Fn(String, String) -> LocalBoxFuture<'static, Option<String>>>;
+type ManualCreation = Box<dyn Fn(String, String) -> LocalBoxFuture<'static, Option<String>>>;
 
 pub(super) struct Subject {
     pub(super) name: &'static str,
@@ -58,7 +58,7 @@ pub(super) struct Subject {
     pub(super) shared_names: Option<BTreeMap<String, String>>,
     /// Creates an asset at the location of the asset for the volume and the claim of these names; returns it as it is
     /// listed.
-    pub(super) by_hand: Option<ByHand>,
+    pub(super) manually_created: Option<ManualCreation>,
     pub(super) node: Option<String>,
     pub(super) seeds: Vec<u64>,
     pub(super) tempo: Tempo,
@@ -106,7 +106,7 @@ impl Subject {
             parameters: BTreeMap::new(),
             refused: Vec::new(),
             shared_names: None,
-            by_hand: None,
+            manually_created: None,
             node: None,
             seeds: (0..STORMS).collect(),
             tempo: Tempo::Virtual,
@@ -455,7 +455,7 @@ impl Request {
     }
 
     /// Returns true if the controller would make the request: it rejects unreadable parameters before that.
-    pub(super) fn can_be_made(&self, backend: &Arc<dyn Backend>) -> bool {
+    pub(super) fn is_accepted(&self, backend: &Arc<dyn Backend>) -> bool {
         self.untyped(backend, FencingToken::unlimited()).is_ok()
     }
 

@@ -9,12 +9,12 @@ use futures::future::LocalBoxFuture;
 
 use super::report::{Report, RuleResult};
 use super::tempo::Tempo;
-use super::verdict::{Broken, CheckResult, Judgement};
+use super::verdict::{Broken, CheckResult, RuleVerdict};
 
 pub(super) struct Rule<S: 'static> {
     /// Its permanent name: tests select rules by it, and it is a section of `docs/book/pages/reference/conformance.md`.
     pub(super) id: &'static str,
-    says: &'static str,
+    description: &'static str,
     check: Check<S>,
 }
 
@@ -22,8 +22,8 @@ type Check<S> = for<'a> fn(&'a S) -> LocalBoxFuture<'a, CheckResult>;
 
 /// The table of these rules: the id of each, the `async fn` that checks it, and its text.
 macro_rules! rules {
-    ($($id:literal ($check:path): $says:literal;)*) => {
-        &[$($crate::conformance::suite::Rule::new($id, $says, |subject| Box::pin($check(subject)))),*]
+    ($($id:literal ($check:path): $description:literal;)*) => {
+        &[$($crate::conformance::suite::Rule::new($id, $description, |subject| Box::pin($check(subject)))),*]
     };
 }
 pub(super) use rules;
@@ -116,7 +116,7 @@ impl<S> Rules<S> {
             }
             let result = rule.judge(&subject).await;
             each(&result);
-            let is_hopeless = at == 0 && matches!(result.judgement(), Judgement::Broken(_));
+            let is_hopeless = at == 0 && matches!(result.verdict(), RuleVerdict::Broken(_));
             results.push(result);
             if is_hopeless {
                 // Every other rule depends on the first one.
@@ -128,18 +128,18 @@ impl<S> Rules<S> {
 }
 
 impl<S> Rule<S> {
-    pub(super) const fn new(id: &'static str, says: &'static str, check: Check<S>) -> Self {
-        Self { id, says, check }
+    pub(super) const fn new(id: &'static str, description: &'static str, check: Check<S>) -> Self {
+        Self { id, description, check }
     }
 
     async fn judge(&self, subject: &S) -> RuleResult {
         let start = Instant::now();
-        let judgement = match AssertUnwindSafe((self.check)(subject)).catch_unwind().await {
-            Ok(Ok(judgement)) => judgement,
-            Ok(Err(Broken(seen))) => Judgement::Broken(seen),
-            Err(panic) => Judgement::Broken(format!("panicked: {}", panic_text(&*panic))),
+        let verdict = match AssertUnwindSafe((self.check)(subject)).catch_unwind().await {
+            Ok(Ok(verdict)) => verdict,
+            Ok(Err(Broken(seen))) => RuleVerdict::Broken(seen),
+            Err(panic) => RuleVerdict::Broken(format!("panicked: {}", panic_text(&*panic))),
         };
-        RuleResult::new(self.id, self.says, judgement, start.elapsed())
+        RuleResult::new(self.id, self.description, verdict, start.elapsed())
     }
 }
 

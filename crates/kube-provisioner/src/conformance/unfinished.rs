@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::cancellation::{MOST, at_every_await, cut_off};
 use super::subject::{Request, Subject, USUAL};
-use super::verdict::{Broken, CheckResult, Judgement};
+use super::verdict::{Broken, CheckResult, RuleVerdict};
 
 /// Checks that the claim of an attempt can be deleted at any moment.
 pub(super) async fn abandoned(subject: &Subject) -> CheckResult {
@@ -34,7 +34,7 @@ pub(super) async fn clean_up(subject: &Subject) -> CheckResult {
     let nothing = Request::new(subject, &backend, &subject.new_name(), USUAL);
     let of_nothing = subject.clean_up(&backend, &nothing).await;
     if !of_nothing.map_err(Broken::seen("`clean_up` of an attempt that never began"))? {
-        return Ok(Judgement::NotApplicable("it has no `clean_up`: its attempts are driven to their end".to_owned()));
+        return Ok(RuleVerdict::NotApplicable("it has no `clean_up`: its attempts are driven to their end".to_owned()));
     }
     subject.expect(&before, 0, "after `clean_up` of an attempt that never began").await?;
     at_every_await(1, async |polls, restart| clean_up_cut_off(subject, polls, restart).await).await
@@ -74,10 +74,10 @@ pub(super) async fn fencing_token(subject: &Subject) -> CheckResult {
         }
     }
     match asked {
-        0 => Ok(Judgement::NotApplicable(
+        0 => Ok(RuleVerdict::NotApplicable(
             "it never checks its fencing token, so it must not have blocking work".to_owned(),
         )),
-        _ => Ok(Judgement::Kept),
+        _ => Ok(RuleVerdict::Kept),
     }
 }
 
@@ -136,7 +136,7 @@ pub(super) async fn nothing_left(subject: &Subject) -> CheckResult {
     for (bytes, parameters) in good.chain(bad) {
         seen |= refusal(subject, bytes, parameters).await?;
     }
-    if seen { Ok(Judgement::Kept) } else { Ok(Judgement::NotApplicable("it has refused nothing".to_owned())) }
+    if seen { Ok(RuleVerdict::Kept) } else { Ok(RuleVerdict::NotApplicable("it has refused nothing".to_owned())) }
 }
 
 /// Returns true if the answer means that nothing is left.
@@ -148,7 +148,7 @@ async fn refusal(
     const CALLS: usize = 3;
     let (before, backend) = (subject.assets_now().await, subject.start().await?);
     let request = Request::with_parameters(subject, &backend, &subject.new_name(), bytes, parameters);
-    if !request.can_be_made(&backend) {
+    if !request.is_accepted(&backend) {
         return Ok(false);
     }
     for _ in 0..CALLS {

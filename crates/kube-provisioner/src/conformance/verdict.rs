@@ -1,9 +1,9 @@
 //! The result of checking one rule.
 
-/// The judgement of a rule.
+/// The verdict of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Judgement {
+pub enum RuleVerdict {
     /// The check found no violation of the rule.
     Kept,
     /// The rule is broken. The text describes the observation.
@@ -24,4 +24,4 @@ impl Broken {
 }
 
 /// The answer of a check: the rule is kept, it does not apply, or it is broken.
-pub(super) type CheckResult = Result<Judgement, Broken>;
+pub(super) type CheckResult = Result<RuleVerdict, Broken>;

@@ -184,9 +184,9 @@ impl Reconciler for BucketReconciler {
         // A claim without its ObjectBucket would look new, so the claims come last: the watches start from
         // the last to the first.
         vec![
-            claims.with_health(self.objects.claims.clone()).dated().after_first_term(),
-            buckets.with_health(self.objects.buckets.clone()).dated().after_first_term(),
-            self.delivered_watch::<Secret>("secrets").dated(),
+            claims.with_health(self.objects.claims.clone()).versioned().after_first_term(),
+            buckets.with_health(self.objects.buckets.clone()).versioned().after_first_term(),
+            self.delivered_watch::<Secret>("secrets").versioned(),
             self.delivered_watch::<ConfigMap>("configmaps"),
             classes,
         ]
@@ -220,7 +220,7 @@ impl Reconciler for BucketReconciler {
         Report {
             next: next(&outcome, attempt, thresholds),
             event: message.as_ref().and_then(|message| events::to_event(message, operation, facts)),
-            status: message.filter(|_| !operation.is_beside_use()),
+            status: message.filter(|_| !operation.keeps_bucket_usable()),
         }
     }
 
@@ -257,7 +257,7 @@ impl BucketReconciler {
         match decision {
             Decision::NoAction(NoAction::Bound) => Box::pin(verify(self, facts, step, None)).await,
             Decision::NoAction(NoAction::ClassMissing) => self.not_served(NotServed::NoClass, facts, step),
-            Decision::NoAction(NoAction::ClassOfAnother) => self.not_served(NotServed::ClassOfAnother, facts, step),
+            Decision::NoAction(NoAction::ForeignClass) => self.not_served(NotServed::ForeignClass, facts, step),
             Decision::NoAction(_) => Ok(Done::Nothing),
             Decision::Refuse(refusal) => Err(Stopped::Refused(refusal)),
             // Boxed, because a task is as large as its largest branch, and there are many such tasks.
@@ -275,7 +275,7 @@ impl BucketReconciler {
     fn not_served(&self, why: NotServed, facts: &Facts, step: &Step<'_>) -> Outcome {
         let is_reported = facts.claim.as_ref().is_some_and(|claim| match why {
             NotServed::NoClass => self.rules.reports_missing_class(claim),
-            NotServed::ClassOfAnother => claim.is_untouched(),
+            NotServed::ForeignClass => claim.is_untouched(),
         });
         if !is_reported {
             Ok(Done::Nothing)

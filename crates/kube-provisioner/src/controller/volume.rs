@@ -158,7 +158,7 @@ impl VolumeReconciler {
 
     /// Says to the claims that do not get the name why they have no volume. The work on the name's claim may take long.
     fn refuse_twins(&self, facts: &Facts, step: &Step<'_>) {
-        for twin in &facts.twins {
+        for twin in &facts.namesakes {
             let decision = self.decide(twin);
             let Decision::Refuse(refusal) = &decision else { continue };
             if self.actions.asked_for(&decision, twin, step).is_err() {
@@ -204,8 +204,8 @@ impl Reconciler for VolumeReconciler {
         let volumes = WatchSpec::new("persistentvolumes", Api::all(client()), identity, on_volume);
         let classes = WatchSpec::new("storageclasses", Api::all(client()), on_class, VolumeCache::class_event);
         let mut watches = vec![
-            claims.with_health(self.actions.claims.clone()).dated().after_first_term(),
-            volumes.with_health(self.actions.volumes.clone()).dated(),
+            claims.with_health(self.actions.claims.clone()).versioned().after_first_term(),
+            volumes.with_health(self.actions.volumes.clone()).versioned(),
             classes,
         ];
         let of_author = caught("in `watches`", || self.actions.backend.watches(&client()));
@@ -267,7 +267,7 @@ impl Reconciler for VolumeReconciler {
     }
 
     fn report_blocked(&self, facts: &Facts, _problem: &str, events: &EventRecorder) {
-        for facts in facts.twins.iter().chain([facts]) {
+        for facts in facts.namesakes.iter().chain([facts]) {
             let of_other_node = matches!(self.decide(facts), Decision::LookForNode { .. });
             if let (ClaimState::Waiting(claim), false) = (&facts.claim, of_other_node) {
                 events.record(events::about_claim(not_now(), &claim.facts));

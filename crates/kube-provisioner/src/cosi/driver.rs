@@ -10,7 +10,7 @@ use provisioner_runtime::controller::{FencingToken, catch_panic, guarded};
 use tokio::sync::Semaphore;
 
 use super::accounts::{Accounts, Record, StoredAccount};
-use super::errors::{aborted, crashed, exists, invalid, not_answered, not_made, not_removed, precondition};
+use super::errors::{aborted, crashed, exists, invalid, not_answered, not_created, not_removed, precondition};
 use super::locks::Locks;
 use super::names;
 use crate::bucket::{Access, Account, BucketAccess, BucketCapabilities, Credentials, Endpoint};
@@ -20,7 +20,7 @@ use crate::controller::bucket::backend::{
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters, Parsed};
 use crate::controller::shared::limits::CallLimits;
 use crate::controller::shared::secret_names::TemplateNames;
-use crate::controller::shared::secret_reading::{READING, Unread, read_secrets};
+use crate::controller::shared::secret_reading::{READING, SecretReadError, read_secrets};
 use crate::protocol::EXISTING_BUCKETS;
 use crate::secrets::Secrets;
 
@@ -103,7 +103,7 @@ impl Driver {
                 Ok(bucket.endpoint)
             }
             Err(error) => {
-                let status = not_made(&error, name);
+                let status = not_created(&error, name);
                 // Distinguish a bucket of another owner from one that can never be created.
                 let is_there = status.code() == Code::InvalidArgument && self.look_up(name, class).await.is_ok();
                 Err(if is_there { exists(status.message()) } else { status })
@@ -124,7 +124,7 @@ impl Driver {
         match self.call("find_bucket", self.limits.provision, || self.backend.find_bucket(lookup)).await? {
             Ok(Some(bucket)) => Ok(bucket.endpoint),
             Ok(None) => Err(Status::new(Code::NotFound, format!("the bucket {name} does not exist"))),
-            Err(error) => Err(not_made(&error, name)),
+            Err(error) => Err(not_created(&error, name)),
         }
     }
 
@@ -181,7 +181,7 @@ impl Driver {
                 if !error.verdict().may_be_left() && kept.record.key.is_none() {
                     self.accounts.remove(kept).await?;
                 }
-                return Err(not_made(&error, &account));
+                return Err(not_created(&error, &account));
             }
         };
         warn(&account, granted.warning.as_deref());
@@ -287,11 +287,11 @@ impl Driver {
         }
         let names = TemplateNames { claim: "", namespace: "", volume: "" };
         let secrets = read_secrets(&self.accounts.client, &named, names).await.map_err(|unread| match unread {
-            Unread::Unnamed(problem) => invalid(problem),
-            Unread::Missing { namespace, name } => {
+            SecretReadError::Unnamed(problem) => invalid(problem),
+            SecretReadError::Missing { namespace, name } => {
                 precondition(format!("the Secret {namespace}/{name} that the class names does not exist: create it"))
             }
-            Unread::Failed(error) => not_answered(READING, &error),
+            SecretReadError::Failed(error) => not_answered(READING, &error),
         })?;
         Ok(Class { parsed: Arc::new(parsed), secrets, existing })
     }

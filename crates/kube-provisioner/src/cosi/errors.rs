@@ -22,7 +22,7 @@ pub(super) fn precondition(text: impl Into<String>) -> Status {
 
 /// The status of a failed creation. The sidecar and the controller copy its text into objects of tenants, so the log
 /// has the rest of the error. `name` is the bucket or the account.
-pub(super) fn not_made(error: &ProvisionError, name: &str) -> Status {
+pub(super) fn not_created(error: &ProvisionError, name: &str) -> Status {
     let code = match error.verdict() {
         ProvisionVerdict::Invalid => Code::InvalidArgument,
         ProvisionVerdict::AlreadyExists => Code::AlreadyExists,
@@ -32,7 +32,7 @@ pub(super) fn not_made(error: &ProvisionError, name: &str) -> Status {
     Status::new(code, error.event_text(&name))
 }
 
-/// The status of a failed removal, like [`not_made`].
+/// The status of a failed removal, like [`not_created`].
 pub(super) fn not_removed(error: &DeleteError, name: &str) -> Status {
     let code = match error.verdict() {
         DeleteVerdict::InUse | DeleteVerdict::Ignored => Code::FailedPrecondition,
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn leaves_details_of_the_administrator_out() {
         let error = ProvisionError::retry("10.0.0.7 refuses the connection").with_user_text("the store is unreachable");
-        let status = not_made(&error, "photos");
+        let status = not_created(&error, "photos");
         assert!(status.message().starts_with("the store is unreachable"), "{}", status.message());
         assert!(!status.message().contains("10.0.0.7"), "{}", status.message());
     }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
-use kube_provisioner::conformance::{Conformance, Judgement, Report};
+use kube_provisioner::conformance::{Conformance, Report, RuleVerdict};
 use kube_provisioner::{
     AccessMode, Capabilities, DeleteError, Hooks, Prepared, ProvisionError, ProvisionRequest, ProvisionedVolume,
     Provisioner, Volume,
@@ -19,7 +19,7 @@ fn check(flaw: Flaw) -> Conformance {
         .refuses([("tier", "faster")])
         .refuses([("tier", "fast"), ("colour", "red")])
         .shares_names([("tier", "fast"), ("named", "claim")])
-        .made_by_hand(async move |_, claim| hand.make_by_hand(claim))
+        .manually_created(async move |_, claim| hand.make_by_hand(claim))
 }
 
 /// Returns the same check for a toy with `clean_up`.
@@ -41,8 +41,8 @@ fn run(check: Conformance, rule: &str) -> Report {
 
 /// Returns the first broken rule, and the observation.
 fn first_broken(report: &Report) -> Option<(&'static str, &str)> {
-    report.results().iter().find_map(|result| match result.judgement() {
-        Judgement::Broken(seen) => Some((result.rule(), seen.as_str())),
+    report.results().iter().find_map(|result| match result.verdict() {
+        RuleVerdict::Broken(seen) => Some((result.rule(), seen.as_str())),
         _ => None,
     })
 }
@@ -59,15 +59,15 @@ fn what_is_wrong_is_found_for_the_right_reason() {
         (Flaw::RandomNames, "idempotent", "the second call of `provision` returned another volume"),
         (Flaw::OnePlace, "separate", "have the same source"),
         (Flaw::DeletesByPrefix, "separate", "after deleting only pvc-"),
-        (Flaw::MissesWhatIsGone, "delete-gone", "`delete` failed 60 times in a row"),
-        (Flaw::RemembersInProcess, "delete-gone", "in a process that did not provision"),
+        (Flaw::MissesWhatIsGone, "delete-missing", "`delete` failed 60 times in a row"),
+        (Flaw::RemembersInProcess, "delete-missing", "in a process that did not provision"),
         (Flaw::LeavesHalfMade, "cancel-provision", ".part-"),
         (Flaw::LabelsLate, "cancel-provision", "2 new assets"),
         (Flaw::ForgetsTrash, "cancel-delete", "trash-"),
         (Flaw::TooSmall, "capacity", "the claim asks for 1"),
         (Flaw::DeletesByPath, "foreign-volume", "assets that existed before are missing"),
         (Flaw::SharesNames, "one-name", "and 2 of them got a volume, the backend holds 1 new assets"),
-        (Flaw::TakesOver, "made-by-hand", "the deletion of the claim removed claim-of-pvc-"),
+        (Flaw::TakesOver, "manually-created", "the deletion of the claim removed claim-of-pvc-"),
         (Flaw::RetriesBadParameters, "refused-parameters", "can never succeed"),
         (Flaw::ReadyWhenItWorks, "standby", "`probe` before `start`: nothing is set up"),
         (Flaw::LooksThenMakes, "two-replicas", "not every claim has one volume and one asset"),
@@ -118,7 +118,7 @@ fn a_rule_is_known_by_its_name() {
 fn rules_that_cannot_be_checked_say_why() {
     let report = run(check_of(Flaw::Nothing, |toy| toy), "refused-parameters");
     let why = "`.refuses(..)` names no bad parameters".to_owned();
-    assert_eq!(report.results()[0].judgement(), &Judgement::NotApplicable(why));
+    assert_eq!(report.results()[0].verdict(), &RuleVerdict::NotApplicable(why));
 }
 
 /// A provisioner that declares one of two capabilities, and implements neither method.

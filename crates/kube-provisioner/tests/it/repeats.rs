@@ -12,7 +12,7 @@ use crate::toy::{Flaw, Shelf, Toy};
 async fn trace(seed: u64) -> String {
     let faults = Faults::storm(seed);
     let cluster = Cluster::builder().seed(seed).faults(&faults).trace().build();
-    let fixture = Fixture::with_actors(cluster, Actors::drawn(seed), Script::default());
+    let fixture = Fixture::with_actors(cluster, Actors::random(seed), Script::default());
     let shelf = Shelf::default();
     let start = |replica: u64| fixture.start_author(seed + replica, Toy::new(shelf.clone(), Flaw::Nothing));
     let (first, second) = (start(1), start(2));

@@ -29,12 +29,12 @@ pub(super) struct Api {
 
 /// An object as an actor has observed it.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct ObservedObject {
     pub(super) stored: Arc<Stored>,
     pub(super) value: Arc<Value>,
 }
 
-impl From<Arc<Stored>> for Seen {
+impl From<Arc<Stored>> for ObservedObject {
     fn from(stored: Arc<Stored>) -> Self {
         Self { value: stored.parsed(), stored }
     }
@@ -65,9 +65,9 @@ impl Api {
     }
 
     /// Reads an object from the API server.
-    pub(super) async fn get(&mut self, resource: &Resource, namespace: &str, name: &str) -> Option<Seen> {
+    pub(super) async fn get(&mut self, resource: &Resource, namespace: &str, name: &str) -> Option<ObservedObject> {
         self.travel().await;
-        self.peek(resource, namespace, name).map(Seen::from)
+        self.peek(resource, namespace, name).map(ObservedObject::from)
     }
 
     /// Lists a resource's objects from the API server.
@@ -83,10 +83,10 @@ impl Api {
     pub(super) async fn update(
         &mut self,
         resource: &Arc<Resource>,
-        seen: &Seen,
+        seen: &ObservedObject,
         part: Option<Subresource>,
         change: impl FnOnce(&mut Value),
-    ) -> Result<Seen, Status> {
+    ) -> Result<ObservedObject, Status> {
         let mut value = Value::clone(&seen.value);
         change(&mut value);
         self.travel().await;
@@ -97,11 +97,15 @@ impl Api {
         request.decoded = true;
         self.handle(request)?;
         // The update may have removed the object's last finalizer, which deletes the object.
-        Ok(self.peek(resource, namespace, name).map_or_else(|| seen.clone(), Seen::from))
+        Ok(self.peek(resource, namespace, name).map_or_else(|| seen.clone(), ObservedObject::from))
     }
 
     /// Binds a pod to a node through the subresource `binding`; updates cannot set the node.
-    pub(super) async fn bind_pod(&mut self, pod: &Seen, change: impl FnOnce(&mut Value)) -> Result<(), Status> {
+    pub(super) async fn bind_pod(
+        &mut self,
+        pod: &ObservedObject,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<(), Status> {
         self.travel().await;
         let resource = storage::pods();
         let mut state = self.cluster.0.lock();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::api::{Api, Seen};
+use super::api::{Api, ObservedObject};
 use super::storage::{self, claim_ref};
 use super::volume_index::VolumeIndex;
 use super::worker::{Controller, WorkQueue};
@@ -114,7 +114,7 @@ impl Binder {
         if change.kind != ChangeKind::Deleted {
             let known = self.volumes.get(volume.name()).map(|known| known.resource_version());
             if known < Some(volume.resource_version()) {
-                self.keep_volume(&Seen::from(Arc::clone(volume)));
+                self.keep_volume(&ObservedObject::from(Arc::clone(volume)));
                 queue.add(Key::Volume(volume.name().to_owned()));
             }
             return;
@@ -135,7 +135,7 @@ impl Binder {
         }
     }
 
-    fn keep_volume(&mut self, volume: &Seen) {
+    fn keep_volume(&mut self, volume: &ObservedObject) {
         self.volumes.keep(volume);
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::api::{Api, Seen};
+use super::api::{Api, ObservedObject};
 use super::protection::remove_finalizer;
 use super::worker::{Controller, WorkQueue};
 use crate::object;
@@ -85,7 +85,7 @@ impl Controller for GarbageCollector {
     async fn sync(&mut self, id: ObjectKey, api: &mut Api, queue: &mut WorkQueue<ObjectKey>) -> Result<(), Status> {
         let Some(resource) = self.resources.get(&id.0).cloned() else { return Ok(()) };
         let (namespace, name) = id.1.rsplit_once('/').unwrap_or(("", &id.1));
-        let Some(object) = api.peek(&resource, namespace, name).map(Seen::from) else { return Ok(()) };
+        let Some(object) = api.peek(&resource, namespace, name).map(ObservedObject::from) else { return Ok(()) };
         let held = |finalizer: &str| object::finalizers(&object.value).any(|name| name == finalizer);
         if !object.stored.is_deleting() {
             self.collect(&resource, &object, api).await
@@ -121,7 +121,7 @@ impl GarbageCollector {
     }
 
     /// Deletes an object without existing owners, or removes its references to missing ones: `attemptToDeleteItem`.
-    async fn collect(&self, resource: &Arc<Resource>, object: &Seen, api: &mut Api) -> Result<(), Status> {
+    async fn collect(&self, resource: &Arc<Resource>, object: &ObservedObject, api: &mut Api) -> Result<(), Status> {
         let owners = owners(&object.value);
         let found: Vec<ReferenceClass> = owners.iter().map(|owner| classify(owner, resource, object, api)).collect();
         if owners.is_empty() || found.iter().all(|found| *found == ReferenceClass::Solid) {
@@ -152,7 +152,7 @@ impl GarbageCollector {
     }
 
     /// Removes an owner from all its dependents, then removes its finalizer: `orphanDependents`.
-    async fn orphan(&self, resource: &Arc<Resource>, owner: &Seen, api: &mut Api) -> Result<(), Status> {
+    async fn orphan(&self, resource: &Arc<Resource>, owner: &ObservedObject, api: &mut Api) -> Result<(), Status> {
         let uid = owner.stored.uid();
         for (resource, dependent) in self.dependents_of(uid, api) {
             disown(&resource, &dependent.into(), &BTreeSet::from([uid]), api).await?;
@@ -164,7 +164,7 @@ impl GarbageCollector {
     async fn delete_dependents(
         &self,
         resource: &Arc<Resource>,
-        owner: &Seen,
+        owner: &ObservedObject,
         api: &mut Api,
         queue: &mut WorkQueue<ObjectKey>,
     ) -> Result<(), Status> {
@@ -217,7 +217,7 @@ fn owners(object: &Value) -> Vec<Owner> {
 
 /// Looks up an owner. An owner of unknown kind, or a namespaced owner of a cluster-scoped object, is treated as
 /// existing, so that its dependents are not deleted.
-fn classify(owner: &Owner, resource: &Resource, object: &Seen, api: &Api) -> ReferenceClass {
+fn classify(owner: &Owner, resource: &Resource, object: &ObservedObject, api: &Api) -> ReferenceClass {
     let Some(owners) = api.resource_of_kind(&owner.api_version, &owner.kind) else { return ReferenceClass::Solid };
     if owners.namespaced && !resource.namespaced {
         return ReferenceClass::Solid;
@@ -233,7 +233,12 @@ fn classify(owner: &Owner, resource: &Resource, object: &Seen, api: &Api) -> Ref
 }
 
 /// Removes owners from an object.
-async fn disown(resource: &Arc<Resource>, object: &Seen, uids: &BTreeSet<&str>, api: &mut Api) -> Result<(), Status> {
+async fn disown(
+    resource: &Arc<Resource>,
+    object: &ObservedObject,
+    uids: &BTreeSet<&str>,
+    api: &mut Api,
+) -> Result<(), Status> {
     let change = |object: &mut Value| {
         let Some(Value::Array(owners)) = object::metadata_mut(object).get_mut("ownerReferences") else { return };
         owners.retain(|owner| !uids.contains(object::text_at(owner, &["uid"])));

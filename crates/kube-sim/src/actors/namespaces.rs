@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::api::{Api, Seen};
+use super::api::{Api, ObservedObject};
 use super::storage;
 use super::worker::{Controller, WorkQueue};
 use crate::object;
@@ -43,7 +43,9 @@ impl Controller for Namespaces {
     }
 
     async fn sync(&mut self, name: String, api: &mut Api, _: &mut WorkQueue<String>) -> Result<(), Status> {
-        let Some(namespace) = api.peek(storage::namespaces(), "", &name).map(Seen::from) else { return Ok(()) };
+        let Some(namespace) = api.peek(storage::namespaces(), "", &name).map(ObservedObject::from) else {
+            return Ok(());
+        };
         if !finalizers(&namespace.value).any(|finalizer| finalizer == FINALIZER) {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::api::{Api, Seen};
+use super::api::{Api, ObservedObject};
 use super::storage;
 use super::worker::{Controller, WorkQueue};
 use crate::object;
@@ -38,7 +38,7 @@ impl Controller for Nodes {
     }
 
     async fn sync(&mut self, name: String, api: &mut Api, _: &mut WorkQueue<String>) -> Result<(), Status> {
-        let Some(node) = api.peek(storage::nodes(), "", &name).map(Seen::from) else { return Ok(()) };
+        let Some(node) = api.peek(storage::nodes(), "", &name).map(ObservedObject::from) else { return Ok(()) };
         let found = object::at(&node.value, &["spec", "taints"]).and_then(Value::as_array);
         let found = found.cloned().unwrap_or_default();
         let wanted = taints(&node.value, &found);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::api::{Api, Seen};
+use super::api::{Api, ObservedObject};
 use super::worker::{Controller, WorkQueue};
 use super::{pods, storage};
 use crate::object;
@@ -108,7 +108,7 @@ impl Protection {
         }
     }
 
-    async fn sync_claim(&mut self, claim: &Seen, api: &mut Api) -> Result<(), Status> {
+    async fn sync_claim(&mut self, claim: &ObservedObject, api: &mut Api) -> Result<(), Status> {
         let protected = object::finalizers(&claim.value).any(|name| name == CLAIM_FINALIZER);
         if claim.stored.is_deleting() {
             return if protected && !self.is_used(claim, Use::HoldsVolume, api).await {
@@ -126,7 +126,7 @@ impl Protection {
 
     /// Returns whether a pod uses a claim. Trusts the cache if it lists a user; otherwise it lists the pods from the
     /// API server.
-    async fn is_used(&mut self, claim: &Seen, kind: Use, api: &mut Api) -> bool {
+    async fn is_used(&mut self, claim: &ObservedObject, kind: Use, api: &mut Api) -> bool {
         let (namespace, name) = (claim.stored.namespace(), claim.stored.name());
         let users = self.users.get(&key(namespace, name)).into_iter().flatten();
         if users.filter_map(|pod| self.pods.get(pod)).any(|pod| pod.counts(kind)) {
@@ -155,7 +155,7 @@ impl Pod {
     }
 }
 
-async fn sync_volume(volume: &Seen, api: &mut Api) -> Result<(), Status> {
+async fn sync_volume(volume: &ObservedObject, api: &mut Api) -> Result<(), Status> {
     let protected = object::finalizers(&volume.value).any(|name| name == VOLUME_FINALIZER);
     match (volume.stored.is_deleting(), protected) {
         (true, true) if storage::phase(&volume.value) != "Bound" => {
@@ -167,7 +167,7 @@ async fn sync_volume(volume: &Seen, api: &mut Api) -> Result<(), Status> {
 }
 
 /// `updateUnusedCondition`.
-async fn update_unused_condition(claim: &Seen, used: bool, api: &mut Api) -> Result<(), Status> {
+async fn update_unused_condition(claim: &ObservedObject, used: bool, api: &mut Api) -> Result<(), Status> {
     let (status, reason, message) = if used {
         ("False", "PodUsingPVC", "A pod is currently referencing this PVC")
     } else {
@@ -191,7 +191,12 @@ async fn update_unused_condition(claim: &Seen, used: bool, api: &mut Api) -> Res
     api.update(storage::claims(), claim, Some(Subresource::Status), change).await.map(drop)
 }
 
-async fn add_finalizer(resource: &Arc<Resource>, seen: &Seen, name: &str, api: &mut Api) -> Result<(), Status> {
+async fn add_finalizer(
+    resource: &Arc<Resource>,
+    seen: &ObservedObject,
+    name: &str,
+    api: &mut Api,
+) -> Result<(), Status> {
     let change = |object: &mut Value| {
         let finalizers: Vec<String> = object::finalizers(object).chain([name]).map(str::to_owned).collect();
         object::set_finalizers(object, finalizers);
@@ -202,7 +207,7 @@ async fn add_finalizer(resource: &Arc<Resource>, seen: &Seen, name: &str, api: &
 /// Removes a finalizer from an object.
 pub(super) async fn remove_finalizer(
     resource: &Arc<Resource>,
-    seen: &Seen,
+    seen: &ObservedObject,
     name: &str,
     api: &mut Api,
 ) -> Result<(), Status> {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use self::volumes::{Plan, Volumes};
-use super::api::{Api, Seen};
+use super::api::{Api, ObservedObject};
 use super::storage::{self, SELECTED_NODE};
 use super::volume_index::VolumeIndex;
 use super::worker::{Controller, WorkQueue};
@@ -78,7 +78,7 @@ impl Controller for Scheduler {
                 match change.kind {
                     _ if plural != "persistentvolumes" => {}
                     ChangeKind::Deleted => self.volumes.remove(&name),
-                    _ => self.volumes.keep(&Seen::from(Arc::clone(object))),
+                    _ => self.volumes.keep(&ObservedObject::from(Arc::clone(object))),
                 }
                 let unassumed = self.pending.iter().filter(|(_, pod)| pod.assumed.is_none());
                 queue.extend(unassumed.map(|(name, _)| name.clone()));
@@ -89,7 +89,7 @@ impl Controller for Scheduler {
     async fn sync(&mut self, name: String, api: &mut Api, queue: &mut WorkQueue<String>) -> Result<(), Status> {
         let Some(pending) = self.pending.get(&name) else { return Ok(()) };
         let (namespace, pod) = name.split_once('/').unwrap_or_default();
-        let Some(pod) = api.peek(storage::pods(), namespace, pod).map(Seen::from) else { return Ok(()) };
+        let Some(pod) = api.peek(storage::pods(), namespace, pod).map(ObservedObject::from) else { return Ok(()) };
         if !is_ours(&pod.value) {
             return Ok(());
         }
@@ -164,7 +164,7 @@ impl Scheduler {
     async fn schedule(
         &mut self,
         name: &str,
-        pod: &Seen,
+        pod: &ObservedObject,
         api: &mut Api,
         queue: &mut WorkQueue<String>,
     ) -> Result<(), Status> {
@@ -223,7 +223,7 @@ impl Scheduler {
     }
 
     /// Does the work of `POST pods/binding`.
-    async fn bind(&mut self, name: &str, pod: &Seen, node: &str, api: &mut Api) -> Result<(), Status> {
+    async fn bind(&mut self, name: &str, pod: &ObservedObject, node: &str, api: &mut Api) -> Result<(), Status> {
         let now = api.cluster().clock().seconds();
         let condition =
             json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now, "lastProbeTime": null});

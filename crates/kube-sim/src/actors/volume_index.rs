@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::actors::api::Seen;
+use crate::actors::api::ObservedObject;
 use crate::actors::node_selector;
 use crate::actors::storage::{
     self, access_modes, attributes_class, capacity, claim_ref, is_enough, requested, volume_mode,
@@ -57,7 +57,7 @@ impl VolumeIndex {
     }
 
     /// Caches a state of a volume, unless a newer one is cached.
-    pub(super) fn keep(&mut self, volume: &Seen) {
+    pub(super) fn keep(&mut self, volume: &ObservedObject) {
         let (name, stored) = (volume.stored.name(), Arc::clone(&volume.stored));
         let known = self.volumes.get(name);
         if known.is_some_and(|known| known.stored.resource_version() >= stored.resource_version()) {

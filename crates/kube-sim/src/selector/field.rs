@@ -67,11 +67,11 @@ impl FieldSelector {
     }
 
     /// Returns whether the selector uses only name and namespace, so that the object need not be parsed.
-    pub fn is_about_names_only(&self) -> bool {
+    pub fn uses_only_names(&self) -> bool {
         self.terms.iter().all(|term| is_name(&term.field))
     }
 
-    /// [`Self::matches`] for a selector that [uses names only](Self::is_about_names_only).
+    /// [`Self::matches`] for a selector that [uses names only](Self::uses_only_names).
     pub fn matches_name(&self, namespace: &str, name: &str) -> bool {
         self.terms.iter().all(|term| {
             let actual = if term.field == "metadata.name" { name } else { namespace };

@@ -118,7 +118,7 @@ fn field_selectors_match_the_stored_object() {
         assert_eq!(parsed.matches(object), matches, "{selector}");
     }
     let named = FieldSelector::parse("metadata.name=a,metadata.namespace!=b", &pods, &[]).unwrap();
-    assert_eq!((named.name(), named.namespace(), named.is_about_names_only()), (Some("a"), None, true));
+    assert_eq!((named.name(), named.namespace(), named.uses_only_names()), (Some("a"), None, true));
     assert!(named.matches_name("c", "a") && !named.matches_name("b", "a") && !named.matches_name("c", "b"));
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::go::{self, GoValue};
-use super::metadata::{self, Touched, invalid};
+use super::metadata::{self, CheckedFields, invalid};
 use super::quantity::Quantity;
 use super::{IMMUTABLE, NOT_POSITIVE, names, selectors, text, volume};
 use crate::defaults::schema::Struct;
@@ -24,19 +24,25 @@ const RESIZE_STATUSES: [&str; 5] = [
 
 /// Invalid values that an update may keep because the stored claim has them.
 #[derive(Clone, Copy, Default)]
-struct Leniency {
+struct ToleratedValues {
     selector: bool,
     api_group: bool,
 }
 
 /// On create.
-pub(super) fn create(resource: &Resource, claim: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn create(resource: &Resource, claim: &Value, touched: &CheckedFields<'_>, causes: &mut Vec<Cause>) {
     metadata::check_core(resource, claim, touched, causes);
-    spec(claim, Leniency::default(), causes);
+    spec(claim, ToleratedValues::default(), causes);
 }
 
 /// On update of everything except the status.
-pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn update(
+    resource: &Resource,
+    new: &Value,
+    old: &Value,
+    touched: &CheckedFields<'_>,
+    causes: &mut Vec<Cause>,
+) {
     metadata::check_core_update(new, old, touched, causes);
     metadata::check_core(resource, new, touched, causes);
     let same_spec = new.get("spec") == old.get("spec");
@@ -66,7 +72,7 @@ pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &To
 }
 
 /// On update of the status.
-pub(super) fn update_status(new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn update_status(new: &Value, old: &Value, touched: &CheckedFields<'_>, causes: &mut Vec<Cause>) {
     metadata::check_core_update(new, old, touched, causes);
     if object::resource_version(new).is_empty() {
         causes.push(Cause::required("resourceVersion", ""));
@@ -91,7 +97,7 @@ pub(super) fn update_status(new: &Value, old: &Value, touched: &Touched<'_>, cau
     }
 }
 
-fn spec(claim: &Value, leniency: Leniency, causes: &mut Vec<Cause>) {
+fn spec(claim: &Value, leniency: ToleratedValues, causes: &mut Vec<Cause>) {
     let spec = claim.get("spec").unwrap_or(&Value::Null);
     volume::access_modes_are_given(spec, "at least 1 access mode is required", causes);
     if let Some(selector) = spec.get("selector") {
@@ -144,7 +150,7 @@ fn class(field: &str, spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn data_source(path: &str, source: &Value, leniency: Leniency, causes: &mut Vec<Cause>) {
+fn data_source(path: &str, source: &Value, leniency: ToleratedValues, causes: &mut Vec<Cause>) {
     for field in ["name", "kind"] {
         if text(source, field).is_empty() {
             causes.push(Cause::required(format!("{path}.{field}"), ""));
@@ -160,14 +166,17 @@ fn data_source(path: &str, source: &Value, leniency: Leniency, causes: &mut Vec<
     }
 }
 
-fn leniency(old: &Value) -> Leniency {
+fn leniency(old: &Value) -> ToleratedValues {
     let spec = old.get("spec").unwrap_or(&Value::Null);
     let mut selector_causes = Vec::new();
     if let Some(selector) = spec.get("selector") {
         selectors::label_selector(selector, "", false, &mut selector_causes);
     }
     let has_group = |field: &str| at(spec, &[field, "apiGroup"]).is_some();
-    Leniency { selector: !selector_causes.is_empty(), api_group: has_group("dataSource") || has_group("dataSourceRef") }
+    ToleratedValues {
+        selector: !selector_causes.is_empty(),
+        api_group: has_group("dataSource") || has_group("dataSourceRef"),
+    }
 }
 
 /// Only the request (and the attributes class) of a bound claim, a first volume name and a first class may change.

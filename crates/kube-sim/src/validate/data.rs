@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::metadata::{self, Touched, invalid};
+use super::metadata::{self, CheckedFields, invalid};
 use super::{IMMUTABLE, names, text};
 use crate::object;
 use crate::resource::Resource;
@@ -15,7 +15,12 @@ const MAX_SIZE: usize = 1 << 20;
 const IMMUTABLE_SET: &str = "field is immutable when `immutable` is set";
 
 /// A ConfigMap on create.
-pub(super) fn config_map(resource: &Resource, config_map: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn config_map(
+    resource: &Resource,
+    config_map: &Value,
+    touched: &CheckedFields<'_>,
+    causes: &mut Vec<Cause>,
+) {
     metadata::check_core(resource, config_map, touched, causes);
     let (data, binary) = (entries(config_map, "data"), entries(config_map, "binaryData"));
     let mut size = 0;
@@ -42,7 +47,7 @@ pub(super) fn config_map_update(
     resource: &Resource,
     new: &Value,
     old: &Value,
-    touched: &Touched<'_>,
+    touched: &CheckedFields<'_>,
     causes: &mut Vec<Cause>,
 ) {
     metadata::check_core_update(new, old, touched, causes);
@@ -51,7 +56,7 @@ pub(super) fn config_map_update(
 }
 
 /// A Secret on create.
-pub(super) fn secret(resource: &Resource, secret: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn secret(resource: &Resource, secret: &Value, touched: &CheckedFields<'_>, causes: &mut Vec<Cause>) {
     metadata::check_core(resource, secret, touched, causes);
     let data = entries(secret, "data");
     let mut size = 0;
@@ -93,7 +98,7 @@ pub(super) fn secret_update(
     resource: &Resource,
     new: &Value,
     old: &Value,
-    touched: &Touched<'_>,
+    touched: &CheckedFields<'_>,
     causes: &mut Vec<Cause>,
 ) {
     metadata::check_core_update(new, old, touched, causes);

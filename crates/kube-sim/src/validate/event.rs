@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::go::GoValue;
-use super::metadata::{self, Touched, invalid};
+use super::metadata::{self, CheckedFields, invalid};
 use super::{invalid_as_shown, names, text};
 use crate::defaults::schema::Struct;
 use crate::object::{self, at};
@@ -13,7 +13,7 @@ use crate::status::Cause;
 const SYSTEM_NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
 /// On create.
-pub(super) fn create(resource: &Resource, event: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn create(resource: &Resource, event: &Value, touched: &CheckedFields<'_>, causes: &mut Vec<Cause>) {
     legacy(resource, event, causes);
     if is_legacy(resource) {
         return;
@@ -41,7 +41,13 @@ pub(super) fn create(resource: &Resource, event: &Value, touched: &Touched<'_>, 
 }
 
 /// On update.
-pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn update(
+    resource: &Resource,
+    new: &Value,
+    old: &Value,
+    touched: &CheckedFields<'_>,
+    causes: &mut Vec<Cause>,
+) {
     legacy(resource, new, causes);
     if is_legacy(resource) {
         return;

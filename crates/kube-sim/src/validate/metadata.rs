@@ -46,14 +46,14 @@ impl NameRule {
 
 /// The fields of `metadata` to check.
 #[derive(Clone, Debug)]
-pub(super) enum Touched<'a> {
+pub(super) enum CheckedFields<'a> {
     /// All fields, for a new object.
     All,
     /// The fields that an update changes. The others were valid when they were written.
     Only(Vec<&'a str>),
 }
 
-impl<'a> Touched<'a> {
+impl<'a> CheckedFields<'a> {
     pub(super) fn between(old: &'a Value, new: &'a Value) -> Self {
         let fields = |object: &'a Value| object.get("metadata").and_then(Value::as_object).into_iter().flatten();
         let mut before = fields(old).peekable();
@@ -88,7 +88,7 @@ pub(super) fn check(
     resource: &Resource,
     object: &Value,
     rule: NameRule,
-    touched: &Touched<'_>,
+    touched: &CheckedFields<'_>,
     causes: &mut Vec<Cause>,
 ) {
     if touched.has("generateName") {
@@ -129,7 +129,7 @@ pub(super) fn check(
 }
 
 /// `ValidateObjectMetaUpdate` of apimachinery.
-pub(super) fn check_update(new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_update(new: &Value, old: &Value, touched: &CheckedFields<'_>, causes: &mut Vec<Cause>) {
     if touched.has("finalizers") && object::deletion_timestamp(old).is_some() {
         let mut added: Vec<&str> =
             object::finalizers(new).filter(|name| object::finalizers(old).all(|known| known != *name)).collect();
@@ -175,19 +175,19 @@ pub(super) fn check_update(new: &Value, old: &Value, touched: &Touched<'_>, caus
 }
 
 /// [`check_update`] for resources with core's own metadata check.
-pub(super) fn check_core_update(new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_core_update(new: &Value, old: &Value, touched: &CheckedFields<'_>, causes: &mut Vec<Cause>) {
     check_update(new, old, touched, causes);
     check_core_finalizers(new, touched, causes);
 }
 
 /// Core's `ValidateObjectMeta` for names that are DNS subdomains.
-pub(super) fn check_core(resource: &Resource, object: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_core(resource: &Resource, object: &Value, touched: &CheckedFields<'_>, causes: &mut Vec<Cause>) {
     check(resource, object, NameRule::Subdomain, touched, causes);
     check_core_finalizers(object, touched, causes);
 }
 
 /// The addition of core's `ValidateObjectMeta`: finalizers are qualified or standard.
-pub(super) fn check_core_finalizers(object: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn check_core_finalizers(object: &Value, touched: &CheckedFields<'_>, causes: &mut Vec<Cause>) {
     if !touched.has("finalizers") {
         return;
     }

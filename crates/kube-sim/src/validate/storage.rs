@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::metadata::{self, Touched, invalid};
+use super::metadata::{self, CheckedFields, invalid};
 use super::{IMMUTABLE, names, selectors, text};
 use crate::resource::Resource;
 use crate::status::Cause;
@@ -13,7 +13,7 @@ const MAX_PARAMETERS: usize = 512;
 const MAX_PARAMETERS_SIZE: usize = 256 << 10;
 
 /// A StorageClass on create.
-pub(super) fn class(resource: &Resource, class: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn class(resource: &Resource, class: &Value, touched: &CheckedFields<'_>, causes: &mut Vec<Cause>) {
     metadata::check_core(resource, class, touched, causes);
     let provisioner = text(class, "provisioner");
     if !provisioner.is_empty() {
@@ -51,7 +51,7 @@ pub(super) fn class_update(
     resource: &Resource,
     new: &Value,
     old: &Value,
-    touched: &Touched<'_>,
+    touched: &CheckedFields<'_>,
     causes: &mut Vec<Cause>,
 ) {
     class(resource, new, touched, causes);
@@ -60,7 +60,12 @@ pub(super) fn class_update(
 }
 
 /// A VolumeAttributesClass on create.
-pub(super) fn attributes_class(resource: &Resource, class: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn attributes_class(
+    resource: &Resource,
+    class: &Value,
+    touched: &CheckedFields<'_>,
+    causes: &mut Vec<Cause>,
+) {
     metadata::check_core(resource, class, touched, causes);
     match text(class, "driverName") {
         "" => causes.push(Cause::required("driverName", "")),
@@ -77,7 +82,7 @@ pub(super) fn attributes_class_update(
     resource: &Resource,
     new: &Value,
     old: &Value,
-    touched: &Touched<'_>,
+    touched: &CheckedFields<'_>,
     causes: &mut Vec<Cause>,
 ) {
     metadata::check_core_update(new, old, touched, causes);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::go::{self, GoValue};
-use super::metadata::{self, Touched, invalid};
+use super::metadata::{self, CheckedFields, invalid};
 use super::quantity::Quantity;
 use super::{IMMUTABLE, NOT_POSITIVE, names, selectors, text, texts, volume_source};
 use crate::defaults::schema::Struct;
@@ -18,14 +18,20 @@ const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 
 /// On create.
-pub(super) fn create(resource: &Resource, volume: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn create(resource: &Resource, volume: &Value, touched: &CheckedFields<'_>, causes: &mut Vec<Cause>) {
     metadata::check_core(resource, volume, touched, causes);
     spec(volume, false, causes);
     mount_options(volume, causes);
 }
 
 /// On update of everything except the status.
-pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn update(
+    resource: &Resource,
+    new: &Value,
+    old: &Value,
+    touched: &CheckedFields<'_>,
+    causes: &mut Vec<Cause>,
+) {
     let old_affinity = at(old, &["spec", "nodeAffinity"]);
     let lenient = old_affinity.and_then(|affinity| affinity.get("required")).is_some_and(selectors::has_invalid_values);
     let same_spec = new.get("spec") == old.get("spec");
@@ -59,7 +65,7 @@ pub(super) fn update(resource: &Resource, new: &Value, old: &Value, touched: &To
 }
 
 /// On update of the status.
-pub(super) fn update_status(new: &Value, old: &Value, touched: &Touched<'_>, causes: &mut Vec<Cause>) {
+pub(super) fn update_status(new: &Value, old: &Value, touched: &CheckedFields<'_>, causes: &mut Vec<Cause>) {
     metadata::check_core_update(new, old, touched, causes);
     if object::resource_version(new).is_empty() {
         causes.push(Cause::required("resourceVersion", ""));

@@ -211,7 +211,7 @@ async fn provision(client: Client, name: String) {
 async fn run(seed: u64) -> (String, String) {
     let faults = Faults::storm(seed);
     let cluster = Cluster::builder().seed(seed).faults(&faults).trace().build();
-    let _actors = cluster.run(Actors::drawn(seed));
+    let _actors = cluster.run(Actors::random(seed));
     let replicas: Vec<_> = (0..2)
         .map(|index| {
             let name = format!("provisioner-{index}");

@@ -9,22 +9,22 @@ use crate::CommandContext;
 use crate::about::class_name;
 use crate::answer::Answer;
 use crate::fleets::{controller_manager_is_gone, provisioner_of};
-use crate::object::{annotation, at, given, is_going, items, name, text, texts};
+use crate::object::{annotation, at, given, is_being_deleted, items, name, text, texts};
 use crate::reader::{CLAIM, CLASS, Lookup, POD};
 
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// Adds the class, or the default class if the claim names none, and which component has to ask the provisioner.
-pub(super) async fn tell_class(asked: &CommandContext<'_>, answer: &mut Answer, case: &Case) {
+pub(super) async fn add_class(asked: &CommandContext<'_>, answer: &mut Answer, case: &Case) {
     match (class_name(&case.claim), case.class.object()) {
         (Some(named), Some(class)) => {
             answer.fact("Class", format!("{named}: {}", told_class(class)));
-            tell_topology(answer, case, class);
+            add_topology(answer, case, class);
         }
         (Some(named), None) if case.class.is_absent() => answer.fact("Class", format!("{named}, which does not exist")),
         (Some(named), None) => answer.fact("Class", named),
         (None, _) if case.claim["spec"]["storageClassName"].is_null() && !case.is_bound() => {
-            tell_default(asked, answer).await;
+            add_default_class(asked, answer).await;
         }
         (None, _) => {}
     }
@@ -41,7 +41,7 @@ fn told_class(class: &Value) -> String {
     format!("{}, {mode}, {policy}{grows}", provisioner_of(class))
 }
 
-async fn tell_default(asked: &CommandContext<'_>, answer: &mut Answer) {
+async fn add_default_class(asked: &CommandContext<'_>, answer: &mut Answer) {
     let Some(classes) = asked.reader.list(&CLASS, "", ("", "")).await else { return };
     let is_default = |class: &&Value| annotation(class, DEFAULT_CLASS) == Some("true");
     let defaults: Vec<&str> = classes.iter().filter(is_default).map(name).collect();
@@ -59,7 +59,7 @@ async fn tell_default(asked: &CommandContext<'_>, answer: &mut Answer) {
 }
 
 /// Checks the class's allowed topologies, and that the selected node exists.
-fn tell_topology(answer: &mut Answer, case: &Case, class: &Value) {
+fn add_topology(answer: &mut Answer, case: &Case, class: &Value) {
     let terms = items(class, &["allowedTopologies"]);
     if terms.is_empty() || case.is_bound() {
         return;
@@ -83,7 +83,7 @@ fn tell_topology(answer: &mut Answer, case: &Case, class: &Value) {
     }
 }
 
-pub(super) fn tell_volume(answer: &mut Answer, case: &Case) {
+pub(super) fn add_volume(answer: &mut Answer, case: &Case) {
     if let Some(volume) = case.volume.object() {
         let phase = given(volume, &["status", "phase"]).unwrap_or("Pending");
         answer.fact("Volume", format!("{} is {phase}", name(volume)));
@@ -91,7 +91,7 @@ pub(super) fn tell_volume(answer: &mut Answer, case: &Case) {
 }
 
 /// Checks the selected node.
-pub(super) fn tell_node(answer: &mut Answer, case: &Case) {
+pub(super) fn add_node(answer: &mut Answer, case: &Case) {
     let Some((selected, node)) = &case.node else { return };
     answer.fact("Node", format!("the scheduler has chosen {selected}"));
     if node.is_absent() {
@@ -121,9 +121,9 @@ pub(super) fn tell_node(answer: &mut Answer, case: &Case) {
 }
 
 /// Adds the pods that use the claim, if the claim or its deletion waits for them.
-pub(super) async fn tell_pods(asked: &CommandContext<'_>, answer: &mut Answer, case: &Case) {
+pub(super) async fn add_pods(asked: &CommandContext<'_>, answer: &mut Answer, case: &Case) {
     let awaits_node = !case.is_bound() && case.waits_for_consumer() && case.selected_node().is_none();
-    if !awaits_node && !is_going(&case.claim) {
+    if !awaits_node && !is_being_deleted(&case.claim) {
         return;
     }
     let Some(pods) = asked.reader.list(&POD, asked.namespace, ("", "")).await else { return };
@@ -139,7 +139,7 @@ pub(super) async fn tell_pods(asked: &CommandContext<'_>, answer: &mut Answer, c
     for pod in &users {
         answer.fact("Pod", format!("{} {}", name(pod), told_pod(pod)));
     }
-    if !awaits_node || is_going(&case.claim) {
+    if !awaits_node || is_being_deleted(&case.claim) {
         return;
     }
     match users.as_slice() {
@@ -174,7 +174,7 @@ fn told_pod(pod: &Value) -> String {
 }
 
 /// Checks the data source of the volume.
-pub(super) async fn tell_source(asked: &CommandContext<'_>, answer: &mut Answer, case: &Case) {
+pub(super) async fn add_source(asked: &CommandContext<'_>, answer: &mut Answer, case: &Case) {
     let spec = |field| at(&case.claim, &["spec", field]);
     let source = Some(spec("dataSourceRef")).filter(|source| !source.is_null()).unwrap_or(spec("dataSource"));
     let (kind, source_name) = (text(source, &["kind"]), text(source, &["name"]));
@@ -204,7 +204,7 @@ pub(super) async fn tell_source(asked: &CommandContext<'_>, answer: &mut Answer,
 }
 
 /// Adds the requested and the actual size if they differ.
-pub(super) fn tell_size(answer: &mut Answer, claim: &Value) {
+pub(super) fn add_size(answer: &mut Answer, claim: &Value) {
     let wanted = given(claim, &["spec", "resources", "requests", "storage"]);
     let has = given(claim, &["status", "capacity", "storage"]);
     let bytes = |text: &str| kube_provisioner::quantity::parse_bytes(text).ok();

@@ -13,15 +13,15 @@ pub(crate) fn rest(why: NoAction) -> Words {
             "The claim's StorageClass does not exist, so the provisioner is unknown.",
             "delete the claim and create it with another StorageClass, or let an administrator create this one",
         ),
-        NoAction::ClassOfAnother => mendable(
+        NoAction::ForeignClass => mendable(
             "its class is another provisioner's",
             "The provisioner of the claim's StorageClass is another one.",
             "administrator: check that provisioner",
         ),
-        NoAction::NothingHere => {
+        NoAction::Unrelated => {
             words("no action is needed", "The claim is being deleted, and nothing of this provisioner depends on it.")
         }
-        NoAction::ObjectGoes => words(
+        NoAction::ObjectBeingDeleted => words(
             "its ObjectBucket is being deleted",
             "The provisioner has removed its finalizer. The object is removed with its last finalizer.",
         ),

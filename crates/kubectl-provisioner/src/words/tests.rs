@@ -18,8 +18,8 @@ macro_rules! all {
 
 fn volume_rests() -> Vec<volume::NoAction> {
     use volume::NoAction as N;
-    all!(N: N::NothingHere => N::NothingHere, N::Bound => N::Bound, N::Provisioned => N::Provisioned,
-        N::Vetoed => N::Vetoed, N::AwaitsAdoption => N::AwaitsAdoption, N::ClassOfAnother => N::ClassOfAnother,
+    all!(N: N::Unrelated => N::Unrelated, N::Bound => N::Bound, N::Provisioned => N::Provisioned,
+        N::Vetoed => N::Vetoed, N::AwaitsAdoption => N::AwaitsAdoption, N::ForeignClass => N::ForeignClass,
         N::OtherNode => N::OtherNode, N::OtherInstallation => N::OtherInstallation, N::OtherCluster => N::OtherCluster,
         N::AwaitsNode => N::AwaitsNode,
         N::ClaimTerminating => N::ClaimTerminating, N::NotReleased => N::NotReleased, N::Retained => N::Retained,
@@ -40,8 +40,8 @@ fn volume_refusals() -> Vec<volume::Refusal> {
         R::Copy { .. } => R::Copy { uid: text() }, R::Nobodys => R::Nobodys,
         R::Unreadable { .. } => R::Unreadable { problem: text() },
         R::UnreadableVolume { .. } => R::UnreadableVolume { problem: text() },
-        R::OtherCluster { .. } => R::OtherCluster { maker: text() },
-        R::OtherInstallation { .. } => R::OtherInstallation { maker: text() }, R::Parameters(_) => R::Parameters(text()),
+        R::OtherCluster { .. } => R::OtherCluster { creator: text() },
+        R::OtherInstallation { .. } => R::OtherInstallation { creator: text() }, R::Parameters(_) => R::Parameters(text()),
         R::ParametersCrash(_) => R::ParametersCrash(text()),
         R::Populator { .. } => R::Populator { kind: text(), name: text() }, R::Request(_) => R::Request(text()),
         R::RetainedTooLate => R::RetainedTooLate, R::Selector => R::Selector,
@@ -63,8 +63,8 @@ fn volume_actions() -> Vec<volume::Decision> {
 
 fn bucket_rests() -> Vec<bucket::NoAction> {
     use bucket::NoAction as N;
-    all!(N: N::Bound => N::Bound, N::ClassMissing => N::ClassMissing, N::ClassOfAnother => N::ClassOfAnother,
-        N::NothingHere => N::NothingHere, N::ObjectGoes => N::ObjectGoes,
+    all!(N: N::Bound => N::Bound, N::ClassMissing => N::ClassMissing, N::ForeignClass => N::ForeignClass,
+        N::Unrelated => N::Unrelated, N::ObjectBeingDeleted => N::ObjectBeingDeleted,
         N::OtherInstallation => N::OtherInstallation, N::OtherProvisioner => N::OtherProvisioner,
         N::OtherCluster => N::OtherCluster)
 }
@@ -77,8 +77,8 @@ fn bucket_refusals() -> Vec<bucket::Refusal> {
         R::Unclaimed { .. } => R::Unclaimed { object: text() },
         R::NoCluster { .. } => R::NoCluster { object: text() },
         R::Unreadable { .. } => R::Unreadable { kind: "ObjectBucket", problem: text() },
-        R::OtherCluster { .. } => R::OtherCluster { maker: text() },
-        R::OtherInstallation { .. } => R::OtherInstallation { maker: text() }, R::NoName => R::NoName,
+        R::OtherCluster { .. } => R::OtherCluster { creator: text() },
+        R::OtherInstallation { .. } => R::OtherInstallation { creator: text() }, R::NoName => R::NoName,
         R::BadName { .. } => R::BadName { name: text(), problem: "p" }, R::Parameters(_) => R::Parameters(text()),
         R::ParametersCrash(_) => R::ParametersCrash(text()),
         R::ConfigNotAllowed(_) => R::ConfigNotAllowed(Default::default()), R::Record(_) => R::Record(text()),

@@ -7,7 +7,7 @@ use super::{Words, mendable, title, words};
 /// Explains why the controller does nothing.
 pub(crate) fn rest(why: NoAction) -> Words {
     match why {
-        NoAction::NothingHere => words(
+        NoAction::Unrelated => words(
             "no provisioner is assigned",
             "The claim has no annotation that assigns a provisioner, and no volume with its name exists.",
         ),
@@ -27,7 +27,7 @@ pub(crate) fn rest(why: NoAction) -> Words {
             "An attempt was begun by a replica with another number of shards, and the journal that takes it over is full.",
             "wait until other attempts end; `kubectl provisioner journal` names them",
         ),
-        NoAction::ClassOfAnother => mendable(
+        NoAction::ForeignClass => mendable(
             "its class is another provisioner's",
             "The claim is assigned to one provisioner, and its class names another one, so the first one ignores the claim.",
             "delete the claim and create it again, so that kube-controller-manager assigns the class's provisioner",

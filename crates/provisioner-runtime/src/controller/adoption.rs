@@ -12,7 +12,7 @@ use super::reconciler::Reconciler;
 use super::retry::Retry;
 use super::shards::Sharing;
 use crate::events::{Event, EventKind, ObjectRef};
-use crate::journal::{Adopted, Adoption, Entry, Journal, JournalOptions, JournalResource, Other, PART_LAYOUT};
+use crate::journal::{Adopted, Adoption, Entry, Journal, JournalOptions, JournalResource, OtherJournal, PART_LAYOUT};
 
 /// The pause between attempts to adopt entries that did not fit.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -44,9 +44,9 @@ impl<'a, R: Reconciler> Adopter<'a, R> {
         let mut retry = Retry::new(PROBLEM, options.environment);
         loop {
             // Journals written for another number of shards, or another kind of sharing, no longer have a holder.
-            let abandoned = |other: Other<'_>| other.layout != self.options.layout;
+            let abandoned = |other: OtherJournal<'_>| other.layout != self.options.layout;
             let strays = Mutex::new(Strays::new());
-            let mine = |other: Other<'_>, entry: &Entry| {
+            let mine = |other: OtherJournal<'_>, entry: &Entry| {
                 let part = (self.engine.journal.part_of)(entry);
                 let is_mine = options.is_mine(self.shard, entry, part.as_deref());
                 let is_stray = match options.sharing {

@@ -46,7 +46,7 @@ pub trait Cache: Send + 'static {
 
     /// Marks everything that the watches deliver from earlier versions as stale: from this point on, no other process
     /// works on our keys. The versions are in the order of [`Reconciler::watches`](super::Reconciler::watches), and 0
-    /// for a watch that is not [dated](super::WatchSpec::dated).
+    /// for a watch that is not [versioned](super::WatchSpec::versioned).
     fn stale_before(&mut self, _versions: &[u64]) {}
 
     /// Called when work on these keys begins, with the positions that the watches have reached. Objects that are still

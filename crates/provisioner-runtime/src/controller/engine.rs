@@ -238,13 +238,13 @@ impl<R: Reconciler> Engine<R> {
         loop {
             if !events.is_due() {
                 // Hold the next event back until the load is known.
-                events.pace(0);
+                events.set_concurrency(0);
                 events.wait_due().await;
                 busy_since = None;
             }
             let busy = self.queue.stats().ready > 0 || self.context.is_busy();
             busy_since = busy.then(|| busy_since.unwrap_or_else(Instant::now));
-            events.pace(match busy_since {
+            events.set_concurrency(match busy_since {
                 None => IDLE_EVENTS,
                 Some(since) if since.elapsed() < EVENT_PATIENCE => 0,
                 Some(_) => 1,
@@ -255,7 +255,7 @@ impl<R: Reconciler> Engine<R> {
 
     /// Sends the last events, for at most `limit`; returns the number of lines left.
     pub(super) async fn flush_events(&self, limit: Duration) -> usize {
-        self.context.events().pace(IDLE_EVENTS);
+        self.context.events().set_concurrency(IDLE_EVENTS);
         self.context.events().flush(limit).await
     }
 
@@ -288,7 +288,7 @@ impl<R: Reconciler> Engine<R> {
         if let Some(leases) = leases {
             checks.add("leases", move || match leases.problem() {
                 Some(problem) => Err(problem),
-                None => Ok(leases.notice().unwrap_or_default()),
+                None => Ok(leases.waiting_notice().unwrap_or_default()),
             });
         }
         let engine = self.clone();

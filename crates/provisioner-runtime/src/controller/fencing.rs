@@ -39,18 +39,18 @@ pub struct TokenGuard(Arc<AtomicBool>);
 impl FencingToken {
     /// Creates a token for one call: valid while `valid` returns true and the guard lives.
     pub fn of_call(valid: impl Fn() -> bool + Send + Sync + 'static) -> (Self, TokenGuard) {
-        let token = Self::as_long_as(valid);
+        let token = Self::valid_while(valid);
         let guard = TokenGuard(token.over.clone());
         (token, guard)
     }
 
     /// Creates a token that is always valid, for an author's tests.
     pub fn unlimited() -> Self {
-        Self::as_long_as(|| true)
+        Self::valid_while(|| true)
     }
 
     /// Creates a token that is valid while `valid` returns true, for an author's tests.
-    pub fn as_long_as(valid: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+    pub fn valid_while(valid: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self { valid: Arc::new(valid), over: Arc::default() }
     }
 

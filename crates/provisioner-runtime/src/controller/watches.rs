@@ -19,7 +19,7 @@ pub struct WatchSpec<C: Cache> {
     health: WatchHealth,
     run: Run<C>,
     version: FetchVersion<C>,
-    dated: bool,
+    versioned: bool,
     after_first_term: bool,
     optional: bool,
 }
@@ -31,7 +31,7 @@ pub(super) struct Watched<C> {
     pub(super) after_first_term: bool,
     /// The loop does not wait for it, and it may fail.
     pub(super) optional: bool,
-    /// Fetches the current version; `None` if the watch is not dated.
+    /// Fetches the current version; `None` if the watch is not versioned.
     pub(super) version: Option<FetchVersion<C>>,
 }
 
@@ -70,7 +70,7 @@ impl<C: Cache> WatchSpec<C> {
         };
         let (run, version): (Run<C>, FetchVersion<C>) = (Box::new(run), Box::new(version));
         let health = WatchHealth::new();
-        Self { name, health, run, version, dated: false, after_first_term: false, optional: false }
+        Self { name, health, run, version, versioned: false, after_first_term: false, optional: false }
     }
 
     /// Sets the health that the watch reports, for a controller that reads it or requests lists.
@@ -82,8 +82,8 @@ impl<C: Cache> WatchSpec<C> {
     /// Makes each term begin by fetching the current version of this kind from the API server; see
     /// [`Cache::stale_before`].
     #[must_use]
-    pub fn dated(self) -> Self {
-        Self { dated: true, ..self }
+    pub fn versioned(self) -> Self {
+        Self { versioned: true, ..self }
     }
 
     /// Delays the watch until this process gets its first shard, so that nothing it delivers is stale. The delay is at
@@ -101,8 +101,8 @@ impl<C: Cache> WatchSpec<C> {
     }
 
     pub(super) fn split(self) -> (Watched<C>, Run<C>) {
-        let Self { name, health, run, version, dated, after_first_term, optional } = self;
-        (Watched { name, health, after_first_term, optional, version: dated.then_some(version) }, run)
+        let Self { name, health, run, version, versioned, after_first_term, optional } = self;
+        (Watched { name, health, after_first_term, optional, version: versioned.then_some(version) }, run)
     }
 }
 

@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 
 use super::state::{Ending, Job, LastEvent, Pending};
 use super::{Event, EventApi, ObjectRef, Shared};
-use crate::call::{CallError, call, create_request, unsent};
+use crate::call::{CallError, call, create_request, invalid_request};
 
 /// Time limit of one request.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -78,7 +78,7 @@ fn request(shared: &Shared, job: &Job) -> Result<http::Request<Vec<u8>>, CallErr
         Some(written) => {
             let patch = Patch::Merge(repeated(shared.api, written, &job.pending));
             let params = PatchParams { field_validation: Some(ValidationDirective::Ignore), ..PatchParams::default() };
-            Request::new(events).patch(&written.id.name(&event.object.name), &params, &patch).map_err(unsent)
+            Request::new(events).patch(&written.id.name(&event.object.name), &params, &patch).map_err(invalid_request)
         }
         None => {
             let body = body(shared, event, &job.pending, namespace);
@@ -86,7 +86,7 @@ fn request(shared: &Shared, job: &Job) -> Result<http::Request<Vec<u8>>, CallErr
                 EventApi::Events => serde_json::to_vec(&body),
                 EventApi::Core => serde_json::to_vec(&core(body, &job.pending)),
             };
-            create_request(&events, body.map_err(unsent)?)
+            create_request(&events, body.map_err(invalid_request)?)
         }
     }
 }

@@ -191,13 +191,13 @@ async fn a_burst_of_three_thousand_loses_none_and_keeps_to_its_concurrency() {
 #[tokio::test(start_paused = true)]
 async fn the_pace_can_be_changed() {
     let test = Test::start([]);
-    test.recorder.pace(0);
+    test.recorder.set_concurrency(0);
     for number in 0..20 {
         test.recorder.record(event(&number.to_string(), "note"));
     }
     test.wait(1).await;
     assert_eq!(test.recorder.stats(), EventStats { queued: 20, ..EventStats::default() });
-    test.recorder.pace(1);
+    test.recorder.set_concurrency(1);
     test.wait(1).await;
     assert_eq!(test.recorder.stats().sent, 20);
     assert_eq!(test.server.most.load(Ordering::Relaxed), 1);
@@ -216,18 +216,18 @@ async fn what_may_not_be_sent_yet_is_not_due() {
     // The server asks for a pause.
     test.recorder.record(event("a", "first"));
     test.wait(1).await;
-    test.recorder.pace(0);
+    test.recorder.set_concurrency(0);
     assert_eq!(due_after().await, 19.0);
-    test.recorder.pace(1);
+    test.recorder.set_concurrency(1);
     test.wait(1).await;
     // The object has used up its events.
-    test.recorder.pace(0);
+    test.recorder.set_concurrency(0);
     test.recorder.record(event("a", "second"));
     assert_eq!(due_after().await, 300.0 - 21.0);
-    test.recorder.pace(1);
+    test.recorder.set_concurrency(1);
     test.wait(1).await;
     // Nothing waits.
-    test.recorder.pace(0);
+    test.recorder.set_concurrency(0);
     let publish = async {
         sleep(5 * SECOND).await;
         test.recorder.record(event("b", "third"));

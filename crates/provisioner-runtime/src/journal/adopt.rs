@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// Another journal of the group.
 #[derive(Clone, Copy, Debug)]
-pub struct Other<'a> {
+pub struct OtherJournal<'a> {
     /// The object's name.
     pub name: &'a str,
     /// The object's uid.
@@ -34,7 +34,7 @@ pub struct Other<'a> {
     pub version: &'a str,
 }
 
-impl<'a> Other<'a> {
+impl<'a> OtherJournal<'a> {
     fn of(journal: &'a JournalObject) -> Self {
         let ObjectMeta { name, uid, resource_version, .. } = &journal.metadata;
         Self {
@@ -89,8 +89,8 @@ impl<'a> Adoption<'a> {
     /// Fails if the API server does not respond as expected. The next call continues.
     pub async fn run(
         &mut self,
-        mut abandoned: impl FnMut(Other<'_>) -> bool,
-        mine: impl Fn(Other<'_>, &Entry) -> bool,
+        mut abandoned: impl FnMut(OtherJournal<'_>) -> bool,
+        mine: impl Fn(OtherJournal<'_>, &Entry) -> bool,
     ) -> Result<Adopted, CallError> {
         if self.options.kind == JournalKind::Memory {
             return Ok(Adopted::default());
@@ -103,7 +103,7 @@ impl<'a> Adoption<'a> {
         }
         let mut left = Vec::new();
         for other in found.items.into_iter().filter(|other| other.name_any() != self.options.name) {
-            if sources.contains(&other.name_any()) || abandoned(Other::of(&other)) {
+            if sources.contains(&other.name_any()) || abandoned(OtherJournal::of(&other)) {
                 left.extend(self.empty(other, &mut abandoned, &mine).await?);
             }
         }
@@ -117,8 +117,8 @@ impl<'a> Adoption<'a> {
     pub(super) async fn empty(
         &mut self,
         mut other: JournalObject,
-        abandoned: &mut impl FnMut(Other<'_>) -> bool,
-        mine: &impl Fn(Other<'_>, &Entry) -> bool,
+        abandoned: &mut impl FnMut(OtherJournal<'_>) -> bool,
+        mine: &impl Fn(OtherJournal<'_>, &Entry) -> bool,
     ) -> Result<Vec<Entry>, CallError> {
         let name = other.name_any();
         for _ in 0..TRIES {
@@ -146,11 +146,11 @@ impl<'a> Adoption<'a> {
                 self.stays(&name, "it has lines that cannot be read or were restored; see `journal list`");
             }
             let (wanted, rest): (Vec<Entry>, Vec<Entry>) =
-                entries.into_iter().partition(|entry| mine(Other::of(&other), entry));
+                entries.into_iter().partition(|entry| mine(OtherJournal::of(&other), entry));
             self.settle(&name, &wanted);
             let is_marked = other.annotations().get(HOLDER) == Some(&self.options.holder);
             // Its holder may have written it since it was read.
-            if !is_marked && !abandoned(Other::of(&other)) {
+            if !is_marked && !abandoned(OtherJournal::of(&other)) {
                 self.leave(&name);
                 return Ok(Vec::new());
             }

@@ -20,7 +20,7 @@ use super::text::{
     accept_requests, drop_requests, labels, write,
 };
 use crate::backoff::Random;
-use crate::call::{CallError, Written, call, create_request, replace_request, unsent};
+use crate::call::{CallError, Written, call, create_request, invalid_request, replace_request};
 
 /// Time limit of one request.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
@@ -238,7 +238,7 @@ impl JournalStore {
             return Ok(Requests { drop: None, accept: None });
         }
         let request = kube::core::Request::new(self.collection());
-        let request = request.get_metadata(&self.options.name, &GetParams::default()).map_err(unsent)?;
+        let request = request.get_metadata(&self.options.name, &GetParams::default()).map_err(invalid_request)?;
         let found: PartialObjectMeta = call(LIMIT, self.client.request(request)).await?;
         let holder = found.annotations().get(HOLDER).cloned();
         if holder.as_deref() != Some(&*self.options.holder) {
@@ -259,7 +259,7 @@ impl JournalStore {
             return Err(CallError::NotFound);
         }
         let request = kube::core::Request::new(self.collection());
-        let request = request.get(&self.options.name, &GetParams::default()).map_err(unsent)?;
+        let request = request.get(&self.options.name, &GetParams::default()).map_err(invalid_request)?;
         call(LIMIT, self.client.request(request)).await
     }
 
@@ -296,7 +296,7 @@ impl JournalStore {
             annotations: Some(annotations),
             ..ObjectMeta::default()
         };
-        let body = serde_json::to_vec(&JournalObject::new(*kind, metadata, data)).map_err(unsent)?;
+        let body = serde_json::to_vec(&JournalObject::new(*kind, metadata, data)).map_err(invalid_request)?;
         let collection = self.collection();
         let mut request = match self.version {
             Some(_) => replace_request(&collection, name, body)?,

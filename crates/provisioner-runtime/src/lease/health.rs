@@ -51,7 +51,7 @@ impl LeaseHealth {
     }
 
     /// Returns the number of terms lost since the start.
-    pub fn lost(&self) -> u64 {
+    pub fn lost_terms(&self) -> u64 {
         crate::sync::lock(&self.state).lost
     }
 
@@ -63,7 +63,7 @@ impl LeaseHealth {
     /// Describes what this replica waits for although everything works, for an administrator: usually a fleet with
     /// another number of shards that is still alive. Not suitable for a readiness probe: a rolling update ends old
     /// replicas only when new ones are ready.
-    pub fn notice(&self) -> Option<String> {
+    pub fn waiting_notice(&self) -> Option<String> {
         joined(&crate::sync::lock(&self.state).notices)
     }
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::cache::LeaseCache;
 use super::options::LeaseOptions;
 use super::record::{self, FLEET, Lease, MEMBER, SHARDS, Spec};
-use crate::call::{CallError, Written, call, create_request, replace_request, unsent};
+use crate::call::{CallError, Written, call, create_request, invalid_request, replace_request};
 use crate::environment::Environment;
 use crate::name::label_value;
 
@@ -77,7 +77,7 @@ impl LeaseStore {
         }
         metadata.annotations.get_or_insert_default().insert(SHARDS.to_owned(), self.shards.to_string());
         lease.spec = Some(spec(draft, lease.spec.take()));
-        let body = serde_json::to_vec(&lease).map_err(unsent)?;
+        let body = serde_json::to_vec(&lease).map_err(invalid_request)?;
         let request = match base {
             Some(_) => replace_request(self.api.resource_url(), name, body)?,
             None => create_request(self.api.resource_url(), body)?,

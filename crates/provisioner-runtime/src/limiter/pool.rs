@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::turns::{Member, Place, Turns};
+use super::turns::{Member, Place, RoundRobin};
 use super::{Flow, Limits, Purpose, fair_share};
 
 #[derive(Debug)]
 pub(super) struct Pool<W> {
     purpose: Purpose,
     limits: Limits,
-    groups: Turns<Arc<str>, Group<W>>,
+    groups: RoundRobin<Arc<str>, Group<W>>,
     next_sequence: u64,
 }
 
 impl<W> Pool<W> {
     pub(super) fn new(purpose: Purpose, limits: Limits) -> Self {
-        Self { purpose, limits, groups: Turns::new(), next_sequence: 0 }
+        Self { purpose, limits, groups: RoundRobin::new(), next_sequence: 0 }
     }
 
     pub(super) fn try_acquire(&mut self, flow: &Flow) -> bool {
@@ -112,12 +112,12 @@ fn may_take(held: usize, room: usize) -> bool {
 #[derive(Debug)]
 struct Group<W> {
     sequence: u64,
-    tenants: Turns<Option<Arc<str>>, Tenant<W>>,
+    tenants: RoundRobin<Option<Arc<str>>, Tenant<W>>,
 }
 
 impl<W> Default for Group<W> {
     fn default() -> Self {
-        Self { sequence: 0, tenants: Turns::new() }
+        Self { sequence: 0, tenants: RoundRobin::new() }
     }
 }
 

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 /// Members by name. One that neither holds a permit nor waits for one is not remembered.
 #[derive(Debug)]
-pub(super) struct Turns<K, M> {
+pub(super) struct RoundRobin<K, M> {
     members: HashMap<K, M>,
     /// The members that wait.
     places: BTreeMap<Place, K>,
@@ -33,7 +33,7 @@ pub(super) trait Member<K>: Default {
     fn place(&self, name: &K) -> Place;
 }
 
-impl<K: Clone + Eq + Hash, M: Member<K>> Turns<K, M> {
+impl<K: Clone + Eq + Hash, M: Member<K>> RoundRobin<K, M> {
     pub(super) fn new() -> Self {
         Self { members: HashMap::new(), places: BTreeMap::new(), held: 0, waiting: 0 }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use super::state::{Handout, State};
+use super::state::{AssignedKey, State};
 use super::{Next, Priority, QueueOptions, QueueStats};
 use crate::backoff::Backoff;
 use crate::limiter::{Flow, Limits, Shares};
@@ -160,7 +160,7 @@ impl Both {
     fn take(&mut self) {
         let real = self.real.take(self.now);
         let model = self.model.take(self.now);
-        let facts = |work: &Handout<u8>| (work.key, work.attempt, work.repeats);
+        let facts = |work: &AssignedKey<u8>| (work.key, work.attempt, work.repeats);
         assert_eq!(real.as_ref().map(facts), model);
         if let Some(work) = real {
             assert!(self.running.iter().all(|(key, _)| *key != work.key), "handed out twice");

@@ -35,7 +35,7 @@ pub(super) struct State<K> {
 }
 
 /// One key given to a worker.
-pub(super) struct Handout<K> {
+pub(super) struct AssignedKey<K> {
     pub(super) key: K,
     pub(super) run: u64,
     pub(super) attempt: u32,
@@ -128,7 +128,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     /// Hands out the next key.
-    pub(super) fn take(&mut self, now: Instant) -> Option<Handout<K>> {
+    pub(super) fn take(&mut self, now: Instant) -> Option<AssignedKey<K>> {
         self.move_due(now);
         let key = self.ready.pop()?;
         let run = self.id();
@@ -139,7 +139,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         };
         entry.phase = Phase::Running { priority, woken: None, forgotten: false };
         self.running.insert(run, now);
-        Some(Handout { run, attempt: entry.attempt, repeats: entry.repeats, waits: entry.waits, key })
+        Some(AssignedKey { run, attempt: entry.attempt, repeats: entry.repeats, waits: entry.waits, key })
     }
 
     pub(super) fn begin(&mut self, key: &K, inputs: u64) {

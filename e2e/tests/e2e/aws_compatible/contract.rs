@@ -54,7 +54,7 @@ pub(crate) async fn keeps<M: Future<Output = bool> + Send + 'static>(
             async move { account.assets().await.expect("the store answers") }
         },
     )
-    .by_hand(
+    .manually_created(
         move |name| make(makes.admin().expect("the store's address is one"), name),
         move |name: String| {
             let admin = removes.admin().expect("the store's address is one");

@@ -56,7 +56,7 @@ async fn contract(nodes: usize, faults: Option<Faults>) -> anyhow::Result<()> {
             async move { server.assets().await.expect("Garage answers") }
         },
     );
-    let kit = kit.by_hand(
+    let kit = kit.manually_created(
         move |name| {
             let server = makes.clone();
             async move { server.make_bucket(&name).await.expect("Garage answers") }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kube_provisioner::ProvisionError;
 use kube_provisioner::bucket::{
-    self as claims, Authentication, BucketAccess, ClaimName, GrantOf, Granted, Objection, Owner, ServiceAccount,
+    self as claims, Authentication, BucketAccess, ClaimName, GrantOf, Granted, Owner, RequestFailure, ServiceAccount,
 };
 
 use super::{Aws, is_removed, own_user, reserved};
@@ -28,7 +28,7 @@ pub(super) fn service_account(
 }
 
 impl Aws {
-    pub(super) async fn let_in(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
+    pub(super) async fn grant_access(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
         let own = request.buckets.iter().find(|bucket| bucket.belongs_to(&request.account));
         let (name, is_own) = (&own.unwrap_or(request.bucket()).name, own.is_some());
         let store = self.store(&request.parameters, &request.secrets, name).await?;
@@ -53,7 +53,7 @@ struct Policy {
 }
 
 /// Returns the policy that grants the account access to a bucket, after a check of the bucket's owner.
-async fn policy_for(store: &Store, request: &GrantOf<Aws>, bucket: &BucketAccess) -> Result<Policy, Objection> {
+async fn policy_for(store: &Store, request: &GrantOf<Aws>, bucket: &BucketAccess) -> Result<Policy, RequestFailure> {
     let (name, parameters) = (&bucket.name, &request.parameters);
     let access = bucket.allowed(parameters.access_mode, request.config.access_mode)?;
     request.check_settings(bucket, &SETTINGS)?;
@@ -67,7 +67,7 @@ async fn policy_for(store: &Store, request: &GrantOf<Aws>, bucket: &BucketAccess
     if let Some(owner) = &bucket.owner
         && !is_its_owners(bucket, owner, &tags, (store, &request.cluster_id)).await?
     {
-        return Err(Objection::Refused(bucket.is_not_its_owners()));
+        return Err(RequestFailure::Refused(bucket.wrong_owner_message()));
     }
     let document = policy::document(&store.region, name, access, parameters.kms_key());
     let name = if bucket.belongs_to(&request.account) { policy::NAME.to_owned() } else { policy::name(name) };
@@ -81,7 +81,7 @@ async fn give_access(
     account: &Account,
     request: &GrantOf<Aws>,
     (bucket, is_own): (&str, bool),
-) -> Result<Granted, Objection> {
+) -> Result<Granted, RequestFailure> {
     let service_account = service_account(&request.parameters, &request.config, &request.account.claim)?;
     store.dialect().check(None, service_account.is_some())?;
     let mut policies = Vec::new();

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use kube_provisioner::ProvisionError;
-use kube_provisioner::bucket::{self, Misconfigured};
+use kube_provisioner::bucket::{self, BackendConfigError};
 use s3_client::Credentials;
 
 use super::{BUCKET_OWNER, CEPH_USER};
 use crate::admin::{Failure, User};
 use crate::store::Store;
-use crate::users::{HandedOver, Mark, is_generated};
+use crate::users::{Mark, TransferredBucket, is_generated};
 
 /// A user of a claim.
 #[derive(Clone, Debug)]
@@ -42,13 +42,13 @@ impl Account {
         state: &BTreeMap<String, String>,
         bucket_owner: Option<&str>,
         cluster: &str,
-    ) -> Result<Self, Misconfigured> {
+    ) -> Result<Self, BackendConfigError> {
         let known = |key| state.get(key).map(String::as_str).filter(|text| !text.is_empty());
         let bucket_owner = bucket_owner.filter(|owner| !owner.is_empty()).or(known(BUCKET_OWNER));
         let id = match bucket_owner.or(known(CEPH_USER)) {
             Some(id) => id.to_owned(),
             None if account.claim.uid.is_empty() => {
-                return Err(Misconfigured::new("the ObjectBucket names neither cephUser nor its claim's uid"));
+                return Err(BackendConfigError::new("the ObjectBucket names neither cephUser nor its claim's uid"));
             }
             None => account.name.clone(),
         };
@@ -124,7 +124,7 @@ impl Account {
     }
 
     /// Records in the user's mark that this bucket belongs to the claim, before it is given to another user.
-    pub(super) async fn note(&self, store: &Store, handed_over: HandedOver) -> Result<(), Failure> {
+    pub(super) async fn note(&self, store: &Store, handed_over: TransferredBucket) -> Result<(), Failure> {
         let mark = Mark { cluster: self.cluster.clone(), handed_over: Some(handed_over) };
         store.admin.set_display_name(&self.id, &mark.to_string()).await
     }

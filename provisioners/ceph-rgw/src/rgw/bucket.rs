@@ -1,7 +1,7 @@
 //! Creates a claim's bucket, and updates it to match the claim's `additionalConfig`.
 
 use kube_provisioner::ProvisionError;
-use kube_provisioner::bucket::{Objection, RequestOf, Versioning};
+use kube_provisioner::bucket::{RequestFailure, RequestOf, Versioning};
 use s3_client::lifecycle::Lifecycle;
 use s3_client::policy::Policy;
 use s3_client::tags::Tags;
@@ -14,7 +14,7 @@ use crate::grants::{GrantError, change_policy, with_grants_of};
 use crate::parameters::{BUCKET_LIFECYCLE, BUCKET_POLICY, BUCKET_TAGS, Config, Placement};
 use crate::quota::Quota;
 use crate::store::Store;
-use crate::users::HandedOver;
+use crate::users::TransferredBucket;
 
 /// The default storage class of buckets, which the gateway omits.
 const STANDARD: &str = "STANDARD";
@@ -29,11 +29,11 @@ pub(super) async fn make(
     owner: &User,
     request: &RequestOf<Rgw>,
     absent: bool,
-) -> Result<Option<String>, Objection> {
+) -> Result<Option<String>, RequestFailure> {
     if users.owner.generated {
         return create(store, &users.owner, owner, request).await.map(|()| None);
     }
-    let own = users.own.as_ref().ok_or_else(|| Objection::Refused("the claim has no uid".to_owned()))?;
+    let own = users.own.as_ref().ok_or_else(|| RequestFailure::Refused("the claim has no uid".to_owned()))?;
     let own_user = own.ensured(store, ONE_BUCKET).await?;
     if absent {
         has_room(store, &users.owner, owner).await?;
@@ -42,14 +42,14 @@ pub(super) async fn make(
     let name = &request.name;
     let made = store.admin.bucket(name).await?.filter(|made| made.owner == own.id);
     let made = made.ok_or_else(|| {
-        Objection::Failed(ProvisionError::retry(format!("the bucket {name} was created but cannot be found")))
+        RequestFailure::Failed(ProvisionError::retry(format!("the bucket {name} was created but cannot be found")))
     })?;
-    own.note(store, HandedOver { marker: made.marker.clone(), owner: users.owner.id.clone() }).await?;
+    own.note(store, TransferredBucket { marker: made.marker.clone(), owner: users.owner.id.clone() }).await?;
     store.admin.give_bucket(name, &made.id, &users.owner.id).await?;
     Ok(Some(made.marker))
 }
 
-async fn create(store: &Store, account: &Account, user: &User, request: &RequestOf<Rgw>) -> Result<(), Objection> {
+async fn create(store: &Store, account: &Account, user: &User, request: &RequestOf<Rgw>) -> Result<(), RequestFailure> {
     let name = &request.name;
     let key = account.key(store, user, None).await?;
     // The placement follows a colon. The gateway would interpret a region as the name of a placement.
@@ -63,11 +63,11 @@ async fn create(store: &Store, account: &Account, user: &User, request: &Request
     match error.code() {
         // The answer to an earlier call was lost.
         "BucketAlreadyOwnedByYou" => Ok(()),
-        "BucketAlreadyExists" => Err(Objection::Refused(format!(
+        "BucketAlreadyExists" => Err(RequestFailure::Refused(format!(
             "the bucket {name} exists and belongs to another owner: choose another bucketName"
         ))),
         "InvalidBucketName" => {
-            Err(Objection::Refused(Failure::of_user(&format!("create the bucket {name}"), error).to_string()))
+            Err(RequestFailure::Refused(Failure::of_user(&format!("create the bucket {name}"), error).to_string()))
         }
         _ => Err(Failure::of_user(&format!("create the bucket {name}"), error).into()),
     }
@@ -75,13 +75,13 @@ async fn create(store: &Store, account: &Account, user: &User, request: &Request
 
 /// Fails if the owner whom the claim names may not own another bucket. The gateway checks the limit only for the user
 /// who creates a bucket.
-async fn has_room(store: &Store, account: &Account, owner: &User) -> Result<(), Objection> {
+async fn has_room(store: &Store, account: &Account, owner: &User) -> Result<(), RequestFailure> {
     let (id, most) = (&account.id, owner.max_buckets);
     let full = most < 0 || (most > 0 && store.admin.buckets_of(id).await?.len() as i64 >= most);
     if full {
         let text =
             format!("the user {id} may own no further bucket: radosgw-admin user modify --uid={id} --max-buckets=…");
-        return Err(Objection::Failed(ProvisionError::retry(text)));
+        return Err(RequestFailure::Failed(ProvisionError::retry(text)));
     }
     Ok(())
 }
@@ -145,7 +145,7 @@ async fn settings(store: &Store, request: &RequestOf<Rgw>, key: Credentials) -> 
     if lifecycle.is_some() || was_set(request, BUCKET_LIFECYCLE) {
         let none = Lifecycle::default();
         let wanted = lifecycle.unwrap_or(&none);
-        if !wanted.same_as(&s3.bucket_lifecycle(name).await.map_err(failed("read the lifecycle"))?) {
+        if !wanted.is_equivalent_to(&s3.bucket_lifecycle(name).await.map_err(failed("read the lifecycle"))?) {
             s3.put_bucket_lifecycle(name, wanted).await.map_err(failed("set the lifecycle"))?;
         }
     }

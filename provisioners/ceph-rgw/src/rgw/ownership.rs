@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
     use crate::quota::Quota;
-    use crate::users::HandedOver;
+    use crate::users::TransferredBucket;
 
     fn whose(
         live_owner: &str,
@@ -82,7 +82,7 @@ mod tests {
         let state = state.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let (owner, own) =
             (Account::of(&claim, &state, bucket_owner, "c").unwrap(), Account::own(&claim, "c").unwrap());
-        let handed_over = noted.map(|marker| HandedOver { marker: marker.into(), owner: "alice".into() });
+        let handed_over = noted.map(|marker| TransferredBucket { marker: marker.into(), owner: "alice".into() });
         let mark = Mark { cluster: "c".into(), handed_over };
         let quota = Quota::of(None, None);
         let (id, marker) = ("i".into(), "m".into());

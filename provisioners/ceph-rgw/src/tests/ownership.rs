@@ -133,7 +133,7 @@ async fn what_is_of_another_cluster_is_left_alone() {
         let error = elsewhere(ours.clone()).provision(&fixture.rgw).await.unwrap_err();
         assert_eq!(error.verdict(), ProvisionVerdict::Retry);
         told(error, "created for a claim of another cluster", &["test-cluster"]);
-        for record in [elsewhere(ours.clone()), elsewhere(ours.clone()).on_existing()] {
+        for record in [elsewhere(ours.clone()), elsewhere(ours.clone()).with_existing_bucket()] {
             record.delete(&fixture.rgw).await.unwrap();
             record.revoke(&fixture.rgw).await.unwrap();
             drop(fixture.rgw.rotate(record.granted()).await.unwrap_err());
@@ -224,7 +224,7 @@ async fn the_longest_names_are_no_trouble() {
     let bucket = request.provision(&fixture.rgw).await.unwrap();
     fixture.s3(&bucket).put_object(&request.name, "x", "hello").await.unwrap();
     request.after(&bucket).delete(&fixture.rgw).await.unwrap();
-    let mut granted = long("b", &[]).on_existing();
+    let mut granted = long("b", &[]).with_existing_bucket();
     granted.name = format!("{}-shared", fixture.run);
     s3.create_bucket(&granted.name, None).await.unwrap();
     let bucket = granted.provision(&fixture.rgw).await.unwrap();

@@ -51,7 +51,7 @@ impl Situation {
             .filter(|node| !node.keys.is_empty())
             .collect();
         let allowed = self.allowed.as_deref().unwrap_or_default();
-        let wish = Wish { claim: &self.claim, allowed, selected, strict, immediate, filters: false };
+        let wish = RequirementInputs { claim: &self.claim, allowed, selected, strict, immediate, filters: false };
         let nodes: &[_] = if wish.needs_nodes() { &registered } else { &[] };
         wish.requirement(nodes).ok()
     }
@@ -118,11 +118,17 @@ fn combinations_of_allowed_values_are_cut_or_refused() {
         let requirements: Vec<_> = keys.iter().map(|key| json!({"key": key, "values": values})).collect();
         let term = json!([{"matchLabelExpressions": requirements}]);
         let allowed: Vec<TopologySelectorTerm> = serde_json::from_value(term).unwrap();
-        let wish =
-            Wish { claim: "data", allowed: &allowed, selected: None, strict: false, immediate: true, filters: false };
+        let wish = RequirementInputs {
+            claim: "data",
+            allowed: &allowed,
+            selected: None,
+            strict: false,
+            immediate: true,
+            filters: false,
+        };
         wish.requirement(&[]).map(Option::unwrap)
     };
-    assert_eq!(choose(&["a", "b", "c"], 50), Err(Unmet::TooMany(125_000)));
+    assert_eq!(choose(&["a", "b", "c"], 50), Err(NoRequirement::TooMany(125_000)));
     // A request with all of these would exceed gRPC's limit of 4 MiB.
     let most = choose(&["a", "b"], 100).unwrap();
     assert!(most.places.len() > 1 && most.places().unwrap().len() <= PART);
@@ -139,7 +145,8 @@ fn allowed_topologies_can_filter_whole_places() {
     let allowed: Vec<TopologySelectorTerm> =
         serde_json::from_value(json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a", "c"]}]}])).unwrap();
     let wish = |selected, filters| {
-        let wish = Wish { claim: "data", allowed: &allowed, selected, strict: false, immediate: true, filters };
+        let wish =
+            RequirementInputs { claim: "data", allowed: &allowed, selected, strict: false, immediate: true, filters };
         assert_eq!(wish.needs_nodes(), filters);
         wish.requirement(&nodes).map(|requirement| {
             let requirement = requirement.unwrap().into_request();
@@ -149,7 +156,7 @@ fn allowed_topologies_can_filter_whole_places() {
     // Without the filter, the driver does not learn the selected node's rack.
     assert_eq!(wish(Some(place("2", "a")), false), Ok((2, [("zone".to_owned(), "a".to_owned())].into())));
     assert_eq!(wish(Some(place("2", "a")), true), Ok((2, BTreeMap::from_iter(place("2", "a")))));
-    assert_eq!(wish(Some(place("3", "b")), true), Err(Unmet::NotAllowed("rack=3,zone=b".to_owned())));
+    assert_eq!(wish(Some(place("3", "b")), true), Err(NoRequirement::NotAllowed("rack=3,zone=b".to_owned())));
     assert_eq!(wish(None, true).unwrap().0, 2);
 }
 

@@ -46,7 +46,7 @@ async fn buckets_of(store: &Store, keys: &[Key]) -> Result<Result<Vec<String>, S
         // The claim's buckets are deleted before its keys.
         let Some(info) = store.admin.key(&key.id).await? else { continue };
         for bucket in info.buckets {
-            if bucket.is_half_made() {
+            if bucket.is_incomplete() {
                 return Ok(Err(format!(
                     "the key {} may have created the bucket {}, which has no name: if it is unused, garage bucket delete removes it",
                     key.id, bucket.id

@@ -1,7 +1,7 @@
 //! Deletes buckets and keys that are no longer needed.
 
 use kube_provisioner::DeleteError;
-use kube_provisioner::bucket::{DeletionPolicy, Emptying, GrantedAccount, ProvisionedBucket};
+use kube_provisioner::bucket::{DeletionPolicy, EmptyingTimeLimit, GrantedAccount, ProvisionedBucket};
 
 use super::{Garage, delete_keys};
 use crate::admin::{BucketInfo, Failure, Rights};
@@ -90,7 +90,7 @@ async fn empty(store: &Store, claim: &Claim, name: &str, live: &BucketInfo) -> R
     store.admin.add_local_alias(&live.id, &key.access_key_id, name).await?;
     let rights = Rights { read: true, write: true, owner: false };
     store.admin.set_rights(&live.id, &key.access_key_id, (Rights::NONE, rights)).await?;
-    let (s3, mut emptying) = (store.s3(key), Emptying::new(name));
+    let (s3, mut emptying) = (store.s3(key), EmptyingTimeLimit::new(name));
     let failed = |error| Failure::of_s3(format!("empty the bucket {name}"), error);
     loop {
         match s3.delete_some(name).await.map_err(failed)? {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube_provisioner::DeleteError;
-use kube_provisioner::bucket::{DeletionPolicy, Emptying, GrantedAccount, Owner, ProvisionedBucket};
+use kube_provisioner::bucket::{DeletionPolicy, EmptyingTimeLimit, GrantedAccount, Owner, ProvisionedBucket};
 
 use super::keys::former_keys;
 use super::{ACCOUNT_SPREADS, Account, Gcs, SERVICE_ACCOUNT};
@@ -123,7 +123,7 @@ impl Account {
 
 /// Deletes the bucket and its objects. Returns an error of the kind "in progress" after a part of them.
 async fn empty(store: &Store, name: &str) -> Result<(), DeleteError> {
-    let mut emptying = Emptying::new(name);
+    let mut emptying = EmptyingTimeLimit::new(name);
     loop {
         loop {
             match store.storage.delete_some_objects(name).await? {

@@ -89,7 +89,7 @@ async fn grants_without_a_key_come_and_go_one_by_one() {
     fixture.own_bucket("shared");
     let before = fixture.google.model().buckets["shared"].policy.clone();
     let [a, b] = ["a", "b"].map(|claim| {
-        let mut request = keyless(&fixture, claim, "web").on_existing();
+        let mut request = keyless(&fixture, claim, "web").with_existing_bucket();
         request.name = "shared".to_owned();
         request
     });

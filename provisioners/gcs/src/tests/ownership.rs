@@ -99,7 +99,7 @@ async fn what_is_of_another_cluster_is_left_alone() {
     for ours in [theirs.clone(), theirs.after(&bucket)] {
         let error = elsewhere(&ours).provision(&fixture.gcs).await.unwrap_err();
         told(&error, "was not created for this claim", "test-cluster");
-        for record in [elsewhere(&ours), elsewhere(&ours).on_existing()] {
+        for record in [elsewhere(&ours), elsewhere(&ours).with_existing_bucket()] {
             record.delete(&fixture.gcs).await.unwrap();
             record.revoke(&fixture.gcs).await.unwrap();
             drop(fixture.gcs.rotate(record.granted()).await.unwrap_err());
@@ -109,7 +109,7 @@ async fn what_is_of_another_cluster_is_left_alone() {
     }
     // Only the account belongs to another cluster if the class names the bucket.
     fixture.own_bucket("shared");
-    let mut granted = elsewhere(&theirs).on_existing();
+    let mut granted = elsewhere(&theirs).with_existing_bucket();
     granted.name = "shared".to_owned();
     told(
         &granted.provision(&fixture.gcs).await.unwrap_err(),
@@ -144,7 +144,7 @@ async fn what_is_from_before_is_served_and_marked() {
 async fn an_account_that_replaces_the_claims_keeps_its_keys_and_its_rights() {
     let fixture = Fixture::new().await;
     fixture.own_bucket("shared");
-    let mut request = fixture.request("a", &[]).on_existing();
+    let mut request = fixture.request("a", &[]).with_existing_bucket();
     request.name = "shared".to_owned();
     let bucket = request.provision(&fixture.gcs).await.unwrap();
     let email = fixture.email_of(&request);

@@ -144,7 +144,7 @@ impl GoneNodesRun {
     /// Deletes empty journals of former nodes. The entries of a journal that is not empty are finished by its node, if
     /// the node returns with its disk.
     async fn at_journals(&self, journals: &NodeJournals, nodes: &BTreeSet<String>) -> Result<(), BoxError> {
-        for (journal, entries) in journals.of_gone_nodes(nodes.iter()) {
+        for (journal, entries) in journals.of_missing_nodes(nodes.iter()) {
             if entries > 0 {
                 print(&format!(
                     "journal {journal}: its node does not exist; its {entries} unfinished attempts, see `journal \

@@ -303,7 +303,7 @@ impl Move {
         let Some(mark) = self.root.mark_of(&path)?.filter(has_uid) else { return Ok(()) };
         let (owner, uid) = (owner_of(volume), volume.metadata.uid.clone());
         if mark.owner.volume == owner.volume && mark.owner.provisioner == owner.provisioner {
-            self.root.hand_over(&path, &mark.owner, &Owner { uid, ..mark.owner.clone() }, mark.retain)?;
+            self.root.transfer(&path, &mark.owner, &Owner { uid, ..mark.owner.clone() }, mark.retain)?;
         }
         Ok(())
     }

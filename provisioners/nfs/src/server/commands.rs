@@ -14,7 +14,7 @@ use kube_provisioner::kube::Client;
 use super::export::{Offer, hostname};
 use super::export_table::ExportTable;
 use super::former;
-use super::ganesha::{add_beside, remove_beside};
+use super::ganesha::{add_while_running, remove_while_running};
 use super::provisioner::ROOT_SQUASH;
 use crate::source::{ANNOTATIONS, Location, Source, on_server};
 
@@ -64,12 +64,12 @@ impl commands::Site for Site {
         Location::of(volume).unwrap_or_default().below(&root.path().to_string_lossy())
     }
 
-    async fn maker(&self, _: &Source, _: &Client) -> Result<Box<dyn commands::Maker>, BoxError> {
-        Ok(Box::new(Maker { hostname: self.server_hostname.clone() }))
+    async fn template(&self, _: &Source, _: &Client) -> Result<Box<dyn commands::VolumeTemplate>, BoxError> {
+        Ok(Box::new(VolumeTemplate { hostname: self.server_hostname.clone() }))
     }
 
     /// Exports a directory that has become a volume's, with the id of its former export if that is known.
-    async fn came(&self, root: &Root, path: &VolumePath, volume: &PersistentVolume) -> Result<(), BoxError> {
+    async fn publish(&self, root: &Root, path: &VolumePath, volume: &PersistentVolume) -> Result<(), BoxError> {
         let wanted = former::id(volume);
         let export = ExportTable::new(root.path()).reserve(path, former::access(volume), wanted, None)?;
         if let Some(wanted) = wanted.filter(|wanted| *wanted != export.id) {
@@ -78,25 +78,25 @@ impl commands::Site for Site {
                 "the export of {path} has the id {id}, because another one has {wanted}: clients must mount it again\n"
             ));
         }
-        Ok(add_beside(&self.runtime_directory, root.path(), &self.offer, &export).await?)
+        Ok(add_while_running(&self.runtime_directory, root.path(), &self.offer, &export).await?)
     }
 
     /// Removes the export. The server would serve the directory from its new place for the next volume at this path.
-    async fn went(&self, root: &Root, path: &VolumePath) -> Result<(), BoxError> {
+    async fn unpublish(&self, root: &Root, path: &VolumePath) -> Result<(), BoxError> {
         let table = ExportTable::new(root.path());
         if let Some(export) = table.find(path)? {
-            remove_beside(&self.runtime_directory, &export).await?;
+            remove_while_running(&self.runtime_directory, &export).await?;
             table.release(&export)?;
         }
         Ok(())
     }
 }
 
-struct Maker {
+struct VolumeTemplate {
     hostname: String,
 }
 
-impl commands::Maker for Maker {
+impl commands::VolumeTemplate for VolumeTemplate {
     /// Converts the old provisioner's settings of the export to this provisioner's annotations.
     fn annotations(&self, volume: Option<&PersistentVolume>) -> BTreeMap<String, String> {
         let squash = volume.map(|volume| former::access(volume).root_squash.to_string());
@@ -132,9 +132,9 @@ mod tests {
         let (root, path) = (site.root().unwrap(), "shop/data".to_owned().try_into().unwrap());
         root.put_marker().unwrap();
         let table = ExportTable::new(root.path());
-        site.came(&root, &path, &PersistentVolume::default()).await.unwrap();
+        site.publish(&root, &path, &PersistentVolume::default()).await.unwrap();
         assert!(table.find(&path).unwrap().is_some());
-        site.went(&root, &path).await.unwrap();
+        site.unpublish(&root, &path).await.unwrap();
         assert_eq!(table.count().unwrap(), 0);
     }
 }

@@ -247,13 +247,18 @@ async fn added(runtime: &Path, root: &Path, offer: &Offer, bus: &Bus, export: &E
 }
 
 /// Adds an export from a command while the provisioner runs. If it does not run, its next start adds the export.
-pub(crate) async fn add_beside(runtime: &Path, root: &Path, offer: &Offer, export: &Export) -> Result<(), ExportError> {
+pub(crate) async fn add_while_running(
+    runtime: &Path,
+    root: &Path,
+    offer: &Offer,
+    export: &Export,
+) -> Result<(), ExportError> {
     let bus = Bus::new(runtime);
     if bus.is_answering().await { added(runtime, root, offer, &bus, export).await } else { Ok(()) }
 }
 
 /// Removes an export from a command while the provisioner runs.
-pub(crate) async fn remove_beside(runtime: &Path, export: &Export) -> Result<(), ExportError> {
+pub(crate) async fn remove_while_running(runtime: &Path, export: &Export) -> Result<(), ExportError> {
     let bus = Bus::new(runtime);
     if bus.is_answering().await { Ok(bus.remove(export.id).await?) } else { Ok(()) }
 }

@@ -5,7 +5,8 @@ use std::error::Error;
 use std::sync::Arc;
 
 use directory_volumes::{
-    CallError as _, Deletion, DirectoryError, Reserve, VolumePath, Worker, owner_here, retains, whose,
+    CallError as _, Deletion, DirectoryError, Reserve, VolumePath, Worker, has_retain_policy, owner_in_this_cluster,
+    whose,
 };
 use kube_provisioner::gid::GID_ANNOTATION;
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
@@ -72,7 +73,7 @@ impl<E: Exporter> Server<E> {
                 if !is_there {
                     continue;
                 }
-                match root.is_marked_for(path, &owner_here(volume)) {
+                match root.is_marked_for(path, &owner_in_this_cluster(volume)) {
                     Ok(true) => {}
                     Ok(false) => continue,
                     Err(error @ DirectoryError::Damaged { .. }) => {
@@ -126,7 +127,7 @@ impl<E: Exporter> Server<E> {
 
     async fn provisioned(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
         let parameters = request.parameters.clone();
-        let (path, owner) = whose(&request, &parameters.path_pattern.0)?;
+        let (path, owner) = path_and_owner(&request, &parameters.path_pattern.0)?;
         // Without a server, provisioning would fail after the directory was created.
         self.exporter.ready().await.map_err(ProvisionError::retry)?;
         let (bytes, enforced, table) = (request.bytes, parameters.enforce_size, self.table.clone());
@@ -141,7 +142,8 @@ impl<E: Exporter> Server<E> {
             Ok(())
         };
         self.worker.run(look).await?;
-        let (retain, permissions, token) = (retains(&request), parameters.permissions(), request.fencing_token.clone());
+        let (retain, permissions, token) =
+            (has_retain_policy(&request), parameters.permissions(), request.fencing_token.clone());
         // All volumes share the disk, so none may be larger than its free space, whether sizes are enforced or not.
         let size = (bytes, enforced, Some(Reserve::default()));
         let made = self.worker.create(path.clone(), owner, retain, permissions, size, token).await;
@@ -158,7 +160,7 @@ impl<E: Exporter> Server<E> {
             volume = volume.mount_options(parameters.mount_options.iter().cloned());
         }
         let (on_delete, trash_ttl) = parameters.on_delete();
-        Ok(size.tell(ANNOTATIONS.tell(volume, on_delete, trash_ttl, self.worker.root()), None))
+        Ok(size.apply_to(ANNOTATIONS.apply_to(volume, on_delete, trash_ttl, self.worker.root()), None))
     }
 }
 
@@ -201,12 +203,12 @@ impl<E: Exporter> Provisioner for Server<E> {
     }
 
     async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
-        let resized = async { self.worker.resize(self.path_of(&volume)?, owner_here(&volume), bytes).await };
+        let resized = async { self.worker.resize(self.path_of(&volume)?, owner_in_this_cluster(&volume), bytes).await };
         resized.await.map_err(|error: ExpandError| error.for_users(own_text))
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
-        match whose(&attempt, &attempt.parameters.path_pattern.0) {
+        match path_and_owner(&attempt, &attempt.parameters.path_pattern.0) {
             Ok((path, owner)) => {
                 let ended = self.end(Deletion::of_attempt(path, owner), attempt.fencing_token.clone()).await;
                 ended.map_err(|error| error.for_users(own_text))

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use directory_volumes::hostile::contract;
-use directory_volumes::{Root, Worker, owner_here};
+use directory_volumes::{Root, Worker, owner_in_this_cluster};
 use kube_provisioner::conformance::Conformance;
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
 use kube_provisioner::{
@@ -152,7 +152,7 @@ async fn a_directory_above_volumes_prevents_neither_a_start_nor_a_clean_up() {
     std::fs::create_dir_all(above.join("data")).unwrap();
     let volume = json!({"metadata": {"name": "pv-1"}, "spec": {"nfs": {"server": "server", "path": above}}});
     let volume: PersistentVolume = serde_json::from_value(volume).unwrap();
-    let owner = owner_here(&ProvisionedVolume::new(volume.clone()));
+    let owner = owner_in_this_cluster(&ProvisionedVolume::new(volume.clone()));
     root.adopt(&"shop/data".to_owned().try_into().unwrap(), &owner, false).unwrap();
     let server = server(root, Fake::default());
     server.start(StartContext::new(Cluster::new().client("nfs"), vec![volume])).await.unwrap();
@@ -182,7 +182,7 @@ async fn a_shared_directory_stays_exported() {
     let adopted = ProvisionedVolume::new(volume.clone());
     let mut kept = volume.clone();
     kept.metadata.annotations = Some([("nfs-provisioner/on-delete".to_owned(), "retain".to_owned())].into());
-    root.adopt(&"shared".to_owned().try_into().unwrap(), &owner_here(&adopted), false).unwrap();
+    root.adopt(&"shared".to_owned().try_into().unwrap(), &owner_in_this_cluster(&adopted), false).unwrap();
     let served = Arc::new(Mutex::new(BTreeSet::new()));
     let server = server(root, Fake { served: served.clone(), ..Fake::default() });
     server.start(StartContext::new(cluster.client("nfs"), vec![volume])).await.unwrap();

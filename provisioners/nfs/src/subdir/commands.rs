@@ -58,16 +58,16 @@ impl commands::Site for Site {
         }
     }
 
-    async fn maker(&self, _: &Source, _: &Client) -> Result<Box<dyn commands::Maker>, BoxError> {
-        Ok(Box::new(Maker { share: self.share.clone() }))
+    async fn template(&self, _: &Source, _: &Client) -> Result<Box<dyn commands::VolumeTemplate>, BoxError> {
+        Ok(Box::new(VolumeTemplate { share: self.share.clone() }))
     }
 }
 
-struct Maker {
+struct VolumeTemplate {
     share: ShareName,
 }
 
-impl commands::Maker for Maker {
+impl commands::VolumeTemplate for VolumeTemplate {
     /// Keeps deleted data of adopted volumes in the trash, because their former provisioner may have archived it.
     fn annotations(&self, volume: Option<&PersistentVolume>) -> BTreeMap<String, String> {
         // This provisioner's own volumes name their root. Without the other annotation their data is to be removed.

@@ -2,7 +2,9 @@
 
 use std::error::Error;
 
-use directory_volumes::{CallError as _, Deletion, TrashLimits, Worker, owner_here, retains, whose};
+use directory_volumes::{
+    CallError as _, Deletion, TrashLimits, Worker, has_retain_policy, owner_in_this_cluster, path_and_owner,
+};
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
@@ -87,10 +89,11 @@ impl Subdir {
     async fn provisioned(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
         let parameters = request.parameters.clone();
         let share = self.of_class(&parameters).map_err(ProvisionError::invalid)?;
-        let (path, owner) = whose(&request, &parameters.pattern.0)?;
+        let (path, owner) = path_and_owner(&request, &parameters.pattern.0)?;
         let worker: Worker = share.worker().await?;
         let (bytes, enforced) = (request.bytes, parameters.enforce_size);
-        let (retain, permissions, token) = (retains(&request), parameters.permissions(), request.fencing_token.clone());
+        let (retain, permissions, token) =
+            (has_retain_policy(&request), parameters.permissions(), request.fencing_token.clone());
         let source = on_server(&share.name.path, path.as_str());
         let made = worker.create(path, owner, retain, permissions, (bytes, enforced, None), token).await;
         let (_, size) = made.map_err(|not_created| not_created.error)?;
@@ -100,8 +103,8 @@ impl Subdir {
             Some(_) => Policy::Archive.on_delete(None),
             None => (parameters.on_delete, parameters.trash_ttl),
         };
-        let volume = ANNOTATIONS.tell(volume, on_delete, trash_ttl, worker.root());
-        Ok(size.tell(volume, advice))
+        let volume = ANNOTATIONS.apply_to(volume, on_delete, trash_ttl, worker.root());
+        Ok(size.apply_to(volume, advice))
     }
 }
 
@@ -137,13 +140,13 @@ impl Provisioner for Subdir {
         let resized = async {
             let (share, location) = self.of_volume(&volume).map_err(ExpandError::retry)?;
             let path = location.below(&share.name.path)?;
-            share.worker().await?.resize(path, owner_here(&volume), bytes).await
+            share.worker().await?.resize(path, owner_in_this_cluster(&volume), bytes).await
         };
         resized.await.map_err(|error| error.for_users(own_text))
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
-        let place = whose(&attempt, &attempt.parameters.pattern.0);
+        let place = path_and_owner(&attempt, &attempt.parameters.pattern.0);
         match (self.of_class(&attempt.parameters), place) {
             (Ok(share), Ok((path, owner))) => {
                 let (deletion, token) = (Deletion::of_attempt(path, owner), attempt.fencing_token.clone());

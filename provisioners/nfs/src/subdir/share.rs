@@ -130,7 +130,7 @@ impl Share {
 
     /// Returns the share's worker once the share can be used.
     pub(crate) async fn worker(&self) -> Result<Worker, ShareError> {
-        let _ = timeout(LIMIT, self.opening.tried()).await;
+        let _ = timeout(LIMIT, self.opening.wait_for_attempt()).await;
         self.opening.worker().map_err(|why| match why {
             NotUsable::Opening => self.hangs(),
             NotUsable::Unusable(why) => ShareError::Unusable { name: self.name.to_string(), why },

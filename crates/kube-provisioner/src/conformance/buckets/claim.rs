@@ -96,7 +96,7 @@ impl<P, C> BucketClaim<P, C> {
 
     /// Makes the bucket one that exists independently of the claim.
     #[must_use]
-    pub fn on_existing(self) -> Self {
+    pub fn with_existing_bucket(self) -> Self {
         Self { is_own: false, ..self }
     }
 

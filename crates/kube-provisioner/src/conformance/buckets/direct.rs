@@ -103,7 +103,7 @@ impl<'a> Direct<'a> {
 
     /// Grants the account access. Returns false if the provisioner refuses: some permanently refuse all foreign
     /// buckets.
-    pub(super) async fn is_let_in(&mut self, buckets: &[BucketAccess]) -> Result<bool, Broken> {
+    pub(super) async fn is_granted(&mut self, buckets: &[BucketAccess]) -> Result<bool, Broken> {
         let start = Instant::now();
         let granted = loop {
             match self.backend.grant(self.claim.grant(buckets.to_vec())).await {
@@ -220,7 +220,7 @@ impl<'a> Direct<'a> {
         }
     }
 
-    pub(super) async fn is_let_out(&self, buckets: &[BucketAccess]) -> Result<(), Broken> {
+    pub(super) async fn is_revoked(&self, buckets: &[BucketAccess]) -> Result<(), Broken> {
         let start = Instant::now();
         while let Err(error) = self.backend.revoke(self.claim.granted_for(buckets.to_vec())).await {
             self.again("revoke", start, &error).await?;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Subject;
 use crate::bucket::ClaimName;
-use crate::conformance::verdict::{Broken, CheckResult, Judgement};
+use crate::conformance::verdict::{Broken, CheckResult, RuleVerdict};
 use crate::controller::{BucketController, RunError};
 use crate::options::BucketOptions;
 use provisioner_runtime::environment::Environment;
@@ -200,7 +200,7 @@ impl<'a> Fixture<'a> {
         }
         self.assets("all claims are deleted", left).await?;
         process.abort();
-        Ok(Judgement::Kept)
+        Ok(RuleVerdict::Kept)
     }
 
     fn create(&self, object: Value) -> Value {

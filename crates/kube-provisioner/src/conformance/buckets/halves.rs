@@ -4,7 +4,7 @@ use super::Subject;
 use super::direct::Direct;
 use super::fixture::Fixture;
 use crate::bucket::BucketAccess;
-use crate::conformance::verdict::{Broken, CheckResult, Judgement};
+use crate::conformance::verdict::{Broken, CheckResult, RuleVerdict};
 
 /// Returns a uid that no claim in a simulated cluster has.
 fn uid(number: u8) -> String {
@@ -38,10 +38,10 @@ pub(super) async fn halves(subject: &Subject) -> CheckResult {
     fixture.assets("`delete_bucket` of another claim", &alone).await?;
     guests(subject, &fixture, &own).await?;
     // The bucket outlives its own account and is deleted afterwards.
-    if !owner.is_let_in(&own).await? {
+    if !owner.is_granted(&own).await? {
         return Err(Broken("`grant` refuses the claim's own bucket".to_owned()));
     }
-    owner.is_let_out(&own).await?;
+    owner.is_revoked(&own).await?;
     let kept = (subject.assets)().await;
     owner.has_no_bucket(NAME).await?;
     fixture.as_before("`revoke` and `delete_bucket`").await?;
@@ -51,29 +51,29 @@ pub(super) async fn halves(subject: &Subject) -> CheckResult {
     // The opposite order, which the controller uses.
     let mut owner = direct(subject, &fixture, 3)?;
     let own = [owner.has_bucket(NAME).await?];
-    if !owner.is_let_in(&own).await? {
+    if !owner.is_granted(&own).await? {
         return Err(Broken("`grant` refuses the claim's own bucket".to_owned()));
     }
     owner.has_no_bucket(NAME).await?;
-    owner.is_let_out(&own).await?;
+    owner.is_revoked(&own).await?;
     fixture.as_before("`delete_bucket` and `revoke`").await?;
     // A claim may be deleted before it received access.
     let mut owner = direct(subject, &fixture, 4)?;
     owner.has_bucket(NAME).await?;
     owner.has_no_bucket(NAME).await?;
-    fixture.as_before("`delete_bucket` before any `grant`").await.map(|()| Judgement::Kept)
+    fixture.as_before("`delete_bucket` before any `grant`").await.map(|()| RuleVerdict::Kept)
 }
 
 /// Grants and revokes accounts of other claims, if the provisioner accepts them. The first one may leave assets of the
 /// bucket behind.
 async fn guests(subject: &Subject, fixture: &Fixture<'_>, buckets: &[BucketAccess]) -> Result<(), Broken> {
     let (mut first, mut second) = (direct(subject, fixture, 2)?, direct(subject, fixture, 5)?);
-    if !first.is_let_in(buckets).await? {
+    if !first.is_granted(buckets).await? {
         return Ok(());
     }
-    first.is_let_out(buckets).await?;
+    first.is_revoked(buckets).await?;
     let without = (subject.assets)().await;
-    if !second.is_let_in(buckets).await? {
+    if !second.is_granted(buckets).await? {
         return Err(Broken(
             "`grant` gives one account access, and refuses another one after the first account is removed".to_owned(),
         ));
@@ -81,7 +81,7 @@ async fn guests(subject: &Subject, fixture: &Fixture<'_>, buckets: &[BucketAcces
     if (subject.assets)().await == without {
         return Err(Broken("`grant` succeeds, and the backend has nothing more than before".to_owned()));
     }
-    second.is_let_out(buckets).await?;
+    second.is_revoked(buckets).await?;
     fixture.assets("`revoke` after `grant`", &without).await
 }
 
@@ -91,19 +91,19 @@ pub(super) async fn several(subject: &Subject) -> CheckResult {
     let fixture = Fixture::new(subject).await;
     let mut user = direct(subject, &fixture, 5)?;
     if !user.backend.capabilities().multiple_buckets {
-        return Ok(Judgement::NotApplicable("one account of the provisioner has access to one bucket".to_owned()));
+        return Ok(RuleVerdict::NotApplicable("one account of the provisioner has access to one bucket".to_owned()));
     }
     let (mut first, mut second) = (direct(subject, &fixture, 6)?, direct(subject, &fixture, 7)?);
     let buckets = [first.has_bucket(NAMES[0]).await?, second.has_bucket(NAMES[1]).await?];
     let mut other = direct(subject, &fixture, 8)?;
-    if !other.is_let_in(&buckets).await? {
+    if !other.is_granted(&buckets).await? {
         return Err(Broken("`grant` refuses the bucket of another claim, and so several of them".to_owned()));
     }
     let without = (subject.assets)().await;
     // Simulates a crash: an earlier call only completed the first bucket.
-    user.is_let_in(&buckets[..1]).await?;
+    user.is_granted(&buckets[..1]).await?;
     let (in_one, key) = ((subject.assets)().await, user.key().map(str::to_owned));
-    user.is_let_in(&buckets).await?;
+    user.is_granted(&buckets).await?;
     let in_both = (subject.assets)().await;
     if in_both == in_one {
         return Err(Broken("a grant for two buckets leaves no more in the backend than one for the first".to_owned()));
@@ -111,7 +111,7 @@ pub(super) async fn several(subject: &Subject) -> CheckResult {
     if user.key() != key.as_deref() {
         return Err(Broken("the account has another key since it received access to another bucket".to_owned()));
     }
-    user.is_let_in(&buckets).await?;
+    user.is_granted(&buckets).await?;
     fixture.assets("let in again", &in_both).await?;
     // A refused account keeps its access.
     let nobodys = BucketAccess::new(NAMES[2], Some(other.claim.account()));
@@ -124,13 +124,13 @@ pub(super) async fn several(subject: &Subject) -> CheckResult {
     third.has_bucket(NAMES[2]).await?;
     third.has_no_bucket(NAMES[2]).await?;
     fixture.assets("a third bucket has come and gone", &in_both).await?;
-    user.is_let_out(&buckets).await?;
+    user.is_revoked(&buckets).await?;
     fixture.assets("the account is let out", &without).await?;
-    other.is_let_out(&buckets).await?;
+    other.is_revoked(&buckets).await?;
     for (owner, name) in [(first, NAMES[0]), (second, NAMES[1])] {
         owner.has_no_bucket(name).await?;
     }
-    fixture.as_before("the buckets are deleted").await.map(|()| Judgement::Kept)
+    fixture.as_before("the buckets are deleted").await.map(|()| RuleVerdict::Kept)
 }
 
 /// Checks the keys of an account, next to another account of the same bucket.
@@ -139,17 +139,17 @@ pub(super) async fn keys(subject: &Subject) -> CheckResult {
     let fixture = Fixture::new(subject).await;
     let mut owner = direct(subject, &fixture, 10)?;
     let own = [owner.has_bucket(NAME).await?];
-    if !owner.is_let_in(&own).await? {
+    if !owner.is_granted(&own).await? {
         return Err(Broken("`grant` refuses the claim's own bucket".to_owned()));
     }
     let first = owner.key().unwrap_or_default().to_owned();
     let can_list = owner.lists_keys(&own, &[&first]).await?;
     if can_list {
         let mut guest = direct(subject, &fixture, 11)?;
-        if guest.is_let_in(&own).await? {
+        if guest.is_granted(&own).await? {
             guest.lists_keys(&own, &[guest.key().unwrap_or_default()]).await?;
             owner.lists_keys(&own, &[&first]).await?;
-            guest.is_let_out(&own).await?;
+            guest.is_revoked(&own).await?;
         }
         if owner.backend.capabilities().rotation {
             owner.rotates(&own).await?;
@@ -160,10 +160,14 @@ pub(super) async fn keys(subject: &Subject) -> CheckResult {
         }
     }
     owner.has_no_bucket(NAME).await?;
-    owner.is_let_out(&own).await?;
+    owner.is_revoked(&own).await?;
     owner.lists_keys(&own, &[]).await?;
     fixture.as_before("the account is let out").await?;
-    Ok(if can_list { Judgement::Kept } else { Judgement::NotApplicable("the provisioner cannot list keys".to_owned()) })
+    Ok(if can_list {
+        RuleVerdict::Kept
+    } else {
+        RuleVerdict::NotApplicable("the provisioner cannot list keys".to_owned())
+    })
 }
 
 /// Checks the list for the command `orphans`.
@@ -172,12 +176,12 @@ pub(super) async fn list_assets(subject: &Subject) -> CheckResult {
     let fixture = Fixture::new(subject).await;
     let mut owner = direct(subject, &fixture, 14)?;
     if !owner.backend.capabilities().assets {
-        return Ok(Judgement::NotApplicable("the provisioner does not list what its backend has".to_owned()));
+        return Ok(RuleVerdict::NotApplicable("the provisioner does not list what its backend has".to_owned()));
     }
     let own = [owner.has_bucket(NAME).await?];
-    owner.is_let_in(&own).await?;
+    owner.is_granted(&own).await?;
     owner.lists_bucket(NAME).await?;
     owner.has_no_bucket(NAME).await?;
-    owner.is_let_out(&own).await?;
-    fixture.as_before("the listed bucket is deleted").await.map(|()| Judgement::Kept)
+    owner.is_revoked(&own).await?;
+    fixture.as_before("the listed bucket is deleted").await.map(|()| RuleVerdict::Kept)
 }

@@ -9,7 +9,7 @@ use super::fixture::Fixture;
 use crate::bucket::BucketAccess;
 use crate::conformance::cancellation::{MOST, cut_off};
 use crate::conformance::tempo::Tempo;
-use crate::conformance::verdict::{Broken, CheckResult, Judgement};
+use crate::conformance::verdict::{Broken, CheckResult, RuleVerdict};
 
 /// The number of races of two claims for a name.
 const RACES: usize = 4;
@@ -44,13 +44,13 @@ pub(super) async fn one_name(subject: &Subject) -> CheckResult {
         fixture.assets("the refused claim is deleted", &assets).await?;
         fixture.end(&[winner], process).await?;
     }
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 /// Checks that an administrator can create a bucket of the requested name at any moment of an attempt.
 pub(super) async fn in_between(subject: &Subject) -> CheckResult {
-    if subject.by_hand.is_none() {
-        return Ok(Judgement::NotApplicable("it does not define how another owner creates a bucket".to_owned()));
+    if subject.manually_created.is_none() {
+        return Ok(RuleVerdict::NotApplicable("it does not define how another owner creates a bucket".to_owned()));
     }
     for goes_on in [false, true] {
         let mut number = 0;
@@ -63,7 +63,7 @@ pub(super) async fn in_between(subject: &Subject) -> CheckResult {
             }
         }
     }
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 /// Returns the poll counts after which to interrupt an attempt: every count, or a selection if the backend is slow.
@@ -91,7 +91,7 @@ async fn moments(subject: &Subject) -> Result<Vec<usize>, Broken> {
 
 /// Interrupts an attempt, and creates the bucket as an administrator. Returns false if it could not be created.
 async fn interrupted(subject: &Subject, name: &str, polls: usize, goes_on: bool) -> Result<bool, Broken> {
-    let Some(hand) = &subject.by_hand else { return Ok(false) };
+    let Some(hand) = &subject.manually_created else { return Ok(false) };
     let fixture = Fixture::new(subject).await;
     let uid = fixture.claim("one", "class", Some(name));
     let direct = Direct::new(subject, &fixture, Fixture::claim_name("one", &uid))?;

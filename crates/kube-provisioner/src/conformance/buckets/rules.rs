@@ -11,26 +11,26 @@ use super::{Subject, halves, names, settings};
 use crate::bucket::{Account, BucketAccess};
 use crate::conformance::suite::{Rule, rules};
 use crate::conformance::tempo::Tempo;
-use crate::conformance::verdict::{Broken, CheckResult, Judgement};
+use crate::conformance::verdict::{Broken, CheckResult, RuleVerdict};
 
 pub(in crate::conformance) const RULES: &[Rule<Subject>] = rules! {
     "bucket-provision" (provision): "a claim receives a bucket, and its Secret a key";
-    "bucket-again" (again): "the same request again returns the same key and creates nothing else";
-    "bucket-each-its-own" (each_its_own): "two claims have nothing in common";
+    "bucket-repeat" (again): "the same request again returns the same key and creates nothing else";
+    "bucket-isolation" (each_its_own): "two claims have nothing in common";
     "bucket-delete" (delete): "deleting a claim removes everything, and deleting again succeeds";
-    "bucket-nothing-there" (nothing_there): "cleaning up what was never created succeeds and removes nothing";
+    "bucket-missing" (nothing_there): "cleaning up what was never created succeeds and removes nothing";
     "bucket-foreign" (foreign): "a bucket of another claim is refused, and survives";
     "bucket-one-name" (names::one_name):
         "two claims race for one bucket name: one receives it, and deleting the other does not affect it";
-    "bucket-in-between" (names::in_between):
+    "bucket-concurrent-creation" (names::in_between):
         "a bucket that another owner creates in the meantime is neither taken over nor removed";
     "bucket-other-cluster" (names::other_cluster):
         "a claim does not affect the bucket of the same claim in another cluster";
     "bucket-grant" (grant): "claims gain and lose access to an existing bucket, and the bucket stays";
     "bucket-share" (share): "a claim uses the bucket of another claim only if that bucket was created for the named claim";
-    "bucket-halves" (halves::halves):
+    "bucket-separate-removal" (halves::halves):
         "`revoke` removes only what `grant` created, and `delete_bucket` only what `create_bucket` created";
-    "bucket-several" (halves::several): "one account receives access to several buckets, and loses access to all of them";
+    "bucket-multiple" (halves::several): "one account receives access to several buckets, and loses access to all of them";
     "bucket-rotate" (rotate): "a new key and the old key both work until the old key expires";
     "bucket-keys" (halves::keys): "`list_keys` returns the keys of the account, and no others";
     "bucket-list-assets" (halves::list_assets): "`list_assets` returns the bucket of a claim";
@@ -55,7 +55,7 @@ async fn provision(subject: &Subject) -> CheckResult {
     // Another rule checks that everything is removed.
     fixture.remove("one").await?;
     process.abort();
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 async fn each_its_own(subject: &Subject) -> CheckResult {
@@ -82,13 +82,13 @@ async fn delete(subject: &Subject) -> CheckResult {
     fixture.bound("one").await?;
     fixture.end(&["one"], process).await?;
     remove(subject, "one", &uid).await?;
-    fixture.as_before("deleted again").await.map(|()| Judgement::Kept)
+    fixture.as_before("deleted again").await.map(|()| RuleVerdict::Kept)
 }
 
 async fn nothing_there(subject: &Subject) -> CheckResult {
     let fixture = Fixture::new(subject).await;
     remove(subject, "never", "00000000-0000-4000-8000-00000000dead").await?;
-    fixture.as_before("cleaned up").await.map(|()| Judgement::Kept)
+    fixture.as_before("cleaned up").await.map(|()| RuleVerdict::Kept)
 }
 
 async fn refuse(subject: &Subject) -> CheckResult {
@@ -106,14 +106,14 @@ async fn standby(subject: &Subject) -> CheckResult {
     // As in a rolling update: the new process has no Lease yet, so `start` has not been called.
     let ready = (subject.start)(fixture.cluster.client("kit")).probe().await;
     ready.map_err(|error| Broken(format!("`probe` before `start`: {error}")))?;
-    fixture.as_before("asked whether it is ready").await.map(|()| Judgement::Kept)
+    fixture.as_before("asked whether it is ready").await.map(|()| RuleVerdict::Kept)
 }
 
 async fn storms(subject: &Subject) -> CheckResult {
     for seed in &subject.seeds {
         storm(subject, *seed).await.map_err(Broken::seen(&format!("seed {seed}")))?;
     }
-    Ok(Judgement::Kept)
+    Ok(RuleVerdict::Kept)
 }
 
 async fn again(subject: &Subject) -> CheckResult {
@@ -143,17 +143,17 @@ async fn again(subject: &Subject) -> CheckResult {
     // A claim whose Secret is not lost, such as after a change of `additionalConfig`.
     let mut claim = Direct::new(subject, &fixture, Fixture::claim_name("two", "00000000-0000-4000-8000-00000000a9a1"))?;
     let own = [claim.has_bucket("conformance-again").await?];
-    claim.is_let_in(&own).await?;
+    claim.is_granted(&own).await?;
     let key = claim.credentials().cloned();
-    claim.is_let_in(&own).await?;
+    claim.is_granted(&own).await?;
     if claim.credentials() != key.as_ref() {
         return Err(Broken(
             "`grant` again, with the key of the claim's Secret, returned another key or secret".to_owned(),
         ));
     }
-    claim.is_let_out(&own).await?;
+    claim.is_revoked(&own).await?;
     claim.has_no_bucket("conformance-again").await?;
-    fixture.as_before("all claims are deleted").await.map(|()| Judgement::Kept)
+    fixture.as_before("all claims are deleted").await.map(|()| RuleVerdict::Kept)
 }
 
 async fn foreign(subject: &Subject) -> CheckResult {
@@ -173,7 +173,7 @@ async fn foreign(subject: &Subject) -> CheckResult {
 
 async fn grant(subject: &Subject) -> CheckResult {
     if subject.existing.is_none() {
-        return Ok(Judgement::NotApplicable("`.existing_bucket(..)` names no bucket".to_owned()));
+        return Ok(RuleVerdict::NotApplicable("`.existing_bucket(..)` names no bucket".to_owned()));
     }
     let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
@@ -207,7 +207,7 @@ async fn share(subject: &Subject) -> CheckResult {
     if phase("two") == "Failed" {
         fixture.remove("two").await?;
         fixture.end(&["one"], process).await?;
-        return Ok(Judgement::NotApplicable("`grant` refuses the bucket of another claim".to_owned()));
+        return Ok(RuleVerdict::NotApplicable("`grant` refuses the bucket of another claim".to_owned()));
     }
     if fixture.key("two") == fixture.key("one") {
         return Err(Broken("two claims have the same key".to_owned()));
@@ -224,7 +224,7 @@ async fn share(subject: &Subject) -> CheckResult {
                     .to_owned(),
             ));
         }
-        direct.is_let_out(&access).await?;
+        direct.is_revoked(&access).await?;
         fixture.assets("refused", &shared).await?;
     }
     fixture.delete("one");
@@ -250,7 +250,7 @@ async fn rotate(subject: &Subject) -> CheckResult {
     let fixture = Fixture::new(subject).await;
     let backend = (subject.start)(fixture.cluster.client("kit"));
     if !backend.capabilities().rotation {
-        return Ok(Judgement::NotApplicable("the provisioner does not rotate keys".to_owned()));
+        return Ok(RuleVerdict::NotApplicable("the provisioner does not rotate keys".to_owned()));
     }
     let process = fixture.start(1);
     fixture.claim("one", "class", None);

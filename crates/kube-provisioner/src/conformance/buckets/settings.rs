@@ -6,7 +6,7 @@ use super::Subject;
 use super::direct::{Direct, Place};
 use super::fixture::Fixture;
 use crate::bucket::BucketAccess;
-use crate::conformance::verdict::{Broken, CheckResult, Judgement};
+use crate::conformance::verdict::{Broken, CheckResult, RuleVerdict};
 
 const BUCKET: &str = "conformance-settings";
 /// The time in which the list must show a setting, in steps.
@@ -67,8 +67,8 @@ pub(super) async fn settings(subject: &Subject) -> CheckResult {
         }
     }
     Ok(match seen {
-        0 => Judgement::NotApplicable("the author's types have no access mode and no limit".to_owned()),
-        _ => Judgement::Kept,
+        0 => RuleVerdict::NotApplicable("the author's types have no access mode and no limit".to_owned()),
+        _ => RuleVerdict::Kept,
     })
 }
 
@@ -153,7 +153,7 @@ impl Check<'_> {
             SettingOwner::Owner => claim.accepts(BUCKET, None).await,
             SettingOwner::Guest => {
                 let own = [owner.has_bucket(BUCKET).await?];
-                owner.is_let_in(&own).await?
+                owner.is_granted(&own).await?
             }
         };
         let access = |claim: &Direct<'_>| -> [BucketAccess; 1] {
@@ -167,12 +167,12 @@ impl Check<'_> {
         } else {
             None
         };
-        claim.is_let_out(&access(&claim)).await?;
+        claim.is_revoked(&access(&claim)).await?;
         match whose {
             SettingOwner::Owner => claim.has_no_bucket(BUCKET).await?,
             SettingOwner::Guest => {
                 owner.has_no_bucket(BUCKET).await?;
-                owner.is_let_out(&[owner.claim.own(BUCKET)]).await?;
+                owner.is_revoked(&[owner.claim.own(BUCKET)]).await?;
             }
         }
         self.fixture.as_before("the bucket with a setting is deleted").await?;

@@ -55,7 +55,7 @@ struct AccountKey {
 }
 
 /// The reason why the provisioner did not create the bucket or the account.
-enum NotMade {
+enum NotCreated {
     Stopped(Stopped),
     Failed {
         error: ProvisionError,
@@ -95,8 +95,8 @@ impl<'a> Attempt<'a> {
         calls.end();
         let (made, granted) = match made {
             Ok(answers) => answers,
-            Err(NotMade::Stopped(stopped)) => return Err(stopped),
-            Err(NotMade::Failed { error, others_left }) => {
+            Err(NotCreated::Stopped(stopped)) => return Err(stopped),
+            Err(NotCreated::Failed { error, others_left }) => {
                 return Err(self.not_provisioned(&error, others_left, &bucket).await);
             }
         };
@@ -236,8 +236,8 @@ impl<'a> Attempt<'a> {
         }
         let owner = self.facts.owner.bucket.as_ref().ok_or(Stopped::Changed)?;
         let live = self.reconciler.objects.mark_shared(owner).await?;
-        let is_going = live.deleting && self.reconciler.rules.safeguards.include(BucketSafeguard::Shared);
-        if is_going { Err(Stopped::Changed) } else { Ok(()) }
+        let is_being_deleted = live.deleting && self.reconciler.rules.safeguards.include(BucketSafeguard::Shared);
+        if is_being_deleted { Err(Stopped::Changed) } else { Ok(()) }
     }
 
     /// Calls `create_bucket` and `grant`, or only `grant`. Nothing is recorded between the two calls: the ObjectBucket
@@ -248,7 +248,7 @@ impl<'a> Attempt<'a> {
         secrets: Secrets,
         key: AccountKey,
         calls: &mut Calls<'_>,
-    ) -> Result<(Option<Bucket>, Granted), NotMade> {
+    ) -> Result<(Option<Bucket>, Granted), NotCreated> {
         let Self { reconciler: BucketReconciler { backend, rules, .. }, facts, claim, source, record, .. } = self;
         let owner = bucket.owner(claim.name());
         let mut access = access(facts, bucket, Some(record), *source, &owner);
@@ -275,12 +275,12 @@ impl<'a> Attempt<'a> {
                     access.state.clone_from(&bucket.state);
                     made = Some(bucket);
                 }
-                Err(NotMade::Failed { error, .. }) => {
+                Err(NotCreated::Failed { error, .. }) => {
                     // The ObjectBucket of a first attempt did not exist before.
                     let is_first = facts.bucket().is_none();
                     let ends = !error.verdict().may_be_left() && !record.made && !is_first;
                     let others_left = ends && !self.clean_up(bucket, calls).await?;
-                    return Err(NotMade::Failed { error, others_left });
+                    return Err(NotCreated::Failed { error, others_left });
                 }
                 Err(stopped) => return Err(stopped),
             }
@@ -301,7 +301,7 @@ impl<'a> Attempt<'a> {
         };
         match self.call(calls, "grant", || backend.grant(request)).await {
             Ok(granted) => Ok((made, granted)),
-            Err(NotMade::Failed { error, .. }) => Err(NotMade::Failed { error, others_left }),
+            Err(NotCreated::Failed { error, .. }) => Err(NotCreated::Failed { error, others_left }),
             Err(stopped) => Err(stopped),
         }
     }
@@ -311,16 +311,16 @@ impl<'a> Attempt<'a> {
         calls: &mut Calls<'_>,
         method: &'static str,
         run: impl FnOnce() -> BoxFuture<'b, Result<T, ProvisionError>>,
-    ) -> Result<T, NotMade> {
+    ) -> Result<T, NotCreated> {
         let BucketReconciler { objects, limits, rules, .. } = self.reconciler;
         let answer = calls.call(limits.provision, || {
             let slow = || events::slow(&rules.names.own, &self.claim);
             Box::pin(watched(objects.context.events(), slow, run()))
         });
         answer.await.map_err(|failure| match failure {
-            CallFailure::Stopped(stopped) => NotMade::Stopped(stopped),
-            CallFailure::Aborted(aborted) => NotMade::Stopped(Stopped::ProvisionAborted { method, aborted }),
-            CallFailure::Returned(error) => NotMade::Failed { error, others_left: false },
+            CallFailure::Stopped(stopped) => NotCreated::Stopped(stopped),
+            CallFailure::Aborted(aborted) => NotCreated::Stopped(Stopped::ProvisionAborted { method, aborted }),
+            CallFailure::Returned(error) => NotCreated::Failed { error, others_left: false },
         })
     }
 
@@ -418,7 +418,7 @@ fn read_config(reconciler: &BucketReconciler, claim: &ClaimFacts, applied: Optio
     }
 }
 
-impl From<Stopped> for NotMade {
+impl From<Stopped> for NotCreated {
     fn from(stopped: Stopped) -> Self {
         Self::Stopped(stopped)
     }

@@ -23,7 +23,7 @@ use crate::bucket::{Account, BucketAccess, ClaimName, GrantedAccount, Provisione
 use crate::controller::shared::calls;
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters};
 use crate::controller::shared::secret_names::TemplateNames;
-use crate::controller::shared::secret_reading::{READING, Unread, read_secrets};
+use crate::controller::shared::secret_reading::{READING, SecretReadError, read_secrets};
 use crate::secrets::Secrets;
 
 /// A sequence of calls. They share a permit and, while they are quick, a fence.
@@ -220,8 +220,8 @@ pub(super) async fn secrets(
 ) -> Result<Secrets, Stopped> {
     let names = TemplateNames { claim: &claim.name, namespace: &claim.namespace, volume: "" };
     read_secrets(&reconciler.objects.context, &parameters.secrets, names).await.map_err(|unread| match unread {
-        Unread::Unnamed(problem) => Stopped::SecretName(problem),
-        Unread::Missing { namespace, name } => Stopped::SecretMissing { namespace, name },
-        Unread::Failed(error) => Stopped::CallFailed { doing: READING, error },
+        SecretReadError::Unnamed(problem) => Stopped::SecretName(problem),
+        SecretReadError::Missing { namespace, name } => Stopped::SecretMissing { namespace, name },
+        SecretReadError::Failed(error) => Stopped::CallFailed { doing: READING, error },
     })
 }

@@ -50,7 +50,7 @@ fn with_bucket(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     if bucket.is_let_go() {
         // The process that let it go may have ended before it released the claim.
         let is_held = facts.claim.as_ref().is_some_and(|claim| claim.deleting && claim.has_finalizer());
-        return if is_held { Decision::ReleaseClaim } else { Decision::NoAction(NoAction::ObjectGoes) };
+        return if is_held { Decision::ReleaseClaim } else { Decision::NoAction(NoAction::ObjectBeingDeleted) };
     }
     if let Some(refusal) = damaged(bucket).filter(|_| !(bucket.abandoned && facts.is_ending())) {
         return Decision::Refuse(refusal);
@@ -100,9 +100,9 @@ fn without_claim(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision
 /// Leaves a bucket of another cluster or installation alone. The waiting claim or ObjectBucket reports it.
 fn elsewhere(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Option<Decision> {
     let (rest, refusal) = match (rules.other_cluster(bucket), bucket.identity.as_deref()) {
-        (Some(maker), _) => (NoAction::OtherCluster, Refusal::OtherCluster { maker: maker.to_owned() }),
-        (None, Some(maker)) if *maker != *rules.identity => {
-            (NoAction::OtherInstallation, Refusal::OtherInstallation { maker: maker.to_owned() })
+        (Some(creator), _) => (NoAction::OtherCluster, Refusal::OtherCluster { creator: creator.to_owned() }),
+        (None, Some(creator)) if *creator != *rules.identity => {
+            (NoAction::OtherInstallation, Refusal::OtherInstallation { creator: creator.to_owned() })
         }
         (None, _) => return None,
     };
@@ -228,7 +228,7 @@ fn settled(claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts, rules: &Rule
 }
 
 fn without_bucket(facts: &Facts, rules: &Rules) -> Decision {
-    let Some(claim) = &facts.claim else { return Decision::NoAction(NoAction::NothingHere) };
+    let Some(claim) = &facts.claim else { return Decision::NoAction(NoAction::Unrelated) };
     if claim.deleting {
         let ours = facts.class.ours().is_some() || rules.has_label(claim.label.as_deref());
         let held = ours && claim.has_finalizer();
@@ -236,11 +236,11 @@ fn without_bucket(facts: &Facts, rules: &Rules) -> Decision {
         if let (true, Some(obstacle @ Refusal::Unproven { .. })) = (held, &facts.obstacle) {
             return Decision::Refuse(obstacle.clone());
         }
-        return if held { Decision::ReleaseClaim } else { Decision::NoAction(NoAction::NothingHere) };
+        return if held { Decision::ReleaseClaim } else { Decision::NoAction(NoAction::Unrelated) };
     }
     match &facts.class {
         ClassState::Missing => Decision::NoAction(NoAction::ClassMissing),
-        ClassState::Unmanaged => Decision::NoAction(NoAction::ClassOfAnother),
+        ClassState::Unmanaged => Decision::NoAction(NoAction::ForeignClass),
         ClassState::Ours(_) => match unreadable(claim).or_else(|| facts.obstacle.clone()) {
             Some(refusal) => Decision::Refuse(refusal),
             None => attempt(claim, facts, rules, Reason::New),
@@ -515,7 +515,7 @@ fn usable(claim: &ClaimFacts, bucket: &BucketFacts, rules: &Rules) -> Result<Sha
     if is_named_by_user && claim.bucket_name.as_deref().is_some_and(|wanted| wanted != name) {
         return Err(BucketClaimProblem::OtherName { bucket: name.to_owned() });
     }
-    let (owner, parameters) = (bucket.made_for(owner), record.parameters.clone());
+    let (owner, parameters) = (bucket.created_for(owner), record.parameters.clone());
     Ok(SharedBucket { owner, bucket: name.to_owned(), parameters })
 }
 
@@ -526,8 +526,9 @@ fn is_over(record: &Record, claim: &ClaimFacts, facts: &Facts) -> bool {
         let owner = facts.owner.claim.as_ref().filter(|owner| owner.deleting);
         owner.is_some_and(|owner| bucket.claim().is_some_and(|of| *of.uid == *owner.uid))
     };
-    let is_going = || facts.owner.bucket.as_ref().is_none_or(|bucket| bucket.deleting || has_leaving_claim(bucket));
-    asks_for_another(record, claim) && !was_bound(record, claim) || record.owner.is_some() && is_going()
+    let is_being_deleted =
+        || facts.owner.bucket.as_ref().is_none_or(|bucket| bucket.deleting || has_leaving_claim(bucket));
+    asks_for_another(record, claim) && !was_bound(record, claim) || record.owner.is_some() && is_being_deleted()
 }
 
 /// Returns true if an unfinished attempt recreates the lost ObjectBucket of a bound claim, whose bucket may contain

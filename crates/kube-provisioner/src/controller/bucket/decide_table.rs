@@ -333,7 +333,7 @@ fn a_new_claim() {
         ("the class allows nothing", by_class(""), not_allowed(&["maxObjects", "maxSize"], &[])),
         ("its class is ours", new(), Attempt(Reason::New)),
         ("its class is absent", Fixture { class: Value::Null, ..new() }, rest(NoAction::ClassMissing)),
-        ("its class is another's", new().class(json!({"provisioner": "other"})), rest(NoAction::ClassOfAnother)),
+        ("its class is another's", new().class(json!({"provisioner": "other"})), rest(NoAction::ForeignClass)),
         ("its name is generated", named(json!({"generateBucketName": "photos"})), Attempt(Reason::New)),
         ("it has no name", named(json!({})), Refuse(Refusal::NoName)),
         (
@@ -352,9 +352,9 @@ fn a_new_claim() {
             new().delivered(Delivered::Absent, Delivered::Unmanaged),
             Refuse(Refusal::NotOwned { kind: "ConfigMap" }),
         ),
-        ("deleted before anything was made", new().deleted(), rest(NoAction::NothingHere)),
+        ("deleted before anything was made", new().deleted(), rest(NoAction::Unrelated)),
         ("deleted with our finalizer", new().claim(held).deleted(), ReleaseClaim),
-        ("it is absent", new().without_claim(), rest(NoAction::NothingHere)),
+        ("it is absent", new().without_claim(), rest(NoAction::Unrelated)),
     ]);
     let unreadable = new().claim(json!({"spec": "text"})).decision();
     assert!(!matches!(unreadable, Attempt(_) | ReleaseClaim), "{unreadable:?}");
@@ -471,7 +471,7 @@ fn a_claim_with_its_bucket() {
         (
             "nothing holds a deleted ObjectBucket",
             bound().bucket_deleted().bucket(json!({"metadata": {"finalizers": null}})),
-            rest(NoAction::ObjectGoes),
+            rest(NoAction::ObjectBeingDeleted),
         ),
         (
             "the process ended before it released the claim",
@@ -502,24 +502,24 @@ fn counts_a_claim_under_the_class_of_its_bucket() {
 fn what_others_have_made() {
     let bound = Fixture::bound;
     let waiting = || bound().claim(json!({"status": null}));
-    let [cluster, identity, maker] =
+    let [cluster, identity, creator] =
         ["kube-provisioner/cluster-id", "kube-provisioner/identity", "kube-provisioner/provisioned-by"];
     let of_library = || Fixture { record: Value::Null, ..bound().bucket(json!({"metadata": {"annotations": null}})) };
     let created = json!({"metadata": {"creationTimestamp": "2024-01-01T00:00:00Z"}});
     let named_alone = || of_library().claim(created.clone()).bucket(created.clone());
     check([
-        ("another provisioner's", bound().annotated(maker, "other"), rest(NoAction::OtherProvisioner)),
+        ("another provisioner's", bound().annotated(creator, "other"), rest(NoAction::OtherProvisioner)),
         ("another cluster's", bound().annotated(cluster, "that"), rest(NoAction::OtherCluster)),
         (
             "another cluster's, and the claim waits",
             waiting().annotated(cluster, "that"),
-            Refuse(Refusal::OtherCluster { maker: "that".to_owned() }),
+            Refuse(Refusal::OtherCluster { creator: "that".to_owned() }),
         ),
         ("another installation's", bound().annotated(identity, "other"), rest(NoAction::OtherInstallation)),
         (
             "another installation's, and the claim waits",
             waiting().annotated(identity, "other"),
-            Refuse(Refusal::OtherInstallation { maker: "other".to_owned() }),
+            Refuse(Refusal::OtherInstallation { creator: "other".to_owned() }),
         ),
         (
             "another installation's, and a person abandons it",
@@ -607,7 +607,7 @@ fn absence_alone_deletes_nothing() {
         (
             "it was made in another cluster",
             gone().annotated("kube-provisioner/cluster-id", "that"),
-            Refuse(Refusal::OtherCluster { maker: "that".to_owned() }),
+            Refuse(Refusal::OtherCluster { creator: "that".to_owned() }),
         ),
     ]);
     let unclaimed = gone().bucket(json!({"spec": {"claimRef": null}}));
@@ -629,7 +629,7 @@ fn what_is_in_a_new_claims_way() {
         (
             "the former claim's bucket is another cluster's",
             new().annotated("kube-provisioner/cluster-id", "that"),
-            Refuse(Refusal::OtherCluster { maker: "that".to_owned() }),
+            Refuse(Refusal::OtherCluster { creator: "that".to_owned() }),
         ),
         ("a person gives it the former claim's", new().annotated("kube-provisioner/adopt-for", "shop/photos"), Adopt),
         (

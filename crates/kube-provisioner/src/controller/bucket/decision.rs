@@ -32,11 +32,11 @@ pub enum NoAction {
     /// The class does not exist.
     ClassMissing,
     /// The claim's class names another provisioner.
-    ClassOfAnother,
+    ForeignClass,
     /// No claim names us, and there is no ObjectBucket.
-    NothingHere,
+    Unrelated,
     /// The ObjectBucket is being deleted and does not have our finalizer.
-    ObjectGoes,
+    ObjectBeingDeleted,
     /// The bucket was created in another cluster.
     OtherCluster,
     /// The bucket was created by another installation.
@@ -96,12 +96,12 @@ pub enum Refusal {
     /// The bucket was created in another cluster.
     OtherCluster {
         /// The ID of the other cluster.
-        maker: String,
+        creator: String,
     },
     /// The bucket was created by another installation.
     OtherInstallation {
         /// The identity of the other installation.
-        maker: String,
+        creator: String,
     },
     /// Neither the claim nor the class names the bucket.
     NoName,

@@ -28,8 +28,8 @@ every!(refusals -> Refusal {
     Refusal::Unclaimed { .. } => [Refusal::Unclaimed { object: "OBJECT".to_owned() }],
     Refusal::NoCluster { .. } => [Refusal::NoCluster { object: "OBJECT".to_owned() }],
     Refusal::Unreadable { .. } => [Refusal::Unreadable { kind: "KIND", problem: "PROBLEM".to_owned() }],
-    Refusal::OtherCluster { .. } => [Refusal::OtherCluster { maker: "CLUSTER".to_owned() }],
-    Refusal::OtherInstallation { .. } => [Refusal::OtherInstallation { maker: "IDENTITY".to_owned() }],
+    Refusal::OtherCluster { .. } => [Refusal::OtherCluster { creator: "CLUSTER".to_owned() }],
+    Refusal::OtherInstallation { .. } => [Refusal::OtherInstallation { creator: "IDENTITY".to_owned() }],
     Refusal::NoName => [Refusal::NoName],
     Refusal::BadName { .. } => [Refusal::BadName { name: "NAME".to_owned(), problem: "PROBLEM" }],
     Refusal::Parameters(_) => [Refusal::Parameters("PROBLEMS".to_owned())],
@@ -99,7 +99,7 @@ every!(all_done -> Done {
 every!(all_stopped -> Stopped {
     Stopped::ClaimGone => [Stopped::ClaimGone],
     Stopped::Refused(_) => refusals().into_iter().map(Stopped::Refused),
-    Stopped::NotServed(_) => [NotServed::NoClass, NotServed::ClassOfAnother].map(Stopped::NotServed),
+    Stopped::NotServed(_) => [NotServed::NoClass, NotServed::ForeignClass].map(Stopped::NotServed),
     Stopped::BadConfig { .. } => [Vec::new(), vec!["KEYS".to_owned()]].map(|known| {
         Stopped::BadConfig { problem: "PROBLEMS".to_owned(), known }
     }),

@@ -22,7 +22,7 @@ use super::partial::{bucket_facts, claim_facts};
 use super::safeguards::Safeguards;
 use crate::bucket::BucketCapabilities;
 use crate::controller::shared::names::ProvisionerNames;
-use crate::explain::{Able, Anything, Installation};
+use crate::explain::{AnyProvisioner, AssumedCapabilities, Installation};
 
 /// An ObjectBucketClaim and its objects, as the API server's JSON.
 #[derive(Clone, Copy, Debug)]
@@ -63,12 +63,12 @@ pub struct Judgement {
 }
 
 /// Returns the decision of this installation about the claim, or `None` if the value is not an API object.
-pub fn about_claim(installation: &Installation, able: Able, objects: &Objects<'_>) -> Option<Judgement> {
+pub fn about_claim(installation: &Installation, able: AssumedCapabilities, objects: &Objects<'_>) -> Option<Judgement> {
     let text = |field: &str| objects.claim["metadata"][field].as_str();
     let key = Key::of(text("namespace")?, text("name")?, text("uid")?);
     let capabilities = match able {
-        Able::Least => BucketCapabilities::default(),
-        Able::All => BucketCapabilities::default().rotation(),
+        AssumedCapabilities::Least => BucketCapabilities::default(),
+        AssumedCapabilities::All => BucketCapabilities::default().rotation(),
     };
     let rules = Rules {
         names: ProvisionerNames { own: installation.provisioner.clone(), additional: Vec::new() },
@@ -112,7 +112,7 @@ pub fn delivered_names(claim: &Value, class: Option<&Value>, buckets: &[Value]) 
 fn facts(key: &Key, rules: &Arc<Rules>, objects: &Objects<'_>) -> Facts {
     let mut cache = BucketCache::new(rules.clone());
     if let Some(class) = read(objects.class) {
-        cache.class_event(read_class(Change::Applied(class), rules, &Anything));
+        cache.class_event(read_class(Change::Applied(class), rules, &AnyProvisioner));
     }
     cache.claim_event(Change::Applied(read(Some(objects.claim)).as_ref().and_then(claim_facts)));
     cache.claim_event(Change::Applied(read(objects.owner).as_ref().and_then(claim_facts)));
@@ -167,7 +167,7 @@ mod tests {
         let (good, bad) = (claim("photos"), claim("X"));
         let (secret, config_map) = (Delivery::Absent, Delivery::Absent);
         let objects = Objects { claim: &good, class: Some(&class), owner: None, buckets: &[], secret, config_map };
-        let judge = |objects: &Objects<'_>| about_claim(&installation, Able::All, objects).unwrap();
+        let judge = |objects: &Objects<'_>| about_claim(&installation, AssumedCapabilities::All, objects).unwrap();
         assert_eq!(judge(&objects).decision, Decision::Attempt(Reason::New));
         let refused = judge(&Objects { claim: &bad, ..objects });
         assert!(matches!(refused.decision, Decision::Refuse(Refusal::BadName { .. })));

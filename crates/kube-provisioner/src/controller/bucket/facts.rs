@@ -339,14 +339,14 @@ impl BucketFacts {
 
     /// Returns the claim that the bucket was created for, as named by marks in the backend: a restored claim has
     /// another uid.
-    pub(crate) fn made_for(&self, claim: ClaimName) -> ClaimName {
-        let made_for = self.record().and_then(|record| record.made_for_uid.clone());
-        ClaimName { uid: made_for.unwrap_or(claim.uid), ..claim }
+    pub(crate) fn created_for(&self, claim: ClaimName) -> ClaimName {
+        let created_for = self.record().and_then(|record| record.made_for_uid.clone());
+        ClaimName { uid: created_for.unwrap_or(claim.uid), ..claim }
     }
 
     /// Returns the claim's account, for which its bucket was created.
     pub(crate) fn owner(&self, claim: ClaimName) -> Account {
-        Account::of(self.made_for(claim))
+        Account::of(self.created_for(claim))
     }
 
     /// Returns true if an administrator assigns it to this claim.

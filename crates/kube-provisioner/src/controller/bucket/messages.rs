@@ -307,18 +307,18 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
             ),
             going_or(facts, State::Pending),
         ),
-        Refusal::OtherCluster { maker } => warning(
+        Refusal::OtherCluster { creator } => warning(
             "OtherCluster",
             format!(
-                "The bucket belongs to the cluster \"{maker}\", so this provisioner does not change it; if this cluster replaces that one, an administrator has to start the provisioner with --cluster-id {maker}; to remove only this cluster's objects, set the ObjectBucket's annotation {}=true and delete it",
+                "The bucket belongs to the cluster \"{creator}\", so this provisioner does not change it; if this cluster replaces that one, an administrator has to start the provisioner with --cluster-id {creator}; to remove only this cluster's objects, set the ObjectBucket's annotation {}=true and delete it",
                 protocol::ABANDON
             ),
             going_or(facts, State::Pending),
         ),
-        Refusal::OtherInstallation { maker } => warning(
+        Refusal::OtherInstallation { creator } => warning(
             "OtherInstallation",
             format!(
-                "The bucket belongs to the installation \"{maker}\" of {provisioner}, so this one does not change it; an administrator has to start that installation, or this one with --identity {maker}"
+                "The bucket belongs to the installation \"{creator}\" of {provisioner}, so this one does not change it; an administrator has to start that installation, or this one with --identity {creator}"
             ),
             going_or(facts, State::Pending),
         ),
@@ -448,7 +448,7 @@ fn not_served(why: NotServed, class: &str) -> UserMessage {
         NotServed::NoClass => format!(
             "The claim's StorageClass \"{class}\" does not exist; an administrator can create it; otherwise delete the claim and create it with another class"
         ),
-        NotServed::ClassOfAnother => format!(
+        NotServed::ForeignClass => format!(
             "No provisioner has begun to work on the claim; if the StorageClass \"{class}\" is for volumes, delete the claim and create it with a class for buckets; otherwise ask the administrator whether the provisioner of the class is running"
         ),
     };

@@ -13,7 +13,7 @@ use objectbucket_api::names::{
     AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, FINALIZER, PROVISIONER_LABEL, provisioner_label,
 };
 use objectbucket_api::{API_VERSION, ObjectBucket, ObjectBucketClaim};
-use provisioner_runtime::call::{CallError, create_request, unsent};
+use provisioner_runtime::call::{CallError, create_request, invalid_request};
 use provisioner_runtime::controller::Context;
 use provisioner_runtime::watch::WatchHealth;
 use serde::de::DeserializeOwned;
@@ -215,7 +215,7 @@ impl Objects {
                 "additionalState": {},
             },
         });
-        let body = serde_json::to_vec(&object).map_err(unsent)?;
+        let body = serde_json::to_vec(&object).map_err(invalid_request)?;
         let request = create_request(&ObjectBucket::url_path(&(), None), body)?;
         let answer = self.context.request(self.context.client().request::<WatchedBucket>(request)).await;
         let created = shown(&self.buckets, answer, WatchedBucket::version)?;
@@ -356,7 +356,7 @@ impl Objects {
         let preconditions = Preconditions { uid: Some(bucket.uid.to_string()), resource_version };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let request = kube::core::Request::new(ObjectBucket::url_path(&(), None));
-        let request = request.delete(&bucket.name, &parameters).map_err(unsent)?;
+        let request = request.delete(&bucket.name, &parameters).map_err(invalid_request)?;
         self.context.request(self.context.client().request(request)).await
     }
 
@@ -399,7 +399,7 @@ impl Objects {
     }
 
     /// Removes our finalizer from the claim, if it still has this uid.
-    pub(super) async fn let_claim_go(&self, claim: &ClaimName) -> Result<(), Stopped> {
+    pub(super) async fn remove_claim_finalizer(&self, claim: &ClaimName) -> Result<(), Stopped> {
         let key = Key::of(&claim.namespace, &claim.name, &claim.uid);
         for _ in 0..TRIES {
             let Some(known) = self.cache().claim(&key).filter(|claim| claim.has_finalizer()) else { return Ok(()) };
@@ -547,7 +547,7 @@ impl Objects {
         let dry_run = write == Write::DryRun;
         let mut written = None;
         if !known {
-            let object = serde_json::from_value(body.clone()).map_err(unsent);
+            let object = serde_json::from_value(body.clone()).map_err(invalid_request);
             let object = object.map_err(Stopped::call_failed(doing))?;
             match self.context.request(api.create(&PostParams { dry_run, ..PostParams::default() }, &object)).await {
                 Ok(created) => written = Some(created),

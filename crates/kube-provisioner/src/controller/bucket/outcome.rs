@@ -64,7 +64,7 @@ impl Operation {
     }
 
     /// Returns true if the bucket remains usable whatever the outcome, so that the status stays unchanged.
-    pub(crate) fn is_beside_use(self) -> bool {
+    pub(crate) fn keeps_bucket_usable(self) -> bool {
         matches!(self, Self::Rotate | Self::Retire | Self::WriteStatus)
     }
 }
@@ -73,7 +73,7 @@ impl Operation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotServed {
     NoClass,
-    ClassOfAnother,
+    ForeignClass,
 }
 
 pub(crate) type Outcome = Result<Done, Stopped>;

@@ -65,7 +65,7 @@ impl<'a> Release<'a> {
         }
         objects.remove_delivered(claim, facts).await?;
         objects.end_deletion(&bucket).await?;
-        objects.let_claim_go(claim).await
+        objects.remove_claim_finalizer(claim).await
     }
 
     /// Returns the ObjectBucket with our finalizer: without it, the object would be deleted before the bucket. The
@@ -92,7 +92,7 @@ impl<'a> Release<'a> {
         if !rules.safeguards.include(BucketSafeguard::Shared) {
             return Ok(());
         }
-        let by = objects.users_of(&bucket.made_for(claim)).await?;
+        let by = objects.users_of(&bucket.created_for(claim)).await?;
         if by.is_empty() { Ok(()) } else { Err(Stopped::Refused(Refusal::InUse { by })) }
     }
 
@@ -154,6 +154,6 @@ pub(super) async fn release_claim(
         return Err(Stopped::Changed);
     }
     objects.remove_delivered(&claim.name(), facts).await?;
-    objects.let_claim_go(&claim.name()).await?;
+    objects.remove_claim_finalizer(&claim.name()).await?;
     Ok(Done::ClaimReleased)
 }

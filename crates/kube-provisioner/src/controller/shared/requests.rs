@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use kube::api::{GetParams, Patch, PatchParams, PostParams};
 use kube::core::Request;
 use provisioner_runtime::Cache;
-use provisioner_runtime::call::{CallError, unsent};
+use provisioner_runtime::call::{CallError, invalid_request};
 use provisioner_runtime::controller::Context;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,7 +17,7 @@ pub(crate) async fn get<C: Cache, T: DeserializeOwned>(
     path: String,
     name: &str,
 ) -> Result<T, CallError> {
-    let request = Request::new(path).get(name, &GetParams::default()).map_err(unsent)?;
+    let request = Request::new(path).get(name, &GetParams::default()).map_err(invalid_request)?;
     context.request(context.client().request(request)).await
 }
 
@@ -29,8 +29,8 @@ pub(crate) async fn replace<C: Cache, T: DeserializeOwned>(
     name: &str,
     object: &Value,
 ) -> Result<T, CallError> {
-    let body = serde_json::to_vec(object).map_err(unsent)?;
-    let request = Request::new(path).replace(name, &PostParams::default(), body).map_err(unsent)?;
+    let body = serde_json::to_vec(object).map_err(invalid_request)?;
+    let request = Request::new(path).replace(name, &PostParams::default(), body).map_err(invalid_request)?;
     context.request(context.client().request(request)).await
 }
 
@@ -61,5 +61,5 @@ pub(crate) async fn patch<C: Cache, T: DeserializeOwned>(
         None => request.patch(name, &parameters, patch),
         Some(subresource) => request.patch_subresource(subresource, name, &parameters, patch),
     };
-    context.request(context.client().request(request.map_err(unsent)?)).await
+    context.request(context.client().request(request.map_err(invalid_request)?)).await
 }

@@ -15,7 +15,7 @@ use crate::secrets::Secrets;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The reason why a Secret could not be read.
-pub(crate) enum Unread {
+pub(crate) enum SecretReadError {
     /// The class's parameters do not result in its name.
     Unnamed(String),
     Missing {
@@ -45,7 +45,7 @@ impl SecretReader for Client {
     }
 }
 
-/// The operation during which [`Unread::Failed`] occurs.
+/// The operation during which [`SecretReadError::Failed`] occurs.
 pub(crate) const READING: &str = "reading a Secret that the class names";
 
 /// Reads the Secrets that a class names for a claim.
@@ -53,10 +53,10 @@ pub(crate) async fn read_secrets(
     reader: &impl SecretReader,
     named: &[SecretName],
     names: TemplateNames<'_>,
-) -> Result<Secrets, Unread> {
+) -> Result<Secrets, SecretReadError> {
     let mut secrets = Secrets::default();
     for secret in named {
-        let reference = secret.resolve(names).map_err(Unread::Unnamed)?;
+        let reference = secret.resolve(names).map_err(SecretReadError::Unnamed)?;
         read_secret(reader, &mut secrets, &secret.role, &reference).await?;
     }
     Ok(secrets)
@@ -68,14 +68,14 @@ pub(crate) async fn read_secret(
     secrets: &mut Secrets,
     role: &str,
     (namespace, name): &(String, String),
-) -> Result<(), Unread> {
+) -> Result<(), SecretReadError> {
     match reader.secret(namespace, name).await {
         Ok(secret) => {
             let data = secret.data.unwrap_or_default();
             secrets.insert(role.to_owned(), data.into_iter().map(|(key, value)| (key, value.0)).collect());
             Ok(())
         }
-        Err(CallError::NotFound) => Err(Unread::Missing { namespace: namespace.clone(), name: name.clone() }),
-        Err(error) => Err(Unread::Failed(error)),
+        Err(CallError::NotFound) => Err(SecretReadError::Missing { namespace: namespace.clone(), name: name.clone() }),
+        Err(error) => Err(SecretReadError::Failed(error)),
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct VolumeCache {
     by_claim: HashMap<ClaimUid, BTreeSet<Key>>,
     /// Claims that have a volume and request more, by that volume: claims whose key is not the volume's name, and
     /// claims that do not name a provisioner.
-    guests: Table<Key, Arc<GrowingClaim>>,
+    growing_claims: Table<Key, Arc<GrowingClaim>>,
     progress: HashMap<Key, Progress>,
     /// The number of wakes by the author's watches, by key.
     woken: HashMap<Key, u64>,
@@ -78,7 +78,7 @@ impl VolumeCache {
             classes: Table::new(),
             by_class: HashMap::new(),
             by_claim: HashMap::new(),
-            guests: Table::new(),
+            growing_claims: Table::new(),
             progress: HashMap::new(),
             woken: HashMap::new(),
             stale_claims: 0,
@@ -127,22 +127,23 @@ impl VolumeCache {
         match event {
             Change::Begin => {
                 self.claims.begin_snapshot();
-                self.guests.begin_snapshot();
+                self.growing_claims.begin_snapshot();
                 Vec::new()
             }
             Change::Listed(claim) | Change::Applied(claim) => {
-                let volume = self.put_guest(&claim, listing);
+                let volume = self.put_growing_claim(&claim, listing);
                 let changed = self.put_claim(&claim, listing).and(claim.metadata().uid.as_deref()).map(ClaimUid::new);
                 changed.iter().flat_map(|uid| self.of_claim(uid)).chain(volume).collect()
             }
             Change::Deleted(claim) => {
-                let volume = self.guest_of(&claim).filter(|volume| self.guests.remove(volume).is_some());
+                let volume =
+                    self.volume_of_growing_claim(&claim).filter(|volume| self.growing_claims.remove(volume).is_some());
                 let uid = claim.metadata().uid.as_deref().map(ClaimUid::new);
                 let uid = uid.filter(|uid| self.claim_gone(uid));
                 uid.iter().flat_map(|uid| self.of_claim(uid)).chain(volume).collect()
             }
             Change::Ready => {
-                let volumes = self.guests.end_snapshot();
+                let volumes = self.growing_claims.end_snapshot();
                 let gone = self.claims.end_snapshot();
                 for (uid, entry) in &gone {
                     self.forget_class_of(uid, entry);
@@ -236,11 +237,11 @@ impl VolumeCache {
     /// watch adds claims.
     pub(crate) fn observe_claim(&mut self, answer: WatchedClaim) {
         let Some(uid) = answer.metadata().uid.as_deref().map(ClaimUid::new) else { return };
-        if let Some(volume) = self.guest_of(&answer) {
-            let awaits_listing = self.guests.awaits_listing(&volume);
-            self.put_guest(&answer, 0);
+        if let Some(volume) = self.volume_of_growing_claim(&answer) {
+            let awaits_listing = self.growing_claims.awaits_listing(&volume);
+            self.put_growing_claim(&answer, 0);
             if awaits_listing {
-                self.guests.await_listing(volume);
+                self.growing_claims.await_listing(volume);
             }
         }
         if self.claims.get(&uid).is_some() {

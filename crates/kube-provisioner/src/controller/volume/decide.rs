@@ -57,7 +57,7 @@ impl Rules {
     }
 
     /// Returns whether another installation, or another node's replica, created this volume.
-    pub(crate) fn made_elsewhere(&self, volume: &VolumeFacts) -> bool {
+    pub(crate) fn created_elsewhere(&self, volume: &VolumeFacts) -> bool {
         if !self.safeguards.include(Safeguard::Identity) {
             return false;
         }
@@ -115,7 +115,7 @@ pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
         (Progress::Unsaved(_), VolumeState::Absent) => Decision::Save,
         // Another installation's volume has the name. Continuing the attempt finds and removes what it has created.
         (Progress::Background(_) | Progress::Unsaved(_), VolumeState::Ours(volume))
-            if rules.made_elsewhere(&volume.facts) =>
+            if rules.created_elsewhere(&volume.facts) =>
         {
             about_attempt(facts)
         }
@@ -132,7 +132,7 @@ pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
         // An attempt whose claim no longer exists waits as well: the foreign volume may contain its asset.
         (_, VolumeState::Unmanaged) => match (&facts.claim, facts.attempt()) {
             (ClaimState::Waiting(_), _) | (ClaimState::Absent, Some(_)) => Decision::Refuse(Refusal::NameTaken),
-            _ => Decision::NoAction(NoAction::NothingHere),
+            _ => Decision::NoAction(NoAction::Unrelated),
         },
         (_, VolumeState::Absent) => about_claim(facts, rules),
     }
@@ -161,7 +161,7 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
         return about_attempt(facts);
     }
     let waiting = match &facts.claim {
-        ClaimState::Absent => return Decision::NoAction(NoAction::NothingHere),
+        ClaimState::Absent => return Decision::NoAction(NoAction::Unrelated),
         ClaimState::Bound { .. } => return Decision::NoAction(NoAction::Bound),
         ClaimState::Unreadable(claim) => return unreadable(claim),
         ClaimState::Waiting(claim) => claim,
@@ -171,7 +171,7 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
         ClassState::Missing => {
             return Decision::Refuse(Refusal::ClassMissing(claim.class.as_deref().map(str::to_owned)));
         }
-        ClassState::Unmanaged => return Decision::NoAction(NoAction::ClassOfAnother),
+        ClassState::Unmanaged => return Decision::NoAction(NoAction::ForeignClass),
         ClassState::Ours(class) => class,
     };
     if let Some(node) = &rules.node {
@@ -264,13 +264,13 @@ pub(crate) fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) 
 }
 
 fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
-    if rules.made_elsewhere(volume) {
-        let ends = volume.phase == Phase::Released || volume.goes_unreleased();
+    if rules.created_elsewhere(volume) {
+        let ends = volume.phase == Phase::Released || volume.is_deleted_unreleased();
         let released = ends && volume.policy == ReclaimPolicy::Delete;
         let here = rules.node.is_none() || volume.identity == rules.identity;
         if let Some(cluster) = volume.cluster_id.as_deref().filter(|_| here && rules.in_other_cluster(volume)) {
             return if released {
-                Decision::Refuse(Refusal::OtherCluster { maker: cluster.to_owned() })
+                Decision::Refuse(Refusal::OtherCluster { creator: cluster.to_owned() })
             } else {
                 Decision::NoAction(NoAction::OtherCluster)
             };
@@ -284,7 +284,9 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
             // No replica considers the volume its own.
             None if released && rules.node.is_some() => Decision::Refuse(Refusal::Nobodys),
             _ if rules.node.is_some() => Decision::NoAction(NoAction::OtherNode),
-            Some(identity) if released => Decision::Refuse(Refusal::OtherInstallation { maker: identity.to_string() }),
+            Some(identity) if released => {
+                Decision::Refuse(Refusal::OtherInstallation { creator: identity.to_string() })
+            }
             _ => Decision::NoAction(NoAction::OtherInstallation),
         };
     }
@@ -337,7 +339,7 @@ fn reclaim(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
         ReclaimPolicy::Delete if volume.deleting && volume.protected && is_awaited(volume, facts) => {
             Decision::Delete(Deletion::NeverBound)
         }
-        ReclaimPolicy::Delete if volume.protected && volume.goes_unreleased() => {
+        ReclaimPolicy::Delete if volume.protected && volume.is_deleted_unreleased() => {
             if volume.confirmed {
                 Decision::Delete(Deletion::Protected)
             } else {

@@ -45,7 +45,7 @@ pub enum Decision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NoAction {
     /// The key has neither a claim that names us nor a volume of ours.
-    NothingHere,
+    Unrelated,
     /// The claim has a volume.
     Bound,
     /// The volume is saved. The controller-manager binds it.
@@ -55,7 +55,7 @@ pub enum NoAction {
     /// The attempt is in the journal of a former replica, and our journal does not have room for it yet.
     AwaitsAdoption,
     /// The claim's class names another provisioner.
-    ClassOfAnother,
+    ForeignClass,
     /// The claim's or the volume's node has its own replica.
     OtherNode,
     /// The volume was created in another cluster.
@@ -141,12 +141,12 @@ pub enum Refusal {
     /// The volume was created in another cluster.
     OtherCluster {
         /// The cluster's ID.
-        maker: String,
+        creator: String,
     },
     /// The volume was created by another installation.
     OtherInstallation {
         /// The installation's identity.
-        maker: String,
+        creator: String,
     },
     /// The class's parameters are invalid.
     Parameters(String),

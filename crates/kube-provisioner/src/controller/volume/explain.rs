@@ -20,7 +20,7 @@ use super::safeguards::Safeguards;
 use crate::capabilities::Capabilities;
 use crate::controller::shared::limits::Thresholds;
 use crate::controller::shared::names::ProvisionerNames;
-use crate::explain::{Able, Anything, Installation};
+use crate::explain::{AnyProvisioner, AssumedCapabilities, Installation};
 
 /// A claim and its related objects, as the API server's JSON.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,13 +57,17 @@ pub struct Judgement {
 }
 
 /// Returns the decision of this installation about the claim, or `None` if the claim lacks a uid.
-pub fn about_claim(installation: &Installation, able: Able, objects: &Objects<'_>) -> Option<Judgement> {
+pub fn about_claim(installation: &Installation, able: AssumedCapabilities, objects: &Objects<'_>) -> Option<Judgement> {
     let uid = objects.claim?["metadata"]["uid"].as_str()?;
     Some(judge(&VolumeNames::Usual.key(&ClaimUid::new(uid)), installation, able, objects))
 }
 
 /// Returns the decision of this installation about the volume, or `None` if the volume lacks a name.
-pub fn about_volume(installation: &Installation, able: Able, objects: &Objects<'_>) -> Option<Judgement> {
+pub fn about_volume(
+    installation: &Installation,
+    able: AssumedCapabilities,
+    objects: &Objects<'_>,
+) -> Option<Judgement> {
     let name = objects.volume?["metadata"]["name"].as_str()?;
     Some(judge(&Key::of_volume(name), installation, able, objects))
 }
@@ -78,7 +82,7 @@ pub fn take_in(bytes: &[u8]) {
     let mut cache = VolumeCache::new(rules.clone());
     let mut keys = Vec::new();
     if let Ok(class) = serde_json::from_slice(bytes) {
-        keys.extend(cache.class_event(read_class(Change::Applied(class), &rules, &Anything)));
+        keys.extend(cache.class_event(read_class(Change::Applied(class), &rules, &AnyProvisioner)));
     }
     if let Ok(volume) = serde_json::from_slice(bytes) {
         keys.extend(cache.volume_event(Change::Applied(volume), 0));
@@ -92,12 +96,12 @@ pub fn take_in(bytes: &[u8]) {
     }
 }
 
-fn judge(key: &Key, installation: &Installation, able: Able, objects: &Objects<'_>) -> Judgement {
+fn judge(key: &Key, installation: &Installation, able: AssumedCapabilities, objects: &Objects<'_>) -> Judgement {
     let rules = rules(installation, Capabilities::default());
     let facts = facts(key, Arc::new(rules.clone()), objects);
     let rules = match able {
-        Able::Least => rules,
-        Able::All => Rules { capabilities: everything(&facts), ..rules },
+        AssumedCapabilities::Least => rules,
+        AssumedCapabilities::All => Rules { capabilities: everything(&facts), ..rules },
     };
     let decision = decide(&facts, &rules);
     let message = match &decision {
@@ -132,7 +136,7 @@ fn rules(installation: &Installation, capabilities: Capabilities) -> Rules {
 fn facts(key: &Key, rules: Arc<Rules>, objects: &Objects<'_>) -> Facts {
     let mut cache = VolumeCache::new(rules.clone());
     if let Some(class) = read(objects.class) {
-        cache.class_event(read_class(Change::Applied(class), &rules, &Anything));
+        cache.class_event(read_class(Change::Applied(class), &rules, &AnyProvisioner));
     }
     if let Some(volume) = read(objects.volume) {
         cache.volume_event(Change::Applied(volume), 0);
@@ -144,7 +148,7 @@ fn facts(key: &Key, rules: Arc<Rules>, objects: &Objects<'_>) -> Facts {
         Attempt::None => {}
         Attempt::AwaitsAdoption => cache.await_adoption(std::slice::from_ref(key)),
         Attempt::Recorded(entry) => {
-            if let Ok(pending) = journal_entry::read(entry, (&Anything, &rules.capabilities)) {
+            if let Ok(pending) = journal_entry::read(entry, (&AnyProvisioner, &rules.capabilities)) {
                 cache.adopt(key, pending);
             }
         }
@@ -192,14 +196,14 @@ mod tests {
         let class = json!({"metadata": {"name": "k", "uid": "k"}, "provisioner": "example.com/p"});
         let objects = Objects { claim: Some(&claim), class: Some(&class), ..Objects::default() };
         let judgement = |able, objects| about_claim(&installation(), able, objects).unwrap();
-        assert_eq!(judgement(Able::All, &objects).decision, Decision::Provision);
-        let refused = judgement(Able::Least, &objects);
+        assert_eq!(judgement(AssumedCapabilities::All, &objects).decision, Decision::Provision);
+        let refused = judgement(AssumedCapabilities::Least, &objects);
         assert_eq!(refused.decision, Decision::Refuse(Refusal::Block));
         assert!(refused.message.unwrap().contains("does not support block volume"));
         let without = Objects { class: None, ..objects };
         let missing = Decision::Refuse(Refusal::ClassMissing(Some("k".to_owned())));
-        assert_eq!(judgement(Able::All, &without).decision, missing);
+        assert_eq!(judgement(AssumedCapabilities::All, &without).decision, missing);
         let moving = Objects { attempt: Attempt::AwaitsAdoption, ..objects };
-        assert_eq!(judgement(Able::All, &moving).decision, Decision::NoAction(NoAction::AwaitsAdoption));
+        assert_eq!(judgement(AssumedCapabilities::All, &moving).decision, Decision::NoAction(NoAction::AwaitsAdoption));
     }
 }

@@ -28,11 +28,11 @@ pub(crate) struct Facts {
     pub(crate) owner_lives: bool,
     /// The claim that uses the volume and requests more, if the volume is not named after it or if it names no
     /// provisioner: the volume was adopted, restored, or created by a populator.
-    pub(crate) guest: Option<Arc<GrowingClaim>>,
+    pub(crate) growing_claim: Option<Arc<GrowingClaim>>,
     /// The claim that holds the name of this claim's volume, for messages.
     pub(crate) rival: Option<String>,
     /// The other claims whose volumes would have this name. Each is judged separately, and nothing is created for them.
-    pub(crate) twins: Vec<Facts>,
+    pub(crate) namesakes: Vec<Facts>,
 }
 
 impl Facts {
@@ -51,7 +51,7 @@ impl Facts {
     pub(crate) fn growing(&self) -> Option<&Arc<GrowingClaim>> {
         match &self.claim {
             ClaimState::Bound { growing: Some(growing), .. } => Some(growing),
-            _ => self.guest.as_ref(),
+            _ => self.growing_claim.as_ref(),
         }
     }
 

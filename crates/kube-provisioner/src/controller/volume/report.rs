@@ -70,11 +70,11 @@ const INFEASIBLE_PAUSE: Duration = Duration::from_secs(300);
 
 pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
     match outcome {
-        Err(Stopped::NoAction(NoAction::ClassOfAnother)) if case.attempt <= 1 => {
+        Err(Stopped::NoAction(NoAction::ForeignClass)) if case.attempt <= 1 => {
             OutcomeReport::quiet("class_unknown", Next::RetryAfter(CLASS_WAIT))
         }
         // No other provisioner reconciles the claim, for example after an in-tree class was migrated to a CSI driver.
-        Err(Stopped::NoAction(why @ NoAction::ClassOfAnother)) => {
+        Err(Stopped::NoAction(why @ NoAction::ForeignClass)) => {
             let class = case.facts.claim_at_work().and_then(|claim| claim.class.as_deref()).unwrap_or_default();
             let text = format!(
                 "the claim asks {} for its volume, and its StorageClass \"{class}\" names another provisioner; delete the claim and \
@@ -487,12 +487,12 @@ fn no_action_label(why: NoAction) -> &'static str {
         NoAction::Bound => "bound",
         NoAction::ClaimTerminating => "claim_terminating",
         NoAction::ClaimStillSeen => "claim_still_seen",
-        NoAction::ClassOfAnother => "class_of_another",
+        NoAction::ForeignClass => "class_of_another",
         NoAction::NotReleased => "not_released",
         NoAction::OtherCluster => "other_cluster",
         NoAction::OtherInstallation => "other_installation",
         NoAction::OtherNode => "other_node",
-        NoAction::NothingHere => "nothing_here",
+        NoAction::Unrelated => "nothing_here",
         NoAction::Provisioned => "provisioned",
         NoAction::Retained => "retained",
         NoAction::Vetoed => "vetoed",

@@ -20,7 +20,7 @@ fn kit(store: &Store) -> BucketConformance {
         },
     )
     .existing_bucket("existing")
-    .by_hand(
+    .manually_created(
         move |name| {
             let is_free = !made.state().buckets.contains_key(&name);
             if is_free {
@@ -45,36 +45,36 @@ async fn what_is_right_passes() {
 #[tokio::test(start_paused = true)]
 async fn what_is_wrong_is_found() {
     for (fault, rule) in [
-        (Fault::NewKeyEachTime, "bucket-again"),
+        (Fault::NewKeyEachTime, "bucket-repeat"),
         (Fault::KeepsUsers, "bucket-delete"),
         (Fault::TakesBucketsOver, "bucket-foreign"),
         (Fault::DeletesByName, "bucket-foreign"),
         (Fault::LooksThenMakes, "bucket-one-name"),
         (Fault::TakesBucketsOver, "bucket-one-name"),
-        (Fault::LooksThenMakes, "bucket-in-between"),
-        (Fault::OwnsWhatItSawAbsent, "bucket-in-between"),
+        (Fault::LooksThenMakes, "bucket-concurrent-creation"),
+        (Fault::OwnsWhatItSawAbsent, "bucket-concurrent-creation"),
         (Fault::KnowsNoCluster, "bucket-other-cluster"),
-        (Fault::FailsWhereNothingIs, "bucket-nothing-there"),
+        (Fault::FailsWhereNothingIs, "bucket-missing"),
         (Fault::RevokesAll, "bucket-grant"),
         (Fault::LetsInByName, "bucket-share"),
         (Fault::RevokesAll, "bucket-share"),
-        (Fault::TakesBucketsOver, "bucket-halves"),
-        (Fault::DeletesByName, "bucket-halves"),
-        (Fault::KeepsUsers, "bucket-halves"),
-        (Fault::KeepsOwners, "bucket-halves"),
-        (Fault::RevokesBuckets, "bucket-halves"),
-        (Fault::TakesOwnership, "bucket-halves"),
-        (Fault::NeedsTheAccountToDelete, "bucket-halves"),
-        (Fault::ForgetsABucket, "bucket-several"),
-        (Fault::LeavesRights, "bucket-several"),
-        (Fault::EndsWithARefusal, "bucket-several"),
-        (Fault::NewKeyForEachBucket, "bucket-several"),
-        (Fault::RevokesAll, "bucket-several"),
-        (Fault::DeletesAllAccounts, "bucket-several"),
+        (Fault::TakesBucketsOver, "bucket-separate-removal"),
+        (Fault::DeletesByName, "bucket-separate-removal"),
+        (Fault::KeepsUsers, "bucket-separate-removal"),
+        (Fault::KeepsOwners, "bucket-separate-removal"),
+        (Fault::RevokesBuckets, "bucket-separate-removal"),
+        (Fault::TakesOwnership, "bucket-separate-removal"),
+        (Fault::NeedsTheAccountToDelete, "bucket-separate-removal"),
+        (Fault::ForgetsABucket, "bucket-multiple"),
+        (Fault::LeavesRights, "bucket-multiple"),
+        (Fault::EndsWithARefusal, "bucket-multiple"),
+        (Fault::NewKeyForEachBucket, "bucket-multiple"),
+        (Fault::RevokesAll, "bucket-multiple"),
+        (Fault::DeletesAllAccounts, "bucket-multiple"),
         (Fault::NeverRetires, "bucket-rotate"),
         (Fault::ListsAllKeys, "bucket-keys"),
         (Fault::ListsOneKey, "bucket-keys"),
-        (Fault::NewSecretEachTime, "bucket-again"),
+        (Fault::NewSecretEachTime, "bucket-repeat"),
         (Fault::IgnoresAccessModes, "bucket-settings"),
         (Fault::IgnoresAccessModesOfGuests, "bucket-settings"),
         (Fault::IgnoresLimits, "bucket-settings"),

@@ -336,7 +336,7 @@ impl BucketProvisioner for Store {
             };
             let owner = bucket.owner.as_ref();
             if owner.is_some_and(|owner| owner.name != known) && state.fault != Some(Fault::LetsInByName) {
-                return Err(ProvisionError::invalid(bucket.is_not_its_owners()));
+                return Err(ProvisionError::invalid(bucket.wrong_owner_message()));
             }
             if state.fault == Some(Fault::TakesOwnership) {
                 state.buckets.insert(bucket.name.clone(), user.clone());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Binder, SyncResult};
-use crate::actors::api::{Api, Seen};
+use crate::actors::api::{Api, ObservedObject};
 use crate::actors::pods;
 use crate::actors::recorder::EventType;
 use crate::actors::storage::{
@@ -20,7 +20,7 @@ use crate::store::Stored;
 
 impl Binder {
     pub(super) async fn sync_claim(&mut self, name: &str, api: &mut Api) -> Result<SyncResult, Status> {
-        let Some(claim) = self.claims.get(name).map(|stored| Seen::from(Arc::clone(stored))) else {
+        let Some(claim) = self.claims.get(name).map(|stored| ObservedObject::from(Arc::clone(stored))) else {
             return Ok(SyncResult::Done);
         };
         match annotation(&claim.value, BIND_COMPLETED) {
@@ -29,13 +29,13 @@ impl Binder {
         }
     }
 
-    async fn sync_unbound(&mut self, claim: Seen, api: &mut Api) -> Result<SyncResult, Status> {
+    async fn sync_unbound(&mut self, claim: ObservedObject, api: &mut Api) -> Result<SyncResult, Status> {
         if !volume_name(&claim.value).is_empty() {
             return self.sync_named(claim, api).await;
         }
         let waits_for_consumer = self.waits_for_consumer(&claim.value);
         if let Some(volume) = self.volumes.find(&claim.value, waits_for_consumer) {
-            let volume = Seen::from(Arc::clone(volume));
+            let volume = ObservedObject::from(Arc::clone(volume));
             return self.bind(volume, claim, api).await;
         }
         if self.assign_default_class(&claim, api).await? {
@@ -55,9 +55,9 @@ impl Binder {
     }
 
     /// Syncs a claim that names its volume.
-    async fn sync_named(&mut self, claim: Seen, api: &mut Api) -> Result<SyncResult, Status> {
+    async fn sync_named(&mut self, claim: ObservedObject, api: &mut Api) -> Result<SyncResult, Status> {
         let name = volume_name(&claim.value);
-        let Some(volume) = self.volumes.get(name).map(|stored| Seen::from(Arc::clone(stored))) else {
+        let Some(volume) = self.volumes.get(name).map(|stored| ObservedObject::from(Arc::clone(stored))) else {
             self.set_claim_status(claim, "Pending", None, api).await?;
             return Ok(SyncResult::Pending);
         };
@@ -87,8 +87,8 @@ impl Binder {
     }
 
     /// Syncs a claim that was bound before.
-    async fn sync_bound(&mut self, claim: Seen, api: &mut Api) -> Result<SyncResult, Status> {
-        let volume = self.volumes.get(volume_name(&claim.value)).map(|stored| Seen::from(Arc::clone(stored)));
+    async fn sync_bound(&mut self, claim: ObservedObject, api: &mut Api) -> Result<SyncResult, Status> {
+        let volume = self.volumes.get(volume_name(&claim.value)).map(|stored| ObservedObject::from(Arc::clone(stored)));
         let (reason, message) = match volume {
             _ if volume_name(&claim.value).is_empty() => {
                 ("ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!")
@@ -111,7 +111,12 @@ impl Binder {
     }
 
     /// Binds a volume and a claim to each other, in up to four writes.
-    async fn bind(&mut self, mut volume: Seen, mut claim: Seen, api: &mut Api) -> Result<SyncResult, Status> {
+    async fn bind(
+        &mut self,
+        mut volume: ObservedObject,
+        mut claim: ObservedObject,
+        api: &mut Api,
+    ) -> Result<SyncResult, Status> {
         if let Some(change) = bound_to(&volume.value, &claim.value) {
             volume = api.update(storage::volumes(), &volume, None, change).await?;
             self.keep_volume(&volume);
@@ -136,11 +141,11 @@ impl Binder {
     /// `updateClaimStatus`.
     async fn set_claim_status(
         &mut self,
-        claim: Seen,
+        claim: ObservedObject,
         wanted: &str,
         volume: Option<&Value>,
         api: &mut Api,
-    ) -> Result<Seen, Status> {
+    ) -> Result<ObservedObject, Status> {
         const ATTRIBUTES: &str = "currentVolumeAttributesClassName";
         let was = phase(&claim.value);
         let mut status = object::at(&claim.value, &["status"]).and_then(Value::as_object).cloned().unwrap_or_default();
@@ -169,7 +174,7 @@ impl Binder {
     }
 
     /// Gives the default class to a claim without a class. Returns whether it did.
-    async fn assign_default_class(&mut self, claim: &Seen, api: &mut Api) -> Result<bool, Status> {
+    async fn assign_default_class(&mut self, claim: &ObservedObject, api: &mut Api) -> Result<bool, Status> {
         if storage::has_class(&claim.value) {
             return Ok(false);
         }
@@ -184,7 +189,7 @@ impl Binder {
     }
 
     /// Hands a claim to the external provisioner of its class: `provisionClaim`.
-    async fn provision(&mut self, claim: Seen, api: &mut Api) -> Result<(), Status> {
+    async fn provision(&mut self, claim: ObservedObject, api: &mut Api) -> Result<(), Status> {
         const FAILED: &str = "ProvisioningFailed";
         let class = storage::class(&claim.value);
         let Some(class) = self.classes.get(class).map(|stored| stored.parsed()) else {
@@ -224,11 +229,11 @@ impl Binder {
 
     async fn update_claim(
         &mut self,
-        claim: &Seen,
+        claim: &ObservedObject,
         part: Option<Subresource>,
         change: impl FnOnce(&mut Value),
         api: &mut Api,
-    ) -> Result<Seen, Status> {
+    ) -> Result<ObservedObject, Status> {
         let claim = api.update(storage::claims(), claim, part, change).await?;
         self.keep_claim(&claim.stored);
         Ok(claim)

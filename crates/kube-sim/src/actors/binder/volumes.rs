@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Binder, Key, SyncResult};
-use crate::actors::api::{Api, Seen};
+use crate::actors::api::{Api, ObservedObject};
 use crate::actors::recorder::EventType;
 use crate::actors::storage::{self, BOUND_BY_CONTROLLER, PROVISIONED_BY, claim_ref, phase, volume_mode, volume_name};
 use crate::actors::worker::WorkQueue;
@@ -24,7 +24,7 @@ impl Binder {
         api: &mut Api,
         queue: &mut WorkQueue<Key>,
     ) -> Result<SyncResult, Status> {
-        let Some(volume) = self.volumes.get(name).map(|stored| Seen::from(Arc::clone(stored))) else {
+        let Some(volume) = self.volumes.get(name).map(|stored| ObservedObject::from(Arc::clone(stored))) else {
             return Ok(SyncResult::Done);
         };
         let volume = self.correct_finalizers(volume, api).await?;
@@ -66,10 +66,10 @@ impl Binder {
 
     /// Returns the claim that a volume refers to, if it has the same UID. A live read confirms that the claim is
     /// missing before the volume is released.
-    async fn claim_of(&mut self, volume: &Seen, api: &mut Api) -> Option<Seen> {
+    async fn claim_of(&mut self, volume: &ObservedObject, api: &mut Api) -> Option<ObservedObject> {
         let reference = claim_ref(&volume.value)?;
-        let known = self.claims.get(&reference.key()).map(|stored| Seen::from(Arc::clone(stored)));
-        let is_it = |claim: &Seen| object::uid(&claim.value) == reference.uid;
+        let known = self.claims.get(&reference.key()).map(|stored| ObservedObject::from(Arc::clone(stored)));
+        let is_it = |claim: &ObservedObject| object::uid(&claim.value) == reference.uid;
         let given_up = matches!(phase(&volume.value), "Released" | "Failed");
         match known {
             Some(claim) if is_it(&claim) => Some(claim),
@@ -81,11 +81,11 @@ impl Binder {
     /// `updateVolumePhase`.
     pub(super) async fn set_volume_phase(
         &mut self,
-        volume: Seen,
+        volume: ObservedObject,
         wanted: &str,
         message: &str,
         api: &mut Api,
-    ) -> Result<Seen, Status> {
+    ) -> Result<ObservedObject, Status> {
         if phase(&volume.value) == wanted {
             return Ok(volume);
         }
@@ -100,7 +100,7 @@ impl Binder {
         self.update_volume(&volume, Some(Subresource::Status), change, api).await
     }
 
-    async fn release(&mut self, volume: Seen, api: &mut Api) -> Result<Seen, Status> {
+    async fn release(&mut self, volume: ObservedObject, api: &mut Api) -> Result<ObservedObject, Status> {
         match phase(&volume.value) {
             "Released" | "Failed" => Ok(volume),
             _ => self.set_volume_phase(volume, "Released", "", api).await,
@@ -108,7 +108,7 @@ impl Binder {
     }
 
     /// `reclaimVolume`. External provisioners delete their volumes themselves.
-    async fn reclaim(&mut self, volume: Seen, api: &mut Api) -> Result<SyncResult, Status> {
+    async fn reclaim(&mut self, volume: ObservedObject, api: &mut Api) -> Result<SyncResult, Status> {
         let (reason, message) = match reclaim_policy(&volume.value) {
             "Delete" => match deleter(&volume.value) {
                 Ok(Deleter::External) => return Ok(SyncResult::Done),
@@ -130,7 +130,7 @@ impl Binder {
     }
 
     /// `unbindVolume`: reverts the controller's own writes.
-    async fn unbind(&mut self, volume: Seen, api: &mut Api) -> Result<(), Status> {
+    async fn unbind(&mut self, volume: ObservedObject, api: &mut Api) -> Result<(), Status> {
         let change = |volume: &mut Value| {
             let own = annotation(volume, BOUND_BY_CONTROLLER).is_some();
             if own {
@@ -146,7 +146,7 @@ impl Binder {
     }
 
     /// `modifyDeletionFinalizers`: only volumes of in-tree provisioners have the controller's finalizer.
-    async fn correct_finalizers(&mut self, volume: Seen, api: &mut Api) -> Result<Seen, Status> {
+    async fn correct_finalizers(&mut self, volume: ObservedObject, api: &mut Api) -> Result<ObservedObject, Status> {
         if !annotation(&volume.value, PROVISIONED_BY).is_some_and(|name| name.starts_with("kubernetes.io/")) {
             return Ok(volume);
         }
@@ -169,11 +169,11 @@ impl Binder {
 
     async fn update_volume(
         &mut self,
-        volume: &Seen,
+        volume: &ObservedObject,
         part: Option<Subresource>,
         change: impl FnOnce(&mut Value),
         api: &mut Api,
-    ) -> Result<Seen, Status> {
+    ) -> Result<ObservedObject, Status> {
         let volume = api.update(storage::volumes(), volume, part, change).await?;
         self.keep_volume(&volume);
         Ok(volume)

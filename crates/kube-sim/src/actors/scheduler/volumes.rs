@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::actors::api::{Api, Seen};
+use crate::actors::api::{Api, ObservedObject};
 use crate::actors::storage::{self, SELECTED_NODE, bound_to, is_enough, requested, volume_name};
 use crate::actors::volume_index::VolumeIndex;
 use crate::actors::{node_selector, pods};
@@ -20,14 +20,14 @@ pub(super) struct Volumes {
     /// Volumes of the claims that are bound.
     bound: Vec<Arc<Value>>,
     /// Claims that wait for their first consumer, each with its class.
-    waiting: Vec<(Seen, Arc<Value>)>,
+    waiting: Vec<(ObservedObject, Arc<Value>)>,
 }
 
 /// The writes for one node.
 #[derive(Default)]
 pub(super) struct Plan {
-    bindings: Vec<(Seen, Seen)>,
-    provisions: Vec<Seen>,
+    bindings: Vec<(ObservedObject, ObservedObject)>,
+    provisions: Vec<ObservedObject>,
 }
 
 impl Volumes {
@@ -36,7 +36,7 @@ impl Volumes {
         let (mut bound, mut waiting) = (Vec::new(), Vec::new());
         let names: BTreeSet<String> = pods::claims_of(pod).collect();
         for name in names {
-            let claim = Seen::from(api.peek(storage::claims(), object::namespace(pod), &name)?);
+            let claim = ObservedObject::from(api.peek(storage::claims(), object::namespace(pod), &name)?);
             if claim.stored.is_deleting() || storage::phase(&claim.value) == "Lost" {
                 return None;
             }
@@ -69,7 +69,7 @@ impl Volumes {
             let taken: BTreeSet<&str> = plan.bindings.iter().map(|(volume, _)| volume.stored.name()).collect();
             let found = volumes.find_on_node(&claim.value, node, &taken).filter(|_| selected.is_none());
             match found {
-                Some(volume) => plan.bindings.push((Seen::from(Arc::clone(volume)), claim.clone())),
+                Some(volume) => plan.bindings.push((ObservedObject::from(Arc::clone(volume)), claim.clone())),
                 None if can_provision(&claim.value, class, node, api) => plan.provisions.push(claim.clone()),
                 None => return None,
             }

@@ -10,7 +10,7 @@ async fn entries_of_another_layout_are_adopted_once() {
     let old = old_journal(&cluster, &[entry("a"), entry("b"), entry("c")]).await;
     let (first_options, first) = new_journal(&cluster, "disks-0-of-2").await;
     let (second_options, second) = new_journal(&cluster, "disks-1-of-2").await;
-    let is_a = |_: Other<'_>, entry: &Entry| entry.key == "a";
+    let is_a = |_: OtherJournal<'_>, entry: &Entry| entry.key == "a";
     let mut by_first = Adoption::new(cluster.client("0"), &first_options, &first.journal);
     let mut by_second = Adoption::new(cluster.client("1"), &second_options, &second.journal);
     let (one, two) =
@@ -34,8 +34,9 @@ async fn a_journal_that_was_written_since_it_was_read_is_left_to_its_holder() {
     let before = api.get(OLD).await.unwrap();
     living.journal.record(entry("b")).await.unwrap();
     let seen = before.resource_version().unwrap();
-    let found =
-        adoption.empty(before, &mut |other: Other<'_>| other.version == seen, &|_: Other<'_>, _: &Entry| true).await;
+    let found = adoption
+        .empty(before, &mut |other: OtherJournal<'_>| other.version == seen, &|_: OtherJournal<'_>, _: &Entry| true)
+        .await;
     assert_eq!(found.unwrap(), []);
     assert!(!mine.journal.contains("a"));
     assert_eq!(keys_in(&cluster, OLD).unwrap(), ["a", "b"]);
@@ -185,7 +186,7 @@ async fn in_a_storm_every_entry_is_in_one_of_the_journals_at_any_time() {
     assert!(total > 200, "too little happened: {total}");
 }
 
-fn abandoned(other: Other<'_>) -> bool {
+fn abandoned(other: OtherJournal<'_>) -> bool {
     other.layout != "2"
 }
 

@@ -23,8 +23,8 @@ async fn the_first_replica_begins_at_once_and_writes_what_the_go_library_writes(
     );
     assert_eq!(lease["metadata"]["labels"], json!({"kube-provisioner/fleet": NAME}));
     assert_eq!(lease["metadata"]["annotations"], json!({"kube-provisioner/shards": "1"}));
-    assert_eq!((replica.health.members(), replica.health.begun(), replica.health.lost()), (1, 1, 0));
-    assert_eq!((replica.health.problem(), replica.health.notice()), (None, None));
+    assert_eq!((replica.health.members(), replica.health.begun(), replica.health.lost_terms()), (1, 1, 0));
+    assert_eq!((replica.health.problem(), replica.health.waiting_notice()), (None, None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,7 +141,7 @@ async fn work_that_ends_by_itself_gives_the_lease_away() {
     first.until_holding(1).await;
     let second = Replica::start(&cluster, &terms, "b", 1);
     second.until_holding(1).await;
-    assert_eq!((first.held(), first.health.lost()), (vec![], 0));
+    assert_eq!((first.held(), first.health.lost_terms()), (vec![], 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,7 +169,7 @@ async fn a_leader_that_cannot_renew_stops_in_time_and_the_same_number_means_that
     assert!(replica.health.problem().is_some());
     outage.set(false);
     until(|| replica.health.begun() == 2).await;
-    assert_eq!((terms.transitions("a"), replica.health.lost()), (vec![0, 0], 1));
+    assert_eq!((terms.transitions("a"), replica.health.lost_terms()), (vec![0, 0], 1));
     assert_eq!(replica.health.problem(), None);
 
     // Long enough for others to have held the Lease in between.
@@ -242,7 +242,7 @@ async fn a_leader_whose_name_is_taken_out_of_the_lease_stops_at_once() {
         cluster.update(&changed).unwrap();
         sleep(Duration::from_millis(1)).await;
         assert_eq!(terms.valid(), []);
-        until(|| replica.health.lost() == 1 && replica.held().is_empty()).await;
+        until(|| replica.health.lost_terms() == 1 && replica.held().is_empty()).await;
         // The replica takes it again when it may.
         until(|| replica.health.begun() == 2).await;
         assert_eq!(terms.transitions("a"), [0, 1]);
@@ -319,7 +319,7 @@ async fn a_namespace_that_is_deleted_while_its_lease_is_held_is_a_problem() {
     cluster.delete(&target("namespaces", "", "short"), DeleteOptions::default()).unwrap();
     let lease = Target { group: "coordination.k8s.io", ..target("leases", "short", NAME) };
     let _ = cluster.delete(&lease, DeleteOptions::default());
-    until(|| health.lost() == 1).await;
+    until(|| health.lost_terms() == 1).await;
     let problem = health.problem().unwrap();
     assert!(problem.contains("The namespace short is being deleted"), "{problem}");
     task.abort();
@@ -336,7 +336,7 @@ async fn a_replica_that_may_not_watch_lists_now_and_then() {
     let second = Replica::start(&cluster, &terms, "b", 1);
     sleep(seconds(30)).await;
     assert_eq!(second.health.problem(), None);
-    assert!(second.health.notice().unwrap().contains("watch"));
+    assert!(second.health.waiting_notice().unwrap().contains("watch"));
     first.end().await;
     assert!(second.until_holding(1).await < seconds(3));
 }
@@ -374,7 +374,7 @@ async fn holds_behind(cut: Cut, answered: usize, time: Duration) {
         sleep(Duration::from_millis(100)).await;
         assert_eq!(terms.holder(0).as_deref(), Some("a"));
     }
-    assert_eq!((replica.health.begun(), replica.health.lost()), (1, 0));
+    assert_eq!((replica.health.begun(), replica.health.lost_terms()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -133,6 +133,6 @@ async fn a_replica_that_slept_knows_that_its_term_is_over() {
         sleep(Duration::from_millis(100)).await;
         terms.check();
     }
-    assert_eq!((first.health.lost(), first.health.begun(), second.held().len()), (1, 1, 2));
-    assert!(first.health.notice().unwrap().contains("waiting for b"));
+    assert_eq!((first.health.lost_terms(), first.health.begun(), second.held().len()), (1, 1, 2));
+    assert!(first.health.waiting_notice().unwrap().contains("waiting for b"));
 }

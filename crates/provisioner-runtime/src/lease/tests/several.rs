@@ -41,7 +41,7 @@ async fn shards_are_shared_evenly_as_replicas_come_and_go() {
         sleep(seconds(60)).await;
         assert_eq!(begun(&replicas), before, "shards are traded to and fro");
     }
-    assert!(replicas.iter().all(|replica| replica.health.lost() == 0));
+    assert!(replicas.iter().all(|replica| replica.health.lost_terms() == 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,7 +89,7 @@ async fn a_shard_is_handed_over_only_when_its_work_is_done() {
     let second = Replica::start(&cluster, &terms, "b", 2);
     let took = second.until_holding(1).await;
     assert!(seconds(40) <= took && took < seconds(41), "{took:?}");
-    assert_eq!((first.held(), second.held(), first.health.lost()), (vec![0], vec![1], 0));
+    assert_eq!((first.held(), second.held(), first.health.lost_terms()), (vec![0], vec![1], 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,7 +103,7 @@ async fn another_number_of_shards_waits_for_the_last_of_the_old_fleet() {
         let third = Replica::start(&cluster, &terms, "c", new);
         sleep(seconds(30)).await;
         assert!(third.held().is_empty());
-        let notice = third.health.notice().unwrap();
+        let notice = third.health.waiting_notice().unwrap();
         assert!(notice.contains(&format!("as one of {old} instead of {new}")), "{notice}");
         assert_eq!(third.health.problem(), None, "or the update would never go on");
         first.end().await;
@@ -114,7 +114,7 @@ async fn another_number_of_shards_waits_for_the_last_of_the_old_fleet() {
         second.end().await;
         let took = until(|| is_even(&[&third, &fourth])).await;
         assert!(took < seconds(5), "{old} to {new}: {took:?}");
-        assert_eq!(third.health.notice(), None);
+        assert_eq!(third.health.waiting_notice(), None);
     }
 }
 
@@ -151,7 +151,7 @@ async fn a_lease_of_the_go_library_is_another_number_of_shards_too() {
     cluster.create(&foreign(NAME, &json!({"holderIdentity": "go", "leaseDurationSeconds": 15}))).unwrap();
     let replica = Replica::start(&cluster, &terms, "a", 2);
     sleep(seconds(10)).await;
-    assert!(replica.health.notice().unwrap().contains("as one of 1 instead of 2"));
+    assert!(replica.health.waiting_notice().unwrap().contains("as one of 1 instead of 2"));
     let took = seconds(10) + replica.until_holding(2).await;
     assert!(seconds(15) <= took && took < seconds(20), "{took:?}");
 }

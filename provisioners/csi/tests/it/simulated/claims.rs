@@ -254,7 +254,7 @@ async fn a_volume_that_is_attached_is_not_deleted() {
 #[tokio::test(start_paused = true)]
 async fn a_volume_attributes_class_is_that_of_the_first_call() {
     let fixture = Fixture::new();
-    fixture.driver.script(Method::CreateVolume, [Step::lose()]);
+    fixture.driver.script(Method::CreateVolume, [Step::break_connection()]);
     fixture.driver.configure(|settings| settings.latency = Duration::from_secs(5));
     let running = fixture.start(1).await;
     fixture.claim("a", "fast", json!({"spec": {"volumeAttributesClassName": "silver"}}));

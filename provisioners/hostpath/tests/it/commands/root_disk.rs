@@ -136,7 +136,7 @@ fn a_node_of_another_name_gets_the_volumes_of_its_disk() {
     // An earlier call was interrupted before it updated the mark.
     let mark = world.mark("pv-1").unwrap();
     let stale = directory_volumes::Owner { uid: Some("former".to_owned()), ..mark.clone() };
-    world.root.hand_over(&at("pv-1"), &mark, &stale, false).unwrap();
+    world.root.transfer(&at("pv-1"), &mark, &stale, false).unwrap();
     world.root.put_note("renamed", &after.to_string()).unwrap();
     assert!(world.run(&command, "").0 && world.mark("pv-1") == Some(mark));
     assert_eq!(world.root.note("renamed").unwrap().as_deref(), Some(""));

@@ -92,7 +92,7 @@ impl Cache for BucketCache {
                 Decision::NoAction(NoAction::ClassMissing) => {
                     facts.claim.as_ref().is_some_and(|claim| self.rules.reports_missing_class(claim))
                 }
-                Decision::NoAction(NoAction::ClassOfAnother) => {
+                Decision::NoAction(NoAction::ForeignClass) => {
                     facts.claim.as_ref().is_some_and(|claim| claim.is_untouched())
                 }
                 Decision::NoAction(_) => false,
@@ -175,8 +175,8 @@ impl BucketCache {
             if other.claim().is_none_or(|of| of.uid.is_empty() || of.uid == key.uid()) {
                 continue;
             }
-            if let Some(maker) = self.rules.other_cluster(other) {
-                return Some(Refusal::OtherCluster { maker: maker.to_owned() });
+            if let Some(creator) = self.rules.other_cluster(other) {
+                return Some(Refusal::OtherCluster { creator: creator.to_owned() });
             }
             if other.deleting || !self.rules.safeguards.include(BucketSafeguard::Absence) {
                 former = true;
@@ -207,7 +207,7 @@ impl BucketCache {
         let Some(path) = path else { return OwnerFacts::default() };
         let claim = self.by_path.get(&path).and_then(|key| self.claims.get(key)).cloned();
         let is_its = |bucket: &&Arc<BucketFacts>| match (recorded, &claim) {
-            (Some(owner), _) => made_for(bucket).is_some_and(|claim| claim.uid == owner.uid),
+            (Some(owner), _) => created_for(bucket).is_some_and(|claim| claim.uid == owner.uid),
             (None, Some(claim)) => self.is_of(bucket, claim),
             (None, None) => false,
         };
@@ -218,8 +218,8 @@ impl BucketCache {
     }
 
     fn users(&self, bucket: &BucketFacts) -> Vec<ClaimName> {
-        let made_for = made_for(bucket).filter(|_| owner_of(bucket).is_none());
-        let using = made_for.and_then(|claim| self.using.get(&*claim.uid)).into_iter().flatten();
+        let created_for = created_for(bucket).filter(|_| owner_of(bucket).is_none());
+        let using = created_for.and_then(|claim| self.using.get(&*claim.uid)).into_iter().flatten();
         let users = using.filter_map(|name| self.buckets.get(name)).filter(|user| !user.is_let_go());
         users.filter_map(|user| user.claim()).collect()
     }
@@ -233,6 +233,6 @@ fn has_its_bucket(bucket: &BucketFacts, claim: &ClaimFacts) -> bool {
 }
 
 /// Returns the claim that the marks in the backend name.
-fn made_for(bucket: &BucketFacts) -> Option<ClaimName> {
-    bucket.claim().map(|claim| bucket.made_for(claim)).filter(|claim| !claim.uid.is_empty())
+fn created_for(bucket: &BucketFacts) -> Option<ClaimName> {
+    bucket.claim().map(|claim| bucket.created_for(claim)).filter(|claim| !claim.uid.is_empty())
 }

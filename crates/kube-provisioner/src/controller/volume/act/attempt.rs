@@ -61,7 +61,7 @@ impl Actions {
         step: &'a Step<'a>,
     ) -> Result<Attempt<'a>, Stopped> {
         let Some(pending) = pending(facts, || self.token(step.key())) else {
-            return Err(Stopped::NoAction(NoAction::NothingHere));
+            return Err(Stopped::NoAction(NoAction::Unrelated));
         };
         let by_templates = self.rules.capabilities.class_templates && facts.attempt().is_none();
         let pending = if by_templates { as_named_by_class(&pending)? } else { pending };

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Resource;
 use kube::api::Patch;
 use provisioner_runtime::Cache;
-use provisioner_runtime::call::{CallError, unsent};
+use provisioner_runtime::call::{CallError, invalid_request};
 use provisioner_runtime::controller::{Call, CallPermit, JournalRecord};
 use provisioner_runtime::limiter::Purpose;
 use serde_json::{Value, json};
@@ -146,7 +146,7 @@ impl Actions {
             {"op": "replace", "path": PATH, "value": growing.text(bytes)},
         ]);
         let failed = |error| Stopped::by_write("writing the volume's new size", error);
-        let operations = serde_json::from_value(operations).map_err(|error| failed(unsent(error)))?;
+        let operations = serde_json::from_value(operations).map_err(|error| failed(invalid_request(error)))?;
         let (path, name, patch) =
             (PersistentVolume::url_path(&(), None), key.to_string(), Patch::<Value>::Json(operations));
         let answer = requests::patch(&self.runtime, path, &name, None, &patch);

@@ -8,7 +8,7 @@ use provisioner_runtime::call::CallError;
 
 use super::Actions;
 use crate::controller::shared::secret_names::{self, SecretName, TemplateNames};
-use crate::controller::shared::secret_reading::{READING, Unread, read_secret, read_secrets};
+use crate::controller::shared::secret_reading::{READING, SecretReadError, read_secret, read_secrets};
 use crate::controller::volume::decision::Decision;
 use crate::controller::volume::facts::ClaimFacts;
 use crate::controller::volume::key::Key;
@@ -46,7 +46,7 @@ impl Actions {
     ) -> Result<BTreeMap<String, String>, Stopped> {
         let volume = key.to_string();
         let annotation = |secret: &SecretName| {
-            let reference = secret.resolve(template_names(claim, &volume)).map_err(Unread::Unnamed);
+            let reference = secret.resolve(template_names(claim, &volume)).map_err(SecretReadError::Unnamed);
             Ok(secret_names::annotation(&secret.role, &reference.map_err(not_read)?))
         };
         named.iter().map(annotation).collect()
@@ -76,10 +76,10 @@ fn template_names<'a>(claim: &'a ClaimFacts, volume: &'a str) -> TemplateNames<'
     TemplateNames { claim: &claim.name, namespace: &claim.namespace, volume }
 }
 
-fn not_read(unread: Unread) -> Stopped {
+fn not_read(unread: SecretReadError) -> Stopped {
     match unread {
-        Unread::Unnamed(problem) => Stopped::NotReady(MissingInput::SecretName(problem)),
-        Unread::Missing { namespace, name } => Stopped::NotReady(MissingInput::Secret { namespace, name }),
-        Unread::Failed(error) => Stopped::CallFailed { doing: READING, error },
+        SecretReadError::Unnamed(problem) => Stopped::NotReady(MissingInput::SecretName(problem)),
+        SecretReadError::Missing { namespace, name } => Stopped::NotReady(MissingInput::Secret { namespace, name }),
+        SecretReadError::Failed(error) => Stopped::CallFailed { doing: READING, error },
     }
 }

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use kube::Resource;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
-use provisioner_runtime::call::{CallError, call, create_request_as, unsent};
+use provisioner_runtime::call::{CallError, call, create_request_as, invalid_request};
 use provisioner_runtime::watch::WatchHealth;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -54,7 +54,7 @@ impl Actions {
 
     pub(super) async fn read_volume(&self, name: &str) -> Result<LiveVolume, CallError> {
         let request = kube::core::Request::new(PersistentVolume::url_path(&(), None));
-        let request = request.get(name, &kube::api::GetParams::default()).map_err(unsent)?;
+        let request = request.get(name, &kube::api::GetParams::default()).map_err(invalid_request)?;
         let answer = async {
             let text = self.request(self.client().request_text(request)).await?;
             let unreadable = |error: serde_json::Error| CallError::Other(error.to_string());
@@ -112,7 +112,7 @@ impl Actions {
         let (mut own, mut page) = (Vec::new(), ListParams::default().limit(500));
         loop {
             let request = kube::core::Request::new(PersistentVolume::url_path(&(), None));
-            let request = request.list(&page).map_err(unsent)?;
+            let request = request.list(&page).map_err(invalid_request)?;
             let list: List = call(LIST_LIMIT, self.client().request(request)).await?;
             for raw in list.items {
                 let volume = serde_json::from_str::<WatchedVolume>(raw.get());
@@ -137,7 +137,7 @@ impl Actions {
     pub(super) fn is_elsewhere(&self, volume: &WatchedVolume) -> bool {
         // A volume that cannot be read may be ours.
         let Ok(fields) = &volume.fields else { return false };
-        let elsewhere = self.rules.read(fields).is_none_or(|facts| self.rules.made_elsewhere(&facts));
+        let elsewhere = self.rules.read(fields).is_none_or(|facts| self.rules.created_elsewhere(&facts));
         elsewhere || !self.rules.own(fields)
     }
 
@@ -158,7 +158,7 @@ impl Actions {
 
     async fn patch_finalizer(&self, volume: &PersistentVolume, operations: Option<Value>) -> Result<(), CallError> {
         let Some(operations) = operations else { return Ok(()) };
-        let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
+        let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(invalid_request)?);
         let name = volume.metadata.name.as_deref().unwrap_or_default();
         let (api, parameters) = (Api::<PersistentVolume>::all(self.client().clone()), PatchParams::default());
         let answer = self.request(api.patch_metadata(name, &parameters, &patch));
@@ -180,7 +180,7 @@ impl Actions {
             {"op": "test", "path": path, "value": node},
             {"op": "remove", "path": path},
         ]);
-        let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(unsent)?);
+        let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(invalid_request)?);
         let path = PersistentVolumeClaim::url_path(&(), Some(&claim.namespace));
         let answer = requests::patch(&self.runtime, path, &claim.name, None, &patch);
         let error = match shown(&self.claims, answer, WatchedClaim::version).await {

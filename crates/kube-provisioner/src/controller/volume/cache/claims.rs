@@ -126,32 +126,32 @@ impl VolumeCache {
     }
 
     /// Returns the volume that this claim is known to grow.
-    pub(super) fn guest_of(&self, watched: &WatchedClaim) -> Option<Key> {
+    pub(super) fn volume_of_growing_claim(&self, watched: &WatchedClaim) -> Option<Key> {
         let volume = Key::of_volume(watched.fields.as_ref().ok()?.bound_to()?);
-        let known = self.guests.get(&volume)?;
+        let known = self.growing_claims.get(&volume)?;
         (watched.metadata().uid.as_deref() == Some(&*known.claim.uid)).then_some(volume)
     }
 
     /// Returns the volume's key if the claim requests more than the volume has, or did so before.
-    pub(super) fn put_guest(&mut self, watched: &WatchedClaim, listing: u64) -> Option<Key> {
-        let known = self.guest_of(watched);
+    pub(super) fn put_growing_claim(&mut self, watched: &WatchedClaim, listing: u64) -> Option<Key> {
+        let known = self.volume_of_growing_claim(watched);
         let claim = watched.fields.as_ref().ok()?;
         let volume = Key::of_volume(claim.bound_to()?);
         let is_older = |known: &Arc<GrowingClaim>| older(claim_version(claim), &known.resource_version, listing);
         if let Some(volume) = &known
-            && self.guests.get(volume).is_some_and(is_older)
+            && self.growing_claims.get(volume).is_some_and(is_older)
         {
-            self.guests.keep(volume);
+            self.growing_claims.keep(volume);
             return None;
         }
         let named_after = self.key(&ClaimUid::new(claim.metadata.uid.as_deref()?)) == volume;
         let ours = claim.metadata.annotations.asked().is_some_and(|name| self.rules.names.include(name));
         match GrowingClaim::read(claim).filter(|_| !(ours && named_after)) {
             Some(growing) => {
-                self.guests.insert(volume.clone(), Arc::new(growing));
+                self.growing_claims.insert(volume.clone(), Arc::new(growing));
                 Some(volume)
             }
-            None => known.filter(|volume| self.guests.remove(volume).is_some()),
+            None => known.filter(|volume| self.growing_claims.remove(volume).is_some()),
         }
     }
 }

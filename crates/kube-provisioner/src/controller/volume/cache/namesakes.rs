@@ -57,7 +57,7 @@ impl VolumeCache {
 
     /// Returns the facts about claims that cannot have the name, since another claim holds it. Claims with another
     /// volume are left out.
-    pub(super) fn twins(&self, key: &Key, holder: Option<&ClaimUid>) -> Vec<Facts> {
+    pub(super) fn namesakes(&self, key: &Key, holder: Option<&ClaimUid>) -> Vec<Facts> {
         let Some(holder) = holder.filter(|_| self.rules.volume_names.can_coincide()) else { return Vec::new() };
         let others = self.namesakes.of(key).filter(|claim| *claim != holder);
         let mut waiting = others.map(|claim| self.claim_state(claim));

@@ -35,9 +35,9 @@ impl Cache for VolumeCache {
         let progress = self.progress.get(key).filter(|progress| !is_kept_waiting(progress, &volume));
         let progress = progress.cloned().unwrap_or_default();
         let owner_lives = matches!(&volume, VolumeState::Ours(volume) if self.owner_lives(key, volume));
-        let guest = self.guests.get(key).cloned();
-        let twins = self.twins(key, holder.as_ref());
-        Facts { claim, class, volume, progress, owner_lives, guest, rival: None, twins }
+        let growing_claim = self.growing_claims.get(key).cloned();
+        let namesakes = self.namesakes(key, holder.as_ref());
+        Facts { claim, class, volume, progress, owner_lives, growing_claim, rival: None, namesakes }
     }
 
     fn inputs(&self, key: &Key) -> u64 {
@@ -49,20 +49,20 @@ impl Cache for VolumeCache {
             VolumeState::Ours(volume) => volume.facts.fingerprint(),
         };
         let growing = facts.growing().map(|growing| growing.inputs());
-        let twins: Vec<_> = facts.twins.iter().map(of_claim).collect();
+        let namesakes: Vec<_> = facts.namesakes.iter().map(of_claim).collect();
         let woken = self.woken.get(key);
-        fingerprint(&(of_claim(&facts), volume, growing, facts.owner_lives, twins, woken))
+        fingerprint(&(of_claim(&facts), volume, growing, facts.owner_lives, namesakes, woken))
     }
 
     fn unsettled(&self, among: &dyn Fn(&Key) -> bool) -> Vec<Key> {
         // A claim whose class names another provisioner receives an event.
         let rests = |facts: &Facts| match decide(facts, &self.rules) {
-            Decision::NoAction(why) => why != NoAction::ClassOfAnother,
+            Decision::NoAction(why) => why != NoAction::ForeignClass,
             _ => false,
         };
         let needs_work = |key: &Key| {
             let facts = among(key).then(|| self.facts(key));
-            facts.is_some_and(|facts| !rests(&facts) || !facts.twins.iter().all(rests))
+            facts.is_some_and(|facts| !rests(&facts) || !facts.namesakes.iter().all(rests))
         };
         let waiting =
             self.claims.iter().filter(|(_, entry)| matches!(entry, ClaimEntry::Waiting(_) | ClaimEntry::Unreadable(_)));
@@ -125,7 +125,7 @@ impl VolumeCache {
         let of_another = |volume: &VolumeFacts| volume.is_for_another(&pending.claim.facts.uid);
         let saved = matches!(
             self.volumes.get(key),
-            Some(Some(volume)) if !self.rules.made_elsewhere(&volume.facts) && !of_another(&volume.facts)
+            Some(Some(volume)) if !self.rules.created_elsewhere(&volume.facts) && !of_another(&volume.facts)
         );
         // The known volume may be older than our term, so the attempt reads it first.
         if saved && !self.rules.safeguards.include(Safeguard::FreshVolumes) {

@@ -52,7 +52,7 @@ impl VolumeCache {
         };
         // A volume of another installation does not end our attempt. Neither does a volume that may be older than our
         // term.
-        if ends && !self.is_stale(watched) && !self.rules.made_elsewhere(&facts) {
+        if ends && !self.is_stale(watched) && !self.rules.created_elsewhere(&facts) {
             self.progress.remove(&key);
         }
         // The unsaved asset of this claim may be the asset of the other claim's volume, and be deleted with that
@@ -68,7 +68,7 @@ impl VolumeCache {
         if let Some(owner) = owner {
             self.by_claim.entry(owner).or_default().insert(key.clone());
         }
-        self.let_object_go(&key);
+        self.drop_object(&key);
         Some(key)
     }
 
@@ -81,7 +81,7 @@ impl VolumeCache {
 
     pub(super) fn volume_gone(&mut self, key: &Key, known: Option<Arc<OurVolume>>) {
         self.woken.remove(key);
-        let known_here = known.as_ref().is_some_and(|volume| !self.rules.made_elsewhere(&volume.facts));
+        let known_here = known.as_ref().is_some_and(|volume| !self.rules.created_elsewhere(&volume.facts));
         self.forget_claim_of(key, Some(known));
         self.unreadable.remove(key);
         match self.progress.get(key) {
@@ -107,7 +107,7 @@ impl VolumeCache {
     }
 
     /// Drops the object of a claim whose volume is saved: the claim only waits to be bound.
-    pub(super) fn let_object_go(&mut self, key: &Key) {
+    pub(super) fn drop_object(&mut self, key: &Key) {
         let Some(owner) = self.volumes.get(key).and_then(|volume| volume.as_ref()?.owner()) else { return };
         let Some(ClaimEntry::Waiting(claim)) = self.claims.get(&owner).filter(|_| self.key(&owner) == *key) else {
             return;

@@ -89,7 +89,7 @@ impl VolumeFacts {
 impl VolumeFacts {
     /// Returns true if the volume is being deleted although no claim ever releases it: an administrator has removed its
     /// `claimRef`, or the UID in it.
-    pub(crate) fn goes_unreleased(&self) -> bool {
+    pub(crate) fn is_deleted_unreleased(&self) -> bool {
         let unclaimed = self.claim.as_ref().is_none_or(|claim| claim.uid.is_empty());
         self.deleting && self.phase == Phase::Available && unclaimed
     }

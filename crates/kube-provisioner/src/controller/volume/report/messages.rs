@@ -73,11 +73,11 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
         Refusal::PlaceGone { place } => format!(
             "no node with the labels {place} has the CSI driver {provisioner}, so no replica can delete volume {volume}; let the driver's pod run there; if the node will not return, delete the data and remove the finalizers of the volume"
         ),
-        Refusal::OtherCluster { maker } => format!(
-            "volume {volume} belongs to the cluster \"{maker}\", so this provisioner changes neither the volume nor its data; delete it there, or start the provisioner with --cluster-id {maker} if this cluster replaces that one"
+        Refusal::OtherCluster { creator } => format!(
+            "volume {volume} belongs to the cluster \"{creator}\", so this provisioner changes neither the volume nor its data; delete it there, or start the provisioner with --cluster-id {creator} if this cluster replaces that one"
         ),
-        Refusal::OtherInstallation { maker } => format!(
-            "volume {volume} belongs to the installation \"{maker}\" of {provisioner}, so this one does not change it; delete it there, or start this one with --identity {maker}"
+        Refusal::OtherInstallation { creator } => format!(
+            "volume {volume} belongs to the installation \"{creator}\" of {provisioner}, so this one does not change it; delete it there, or start this one with --identity {creator}"
         ),
         Refusal::Parameters(problems) => format!(
             "{}; an administrator has to delete the class and create it with correct parameters",

@@ -95,7 +95,7 @@ fn foreign_objects_are_not_kept() {
     assert!(matches!(fixture.cache.facts(&key()).claim, ClaimState::Absent));
     fixture.put_claim(claim(json!({})));
     assert_eq!(fixture.put_claim(foreign), [key()], "a claim that turns to another provisioner is looked at once more");
-    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::NothingHere));
+    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::Unrelated));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_read_from_before_the_deletion_revives_nothing() {
     delete_volume(&mut fixture, saved());
     fixture.cache.observe_volume(sent(saved()));
     fixture.cache.observe_claim(sent(claim(json!({}))));
-    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::NothingHere));
+    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::Unrelated));
 }
 
 // Rules: G1.
@@ -263,7 +263,7 @@ fn malformed_objects_change_nothing_and_block_no_claim() {
     ] {
         fixture.put_volume(broken);
     }
-    assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::NothingHere));
+    assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::Unrelated));
     assert_eq!(fixture.about_claim(), Decision::Provision);
     let bare = claim(json!({"metadata": {"uid": "uid-3"}, "spec": null}));
     fixture.put_claim(bare);
@@ -335,7 +335,7 @@ fn reports_an_attempt_without_a_claim_whose_name_a_foreign_volume_has() {
     delete_claim(&mut fixture, claim(json!({})));
     assert_eq!(fixture.about_claim(), Decision::Refuse(Refusal::NameTaken));
     fixture.cache.set_progress(&key(), Progress::None);
-    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::NothingHere));
+    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::Unrelated));
 }
 
 // Rules: G49.

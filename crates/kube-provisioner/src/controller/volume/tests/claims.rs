@@ -51,7 +51,7 @@ fn leaves_a_claim_alone_whose_annotation_does_not_name_us() {
         (ours(), claim(ga), "another provisioner, and the beta annotation names us"),
     ];
     for (fixture, claim, case) in cases {
-        assert_eq!(fixture.claim(claim).about_claim(), Decision::NoAction(NoAction::NothingHere), "{case}");
+        assert_eq!(fixture.claim(claim).about_claim(), Decision::NoAction(NoAction::Unrelated), "{case}");
     }
 }
 
@@ -235,7 +235,7 @@ fn refuses_a_missing_class_and_finds_a_class_by_the_beta_annotation() {
     let none = Fixture::new().claim(claim(json!({"spec": {"storageClassName": null}}))).about_claim();
     assert_eq!(none, Decision::Refuse(Refusal::ClassMissing(None)));
     let foreign = Fixture::new().class(class(json!({"provisioner": OTHER}))).claim(claim(json!({}))).about_claim();
-    assert_eq!(foreign, Decision::NoAction(NoAction::ClassOfAnother));
+    assert_eq!(foreign, Decision::NoAction(NoAction::ForeignClass));
     // The claim receives an event, also from a process that has just started.
     let foreign = Fixture::new().class(class(json!({"provisioner": OTHER}))).claim(claim(json!({})));
     assert_eq!(foreign.cache.unsettled(&|_| true).len(), 1);

@@ -39,8 +39,8 @@ every!(refusals -> Refusal {
     Refusal::Nobodys => [Refusal::Nobodys],
     Refusal::PlaceGone { .. } => [Refusal::PlaceGone { place: "LABELS".to_owned() }],
     Refusal::NodeGone { .. } => [Refusal::NodeGone { node: "NODE".to_owned() }],
-    Refusal::OtherCluster { .. } => [Refusal::OtherCluster { maker: "CLUSTER".to_owned() }],
-    Refusal::OtherInstallation { .. } => [Refusal::OtherInstallation { maker: "IDENTITY".to_owned() }],
+    Refusal::OtherCluster { .. } => [Refusal::OtherCluster { creator: "CLUSTER".to_owned() }],
+    Refusal::OtherInstallation { .. } => [Refusal::OtherInstallation { creator: "IDENTITY".to_owned() }],
     Refusal::Parameters(_) => [Refusal::Parameters("PROBLEMS".to_owned())],
     // The class is read again, and the crash is reported like a crash in a call.
     Refusal::ParametersCrash(_) => [],
@@ -103,7 +103,7 @@ every!(done_examples of Done => Example {
 });
 
 every!(stopped_examples of Stopped => Example {
-    Stopped::NoAction(_) => [Claim(Err(Stopped::NoAction(NoAction::ClassOfAnother)))],
+    Stopped::NoAction(_) => [Claim(Err(Stopped::NoAction(NoAction::ForeignClass)))],
     Stopped::Refused(_) => refusals().into_iter().map(|refusal| Claim(Err(Stopped::Refused(refusal)))),
     Stopped::AwaitsPermit(_) => [],
     Stopped::Changed => [],

@@ -47,7 +47,7 @@ fn name(claim: &ClaimState) -> &str {
 /// Returns the claim that holds the name, and the claims that cannot have it.
 fn claims(fixture: &Fixture) -> (String, Vec<String>) {
     let facts = fixture.cache.facts(&key());
-    (name(&facts.claim).to_owned(), facts.twins.iter().map(|twin| name(&twin.claim).to_owned()).collect())
+    (name(&facts.claim).to_owned(), facts.namesakes.iter().map(|twin| name(&twin.claim).to_owned()).collect())
 }
 
 fn decision(fixture: &Fixture) -> Decision {
@@ -56,7 +56,7 @@ fn decision(fixture: &Fixture) -> Decision {
 
 /// Returns the decisions about the claims that cannot have the name.
 fn of_twins(fixture: &Fixture) -> Vec<Decision> {
-    fixture.cache.facts(&key()).twins.iter().map(|twin| decide(twin, &fixture.rules)).collect()
+    fixture.cache.facts(&key()).namesakes.iter().map(|twin| decide(twin, &fixture.rules)).collect()
 }
 
 fn refused_by(claim: &str) -> Decision {

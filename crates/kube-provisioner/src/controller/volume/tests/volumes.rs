@@ -206,8 +206,8 @@ fn a_volume_of_another_cluster_is_left_alone() {
         protected(phase, "Delete", annotations)
     };
     let decision = |volume: Value| Fixture::new().volume(volume).about_volume();
-    let maker = "other".to_owned();
-    assert_eq!(decision(made_in("Released", json!("other"))), Decision::Refuse(Refusal::OtherCluster { maker }));
+    let creator = "other".to_owned();
+    assert_eq!(decision(made_in("Released", json!("other"))), Decision::Refuse(Refusal::OtherCluster { creator }));
     assert_eq!(decision(made_in("Bound", json!("other"))), Decision::NoAction(NoAction::OtherCluster));
     for ours in [json!("this"), json!(null)] {
         assert_eq!(decision(made_in("Released", ours)), Decision::Delete(Deletion::Protected));
@@ -256,8 +256,8 @@ fn a_volume_of_another_installation_is_left_alone() {
         protected(phase, "Delete", annotations)
     };
     let decision = |volume: Value| Fixture::new().volume(volume).about_volume();
-    let maker = "there".to_owned();
-    assert_eq!(decision(made_by("Released", json!("there"))), Decision::Refuse(Refusal::OtherInstallation { maker }));
+    let creator = "there".to_owned();
+    assert_eq!(decision(made_by("Released", json!("there"))), Decision::Refuse(Refusal::OtherInstallation { creator }));
     assert_eq!(decision(made_by("Bound", json!("there"))), Decision::NoAction(NoAction::OtherInstallation));
     for ours in [json!("here"), json!(null)] {
         assert_eq!(decision(made_by("Released", ours)), Decision::Delete(Deletion::Protected));

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use provisioner_runtime::call::unsent;
+use provisioner_runtime::call::invalid_request;
 use provisioner_runtime::limiter::Flow;
 use serde_json::{Value, json};
 
@@ -59,14 +59,14 @@ impl Actions {
             return match secret.state(access) {
                 SecretState::Intact | SecretState::Changed => Ok(secret),
                 SecretState::Ending => {
-                    self.let_go(access, name, &secret).await?;
+                    self.remove_finalizer(access, name, &secret).await?;
                     Err(Stopped::Refused(Refusal::SecretEnds(name.to_owned())))
                 }
                 SecretState::Absent | SecretState::Foreign => Err(Stopped::Changed),
             };
         }
         let secret = secrets::reserved(access, name, self.driver.name());
-        let secret: Result<Secret, _> = serde_json::from_value(secret).map_err(unsent);
+        let secret: Result<Secret, _> = serde_json::from_value(secret).map_err(invalid_request);
         let secret = secret.map_err(Stopped::call_failed(WRITING))?;
         let secrets = self.secrets(access);
         let created = self.context.request(secrets.create(&PostParams::default(), &secret)).await;
@@ -109,7 +109,7 @@ impl Actions {
         if secret.state(access) == SecretState::Foreign {
             return Ok(());
         }
-        let version = self.let_go(access, name, &secret).await?;
+        let version = self.remove_finalizer(access, name, &secret).await?;
         let preconditions = Preconditions { uid: Some(secret.uid), resource_version: Some(version) };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let deleted = found(self.context.request(self.secrets(access).delete(name, &parameters)).await);
@@ -117,7 +117,12 @@ impl Actions {
     }
 
     /// Removes COSI's finalizer, which an upstream sidecar may have added earlier. Returns the Secret's version.
-    async fn let_go(&self, access: &AccessFacts, name: &str, secret: &SecretFacts) -> Result<String, Stopped> {
+    async fn remove_finalizer(
+        &self,
+        access: &AccessFacts,
+        name: &str,
+        secret: &SecretFacts,
+    ) -> Result<String, Stopped> {
         if !secret.finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
             return Ok(secret.version.clone());
         }

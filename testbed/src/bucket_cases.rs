@@ -317,7 +317,8 @@ pub async fn killed_at_any_moment_nothing_is_left(
     // The last deletions may wait for another attempt.
     let all = eventually(SOON, async || {
         let all = claims.list(&ListParams::default()).await?;
-        Ok(all.iter().all(is_bucket_bound).then_some(all))
+        let bound = all.iter().all(is_bucket_bound);
+        Ok(bound.then_some(all))
     });
     let all = all.await?.context("some claims are not bound")?;
     // The owner's bucket is deleted last.

@@ -188,7 +188,7 @@ impl Survey {
         }
         let unmarked =
             data.iter().filter(|(name, _)| !name.starts_with('.') && !marks.iter().any(|(mark, _)| mark == name));
-        self.unmarked.extend(unmarked.map(|(name, _)| [&above[..], &[name.clone()]].concat().join("/")));
+        self.unmarked.extend(unmarked.map(|(name, _)| [&above[..], std::slice::from_ref(name)].concat().join("/")));
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use directory_volumes::{
     CallError as _, Deletion, DirectoryError, Reserve, VolumePath, Worker, has_retain_policy, owner_in_this_cluster,
-    whose,
+    path_and_owner,
 };
 use kube_provisioner::gid::GID_ANNOTATION;
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;

@@ -207,7 +207,7 @@ impl<'a> Direct<'a> {
         let start = Instant::now();
         loop {
             let BucketClaim { parameters, secrets, cluster_id, .. } = self.claim.clone();
-            let list = ListAssets::new(parameters, secrets, &cluster_id);
+            let list = ListAssets { parameters, secrets, cluster_id };
             let listed = self.backend.list_assets(list).await;
             let is_it = |asset: &Asset| {
                 asset.kind == AssetKind::Bucket && asset.name == name && asset.owner.name == self.claim.account().name

@@ -24,7 +24,7 @@ use super::safeguards::Safeguards;
 use crate::bucket::BucketCapabilities;
 use crate::controller::shared::names::ProvisionerNames;
 use crate::controller::shared::watched::WatchedClass;
-use crate::explain::Anything;
+use crate::explain::AnyProvisioner;
 
 const PROVISIONER: &str = "example.com/b";
 const OBJECT: &str = "obc-shop-photos";
@@ -162,7 +162,7 @@ impl Fixture {
         let mut cache = BucketCache::new(Arc::new(self.rules.clone()));
         if !self.class.is_null() {
             let class = WatchedClass::from_json(&self.class.to_string()).unwrap();
-            cache.class_event(read_class(Change::Applied(class), &self.rules, &Anything));
+            cache.class_event(read_class(Change::Applied(class), &self.rules, &AnyProvisioner));
         }
         if !self.claim.is_null() {
             let claim = WatchedClaim::from_json(&self.claim.to_string()).unwrap();

@@ -45,8 +45,7 @@ pub(crate) const NODE: Kind = kind(CORE, "nodes", "whether the node exists");
 pub(crate) const NAMESPACE: Kind = kind(CORE, "namespaces", "the identity of this cluster");
 pub(crate) const EVENT: Kind = kind(CORE, "events", "the controllers' events");
 pub(crate) const LEASE: Kind = kind("/apis/coordination.k8s.io/v1", "leases", "whether a provisioner runs");
-pub(crate) const CONFIG_MAP: Kind =
-    kind(CORE, "configmaps", "the records of the journals, and the ConfigMaps of buckets");
+pub(crate) const CONFIG_MAP: Kind = kind(CORE, "configmaps", "the journals, and the ConfigMaps of buckets");
 pub(crate) const QUOTA: Kind = kind(CORE, "resourcequotas", "whether a quota is used up");
 pub(crate) const ATTACHMENT: Kind = kind(STORAGE, "volumeattachments", "whether a node still has the volume attached");
 pub(crate) const SECRET: Kind = kind(CORE, "secrets", "whether the claim's Secret exists and belongs to it");

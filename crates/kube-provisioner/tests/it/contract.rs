@@ -173,7 +173,8 @@ async fn the_asset_of_a_claim_that_is_being_deleted_stays_when_its_volume_is_rem
 }
 
 // Rules: G50.
-/// Another claim's volume takes the name while the next process reads the volume that it has listed.
+/// Another claim's volume takes the name while the next process reads the volume that it has listed, and its watch is
+/// late.
 #[tokio::test(start_paused = true)]
 async fn a_volume_of_another_claim_ends_no_attempt() {
     let ((works, seen), outages) = (flag(), Outages::default());
@@ -187,6 +188,7 @@ async fn a_volume_of_another_claim_ends_no_attempt() {
     fixture.until("it has failed", || !fixture.entries().is_empty()).await;
     first.abort();
     fixture.cluster.create(&saved_volume(&name, "one")).unwrap();
+    outages.next(Verb::Watch, VOLUMES, [Outage::Silence]);
     outages.next(Verb::Get, VOLUMES, [Outage::Late(Duration::from_secs(5))]);
     let _second = fixture.start(2);
     fixture.until("it reads the volume", || outages.are_over()).await;

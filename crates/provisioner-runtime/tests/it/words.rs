@@ -29,7 +29,6 @@ const WORDS: &[&str] = &[
 /// What may stay, and why.
 const ALLOWED: &[(&str, &str)] = &[
     ("kube-provisioner/", "labels and annotations of objects that are stored in clusters"),
-    ("provisioner-runtime", "this crate's name"),
     ("\"the provisioner cannot begin", "a text that users see, and the purpose of its random pauses"),
     ("sub_registry_with_prefix(\"provisioner\")", "the prefix of the metrics that users have"),
 ];

@@ -13,7 +13,7 @@ use testbed::manifests::project;
 use testbed::uml::MOUNT_POINT;
 
 /// Long, because nodes in user-mode Linux are slow.
-const LIMIT: &str = "--timeout=240s";
+const LIMIT: &str = "--timeout=600s";
 
 /// The name of the server's manifests and of their namespace.
 const SERVER: &str = "nfs-server-provisioner";

@@ -160,7 +160,7 @@ impl Bench {
         tokio::time::sleep(resync * settings.resyncs + resync / 2).await;
         let rest = self.requests()?.split_off(before + start.len());
         let written = rest.iter().filter(|entry| is_write(entry) && entry.resource != "leases").count();
-        let name = format!("kube-provisioner, started beside {} bound claims", settings.bound);
+        let name = format!("kube-provisioner, started with {} bound claims", settings.bound);
         figures.record(&name, "ready after, s", ready.as_secs_f64());
         figures.record(&name, PEAK, mb(provisioner.memory("VmHWM")?));
         figures.record(&name, PROCESSOR, processor.as_secs_f64());

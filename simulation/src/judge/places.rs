@@ -6,6 +6,7 @@ use std::time::Duration;
 use driver_rpc::csi::{Topology as Place, TopologyRequirement};
 
 use super::{Invariant, Judge};
+use crate::backend::Asset;
 use crate::plan::Topology;
 use crate::users::{HOSTNAME, ZONE};
 
@@ -81,9 +82,10 @@ impl Judge {
         })
     }
 
-    /// Records that the attempt has ended, or that the driver reported no leftovers. A volume keeps its topology.
+    /// Records that the attempt has ended, or that the driver reported no leftovers. A volume keeps its topology, but
+    /// an administrator's asset of its name is none of its leftovers.
     pub(crate) fn requirement_ends(&mut self, name: &str) {
-        if !self.assets.contains_key(name) {
+        if self.assets.get(name).is_none_or(Asset::is_foreign) {
             self.places.required.remove(name);
         }
     }

@@ -7,7 +7,6 @@ pub(crate) mod cluster;
 #[cfg(test)]
 pub(crate) mod event_table;
 pub(crate) mod events;
-pub(crate) mod fingerprint;
 pub(crate) mod index;
 pub(crate) mod limits;
 pub(crate) mod metrics;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::storage::v1::StorageClass;
 use objectbucket_api::names::{CLASS_BUCKET_NAME, PROVISIONER_LABEL};
 use provisioner_runtime::controller::catch_panic;
+use provisioner_runtime::fingerprint;
 use provisioner_runtime::watch::Change;
 
 use super::backend::BucketBackend;
@@ -15,7 +16,6 @@ use super::delivered_names;
 use super::facts::{OurClass, ReclaimPolicy};
 use crate::bucket::BucketCapabilities;
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters, Parsed};
-use crate::controller::shared::fingerprint::fingerprint;
 use crate::controller::shared::watched::WatchedClass;
 use crate::parameters::ParameterError;
 use crate::protocol::{BUCKET_CLAIM_NAME, CONFIG_MAP_NAME, SECRET_NAME};

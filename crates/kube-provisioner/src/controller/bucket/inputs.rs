@@ -2,8 +2,9 @@
 
 use std::hash::Hash;
 
+use provisioner_runtime::fingerprint;
+
 use super::facts::{ClaimFacts, ClassState, Facts, OwnerFacts, Recorded};
-use crate::controller::shared::fingerprint::fingerprint;
 
 /// Returns the fingerprint. It excludes what an attempt writes before it fails, because the write would wake the next
 /// attempt immediately.

@@ -1,13 +1,13 @@
 //! StorageClasses from the watch, with their parameters parsed by the provisioner's code before any lock is taken.
 
 use k8s_openapi::api::storage::v1::StorageClass;
+use provisioner_runtime::fingerprint;
 use provisioner_runtime::watch::Change;
 
 use super::backend::Backend;
 use super::decide::Rules;
 use super::facts::OurClass;
 use super::{author_view, journal_entry};
-use crate::controller::shared::fingerprint::fingerprint;
 use crate::controller::shared::watched::WatchedClass;
 
 pub(crate) type ReadClass = crate::controller::shared::read_class::ReadClass<OurClass>;

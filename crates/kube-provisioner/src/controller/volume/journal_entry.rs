@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::storage::v1::StorageClass;
-use provisioner_runtime::{Entry, stable_hash};
+use provisioner_runtime::{Entry, fingerprint, stable_hash};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -14,7 +14,6 @@ use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim};
 use super::key::Key;
 use super::partial;
 use crate::capabilities::Capabilities;
-use crate::controller::shared::fingerprint::fingerprint;
 use crate::prepared::Prepared;
 
 #[derive(Deserialize, Serialize)]

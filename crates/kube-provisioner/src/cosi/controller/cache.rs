@@ -5,12 +5,11 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use provisioner_runtime::{Cache, Change, Table};
+use provisioner_runtime::{Cache, Change, Table, fingerprint};
 
 use super::decide::{AccessView, BucketState, BucketView, Decision, Facts, decide};
 use super::objects::{AccessContent, AccessFacts, BucketFacts, WatchedObject};
 use super::secrets::{SecretFacts, SecretState};
-use crate::controller::shared::fingerprint::fingerprint;
 use crate::controller::shared::index::take;
 
 /// A Bucket by its name, or a BucketAccess by its namespace and name. Formatted as the object's path.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use provisioner_runtime::fingerprint;
 use tokio::time::Instant;
 
 use super::{ClaimEntry, VolumeCache, claim_version, number, older};
-use crate::controller::shared::fingerprint::fingerprint;
 use crate::controller::shared::index::take;
 use crate::controller::volume::author_view;
 use crate::controller::volume::facts::{ClaimFacts, GrowingClaim, UnreadableClaim, WaitingClaim};

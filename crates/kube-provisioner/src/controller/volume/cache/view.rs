@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use provisioner_runtime::controller::{Cache, StaleReads};
+use provisioner_runtime::fingerprint;
 
 use super::{ClaimEntry, VolumeCache};
-use crate::controller::shared::fingerprint::fingerprint;
 use crate::controller::volume::author_view;
 use crate::controller::volume::decide::decide;
 use crate::controller::volume::decision::{Decision, NoAction};

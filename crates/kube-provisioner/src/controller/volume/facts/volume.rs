@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use provisioner_runtime::fingerprint;
 use provisioner_runtime::limiter::{Flow, Purpose};
 
 use super::class::class_name;
-use crate::controller::shared::fingerprint::fingerprint;
 use crate::controller::volume::key::ClaimUid;
 use crate::controller::volume::partial::{self, ClaimRef, amount_text};
 use crate::protocol;

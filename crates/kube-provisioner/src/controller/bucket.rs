@@ -273,11 +273,7 @@ impl BucketReconciler {
 
     /// Waits for some time before the user is notified that no provisioner reconciles the claim.
     fn not_served(&self, why: NotServed, facts: &Facts, step: &Step<'_>) -> Outcome {
-        let is_reported = facts.claim.as_ref().is_some_and(|claim| match why {
-            NotServed::NoClass => self.rules.reports_missing_class(claim),
-            NotServed::ForeignClass => claim.is_untouched(),
-        });
-        if !is_reported {
+        if !self.rules.reports(why, facts) {
             Ok(Done::Nothing)
         } else if step.work().waits() == 0 {
             Ok(Done::Rests { after: UNSERVED })

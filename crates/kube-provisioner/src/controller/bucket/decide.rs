@@ -10,6 +10,7 @@ use super::decision::{
 };
 use super::delivered_names::{BadName, DeliveredNames};
 use super::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts, OurClass, ReclaimPolicy, Recorded};
+use super::outcome::NotServed;
 use super::record::{Record, Source};
 use super::safeguards::{BucketSafeguard, Safeguards};
 use crate::bucket::{BucketCapabilities, ClaimName};
@@ -392,9 +393,12 @@ impl Rules {
         is_ours && claim.object_bucket.as_deref() == Some(object) && is_named
     }
 
-    /// Returns true if the missing class of a claim is reported: no other provisioner works on the claim.
-    pub(crate) fn reports_missing_class(&self, claim: &ClaimFacts) -> bool {
-        claim.is_untouched() || !claim.is_bound() && self.has_label(claim.label.as_deref())
+    /// Returns true if the claim's class is reported: no other provisioner works on the claim.
+    pub(crate) fn reports(&self, why: NotServed, facts: &Facts) -> bool {
+        facts.claim.as_ref().is_some_and(|claim| match why {
+            NotServed::NoClass => claim.is_untouched() || !claim.is_bound() && self.has_label(claim.label.as_deref()),
+            NotServed::ForeignClass => claim.is_untouched(),
+        })
     }
 
     /// Returns true if a claim is present. An unreadable claim is present.

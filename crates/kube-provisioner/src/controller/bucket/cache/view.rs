@@ -15,6 +15,7 @@ use crate::controller::bucket::delivered_names::DeliveredNames;
 use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts, OwnerFacts, Recorded};
 use crate::controller::bucket::inputs::inputs;
 use crate::controller::bucket::key::Key;
+use crate::controller::bucket::outcome::NotServed;
 use crate::controller::bucket::safeguards::BucketSafeguard;
 
 impl Cache for BucketCache {
@@ -89,12 +90,8 @@ impl Cache for BucketCache {
                 // Its key is verified periodically.
                 Decision::NoAction(NoAction::Bound) => facts.has_key(),
                 // Its user is notified after some time.
-                Decision::NoAction(NoAction::ClassMissing) => {
-                    facts.claim.as_ref().is_some_and(|claim| self.rules.reports_missing_class(claim))
-                }
-                Decision::NoAction(NoAction::ForeignClass) => {
-                    facts.claim.as_ref().is_some_and(|claim| claim.is_untouched())
-                }
+                Decision::NoAction(NoAction::ClassMissing) => self.rules.reports(NotServed::NoClass, &facts),
+                Decision::NoAction(NoAction::ForeignClass) => self.rules.reports(NotServed::ForeignClass, &facts),
                 Decision::NoAction(_) => false,
                 _ => true,
             }

@@ -79,7 +79,7 @@ async fn both_want(subject: &Subject, polls: usize, restart: bool) -> Result<boo
 /// Checks that an administrator can create an asset at the volume's location while the claim is pending.
 pub(super) async fn manually_created(subject: &Subject) -> CheckResult {
     let Some(make) = &subject.manually_created else {
-        let why = "`.manually_created(..)` creates no asset in the place of a volume's asset";
+        let why = "`.manually_created(..)` creates no asset at the location of a volume's asset";
         return Ok(RuleVerdict::NotApplicable(why.to_owned()));
     };
     for polls in 0..=MOST {

@@ -21,7 +21,7 @@ pub(super) async fn abandoned(subject: &Subject) -> CheckResult {
             request.lose_node();
         }
         let whose = if restart && subject.node.is_some() { "claim, with its node," } else { "claim" };
-        let when = format!("after `provision` was dropped after {polls} polls and its {whose} was gone");
+        let when = format!("after `provision` was dropped after {polls} polls and its {whose} was deleted");
         subject.end(&backend, &request).await.map_err(Broken::seen(&when))?;
         subject.expect(&before, 0, &when).await?;
         Ok(finished)

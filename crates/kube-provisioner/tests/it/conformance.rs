@@ -309,7 +309,7 @@ fn an_attempt_may_outlive_its_node() {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a", "labels": labels}});
     let report = run(check_of(Flaw::Nothing, AsksAgain).node("node-a").objects([node]), "abandoned");
     let (rule, seen) = first_broken(&report).unwrap();
-    assert!(rule == "abandoned" && seen.contains("claim, with its node, was gone"), "{rule}: {seen}");
+    assert!(rule == "abandoned" && seen.contains("claim, with its node, was deleted"), "{rule}: {seen}");
 }
 
 fn runtime() -> tokio::runtime::Runtime {

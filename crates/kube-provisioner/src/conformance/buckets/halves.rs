@@ -112,10 +112,10 @@ pub(super) async fn several(subject: &Subject) -> CheckResult {
         return Err(Broken("the account has another key since it received access to another bucket".to_owned()));
     }
     user.is_granted(&buckets).await?;
-    fixture.assets("let in again", &in_both).await?;
+    fixture.assets("`grant` again", &in_both).await?;
     // A refused account keeps its access.
-    let nobodys = BucketAccess::new(NAMES[2], Some(other.claim.account()));
-    if user.backend.grant(user.claim.grant(vec![nobodys])).await.is_ok() {
+    let missing = BucketAccess::new(NAMES[2], Some(other.claim.account()));
+    if user.backend.grant(user.claim.grant(vec![missing])).await.is_ok() {
         return Err(Broken("`grant` gives an account access to a bucket that does not exist".to_owned()));
     }
     fixture.assets("`grant` for a bucket that does not exist", &in_both).await?;
@@ -125,7 +125,7 @@ pub(super) async fn several(subject: &Subject) -> CheckResult {
     third.has_no_bucket(NAMES[2]).await?;
     fixture.assets("a third bucket has come and gone", &in_both).await?;
     user.is_revoked(&buckets).await?;
-    fixture.assets("the account is let out", &without).await?;
+    fixture.assets("`revoke` after `grant` for two buckets", &without).await?;
     other.is_revoked(&buckets).await?;
     for (owner, name) in [(first, NAMES[0]), (second, NAMES[1])] {
         owner.has_no_bucket(name).await?;
@@ -162,7 +162,7 @@ pub(super) async fn keys(subject: &Subject) -> CheckResult {
     owner.has_no_bucket(NAME).await?;
     owner.is_revoked(&own).await?;
     owner.lists_keys(&own, &[]).await?;
-    fixture.as_before("the account is let out").await?;
+    fixture.as_before("`delete_bucket` and `revoke`").await?;
     Ok(if can_list {
         RuleVerdict::Kept
     } else {

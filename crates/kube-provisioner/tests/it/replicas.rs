@@ -103,7 +103,7 @@ fn another_replica_finishes_the_work_of_one_that_dies() {
             sleep(LEASE * 4).await;
             let left = fixture.cluster.list("", CLAIMS, None).unwrap();
             assert!(left.len() == 1 && left[0]["spec"]["volumeName"].is_string(), "seed {seed}");
-            assert_eq!(author.count(&format!("delete {goes}")), 1, "seed {seed}: made for nobody, and deleted");
+            assert_eq!(author.count(&format!("delete {goes}")), 1, "seed {seed}: its claim was deleted");
             assert_eq!(author.count(&format!("delete {stays}")), 0, "seed {seed}");
             assert_eq!(fixture.entries(), [""; 0], "seed {seed}");
         });
@@ -123,7 +123,7 @@ fn an_asset_that_a_restored_claim_names_is_not_completed_to_be_deleted() {
         let mut copy = fixture.get(CLAIMS, "restored").unwrap();
         for claim in ["restored", "deleted"] {
             fixture.delete(CLAIMS, claim);
-            fixture.until("it is gone", || fixture.get(CLAIMS, claim).is_none()).await;
+            fixture.until("it is deleted", || fixture.get(CLAIMS, claim).is_none()).await;
         }
         copy["metadata"] = json!({"name": "restored", "namespace": "default"});
         copy["spec"]["volumeName"] = json!(kept);

@@ -107,7 +107,7 @@ async fn reports_a_deletion_that_cannot_begin() {
     fixture.delete(CLAIMS, "photos");
     let _running = fixture.start(2);
     let text = "BucketFailedDelete: The bucket cannot be deleted at the moment";
-    fixture.until("it is told", || fixture.events("photos").iter().any(|event| event.contains(text))).await;
+    fixture.until("it is reported", || fixture.events("photos").iter().any(|event| event.contains(text))).await;
 }
 
 /// The process ends after it has removed its finalizer from the ObjectBucket, which another finalizer holds.
@@ -350,7 +350,7 @@ async fn reports_an_object_bucket_that_a_foreign_finalizer_keeps_after_a_failed_
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
     let told = || fixture.events("photos").iter().any(|event| event.contains("Creating the ObjectBucket: An object"));
-    fixture.until("it is told", told).await;
+    fixture.until("it is reported", told).await;
     fixture.patch(BUCKETS, "obc-default-photos", json!({"metadata": {"finalizers": null}}));
     fixture.bound("photos").await;
 }

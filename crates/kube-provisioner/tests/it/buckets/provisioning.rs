@@ -587,5 +587,5 @@ async fn a_claim_whose_class_is_deleted_before_it_has_a_bucket_is_reported() {
     let _running = fixture.start(1);
     fixture.until("it fails", || fixture.ready("photos").0 == "ProvisioningFailed").await;
     fixture.delete("storageclasses", "class");
-    fixture.until("it is told", || fixture.ready("photos").0 == "NotServed").await;
+    fixture.until("it is reported", || fixture.ready("photos").0 == "NotServed").await;
 }

@@ -65,7 +65,7 @@ fn deletes_a_volume_migrated_to_us() {
 
 // Rules: O1, O2, O3, O4, O5, O6, O7, O8, O9, O10, O11.
 #[test]
-fn the_annotations_and_the_driver_say_whose_a_volume_is() {
+fn recognizes_our_volumes_by_their_annotations_and_driver() {
     let is_ours =
         |we: &str, volume: &Value| Fixture::named(we, &[]).put_volume(volume.clone()) == [Key::of_volume("volume-1")];
     let by_us = |change| volume("Bound", "Delete", change);

@@ -460,7 +460,7 @@ async fn keeps_a_bucket_whose_policy_changes_while_its_deletion_waits() {
     // The other deletion waits for the permit of the first.
     sleep(Duration::from_secs(2)).await;
     bed.patch("buckets", "bc-2", json!({"spec": {"deletionPolicy": "Retain"}}));
-    bed.until("the Bucket is gone", || bed.get("buckets", "bc-2").is_none()).await;
+    bed.until("the Bucket is deleted", || bed.get("buckets", "bc-2").is_none()).await;
     assert_eq!((bed.store.calls("delete_bucket"), bed.store.state().buckets.len()), (1, 1));
 }
 
@@ -550,12 +550,12 @@ async fn a_bucket_with_the_id_of_another_deletes_its_own() {
         bed.bucket_ready(name).await;
     }
     bed.end_bucket("bc-kept");
-    bed.until("the Bucket is gone", || bed.get("buckets", "bc-kept").is_none()).await;
+    bed.until("the Bucket is deleted", || bed.get("buckets", "bc-kept").is_none()).await;
     drop(running);
     bed.patch_status("buckets", "bc-1", json!({"status": {"bucketID": "bc-kept"}}));
     bed.end_bucket("bc-1");
     let _running = bed.start();
-    bed.until("the Bucket is gone", || bed.get("buckets", "bc-1").is_none()).await;
+    bed.until("the Bucket is deleted", || bed.get("buckets", "bc-1").is_none()).await;
     assert_eq!(bed.store.state().buckets.keys().collect::<Vec<_>>(), ["bc-kept"]);
 }
 
@@ -618,7 +618,7 @@ async fn deletions_that_wait_at_the_same_time_share_a_list() {
     let before = lists.0.load(Ordering::Relaxed);
     names.iter().for_each(|name| bed.end_bucket(name));
     for name in &names {
-        bed.until("the Bucket is gone", || bed.get("buckets", name).is_none()).await;
+        bed.until("the Bucket is deleted", || bed.get("buckets", name).is_none()).await;
     }
     let made = lists.0.load(Ordering::Relaxed) - before;
     assert!(made <= 4, "{made} lists");

@@ -104,6 +104,10 @@ pub(crate) enum Stopped {
 }
 
 impl Stopped {
+    pub(crate) fn call_failed(doing: &'static str) -> impl FnOnce(CallError) -> Self {
+        move |error| Self::CallFailed { doing, error }
+    }
+
     /// Returns the outcome of a failed write. Another writer may have changed the object, or a policy refuses the change.
     pub(crate) fn by_write(doing: &'static str, error: CallError) -> Self {
         match error {

@@ -11,6 +11,7 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::journal::{JournalKind, JournalObject, Listing, part_journal_name};
 
 use super::{Actions, Step};
+use crate::controller::shared::requests;
 use crate::controller::volume::decide::refusal;
 use crate::controller::volume::decision::Refusal;
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, ClassState, Facts, VolumeState};
@@ -48,11 +49,8 @@ impl Actions {
             let gone = || Err(Stopped::Refused(Refusal::PlaceGone { place: name }));
             return if has_node { Ok(Done::LooksAgain { after }) } else { gone() };
         }
-        let node = match self.request(Api::<Node>::all(self.client().clone()).get(&name)).await {
-            Ok(node) => Some(node),
-            Err(CallError::NotFound) => None,
-            Err(error) => return Err(Stopped::CallFailed { doing: "looking for the node that has to do this", error }),
-        };
+        let node = requests::found(self.request(Api::<Node>::all(self.client().clone()).get(&name)).await);
+        let node = node.map_err(Stopped::call_failed("looking for the node that has to do this"))?;
         let Some(claim) = claim else {
             return match node {
                 Some(_) => Ok(Done::LooksAgain { after }),
@@ -103,8 +101,7 @@ impl Actions {
         for selector in place.split(';').filter(|selector| !selector.is_empty()) {
             let parameters = ListParams::default().labels(selector);
             let found = self.request(api.list_metadata(&parameters)).await;
-            let found = found
-                .map_err(|error| Stopped::CallFailed { doing: "looking for nodes that can use the volume", error })?;
+            let found = found.map_err(Stopped::call_failed("looking for nodes that can use the volume"))?;
             for node in found.items {
                 if self.has_driver(&node.name_any()).await? {
                     return Ok(true);
@@ -146,11 +143,10 @@ impl Actions {
     /// Returns the journal of another node, which its replica writes as soon as it runs.
     async fn journal_of(&self, node: &str) -> Result<Option<Listing>, Stopped> {
         let api: Api<JournalObject> = Api::namespaced_with(self.client().clone(), &self.namespace, &self.journal);
-        match self.request(api.get(&part_journal_name(&self.rules.names.own, node))).await {
-            Ok(journal) => Ok(Some(Listing::read(&journal))),
-            Err(CallError::NotFound) => Ok(None),
-            Err(error) => Err(Stopped::CallFailed { doing: "looking for the journal of another node", error }),
-        }
+        let journal = self.request(api.get(&part_journal_name(&self.rules.names.own, node))).await;
+        let journal =
+            requests::found(journal).map_err(Stopped::call_failed("looking for the journal of another node"))?;
+        Ok(journal.as_ref().map(Listing::read))
     }
 }
 

@@ -103,8 +103,7 @@ async fn ceph_clients_use_a_bucket() -> anyhow::Result<()> {
 async fn aws_clients_use_a_bucket() -> anyhow::Result<()> {
     let aws = S3::start(&control_plane::State::for_tests()?.guard()).await?;
     let server = aws.server();
-    let key = [("AWS_ACCESS_KEY_ID", &server.access_key), ("AWS_SECRET_ACCESS_KEY", &server.secret_key)];
-    let key = key.map(|(name, value)| format!("{name}={value}"));
+    let key = server.variables();
     let bound = Bound::new(
         BucketSpace::new("clients-s3").await?,
         "aws-s3-provisioner",

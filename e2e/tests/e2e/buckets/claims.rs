@@ -128,13 +128,8 @@ async fn ceph_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
     fixture.class("short", &[("credentialsOverlap", "8s")]).await?;
     let _program = fixture.start().await?;
     let before = fixture.new_user("photos", "short", json!({})).await?;
-    let rotation = json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "now"}}});
-    fixture.patch("photos", rotation).await?;
-    let rotated = eventually(SOON, async || {
-        let user = fixture.user("photos").await?;
-        Ok((user.id != before.id).then_some(user))
-    });
-    let after = rotated.await?.ok_or_else(|| anyhow::anyhow!("there is no new key"))?;
+    fixture.ask_for_keys("photos", "now").await?;
+    let after = fixture.next_user("photos", &before).await?;
     after.put("a", "x").await?;
     assert_eq!(before.get("a").await?.as_deref(), Some("x"), "the old key works during the overlap");
     let retired = eventually(SOON, async || Ok(before.get("a").await.is_err().then_some(())));

@@ -13,6 +13,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use kube_provisioner::bucket::BucketCapabilities;
 use kube_provisioner::bucket::objectbucket_api::{ObjectBucket, ObjectBucketClaim};
+use kube_provisioner::protocol::ROTATE_CREDENTIALS;
 use kube_provisioner::{Options, rbac};
 use serde_json::{Value, json};
 use testbed::cluster::{self, BucketUser, eventually, is_bucket_bound};
@@ -143,7 +144,7 @@ async fn claim(
 async fn rotate(client: &Client, report: &mut Report, before: &BucketUser) -> anyhow::Result<()> {
     report.begin("request new keys; the old keys work for 3 more seconds");
     let claims: Api<ObjectBucketClaim> = Api::namespaced(client.clone(), NAMESPACE);
-    let patch = json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "today"}}});
+    let patch = json!({"metadata": {"annotations": {(ROTATE_CREDENTIALS): "today"}}});
     claims.patch(BUCKET, &PatchParams::default(), &Patch::Merge(patch)).await?;
     let rotated = eventually(LIMIT, async || {
         let user = BucketUser::of(client, NAMESPACE, BUCKET).await?;

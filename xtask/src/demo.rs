@@ -269,7 +269,7 @@ async fn delete(
     gone.with_context(|| format!("volume {name} or {} still exists", directory.display()))?;
     report.done();
     report.show(&format!("persistentvolume/{name} is deleted"));
-    report.show(&format!("{} is gone", directory.display()));
+    report.show(&format!("{} is deleted", directory.display()));
     Ok(())
 }
 

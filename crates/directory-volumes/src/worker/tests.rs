@@ -42,6 +42,15 @@ async fn soon<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static)
     call.await.unwrap()
 }
 
+/// Waits until this number of calls has begun.
+async fn wait_for_begun(calls: usize, begun: &mpsc::Receiver<()>) {
+    let mut count = 0;
+    while count < calls {
+        yield_now().await;
+        count += begun.try_iter().count();
+    }
+}
+
 /// Long deletions block neither claims nor the probe, and the next one waits without a warning.
 #[tokio::test(start_paused = true)]
 async fn deletions_leave_room_for_others() {
@@ -61,11 +70,7 @@ async fn deletions_leave_room_for_others() {
             tokio::spawn(async move { end(&worker, &format!("pvc-{number}"), token).await })
         })
         .collect();
-    let mut count = 0;
-    while count < REMOVALS {
-        yield_now().await;
-        count += begun.try_iter().count();
-    }
+    wait_for_begun(REMOVALS, &begun).await;
     let new = worker.clone();
     soon(async move { make(&new, "pvc-new").await }).await.unwrap();
     let new = worker.clone();
@@ -97,11 +102,7 @@ async fn calls_that_do_not_end_are_counted() {
             tokio::spawn(async move { worker.run(work).await })
         })
         .collect();
-    let mut count = 0;
-    while count < THREADS {
-        yield_now().await;
-        count += begun.try_iter().count();
-    }
+    wait_for_begun(THREADS, &begun).await;
     let another = worker.clone();
     let late = tokio::spawn(async move { another.run(|_| Ok::<_, StartError>(())).await });
     yield_now().await;

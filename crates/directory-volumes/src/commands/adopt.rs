@@ -210,8 +210,8 @@ impl<S: Site> Adoption<'_, S> {
                 return match volumes.get_opt(&name).await {
                     Ok(found) if is_refused(&error) && !found.as_ref().is_some_and(is_here) => {
                         let error = error_chain(&error);
-                        let unpublish = self.adopt.site.unpublish(&self.root, path).await;
-                        unpublish
+                        let unpublished = self.adopt.site.unpublish(&self.root, path).await;
+                        unpublished
                             .map_err(|problem| format!("{error}; {path} stays marked: {}", error_chain(&*problem)))?;
                         self.root.remove_mark(path, &owner)?;
                         Err(error.into())

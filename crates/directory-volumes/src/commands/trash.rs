@@ -169,8 +169,8 @@ async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<
     let object = object(&discarded, claim.map(reference).transpose()?, &cluster)?;
     volumes.create(&PostParams { dry_run: true, ..PostParams::default() }, &object).await?;
     let discarded = root.restore(volume, Some(&cluster))?;
-    let publish = site.publish(&root, &discarded.path, &object).await;
-    let created = match publish {
+    let published = site.publish(&root, &discarded.path, &object).await;
+    let created = match published {
         Ok(()) => {
             let created = volumes.create(&PostParams::default(), &object).await;
             created.map_err(|error| (is_refused(&error), BoxError::from(error)))
@@ -181,8 +181,8 @@ async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<
         Ok(created) => created,
         Err((true, error)) if matches!(volumes.get_opt(volume).await, Ok(None)) => {
             let error = error_chain(&*error);
-            let unpublish = site.unpublish(&root, &discarded.path).await;
-            unpublish
+            let unpublished = site.unpublish(&root, &discarded.path).await;
+            unpublished
                 .map_err(|problem| format!("{error}; the directory stays restored: {}", error_chain(&*problem)))?;
             root.undo_restore(&discarded)?;
             return Err(format!("{volume} is in the trash again: {error}").into());

@@ -118,11 +118,11 @@ impl Account {
         let boundary = store.permissions_boundary(parameters);
         let role = NewIdentity { name, path: PATH, tags: &tags, permissions_boundary: boundary };
         match store.iam.create_role(role, trust).await {
-            // The answer to an earlier call may have been lost.
             Err(error) if error.code() != "EntityAlreadyExists" => {
                 let rights = "iam:CreateRole and iam:TagRole, with the class's permissionsBoundary";
                 return Err(Failure::of(format!("create the IAM role {name}"), rights)(error));
             }
+            // If the role exists, the answer to an earlier call may have been lost.
             _ => store.recent.created(&role_of(name)),
         }
         self.look_at_role(store).await

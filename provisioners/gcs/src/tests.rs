@@ -155,6 +155,16 @@ impl Fixture {
         request
     }
 
+    /// Shows the hidden service accounts after the next lookup of one.
+    async fn show_accounts_after_lookup(&self) {
+        let lookups = || self.google.count("GET /v1/projects/");
+        let before = lookups();
+        while lookups() == before {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        self.google.model().accounts.values_mut().for_each(|account| account.hidden_for = 0);
+    }
+
     fn s3(&self, key: &Option<Credentials>) -> Pod {
         let clients = Clients::new(Proxies::default(), Duration::from_secs(5));
         Pod { client: clients.get(&self.google.endpoint, None).unwrap(), key: key.clone().expect("there is a key") }
@@ -314,18 +324,13 @@ async fn a_new_service_account_that_is_not_shown_yet_is_not_left_behind() {
     }
     record.delete(&fixture.gcs).await.unwrap();
     assert!(fixture.google.assets().is_empty(), "{:?}", fixture.google.assets());
-    // The process ends before the attempt, and the account is shown a second later.
+    // The process ends before the attempt, and the account is shown later.
     fixture.google.model().faults.hiding = u32::MAX;
     drop(request.provision(&fixture.gcs).await.unwrap());
     let [another, restarted] = [(); 2].map(|()| Gcs::new(Defaults::of(&fixture.google), Proxies::default()));
     let error = request.provision(&another).await.unwrap_err();
     assert!(error.to_string().contains("is not shown yet"), "{error}");
-    let google = fixture.google.clone();
-    let shown = async move {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        google.model().accounts.values_mut().for_each(|account| account.hidden_for = 0);
-    };
-    tokio::join!(async { request.delete(&restarted).await.unwrap() }, shown);
+    tokio::join!(async { request.delete(&restarted).await.unwrap() }, fixture.show_accounts_after_lookup());
     assert!(fixture.google.assets().is_empty(), "{:?}", fixture.google.assets());
 }
 

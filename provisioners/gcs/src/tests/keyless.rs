@@ -70,16 +70,12 @@ async fn waits_for_the_account_of_an_attempt_that_failed_midway() {
     let (with_key, without) =
         (fixture.request("photos", &[("workloadIdentityPool", POOL)]), keyless(&fixture, "photos", "web"));
     let bucket = without.provision(&fixture.gcs).await.unwrap();
-    // The process ends before it records the service account, which is shown a second later.
+    // The process ends before it records the service account, which is shown later.
     fixture.google.model().faults.hiding = u32::MAX;
     drop(with_key.after(&bucket).provision(&fixture.gcs).await.unwrap());
-    let (restarted, google) = (Gcs::new(Defaults::of(&fixture.google), Proxies::default()), fixture.google.clone());
-    let shown = async move {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        google.model().accounts.values_mut().for_each(|account| account.hidden_for = 0);
-    };
+    let restarted = Gcs::new(Defaults::of(&fixture.google), Proxies::default());
     let record = without.after(&bucket);
-    tokio::join!(async { record.delete(&restarted).await.unwrap() }, shown);
+    tokio::join!(async { record.delete(&restarted).await.unwrap() }, fixture.show_accounts_after_lookup());
     assert_eq!(fixture.google.assets(), Vec::<String>::new());
 }
 

@@ -87,7 +87,7 @@ impl Fleets {
             let journal = name(&object).to_owned();
             let Ok(object) = serde_json::from_value::<JournalObject>(object) else {
                 journals_known = false;
-                let note = format!("what the journal {journal} in namespace {place} records: it cannot be decoded");
+                let note = format!("the attempts in namespace {place}: the journal {journal} cannot be decoded");
                 asked.reader.record(note);
                 continue;
             };

@@ -143,12 +143,12 @@ fn add_reason(answer: &mut Answer, why: NoAction, volume: &Value) {
                     format!("{}, and kept when its claim is deleted", phase.unwrap_or("Pending").to_lowercase());
             }
         },
-        NoAction::OtherCluster => answer.why.extend(
-            annotation(volume, protocol::CLUSTER_ID).map(|creator| format!("That cluster's id is \"{creator}\".")),
-        ),
+        NoAction::OtherCluster => answer
+            .why
+            .extend(annotation(volume, protocol::CLUSTER_ID).map(|id| format!("That cluster's id is \"{id}\"."))),
         NoAction::OtherInstallation => answer.why.extend(
             annotation(volume, protocol::IDENTITY)
-                .map(|creator| format!("The identity of its creator is \"{creator}\".")),
+                .map(|identity| format!("The identity of its creator is \"{identity}\".")),
         ),
         NoAction::VolumeTerminating if given(volume, &["status", "phase"]) == Some("Bound") => {
             answer.why = vec![

@@ -201,6 +201,14 @@ impl Connection {
     }
 }
 
+/// Fails if a command could not process some of its entries. It has printed the reason for each.
+fn all_done(failed: usize, what: &str) -> Result<(), BoxError> {
+    match failed {
+        0 => Ok(()),
+        failed => Err(format!("{failed} {what}").into()),
+    }
+}
+
 /// Returns true if the API server has refused to create an object. After any other error it may still create it, even
 /// if a request for the object does not find it yet.
 fn is_refused(error: &ApiError) -> bool {

@@ -11,7 +11,7 @@ use kube_provisioner::{FencingToken, error_chain, recorded_volumes};
 use serde_json::Value;
 
 use super::volumes::{Named, Volumes};
-use super::{BoxError, Place, Site};
+use super::{BoxError, Place, Site, all_done};
 use crate::deletion::owner_of;
 use crate::mark::Owner;
 use crate::root::Root;
@@ -183,10 +183,7 @@ impl<S: Site> Orphans<S> {
                 volume = mark.owner.volume
             ));
         }
-        match failed {
-            0 => Ok(()),
-            failed => Err(format!("{failed} directories were not moved").into()),
-        }
+        all_done(failed, "directories were not moved")
     }
 
     fn report(&self, survey: &Survey, known: &ClusterState<'_>) -> String {

@@ -8,7 +8,7 @@ use kube_provisioner::protocol::{CLUSTER_ID, PROVISIONED_BY};
 
 use super::adopt::Adoption;
 use super::volumes::Named;
-use super::{BoxError, Site};
+use super::{BoxError, Site, all_done};
 use crate::deletion::owner_of;
 use crate::error::{DirectoryError, Holder};
 use crate::mark::{Mark, Owner};
@@ -113,7 +113,7 @@ impl<S: Site> Adoption<'_, S> {
         }
         if rows.len() == 1 {
             print("no directory is marked for an earlier volume of the same name\n");
-            return left(refused);
+            return all_done(refused, "directories were not changed");
         }
         print(&table(&rows));
         if plans.is_empty() || !self.adopt.yes && !is_confirmed(&format!("mark {} directories?", plans.len()))? {
@@ -128,7 +128,7 @@ impl<S: Site> Adoption<'_, S> {
                 }
             }
         }
-        left(refused)
+        all_done(refused, "directories were not changed")
     }
 
     /// Returns the directory of a volume and its former owner, if its mark names an earlier volume of this name.
@@ -138,13 +138,6 @@ impl<S: Site> Adoption<'_, S> {
         let says_so = owner_of(&volume.object).cluster.is_none_or(|id| id == self.cluster);
         let is_former = |mark: &Mark| mark.owner.volume == volume.name && !(mark.is_of(&owner) && says_so);
         Ok(self.root.mark_of(&path)?.filter(is_former).map(|mark| (path, mark.owner)))
-    }
-}
-
-fn left(refused: usize) -> Result<(), BoxError> {
-    match refused {
-        0 => Ok(()),
-        refused => Err(format!("{refused} directories were not changed").into()),
     }
 }
 

@@ -9,7 +9,7 @@ use kube_provisioner::kube::api::PostParams;
 use kube_provisioner::protocol::CLUSTER_ID;
 use kube_provisioner::{FencingToken, error_chain};
 
-use super::{BoxError, Site, is_refused};
+use super::{BoxError, Site, all_done, is_refused};
 use crate::entry::Discarded;
 use crate::mark::Owner;
 use crate::root::Root;
@@ -121,10 +121,7 @@ async fn purge(site: &impl Site, volumes: Vec<String>, all: bool, of_unknown_clu
             print(&format!("{error}\n"));
         }
     }
-    match failed {
-        0 => Ok(()),
-        failed => Err(format!("{failed} volumes were not removed").into()),
-    }
+    all_done(failed, "volumes were not removed")
 }
 
 /// Returns why this cluster must not remove an entry, if so.

@@ -336,7 +336,7 @@ impl Bucket {
         policy.and_then(|policy| policy["Statement"].as_array().cloned()).unwrap_or_default()
     }
 
-    /// Returns whether the policy denies everyone to change this setting.
+    /// Returns whether the policy forbids everyone to change this setting.
     fn denies(&self, setting: &str) -> bool {
         let action = match setting {
             "tagging" => "s3:PutBucketTagging",

@@ -174,9 +174,7 @@ impl State {
     /// Reads the record of an entry.
     pub(crate) fn discarded(&self, of: &'static str, volume: &str) -> Result<Option<Discarded>, DirectoryError> {
         match self.open_entry(of, volume) {
-            Ok(entry) => {
-                read_json(entry.as_fd(), RECORD).map_err(|error| error.in_file(format!("{of}/{volume}/{RECORD}")))
-            }
+            Ok(entry) => read_json(entry.as_fd(), RECORD, format_args!("{of}/{volume}/{RECORD}")),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(failed("cannot open", volume, error)),
         }

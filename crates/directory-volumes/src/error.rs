@@ -300,14 +300,6 @@ impl fmt::Display for Holder {
 }
 
 impl DirectoryError {
-    /// Names a damaged file by its path below `.kube-provisioner`.
-    pub(crate) fn in_file(self, path: String) -> Self {
-        match self {
-            Self::Damaged { reason, .. } => Self::Damaged { name: path, reason },
-            error => error,
-        }
-    }
-
     /// Removes everything that a tenant must not read about volumes in other namespaces. The log still contains it.
     pub(crate) fn for_claim_of(self, owner: &Owner) -> Self {
         match self {

@@ -111,7 +111,8 @@ impl Root {
                 let id = name.parse().ok().and_then(ProjectId::new);
                 let usage = id.and_then(|id| quota.usage(id).ok());
                 // A volume that is deleted in the meantime has no usage.
-                if let (Some(usage), Some(owner)) = (usage, read_json::<Owner>(projects.as_fd(), &name)?) {
+                let owner = read_json::<Owner>(projects.as_fd(), &name, format_args!("{PROJECTS}/{name}"))?;
+                if let (Some(usage), Some(owner)) = (usage, owner) {
                     let (bytes, inodes) = (usage.used_bytes, usage.used_inodes);
                     volumes.push(VolumeUsage { volume: owner.volume, bytes, inodes });
                 }

@@ -156,7 +156,7 @@ impl Root {
     /// # Errors
     /// Fails if the note cannot be read.
     pub fn note(&self, name: &'static str) -> Result<Option<String>, DirectoryError> {
-        read_json(self.enter()?.directory(NOTES)?.as_fd(), name)
+        read_json(self.enter()?.directory(NOTES)?.as_fd(), name, format_args!("{NOTES}/{name}"))
     }
 
     /// Stores a note about the root.
@@ -278,7 +278,7 @@ fn open_own(root: &OwnedFd) -> Result<Option<OwnedFd>, DirectoryError> {
 }
 
 fn read_marker(own: &OwnedFd) -> Result<Option<String>, DirectoryError> {
-    Ok(read_json::<Marker>(own.as_fd(), MARKER)?.map(|marker| marker.id))
+    Ok(read_json::<Marker>(own.as_fd(), MARKER, MARKER)?.map(|marker| marker.id))
 }
 
 fn random_id() -> Result<String, Errno> {

@@ -121,7 +121,7 @@ impl Root {
     fn project(&self, state: &State, owner: &Owner) -> Result<Option<ProjectId>, DirectoryError> {
         let projects = state.directory(PROJECTS)?;
         for id in self.candidates(owner) {
-            let holder = read_json::<Owner>(projects.as_fd(), &id.to_string())?;
+            let holder = read_json::<Owner>(projects.as_fd(), &id.to_string(), format_args!("{PROJECTS}/{id}"))?;
             if holder.is_some_and(|holder| holder.is(owner)) {
                 return Ok(Some(id));
             }

@@ -1,5 +1,6 @@
 //! The root and its `.kube-provisioner`, opened for one operation.
 
+use std::fmt::Display;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -161,7 +162,7 @@ impl State {
     }
 
     fn read_mark(&self, directory: &OwnedFd, last: &str, path: &VolumePath) -> Result<Option<Mark>, DirectoryError> {
-        match read_json(directory.as_fd(), last) {
+        match read_json(directory.as_fd(), last, format_args!("{VOLUMES}/{path}")) {
             Err(DirectoryError::Io { source, .. }) if source.kind() == ErrorKind::IsADirectory => {
                 match descend::open(directory.as_fd(), last).and_then(|below| files::names(&below)) {
                     // The directory was above volumes, but no longer is.
@@ -171,7 +172,7 @@ impl State {
                     Err(error) => Err(failed("cannot read the mark of", path.as_str(), error)),
                 }
             }
-            read => read.map_err(|error| error.in_file(format!("{VOLUMES}/{path}"))),
+            read => read,
         }
     }
 
@@ -188,13 +189,15 @@ pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> Vec<u8> {
     text
 }
 
+/// Reads a file in a directory. `path` is its path below `.kube-provisioner`, for the error.
 pub(crate) fn read_json<T: serde::de::DeserializeOwned>(
     directory: BorrowedFd<'_>,
     name: &str,
+    path: impl Display,
 ) -> Result<Option<T>, DirectoryError> {
     let content = files::read(directory, name).map_err(|error| failed("cannot read", name, error))?;
     let read = content.map(|content| serde_json::from_slice(&content)).transpose();
-    read.map_err(|error| DirectoryError::Damaged { name: name.to_owned(), reason: error.to_string() })
+    read.map_err(|error| DirectoryError::Damaged { name: path.to_string(), reason: error.to_string() })
 }
 
 /// Opens nested directories.

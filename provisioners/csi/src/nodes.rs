@@ -74,8 +74,8 @@ impl Nodes {
             Some(node) => Some(self.place_of(client, node, request.allowed_topologies()).await?),
             None => None,
         };
-        let wish = RequirementInputs::of(request, settings, selected);
-        if wish.needs_nodes() { self.among_all(&wish).await } else { wish.requirement(&[]).map_err(refusal) }
+        let inputs = RequirementInputs::of(request, settings, selected);
+        if inputs.needs_nodes() { self.among_all(&inputs).await } else { inputs.requirement(&[]).map_err(refusal) }
     }
 
     /// Reads the current values of the driver's topology keys on the selected node.
@@ -119,11 +119,11 @@ impl Nodes {
         })
     }
 
-    async fn among_all(&self, wish: &RequirementInputs<'_>) -> Result<Option<Requirement>, ProvisionError> {
+    async fn among_all(&self, inputs: &RequirementInputs<'_>) -> Result<Option<Requirement>, ProvisionError> {
         let choosing = async {
             loop {
                 let listed = self.listed.notified();
-                if let Some(chosen) = self.lock().choose(wish) {
+                if let Some(chosen) = self.lock().choose(inputs) {
                     return chosen;
                 }
                 listed.await;
@@ -236,12 +236,12 @@ impl State {
         self.all_keys.len() > known
     }
 
-    /// Returns the requirement for a wish, or `None` until all nodes are known.
-    fn choose(&mut self, wish: &RequirementInputs<'_>) -> Option<Result<Option<Requirement>, NoRequirement>> {
+    /// Returns the requirement for these inputs, or `None` until all nodes are known.
+    fn choose(&mut self, inputs: &RequirementInputs<'_>) -> Option<Result<Option<Requirement>, NoRequirement>> {
         let (labels, keys) = (self.labels()?, self.keys.all()?);
         let keys = keys.iter().filter(|(_, keys)| !keys.is_empty());
         let registered = keys.filter_map(|(name, keys)| Some(Registered { keys, labels: labels.get(name)? }));
-        let chosen = wish.requirement(&registered.collect::<Vec<_>>());
+        let chosen = inputs.requirement(&registered.collect::<Vec<_>>());
         self.is_awaited |= chosen.is_err();
         Some(chosen)
     }

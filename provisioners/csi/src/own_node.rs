@@ -50,7 +50,7 @@ impl OwnNode {
         request: &ProvisionRequest<Texts>,
     ) -> Result<Option<Requirement>, NoRequirement> {
         let keys: Vec<String> = self.segments.keys().cloned().collect();
-        let wish = RequirementInputs::of(request, settings, Some(self.segment()));
-        wish.requirement(&[Registered { keys: &keys, labels: &Labels::new(&self.segments) }])
+        let inputs = RequirementInputs::of(request, settings, Some(self.segment()));
+        inputs.requirement(&[Registered { keys: &keys, labels: &Labels::new(&self.segments) }])
     }
 }

@@ -90,7 +90,7 @@ pub(crate) enum NoRequirement {
 }
 
 impl<'a> RequirementInputs<'a> {
-    /// Returns the wish of a claim whose selected node has this place.
+    /// Returns the inputs of a claim whose selected node has this place.
     pub(crate) fn of(request: &'a ProvisionRequest<Texts>, settings: &Settings, selected: Option<Term>) -> Self {
         Self {
             claim: request.claim.metadata.name.as_deref().unwrap_or_default(),

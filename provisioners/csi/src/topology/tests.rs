@@ -51,9 +51,9 @@ impl Situation {
             .filter(|node| !node.keys.is_empty())
             .collect();
         let allowed = self.allowed.as_deref().unwrap_or_default();
-        let wish = RequirementInputs { claim: &self.claim, allowed, selected, strict, immediate, filters: false };
-        let nodes: &[_] = if wish.needs_nodes() { &registered } else { &[] };
-        wish.requirement(nodes).ok()
+        let inputs = RequirementInputs { claim: &self.claim, allowed, selected, strict, immediate, filters: false };
+        let nodes: &[_] = if inputs.needs_nodes() { &registered } else { &[] };
+        inputs.requirement(nodes).ok()
     }
 }
 
@@ -118,7 +118,7 @@ fn combinations_of_allowed_values_are_cut_or_refused() {
         let requirements: Vec<_> = keys.iter().map(|key| json!({"key": key, "values": values})).collect();
         let term = json!([{"matchLabelExpressions": requirements}]);
         let allowed: Vec<TopologySelectorTerm> = serde_json::from_value(term).unwrap();
-        let wish = RequirementInputs {
+        let inputs = RequirementInputs {
             claim: "data",
             allowed: &allowed,
             selected: None,
@@ -126,7 +126,7 @@ fn combinations_of_allowed_values_are_cut_or_refused() {
             immediate: true,
             filters: false,
         };
-        wish.requirement(&[]).map(Option::unwrap)
+        inputs.requirement(&[]).map(Option::unwrap)
     };
     assert_eq!(choose(&["a", "b", "c"], 50), Err(NoRequirement::TooMany(125_000)));
     // A request with all of these would exceed gRPC's limit of 4 MiB.
@@ -144,20 +144,20 @@ fn allowed_topologies_can_filter_whole_places() {
     let nodes: Vec<_> = labels.iter().map(|labels| Registered { keys: &keys, labels }).collect();
     let allowed: Vec<TopologySelectorTerm> =
         serde_json::from_value(json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a", "c"]}]}])).unwrap();
-    let wish = |selected, filters| {
-        let wish =
+    let chosen = |selected, filters| {
+        let inputs =
             RequirementInputs { claim: "data", allowed: &allowed, selected, strict: false, immediate: true, filters };
-        assert_eq!(wish.needs_nodes(), filters);
-        wish.requirement(&nodes).map(|requirement| {
+        assert_eq!(inputs.needs_nodes(), filters);
+        inputs.requirement(&nodes).map(|requirement| {
             let requirement = requirement.unwrap().into_request();
             (requirement.requisite.len(), requirement.preferred[0].segments.clone())
         })
     };
     // Without the filter, the driver does not learn the selected node's rack.
-    assert_eq!(wish(Some(place("2", "a")), false), Ok((2, [("zone".to_owned(), "a".to_owned())].into())));
-    assert_eq!(wish(Some(place("2", "a")), true), Ok((2, BTreeMap::from_iter(place("2", "a")))));
-    assert_eq!(wish(Some(place("3", "b")), true), Err(NoRequirement::NotAllowed("rack=3,zone=b".to_owned())));
-    assert_eq!(wish(None, true).unwrap().0, 2);
+    assert_eq!(chosen(Some(place("2", "a")), false), Ok((2, [("zone".to_owned(), "a".to_owned())].into())));
+    assert_eq!(chosen(Some(place("2", "a")), true), Ok((2, BTreeMap::from_iter(place("2", "a")))));
+    assert_eq!(chosen(Some(place("3", "b")), true), Err(NoRequirement::NotAllowed("rack=3,zone=b".to_owned())));
+    assert_eq!(chosen(None, true).unwrap().0, 2);
 }
 
 fn terms(places: &[&[(&str, &str)]]) -> Value {

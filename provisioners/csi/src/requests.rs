@@ -13,8 +13,8 @@ pub(crate) fn limited<T>(request: impl Future<Output = kube::Result<T>>) -> impl
     call(LIMIT, request)
 }
 
-/// Sends a request for one object. It is absent only if the API server names it: a server that does not serve the kind
-/// at the moment says nothing about the object.
+/// Sends a request for one object with a deadline. Returns `None` only if the API server names the object as absent: if
+/// it does not serve the kind at the moment, the object may exist.
 pub(crate) fn existing<T>(
     request: impl Future<Output = kube::Result<T>>,
 ) -> impl Future<Output = Result<Option<T>, CallError>> {

@@ -80,6 +80,15 @@ pub(crate) struct WrittenMetadata {
     pub(crate) resource_version: Option<String>,
 }
 
+/// Returns `None` only if the API server names the object as absent: if it does not serve the kind at the moment, the
+/// object may exist.
+pub fn found<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
+    match answer {
+        Err(CallError::NotFound) => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
 /// Returns the error of a call whose request could not be built.
 pub fn invalid_request(error: impl std::fmt::Display) -> CallError {
     CallError::Other(error.to_string())

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kube_provisioner::kube;
+use provisioner_runtime::call::found;
 use provisioner_runtime::{CallError, call};
 
 /// The limit of an attempt, which follows `--timeout`, may be hours.
@@ -13,17 +14,10 @@ pub(crate) fn limited<T>(request: impl Future<Output = kube::Result<T>>) -> impl
     call(LIMIT, request)
 }
 
-/// Sends a request for one object with a deadline. Returns `None` only if the API server names the object as absent: if
-/// it does not serve the kind at the moment, the object may exist.
+/// Sends a request for one object with a deadline. Returns `None` only if the object does not exist.
 pub(crate) fn existing<T>(
     request: impl Future<Output = kube::Result<T>>,
 ) -> impl Future<Output = Result<Option<T>, CallError>> {
     let answer = limited(request);
-    async move {
-        match answer.await {
-            Ok(object) => Ok(Some(object)),
-            Err(CallError::NotFound) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
+    async move { found(answer.await) }
 }

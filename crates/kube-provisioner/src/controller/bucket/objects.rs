@@ -13,7 +13,7 @@ use objectbucket_api::names::{
     AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, FINALIZER, PROVISIONER_LABEL, provisioner_label,
 };
 use objectbucket_api::{API_VERSION, ObjectBucket, ObjectBucketClaim};
-use provisioner_runtime::call::{CallError, create_request, invalid_request};
+use provisioner_runtime::call::{CallError, create_request, found, invalid_request};
 use provisioner_runtime::controller::Context;
 use provisioner_runtime::watch::WatchHealth;
 use serde::de::DeserializeOwned;
@@ -31,7 +31,7 @@ use super::record::Record;
 use super::safeguards::BucketSafeguard;
 use crate::bucket::{ClaimName, Credentials, Endpoint};
 use crate::controller::shared::checksum::CHECKSUM;
-use crate::controller::shared::requests::{self, found, without_finalizer};
+use crate::controller::shared::requests::{self, without_finalizer};
 use crate::protocol;
 
 /// The number of times a write is repeated if the object changes concurrently.

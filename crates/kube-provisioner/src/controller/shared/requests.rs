@@ -34,14 +34,6 @@ pub(crate) async fn replace<C: Cache, T: DeserializeOwned>(
     context.request(context.client().request(request)).await
 }
 
-/// Returns `None` if the object does not exist.
-pub(crate) fn found<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
-    match answer {
-        Err(CallError::NotFound) => Ok(None),
-        answer => answer.map(Some),
-    }
-}
-
 /// Returns the merge patch that removes a finalizer from this version of an object.
 pub(crate) fn without_finalizer(uid: &str, version: impl ToString, finalizers: &[String], removed: &str) -> Value {
     let others: Vec<&String> = finalizers.iter().filter(|name| *name != removed).collect();

@@ -7,11 +7,10 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::CSINode;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
-use provisioner_runtime::call::CallError;
+use provisioner_runtime::call::{CallError, found};
 use provisioner_runtime::journal::{JournalKind, JournalObject, Listing, part_journal_name};
 
 use super::{Actions, Step};
-use crate::controller::shared::requests;
 use crate::controller::volume::decide::refusal;
 use crate::controller::volume::decision::Refusal;
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, ClassState, Facts, VolumeState};
@@ -49,7 +48,7 @@ impl Actions {
             let gone = || Err(Stopped::Refused(Refusal::PlaceGone { place: name }));
             return if has_node { Ok(Done::LooksAgain { after }) } else { gone() };
         }
-        let node = requests::found(self.request(Api::<Node>::all(self.client().clone()).get(&name)).await);
+        let node = found(self.request(Api::<Node>::all(self.client().clone()).get(&name)).await);
         let node = node.map_err(Stopped::call_failed("looking for the node that has to do this"))?;
         let Some(claim) = claim else {
             return match node {
@@ -144,8 +143,7 @@ impl Actions {
     async fn journal_of(&self, node: &str) -> Result<Option<Listing>, Stopped> {
         let api: Api<JournalObject> = Api::namespaced_with(self.client().clone(), &self.namespace, &self.journal);
         let journal = self.request(api.get(&part_journal_name(&self.rules.names.own, node))).await;
-        let journal =
-            requests::found(journal).map_err(Stopped::call_failed("looking for the journal of another node"))?;
+        let journal = found(journal).map_err(Stopped::call_failed("looking for the journal of another node"))?;
         Ok(journal.as_ref().map(Listing::read))
     }
 }

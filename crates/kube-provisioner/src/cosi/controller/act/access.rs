@@ -2,12 +2,12 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use provisioner_runtime::call::invalid_request;
+use provisioner_runtime::call::{found, invalid_request};
 use provisioner_runtime::limiter::Flow;
 use serde_json::{Value, json};
 
 use super::{Actions, Step};
-use crate::controller::shared::requests::{found, without_finalizer};
+use crate::controller::shared::requests::without_finalizer;
 use crate::cosi::controller::decide::Refusal;
 use crate::cosi::controller::objects::{AccessFacts, CLEANUP_FINISHED, FINALIZER};
 use crate::cosi::controller::outcome::{Done, Outcome, Stopped};

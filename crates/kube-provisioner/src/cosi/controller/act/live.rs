@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 use kube::{Api, Resource as _};
+use provisioner_runtime::call::found;
 
 use super::{Actions, ListedBuckets};
-use crate::controller::shared::requests::{self, found};
+use crate::controller::shared::requests;
 use crate::cosi::controller::cache::Key;
 use crate::cosi::controller::decide::{AccessView, BucketState, BucketView, Facts};
 use crate::cosi::controller::objects::{self, AccessFacts, Bucket, BucketAccess, WatchedBucket};

@@ -91,7 +91,7 @@ pub async fn a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate<F: Administe
 
 /// Y4: claims receive access to an existing bucket, as their classes define.
 pub async fn claims_are_let_into_a_bucket_that_exists<F: Administered>(fixture: &F) -> anyhow::Result<()> {
-    let _program = fixture.start().await?;
+    let program = fixture.start().await?;
     let buckets = ["shared-bucket", "other-bucket"];
     let mut administrators = Vec::new();
     for bucket in buckets {
@@ -100,11 +100,13 @@ pub async fn claims_are_let_into_a_bucket_that_exists<F: Administered>(fixture: 
         administrators.push(administrator);
     }
     let before = fixture.assets().await?;
+    let mut secrets = vec![fixture.administrators_secret().to_owned()];
     for access in ["read-write", "read-only", "write-only"] {
         fixture.class_with(access, &[("bucketName", "shared-bucket"), ("accessMode", access)]).await?;
         let user = fixture.new_user(access, access, json!({})).await?;
         has_access(access, &user, "x").await?;
         has_no_other_rights::<F>(&user, "other-bucket").await?;
+        secrets.push(user.secret);
     }
     // A claim for a foreign bucket is refused, and the bucket stays.
     fixture.claim("thief", "class", json!({"bucketName": "shared-bucket"})).await?;
@@ -118,7 +120,8 @@ pub async fn claims_are_let_into_a_bucket_that_exists<F: Administered>(fixture: 
         administrator.empty_bucket(bucket).await?;
         fixture.remove_bucket(bucket).await?;
     }
-    Ok(())
+    let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
+    fixture.is_discreet(&program, &secrets).await
 }
 
 /// Fails unless the key has exactly this access to a bucket that contains this object.

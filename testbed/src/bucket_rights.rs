@@ -53,9 +53,7 @@ async fn has_no_other_rights<F: Administered>(user: &BucketUser, other: &str) ->
 }
 
 /// W1 W2 Z8 Z9 Z16: a pod can use only its own bucket, and keys rotate.
-pub async fn a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate<F: Administered>(
-    fixture: &F,
-) -> anyhow::Result<()> {
+pub async fn a_pod_uses_only_its_own_bucket_and_keys_rotate<F: Administered>(fixture: &F) -> anyhow::Result<()> {
     let program = fixture.start().await?;
     for claim in ["photos", "videos"] {
         fixture.bind(claim, "class", json!({})).await?;
@@ -90,7 +88,7 @@ pub async fn a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate<F: Administe
 }
 
 /// Y4: claims receive access to an existing bucket, as their classes define.
-pub async fn claims_are_let_into_a_bucket_that_exists<F: Administered>(fixture: &F) -> anyhow::Result<()> {
+pub async fn claims_get_access_to_an_existing_bucket<F: Administered>(fixture: &F) -> anyhow::Result<()> {
     let program = fixture.start().await?;
     let buckets = ["shared-bucket", "other-bucket"];
     let mut administrators = Vec::new();

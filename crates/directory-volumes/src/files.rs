@@ -194,7 +194,7 @@ mod tests {
         let left = || names(&tmp).unwrap().len();
         let now = SystemTime::now();
         clear(&tmp, now).unwrap();
-        assert_eq!(left(), 3, "somebody may be writing it");
+        assert_eq!(left(), 3, "another process may be writing it");
         clear(&tmp, now + LONGEST_WRITE + Duration::from_secs(60)).unwrap();
         assert_eq!(left(), 1);
         assert!(folder.path().join("by-hand").is_file());

@@ -118,13 +118,13 @@ mod aws_cases {
 // Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
 async fn aws_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
-    Fixture::case("s3-use", rights::a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate).await
+    Fixture::case("s3-use", rights::a_pod_uses_only_its_own_bucket_and_keys_rotate).await
 }
 
 // Rules: Y4.
 #[tokio::test]
 async fn aws_claims_get_access_to_an_existing_bucket() -> anyhow::Result<()> {
-    Fixture::case("s3-grant", rights::claims_are_let_into_a_bucket_that_exists).await
+    Fixture::case("s3-grant", rights::claims_get_access_to_an_existing_bucket).await
 }
 
 // Rules: Z14.

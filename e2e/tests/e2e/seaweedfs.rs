@@ -46,13 +46,13 @@ async fn seaweedfs_killed_at_any_moment_nothing_is_left_or_created_twice() -> an
 // Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
 async fn seaweedfs_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
-    Fixture::case("weed-use", rights::a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate).await
+    Fixture::case("weed-use", rights::a_pod_uses_only_its_own_bucket_and_keys_rotate).await
 }
 
 // Rules: Y4.
 #[tokio::test]
 async fn seaweedfs_claims_get_access_to_an_existing_bucket() -> anyhow::Result<()> {
-    Fixture::case("weed-grant", rights::claims_are_let_into_a_bucket_that_exists).await
+    Fixture::case("weed-grant", rights::claims_get_access_to_an_existing_bucket).await
 }
 
 #[tokio::test]

@@ -11,13 +11,13 @@ use super::fixture::Fixture;
 // Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
 async fn garage_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
-    Fixture::case("garage-use", rights::a_pod_uses_its_bucket_and_nobody_elses_and_keys_rotate).await
+    Fixture::case("garage-use", rights::a_pod_uses_only_its_own_bucket_and_keys_rotate).await
 }
 
 // Rules: Y4.
 #[tokio::test]
 async fn garage_claims_get_access_to_an_existing_bucket() -> anyhow::Result<()> {
-    Fixture::case("garage-grant", rights::claims_are_let_into_a_bucket_that_exists).await
+    Fixture::case("garage-grant", rights::claims_get_access_to_an_existing_bucket).await
 }
 
 /// A claim's access to its own bucket can be restricted, too, because the claim does not own it in Garage.

@@ -79,7 +79,8 @@ impl FileSystem {
         let (place, image) = (mounted.place(), mounted.folder.path().join("image"));
         fs::create_dir(&place)?;
         let mkfs: &[&str] = match kind {
-            Kind::Ext4 => &["mkfs.ext4", "-q"],
+            // Otherwise the kernel initializes the rest in the background, during the first turn.
+            Kind::Ext4 => &["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
             Kind::Xfs => &["mkfs.xfs", "-q"],
             Kind::Tmpfs => return command("mount", &["-t", "tmpfs", "tmpfs"], &place).map(|()| mounted),
         };

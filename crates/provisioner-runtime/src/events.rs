@@ -216,6 +216,11 @@ impl EventRecorder {
         }
     }
 
+    /// Returns true if more than half of the queue's lines wait.
+    pub fn is_filling(&self) -> bool {
+        crate::sync::lock(&self.shared.state).is_filling()
+    }
+
     /// Sets the number of concurrent requests. Lower values leave more of the server's capacity to other work; 0 stops
     /// sending.
     pub fn set_concurrency(&self, concurrency: usize) {

@@ -37,6 +37,7 @@ const SPREAD: Duration = Duration::from_secs(1);
 ///
 /// Requests for Leases, journals, events and watches must not wait behind other work, so they bypass it.
 pub struct ApiLimiter {
+    requests: usize,
     permits: Semaphore,
     state: Mutex<State>,
 }
@@ -57,7 +58,8 @@ impl ApiLimiter {
     /// Creates a limiter for at most this many concurrent requests; 0 counts as 1.
     pub fn new(requests: usize, environment: Environment) -> Self {
         let state = State { paused_until: None, random: environment.random("api limiter") };
-        Self { permits: Semaphore::new(requests.clamp(1, Semaphore::MAX_PERMITS)), state: Mutex::new(state) }
+        let requests = requests.clamp(1, Semaphore::MAX_PERMITS);
+        Self { requests, permits: Semaphore::new(requests), state: Mutex::new(state) }
     }
 
     /// Waits for a permit and for the end of a pause.
@@ -70,9 +72,10 @@ impl ApiLimiter {
         permit
     }
 
-    /// Returns true if another request would have to wait.
-    pub fn is_full(&self) -> bool {
-        self.permits.available_permits() == 0 || crate::sync::lock(&self.state).pause_end().is_some()
+    /// Returns true if more than an eighth of the requests are in progress, or during a pause.
+    pub fn is_busy(&self) -> bool {
+        let in_progress = self.requests - self.permits.available_permits();
+        in_progress > self.requests / 8 || crate::sync::lock(&self.state).pause_end().is_some()
     }
 
     /// Observes a failed request. If the server was too busy, all requests pause for as long as it asks, plus a random
@@ -142,17 +145,26 @@ mod tests {
         assert!(self::limiter(0).enter().now_or_never().is_some());
     }
 
+    #[tokio::test]
+    async fn more_than_an_eighth_of_the_requests_keep_the_server_busy() {
+        let limiter = limiter(32);
+        let _four = join_all([(); 4].map(|()| limiter.enter())).await;
+        assert!(!limiter.is_busy());
+        let _fifth = limiter.enter().await;
+        assert!(limiter.is_busy());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_busy_server_is_left_alone_for_as_long_as_it_asks_and_somewhat_longer() {
         for (asked, least, most) in [(Some(10), 10, 16), (None, 1, 3), (Some(50), 50, 61), (Some(u64::MAX), 60, 61)] {
             for _ in 0..20 {
                 let limiter = limiter(1);
                 limiter.observe(&busy(asked));
-                assert!(limiter.is_full());
+                assert!(limiter.is_busy());
                 let waited = wait(&limiter).await;
                 assert!((least * SECOND..=most * SECOND).contains(&waited), "{waited:?} for {asked:?}");
                 assert_eq!(wait(&limiter).await, Duration::ZERO);
-                assert!(!limiter.is_full());
+                assert!(!limiter.is_busy());
             }
         }
         let limiter = limiter(1);

@@ -82,9 +82,9 @@ impl<C: Cache> Context<C> {
         &self.shared.calls
     }
 
-    /// Returns true if another request would have to wait.
+    /// Returns true if requests keep the API server busy.
     pub(super) fn is_busy(&self) -> bool {
-        self.shared.api.is_full()
+        self.shared.api.is_busy()
     }
 }
 

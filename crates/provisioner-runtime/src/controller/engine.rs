@@ -35,6 +35,8 @@ const IDLE_EVENTS: usize = 16;
 /// Maximum time under load before events are sent alongside the work. Otherwise constant load would hold them back
 /// forever.
 const EVENT_PATIENCE: Duration = Duration::from_secs(10);
+/// The time after which load is over. Keys whose journal entries were written together send their requests in bursts.
+const LULL: Duration = Duration::from_millis(100);
 
 /// State shared by the tasks of one controller.
 pub(super) struct Engine<R: Reconciler> {
@@ -231,23 +233,26 @@ impl<R: Reconciler> Engine<R> {
         }
     }
 
-    /// Defers events while the queue is busy, up to [`EVENT_PATIENCE`]. Never returns.
+    /// Defers events under load, up to [`EVENT_PATIENCE`] or until half of their queue is taken. Never returns.
     pub(super) async fn pace_events(self: Arc<Self>) -> String {
         let events = self.context.events();
-        let mut busy_since = None;
+        // The begin of the load, and the last time it was seen.
+        let mut load: Option<(Instant, Instant)> = None;
         loop {
             if !events.is_due() {
                 // Hold the next event back until the load is known.
                 events.set_concurrency(0);
                 events.wait_due().await;
-                busy_since = None;
+                load = None;
             }
-            let busy = self.queue.stats().ready > 0 || self.context.is_busy();
-            busy_since = busy.then(|| busy_since.unwrap_or_else(Instant::now));
-            events.set_concurrency(match busy_since {
-                None => IDLE_EVENTS,
-                Some(since) if since.elapsed() < EVENT_PATIENCE => 0,
-                Some(_) => 1,
+            let now = Instant::now();
+            load = load.filter(|(_, seen)| now - *seen < LULL);
+            if self.queue.stats().ready > 0 || self.context.is_busy() {
+                load = Some((load.map_or(now, |(since, _)| since), now));
+            }
+            events.set_concurrency(match load {
+                Some((since, _)) if !events.is_filling() => usize::from(now - since >= EVENT_PATIENCE),
+                _ => IDLE_EVENTS,
             });
             sleep(Duration::from_millis(20)).await;
         }

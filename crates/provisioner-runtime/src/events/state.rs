@@ -221,6 +221,10 @@ impl State {
         self.pending + self.sending
     }
 
+    pub(super) fn is_filling(&self) -> bool {
+        self.pending > self.capacity / 2
+    }
+
     pub(super) fn stats(&self) -> EventStats {
         EventStats { queued: self.pending + self.sending, ..self.stats }
     }

@@ -204,6 +204,17 @@ async fn the_pace_can_be_changed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_queue_is_filling_when_more_than_half_of_it_is_taken() {
+    let test = Test::with(EventOptions { capacity: 4, ..options() }, []);
+    test.recorder.set_concurrency(0);
+    let filling = ["a", "b", "c"].map(|object| {
+        test.recorder.record(event(object, "note"));
+        test.recorder.is_filling()
+    });
+    assert_eq!(filling, [false, false, true]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_may_not_be_sent_yet_is_not_due() {
     let test = Test::with(EventOptions { burst: 1, ..options() }, [Answer::Busy(20)]);
     let due_after = async || {

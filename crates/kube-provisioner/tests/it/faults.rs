@@ -490,6 +490,21 @@ async fn stopping_under_load_sends_the_event_of_every_saved_volume() {
     assert_eq!(named, bound);
 }
 
+/// While an entry of the journal is written, no request is in progress for a moment.
+#[tokio::test(start_paused = true)]
+async fn no_event_is_sent_until_all_volumes_are_saved() {
+    let (outages, fixture) = fixture();
+    let claims = (0..400).map(|at| format!("claim-{at}"));
+    claims.for_each(|claim| drop(fixture.claim(&claim, "class")));
+    outages.next(Update, CONFIG_MAPS, [Late(SECOND / 20); 400]);
+    outages.next(Create, VOLUMES, [Late(SECOND / 50); 400]);
+    tokio::spawn(fixture.controller().run_with(fixture.cluster.client("ours"), CancellationToken::new()));
+    fixture.until("all volumes are saved", || volumes(&fixture) == 400).await;
+    let told = || named_in_events(&fixture, "ProvisioningSucceeded").len();
+    assert_eq!(told(), 0);
+    fixture.until("all claims have events", || told() == 400).await;
+}
+
 // Rules: G32.
 /// The pauses do not use the wall clock, which nearly stops while the controller's time advances, and advances while
 /// the controller's time stops.

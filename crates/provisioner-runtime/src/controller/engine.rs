@@ -236,7 +236,7 @@ impl<R: Reconciler> Engine<R> {
     /// Defers events under load, up to [`EVENT_PATIENCE`] or until half of their queue is taken. Never returns.
     pub(super) async fn pace_events(self: Arc<Self>) -> String {
         let events = self.context.events();
-        // The begin of the load, and the last time it was seen.
+        // When the load began, and when it was last seen.
         let mut load: Option<(Instant, Instant)> = None;
         loop {
             if !events.is_due() {

@@ -1,16 +1,18 @@
 //! Access to the cluster for measurements: a namespace, a class, thousands of claims, and cleanup.
 
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::ops::ControlFlow::{Break, Continue};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::bail;
 use futures::future::try_join;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Endpoints, Event, Namespace, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use kube_provisioner::protocol::STORAGE_PROVISIONER;
 use kube_provisioner::rbac::{Account, manifests, rules};
@@ -19,6 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use testbed::cluster::apply;
 use testbed::control_plane::{State, client_from, kubeconfig_for_service_account};
+use tokio::time::timeout;
 
 use crate::wait::until;
 
@@ -151,11 +154,7 @@ impl Cluster {
 
     /// Waits until the provisioner has deleted all volumes.
     pub(crate) async fn wait_no_volumes(&self) -> anyhow::Result<()> {
-        until(PATIENCE, Duration::from_millis(200), async || {
-            let left = self.volumes().list_metadata(&ListParams::default().match_any()).await?.items.len();
-            Ok(if left == 0 { Break(()) } else { Continue(format!("{left} volumes are not deleted")) })
-        })
-        .await
+        follow(&self.volumes(), 0, "left", |_| true).await.map(drop)
     }
 
     /// Creates claims as the controller-manager leaves them, with a class that does not exist yet. So all of them start
@@ -199,16 +198,7 @@ impl Cluster {
         what: &str,
         holds: impl Fn(&PersistentVolumeClaim) -> bool,
     ) -> anyhow::Result<Vec<PersistentVolumeClaim>> {
-        until(PATIENCE, Duration::from_millis(200), async || {
-            let claims = self.claims().list(&ListParams::default()).await?.items;
-            let done = claims.iter().filter(|claim| holds(claim)).count();
-            Ok(if done == count {
-                Break(claims)
-            } else {
-                Continue(format!("only {done} of {count} claims are {what}"))
-            })
-        })
-        .await
+        follow(&self.claims(), count, what, holds).await
     }
 
     /// Waits until the control plane is idle: the controller-manager emits an event on each pending claim every 15 s,
@@ -247,6 +237,44 @@ impl Cluster {
             delete_all(&self.volumes()).await
         };
         try_join(events, objects).await.map(drop)
+    }
+}
+
+/// Watches objects until this number of them meet the condition, and returns those. A poll would round each figure.
+async fn follow<K: Resource + Clone + DeserializeOwned + Debug>(
+    api: &Api<K>,
+    count: usize,
+    what: &str,
+    holds: impl Fn(&K) -> bool,
+) -> anyhow::Result<Vec<K>> {
+    let mut met = HashMap::new();
+    let following = async {
+        loop {
+            let list = api.list(&ListParams::default()).await?;
+            met = list.items.into_iter().filter(&holds).map(|object| (object.uid(), object)).collect();
+            let version = list.metadata.resource_version.unwrap_or_default();
+            let mut events = api.watch(&WatchParams::default(), &version).await?.boxed();
+            while met.len() != count {
+                match events.try_next().await? {
+                    Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) if holds(&object) => {
+                        met.insert(object.uid(), object);
+                    }
+                    Some(WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object)) => {
+                        met.remove(&object.uid());
+                    }
+                    Some(WatchEvent::Bookmark(_)) => {}
+                    Some(WatchEvent::Error(_)) | None => break,
+                }
+            }
+            if met.len() == count {
+                return anyhow::Ok(());
+            }
+        }
+    };
+    let in_time = timeout(PATIENCE, following).await;
+    match in_time {
+        Ok(followed) => followed.map(|()| met.into_values().collect()),
+        Err(_) => bail!("{} instead of {count} objects are {what}: {}", met.len(), api.resource_url()),
     }
 }
 

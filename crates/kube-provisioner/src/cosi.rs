@@ -42,8 +42,6 @@ use crate::rbac;
 
 /// The pause between attempts to start the provisioner.
 const START_PAUSE: Duration = Duration::from_secs(1);
-/// The limit of concurrent calls to the provisioner if the options set none.
-const CALLS: usize = 100;
 
 /// The reason why the driver does not serve yet, for `/readyz`.
 type Readiness = Result<(), String>;
@@ -107,10 +105,15 @@ impl CosiDriver {
         let serve = async {
             let context = BucketStartContext { client: client.clone(), cluster_id: cluster_id.clone() };
             start(&options, &*backend, context, &readiness).await;
-            let calls = if options.max_concurrent_calls == 0 { CALLS } else { options.max_concurrent_calls };
             let namespace = options.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
             let accounts = Accounts { client, namespace, driver: name, cluster_id };
-            let driver = Arc::new(Driver::new(backend, capabilities, accounts, CallLimits::of(&options), calls));
+            let driver = Arc::new(Driver::new(
+                backend,
+                capabilities,
+                accounts,
+                CallLimits::of(&options),
+                options.call_limits().total,
+            ));
             let server = bind(&address)?;
             tracing::info!(driver = driver.name(), "serving COSI on {address}");
             readiness.send_modify(|state| *state = Ok(()));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use http::Uri;
+use provisioner_runtime::Limits;
 use provisioner_runtime::journal::JournalKind;
 use provisioner_runtime::lease::lease_name;
 use provisioner_runtime::logs::{self, LogFormat};
@@ -62,7 +63,7 @@ pub struct Options {
     #[arg(long, help_heading = CALLS, env, alias = "workers", value_name = "COUNT", default_value_t = 32, value_parser = at_least_one)]
     pub api_concurrency: usize,
 
-    /// Maximum concurrent backend calls, counted separately for deletion; 0 means 100, and at least 1 per class
+    /// Maximum concurrent backend calls, counted separately for deletion; 0 means 160, and at least 1 per class
     #[arg(long, help_heading = CALLS, env, alias = "backend-concurrency", value_name = "COUNT", default_value_t = 0)]
     pub max_concurrent_calls: usize,
 
@@ -238,6 +239,14 @@ impl Options {
     /// Returns the kind of journal that the options select. The account may lack the permissions for it.
     pub(crate) fn journal_kind(&self) -> JournalKind {
         if self.sidecar_rbac { JournalKind::Lease } else { JournalKind::ConfigMap }
+    }
+
+    /// Returns the limits of concurrent calls of the author's code. A call that only waits costs a few kilobytes. The
+    /// default lets one namespace of one class run 102 calls, as many as external-provisioner allows.
+    pub(crate) fn call_limits(&self) -> Limits {
+        let given = self.max_concurrent_calls;
+        // A given number is the exact bound.
+        Limits { total: if given == 0 { 160 } else { given }, per_group: self.class_concurrency, one_each: given == 0 }
     }
 
     /// Starts the process's log early, for programs that log before their controller runs and starts it.

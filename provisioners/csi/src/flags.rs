@@ -77,8 +77,8 @@ pub(crate) struct Flags {
     #[arg(long, help_heading = "Calls and retries", value_name = "TIME", default_value = "5m", value_parser = time)]
     retry_interval_max: Duration,
 
-    /// Maximum concurrent calls to the driver, counted separately for deletion
-    #[arg(long, help_heading = "Calls and retries", value_name = "COUNT", default_value_t = 100)]
+    /// Maximum concurrent calls to the driver, counted separately for deletion; 0 means 160
+    #[arg(long, help_heading = "Calls and retries", value_name = "COUNT", default_value_t = 0)]
     worker_threads: usize,
 
     /// Kubeconfig file, unless $KUBECONFIG is set [default: the pod's service account]

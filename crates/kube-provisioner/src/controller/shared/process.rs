@@ -6,7 +6,7 @@ use kube::Client;
 use provisioner_runtime::controller::{LoopOptions, Safeguards, Sharing};
 use provisioner_runtime::events::EventApi;
 use provisioner_runtime::journal::JournalKind;
-use provisioner_runtime::{AccessError, Backoff, Environment, LeaseOptions, Limits, check_access, lease_name};
+use provisioner_runtime::{AccessError, Backoff, Environment, LeaseOptions, check_access, lease_name};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -14,9 +14,6 @@ use super::cluster;
 use crate::controller::RunError;
 use crate::options::{Coordination, Options};
 use crate::{protocol, rbac};
-
-/// The default limit of concurrent calls of the author's code. A call that only waits costs a few kilobytes.
-const CALLS: usize = 100;
 
 /// The delay before another permission check.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -62,9 +59,6 @@ impl Process {
         safeguards: Safeguards,
     ) -> (Client, LoopOptions) {
         let Self { client, namespace, cluster_id, journal, instance, sharing, environment } = self;
-        let given = options.max_concurrent_calls;
-        // A given number is the exact bound.
-        let total = if given == 0 { CALLS } else { given };
         let options = LoopOptions {
             name: options.provisioner_name.clone(),
             namespace,
@@ -75,7 +69,7 @@ impl Process {
             queue,
             sharing,
             requests: options.api_concurrency,
-            calls: Limits { total, per_group: options.class_concurrency, one_each: given == 0 },
+            calls: options.call_limits(),
             backoff: if options.exponential_backoff {
                 Backoff::exponential(options.retry_interval_start, options.retry_interval_max)
             } else {

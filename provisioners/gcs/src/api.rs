@@ -12,8 +12,8 @@ use serde_json::Value;
 use crate::http::{Client, Error};
 use crate::token::{TokenError, TokenSource};
 
-/// Pauses before the retries of a call.
-const PAUSES: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(900)];
+/// Pauses before the retries of a call, in milliseconds.
+const PAUSES: [u64; 2] = if cfg!(test) { [30, 90] } else { [300, 900] };
 
 /// A failed call, with what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -126,7 +126,7 @@ impl Api {
                 && safe
                 && let Some(pause) = pauses.next()
             {
-                tokio::time::sleep(pause).await;
+                tokio::time::sleep(Duration::from_millis(pause)).await;
                 continue;
             }
             let answer = answer.map_err(|error| unanswered(&call, &error))?;

@@ -75,6 +75,6 @@ fn restored(object: &Value, keeps_finalizers: bool) -> Value {
         let kept = ["name", "namespace", "labels", "annotations"];
         metadata.retain(|field, _| kept.contains(&field.as_str()) || keeps_finalizers && field == "finalizers");
     }
-    debug_assert!(object["metadata"]["namespace"].is_null() || object["metadata"]["namespace"] == NAMESPACE);
+    assert!(object["metadata"]["namespace"].is_null() || object["metadata"]["namespace"] == NAMESPACE);
     object
 }

@@ -114,7 +114,7 @@ impl<'a> Fixture<'a> {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": process}});
             // No other code creates namespaces.
             let created = self.cluster.create(&namespace);
-            debug_assert!(created.is_ok(), "{created:?}");
+            assert!(created.is_ok(), "{created:?}");
             options.namespace = Some(process.to_owned());
         }
         options
@@ -148,7 +148,7 @@ impl<'a> Fixture<'a> {
         let claim = self.subject.claim(&self.subject.new_process(), name, USUAL);
         // The first rule has already rejected an invalid claim.
         let created = self.cluster.create(&claim);
-        debug_assert!(created.is_ok(), "{created:?}");
+        assert!(created.is_ok(), "{created:?}");
     }
 
     pub(super) fn delete_claim(&self, name: &str) {

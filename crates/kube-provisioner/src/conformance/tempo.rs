@@ -46,7 +46,7 @@ impl Tempo {
 
     /// Returns the time for which the final state must last: longer than any pause between two attempts.
     pub(super) fn silence(self) -> Duration {
-        self.choose(Duration::from_secs(300), Duration::from_millis(500))
+        self.choose(Duration::from_secs(150), Duration::from_millis(500))
     }
 
     /// Returns the time in which a disturbed run creates and deletes its claims.
@@ -69,7 +69,12 @@ impl Tempo {
     pub(super) fn options(self, provisioner: &str) -> Options {
         let mut options = Options::new(provisioner);
         options.retry_interval_max = Duration::from_secs(60);
-        if self == Self::Real {
+        if self == Self::Virtual {
+            // Renewals would take most of the processor time of virtual hours.
+            options.lease_duration = Duration::from_secs(60);
+            options.lease_renew_deadline = Duration::from_secs(45);
+            options.lease_retry_period = Duration::from_secs(15);
+        } else {
             options.retry_interval_start = Duration::from_millis(50);
             options.retry_interval_max = Duration::from_secs(1);
             options.lease_duration = Duration::from_secs(3);

@@ -82,7 +82,7 @@ pub(crate) fn unknown_fields(resource: &Resource, object: &Value) -> Result<Vec<
 pub(crate) fn zero(resource: &Resource) -> Value {
     let mut object = Value::Object(Map::new());
     let decoded = fields(resource, &mut object);
-    debug_assert!(decoded.is_ok(), "there is nothing in it that could be wrong");
+    assert!(decoded.is_ok(), "there is nothing in it that could be wrong");
     object
 }
 

@@ -60,7 +60,7 @@ impl ServerSet {
     /// Returns the object as the client sent it.
     pub(crate) fn undo(self, resource: &Resource, old: Option<&Value>, mut kept: Value) -> Value {
         for (index, field) in fields(resource).iter().enumerate().filter(|(index, _)| self.0 & (1 << index) != 0) {
-            debug_assert!(index < 8, "the tables above are short");
+            assert!(index < 8, "the tables above are short");
             field.set(&mut kept, old.and_then(|old| field.get(at(old, field.parent)?)));
         }
         kept

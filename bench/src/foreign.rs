@@ -113,11 +113,13 @@ pub(crate) async fn create(cluster: &Cluster, numbers: std::ops::Range<usize>, o
             cluster.claims().create(&PostParams::default(), &serde_json::from_value(claim(number, own))?).await?;
         let volume: PersistentVolume = serde_json::from_value(volume(number, &created, own))?;
         cluster.volumes().create(&PostParams::default(), &volume).await?;
-        // The controller-manager would bind them at a hundred per second.
-        let bound = Patch::Merge(json!({"status": {"phase": "Bound"}}));
+        // The controller-manager would write these states, at a few hundred per second.
         let parameters = PatchParams::default();
-        cluster.volumes().patch_status(&volume.name_any(), &parameters, &bound).await?;
-        cluster.claims().patch_status(&created.name_any(), &parameters, &bound).await?;
+        let bound = json!({"status": {"phase": "Bound"}});
+        cluster.volumes().patch_status(&volume.name_any(), &parameters, &Patch::Merge(bound)).await?;
+        let bound = json!({"status": {
+            "phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}});
+        cluster.claims().patch_status(&created.name_any(), &parameters, &Patch::Merge(bound)).await?;
         anyhow::Ok(())
     };
     stream::iter(numbers).map(pair).buffer_unordered(AT_ONCE).try_collect::<()>().await?;

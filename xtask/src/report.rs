@@ -66,7 +66,7 @@ const SCENARIOS: [Scenario; 23] = [
     scenario("waiting-10000", "waiting --claims 10000 --rounds 1", &["volumes/s", "peak memory, MB"]),
     scenario("csi-foreign", "csi burst --foreign 50000 --rounds 3", &["peak memory, MB"]),
     scenario("own", "foreign --own --pairs 0,100000 --rounds 1", &["peak memory, MB", "first volume after, s"]),
-    scenario("foreign", "foreign --pairs 0,50000,100000 --rounds 2", &["peak memory, MB", "first volume after, s"]),
+    scenario("foreign", "foreign --pairs 0,50000,100000 --rounds 1", &["peak memory, MB", "first volume after, s"]),
     // Built with another feature.
     scenario("journal", "journal --rounds 2", &["writes per claim", "volumes/s"]),
 ];

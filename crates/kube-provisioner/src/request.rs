@@ -16,6 +16,7 @@ use crate::quantity;
 use crate::secrets::Secrets;
 use crate::topology;
 use provisioner_runtime::controller::FencingToken;
+use tokio::time::Instant;
 
 /// The argument of [`Provisioner::provision`](crate::Provisioner::provision): immutable snapshots of the claim and its
 /// class.
@@ -45,6 +46,9 @@ pub struct ProvisionRequest<P> {
     pub parameters: Arc<P>,
     /// The claim.
     pub claim: Arc<PersistentVolumeClaim>,
+    /// When the controller saw the claim as it is. A provisioner can share what it has read from the API server after
+    /// this moment among claims: it is not older than the claim.
+    pub claim_seen: Instant,
     /// The claim's class.
     pub class: Arc<StorageClass>,
     /// The node chosen by the scheduler, if the class waits for the first consumer.
@@ -96,6 +100,7 @@ impl<P> ProvisionRequest<P> {
             bytes,
             parameters: Arc::new(parameters),
             claim: Arc::new(claim),
+            claim_seen: Instant::now(),
             class: Arc::new(class),
             selected_node: None,
             node_labels: BTreeMap::new(),

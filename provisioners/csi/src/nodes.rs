@@ -1,7 +1,7 @@
 //! The nodes, and the topology keys that the driver registers on them.
 //!
-//! Each new attempt reads its claim's selected node from the API server. The watches only serve requirements that
-//! depend on all nodes, and wake claims that wait for a node.
+//! The place of a claim's selected node is read from the API server after the claim was seen. The watches only serve
+//! requirements that depend on all nodes, and wake claims that wait for a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject};
 use kube_provisioner::kube::{Client, ResourceExt};
 use kube_provisioner::{Change, ObjectWatch, ProvisionError, ProvisionRequest, Trigger, error_chain};
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::parameters::Texts;
 use crate::request::Settings;
@@ -23,6 +23,8 @@ use crate::watched::{Changed, Watched};
 
 /// Time that an attempt waits for the first list of the nodes.
 const LISTING: Duration = Duration::from_secs(10);
+/// Time for which claims share the place of a node. Two reads for each claim would take a third of the rate of a burst.
+const RECENT: Duration = Duration::from_secs(1);
 
 /// A shared handle: clones refer to the same nodes.
 #[derive(Clone)]
@@ -46,6 +48,16 @@ struct State {
     all_keys: BTreeSet<String>,
     /// True if a claim waits for a node that does not exist yet.
     is_awaited: bool,
+    /// The places that were read recently, by node, since a node changed.
+    recent: BTreeMap<String, ReadPlace>,
+    changed: Option<Instant>,
+}
+
+/// The place of a node in a class with these `allowedTopologies`.
+struct ReadPlace {
+    begun: Instant,
+    allowed: Vec<TopologySelectorTerm>,
+    place: Term,
 }
 
 /// The state of listing all nodes since the last topology key appeared.
@@ -71,15 +83,39 @@ impl Nodes {
         request: &ProvisionRequest<Texts>,
     ) -> Result<Option<Requirement>, ProvisionError> {
         let selected = match &request.selected_node {
-            Some(node) => Some(self.place_of(client, node, request.allowed_topologies()).await?),
+            Some(node) => Some(self.place_of(client, node, request).await?),
             None => None,
         };
         let inputs = RequirementInputs::of(request, settings, selected);
         if inputs.needs_nodes() { self.among_all(&inputs).await } else { inputs.requirement(&[]).map_err(refusal) }
     }
 
-    /// Reads the current values of the driver's topology keys on the selected node.
+    /// Returns the values of the driver's topology keys on the selected node, as they were after the claim was seen.
     async fn place_of(
+        &self,
+        client: Client,
+        name: &str,
+        request: &ProvisionRequest<Texts>,
+    ) -> Result<Term, ProvisionError> {
+        let allowed = request.allowed_topologies();
+        let is_for_it = |read: &&ReadPlace| {
+            read.begun > request.claim_seen && read.begun.elapsed() < RECENT && read.allowed == allowed
+        };
+        if let Some(read) = self.lock().recent.get(name).filter(is_for_it) {
+            return Ok(read.place.clone());
+        }
+        let begun = Instant::now();
+        let place = self.read_place(client, name, allowed).await?;
+        let mut state = self.lock();
+        if state.changed.is_none_or(|changed| begun > changed) {
+            state.recent.retain(|_, read| read.begun.elapsed() < RECENT);
+            state.recent.insert(name.to_owned(), ReadPlace { begun, allowed: allowed.to_vec(), place: place.clone() });
+        }
+        Ok(place)
+    }
+
+    /// Reads the current values of the driver's topology keys on a node.
+    async fn read_place(
         &self,
         client: Client,
         name: &str,
@@ -198,6 +234,8 @@ impl Nodes {
     /// Returns the claims to wake after a change.
     fn wakes<T>(&self, mut state: MutexGuard<'_, State>, changed: Changed<T>) -> Vec<Trigger> {
         if !matches!(changed, Changed::Nothing) {
+            state.recent.clear();
+            state.changed = Some(Instant::now());
             self.changed.notify_one();
         }
         match changed {

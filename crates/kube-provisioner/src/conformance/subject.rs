@@ -465,6 +465,7 @@ impl Request {
             bytes: self.bytes,
             parameters: Arc::new(backend.parse(&self.parameters).map_err(|error| error.to_string())?),
             claim: Arc::clone(&self.claim),
+            claim_seen: tokio::time::Instant::now(),
             class: Arc::clone(&self.class),
             selected_node: self.node.clone(),
             node_labels: self.node_labels.clone(),

@@ -30,6 +30,7 @@ impl UntypedRequest {
             bytes: self.bytes,
             parameters: Parsed::clone(&self.parameters).typed(),
             claim: self.claim,
+            claim_seen: self.claim_seen,
             class: self.class,
             selected_node: self.selected_node,
             node_labels: self.node_labels,

@@ -77,6 +77,7 @@ impl WaitingClaim {
             facts,
             resource_version: claim.metadata.resource_version.unwrap_or_default().into(),
             since: Instant::now(),
+            seen: Instant::now(),
             object: Some(text.into()),
         })
     }

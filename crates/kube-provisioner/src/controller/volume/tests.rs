@@ -196,6 +196,7 @@ pub(super) fn pending() -> Pending {
             facts,
             resource_version: "17".into(),
             since: tokio::time::Instant::now(),
+            seen: tokio::time::Instant::now(),
             object: Some(claim.to_string().into()),
         }),
         class: Arc::new(OurClass::read(class, 7, (&Plain, &Capabilities::default()), snapshot)),

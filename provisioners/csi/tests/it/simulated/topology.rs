@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -156,6 +157,31 @@ async fn a_claim_that_waits_for_a_pod_gets_a_volume_in_the_zone_of_its_node() {
         let term = json!({"key": "zone", "operator": "In", "values": ["b"]});
         assert_eq!(*required, json!({"nodeSelectorTerms": [{"matchExpressions": [term]}]}));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_shares_reads_of_its_node_and_later_claims_see_the_node_as_it_is() {
+    const CLAIMS: usize = 200;
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counted = reads.clone();
+    let count = before(move |request| {
+        let is_read = &*request.resource.plural == "csinodes" && request.verb == Verb::Get;
+        counted.fetch_add(usize::from(is_read), Ordering::Relaxed);
+        Before::Handle
+    });
+    let fixture = two_zones(cluster().interceptor(count).build());
+    fixture.driver.configure(|settings| settings.latency = Duration::from_millis(20));
+    let names: Vec<String> = (0..CLAIMS).map(|number| format!("data-{number}")).collect();
+    names.iter().for_each(|name| drop(fixture.claim(name, "late", on_node("node-a"))));
+    let _running = fixture.start_with(1, |options| options.max_concurrent_calls = 10).await;
+    fixture.until("bound", || names.iter().all(|name| fixture.is_bound(name))).await;
+    let reads = reads.load(Ordering::Relaxed);
+    assert!((1..CLAIMS / 4).contains(&reads), "{reads} reads");
+
+    fixture.change("", "nodes", "", "node-a", json!({"metadata": {"labels": {"zone": "b"}}}));
+    fixture.claim("later", "late", on_node("node-a"));
+    fixture.until("bound", || fixture.is_bound("later")).await;
+    assert_eq!(fixture.zones().last().unwrap(), &["b", "b"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -184,6 +184,7 @@ impl Actions {
             bytes: facts.request.clone().unwrap_or_default(),
             parameters: Arc::new(parameters),
             claim,
+            claim_seen: pending.claim.seen,
             class: pending.class.object.clone(),
             selected_node: facts.selected_node.as_deref().map(str::to_owned),
             node_labels: BTreeMap::new(),

@@ -95,12 +95,13 @@ impl VolumeCache {
             },
             (false, None) => return None,
         };
+        let seen = Instant::now();
         let since = match self.claims.get(&uid) {
             Some(ClaimEntry::Waiting(known)) => known.since,
-            _ => Instant::now(),
+            _ => seen,
         };
         let (fingerprint, resource_version) = (fingerprint(&facts), claim_version(claim).into());
-        Some(Ok(WaitingClaim { fingerprint, facts, resource_version, since, object }))
+        Some(Ok(WaitingClaim { fingerprint, facts, resource_version, since, seen, object }))
     }
 
     pub(super) fn claim_gone(&mut self, claim: &ClaimUid) -> bool {

@@ -47,6 +47,8 @@ pub(crate) struct WaitingClaim {
     pub(crate) resource_version: Box<str>,
     /// The time at which it was first seen waiting.
     pub(crate) since: Instant,
+    /// The time at which it was seen as it is.
+    pub(crate) seen: Instant,
     /// The claim as the provisioner receives it, as JSON: a third of the size of the decoded object. `None` once the
     /// volume is saved. The claim is read again in the rare case that it needs another volume.
     pub(crate) object: Option<Box<str>>,
@@ -55,9 +57,9 @@ pub(crate) struct WaitingClaim {
 impl WaitingClaim {
     /// Returns the claim with another text for the provisioner.
     pub(crate) fn with_object(&self, object: Option<Box<str>>) -> Self {
-        let Self { facts, fingerprint, resource_version, since, .. } = self;
+        let Self { facts, fingerprint, resource_version, since, seen, .. } = self;
         let (facts, resource_version) = (facts.clone(), resource_version.clone());
-        Self { facts, fingerprint: *fingerprint, resource_version, since: *since, object }
+        Self { facts, fingerprint: *fingerprint, resource_version, since: *since, seen: *seen, object }
     }
 }
 

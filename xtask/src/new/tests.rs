@@ -25,9 +25,13 @@ fn cargo(folder: &Path, arguments: &[&str]) -> String {
         format!("[dev-dependencies]\nworkspace-hack = {{ path = \"{}/workspace-hack\" }}\n", project().display());
     fs::write(folder.join("Cargo.toml"), manifest.replacen("[dev-dependencies]\n", &hack, 1)).unwrap();
     let workspace = fs::read_to_string(project().join("Cargo.toml")).unwrap();
-    let optimized = workspace.lines().filter(|line| line.ends_with(".opt-level = 1") && !line.starts_with("kube-sim"));
+    let profile = |name: &str| -> Vec<String> {
+        let lines = workspace.lines().skip_while(|line| *line != format!("[{name}]")).skip(1);
+        let settings = lines.take_while(|line| !line.is_empty()).filter(|line| !line.starts_with('#'));
+        settings.flat_map(|line| ["--config".to_owned(), format!("{name}.{line}")]).collect()
+    };
     let mut command = crate::build::plain_cargo();
-    command.args(optimized.flat_map(|line| ["--config".to_owned(), format!("profile.dev.package.{line}")]));
+    command.args(profile("profile.dev")).args(profile("profile.dev.package"));
     command.current_dir(folder).args(arguments).arg("--offline").env("CARGO_TARGET_DIR", project().join("target"));
     let output = command.output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

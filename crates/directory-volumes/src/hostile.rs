@@ -277,7 +277,7 @@ pub fn directories_of_others<P: Hooks>(subject: &Subject<P>) {
 
 /// Replaces directories with symlinks as fast as possible while they are created and removed.
 pub fn symlinks_instead_of_directories<P: Hooks>(subject: &Subject<P>) {
-    const ROUNDS: usize = 2_000;
+    const ROUNDS: usize = 10_000;
     let runtime = runtime();
     let place = Place::new(subject, &runtime);
     let (root, before) = (place.root(), place.outside());

@@ -38,7 +38,7 @@ const FORMER_KEYS: &str = "formerAccessKeyIDs";
 const PRINCIPAL: &str = "principal";
 
 /// Google needs some seconds to propagate a new service account.
-pub(crate) const ACCOUNT_SPREADS: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 2000 });
+const ACCOUNT_SPREADS: Duration = Duration::from_secs(2);
 
 /// Provisions buckets and service accounts in Google Cloud projects.
 pub(crate) struct Gcs {

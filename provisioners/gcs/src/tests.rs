@@ -19,7 +19,7 @@ use kube_provisioner::{DeleteVerdict, ProvisionError, ProvisionVerdict, Secrets,
 use serde_json::json;
 
 use crate::account::{account_id, email};
-use crate::gcs::{ACCOUNT_SPREADS, Gcs};
+use crate::gcs::Gcs;
 use crate::http::{Clients, Proxies};
 use crate::parameters::{Config, Parameters};
 use crate::store::Defaults;
@@ -573,7 +573,7 @@ async fn a_new_account_that_is_not_known_yet_is_waited_for() {
     for _ in 0..2 {
         let error = request.provision(&fixture.gcs).await.unwrap_err();
         assert!(error.to_string().contains("takes some time to be known"), "{error}");
-        assert_eq!((error.verdict(), error.retry_after()), (ProvisionVerdict::Retry, Some(ACCOUNT_SPREADS)));
+        assert_eq!((error.verdict(), error.retry_after()), (ProvisionVerdict::Retry, Some(Duration::from_secs(2))));
     }
     drop(request.provision(&fixture.gcs).await.unwrap());
 }

@@ -46,7 +46,7 @@ impl Tempo {
 
     /// Returns the time for which the final state must last: longer than any pause between two attempts.
     pub(super) fn silence(self) -> Duration {
-        self.choose(Duration::from_secs(150), Duration::from_millis(500))
+        self.choose(Duration::from_secs(300), Duration::from_millis(500))
     }
 
     /// Returns the time in which a disturbed run creates and deletes its claims.

@@ -254,7 +254,10 @@ async fn follow<K: Resource + Clone + DeserializeOwned + Debug>(
             met = list.items.into_iter().filter(&holds).map(|object| (object.uid(), object)).collect();
             let version = list.metadata.resource_version.unwrap_or_default();
             let mut events = api.watch(&WatchParams::default(), &version).await?.boxed();
-            while met.len() != count {
+            loop {
+                if met.len() == count {
+                    return anyhow::Ok(());
+                }
                 match events.try_next().await? {
                     Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) if holds(&object) => {
                         met.insert(object.uid(), object);
@@ -266,13 +269,9 @@ async fn follow<K: Resource + Clone + DeserializeOwned + Debug>(
                     Some(WatchEvent::Error(_)) | None => break,
                 }
             }
-            if met.len() == count {
-                return anyhow::Ok(());
-            }
         }
     };
-    let in_time = timeout(PATIENCE, following).await;
-    match in_time {
+    match timeout(PATIENCE, following).await {
         Ok(followed) => followed.map(|()| met.into_values().collect()),
         Err(_) => bail!("{} instead of {count} objects are {what}: {}", met.len(), api.resource_url()),
     }

@@ -50,7 +50,7 @@ struct State {
     is_awaited: bool,
     /// The places that were read recently, by node, since a node changed.
     recent: BTreeMap<String, ReadPlace>,
-    changed: Option<Instant>,
+    changed_at: Option<Instant>,
 }
 
 /// The place of a node in a class with these `allowedTopologies`.
@@ -107,7 +107,7 @@ impl Nodes {
         let begun = Instant::now();
         let place = self.read_place(client, name, allowed).await?;
         let mut state = self.lock();
-        if state.changed.is_none_or(|changed| begun > changed) {
+        if state.changed_at.is_none_or(|changed| begun > changed) {
             state.recent.retain(|_, read| read.begun.elapsed() < RECENT);
             state.recent.insert(name.to_owned(), ReadPlace { begun, allowed: allowed.to_vec(), place: place.clone() });
         }
@@ -235,7 +235,7 @@ impl Nodes {
     fn wakes<T>(&self, mut state: MutexGuard<'_, State>, changed: Changed<T>) -> Vec<Trigger> {
         if !matches!(changed, Changed::Nothing) {
             state.recent.clear();
-            state.changed = Some(Instant::now());
+            state.changed_at = Some(Instant::now());
             self.changed.notify_one();
         }
         match changed {

@@ -79,6 +79,7 @@ pub(super) fn create(
     guard: &Guard,
 ) -> anyhow::Result<(Node, Process, Child)> {
     NODE.check(crate::dependency::INSTALL)?;
+    cgroups::set_weight();
     let dir = dir.join("node");
     for below in ["kubelet", "log", "cni-state", "containerd"] {
         fs::create_dir_all(dir.join(below))?;

@@ -1,9 +1,11 @@
 //! A cluster full of claims and volumes, our own or other provisioners': their cost in memory and at startup, and the
 //! writes to our own volumes while nothing changes.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use clap::Args;
+use futures::future::try_join;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt;
@@ -14,6 +16,7 @@ use testbed::figures::Figures;
 use crate::burst::mb;
 use crate::cluster::{CLASS, Cluster, NAMESPACE, PROVISIONER};
 use crate::contender::{Contender, in_turns};
+use crate::etcd::{self, Etcd};
 use crate::measured::Measurement;
 use crate::metrics::Page;
 use crate::saved::Saved;
@@ -107,28 +110,62 @@ async fn writes(cluster: &Cluster) -> anyhow::Result<f64> {
 }
 
 /// Creates claims with their volumes, of this or of another provisioner, and waits until the control plane is idle.
-pub(crate) async fn create(cluster: &Cluster, numbers: std::ops::Range<usize>, own: bool) -> anyhow::Result<()> {
-    let pair = |number: usize| async move {
-        let created =
-            cluster.claims().create(&PostParams::default(), &serde_json::from_value(claim(number, own))?).await?;
-        let volume: PersistentVolume = serde_json::from_value(volume(number, &created, own))?;
-        cluster.volumes().create(&PostParams::default(), &volume).await?;
-        // The controller-manager would write these states, at a few hundred per second.
-        let parameters = PatchParams::default();
-        let bound = json!({"status": {"phase": "Bound"}});
-        cluster.volumes().patch_status(&volume.name_any(), &parameters, &Patch::Merge(bound)).await?;
-        let bound = json!({"status": {
-            "phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}});
-        cluster.claims().patch_status(&created.name_any(), &parameters, &Patch::Merge(bound)).await?;
-        anyhow::Ok(())
-    };
-    stream::iter(numbers).map(pair).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+pub(crate) async fn create(cluster: &Cluster, numbers: Range<usize>, own: bool) -> anyhow::Result<()> {
+    if let Some(first) = numbers.clone().next() {
+        let claim = create_pair(cluster, first, own).await?;
+        // The controller-manager adds the condition that no pod uses the claim.
+        cluster.wait_quiet().await?;
+        let volume = cluster.volumes().get_metadata(&name(first)).await?;
+        let etcd = Etcd::of(cluster.state())?;
+        let key = |number| {
+            [format!("persistentvolumeclaims/{NAMESPACE}"), "persistentvolumes".to_owned()]
+                .map(|kind| format!("/registry/{kind}/{}", name(number)))
+        };
+        let [uids, keys] = [[claim.uid(), volume.uid()].map(Option::unwrap_or_default), key(first)];
+        let (claim, volume) = try_join(etcd.read(&keys[0]), etcd.read(&keys[1])).await?;
+        let copy = async |number: usize| {
+            let of_copy = uids.each_ref().map(|uid| format!("{number:08x}{}", &uid[8..]));
+            let (names, nodes) = ([first, number].map(name), [first, number].map(node));
+            let texts =
+                [(&*names[0], &*names[1]), (&nodes[0], &nodes[1]), (&uids[0], &of_copy[0]), (&uids[1], &of_copy[1])];
+            for (key, object) in key(number).iter().zip([&claim, &volume]) {
+                let mut object = object.clone();
+                etcd::replace(&mut object, &texts);
+                etcd.write(key, &object).await?;
+            }
+            anyhow::Ok(())
+        };
+        stream::iter(numbers.skip(1)).map(copy).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    }
     cluster.wait_quiet().await
+}
+
+/// Creates a claim and its volume as the controller-manager leaves them, and returns the claim.
+async fn create_pair(cluster: &Cluster, number: usize, own: bool) -> anyhow::Result<PersistentVolumeClaim> {
+    let parameters = PostParams::default();
+    let created = cluster.claims().create(&parameters, &serde_json::from_value(claim(number, own))?).await?;
+    let volume: PersistentVolume = serde_json::from_value(volume(number, &created, own))?;
+    cluster.volumes().create(&parameters, &volume).await?;
+    let parameters = PatchParams::default();
+    let bound = json!({"status": {"phase": "Bound"}});
+    cluster.volumes().patch_status(&volume.name_any(), &parameters, &Patch::Merge(bound)).await?;
+    let bound = json!({"status": {
+        "phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}});
+    cluster.claims().patch_status(&created.name_any(), &parameters, &Patch::Merge(bound)).await?;
+    Ok(created)
+}
+
+fn name(number: usize) -> String {
+    format!("pair-{number:06}")
+}
+
+fn node(number: usize) -> String {
+    format!("node-{:03}", number % 1000)
 }
 
 fn claim(number: usize, own: bool) -> Value {
     let (class, provisioner) = if own { (CLASS, PROVISIONER) } else { ("foreign", "csi.example.com") };
-    let name = format!("pair-{number}");
+    let name = name(number);
     json!({
         "metadata": {"name": name, "namespace": NAMESPACE, "annotations": {
             "volume.kubernetes.io/storage-provisioner": provisioner,
@@ -140,7 +177,7 @@ fn claim(number: usize, own: bool) -> Value {
 }
 
 fn volume(number: usize, claim: &PersistentVolumeClaim, own: bool) -> Value {
-    let name = format!("pair-{number}");
+    let name = name(number);
     let (class, provisioner) = if own { (CLASS, PROVISIONER) } else { ("foreign", "csi.example.com") };
     let mut volume = json!({
         "metadata": {"name": name, "annotations": {
@@ -153,7 +190,7 @@ fn volume(number: usize, claim: &PersistentVolumeClaim, own: bool) -> Value {
         volume["metadata"]["finalizers"] = json!([kube_provisioner::protocol::FINALIZER]);
         volume["spec"]["hostPath"] = json!({"path": format!("/volumes/{name}")});
         volume["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [
-            {"key": "kubernetes.io/hostname", "operator": "In", "values": [format!("node-{}", number % 1000)]}]}]}});
+            {"key": "kubernetes.io/hostname", "operator": "In", "values": [node(number)]}]}]}});
     } else {
         volume["spec"]["csi"] = json!({"driver": "csi.example.com", "volumeHandle": name});
     }

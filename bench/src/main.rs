@@ -8,6 +8,7 @@ mod cluster;
 mod contender;
 mod csi;
 mod directories;
+mod etcd;
 mod foreign;
 mod handover;
 mod journal;

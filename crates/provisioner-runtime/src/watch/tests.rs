@@ -20,7 +20,7 @@ async fn all_pages_are_listed_between_begin_and_ready() {
     test.wait(1).await;
     assert_eq!(test.events(), ["begin", "listed a", "listed b", "listed c", "ready"]);
     let queries = test.queries();
-    assert!(queries[0].contains("limit=500"), "{queries:?}");
+    assert!(queries[0].contains("limit=1000"), "{queries:?}");
     assert!(queries[1].contains("continue=more"), "{queries:?}");
     assert!(queries[2].contains("watch=true") && queries[2].contains("resourceVersion=7"));
     assert!(queries[2].contains("allowWatchBookmarks=true"), "{queries:?}");

@@ -19,7 +19,7 @@ use crate::contender::{Contender, in_turns};
 use crate::etcd::{self, Etcd};
 use crate::measured::Measurement;
 use crate::metrics::Page;
-use crate::saved::Saved;
+use crate::saved::{Saved, wait_idle};
 
 /// Size of a second manager's fields, which every object in a real cluster has.
 const PADDING: usize = 600;
@@ -75,6 +75,8 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
 async fn started(cluster: &Cluster, contender: &Contender, name: &str, figures: &mut Figures) -> anyhow::Result<()> {
     let claim = cluster.create_annotated_claim("waiting").await?;
     cluster.wait_quiet().await?;
+    // The controller-manager processes new objects for minutes without writing anything.
+    wait_idle().await?;
     let saved = Saved::watch(cluster, 1).await?;
     let provisioner = contender.start(cluster, &[]).await?;
     let span = saved.all().await?;

@@ -1,5 +1,6 @@
 //! An observer of saved volumes, the same for every measured program.
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -10,6 +11,7 @@ use kube::{Api, ResourceExt};
 use tokio::sync::oneshot;
 
 use crate::cluster::Cluster;
+use crate::wait::until;
 
 /// Watches volumes being saved.
 pub(crate) struct Saved {
@@ -88,6 +90,20 @@ impl Moment {
     fn now() -> anyhow::Result<Self> {
         Ok(Self { at: Instant::now(), busy: busy()? })
     }
+}
+
+/// Waits until all processes together have used less than half a processor for a second.
+pub(crate) async fn wait_idle() -> anyhow::Result<()> {
+    const PAUSE: Duration = Duration::from_secs(1);
+    let mut before = busy()?;
+    tokio::time::sleep(PAUSE).await;
+    until(Duration::from_secs(600), PAUSE, async || {
+        let now = busy()?;
+        let used = now - std::mem::replace(&mut before, now);
+        let seen = || format!("the machine is not idle: {used:?} of processor time in {PAUSE:?}");
+        Ok(if used < PAUSE / 2 { Break(()) } else { Continue(seen()) })
+    })
+    .await
 }
 
 /// Reads `/proc/stat`, in ticks of 10 ms: everything except idle time, I/O wait and time of other guests.

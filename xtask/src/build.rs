@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
-use testbed::cargo::{cargo_program, without_package};
+use testbed::cargo::{BINARIES_ARE_BUILT, cargo_program, without_package};
 use testbed::guard::{Guard, Lifetime, Running};
 use testbed::progress::{self, SharedProgress};
 
@@ -30,6 +30,9 @@ pub(crate) async fn program(
     guard: &Guard,
     progress: &SharedProgress,
 ) -> anyhow::Result<PathBuf> {
+    if profile == Profile::Dev && std::env::var_os(BINARIES_ARE_BUILT).is_some() {
+        return Ok(std::env::current_exe()?.with_file_name(package));
+    }
     let mut found = None;
     let features = features.join(",");
     let mut arguments = vec!["build", "--package", package, "--features", &features];

@@ -11,6 +11,7 @@ use kube::discovery::verbs::LIST;
 use kube::{Api, Client, Discovery, ResourceExt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testbed::cargo::BINARIES_ARE_BUILT;
 use testbed::cluster::{Cluster, Program, class, provisioner_program};
 use testbed::control_plane::{Settings, Signal, Simulated, State, client_from};
 use testbed::guard::Guard;
@@ -19,7 +20,6 @@ use testbed::guard::Guard;
 const CONTEXT: &str = "mine";
 /// The name of the demo's namespace and its class.
 const NAME: &str = "hostpath-demo";
-/// Long, because the demo may have to compile the provisioner.
 const LIMIT: Duration = Duration::from_secs(300);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,10 +134,12 @@ impl Reader {
     fn demo(&self, arguments: &[&str]) -> anyhow::Result<Program> {
         let variables = [("KUBECONFIG", self.kubeconfig()), ("XDG_CACHE_HOME", self.cache())];
         let variables = variables.map(|(name, path)| format!("{name}={}", path.display()));
+        // The demo would compile the provisioner with other features than the tests have.
+        let variables = variables.into_iter().chain([format!("{BINARIES_ARE_BUILT}=1")]);
         let xtask = provisioner_program("xtask")?.display().to_string();
         let program = [xtask, "demo".to_owned(), "--context".to_owned()];
         let arguments = arguments.iter().map(|&argument| argument.to_owned());
-        Program::spawn(&self.state, "demo", "env", variables.into_iter().chain(program).chain(arguments))
+        Program::spawn(&self.state, "demo", "env", variables.chain(program).chain(arguments))
     }
 
     /// Fails if the demo's own directories, which contain its volumes, logs and tokens, still exist.

@@ -23,7 +23,7 @@ use testbed::cluster::apply;
 use testbed::control_plane::{State, client_from, kubeconfig_for_service_account};
 use tokio::time::timeout;
 
-use crate::wait::until;
+use crate::wait::{until, until_rest};
 
 pub(crate) const NAMESPACE: &str = "bench";
 pub(crate) const CLASS: &str = "bench";
@@ -35,8 +35,7 @@ const FINALIZERS: &str = "go-provisioner-finalizers";
 /// Concurrent requests while a measurement is prepared.
 const AT_ONCE: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(600);
-/// A control plane that writes only a few times in this period is idle: Leases are still renewed occasionally.
-const QUIET: Duration = Duration::from_secs(1);
+/// A control plane that writes only a few times in a second is idle: Leases are still renewed occasionally.
 const FEW: u64 = 5;
 
 pub(crate) struct Cluster {
@@ -205,17 +204,9 @@ impl Cluster {
     /// for several seconds if there are many claims, which would affect measurements unequally.
     pub(crate) async fn wait_quiet(&self) -> anyhow::Result<()> {
         let namespaces = Api::<Namespace>::all(self.client.clone());
-        let revision = async || -> anyhow::Result<u64> {
+        until_rest("writes", FEW, async || {
             let page = namespaces.list_metadata(&ListParams::default().limit(1)).await?;
             Ok(page.metadata.resource_version.unwrap_or_default().parse()?)
-        };
-        let mut before = revision().await?;
-        tokio::time::sleep(QUIET).await;
-        until(PATIENCE, QUIET, async || {
-            let now = revision().await?;
-            let writes = now - std::mem::replace(&mut before, now);
-            let seen = || format!("the control plane does not come to rest: {writes} writes in {QUIET:?}");
-            Ok(if writes <= FEW { Break(()) } else { Continue(seen()) })
         })
         .await
     }

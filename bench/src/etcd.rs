@@ -13,7 +13,10 @@ pub(crate) struct Etcd(Client);
 
 impl Etcd {
     pub(crate) fn of(state: &State) -> anyhow::Result<Self> {
-        let health = state.component("etcd").and_then(|etcd| etcd.health.as_ref()).context("there is no etcd")?;
+        let health = state
+            .component("etcd")
+            .and_then(|etcd| etcd.health.as_ref())
+            .context("the control plane does not run etcd")?;
         Ok(Self(Client::try_from(Config::new(health.url.trim_end_matches("/health").parse()?))?))
     }
 

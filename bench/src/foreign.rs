@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::time::Duration;
 
 use clap::Args;
-use futures::future::try_join;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt;
@@ -75,8 +74,6 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
 async fn started(cluster: &Cluster, contender: &Contender, name: &str, figures: &mut Figures) -> anyhow::Result<()> {
     let claim = cluster.create_annotated_claim("waiting").await?;
     cluster.wait_quiet().await?;
-    // The controller-manager processes new objects for minutes without writing anything.
-    wait_idle().await?;
     let saved = Saved::watch(cluster, 1).await?;
     let provisioner = contender.start(cluster, &[]).await?;
     let span = saved.all().await?;
@@ -112,49 +109,50 @@ async fn writes(cluster: &Cluster) -> anyhow::Result<f64> {
 }
 
 /// Creates claims with their volumes, of this or of another provisioner, and waits until the control plane is idle.
-pub(crate) async fn create(cluster: &Cluster, numbers: Range<usize>, own: bool) -> anyhow::Result<()> {
-    if let Some(first) = numbers.clone().next() {
-        let claim = create_pair(cluster, first, own).await?;
-        // The controller-manager adds the condition that no pod uses the claim.
-        cluster.wait_quiet().await?;
-        let volume = cluster.volumes().get_metadata(&name(first)).await?;
-        let etcd = Etcd::of(cluster.state())?;
-        let key = |number| {
-            [format!("persistentvolumeclaims/{NAMESPACE}"), "persistentvolumes".to_owned()]
-                .map(|kind| format!("/registry/{kind}/{}", name(number)))
-        };
-        let [uids, keys] = [[claim.uid(), volume.uid()].map(Option::unwrap_or_default), key(first)];
-        let (claim, volume) = try_join(etcd.read(&keys[0]), etcd.read(&keys[1])).await?;
-        let copy = async |number: usize| {
-            let of_copy = uids.each_ref().map(|uid| format!("{number:08x}{}", &uid[8..]));
-            let (names, nodes) = ([first, number].map(name), [first, number].map(node));
-            let texts =
-                [(&*names[0], &*names[1]), (&nodes[0], &nodes[1]), (&uids[0], &of_copy[0]), (&uids[1], &of_copy[1])];
-            for (key, object) in key(number).iter().zip([&claim, &volume]) {
-                let mut object = object.clone();
-                etcd::replace(&mut object, &texts);
-                etcd.write(key, &object).await?;
-            }
-            anyhow::Ok(())
-        };
-        stream::iter(numbers.skip(1)).map(copy).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-    }
-    cluster.wait_quiet().await
+pub(crate) async fn create(cluster: &Cluster, mut numbers: Range<usize>, own: bool) -> anyhow::Result<()> {
+    let Some(first) = numbers.next() else { return Ok(()) };
+    let uids = create_pair(cluster, first, own).await?;
+    // The controller-manager adds the condition that no pod uses the claim.
+    cluster.wait_quiet().await?;
+    let (etcd, original) = (Etcd::of(cluster.state())?, keys(first));
+    let objects = [etcd.read(&original[0]).await?, etcd.read(&original[1]).await?];
+    let copy = async |number: usize| {
+        let of_copy = uids.each_ref().map(|uid| format!("{number:08x}{}", &uid[8..]));
+        let (names, nodes) = ([first, number].map(name), [first, number].map(node));
+        let texts =
+            [(&*names[0], &*names[1]), (&nodes[0], &nodes[1]), (&uids[0], &of_copy[0]), (&uids[1], &of_copy[1])];
+        for (key, object) in keys(number).iter().zip(&objects) {
+            let mut object = object.clone();
+            etcd::replace(&mut object, &texts);
+            etcd.write(key, &object).await?;
+        }
+        anyhow::Ok(())
+    };
+    stream::iter(numbers).map(copy).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    cluster.wait_quiet().await?;
+    // The controller-manager processes new objects for minutes without writing anything.
+    wait_idle().await
 }
 
-/// Creates a claim and its volume as the controller-manager leaves them, and returns the claim.
-async fn create_pair(cluster: &Cluster, number: usize, own: bool) -> anyhow::Result<PersistentVolumeClaim> {
+/// Creates a claim and its volume as the controller-manager leaves them, and returns their uids.
+async fn create_pair(cluster: &Cluster, number: usize, own: bool) -> anyhow::Result<[String; 2]> {
     let parameters = PostParams::default();
     let created = cluster.claims().create(&parameters, &serde_json::from_value(claim(number, own))?).await?;
     let volume: PersistentVolume = serde_json::from_value(volume(number, &created, own))?;
-    cluster.volumes().create(&parameters, &volume).await?;
+    let volume = cluster.volumes().create(&parameters, &volume).await?;
     let parameters = PatchParams::default();
     let bound = json!({"status": {"phase": "Bound"}});
     cluster.volumes().patch_status(&volume.name_any(), &parameters, &Patch::Merge(bound)).await?;
     let bound = json!({"status": {
         "phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}});
     cluster.claims().patch_status(&created.name_any(), &parameters, &Patch::Merge(bound)).await?;
-    Ok(created)
+    Ok([created.uid(), volume.uid()].map(Option::unwrap_or_default))
+}
+
+/// The keys of a claim and its volume in etcd.
+fn keys(number: usize) -> [String; 2] {
+    [format!("persistentvolumeclaims/{NAMESPACE}"), "persistentvolumes".to_owned()]
+        .map(|kind| format!("/registry/{kind}/{}", name(number)))
 }
 
 fn name(number: usize) -> String {

@@ -1,6 +1,5 @@
 //! An observer of saved volumes, the same for every measured program.
 
-use std::ops::ControlFlow::{Break, Continue};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -11,7 +10,7 @@ use kube::{Api, ResourceExt};
 use tokio::sync::oneshot;
 
 use crate::cluster::Cluster;
-use crate::wait::until;
+use crate::wait::until_rest;
 
 /// Watches volumes being saved.
 pub(crate) struct Saved {
@@ -92,18 +91,9 @@ impl Moment {
     }
 }
 
-/// Waits until all processes together have used less than half a processor for a second.
+/// Waits until all processes together use less than half a processor for a second.
 pub(crate) async fn wait_idle() -> anyhow::Result<()> {
-    const PAUSE: Duration = Duration::from_secs(1);
-    let mut before = busy()?;
-    tokio::time::sleep(PAUSE).await;
-    until(Duration::from_secs(600), PAUSE, async || {
-        let now = busy()?;
-        let used = now - std::mem::replace(&mut before, now);
-        let seen = || format!("the machine is not idle: {used:?} of processor time in {PAUSE:?}");
-        Ok(if used < PAUSE / 2 { Break(()) } else { Continue(seen()) })
-    })
-    .await
+    until_rest("ms of processor time", 499, async || Ok(u64::try_from(busy()?.as_millis())?)).await
 }
 
 /// Reads `/proc/stat`, in ticks of 10 ms: everything except idle time, I/O wait and time of other guests.

@@ -84,13 +84,13 @@ async fn a_second_node_lives_beside_the_first_and_leaves_nothing_when_its_owner_
     pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
     let sleeper = || processes().find(|id| command(*id) == "/bin/sleep 31416 ");
     until("the pod runs", || sleeper().is_some()).await?;
-    let interface = || has_route(node.address);
-    assert!(interface());
+    let interface = interface_to(node.address);
+    assert!(interface.is_some());
     // Drops it without an orderly stop, as if its owner were killed.
     drop(second);
     until("the container is gone", || sleeper().is_none()).await?;
     until("the first process is gone", || !node.init.is_running()).await?;
-    until("the interface is gone", || !interface()).await?;
+    until("the interface is gone", || interface_to(node.address) != interface).await?;
     let mounts = std::fs::read_to_string("/proc/self/mounts")?;
     assert!(!mounts.contains(&state.dir.display().to_string()), "{mounts}");
     space.done().await
@@ -105,9 +105,12 @@ fn command(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ")
 }
 
-/// True if this machine has a route to a node.
-fn has_route(address: Ipv4Addr) -> bool {
-    let routes = std::fs::read_to_string("/proc/net/route").unwrap_or_default();
+/// The index of this machine's interface to a node. Another test's node may get the same address, but not the same index.
+fn interface_to(address: Ipv4Addr) -> Option<u32> {
+    let routes = std::fs::read_to_string("/proc/net/route").ok()?;
     // As in proc_net(5): hexadecimal, in the machine's byte order.
-    routes.contains(&format!("\t{:08X}\t", u32::from_ne_bytes(address.octets())))
+    let destination = format!("{:08X}", u32::from_ne_bytes(address.octets()));
+    let route = routes.lines().find(|route| route.split('\t').nth(1) == Some(&destination))?;
+    let name = route.split('\t').next()?;
+    std::fs::read_to_string(format!("/sys/class/net/{name}/ifindex")).ok()?.trim().parse().ok()
 }

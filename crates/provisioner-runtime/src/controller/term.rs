@@ -200,8 +200,8 @@ impl<R: Reconciler> Shard<'_, R> {
             (0, 0) => return,
             (0, _) => {
                 let note = "the account may not write Leases in this namespace, so attempts are not recorded, and \
-                     assets may leak when this process is killed: grant get, list, create, update and delete of \
-                     leases, and restart the process";
+                     assets may leak when this process is killed: grant get, list, create and update of leases, \
+                     and restart the process";
                 ("JournalInMemory", note.to_owned())
             }
             _ => {

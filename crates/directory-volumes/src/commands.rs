@@ -157,6 +157,10 @@ pub struct Connection {
     #[arg(long, env, value_name = "NAME")]
     pub provisioner_name: String,
 
+    /// Additional names that the provisioner serves, separated by commas
+    #[arg(long, env, value_name = "NAMES", value_delimiter = ',')]
+    pub additional_provisioner_names: Vec<String>,
+
     /// Kubeconfig file [default: the pod's service account, or ~/.kube/config]
     #[arg(long, env, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -185,6 +189,11 @@ impl Connection {
         options.namespace.clone_from(&self.namespace);
         options.cluster_id.clone_from(&self.cluster_id);
         options
+    }
+
+    /// Returns true if the provisioner serves this name.
+    fn serves(&self, name: &str) -> bool {
+        self.provisioner_name == name || self.additional_provisioner_names.iter().any(|other| other == name)
     }
 
     /// Returns a client of the cluster.

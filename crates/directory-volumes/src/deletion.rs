@@ -177,6 +177,8 @@ impl Deletion {
             Kind::RemoveAttempt => match root.remove(&path, &owner, token) {
                 // The attempt was refused for this reason.
                 Err(DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. }) => Ok(()),
+                // An attempt marks a path before it creates anything there.
+                Err(DirectoryError::InTheWay { .. }) if root.mark_of(&path)?.is_none() => Ok(()),
                 removed => removed,
             },
             Kind::Keep => root.keep(&path, &owner),
@@ -244,7 +246,14 @@ pub fn owner_of(volume: &PersistentVolume) -> Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{at, root};
+    use crate::tests::{at, owner, root};
+
+    #[test]
+    fn an_attempt_that_met_something_in_its_way_left_nothing() {
+        let (dir, root) = root();
+        std::fs::write(dir.path().join("shop"), "").unwrap();
+        Deletion::of_attempt(at("shop/data"), owner("pvc-1")).execute(&root, &FencingToken::unlimited()).unwrap();
+    }
 
     #[test]
     fn removes_data_at_once_only_if_the_annotation_is_missing_or_says_so() {

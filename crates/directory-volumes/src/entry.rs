@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::{DirectoryError, failed};
 use crate::mark::Mark;
 use crate::path::VolumePath;
-use crate::remove::{self, MOUNTED};
+use crate::remove::{self, MOUNTED, make_accessible};
 use crate::root::Root;
-use crate::state::{DELETING, State, TRASH, open_down, read_json, to_json};
+use crate::state::{DELETING, RESTORING, State, TRASH, open_down, read_json, to_json};
 use crate::sync::has_one_log;
 use crate::{descend, files};
 
@@ -69,6 +69,8 @@ impl Root {
         let (path, volume) = (&leaving.path, &leaving.mark.owner.volume);
         let (above, last) = path.split();
         let doing = "cannot move the directory aside";
+        // A restore that was cut off may have left it. It would hide the new entry.
+        state.remove_entry(RESTORING, volume);
         for _ in 0..MOST_ATTEMPTS {
             let found = open_down(state.root.as_fd(), &above).and_then(|directory| {
                 // Anything else was not created by this provisioner, and a symlink does not lead to a volume.
@@ -77,7 +79,14 @@ impl Root {
             });
             let moved = match found {
                 Ok(directory) => state.make_entry(to, leaving).and_then(|entry| {
-                    files::move_into(&directory, last, &entry, DATA)?;
+                    let move_aside = || files::move_into(&directory, last, &entry, DATA);
+                    match move_aside() {
+                        Err(Errno::ACCESS) => {
+                            let _ = make_accessible(directory.as_fd(), last);
+                            move_aside()?;
+                        }
+                        moved => moved?,
+                    }
                     // Otherwise a power cut could leave the directory in neither of the two places.
                     if !has_one_log(&entry)? {
                         rustix::fs::fsync(&entry)?;

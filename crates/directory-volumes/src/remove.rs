@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use kube_provisioner::FencingToken;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 use crate::descend;
 use crate::error::{DirectoryError, failed};
@@ -124,8 +125,7 @@ impl<'a> Removal<'a> {
             Err(Errno::BUSY) => Err(self.busy(MOUNTED)),
             Err(Errno::XDEV) => Err(self.busy("a directory in it cannot be moved, as between quota projects")),
             Err(Errno::ACCESS) => {
-                // Moving a directory changes its `..` entry, which requires write permission on it.
-                self.make_accessible(from.as_fd(), name)?;
+                make_accessible(from.as_fd(), name).map_err(|error| self.failed(error))?;
                 files::move_into(from, name, top, &*flat).map_err(|error| self.failed(error))?;
                 Ok(true)
             }
@@ -163,7 +163,7 @@ impl<'a> Removal<'a> {
     fn enter(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<Entered, DirectoryError> {
         let opened = match descend::open(above, name) {
             Err(Errno::ACCESS) => {
-                self.make_accessible(above, name)?;
+                make_accessible(above, name).map_err(|error| self.failed(error))?;
                 descend::open(above, name)
             }
             opened => opened,
@@ -179,19 +179,6 @@ impl<'a> Removal<'a> {
         // not be necessary either.
         let _ = rustix::fs::fchmod(&directory, Mode::RWXU);
         Ok(Entered::Directory(directory))
-    }
-
-    /// Makes a directory removable whose permissions lock out its owner. It uses a handle, because changing a mode by
-    /// name would follow a symlink that replaced the directory.
-    fn make_accessible(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<(), DirectoryError> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let handle = match rustix::fs::openat(above, name, flags, Mode::empty()) {
-            Ok(handle) => handle,
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
-            Err(error) => return Err(self.failed(error)),
-        };
-        let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
-        rustix::fs::chmod(path, Mode::RWXU).map_err(|error| self.failed(error))
     }
 
     fn is_directory(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<bool, DirectoryError> {
@@ -223,6 +210,19 @@ impl<'a> Removal<'a> {
     fn failed(&self, error: Errno) -> DirectoryError {
         failed("cannot remove", self.volume, error)
     }
+}
+
+/// Gives the owner of a directory all permissions, to enter it, or to move it: a move changes the `..` entry of the
+/// directory. It uses a handle, because changing a mode by name would follow a symlink that replaced the directory.
+pub(crate) fn make_accessible(above: BorrowedFd<'_>, name: impl Arg) -> Result<(), Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = match rustix::fs::openat(above, name, flags, Mode::empty()) {
+        Ok(handle) => handle,
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(&handle)?.st_mode & 0o7777);
+    rustix::fs::chmod(format!("/proc/self/fd/{}", handle.as_raw_fd()), mode | Mode::RWXU)
 }
 
 enum Entered {

@@ -261,6 +261,11 @@ fn directories_without_rights_go() {
         }
         root.take_away("pvc-1", &FencingToken::unlimited()).unwrap();
         assert_empty(dir.path());
+        // Moving a directory needs write permission on it.
+        let path = root.make("pvc-1", &FencingToken::unlimited()).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        root.take_away("pvc-1", &FencingToken::unlimited()).unwrap();
+        assert_empty(dir.path());
     }
 }
 

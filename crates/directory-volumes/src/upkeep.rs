@@ -40,19 +40,23 @@ impl Worker {
         start: &StartContext,
         is_here: impl Fn(&ProvisionedVolume) -> bool,
     ) -> Result<(), StartError> {
-        if !self.has_marker().await? {
+        let look = |root: &Root, has_marker| Ok::<_, StartError>((has_marker, root.advice()));
+        let (has_marker, advice) = self.run_after(Root::has_marker, look).await?;
+        for text in advice {
+            tracing::warn!("{text}");
+        }
+        if !has_marker {
             self.mark(annotations, start, is_here).await?;
         }
         // Another term of this process sets the same client.
         let _ = self.client.set(start.client.clone());
         // The volumes of unfinished deletions may no longer exist, so the controller would not ask again.
-        let (worker, start) = (self.clone(), start.clone());
-        tokio::spawn(async move {
-            worker.remove_unasked(Root::finish_removals).await;
-            if worker.cluster.set(start.cluster_id.clone()).is_ok() {
-                worker.follow_volumes(start).await;
-            }
-        });
+        let (worker, others) = (self.clone(), self.clone());
+        tokio::spawn(async move { worker.remove_unasked(Root::finish_removals).await });
+        if others.cluster.set(start.cluster_id.clone()).is_ok() {
+            let start = start.clone();
+            tokio::spawn(async move { others.follow_volumes(start).await });
+        }
         Ok(())
     }
 
@@ -168,6 +172,21 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::worker::REMOVALS;
+
+    #[tokio::test]
+    async fn a_long_removal_delays_no_other_upkeep() {
+        let (_dir, root) = crate::tests::root();
+        let worker = Worker::new(root);
+        let mut removals = Vec::new();
+        for _ in 0..REMOVALS {
+            removals.push(worker.removal_at_leisure().await);
+        }
+        let annotations = Annotations { on_delete: "on-delete", trash_ttl: "trash-ttl", root: "root" };
+        let start = StartContext::new(kube_sim::Cluster::new().client("directories"), Vec::new());
+        worker.begin(&annotations, &start, |_| true).await.unwrap();
+        assert!(worker.cluster.get().is_some());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_removal_that_failed_is_tried_again() {

@@ -29,7 +29,7 @@ use crate::volumes::{NewVolume, Permissions};
 /// Maximum number of threads that work on one root. A call that never returns keeps its thread.
 const THREADS: usize = 16;
 /// Maximum number of threads that remove trees, which may take hours.
-const REMOVALS: usize = THREADS / 2;
+pub(crate) const REMOVALS: usize = THREADS / 2;
 /// Time limit for checking the root's marker, which takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -153,7 +153,7 @@ impl Worker {
 
     /// Same as [`run`](Self::run) with another check, whose result is passed on: a root that may have no marker yet, or
     /// an open one.
-    async fn run_after<L, T, E>(
+    pub(crate) async fn run_after<L, T, E>(
         &self,
         look: fn(&Root) -> Result<L, DirectoryError>,
         work: impl FnOnce(&Root, L) -> Result<T, E> + Send + 'static,
@@ -289,11 +289,6 @@ impl Worker {
     /// Marks a new root.
     pub(crate) async fn put_marker(&self) -> Result<(), StartError> {
         self.run_after(Root::has_marker, |root, _| Ok(root.put_marker()?)).await
-    }
-
-    /// Returns true if the root has a marker.
-    pub(crate) async fn has_marker(&self) -> Result<bool, StartError> {
-        self.run_after(Root::has_marker, |_, has_marker| Ok(has_marker)).await
     }
 }
 

@@ -174,9 +174,6 @@ impl Disks {
         node: Option<&Node>,
         start: &StartContext,
     ) -> Result<(), StartError> {
-        for advice in worker.root().advice() {
-            tracing::warn!("{advice}");
-        }
         let is_here = |volume: &ProvisionedVolume| {
             node.is_none_or(|node| volume.annotation(NODE) == Some(node.name()))
                 && self.at(directory_of(&volume.object)).is_none_or(|there| std::ptr::eq(there, disk))

@@ -132,9 +132,10 @@ impl Node {
         if let Some(there) = there.or_else(|| affinity(volume)).filter(|there| there != here) {
             return Err(WrongNode::OtherNode { here: here.clone(), there: there.to_owned() });
         }
-        match (volume.annotation(NODE_UID), self.uid()) {
-            (Some(there), Some(uid))
-                if there != uid && volume.annotation(ANNOTATIONS.root) != root.and_then(Root::id) =>
+        // Without its root, the volume's disk may only be unavailable.
+        match (volume.annotation(NODE_UID), self.uid(), root) {
+            (Some(there), Some(uid), Some(root))
+                if there != uid && volume.annotation(ANNOTATIONS.root) != root.id() =>
             {
                 Err(WrongNode::FormerNode { name: here.clone(), uid })
             }
@@ -231,4 +232,24 @@ fn affinity_key(volume: &ProvisionedVolume) -> Option<&str> {
 fn expression(volume: &ProvisionedVolume) -> Option<&NodeSelectorRequirement> {
     let affinity = volume.object.spec.as_ref()?.node_affinity.as_ref()?;
     affinity.required.as_ref()?.node_selector_terms.first()?.match_expressions.as_ref()?.first()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_of_an_unavailable_root_is_not_of_a_former_node() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        root.put_marker().unwrap();
+        let node = Node::new("node-a".to_owned());
+        *node.known_uid() = Some("new".to_owned());
+        let annotations = json!({NODE: "node-a", NODE_UID: "old", ANNOTATIONS.root: "another root"});
+        let volume: PersistentVolume =
+            serde_json::from_value(json!({"metadata": {"name": "pv-1", "annotations": annotations}})).unwrap();
+        let volume = ProvisionedVolume::new(volume);
+        assert!(node.check(&volume, None).is_ok());
+        assert!(matches!(node.check(&volume, Some(&root)), Err(WrongNode::FormerNode { .. })));
+    }
 }

@@ -11,7 +11,7 @@ use kube_provisioner::{FencingToken, error_chain, recorded_volumes};
 use serde_json::Value;
 
 use super::volumes::{Named, Volumes};
-use super::{BoxError, Place, Site, all_done};
+use super::{BoxError, Connection, Place, Site, all_done};
 use crate::deletion::owner_of;
 use crate::mark::Owner;
 use crate::root::Root;
@@ -86,7 +86,7 @@ impl State {
 
 /// The state in the API server, and the identity of the provisioner.
 struct ClusterState<'a> {
-    provisioner: &'a str,
+    connection: &'a Connection,
     cluster: &'a str,
     /// The annotation in which a volume records its root.
     root_annotation: &'static str,
@@ -120,7 +120,7 @@ impl<S: Site> Orphans<S> {
         let connection = self.site.connection();
         let recorded = recorded_volumes(&connection.options()).await?.into_iter().collect();
         let mut known = ClusterState {
-            provisioner: &connection.provisioner_name,
+            connection,
             cluster,
             root_annotation: S::ANNOTATIONS.root,
             root,
@@ -270,7 +270,7 @@ impl ClusterState<'_> {
         match () {
             () if found.mark.kept.is_some() => State::Kept,
             () if found.mark.retain => State::Retained,
-            () if owner.provisioner != self.provisioner => State::Foreign,
+            () if !self.connection.serves(&owner.provisioner) => State::Foreign,
             () if self.recorded.contains(&owner.volume) => State::InProgress,
             () if claim.is_some_and(|claim| self.claims.contains(&claim.uid)) => State::InProgress,
             () if owner.cluster.is_none() => State::NoCluster,
@@ -286,7 +286,7 @@ impl ClusterState<'_> {
 
     fn is_ours(&self, volume: &Named) -> bool {
         let by = volume.object.metadata.annotations.as_ref().and_then(|all| all.get(PROVISIONED_BY));
-        by.is_some_and(|by| by == self.provisioner) && !self.is_elsewhere(volume)
+        by.is_some_and(|by| self.connection.serves(by)) && !self.is_elsewhere(volume)
     }
 
     /// Looks up the claim of an owner: if claims record their attempts, there is no journal.

@@ -57,6 +57,17 @@ fn a_volume_that_was_restored_and_deleted_again_has_all_its_time() {
 }
 
 #[test]
+fn a_restore_that_was_cut_off_prevents_no_later_one() {
+    let (dir, root) = root();
+    filled(&root, "pvc-1", "pvc-1");
+    for _ in 0..2 {
+        discard(&root, "pvc-1", "pvc-1");
+        root.restore("pvc-1", Some(HERE)).unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("pvc-1/data")).unwrap(), "pvc-1");
+    }
+}
+
+#[test]
 fn a_volume_comes_back_from_the_trash() {
     let (dir, root) = root();
     filled(&root, "shop/data", "pvc-1");

@@ -37,6 +37,10 @@ pub(crate) struct GoneNodes {
     #[arg(long, env, value_name = "NAME")]
     provisioner_name: String,
 
+    /// Additional names that the provisioner serves, separated by commas
+    #[arg(long, env, value_name = "NAMES", value_delimiter = ',')]
+    additional_provisioner_names: Vec<String>,
+
     /// Namespace of the provisioner, with its journals [default: the pod's or the kubeconfig's]
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     namespace: Option<String>,
@@ -99,7 +103,9 @@ impl GoneNodesRun {
     }
 
     fn ours(&self, volume: &PersistentVolume) -> Option<VolumeSummary> {
-        let is_ours = annotation(volume, PROVISIONED_BY) == Some(&*self.options.provisioner_name);
+        let GoneNodes { provisioner_name, additional_provisioner_names, .. } = &self.options;
+        let mut names = std::iter::once(provisioner_name).chain(additional_provisioner_names);
+        let is_ours = annotation(volume, PROVISIONED_BY).is_some_and(|by| names.any(|name| name == by));
         Some(VolumeSummary {
             name: name_of(volume).to_owned(),
             uid: text(&volume.metadata.uid).to_owned(),

@@ -175,9 +175,6 @@ impl<E: Exporter> Provisioner for Server<E> {
     type Parameters = Parameters;
 
     async fn start(&self, start: StartContext) -> Result<(), StartError> {
-        for advice in self.worker.root().advice() {
-            tracing::warn!("{advice}");
-        }
         self.worker.begin(&ANNOTATIONS, &start, |_| true).await?;
         let added = self.reserve_all(&start).await?;
         self.exporter.start(&self.table);

@@ -96,13 +96,18 @@ impl Share {
 
     /// Checks the share in the background until it can be used.
     pub(crate) fn open(&self, start: &StartContext) {
-        if !self.opening.begin() {
-            return;
-        }
+        let is_new = self.opening.begin();
         let (name, mounted, trash) = (self.name.clone(), self.mounted, self.trash);
         let (opening, start) = (self.opening.clone(), start.clone());
         tokio::spawn(async move {
             let warn = |error: &StartError| tracing::warn!("the share {name} cannot be used: {error}");
+            if !is_new {
+                // Between two terms of this process, another replica may have left removals unfinished.
+                if let Ok(worker) = opening.worker() {
+                    let _ = begin(&name, &worker, &start).await.inspect_err(warn);
+                }
+                return;
+            }
             let worker = opening.open(|| async { opened(&name, mounted, &start).await.inspect_err(warn) }).await;
             worker.empty_trash(trash).await;
         });
@@ -148,16 +153,15 @@ pub(crate) enum ShareError {
 }
 
 async fn opened(name: &ShareName, mounted: Mounted, start: &StartContext) -> Result<Worker, StartError> {
-    let (directory, of_share) = (name.directory.clone(), name.clone());
-    let root = spawn_blocking(move || root(&directory, mounted)).await??;
-    for advice in root.advice() {
-        tracing::warn!("{advice}");
-    }
-    let worker = Worker::new(root);
-    let is_here =
-        |volume: &ProvisionedVolume| Location::of(&volume.object).is_some_and(|location| of_share.has(&location));
-    worker.begin(&ANNOTATIONS, start, is_here).await?;
+    let directory = name.directory.clone();
+    let worker = Worker::new(spawn_blocking(move || root(&directory, mounted)).await??);
+    begin(name, &worker, start).await?;
     Ok(worker)
+}
+
+async fn begin(name: &ShareName, worker: &Worker, start: &StartContext) -> Result<(), StartError> {
+    let is_here = |volume: &ProvisionedVolume| Location::of(&volume.object).is_some_and(|location| name.has(&location));
+    worker.begin(&ANNOTATIONS, start, is_here).await
 }
 
 /// Returns the root of a share if the share is mounted.
@@ -168,5 +172,33 @@ pub(crate) fn root(directory: &Path, mounted: Mounted) -> Result<Root, Directory
         Ok(stat) if mounted == Mounted::Anyhow || stat.f_type == rustix::fs::NFS_SUPER_MAGIC => Ok(root),
         Ok(_) => Err(DirectoryError::NotMounted(path)),
         Err(error) => Err(DirectoryError::Unusable { path, source: error.into() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use kube_sim::Cluster;
+
+    use super::*;
+
+    /// Another replica was killed while it removed a volume from the trash.
+    #[tokio::test]
+    async fn a_later_term_finishes_the_removals_of_another_replica() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        root.put_marker().unwrap();
+        let name = format!("nfs.example.com:/data={}", dir.path().display()).parse().unwrap();
+        let share = Share::usable(name, root);
+        let left = dir.path().join(".kube-provisioner/deleting/pvc-1");
+        fs::create_dir_all(left.join("data")).unwrap();
+        share.open(&StartContext::new(Cluster::new().client("nfs"), Vec::new()));
+        let removed = async {
+            while left.exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(LIMIT, removed).await.unwrap();
     }
 }

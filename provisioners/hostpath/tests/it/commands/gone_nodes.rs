@@ -81,3 +81,15 @@ fn the_grace_period_of_a_node_that_is_gone_in_the_future_is_not_over() {
     assert!(ok && text.contains("has not existed since 2999"), "{text}");
     assert!(!is_deleted(&world, "pv-1"));
 }
+
+/// Adopted volumes keep the name of their former provisioner.
+#[test]
+fn volumes_of_additional_names_are_listed() {
+    let world = World::new();
+    volume(&world, "pv-1", &json!({"namespace": "shop", "name": "data", "uid": "uid"}));
+    for (names, lists) in [("example.com/a", false), (&*format!("example.com/a,{PROVISIONER}"), true)] {
+        let arguments = ["gone-nodes", "--provisioner-name=example.com/b", "--additional-provisioner-names", names];
+        let (ok, text) = world.run(&arguments, "");
+        assert!(ok && text.contains("pv-1: ") == lists, "{names}: {text}");
+    }
+}

@@ -127,3 +127,14 @@ fn what_another_cluster_has_made_is_used_by_nobody_here() {
     let (ok, text) = world.run(&["orphans", "--delete", "--yes"], "");
     assert!(ok && line(&text, "pv-1").contains("another cluster's") && world.is_there("pv-1"), "{text}");
 }
+
+#[test]
+fn directories_of_additional_names_are_ours() {
+    let world = World::new();
+    world.directory("orphan", &owner("pv-1"), false);
+    for (names, says) in [("example.com/a", "another provisioner's"), (PROVISIONER, "no volume")] {
+        let arguments = ["orphans", "--provisioner-name=example.com/b", "--additional-provisioner-names", names];
+        let (ok, text) = world.run(&arguments, "");
+        assert!(ok && line(&text, "orphan ").contains(says), "{names}: {text}");
+    }
+}

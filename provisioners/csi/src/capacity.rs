@@ -32,7 +32,7 @@ use crate::nodes::Nodes;
 use crate::own_node::OwnNode;
 use crate::parameters::Texts;
 use crate::requests::limited;
-use crate::topology::{self, Term};
+use crate::topology::{self, Term, is_within};
 use crate::watched::{Changed, Watched};
 
 const DRIVER: &str = "csi.storage.k8s.io/drivername";
@@ -439,7 +439,8 @@ impl Capacity {
 
     /// Calls the driver soon for these segments, or for all segments of the class if `segments` is empty.
     pub(crate) fn refresh(&self, class: &str, segments: &[Term]) {
-        let is_in = |key: &Key| segments.contains(&key.segment);
+        // A volume's topology may have fewer keys than the nodes'.
+        let is_in = |key: &Key| segments.iter().any(|place| is_within(place, &key.segment));
         let is_of = |key: &Key| segments.is_empty() && key.class == class;
         self.lock().refresh(|key| is_in(key) || is_of(key));
     }

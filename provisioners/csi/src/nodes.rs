@@ -30,6 +30,7 @@ const RECENT: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct Nodes {
     driver: Arc<str>,
+    created: Instant,
     state: Arc<Mutex<State>>,
     /// Notified after each list.
     listed: Arc<Notify>,
@@ -72,7 +73,13 @@ enum Listed {
 
 impl Nodes {
     pub(crate) fn of_driver(name: &str) -> Self {
-        Self { driver: name.into(), state: Arc::default(), listed: Arc::default(), changed: Arc::default() }
+        Self {
+            driver: name.into(),
+            created: Instant::now(),
+            state: Arc::default(),
+            listed: Arc::default(),
+            changed: Arc::default(),
+        }
     }
 
     /// Returns the topology requirement of a new attempt's volume. `None` leaves the choice to the driver.
@@ -86,7 +93,8 @@ impl Nodes {
             Some(node) => Some(self.place_of(client, node, request).await?),
             None => None,
         };
-        let inputs = RequirementInputs::of(request, settings, selected);
+        let turn = self.created.elapsed().subsec_millis() as usize;
+        let inputs = RequirementInputs::of(request, settings, selected, turn);
         if inputs.needs_nodes() { self.among_all(&inputs).await } else { inputs.requirement(&[]).map_err(refusal) }
     }
 

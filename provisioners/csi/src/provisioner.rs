@@ -334,12 +334,18 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
                 ProvisionError::reschedule(error)
             }
             // The driver may have begun to create a volume that only this attempt can find, so the attempt continues.
-            (Some(node), Leftover::InProgress) if request.resumed && self.nodes.is_gone(node) => {
-                ProvisionError::in_progress(format!(
+            (Some(node), left @ (Leftover::InProgress | Leftover::Unknown | Leftover::NothingNew))
+                if request.resumed && self.nodes.is_gone(node) =>
+            {
+                let text = format!(
                     "{error} (begun for the node {node}, which no longer exists; if the driver does not finish, \
                      remove what it has created, and then the record with the command `journal drop {}`)",
                     request.name
-                ))
+                );
+                match left {
+                    Leftover::InProgress => ProvisionError::in_progress(text),
+                    _ => ProvisionError::retry(text),
+                }
             }
             _ => verdict::of_create(error, request.resumed, self.settings.retry_interval_max),
         }

@@ -66,6 +66,8 @@ pub(crate) struct RequirementInputs<'a> {
     pub(crate) immediate: bool,
     /// True if `allowed` filters the places of the nodes, false if `allowed` itself is sent.
     pub(crate) filters: bool,
+    /// Selects the part of a list that is too long, so that the next attempt tries other places if these are full.
+    pub(crate) turn: usize,
 }
 
 /// The places where a volume may be, in order of preference.
@@ -91,7 +93,12 @@ pub(crate) enum NoRequirement {
 
 impl<'a> RequirementInputs<'a> {
     /// Returns the inputs of a claim whose selected node has this place.
-    pub(crate) fn of(request: &'a ProvisionRequest<Texts>, settings: &Settings, selected: Option<Term>) -> Self {
+    pub(crate) fn of(
+        request: &'a ProvisionRequest<Texts>,
+        settings: &Settings,
+        selected: Option<Term>,
+        turn: usize,
+    ) -> Self {
         Self {
             claim: request.claim.metadata.name.as_deref().unwrap_or_default(),
             allowed: request.allowed_topologies(),
@@ -99,6 +106,7 @@ impl<'a> RequirementInputs<'a> {
             strict: settings.strict_topology,
             immediate: settings.immediate_topology,
             filters: settings.filter_allowed_topologies,
+            turn,
         }
     }
 
@@ -148,7 +156,8 @@ impl<'a> RequirementInputs<'a> {
             None => spread(self.claim) as usize % places.len(),
         };
         let places = places.into_iter().map(Segments::from_iter).collect();
-        Ok(Some(Requirement { places, first }.bounded()))
+        let turn = if self.selected.is_none() { self.turn } else { 0 };
+        Ok(Some(Requirement { places, first }.bounded(turn)))
     }
 
     /// Returns true if the class's `allowedTopologies` match a place.
@@ -165,29 +174,26 @@ impl<'a> RequirementInputs<'a> {
 }
 
 impl Requirement {
-    /// Shortens a list that is too long for the record of an attempt to the part that contains the first place. The
-    /// boundaries of the parts are fixed, so many records can share the same part.
-    fn bounded(self) -> Self {
+    /// Shortens a list that is too long for the record of an attempt to one part: `turn` parts after the part with the
+    /// first place. The boundaries of the parts are fixed, so many records can share the same part.
+    fn bounded(mut self, turn: usize) -> Self {
         let size = |place: &Segments| place.iter().map(|(key, value)| key.len() + value.len() + 6).sum::<usize>() + 3;
         if self.places.iter().map(size).sum::<usize>() <= WHOLE {
             return self;
         }
-        let (mut start, mut bytes) = (0, 0);
+        let (mut starts, mut start, mut bytes) = (vec![0], 0, 0);
         for (at, place) in self.places.iter().enumerate() {
             bytes += size(place);
             if bytes > PART && at > start {
-                if at > self.first {
-                    return self.part(start, at);
-                }
                 (start, bytes) = (at, size(place));
+                starts.push(start);
             }
         }
-        let end = self.places.len();
-        self.part(start, end)
-    }
-
-    fn part(mut self, start: usize, end: usize) -> Self {
-        Self { places: self.places.drain(start..end).collect(), first: self.first - start }
+        let own = starts.partition_point(|start| *start <= self.first) - 1;
+        let chosen = (own + turn) % starts.len();
+        let (start, end) = (starts[chosen], starts.get(chosen + 1).copied().unwrap_or(self.places.len()));
+        let first = (self.first - starts[own]) % (end - start);
+        Self { places: self.places.drain(start..end).collect(), first }
     }
 
     /// Serializes the places as one line of text.
@@ -255,7 +261,7 @@ fn combinations(allowed: &[TopologySelectorTerm]) -> Result<Vec<Term>, NoRequire
 }
 
 /// Returns true if `other` has all labels of `place`.
-fn is_within(place: &Term, other: &Term) -> bool {
+pub(crate) fn is_within(place: &Term, other: &Term) -> bool {
     place.iter().all(|pair| other.contains(pair))
 }
 

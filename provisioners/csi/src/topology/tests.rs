@@ -51,7 +51,7 @@ impl Situation {
             .filter(|node| !node.keys.is_empty())
             .collect();
         let allowed = self.allowed.as_deref().unwrap_or_default();
-        let inputs = RequirementInputs { claim: &self.claim, allowed, selected, strict, immediate, filters: false };
+        let inputs = RequirementInputs { claim: &self.claim, allowed, selected, strict, immediate, filters: false, turn: 0 };
         let nodes: &[_] = if inputs.needs_nodes() { &registered } else { &[] };
         inputs.requirement(nodes).ok()
     }
@@ -83,7 +83,7 @@ fn requirements_are_those_of_external_provisioner() {
 /// Returns the requirement in a cluster where each node is a place.
 fn hosts(count: usize, first: usize) -> Requirement {
     let place = |number: usize| Segments::from([("example.com/host".to_owned(), format!("node-{number:05}"))]);
-    Requirement { places: (0..count).map(place).collect(), first }.bounded()
+    Requirement { places: (0..count).map(place).collect(), first }.bounded(0)
 }
 
 #[test]
@@ -106,9 +106,18 @@ fn a_long_list_is_cut_into_parts_that_claims_share() {
 fn a_place_that_is_larger_than_a_part_is_not_lost() {
     let place = |number: u32| Segments::from([("key".to_owned(), format!("{number}{}", "x".repeat(PART)))]);
     for first in 0..10 {
-        let requirement = Requirement { places: (0..10).map(place).collect(), first: first as usize }.bounded();
+        let requirement = Requirement { places: (0..10).map(place).collect(), first: first as usize }.bounded(0);
         assert_eq!((&requirement.places[..], requirement.first), (&[place(first)][..], 0));
     }
+}
+
+#[test]
+fn each_attempt_gets_another_part_of_many_places() {
+    let place = |number: usize| Segments::from([("zone".to_owned(), format!("zone-{number:03}"))]);
+    let part = |turn| Requirement { places: (0..1000).map(place).collect(), first: 999 }.bounded(turn);
+    let places: BTreeSet<Segments> = (0..30).flat_map(|turn| part(turn).places).collect();
+    assert_eq!(places.len(), 1000);
+    assert!((0..30).map(part).all(|part| part.first < part.places.len()));
 }
 
 #[test]
@@ -125,6 +134,7 @@ fn combinations_of_allowed_values_are_cut_or_refused() {
             strict: false,
             immediate: true,
             filters: false,
+            turn: 0,
         };
         inputs.requirement(&[]).map(Option::unwrap)
     };
@@ -146,7 +156,7 @@ fn allowed_topologies_can_filter_whole_places() {
         serde_json::from_value(json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a", "c"]}]}])).unwrap();
     let chosen = |selected, filters| {
         let inputs =
-            RequirementInputs { claim: "data", allowed: &allowed, selected, strict: false, immediate: true, filters };
+            RequirementInputs { claim: "data", allowed: &allowed, selected, strict: false, immediate: true, filters, turn: 0 };
         assert_eq!(inputs.needs_nodes(), filters);
         inputs.requirement(&nodes).map(|requirement| {
             let requirement = requirement.unwrap().into_request();

@@ -29,6 +29,8 @@ pub(crate) enum NodeSilence {
     NoReplica,
     /// The node does not exist or lacks the driver, and the replica there may have begun to create the volume.
     Begun,
+    /// The same, for replicas that do not record their attempts.
+    Unrecorded,
     /// A replica has run there. It has emitted an event with the reason, or has stopped.
     Replica,
 }

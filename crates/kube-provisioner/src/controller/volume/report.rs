@@ -114,8 +114,8 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
         Err(Stopped::NodeSilent { node, why }) => {
             let text = silence_text(case.provisioner, &node, why, case.volume);
             let event = match why {
-                NodeSilence::NotReady | NodeSilence::NoReplica | NodeSilence::Begun => failed(text),
                 NodeSilence::Replica => normal(EventObject::Claim, reason::PROVISIONING, text),
+                _ => failed(text),
             };
             let event = EventDraft { same_from_all: true, ..event };
             OutcomeReport { next: Next::Wait(Some(SILENCE)), ..OutcomeReport::provision(Some(event), "node_silent") }

@@ -412,6 +412,26 @@ async fn what_a_node_has_begun_stays_with_it() {
     }
 }
 
+/// A user removes the selected node while the process there is down, as the event says.
+#[tokio::test(start_paused = true)]
+async fn a_node_deletes_what_it_has_created_for_a_claim_that_moved() {
+    let fleet = fleet(2);
+    let running = fleet.start_all().await;
+    // The volumes of the two nodes then have different handles.
+    fleet.fixture.claim("other", "late", on_node("node-1"));
+    fleet.fixture.until("bound", || fleet.fixture.is_bound("other")).await;
+    fleet.drivers[1].script(Method::CreateVolume, vec![Step::refuse(Code::Aborted, "busy").working(); 3]);
+    let volume = fleet.fixture.claim("data", "late", on_node("node-1"));
+    fleet.fixture.until("created", || fleet.volumes() == [0, 2]).await;
+    running[1].abort();
+    fleet.select("data", "node-0");
+    fleet.fixture.until("bound", || fleet.fixture.is_bound("data")).await;
+    let _again = fleet.start_as(1, "node-1", 11).await;
+    fleet.fixture.until("deleted", || fleet.volumes() == [1, 1]).await;
+    fleet.fixture.until("forgotten", || fleet.recorded("node-1").is_some_and(|entries| !entries.contains(&volume))).await;
+    assert!(fleet.fixture.is_bound("data") && fleet.fixture.volume(&volume).is_some());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_killed_process_goes_on_at_its_node() {
     for (number, is_claim_deleted) in (0..20).map(|number| (number, number % 2 == 0)) {

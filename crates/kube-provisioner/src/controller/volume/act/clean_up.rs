@@ -29,9 +29,10 @@ impl Actions {
         if let Some(after) = may_be_saved_late(&attempt.pending, facts).filter(|_| can_clean_up) {
             return Ok(Done::LooksAgain { after });
         }
-        self.still_without_volume(&attempt).await?;
-        if !can_clean_up {
-            // The backend may be creating an asset, which must become a volume that is then deleted.
+        let has_rival = self.has_rival(&attempt).await?;
+        if has_rival || !can_clean_up {
+            // The backend may be creating an asset, which must become a volume that is then deleted. A volume of this
+            // name on another node is compared with it.
             return self.resume(attempt).await;
         }
         let answer = self.call_backend(attempt, self.limits.delete, |attempt| self.backend.clean_up(attempt)).await?;
@@ -47,19 +48,19 @@ impl Actions {
     }
 
     /// Reads the volume and the claim from the API server. Our watch may be behind: the volume may be in use, and the
-    /// claim may exist or have had the volume.
-    async fn still_without_volume(&self, attempt: &Attempt<'_>) -> Result<(), Stopped> {
+    /// claim may exist or have had the volume. Returns whether the claim uses a volume of this name on another node.
+    async fn has_rival(&self, attempt: &Attempt<'_>) -> Result<bool, Stopped> {
         let volume = attempt.step.key().to_string();
-        match self.read_volume(&volume).await {
-            Err(CallError::NotFound) => {}
-            Ok(live) if self.is_elsewhere(&live.seen) && !is_of_another(&live.object, &attempt.pending) => {}
+        let is_elsewhere = match self.read_volume(&volume).await {
+            Err(CallError::NotFound) => false,
+            Ok(live) if self.is_elsewhere(&live.seen) && !is_of_another(&live.object, &attempt.pending) => true,
             Ok(_) => return Err(Stopped::Behind),
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),
-        }
+        };
         let claim = &attempt.pending.claim.facts;
         let live = match self.read_claim(&claim.namespace, &claim.name).await {
             Ok(live) => live,
-            Err(CallError::NotFound) => return Ok(()),
+            Err(CallError::NotFound) => return Ok(false),
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the claim", error }),
         };
         if live.metadata().uid.as_deref() != Some(&*claim.uid) {
@@ -70,7 +71,7 @@ impl Actions {
                 Err(_) => self.rules.safeguards.include(Safeguard::Unreadable),
             };
             if !restored {
-                return Ok(());
+                return Ok(false);
             }
             return Err(waits(format!(
                 "a new claim of this name may need the volume, so nothing is removed until that claim is deleted; to keep \
@@ -82,6 +83,15 @@ impl Actions {
             // The volume was saved and then force-deleted. A pod may use the data as long as the claim exists.
             if goes {
                 return Err(Stopped::Behind);
+            }
+            if is_elsewhere && self.rules.place.is_some() {
+                return Ok(true);
+            }
+            if is_elsewhere {
+                return Err(waits(format!(
+                    "the claim uses a volume of this name on another node; remove what was created on this node, and then \
+                     the record with the command `journal drop {volume}`"
+                )));
             }
             // The claim's data is kept.
             self.finish(&attempt.pending, attempt.step).await?;
@@ -99,7 +109,7 @@ impl Actions {
         // The cache has no claims of other provisioners. A claim that lost the annotation may receive it again.
         let asked = live.metadata().annotations.asked();
         if goes || has_other || lives || asked.is_some_and(|name| !self.rules.names.include(name)) {
-            return Ok(());
+            return Ok(false);
         }
         if asked.is_some() {
             return Err(Stopped::Behind);

@@ -58,7 +58,9 @@ impl Actions {
         };
         if node.is_none() || !self.has_driver(&name).await? {
             return Err(if self.may_have_begun(&name, step.key()).await? {
-                Stopped::NodeSilent { node: name, why: NodeSilence::Begun }
+                let is_recorded = self.journal != JournalKind::Memory;
+                let why = if is_recorded { NodeSilence::Begun } else { NodeSilence::Unrecorded };
+                Stopped::NodeSilent { node: name, why }
             } else {
                 self.leave_node(claim, name, node.is_some(), step).await
             });

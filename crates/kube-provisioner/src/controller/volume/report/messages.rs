@@ -143,6 +143,10 @@ pub(super) fn silence_text(provisioner: &str, node: &str, why: NodeSilence, volu
             "The selected node {node} does not exist or lacks the driver of {provisioner}, and the volume may have been created there; the claim waits until the node is back; if it will not return, remove the volume from its storage, then the record with the command `journal drop {volume}`, and the claim's annotation {}",
             protocol::SELECTED_NODE
         ),
+        NodeSilence::Unrecorded => format!(
+            "The selected node {node} does not exist or lacks the driver of {provisioner}, and the volume may have been created there, because attempts are not recorded; the claim waits until the node is back; if it will not return, remove the volume from its storage, and the claim's annotation {}",
+            protocol::SELECTED_NODE
+        ),
         NodeSilence::Replica => format!(
             "The replica of {provisioner} on the selected node {node} has not provisioned the volume yet; if no other event of the claim has the reason, an administrator can check whether the provisioner's pod runs on that node; {other}"
         ),

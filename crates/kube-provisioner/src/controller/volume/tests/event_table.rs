@@ -67,6 +67,7 @@ every!(node_silences -> NodeSilence {
     NodeSilence::NotReady => [NodeSilence::NotReady],
     NodeSilence::NoReplica => [NodeSilence::NoReplica],
     NodeSilence::Begun => [NodeSilence::Begun],
+    NodeSilence::Unrecorded => [NodeSilence::Unrecorded],
     NodeSilence::Replica => [NodeSilence::Replica],
 });
 

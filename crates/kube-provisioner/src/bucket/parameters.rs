@@ -197,7 +197,7 @@ pub enum DeletionPolicy {
 impl DeletionPolicy {
     /// Returns the error for a bucket that is kept because it contains objects.
     pub fn not_empty(bucket: &str) -> DeleteError {
-        DeleteError::retry(format!(
+        DeleteError::in_use(format!(
             "the bucket {bucket} contains objects, and its class deletes only empty buckets (deletionPolicy): delete \
              the objects, for example with the keys in the claim's Secret"
         ))

@@ -57,9 +57,10 @@ fn with_bucket(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
         return Decision::Refuse(refusal);
     }
     let Some(claim) = &facts.claim else { return without_claim(bucket, facts, rules) };
-    // A claim that is being deleted is adopted as well: only its record names the claim that the bucket was created
-    // for.
-    if bucket.is_given_to(claim) && claim.unreadable.is_none() {
+    // Without a record, only the class determines whether the bucket was created for the claim. A claim that is being
+    // deleted is adopted as well: only its record names the claim that the bucket was created for.
+    let is_known = bucket.record().is_some() || facts.class.ours().is_some() || claim.deleting;
+    if bucket.is_given_to(claim) && is_known && claim.unreadable.is_none() {
         return Decision::Adopt;
     }
     if claim.deleting {

@@ -633,6 +633,15 @@ fn what_is_in_a_new_claims_way() {
         ),
         ("a person gives it the former claim's", new().annotated("kube-provisioner/adopt-for", "shop/photos"), Adopt),
         (
+            "the class that decides whose bucket it is does not exist",
+            Fixture {
+                record: Value::Null,
+                class: Value::Null,
+                ..new().annotated("kube-provisioner/adopt-for", "shop/photos")
+            },
+            rest(NoAction::Bound),
+        ),
+        (
             "it points at one that names nobody",
             pointing.clone().bucket(json!({"spec": {"claimRef": null}})),
             Refuse(Refusal::Unproven { object: object() }),
@@ -643,6 +652,18 @@ fn what_is_in_a_new_claims_way() {
             Refuse(Refusal::Unproven { object: object() }),
         ),
     ]);
+    let of_another_name = new().bucket(json!({"spec": {"claimRef": {"name": "other"}}}));
+    assert_ne!(of_another_name.annotated("kube-provisioner/adopt-for", "shop/photos").decision(), Adopt);
+}
+
+/// Users can edit the class of a bound claim.
+#[test]
+fn the_object_bucket_names_the_class_of_an_unrecorded_bucket() {
+    let edited = Fixture::bound().claim(json!({"spec": {"storageClassName": "other"}}));
+    let edited = Fixture { record: Value::Null, ..edited };
+    assert_eq!(edited.decision(), Adopt);
+    let class = edited.facts(&Key::of("shop", "photos", "u")).class;
+    assert_eq!(class.ours().map(|class| &*class.name), Some("class"));
 }
 
 /// Returns the claim `shop/first`.

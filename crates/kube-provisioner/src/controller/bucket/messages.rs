@@ -117,7 +117,7 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
         Stopped::NotOwned { kind, name } => not_owned(kind, name, facts),
         Stopped::BadConfig { problem, known } => {
             let text = format!("The claim's additionalConfig cannot be used: {problem}; correct the claim")
-                .replace("parameter", "key");
+                .replace("parameter \"", "key \"");
             let keys = known.iter().map(|key| quoted(key)).collect::<Vec<_>>().join(", ");
             let text = if known.is_empty() { text } else { format!("{text}; the keys are {keys}") };
             warning("InvalidConfig", text, State::Failed)

@@ -477,6 +477,9 @@ impl Objects {
         record: &Record,
         copied: &CopiedMetadata,
     ) -> Result<(), Stopped> {
+        // The watch only shows the ConfigMaps of claims, and another one must be found before the bucket exists.
+        let names = record.delivered_names(&claim.name);
+        self.live(&self.api_of::<ConfigMap>(&claim.namespace), &names.config_map, &claim.uid).await?;
         // An admission policy may reject static keys, so the check only includes one if the claim is known to have a
         // key.
         let key = [AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY].map(|name| (name.to_owned(), "dry-run".to_owned()));

@@ -76,14 +76,21 @@ async fn a_foreign_object_of_the_chosen_name_is_left_alone() {
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys", "namespace": "default"},
         "stringData": {"mine": "x"},
     }));
+    fixture.create(json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"},
+    }));
     let before = fixture.get("secrets", "keys");
     fixture.claim("photos", names("keys", "photos"));
+    fixture.claim("clips", names("clips", "settings"));
     fixture.claim("videos", json!({}));
     let _running = fixture.start(1);
     fixture.until("it is told", || fixture.ready("photos").0 == "SecretNotOwned").await;
     assert!(fixture.ready("photos").1.contains("The Secret default/keys exists"), "{:?}", fixture.ready("photos"));
+    fixture.until("it is told", || fixture.ready("clips").0 == "ConfigMapNotOwned").await;
     fixture.bound("videos").await;
-    assert_eq!(fixture.store.calls("create_bucket"), 1, "nothing was made for the claim that is refused");
+    assert_eq!(fixture.store.calls("create_bucket"), 1, "nothing was created for the claims that are refused");
+    fixture.patch(CLAIMS, "clips", json!({"spec": names("clips", "clips")}));
+    fixture.bound("clips").await;
     // The claim may request another name until it is bound.
     fixture.patch(CLAIMS, "photos", json!({"spec": names("videos", "photos")}));
     fixture.until("it is told", || fixture.ready("photos").1.contains("The Secret default/videos")).await;
@@ -92,7 +99,7 @@ async fn a_foreign_object_of_the_chosen_name_is_left_alone() {
     fixture.until("it is told", || fixture.ready("photos").0 == "InvalidObjectName").await;
     fixture.patch(CLAIMS, "photos", json!({"spec": names("others", "photos")}));
     fixture.bound("photos").await;
-    assert_eq!(fixture.delivered(), [["others", "videos"], ["photos", "videos"]]);
+    assert_eq!(fixture.delivered(), [["clips", "others", "videos"], ["clips", "photos", "videos"]]);
 }
 
 // Rules: Z33.

@@ -35,8 +35,12 @@ impl Cache for BucketCache {
         };
         let candidates = || self.candidates(key, claim.as_deref());
         let bucket = candidates().find(is_own).or_else(|| candidates().find(is_given)).cloned();
-        // A bucket keeps the settings of the class that it was created with.
-        let of_bucket = bucket.as_ref().filter(|bucket| bucket.record().is_some_and(|record| record.made));
+        // A bucket keeps the settings of the class that it was created with. Users can edit the class of a bound claim.
+        let claim_is_bound = claim.as_ref().is_some_and(|claim| claim.is_bound());
+        let of_bucket = bucket.as_ref().filter(|bucket| match bucket.record() {
+            Some(record) => record.made,
+            None => bucket.is_bound() || claim_is_bound,
+        });
         let class = of_bucket.and_then(|bucket| bucket.class.as_deref());
         let class = class.or_else(|| claim.as_ref()?.class.as_deref());
         let class = self.class(class.or_else(|| bucket.as_ref()?.class.as_deref()));

@@ -47,6 +47,6 @@ impl Actions {
             self.call(step, flow, |token| Box::pin(async move { self.driver.delete(id, parameters, &token).await }));
         deleted.await?;
         self.release(bucket).await?;
-        Ok(Done::Deleted { bucket: id.to_owned() })
+        Ok(if content.existing.is_some() { Done::Released } else { Done::Deleted { bucket: id.to_owned() } })
     }
 }

@@ -44,7 +44,8 @@ error_with_verdict! {
     /// The controller retries with back-off. The request contradicts an existing asset of this name in the backend,
     /// such as a bucket in another region. This call has not changed that asset.
     already_exists: AlreadyExists,
-    /// The backend is still working. The controller calls again until it is done, whatever happens to the claim.
+    /// The backend is still working. The controller calls again until it is done; if the claim is deleted, it continues
+    /// as for `retry`.
     in_progress: InProgress,
     /// Impossible on the selected node. The controller asks the scheduler for another one.
     reschedule: Reschedule,

@@ -90,11 +90,13 @@ impl Entries {
         self.bytes
     }
 
-    /// Adds an entry if it fits. A replacement needs room only for its growth.
-    pub(super) fn try_put(&mut self, entry: Entry, room: Room) -> Result<(), JournalError> {
+    /// Adds an entry if it fits, in the place of a restored one, which is returned: a new attempt continues whatever that
+    /// one had begun. A replacement needs room only for its growth.
+    pub(super) fn try_put(&mut self, entry: Entry, room: Room) -> Result<Vec<Unreadable>, JournalError> {
         let (key, before, bytes) = (entry.key.clone(), self.all.get(&entry.key).cloned(), self.bytes);
         let owner = self.owner(&entry);
         let held = (self.group_bytes(&owner), self.tenant_bytes(&owner));
+        let restored = self.take_restored(&key);
         self.put(entry);
         let fits = if before.is_none() && room == Room::Fair {
             let free = self.capacity.all.saturating_sub(bytes);
@@ -112,18 +114,17 @@ impl Entries {
             self.bytes <= self.capacity.all.max(bytes)
         };
         if fits && (self.restored.is_empty() || self.stored_bytes() <= self.capacity.object) {
-            return Ok(());
+            return Ok(restored);
         }
         self.take(&key);
         before.into_iter().for_each(|before| self.put(before));
+        self.put_restored(restored);
         Err(JournalError::Full { entries: self.len(), bytes: self.bytes })
     }
 
     /// Adds an entry. It replaces one with the same key.
     pub(super) fn put(&mut self, mut entry: Entry) {
         self.take(&entry.key);
-        // A new attempt continues whatever the restored one had begun.
-        self.take_restored(&entry.key);
         let mut owner = Owner { tenant: self.owner(&entry).tenant, ..Owner::default() };
         for (at, (name, text)) in entry.shared.iter_mut().enumerate() {
             // Names are derived from hashes, so two texts may have the same name.
@@ -182,11 +183,14 @@ impl Entries {
         self.restored.len()
     }
 
-    /// Removes a restored entry; returns true if it existed.
-    pub(super) fn take_restored(&mut self, key: &str) -> bool {
-        let before = self.restored.len();
-        self.restored.retain(|line| line.key() != key);
-        self.restored.len() < before
+    /// Removes and returns the restored entry with this key.
+    pub(super) fn take_restored(&mut self, key: &str) -> Vec<Unreadable> {
+        self.restored.extract_if(.., |line| line.key() == key).collect()
+    }
+
+    /// Adds restored entries that were taken.
+    pub(super) fn put_restored(&mut self, entries: Vec<Unreadable>) {
+        self.restored.extend(entries);
     }
 
     /// Turns restored entries with these keys, or all of them for `*`, into regular entries, and returns them.
@@ -194,7 +198,10 @@ impl Entries {
         let accepted = |line: &Unreadable| keys.iter().any(|key| key == "*" || *key == line.key());
         let entries: Vec<Entry> =
             self.restored.iter().filter(|line| accepted(line)).filter_map(Unreadable::entry).collect();
-        entries.iter().for_each(|entry| self.put(entry.clone()));
+        for entry in &entries {
+            self.take_restored(&entry.key);
+            self.put(entry.clone());
+        }
         entries
     }
 

@@ -13,7 +13,7 @@ use super::entries::{Entries, MOST_BYTES_OF_ONE, Room};
 use super::error::JournalError;
 use super::object::JournalKind;
 use super::options::JournalOptions;
-use super::text::{Content, Entry};
+use super::text::{Content, Entry, Unreadable};
 use crate::backoff::Backoff;
 use crate::call::CallError;
 use crate::throttle::LONGEST_PAUSE;
@@ -134,6 +134,8 @@ struct Recording {
     key: String,
     /// The entry that it replaces.
     before: Option<Entry>,
+    /// The restored entry that it replaces.
+    restored: Vec<Unreadable>,
     waiter: oneshot::Sender<Stored>,
 }
 
@@ -201,9 +203,9 @@ impl State {
         if stored && before.as_ref() == Some(&entry) {
             return self.fence();
         }
-        self.entries.try_put(entry, room)?;
+        let restored = self.entries.try_put(entry, room)?;
         let (sender, receiver) = oneshot::channel();
-        self.recording.push(Recording { key, before, waiter: sender });
+        self.recording.push(Recording { key, before, restored, waiter: sender });
         Ok(receiver)
     }
 
@@ -229,7 +231,7 @@ impl State {
             {
                 let _ = waiter.send(Err(JournalError::Dropped));
             }
-            if self.entries.take(&key) | self.entries.take_unreadable(&key) | self.entries.take_restored(&key) {
+            if self.entries.take(&key) | self.entries.take_unreadable(&key) | !self.entries.take_restored(&key).is_empty() {
                 tracing::warn!(key, "a journal entry is dropped, as an administrator requested");
                 self.dropped.push(key);
             } else {
@@ -354,11 +356,14 @@ impl State {
         let error = Arc::new(error);
         self.problem = Some(error.clone());
         let again: BTreeSet<String> = self.recording.iter().map(|recording| recording.key.clone()).collect();
-        for Recording { key, before, waiter } in batch.recording {
+        for Recording { key, before, restored, waiter } in batch.recording {
             // An entry that was recorded again in the meantime belongs to another write.
             if !again.contains(&key) {
                 self.remove(&key);
                 before.into_iter().for_each(|before| self.entries.put(before));
+                self.entries.put_restored(restored);
+            } else if let Some(later) = self.recording.iter_mut().find(|later| later.key == key) {
+                later.restored.extend(restored);
             }
             let _ = waiter.send(Err(JournalError::Call(error.clone())));
         }

@@ -340,6 +340,25 @@ async fn a_write_that_fails_takes_nothing_with_it_that_was_recorded_again() {
     again.await.unwrap().unwrap();
 }
 
+/// A restored entry may be the only record of an asset.
+#[tokio::test(start_paused = true)]
+async fn a_restored_entry_stays_until_its_replacement_is_stored() {
+    let restored = vec![Unreadable::new("a - {}", &BTreeMap::new())];
+    let mut state = State::new(Content { restored, ..Content::default() }, &options(NAME, "holder"), Vec::new());
+    for (is_recorded_again, left) in [(false, 1), (true, 0), (false, 1)] {
+        drop(state.record(entry("a")).unwrap());
+        let WriterAction::Commit(_, batch) = state.next_action(Instant::now()) else {
+            panic!("there is something to store")
+        };
+        if is_recorded_again {
+            drop(state.record(entry("a")).unwrap());
+        }
+        state.failed(batch, CallError::TimedOut(Duration::from_secs(10)), 0.0, Instant::now());
+        assert_eq!(state.stats().restored, left);
+        sleep(Duration::from_secs(60)).await;
+    }
+}
+
 /// The first write is under way when the same entry is recorded again, and then fails.
 #[tokio::test(start_paused = true)]
 async fn what_is_only_being_written_does_not_count_as_stored() {

@@ -19,6 +19,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Client;
 use provisioner_runtime::controller::{CallAborted, Context, FencingToken, Refused, catch_panic};
 use provisioner_runtime::journal::JournalKind;
+use provisioner_runtime::limiter::Purpose;
 use provisioner_runtime::{Cache, CallError, WatchHealth};
 
 use self::clean_up::is_of_another;
@@ -153,7 +154,7 @@ impl Actions {
                 let is_saved = !self.is_elsewhere(&live.seen) && !is_of_another(&live.object, pending);
                 let is_deleted = live.object.metadata.deletion_timestamp.is_some();
                 if is_saved && !(is_deleted && matches!(facts.progress, Progress::Unsaved(_))) {
-                    Box::pin(self.finish(pending, step)).await?;
+                    Box::pin(self.finish(pending, Purpose::Create, step)).await?;
                 }
                 self.cache().observe_volume(live.seen);
             }

@@ -120,6 +120,21 @@ async fn a_claim_that_is_deleted_while_the_sidecar_dies_leaves_no_volume() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn hanging_deletions_delay_no_new_volume() {
+    let fixture = Fixture::new();
+    let _running = fixture.start_with(1, |options| options.max_concurrent_calls = 1).await;
+    fixture.claim("old", "fast", json!({}));
+    fixture.until("bound", || fixture.is_bound("old")).await;
+    fixture.driver.script(Method::DeleteVolume, vec![Step::hang(); 100]);
+    fixture.delete_claim("old");
+    fixture.until("called", || !fixture.driver.requests::<DeleteVolumeRequest>().is_empty()).await;
+    let start = Instant::now();
+    fixture.claim("new", "fast", json!({}));
+    fixture.says("new", "ProvisioningSucceeded").await;
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_of_no_use_is_deleted() {
     let fixture = Fixture::new();
     let small = Volume { volume_id: "small".into(), capacity_bytes: 1, ..Volume::default() };

@@ -43,7 +43,7 @@ impl Actions {
             }
             return Err(not_cleaned_up(failure, "clean_up", step));
         }
-        self.finish(&answer.pending, step).await?;
+        self.finish(&answer.pending, Purpose::Remove, step).await?;
         Ok(Done::CleanedUp)
     }
 
@@ -94,7 +94,7 @@ impl Actions {
                 )));
             }
             // The claim's data is kept.
-            self.finish(&attempt.pending, attempt.step).await?;
+            self.finish(&attempt.pending, Purpose::Remove, attempt.step).await?;
             return Err(Stopped::Changed);
         }
         let has_other = match &live.fields {
@@ -136,19 +136,25 @@ impl Actions {
         let call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, record: JournalRecord::Exists };
         let answer = answered(step.call(call, |_| true, || self.backend.delete(argument)).await);
         answer.map_err(|failure| not_cleaned_up(failure, "delete", step))?;
-        self.finish(&unsaved.pending, step).await?;
+        self.finish(&unsaved.pending, Purpose::Remove, step).await?;
         Ok(Done::CleanedUp)
     }
 
     /// Ends an attempt that has left nothing behind, or whose volume is known.
-    pub(super) async fn finish(&self, pending: &Pending, step: &Step<'_>) -> Result<(), Stopped> {
-        self.end_attempt(pending, step).await?;
+    pub(super) async fn finish(&self, pending: &Pending, purpose: Purpose, step: &Step<'_>) -> Result<(), Stopped> {
+        self.end_attempt(pending, purpose, step).await?;
         self.cache().set_progress(step.key(), Progress::None);
         Ok(())
     }
 
-    /// Calls the provisioner at the end of an attempt. The attempt stays recorded until that call succeeds.
-    pub(super) async fn end_attempt(&self, pending: &Pending, step: &Step<'_>) -> Result<(), Stopped> {
+    /// Calls the provisioner at the end of an attempt. The attempt stays recorded until that call succeeds. Hanging
+    /// deletions must not delay the end of an attempt that has created a volume, so it has the purpose of its cause.
+    pub(super) async fn end_attempt(
+        &self,
+        pending: &Pending,
+        purpose: Purpose,
+        step: &Step<'_>,
+    ) -> Result<(), Stopped> {
         if !self.rules.capabilities.attempt_end {
             return Ok(());
         }
@@ -156,7 +162,7 @@ impl Actions {
         let parameters = self.parameters_of(pending)?.parsed;
         let (fencing_token, _guard) = step.token();
         let request = self.request_of(pending, claim, parameters, step.key(), &fencing_token);
-        let (flow, limit) = (pending.flow(Purpose::Remove), self.limits.delete);
+        let (flow, limit) = (pending.flow(purpose), self.limits.delete);
         let call = Call { permit: CallPermit::Of(&flow), limit, token: &fencing_token, record: JournalRecord::Exists };
         let answer = answered(step.call(call, |_| true, || self.backend.end_attempt(request)).await);
         answer.map_err(|failure| not_cleaned_up(failure, "end_attempt", step))

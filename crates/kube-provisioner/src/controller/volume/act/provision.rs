@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::call::CallError;
+use provisioner_runtime::limiter::Purpose;
 
 use super::attempt::{Answer, Attempt};
 use super::{Actions, CallFailure, Step};
@@ -85,7 +86,7 @@ impl Actions {
             ProvisionVerdict::NoChange | ProvisionVerdict::AlreadyExists => resumed,
             _ => false,
         };
-        if !may_be_left && let Err(stopped) = self.finish(pending, step).await {
+        if !may_be_left && let Err(stopped) = self.finish(pending, Purpose::Create, step).await {
             return stopped;
         }
         self.refused(error, pending, step).await

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::Cache;
 use provisioner_runtime::call::CallError;
+use provisioner_runtime::limiter::Purpose;
 
 use super::objects::LiveVolume;
 use super::{Actions, Step};
@@ -59,7 +60,7 @@ impl Actions {
                 Ok(LiveVolume { seen, object }) => match compare(unsaved, &object) {
                     Comparison::Same => seen,
                     Comparison::SameAsset => {
-                        self.finish(&unsaved.pending, step).await?;
+                        self.finish(&unsaved.pending, Purpose::Create, step).await?;
                         return Err(Stopped::NoAction(NoAction::OtherInstallation));
                     }
                     Comparison::OtherAsset => {
@@ -78,7 +79,7 @@ impl Actions {
                     Comparison::OtherServer => {
                         let text = other_server_text(&unsaved.body, &object);
                         self.warn(&text, unsaved);
-                        self.end_attempt(&unsaved.pending, step).await?;
+                        self.end_attempt(&unsaved.pending, Purpose::Create, step).await?;
                         self.cache().saved(key, seen);
                         return Err(Stopped::Changed);
                     }
@@ -99,7 +100,7 @@ impl Actions {
             }
             Err(error) => return Err(Stopped::NotSaved(error)),
         };
-        self.end_attempt(&unsaved.pending, step).await?;
+        self.end_attempt(&unsaved.pending, Purpose::Create, step).await?;
         // The watch may be slower than the next run of this key.
         self.cache().saved(key, saved);
         if let Some(text) = &unsaved.warning {

@@ -27,7 +27,7 @@ use super::backend::Backend;
 use super::cache::VolumeCache;
 use super::decide::{Rules, decide};
 use super::decision::{Decision, NoAction, Refusal};
-use super::facts::{ClaimState, ClassState, Facts, OurVolume, Progress, WaitingClaim};
+use super::facts::{ClaimState, ClassState, Facts, OurVolume, WaitingClaim};
 use super::key::Key;
 use super::outcome::{Outcome, Stopped};
 use crate::controller::shared::calls::{self, start_backend};
@@ -151,9 +151,7 @@ impl Actions {
         match self.read_volume(&key.to_string()).await {
             Ok(live) => {
                 let Some(pending) = facts.attempt() else { return Err(Stopped::Changed) };
-                let is_saved = !self.is_elsewhere(&live.seen) && !is_of_another(&live.object, pending);
-                let is_deleted = live.object.metadata.deletion_timestamp.is_some();
-                if is_saved && !(is_deleted && matches!(facts.progress, Progress::Unsaved(_))) {
+                if !self.is_elsewhere(&live.seen) && !is_of_another(&live.object, pending) {
                     Box::pin(self.finish(pending, Purpose::Create, step)).await?;
                 }
                 self.cache().observe_volume(live.seen);

@@ -119,12 +119,14 @@ pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
         {
             about_attempt(facts)
         }
+        (Progress::Unsaved(unsaved), VolumeState::Ours(volume))
+            if volume.facts.deleting && unsaved.after.as_ref() == Some(&volume.facts.uid) =>
+        {
+            about_volume(&volume.facts, facts, rules)
+        }
         // The asset may differ from the volume's asset. Saving it compares the two.
-        (Progress::Unsaved(unsaved), VolumeState::Ours(volume)) if volume.facts.deleting => match &unsaved.after {
-            Some(uid) if *uid == volume.facts.uid => about_volume(&volume.facts, facts, rules),
-            _ => Decision::Save,
-        },
-        (Progress::Background(_) | Progress::Unsaved(_), VolumeState::Ours(_)) => Decision::ConfirmVolume,
+        (Progress::Unsaved(_), VolumeState::Ours(_)) => Decision::Save,
+        (Progress::Background(_), VolumeState::Ours(_)) => Decision::ConfirmVolume,
         (_, VolumeState::Unreadable(volume)) => {
             Decision::Refuse(Refusal::UnreadableVolume { problem: volume.problem.clone() })
         }

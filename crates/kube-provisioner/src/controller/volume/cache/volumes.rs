@@ -44,10 +44,10 @@ impl VolumeCache {
         let ends = match self.progress.get(&key) {
             Some(Progress::Confirm) => true,
             _ if of_another.is_some() => false,
-            // Saving compares the asset with the asset of the volume that is being deleted.
-            Some(Progress::Unsaved(_)) if facts.deleting => false,
+            // Saving compares the asset with the volume's asset, and reports the volume.
+            Some(Progress::Unsaved(_)) => false,
             // With `attempt_end`, the attempt ends only after the call of the author's code.
-            Some(Progress::Unsaved(_) | Progress::Background(_)) => !self.rules.capabilities.attempt_end,
+            Some(Progress::Background(_)) => !self.rules.capabilities.attempt_end,
             _ => false,
         };
         // A volume of another installation does not end our attempt. Neither does a volume that may be older than our

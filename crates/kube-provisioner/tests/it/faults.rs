@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use kube_provisioner::protocol::SELECTED_NODE;
 use kube_provisioner::{CancellationToken, ProvisionError, Volume};
 use kube_sim::Verb::{self, Create, Delete, List, Patch, Update, Watch};
+use kube_sim::{Actors, Cluster, PatchKind, Target};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -529,4 +530,25 @@ async fn pauses_do_not_depend_on_the_wall_clock() {
     }
     assert_eq!(outages.asked(Create, VOLUMES).len(), asked, "the wall clock has gone on by more than the pause");
     until_bound(&fixture, "b").await;
+}
+
+/// The controller-manager may release a volume whose claim exists, and the cache has no claims of in-tree plugins:
+/// <https://github.com/kubernetes-csi/external-provisioner/issues/507>.
+#[tokio::test(start_paused = true)]
+async fn a_migrated_volume_stays_while_its_claim_exists() {
+    const IN_TREE: &str = "kubernetes.io/aws-ebs";
+    let fixture = Fixture::with_actors(Cluster::builder().build(), Actors::none(), Script::default());
+    fixture.class("in-tree", json!({"provisioner": IN_TREE}));
+    let volume = fixture.claim("data", "in-tree");
+    let annotations = json!({"pv.kubernetes.io/provisioned-by": IN_TREE, "pv.kubernetes.io/migrated-to": PROVISIONER});
+    let claim = json!({"name": "data", "uid": volume.strip_prefix("pvc-")});
+    fixture.released(&volume, json!({"metadata": {"annotations": annotations}, "spec": {"claimRef": claim}}));
+    let target = Target { group: "", plural: VOLUMES, namespace: "", name: &volume };
+    let released = json!({"status": {"phase": "Released"}});
+    fixture.cluster.patch(&target, Some("status"), PatchKind::Merge, &released).unwrap();
+    let _running = fixture.start(1);
+    sleep(3600 * SECOND).await;
+    assert!(fixture.calls.all().iter().all(|call| !call.contains("delete")), "{:?}", fixture.calls.all());
+    fixture.delete(CLAIMS, "data");
+    until_gone(&fixture, &volume).await;
 }

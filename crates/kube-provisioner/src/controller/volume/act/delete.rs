@@ -105,15 +105,12 @@ impl Actions {
         }
     }
 
-    /// Verifies that the owner does not exist. The cache may lack the claim of a volume that is not named after it,
-    /// since such a claim may not name us.
+    /// Verifies that the owner does not exist. The cache may lack the claim of a volume that is not named after it or was
+    /// migrated, since such a claim may not name us.
     async fn owner_is_gone(&self, volume: &OurVolume, key: &Key) -> Result<(), Stopped> {
         let names = &self.rules.volume_names;
-        let Some(claim) =
-            volume.facts.claim.as_ref().filter(|_| volume.owner().is_some_and(|owner| names.key(&owner) != *key))
-        else {
-            return Ok(());
-        };
+        let may_be_unknown = volume.facts.migrated || volume.owner().is_some_and(|owner| names.key(&owner) != *key);
+        let Some(claim) = volume.facts.claim.as_ref().filter(|_| may_be_unknown) else { return Ok(()) };
         match self.read_claim(&claim.namespace, &claim.name).await {
             Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.uid) => {
                 let bound_to = live.fields.as_ref().ok().and_then(|claim| claim.bound_to());

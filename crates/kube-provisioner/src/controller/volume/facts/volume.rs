@@ -40,6 +40,8 @@ pub(crate) struct VolumeFacts {
     /// True if the volume has our finalizer.
     pub(crate) protected: bool,
     pub(crate) claim: Option<ClaimRef>,
+    /// True if it was migrated to us: the cache does not have claims that name the in-tree plugin.
+    pub(crate) migrated: bool,
     pub(crate) class: Option<Box<str>>,
     /// The capacity in bytes; 0 if it is unknown.
     pub(crate) capacity: u64,
@@ -70,6 +72,7 @@ impl VolumeFacts {
             deleting: meta.deletion_timestamp.is_some(),
             protected: meta.finalizers.iter().any(|name| name == protocol::FINALIZER),
             claim: spec.claim_ref,
+            migrated: meta.annotations.migrated_to.is_some(),
             class: class_name(meta.annotations.beta_storage_class.as_deref(), spec.storage_class_name.as_deref()),
             capacity: spec.capacity.storage.as_ref().and_then(amount_text).map_or(0, |text| {
                 // The API server accepts only valid quantities.

@@ -136,11 +136,11 @@ impl Fleet {
         self.name == name || selector(Some(&name)).rsplit('=').next() == Some(&self.name)
     }
 
-    /// Returns the kind of claims it serves. A journal implies volumes, because attempts for buckets are not recorded
-    /// in journals.
+    /// Returns the kind of claims it serves. An entry of a journal implies volumes, because attempts for buckets are not
+    /// recorded in journals, and so does a journal of a node.
     fn serves(&self) -> Option<&str> {
-        let by_journal = (!self.journals.is_empty()).then_some(protocol::SERVES_VOLUMES);
-        self.serves.as_deref().or(by_journal)
+        let is_of_volumes = self.journals.iter().any(|journal| journal.layout == "node" || !journal.is_empty());
+        self.serves.as_deref().or(is_of_volumes.then_some(protocol::SERVES_VOLUMES))
     }
 
     /// Returns true if a shard has a live holder. Without Leases this is unknown.
@@ -287,6 +287,12 @@ mod tests {
         let (name, version, group, holder) = Default::default();
         let (entries, restored, unreadable, dropping) = Default::default();
         Listing { name, version, group, layout, holder, entries, restored, unreadable, dropping }
+    }
+
+    #[test]
+    fn an_empty_journal_may_be_of_buckets() {
+        let of = |layout: &str| Fleet { journals: vec![journal(layout)], ..Fleet::default() };
+        assert_eq!((of("1").serves(), of("node").serves()), (None, Some(protocol::SERVES_VOLUMES)));
     }
 
     #[test]

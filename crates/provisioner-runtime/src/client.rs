@@ -38,16 +38,18 @@ pub struct Connection {
 ///
 /// Returns one line that names the server and the source of its address, and suggests a remedy.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Connection, ConnectError> {
-    connect_as(kubeconfig, &KubeConfigOptions::default()).await
+    let (config, source) = ConfigSources::from_env().config(kubeconfig, &KubeConfigOptions::default()).await?;
+    open(config, source).await
 }
 
-/// Same as [`connect`], with another context, cluster or user of the kubeconfig than its current ones.
+/// Same as [`connect`], with another context, cluster or user of the kubeconfig than its current ones. As for kubectl,
+/// `~/.kube/config` takes precedence over the pod's service account.
 ///
 /// # Errors
 ///
 /// Same as [`connect`].
 pub async fn connect_as(kubeconfig: Option<&Path>, choice: &KubeConfigOptions) -> Result<Connection, ConnectError> {
-    let (config, source) = ConfigSources::from_env().config(kubeconfig, choice).await?;
+    let (config, source) = ConfigSources::from_env().as_kubectl(choice).config(kubeconfig, choice).await?;
     open(config, source).await
 }
 
@@ -118,6 +120,16 @@ impl ConfigSources {
         }
     }
 
+    fn as_kubectl(self, choice: &KubeConfigOptions) -> Self {
+        let is_chosen = choice.context.is_some() || choice.cluster.is_some() || choice.user.is_some();
+        let in_pod = self.in_pod && !is_chosen && !self.in_home().is_some_and(|path| path.exists());
+        Self { in_pod, ..self }
+    }
+
+    fn in_home(&self) -> Option<PathBuf> {
+        self.home.as_ref().map(|home| home.join(".kube/config"))
+    }
+
     /// Returns the connection data and its source.
     async fn config(
         &self,
@@ -138,8 +150,7 @@ impl ConfigSources {
                 Err(error) => Err(error::service_account(&source, &error)),
             };
         }
-        let home = self.home.as_ref().map(|home| home.join(".kube/config"));
-        match home {
+        match self.in_home() {
             Some(path) if path.exists() => from_files(&[path], choice).await,
             path => Err(error::no_cluster(path)),
         }

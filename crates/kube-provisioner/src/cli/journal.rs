@@ -52,9 +52,16 @@ impl Journal {
     }
 
     async fn execute(&self, journals: &Journals, print: impl Fn(&str)) -> Result<(), BoxError> {
-        let Journals { client, kind, namespace, .. } = journals;
+        let Journals { client, kind, namespace, provisioner } = journals;
         let listings = journals.list().await?;
         let (key, yes) = match &self.action {
+            Action::List if listings.is_empty() => {
+                return Err(format!(
+                    "there is no journal of {provisioner} in namespace {namespace}: check --provisioner-name and \
+                     --namespace; a provisioner creates its journal when it starts to work"
+                )
+                .into());
+            }
             Action::List => {
                 print(&table(&listings));
                 return Ok(());

@@ -157,7 +157,9 @@ impl Orphans {
                 Err(error) => problems.push(format!("the {name} is skipped: {error}")),
             }
         }
-        if named.is_empty() || self.class.is_empty() {
+        if self.class.is_empty() && places.is_empty() && problems.is_empty() {
+            Err(format!("no StorageClass names {}, so no store can be searched", scene.names.join(" or ")).into())
+        } else if named.is_empty() || self.class.is_empty() {
             Ok((places, problems))
         } else {
             let named = named.into_iter().collect::<Vec<_>>().join(", ");

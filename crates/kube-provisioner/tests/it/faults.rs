@@ -532,8 +532,7 @@ async fn pauses_do_not_depend_on_the_wall_clock() {
     until_bound(&fixture, "b").await;
 }
 
-/// The controller-manager may release a volume whose claim exists, and the cache has no claims of in-tree plugins:
-/// <https://github.com/kubernetes-csi/external-provisioner/issues/507>.
+/// The controller-manager may release a volume whose claim exists, and the cache has no claims of in-tree plugins.
 #[tokio::test(start_paused = true)]
 async fn a_migrated_volume_stays_while_its_claim_exists() {
     const IN_TREE: &str = "kubernetes.io/aws-ebs";

@@ -26,6 +26,18 @@ async fn a_server_that_answers_is_connected_to() {
     assert_eq!(connection.source, format!("the kubeconfig {}", file.path().display()));
 }
 
+#[test]
+fn kubectl_in_a_pod_prefers_the_kubeconfig_in_the_home_directory() {
+    let home = TempDir::new().unwrap();
+    let sources = || ConfigSources { kubeconfig: None, in_pod: true, home: Some(home.path().to_owned()) };
+    let context = KubeConfigOptions { context: Some("prod".to_owned()), ..KubeConfigOptions::default() };
+    assert!(sources().as_kubectl(&KubeConfigOptions::default()).in_pod);
+    assert!(!sources().as_kubectl(&context).in_pod);
+    std::fs::create_dir(home.path().join(".kube")).unwrap();
+    std::fs::write(home.path().join(".kube/config"), "").unwrap();
+    assert!(!sources().as_kubectl(&KubeConfigOptions::default()).in_pod);
+}
+
 #[tokio::test]
 async fn another_address_than_the_kubeconfigs_is_connected_to() {
     let file = kubeconfig("server: http://127.0.0.1:1");

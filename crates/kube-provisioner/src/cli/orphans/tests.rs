@@ -259,3 +259,12 @@ async fn an_account_of_cosi_without_its_access_is_an_orphan() {
     assert_eq!(left().await, ["ba-granted"]);
     assert_eq!(fixture.cluster.list("", "secrets", Some("default")).unwrap(), Vec::<Value>::new(), "the record");
 }
+
+#[tokio::test]
+async fn a_name_without_a_class_is_reported() {
+    let fixture = Fixture::new(made("photos", "u"));
+    let class = Target { group: "storage.k8s.io", plural: "storageclasses", namespace: "", name: "fast" };
+    fixture.cluster.delete(&class, DeleteOptions::default()).unwrap();
+    let (_, error) = fixture.run(Orphans::default()).await;
+    assert_eq!(error.as_deref(), Some("no StorageClass names example.com/b, so no store can be searched"));
+}

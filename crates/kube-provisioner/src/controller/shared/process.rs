@@ -153,6 +153,9 @@ fn sharing(
     instance: &str,
     environment: Environment,
 ) -> Result<Sharing, RunError> {
+    if options.shards > 1 && options.coordination != Coordination::Lease {
+        return Err(RunError::Options("--shards needs --coordination lease".to_owned()));
+    }
     let label = (protocol::SERVES.to_owned(), serves.to_owned());
     match options.coordination {
         Coordination::Lease => Ok(Sharing::Leases(LeaseOptions {
@@ -185,6 +188,16 @@ mod tests {
     use kube_sim::{Cluster, Fault, Faults};
 
     use super::*;
+
+    #[test]
+    fn only_leases_have_shards() {
+        for coordination in [Coordination::None, Coordination::PerNode] {
+            let node_name = Some("node".to_owned());
+            let options = Options { coordination, shards: 2, node_name, ..Options::new("example.com/p") };
+            let shared = sharing(&options, "volumes", "default", "p", Environment::default());
+            assert!(matches!(shared, Err(RunError::Options(_))));
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_does_not_answer_refuses_no_permission() {

@@ -56,7 +56,7 @@ pub(crate) fn all() -> Vec<Situation> {
         is("A bucket's class is for volumes", &[&good, &class(""), &lease_for("volumes")]),
         is(
             "A bucket's class is for volumes, as the journal shows",
-            &[&good, &class(""), &lease(ALIVE), &journal("example.com-p-journal", "1", None)],
+            &[&good, &class(""), &lease(ALIVE), &journal("example.com-p-journal", "1", Some("4d6f"))],
         ),
         is(
             "A bucket's provisioner lost its permissions",

@@ -130,10 +130,17 @@ impl Fleets {
 }
 
 impl Fleet {
-    /// Returns true if these are replicas of this provisioner. A label value that was too long ends with a hash.
-    pub(crate) fn is_of(&self, provisioner: &str) -> bool {
+    /// Returns true if these are replicas of the provisioner with this name. A label value that was too long ends with a
+    /// hash.
+    pub(crate) fn is_named(&self, provisioner: &str) -> bool {
         let name = lease_name(provisioner);
         self.name == name || selector(Some(&name)).rsplit('=').next() == Some(&self.name)
+    }
+
+    /// Returns true if these replicas serve this name, which may be an additional one.
+    fn is_of(&self, provisioner: &str) -> bool {
+        let has_alias = |journal: &Listing| journal.aliases.iter().any(|alias| alias == provisioner);
+        self.is_named(provisioner) || self.journals.iter().any(has_alias)
     }
 
     /// Returns the kind of claims it serves. An entry of a journal implies volumes, because attempts for buckets are not
@@ -284,9 +291,18 @@ mod tests {
 
     fn journal(layout: &str) -> Listing {
         let layout = layout.to_owned();
-        let (name, version, group, holder) = Default::default();
+        let (name, version, group, aliases, holder) = Default::default();
         let (entries, restored, unreadable, dropping) = Default::default();
-        Listing { name, version, group, layout, holder, entries, restored, unreadable, dropping }
+        Listing { name, version, group, aliases, layout, holder, entries, restored, unreadable, dropping }
+    }
+
+    #[test]
+    fn journals_record_additional_names() {
+        let listing = Listing { aliases: vec!["example.com/former".to_owned()], ..journal("node") };
+        let all = vec![Fleet { name: "example.com-p".to_owned(), journals: vec![listing], ..Fleet::default() }];
+        let fleets = Fleets { all, leases_known: true, journals_known: true };
+        let found = ["example.com/p", "example.com/former", "example.com/q"].map(|name| fleets.of(name).len());
+        assert_eq!(found, [1, 1, 0]);
     }
 
     #[test]

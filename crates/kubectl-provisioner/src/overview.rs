@@ -17,7 +17,7 @@ use crate::reader::{CLASS, VOLUME};
 pub(crate) async fn list(asked: &CommandContext<'_>) -> Answer {
     let (fleets, in_classes) = all(asked).await;
     let names = names(asked, in_classes).await;
-    let name_of = |fleet: &Fleet| names.iter().find(|name| fleet.is_of(name)).unwrap_or(&fleet.name).clone();
+    let name_of = |fleet: &Fleet| names.iter().find(|name| fleet.is_named(name)).unwrap_or(&fleet.name).clone();
     let mut rows: Vec<[String; 7]> = Vec::new();
     for fleet in &fleets.all {
         let entries = |shard: Option<(u32, u32)>| {

@@ -78,6 +78,8 @@ const LAST_EVENTS: Duration = Duration::from_secs(5);
 pub struct LoopOptions {
     /// The controller's qualified name, such as `example.com/disks`. Journals and events are named after it.
     pub name: String,
+    /// Its other names, which its journals record for administrators.
+    pub aliases: Vec<String>,
     /// The namespace of its journals.
     pub namespace: String,
     /// The kind of object that stores its journals.
@@ -121,6 +123,7 @@ impl LoopOptions {
     pub fn new(name: impl Into<String>, namespace: impl Into<String>, instance: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            aliases: Vec::new(),
             namespace: namespace.into(),
             journal: JournalKind::Lease,
             events: EventApi::Events,

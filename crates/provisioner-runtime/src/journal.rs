@@ -42,6 +42,7 @@
 //! | labels | `app.kubernetes.io/component` | `journal` |
 //! | labels | `app.kubernetes.io/instance` | [`JournalOptions::group`]; a value too long for a label is cut and ends with a hash |
 //! | annotations | `kube-provisioner/holder` | [`JournalOptions::holder`]: the only process that may write the journal |
+//! | annotations | `kube-provisioner/additional-names` | [`JournalOptions::aliases`], separated by commas |
 //! | annotations | `kube-provisioner/layout` | [`JournalOptions::layout`]: the distribution of keys over the group's journals |
 //! | annotations | `kube-provisioner/journal-uid` | the object's uid; missing in journals of earlier versions |
 //! | annotations | `kube-provisioner/cluster-id` | [`JournalOptions::cluster_id`] |

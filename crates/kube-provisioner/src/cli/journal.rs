@@ -307,6 +307,7 @@ mod tests {
             name: name.to_owned(),
             version: "1".to_owned(),
             group: "g".to_owned(),
+            aliases: Vec::new(),
             layout: "1".to_owned(),
             holder: "pod-1_ab".to_owned(),
             entries: entries.iter().map(entry).collect(),
@@ -319,6 +320,13 @@ mod tests {
     fn journals(cluster: &Cluster) -> Journals {
         let (kind, provisioner) = (JournalKind::ConfigMap, "example.com/p".to_owned());
         Journals { client: cluster.client("admin"), kind, namespace: "storage".to_owned(), provisioner }
+    }
+
+    #[tokio::test]
+    async fn a_wrong_name_is_no_empty_journal() {
+        let command = Journal { action: Action::List };
+        let error = command.execute(&journals(&Cluster::new()), |_| {}).await.unwrap_err().to_string();
+        assert!(error.starts_with("there is no journal of example.com/p in namespace storage: check"), "{error}");
     }
 
     #[test]

@@ -59,6 +59,7 @@ impl LoopOptions {
             namespace: self.namespace.clone(),
             name,
             group: lease_name(&self.name),
+            aliases: self.aliases.clone(),
             layout,
             cluster_id: self.cluster_id.clone(),
             sets_restored_apart: self.safeguards.restored,

@@ -4,7 +4,7 @@ use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 
 use super::object::{JournalKind, JournalObject};
-use super::text::{COMPONENT, Content, Entry, HOLDER, INSTANCE, LAYOUT, VERSION, VERSION_KEY, drop_requests};
+use super::text::{ALIASES, COMPONENT, Content, Entry, HOLDER, INSTANCE, LAYOUT, VERSION, VERSION_KEY, drop_requests};
 use super::write::LIMIT;
 use crate::call::{CallError, call};
 use crate::name::label_value;
@@ -18,6 +18,8 @@ pub struct Listing {
     pub version: String,
     /// The name shared by all journals of the group, as in the label.
     pub group: String,
+    /// Other names of the controller.
+    pub aliases: Vec<String>,
     /// The distribution of keys over the journals of the group.
     pub layout: String,
     /// The current or last writer.
@@ -87,6 +89,7 @@ impl Listing {
             name: journal.name_any(),
             version: journal.resource_version().unwrap_or_default(),
             group: journal.labels().get(INSTANCE).cloned().unwrap_or_default(),
+            aliases: annotation(ALIASES).split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
             layout: annotation(LAYOUT),
             holder: annotation(HOLDER),
             entries: content.entries,

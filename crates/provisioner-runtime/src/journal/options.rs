@@ -16,6 +16,8 @@ pub struct JournalOptions {
     pub name: String,
     /// The name shared by all journals of one controller: the value of a label, see [Format](super#format).
     pub group: String,
+    /// Other names of the controller, for administrators.
+    pub aliases: Vec<String>,
     /// The distribution of keys over the journals of the group. Entries of other layouts can be
     /// [adopted](super::Adoption).
     pub layout: String,

@@ -41,6 +41,7 @@ fn options(name: &str, holder: &str) -> JournalOptions {
         namespace: "default".to_owned(),
         name: name.to_owned(),
         group: "disks".to_owned(),
+        aliases: Vec::new(),
         layout: "1".to_owned(),
         cluster_id: "this".to_owned(),
         holder: holder.to_owned(),

@@ -17,6 +17,8 @@ pub(super) const SHARED: &str = "shared";
 pub(super) const HOLDER: &str = "kube-provisioner/holder";
 /// The annotation that describes the distribution of keys over the journals of the group.
 pub(super) const LAYOUT: &str = "kube-provisioner/layout";
+/// The annotation with other names of the controller, separated by commas, for administrators.
+pub(super) const ALIASES: &str = "kube-provisioner/additional-names";
 /// The label on all journals.
 pub(super) const COMPONENT: (&str, &str) = ("app.kubernetes.io/component", "journal");
 /// The label that names a journal's group.

@@ -16,7 +16,7 @@ use super::object::{JournalKind, JournalObject};
 use super::options::JournalOptions;
 use super::state::{Batch, Shared, WriterAction};
 use super::text::{
-    CLUSTER_ID, Content, ENTRIES, HOLDER, LAYOUT, OF, RESTORED, UNANSWERED, Unreadable, VERSION, VERSION_KEY,
+    ALIASES, CLUSTER_ID, Content, ENTRIES, HOLDER, LAYOUT, OF, RESTORED, UNANSWERED, Unreadable, VERSION, VERSION_KEY,
     accept_requests, drop_requests, labels, write,
 };
 use crate::backoff::Random;
@@ -274,7 +274,7 @@ impl JournalStore {
     }
 
     async fn send(&mut self, data: &BTreeMap<String, String>) -> Result<(), CallError> {
-        let JournalOptions { kind, namespace, name, group, layout, holder, cluster_id, .. } = &self.options;
+        let JournalOptions { kind, namespace, name, group, aliases, layout, holder, cluster_id, .. } = &self.options;
         if *kind == JournalKind::Memory {
             return Ok(());
         }
@@ -283,6 +283,9 @@ impl JournalStore {
         annotations.extend(self.uid.clone().map(|uid| (OF.to_owned(), uid)));
         if self.unanswered > 0 {
             annotations.insert(UNANSWERED.to_owned(), self.unanswered.to_string());
+        }
+        if !aliases.is_empty() {
+            annotations.insert(ALIASES.to_owned(), aliases.join(","));
         }
         if !cluster_id.is_empty() {
             annotations.insert(CLUSTER_ID.to_owned(), cluster_id.clone());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kube_sim::Cluster;
+use kube_sim::{Cluster, DeleteOptions, Target};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

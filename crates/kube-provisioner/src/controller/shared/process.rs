@@ -61,6 +61,7 @@ impl Process {
         let Self { client, namespace, cluster_id, journal, instance, sharing, environment } = self;
         let options = LoopOptions {
             name: options.provisioner_name.clone(),
+            aliases: options.additional_provisioner_names.clone(),
             namespace,
             journal,
             events: if options.sidecar_rbac { EventApi::Core } else { EventApi::Events },

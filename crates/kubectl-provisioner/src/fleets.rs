@@ -130,8 +130,8 @@ impl Fleets {
 }
 
 impl Fleet {
-    /// Returns true if these are replicas of the provisioner with this name. A label value that was too long ends with a
-    /// hash.
+    /// Returns true if these are replicas of the provisioner with this name. A label value that was too long ends with
+    /// a hash.
     pub(crate) fn is_named(&self, provisioner: &str) -> bool {
         let name = lease_name(provisioner);
         self.name == name || selector(Some(&name)).rsplit('=').next() == Some(&self.name)
@@ -143,8 +143,8 @@ impl Fleet {
         self.is_named(provisioner) || self.journals.iter().any(has_alias)
     }
 
-    /// Returns the kind of claims it serves. An entry of a journal implies volumes, because attempts for buckets are not
-    /// recorded in journals, and so does a journal of a node.
+    /// Returns the kind of claims it serves. An entry of a journal implies volumes, because attempts for buckets are
+    /// not recorded in journals, and so does a journal of a node.
     fn serves(&self) -> Option<&str> {
         let is_of_volumes = self.journals.iter().any(|journal| journal.layout == "node" || !journal.is_empty());
         self.serves.as_deref().or(is_of_volumes.then_some(protocol::SERVES_VOLUMES))

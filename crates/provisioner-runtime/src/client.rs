@@ -49,7 +49,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Connection, ConnectErr
 ///
 /// Same as [`connect`].
 pub async fn connect_as(kubeconfig: Option<&Path>, choice: &KubeConfigOptions) -> Result<Connection, ConnectError> {
-    let (config, source) = ConfigSources::from_env().as_kubectl(choice).config(kubeconfig, choice).await?;
+    let (config, source) = ConfigSources::from_env().for_kubectl(choice).config(kubeconfig, choice).await?;
     open(config, source).await
 }
 
@@ -120,7 +120,7 @@ impl ConfigSources {
         }
     }
 
-    fn as_kubectl(self, choice: &KubeConfigOptions) -> Self {
+    fn for_kubectl(self, choice: &KubeConfigOptions) -> Self {
         let is_chosen = choice.context.is_some() || choice.cluster.is_some() || choice.user.is_some();
         let in_pod = self.in_pod && !is_chosen && !self.in_home().is_some_and(|path| path.exists());
         Self { in_pod, ..self }

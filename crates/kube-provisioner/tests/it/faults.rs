@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use kube_provisioner::protocol::SELECTED_NODE;
 use kube_provisioner::{CancellationToken, ProvisionError, Volume};
 use kube_sim::Verb::{self, Create, Delete, List, Patch, Update, Watch};
-use kube_sim::{Actors, Cluster, PatchKind, Target};
+use kube_sim::{Actor, Actors, Cluster, Pace, PatchKind, Subresource, Target};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -536,7 +536,9 @@ async fn pauses_do_not_depend_on_the_wall_clock() {
 #[tokio::test(start_paused = true)]
 async fn a_migrated_volume_stays_while_its_claim_exists() {
     const IN_TREE: &str = "kubernetes.io/aws-ebs";
-    let fixture = Fixture::with_actors(Cluster::builder().build(), Actors::none(), Script::default());
+    // Without the binder, which would bind the volume again.
+    let actors = Actors::none().with(Actor::Protection, Pace::PROMPT);
+    let fixture = Fixture::with_actors(Cluster::new(), actors, Script::default());
     fixture.class("in-tree", json!({"provisioner": IN_TREE}));
     let volume = fixture.claim("data", "in-tree");
     let annotations = json!({"pv.kubernetes.io/provisioned-by": IN_TREE, "pv.kubernetes.io/migrated-to": PROVISIONER});
@@ -544,7 +546,7 @@ async fn a_migrated_volume_stays_while_its_claim_exists() {
     fixture.released(&volume, json!({"metadata": {"annotations": annotations}, "spec": {"claimRef": claim}}));
     let target = Target { group: "", plural: VOLUMES, namespace: "", name: &volume };
     let released = json!({"status": {"phase": "Released"}});
-    fixture.cluster.patch(&target, Some("status"), PatchKind::Merge, &released).unwrap();
+    fixture.cluster.patch(&target, Some(Subresource::Status), PatchKind::Merge, &released).unwrap();
     let _running = fixture.start(1);
     sleep(3600 * SECOND).await;
     assert!(fixture.calls.all().iter().all(|call| !call.contains("delete")), "{:?}", fixture.calls.all());

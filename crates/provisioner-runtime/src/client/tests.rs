@@ -31,11 +31,11 @@ fn kubectl_in_a_pod_prefers_the_kubeconfig_in_the_home_directory() {
     let home = TempDir::new().unwrap();
     let sources = || ConfigSources { kubeconfig: None, in_pod: true, home: Some(home.path().to_owned()) };
     let context = KubeConfigOptions { context: Some("prod".to_owned()), ..KubeConfigOptions::default() };
-    assert!(sources().as_kubectl(&KubeConfigOptions::default()).in_pod);
-    assert!(!sources().as_kubectl(&context).in_pod);
+    assert!(sources().for_kubectl(&KubeConfigOptions::default()).in_pod);
+    assert!(!sources().for_kubectl(&context).in_pod);
     std::fs::create_dir(home.path().join(".kube")).unwrap();
     std::fs::write(home.path().join(".kube/config"), "").unwrap();
-    assert!(!sources().as_kubectl(&KubeConfigOptions::default()).in_pod);
+    assert!(!sources().for_kubectl(&KubeConfigOptions::default()).in_pod);
 }
 
 #[tokio::test]

@@ -90,8 +90,8 @@ impl Entries {
         self.bytes
     }
 
-    /// Adds an entry if it fits, in the place of a restored one, which is returned: a new attempt continues whatever that
-    /// one had begun. A replacement needs room only for its growth.
+    /// Adds an entry if it fits. Returns the restored entry that it replaces: a new attempt continues whatever that one
+    /// had begun. A replacement needs room only for its growth.
     pub(super) fn try_put(&mut self, entry: Entry, room: Room) -> Result<Vec<Unreadable>, JournalError> {
         let (key, before, bytes) = (entry.key.clone(), self.all.get(&entry.key).cloned(), self.bytes);
         let owner = self.owner(&entry);

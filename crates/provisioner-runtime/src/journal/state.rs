@@ -231,7 +231,10 @@ impl State {
             {
                 let _ = waiter.send(Err(JournalError::Dropped));
             }
-            if self.entries.take(&key) | self.entries.take_unreadable(&key) | !self.entries.take_restored(&key).is_empty() {
+            if self.entries.take(&key)
+                | self.entries.take_unreadable(&key)
+                | !self.entries.take_restored(&key).is_empty()
+            {
                 tracing::warn!(key, "a journal entry is dropped, as an administrator requested");
                 self.dropped.push(key);
             } else {

@@ -3,6 +3,7 @@ mod leases;
 mod people;
 mod restored;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -51,7 +51,8 @@ impl Situation {
             .filter(|node| !node.keys.is_empty())
             .collect();
         let allowed = self.allowed.as_deref().unwrap_or_default();
-        let inputs = RequirementInputs { claim: &self.claim, allowed, selected, strict, immediate, filters: false, turn: 0 };
+        let inputs =
+            RequirementInputs { claim: &self.claim, allowed, selected, strict, immediate, filters: false, turn: 0 };
         let nodes: &[_] = if inputs.needs_nodes() { &registered } else { &[] };
         inputs.requirement(nodes).ok()
     }
@@ -155,8 +156,15 @@ fn allowed_topologies_can_filter_whole_places() {
     let allowed: Vec<TopologySelectorTerm> =
         serde_json::from_value(json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a", "c"]}]}])).unwrap();
     let chosen = |selected, filters| {
-        let inputs =
-            RequirementInputs { claim: "data", allowed: &allowed, selected, strict: false, immediate: true, filters, turn: 0 };
+        let inputs = RequirementInputs {
+            claim: "data",
+            allowed: &allowed,
+            selected,
+            strict: false,
+            immediate: true,
+            filters,
+            turn: 0,
+        };
         assert_eq!(inputs.needs_nodes(), filters);
         inputs.requirement(&nodes).map(|requirement| {
             let requirement = requirement.unwrap().into_request();

@@ -349,8 +349,8 @@ impl BucketFacts {
         Account::of(self.created_for(claim))
     }
 
-    /// Returns true if an administrator assigns it to this claim. A bucket with an owner can only be assigned to a claim
-    /// of the same name, from which the names of accounts are derived.
+    /// Returns true if an administrator assigns it to this claim. A bucket with an owner can only be assigned to a
+    /// claim of the same name, from which the names of accounts are derived.
     pub(crate) fn is_given_to(&self, claim: &ClaimFacts) -> bool {
         let is_of_name = |former: ClaimName| {
             former.uid.is_empty() || former.namespace == *claim.namespace && former.name == *claim.name

@@ -111,6 +111,7 @@ async fn all_journals_can_be_listed_or_those_of_one_group() {
             .unwrap_or_default()
             .to_owned(),
         group: "disks".to_owned(),
+        aliases: Vec::new(),
         layout: "1".to_owned(),
         holder: "one".to_owned(),
         entries: vec![entry("a")],

@@ -428,7 +428,8 @@ async fn a_node_deletes_what_it_has_created_for_a_claim_that_moved() {
     fleet.fixture.until("bound", || fleet.fixture.is_bound("data")).await;
     let _again = fleet.start_as(1, "node-1", 11).await;
     fleet.fixture.until("deleted", || fleet.volumes() == [1, 1]).await;
-    fleet.fixture.until("forgotten", || fleet.recorded("node-1").is_some_and(|entries| !entries.contains(&volume))).await;
+    let is_forgotten = || fleet.recorded("node-1").is_some_and(|entries| !entries.contains(&volume));
+    fleet.fixture.until("forgotten", is_forgotten).await;
     assert!(fleet.fixture.is_bound("data") && fleet.fixture.volume(&volume).is_some());
 }
 

@@ -89,8 +89,8 @@ impl Actions {
             }
             if is_elsewhere {
                 return Err(waits(format!(
-                    "the claim uses a volume of this name on another node; remove what was created on this node, and then \
-                     the record with the command `journal drop {volume}`"
+                    "the claim uses a volume of this name on another node; remove what was created on this node, and \
+                     then the record with the command `journal drop {volume}`"
                 )));
             }
             // The claim's data is kept.

@@ -105,8 +105,8 @@ impl Actions {
         }
     }
 
-    /// Verifies that the owner does not exist. The cache may lack the claim of a volume that is not named after it or was
-    /// migrated, since such a claim may not name us.
+    /// Verifies that the owner does not exist. The cache may lack the claim of a volume that is not named after it or
+    /// was migrated, since such a claim may not name us.
     async fn owner_is_gone(&self, volume: &OurVolume, key: &Key) -> Result<(), Stopped> {
         let names = &self.rules.volume_names;
         let may_be_unknown = volume.facts.migrated || volume.owner().is_some_and(|owner| names.key(&owner) != *key);

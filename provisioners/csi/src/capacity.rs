@@ -440,7 +440,7 @@ impl Capacity {
     /// Calls the driver soon for these segments, or for all segments of the class if `segments` is empty.
     pub(crate) fn refresh(&self, class: &str, segments: &[Term]) {
         // A volume's topology may have fewer keys than the nodes'.
-        let is_in = |key: &Key| segments.iter().any(|place| is_within(place, &key.segment));
+        let is_in = |key: &Key| segments.iter().any(|place| !place.is_empty() && is_within(place, &key.segment));
         let is_of = |key: &Key| segments.is_empty() && key.class == class;
         self.lock().refresh(|key| is_in(key) || is_of(key));
     }

@@ -30,7 +30,6 @@ const RECENT: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct Nodes {
     driver: Arc<str>,
-    created: Instant,
     state: Arc<Mutex<State>>,
     /// Notified after each list.
     listed: Arc<Notify>,
@@ -73,13 +72,7 @@ enum Listed {
 
 impl Nodes {
     pub(crate) fn of_driver(name: &str) -> Self {
-        Self {
-            driver: name.into(),
-            created: Instant::now(),
-            state: Arc::default(),
-            listed: Arc::default(),
-            changed: Arc::default(),
-        }
+        Self { driver: name.into(), state: Arc::default(), listed: Arc::default(), changed: Arc::default() }
     }
 
     /// Returns the topology requirement of a new attempt's volume. `None` leaves the choice to the driver.
@@ -93,8 +86,7 @@ impl Nodes {
             Some(node) => Some(self.place_of(client, node, request).await?),
             None => None,
         };
-        let turn = self.created.elapsed().subsec_millis() as usize;
-        let inputs = RequirementInputs::of(request, settings, selected, turn);
+        let inputs = RequirementInputs::of(request, settings, selected);
         if inputs.needs_nodes() { self.among_all(&inputs).await } else { inputs.requirement(&[]).map_err(refusal) }
     }
 

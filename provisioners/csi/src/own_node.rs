@@ -50,7 +50,7 @@ impl OwnNode {
         request: &ProvisionRequest<Texts>,
     ) -> Result<Option<Requirement>, NoRequirement> {
         let keys: Vec<String> = self.segments.keys().cloned().collect();
-        let inputs = RequirementInputs::of(request, settings, Some(self.segment()), 0);
+        let inputs = RequirementInputs::of(request, settings, Some(self.segment()));
         inputs.requirement(&[Registered { keys: &keys, labels: &Labels::new(&self.segments) }])
     }
 }

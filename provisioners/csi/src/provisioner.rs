@@ -344,6 +344,9 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
                 );
                 match left {
                     Leftover::InProgress => ProvisionError::in_progress(text),
+                    _ if error.code() == Code::InvalidArgument => {
+                        ProvisionError::retry(text).after(self.settings.retry_interval_max)
+                    }
                     _ => ProvisionError::retry(text),
                 }
             }

@@ -66,7 +66,8 @@ pub(crate) struct RequirementInputs<'a> {
     pub(crate) immediate: bool,
     /// True if `allowed` filters the places of the nodes, false if `allowed` itself is sent.
     pub(crate) filters: bool,
-    /// Selects the part of a list that is too long, so that the next attempt tries other places if these are full.
+    /// Selects the part of a list that is too long. It differs between attempts: if these places are full, a later
+    /// attempt tries others.
     pub(crate) turn: usize,
 }
 
@@ -93,12 +94,7 @@ pub(crate) enum NoRequirement {
 
 impl<'a> RequirementInputs<'a> {
     /// Returns the inputs of a claim whose selected node has this place.
-    pub(crate) fn of(
-        request: &'a ProvisionRequest<Texts>,
-        settings: &Settings,
-        selected: Option<Term>,
-        turn: usize,
-    ) -> Self {
+    pub(crate) fn of(request: &'a ProvisionRequest<Texts>, settings: &Settings, selected: Option<Term>) -> Self {
         Self {
             claim: request.claim.metadata.name.as_deref().unwrap_or_default(),
             allowed: request.allowed_topologies(),
@@ -106,7 +102,7 @@ impl<'a> RequirementInputs<'a> {
             strict: settings.strict_topology,
             immediate: settings.immediate_topology,
             filters: settings.filter_allowed_topologies,
-            turn,
+            turn: fnv1(&request.idempotency_token) as usize,
         }
     }
 

@@ -158,7 +158,7 @@ impl Orphans {
             }
         }
         if self.class.is_empty() && places.is_empty() && problems.is_empty() {
-            Err(format!("no StorageClass names {}, so no store can be searched", scene.names.join(" or ")).into())
+            Err(format!("no class names {}, so no store can be searched", scene.names.join(" or ")).into())
         } else if named.is_empty() || self.class.is_empty() {
             Ok((places, problems))
         } else {

@@ -190,7 +190,7 @@ impl Entries {
 
     /// Adds restored entries that were taken.
     pub(super) fn put_restored(&mut self, entries: Vec<Unreadable>) {
-        self.restored.extend(entries);
+        self.restored.extend(entries.into_iter().filter(|line| !self.all.contains_key(line.key())));
     }
 
     /// Turns restored entries with these keys, or all of them for `*`, into regular entries, and returns them.

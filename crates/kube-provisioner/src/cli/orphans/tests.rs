@@ -266,5 +266,5 @@ async fn a_name_without_a_class_is_reported() {
     let class = Target { group: "storage.k8s.io", plural: "storageclasses", namespace: "", name: "fast" };
     fixture.cluster.delete(&class, DeleteOptions::default()).unwrap();
     let (_, error) = fixture.run(Orphans::default()).await;
-    assert_eq!(error.as_deref(), Some("no StorageClass names example.com/b, so no store can be searched"));
+    assert_eq!(error.as_deref(), Some("no class names example.com/b, so no store can be searched"));
 }

@@ -149,7 +149,11 @@ impl BucketCache {
 
     pub(crate) fn class_event(&mut self, event: Change<ReadClass>) -> Vec<Key> {
         let changed = self.classes.apply(event.map(|class| (class.name, Some(class.ours))));
-        changed.iter().filter_map(|name| self.by_class.get(name)).flatten().cloned().collect()
+        let of_claims = changed.iter().filter_map(|name| self.by_class.get(name)).flatten().cloned();
+        // Without a record, the class of the ObjectBucket decides. Users can edit the class of a bound claim.
+        let is_of = |bucket: &BucketFacts| bucket.record().is_none() && bucket.class.as_ref().is_some_and(|name| changed.contains(name));
+        let buckets = self.buckets.iter().map(|(_, bucket)| bucket).filter(|bucket| is_of(bucket));
+        of_claims.chain(buckets.flat_map(|bucket| self.keys_of(bucket))).collect()
     }
 
     pub(crate) fn delivered_event<K: Deliverable>(&mut self, event: Change<Option<WatchedDelivered>>) -> Vec<Key> {

@@ -353,7 +353,7 @@ impl BucketFacts {
     /// claim of the same name, from which the names of accounts are derived.
     pub(crate) fn is_given_to(&self, claim: &ClaimFacts) -> bool {
         let is_of_name = |former: ClaimName| {
-            former.uid.is_empty() || former.namespace == *claim.namespace && former.name == *claim.name
+            former.name.is_empty() || former.namespace == *claim.namespace && former.name == *claim.name
         };
         self.adopt_for.as_deref() == Some(&claim.path()) && self.claim().is_none_or(is_of_name)
     }

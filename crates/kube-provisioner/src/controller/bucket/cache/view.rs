@@ -34,12 +34,13 @@ impl Cache for BucketCache {
             claim.is_some_and(|claim| bucket.is_given_to(claim) && self.is_free(bucket))
         };
         let candidates = || self.candidates(key, claim.as_deref());
-        let bucket = candidates().find(is_own).or_else(|| candidates().find(is_given)).cloned();
+        let own = candidates().find(is_own);
+        let is_bound_to_it = own.is_some_and(|bucket| bucket.is_bound()) || claim.as_ref().is_some_and(|claim| claim.is_bound());
+        let bucket = own.or_else(|| candidates().find(is_given)).cloned();
         // A bucket keeps the settings of the class that it was created with. Users can edit the class of a bound claim.
-        let claim_is_bound = claim.as_ref().is_some_and(|claim| claim.is_bound());
         let of_bucket = bucket.as_ref().filter(|bucket| match bucket.record() {
             Some(record) => record.made,
-            None => bucket.is_bound() || claim_is_bound,
+            None => is_bound_to_it,
         });
         let class = of_bucket.and_then(|bucket| bucket.class.as_deref());
         let class = class.or_else(|| claim.as_ref()?.class.as_deref());

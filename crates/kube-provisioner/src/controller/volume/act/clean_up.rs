@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::PersistentVolume;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use kube::Api;
+use provisioner_runtime::call::found;
 use provisioner_runtime::controller::{Call, CallPermit, JournalRecord};
 use provisioner_runtime::limiter::Purpose;
 use provisioner_runtime::{Cache, CallError};
@@ -51,9 +53,11 @@ impl Actions {
     /// claim may exist or have had the volume. Returns whether the claim uses a volume of this name on another node.
     async fn has_rival(&self, attempt: &Attempt<'_>) -> Result<bool, Stopped> {
         let volume = attempt.step.key().to_string();
-        let is_elsewhere = match self.read_volume(&volume).await {
-            Err(CallError::NotFound) => false,
-            Ok(live) if self.is_elsewhere(&live.seen) && !is_of_another(&live.object, &attempt.pending) => true,
+        let rival = match self.read_volume(&volume).await {
+            Err(CallError::NotFound) => None,
+            Ok(live) if self.is_elsewhere(&live.seen) && !is_of_another(&live.object, &attempt.pending) => {
+                Some(live.object)
+            }
             Ok(_) => return Err(Stopped::Behind),
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),
         };
@@ -84,14 +88,13 @@ impl Actions {
             if goes {
                 return Err(Stopped::Behind);
             }
-            if is_elsewhere && self.rules.place.is_some() {
-                return Ok(true);
-            }
-            if is_elsewhere {
-                return Err(waits(format!(
-                    "the claim uses a volume of this name on another node; remove what was created on this node, and \
-                     then the record with the command `journal drop {volume}`"
-                )));
+            if let Some(rival) = &rival {
+                if self.rules.place.is_some() {
+                    return Ok(true);
+                }
+                if self.is_on_another_node(rival).await? {
+                    return Ok(false);
+                }
             }
             // The claim's data is kept.
             self.finish(&attempt.pending, Purpose::Remove, attempt.step).await?;
@@ -118,6 +121,14 @@ impl Actions {
             "the claim names no provisioner, so nothing is removed; restore its annotation {}, or delete the claim",
             protocol::STORAGE_PROVISIONER
         )))
+    }
+
+    /// Returns whether the volume is on the own disk of another node, which exists.
+    async fn is_on_another_node(&self, volume: &PersistentVolume) -> Result<bool, Stopped> {
+        let identity = volume.metadata.annotations.as_ref().and_then(|all| all.get(protocol::IDENTITY));
+        let Some(name) = identity.filter(|_| self.rules.node.is_some()) else { return Ok(false) };
+        let node = found(self.request(Api::<Node>::all(self.client().clone()).get_metadata(name)).await);
+        Ok(node.map_err(Stopped::call_failed("looking for the node of the claim's volume"))?.is_some())
     }
 
     /// Calls the provisioner's `delete` for a surplus asset: another process has saved the volume with another asset.

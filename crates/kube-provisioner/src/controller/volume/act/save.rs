@@ -12,7 +12,7 @@ use super::objects::LiveVolume;
 use super::{Actions, Step};
 use crate::controller::volume::decision::NoAction;
 use crate::controller::volume::events::about_claim;
-use crate::controller::volume::facts::{ClaimState, Facts, Progress, UnsavedVolume};
+use crate::controller::volume::facts::{ClaimState, Facts, Progress, UnsavedVolume, VolumeState};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{Done, Outcome, Stopped};
 use crate::controller::volume::report::made_with_warning;
@@ -41,25 +41,31 @@ enum Comparison {
 impl Actions {
     pub(super) async fn save_again(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let Progress::Unsaved(unsaved) = &facts.progress else { return Err(Stopped::Changed) };
-        self.try_save(unsaved, step).await
+        // A policy could refuse a second request, although the first one has saved the volume.
+        let is_saved = matches!(facts.volume, VolumeState::Ours(_));
+        self.try_save(unsaved, is_saved, step).await
     }
 
     pub(super) async fn save(&self, unsaved: UnsavedVolume, step: &Step<'_>) -> Outcome {
         let unsaved = Arc::new(unsaved);
         // The asset exists, so only a saved volume completes the work.
         self.cache().set_progress(step.key(), Progress::Unsaved(unsaved.clone()));
-        self.try_save(&unsaved, step).await
+        self.try_save(&unsaved, false, step).await
     }
 
-    async fn try_save(&self, unsaved: &Arc<UnsavedVolume>, step: &Step<'_>) -> Outcome {
+    async fn try_save(&self, unsaved: &Arc<UnsavedVolume>, is_saved: bool, step: &Step<'_>) -> Outcome {
         let key = step.key();
-        let saved = match self.create_volume(unsaved.body.clone()).await {
+        let created = match is_saved {
+            true => Err(CallError::AlreadyExists),
+            false => self.create_volume(unsaved.body.clone()).await,
+        };
+        let saved = match created {
             Ok(saved) => saved,
             Err(CallError::AlreadyExists) => match self.read_volume(&unsaved.name).await {
                 Ok(LiveVolume { seen, .. }) if !self.rules.safeguards.include(Safeguard::ReadBack) => seen,
                 Ok(LiveVolume { seen, object }) => match compare(unsaved, &object) {
-                    Comparison::Same => seen,
-                    Comparison::SameAsset => {
+                    Comparison::Same if !self.is_elsewhere(&seen) => seen,
+                    Comparison::Same | Comparison::SameAsset => {
                         self.finish(&unsaved.pending, Purpose::Create, step).await?;
                         return Err(Stopped::NoAction(NoAction::OtherInstallation));
                     }
@@ -93,6 +99,10 @@ impl Actions {
                     }
                     Comparison::Foreign => return Err(Stopped::NameTakenMeanwhile),
                 },
+                Err(CallError::NotFound) if is_saved => {
+                    self.cache().volume_is_gone(key);
+                    return Err(Stopped::Changed);
+                }
                 Err(error) => return Err(Stopped::NotSaved(error)),
             },
             Err(error @ (CallError::Forbidden(_) | CallError::Invalid(_))) => {
@@ -141,7 +151,7 @@ fn compare(unsaved: &UnsavedVolume, found: &PersistentVolume) -> Comparison {
     if same(protocol::PROVISIONED_BY) && claim(found).is_some() && claim(found) != claim(&wanted) {
         return Comparison::OfAnother;
     }
-    if !same(protocol::PROVISIONED_BY) || claim(found) != claim(&wanted) {
+    if !same(protocol::PROVISIONED_BY) {
         return Comparison::Foreign;
     }
     let of = |volume: &PersistentVolume| serde_json::to_value(&volume.spec).unwrap_or_default();
@@ -150,6 +160,8 @@ fn compare(unsaved: &UnsavedVolume, found: &PersistentVolume) -> Comparison {
         // If both servers are the same, deleting the surplus asset would delete the other volume's data.
         (true, _) if server(&wanted) != server(found) => Comparison::OtherServer,
         (true, true) => Comparison::Same,
+        // Without its claim, it may be any volume.
+        _ if claim(found).is_none() => Comparison::Foreign,
         (true, false) => Comparison::SameAsset,
         (false, _) if found.metadata.deletion_timestamp.is_some() => Comparison::Former,
         (false, _) => Comparison::OtherAsset,
@@ -220,7 +232,10 @@ mod tests {
         assert_eq!(compared(json!({"spec": {"nfs": {"path": "/w"}}})), Comparison::OtherAsset);
         assert_eq!(compared(json!({"spec": {"nfs": null, "hostPath": {"path": "/v"}}})), Comparison::OtherAsset);
         assert_eq!(compared(json!({"spec": {"claimRef": {"uid": "v"}}})), Comparison::OfAnother);
-        assert_eq!(compared(json!({"spec": {"claimRef": null}})), Comparison::Foreign);
+        // An administrator has released it for another claim.
+        assert_eq!(compared(json!({"spec": {"claimRef": null}})), Comparison::Same);
+        let another = json!({"spec": {"claimRef": null, "nfs": {"path": "/w"}}});
+        assert_eq!(compared(another), Comparison::Foreign);
         assert_eq!(
             compared(json!({"metadata": {"annotations": {protocol::PROVISIONED_BY: "q"}}})),
             Comparison::Foreign

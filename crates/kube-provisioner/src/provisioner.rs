@@ -170,7 +170,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// A process that is not ready continues to work: the probe informs users and tools, it does not stop calls.
     ///
     /// # Errors
-    /// On any error, `/readyz` answers 503 and shows the error's message.
+    /// On any error, `/readyz` answers 500 and shows the error's message.
     fn probe(&self) -> impl Future<Output = Result<(), StartError>> + Send {
         async { Ok(()) }
     }

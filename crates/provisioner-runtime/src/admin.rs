@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `/livez` | 200 while the process runs |
 //! | `/healthz/leader-election` | the same: liveness probes of CSI sidecars ask for this path |
-//! | `/readyz` | 200 if all checks pass, otherwise 503; the text names each check and its problem |
+//! | `/readyz` | 200 if all checks pass, otherwise 500; the text names each check and its problem |
 //! | `/metrics` | the registry, in the OpenMetrics or Prometheus text format, as the client prefers |
 
 mod checks;

@@ -64,7 +64,7 @@ async fn outcomes_are_counted_and_readiness_has_the_reason() -> anyhow::Result<(
                 .await?;
         answer.ok_or_else(|| anyhow::anyhow!("{path} never answered as it should"))
     };
-    asked("/readyz", &|text| text.starts_with("HTTP/1.1 503") && text.contains("storageclasses")).await?;
+    asked("/readyz", &|text| text.starts_with("HTTP/1.1 500") && text.contains("storageclasses")).await?;
     asked("/livez", &|text| text.starts_with("HTTP/1.1 200")).await?;
     drop(controller);
     until("the port is free", || std::net::TcpListener::bind(("127.0.0.1", port)).is_ok()).await?;

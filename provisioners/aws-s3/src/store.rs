@@ -285,6 +285,10 @@ impl Stores {
         let region = self.defaults.region.as_ref().map_or("us-east-1", Region::name);
         let load = async || {
             let loader = aws_config::defaults(BehaviorVersion::latest()).http_client(http.client());
+            let loader = match key_in_environment(|name| std::env::var(name).ok()) {
+                Some(key) => loader.credentials_provider(key),
+                None => loader,
+            };
             // Without a region, the loader would request it from the node.
             loader.region(SdkRegion::new(region.to_owned())).load().await
         };
@@ -354,6 +358,13 @@ async fn s3_endpoint(settings: &Settings) -> Result<Endpoint, BackendConfigError
 fn own_credentials(own: &SdkConfig) -> Result<SharedCredentialsProvider, BackendConfigError> {
     let none = || BackendConfigError::new("Amazon's client was built without credentials");
     own.credentials_provider().ok_or_else(none)
+}
+
+/// Returns the key in the environment, without the line break at the end of a Secret that was created from a file.
+fn key_in_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Credentials> {
+    let text = |name| variable(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let (id, secret) = text("AWS_ACCESS_KEY_ID").zip(text("AWS_SECRET_ACCESS_KEY"))?;
+    Some(Credentials::new(id, secret, text("AWS_SESSION_TOKEN"), None, "the environment"))
 }
 
 /// Returns the key in the class's Secret, if the class names a Secret.

@@ -95,7 +95,7 @@ pub trait BucketHooks: BucketProvisioner {
     /// [`probe_class`](Self::probe_class).
     ///
     /// # Errors
-    /// On any error, `/readyz` answers 503 and shows the error's message.
+    /// On any error, `/readyz` answers 500 and shows the error's message.
     fn probe(&self) -> impl Future<Output = Result<(), StartError>> + Send {
         async { Ok(()) }
     }
@@ -104,7 +104,7 @@ pub trait BucketHooks: BucketProvisioner {
     /// its Secrets and with a limit of three seconds. [`Endpoint::connect`](super::Endpoint::connect) is enough.
     ///
     /// # Errors
-    /// On any error, `/readyz` shows the error's message. It answers 503 if all classes fail.
+    /// On any error, `/readyz` shows the error's message. It answers 500 if all classes fail.
     fn probe_class(&self, parameters: Arc<Self::Parameters>) -> impl Future<Output = Result<(), StartError>> + Send {
         drop(parameters);
         async { Ok(()) }

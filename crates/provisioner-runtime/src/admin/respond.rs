@@ -24,7 +24,8 @@ pub(super) async fn respond<B>(request: &Request<B>, checks: &Checks, registry: 
         "/healthz/leader-election" => text(StatusCode::OK, PLAIN, "ok".to_owned()),
         "/readyz" => match checks.report().await {
             (true, report) => text(StatusCode::OK, PLAIN, report),
-            (false, report) => text(StatusCode::SERVICE_UNAVAILABLE, PLAIN, report),
+            // As the API server does. `kubectl get --raw` would not print the text of a 503.
+            (false, report) => text(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, report),
         },
         "/metrics" => metrics(request, registry),
         _ => text(StatusCode::NOT_FOUND, PLAIN, "not found; the paths are /livez, /readyz and /metrics\n".to_owned()),

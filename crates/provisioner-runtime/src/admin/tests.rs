@@ -32,7 +32,7 @@ async fn readiness_names_each_check_and_what_is_wrong() {
                   [-] second watch: not listed yet\n\
                   [-] third watch: the check itself failed\n\
                   not ready\n";
-    assert_eq!(server.get("/readyz").await, (503, report.to_owned()));
+    assert_eq!(server.get("/readyz").await, (500, report.to_owned()));
 }
 
 #[tokio::test(start_paused = true)]

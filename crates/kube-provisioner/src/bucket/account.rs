@@ -149,7 +149,7 @@ impl BucketAccess {
         let bucket = &self.name;
         match &self.owner {
             None => ProvisionError::retry(format!(
-                "the bucket {bucket} does not exist: create it, or change bucketName in the StorageClass"
+                "the bucket {bucket} does not exist: create it, or name another one"
             )),
             Some(owner) if is_of_cosi(owner) => ProvisionError::invalid(self.wrong_owner_message()),
             Some(Account { claim, .. }) => ProvisionError::retry(format!(

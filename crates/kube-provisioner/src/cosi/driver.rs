@@ -72,7 +72,8 @@ impl Driver {
     }
 
     /// Checks the class of a bucket.
-    pub(super) async fn check(&self, parameters: Texts) -> Result<(), Status> {
+    pub(super) async fn check(&self, id: &str, parameters: Texts) -> Result<(), Status> {
+        names::check("the bucket's id", id).map_err(invalid)?;
         let (settings, parameters) = self.without_settings(parameters);
         self.config(&settings)?;
         self.class(parameters).await.map(drop)

@@ -27,6 +27,7 @@ pub(super) fn not_created(error: &ProvisionError, name: &str) -> Status {
         ProvisionVerdict::Invalid => Code::InvalidArgument,
         ProvisionVerdict::AlreadyExists => Code::AlreadyExists,
         ProvisionVerdict::Ignored => Code::FailedPrecondition,
+        ProvisionVerdict::InProgress => Code::Aborted,
         _ => Code::Unavailable,
     };
     Status::new(code, error.event_text(&name))
@@ -36,6 +37,7 @@ pub(super) fn not_created(error: &ProvisionError, name: &str) -> Status {
 pub(super) fn not_removed(error: &DeleteError, name: &str) -> Status {
     let code = match error.verdict() {
         DeleteVerdict::InUse | DeleteVerdict::Ignored => Code::FailedPrecondition,
+        DeleteVerdict::InProgress => Code::Aborted,
         _ => Code::Unavailable,
     };
     Status::new(code, error.event_text(&name))

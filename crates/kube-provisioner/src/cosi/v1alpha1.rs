@@ -26,7 +26,8 @@ impl Provisioner for V1alpha1 {
         &self,
         request: DriverCreateBucketRequest,
     ) -> Result<DriverCreateBucketResponse, Error> {
-        let endpoint = self.0.create(&request.name, request.parameters, &FencingToken::unlimited()).await?;
+        let (token, _guard) = FencingToken::of_call(|| true);
+        let endpoint = self.0.create(&request.name, request.parameters, &token).await?;
         let s3 = S3 { region: region(&endpoint), signature_version: S3SignatureVersion::S3v4.into() };
         let info = Protocol { r#type: Some(protocol::Type::S3(s3)) };
         Ok(DriverCreateBucketResponse { bucket_id: request.name, bucket_info: Some(info) })
@@ -36,7 +37,8 @@ impl Provisioner for V1alpha1 {
         &self,
         request: DriverDeleteBucketRequest,
     ) -> Result<DriverDeleteBucketResponse, Error> {
-        self.0.delete(&request.bucket_id, request.delete_context, &FencingToken::unlimited()).await?;
+        let (token, _guard) = FencingToken::of_call(|| true);
+        self.0.delete(&request.bucket_id, request.delete_context, &token).await?;
         Ok(DriverDeleteBucketResponse {})
     }
 
@@ -58,8 +60,9 @@ impl Provisioner for V1alpha1 {
         }
         let buckets = BTreeMap::from([(bucket_id, Access::default())]);
         let wanted = RequestedGrant { account: name.clone(), buckets, parameters };
+        let (token, _guard) = FencingToken::of_call(|| true);
         let IssuedAccess { endpoint, key } =
-            self.0.grant(wanted, &FencingToken::unlimited()).await.map_err(without_already_exists)?;
+            self.0.grant(wanted, &token).await.map_err(without_already_exists)?;
         let secrets = Secrets::from_iter([
             ("endpoint", endpoint.url()),
             ("region", region(&endpoint)),
@@ -78,7 +81,8 @@ impl Provisioner for V1alpha1 {
         let buckets: Vec<_> = Some(bucket_id).into_iter().filter(|bucket| !bucket.is_empty()).collect();
         // The sidecar sends no parameters.
         let parameters = Some(revoke_access_context).filter(|context| !context.is_empty());
-        self.0.revoke(&account_id, &buckets, parameters, &FencingToken::unlimited()).await?;
+        let (token, _guard) = FencingToken::of_call(|| true);
+        self.0.revoke(&account_id, &buckets, parameters, &token).await?;
         Ok(DriverRevokeBucketAccessResponse {})
     }
 }

@@ -30,7 +30,8 @@ impl Provisioner for V1alpha2 {
         request: DriverCreateBucketRequest,
     ) -> Result<DriverCreateBucketResponse, Error> {
         request.protocols.iter().try_for_each(is_s3)?;
-        let endpoint = self.0.create(&request.name, request.parameters, &FencingToken::unlimited()).await?;
+        let (token, _guard) = FencingToken::of_call(|| true);
+        let endpoint = self.0.create(&request.name, request.parameters, &token).await?;
         let protocols = Some(info(&request.name, &endpoint));
         Ok(DriverCreateBucketResponse { bucket_id: request.name, protocols })
     }
@@ -50,7 +51,8 @@ impl Provisioner for V1alpha2 {
         &self,
         request: DriverDeleteBucketRequest,
     ) -> Result<DriverDeleteBucketResponse, Error> {
-        self.0.delete(&request.bucket_id, request.parameters, &FencingToken::unlimited()).await?;
+        let (token, _guard) = FencingToken::of_call(|| true);
+        self.0.delete(&request.bucket_id, request.parameters, &token).await?;
         Ok(DriverDeleteBucketResponse {})
     }
 
@@ -69,7 +71,8 @@ impl Provisioner for V1alpha2 {
         }
         let names: Vec<_> = buckets.keys().cloned().collect();
         let wanted = RequestedGrant { account: request.account_name.clone(), buckets, parameters: request.parameters };
-        let IssuedAccess { endpoint, key } = self.0.grant(wanted, &FencingToken::unlimited()).await?;
+        let (token, _guard) = FencingToken::of_call(|| true);
+        let IssuedAccess { endpoint, key } = self.0.grant(wanted, &token).await?;
         let bucket = |id: String| driver_grant_bucket_access_response::BucketInfo {
             bucket_info: Some(info(&id, &endpoint)),
             bucket_id: id,
@@ -87,7 +90,8 @@ impl Provisioner for V1alpha2 {
         request: DriverRevokeBucketAccessRequest,
     ) -> Result<DriverRevokeBucketAccessResponse, Error> {
         let buckets: Vec<_> = request.buckets.into_iter().map(|bucket| bucket.bucket_id).collect();
-        self.0.revoke(&request.account_id, &buckets, Some(request.parameters), &FencingToken::unlimited()).await?;
+        let (token, _guard) = FencingToken::of_call(|| true);
+        self.0.revoke(&request.account_id, &buckets, Some(request.parameters), &token).await?;
         Ok(DriverRevokeBucketAccessResponse {})
     }
 }

@@ -86,7 +86,9 @@ impl Actions {
     async fn check(&self, facts: &Facts) -> Result<(), Status> {
         let Facts::Bucket(BucketView { bucket, .. }) = facts else { return Ok(()) };
         match &bucket.content {
-            Ok(content) if !bucket.object.is_ready() => self.driver.check(content.parameters.clone()).await,
+            Ok(content) if !bucket.object.is_ready() => {
+                self.driver.check(bucket.wanted_id(content), content.parameters.clone()).await
+            }
             Ok(_) | Err(_) => Ok(()),
         }
     }

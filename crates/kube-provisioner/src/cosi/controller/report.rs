@@ -1,5 +1,7 @@
 //! Maps an outcome to the text for users, its name in metrics, and the time of the next run.
 
+use std::time::Duration;
+
 use driver_rpc::{Code, Status};
 use provisioner_runtime::{JournalError, Next};
 
@@ -8,7 +10,10 @@ use super::objects::{CLEANUP_FINISHED, S3};
 use super::outcome::{Done, Operation, Outcome, Stopped};
 use crate::controller::shared::limits::{REMIND, Thresholds, after_call, is_last, retry, secret_missing};
 use crate::controller::shared::metrics::aborted_label;
-use crate::controller::shared::texts::{call_failed_text, gave_up_text, limited, no_answer_text, sentence};
+use crate::controller::shared::texts::{call_failed_text, gave_up_deletion_text, gave_up_text, limited, no_answer_text, sentence};
+
+/// The pause before a call that continues the former one.
+const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
@@ -23,7 +28,8 @@ pub(super) fn message(operation: Operation, outcome: &Outcome, gave_up: Option<u
     let good =
         |reason, text: String| Some(Message { is_warning: false, reason, text: limited(text), in_status: false });
     let bad = |in_status, text: String| {
-        let text = gave_up.map(|attempts| gave_up_text(&text, attempts)).unwrap_or(text);
+        let with_end = if operation.removes() { gave_up_deletion_text } else { gave_up_text };
+        let text = gave_up.map(|attempts| with_end(&text, attempts)).unwrap_or(text);
         Some(Message { is_warning: true, reason: operation.failed(), text: limited(text), in_status })
     };
     match outcome {
@@ -42,6 +48,7 @@ pub(super) fn message(operation: Operation, outcome: &Outcome, gave_up: Option<u
         Ok(Done::Granted) => good("AccessGranted", "The Secrets have the account's key".to_owned()),
         Ok(Done::Restored) => good("SecretsRestored", "The Secrets were written again".to_owned()),
         Ok(Done::Revoked) => good("AccessRevoked", "The account and its key are removed".to_owned()),
+        Err(Stopped::Failed(status)) if is_in_progress(status) => good("InProgress", sentence(status.message())),
         Err(Stopped::Failed(status)) => bad(true, with_way_out(operation, sentence(status.message()))),
         Err(Stopped::Aborted(aborted)) => {
             bad(true, with_way_out(operation, no_answer_text(aborted, operation.label())))
@@ -121,6 +128,7 @@ pub(super) fn next(operation: Operation, outcome: &Outcome, attempt: u32, thresh
         // A creation that can only fail waits for a change. A deletion is always retried.
         Err(Stopped::Failed(status)) if is_final(status.code()) && !operation.removes() => REMIND,
         Err(Stopped::Failed(status)) if is_precondition(status) => retry(secret_missing(attempt)),
+        Err(Stopped::Failed(status)) if is_in_progress(status) => Next::Wait(Some(PAUSE)),
         Err(Stopped::Failed(_)) | Err(Stopped::NotFenced(_)) | Err(Stopped::Aborted(_)) => Next::Retry,
         Err(Stopped::CallFailed { error, .. }) => after_call(error, attempt),
     }
@@ -132,10 +140,16 @@ fn is_final(code: Code) -> bool {
 }
 
 /// Returns true if this was the last attempt until something changes. A precondition is not counted: no watch shows
-/// when a Secret of the class appears, or a bucket is no longer in use.
+/// when a Secret of the class appears, or a bucket is no longer in use. Neither is progress.
 pub(super) fn gives_up(operation: Operation, outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> bool {
     let threshold = if operation.removes() { thresholds.delete } else { thresholds.provision };
-    matches!(outcome, Err(Stopped::Failed(status)) if !is_precondition(status)) && is_last(attempt, threshold)
+    let counts = |status| !is_precondition(status) && !is_in_progress(status);
+    matches!(outcome, Err(Stopped::Failed(status)) if counts(status)) && is_last(attempt, threshold)
+}
+
+/// Returns true if the driver needs another call, for example to delete more objects.
+fn is_in_progress(status: &Status) -> bool {
+    status.code() == Code::Aborted
 }
 
 /// Returns true if a user has to act first.
@@ -158,8 +172,6 @@ pub(super) fn label(outcome: &Outcome) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -168,5 +180,7 @@ mod tests {
         let next = |code| next(Operation::Delete, &Err(Stopped::Failed(Status::new(code, "text"))), 9, thresholds);
         assert_eq!(next(Code::FailedPrecondition), Next::RetryAfter(Duration::from_secs(60)));
         assert_eq!(next(Code::Unavailable), Next::AwaitChange);
+        // A large bucket is deleted in many calls.
+        assert_eq!(next(Code::Aborted), Next::Wait(Some(PAUSE)));
     }
 }

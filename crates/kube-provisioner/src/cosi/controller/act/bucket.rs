@@ -46,7 +46,10 @@ impl Actions {
         let deleted =
             self.call(step, flow, |token| Box::pin(async move { self.driver.delete(id, parameters, &token).await }));
         deleted.await?;
+        // An existing bucket is only deleted if the driver has created it, for another Bucket.
+        let is_deleted = content.existing.is_none()
+            || self.driver.find(id, content.parameters.clone()).await.is_err_and(|status| status.code() == Code::NotFound);
         self.release(bucket).await?;
-        Ok(if content.existing.is_some() { Done::Released } else { Done::Deleted { bucket: id.to_owned() } })
+        Ok(if is_deleted { Done::Deleted { bucket: id.to_owned() } } else { Done::Released })
     }
 }

@@ -153,10 +153,6 @@ impl Judge {
         while let Some(change) = self.changes.try_next() {
             self.writes += u32::from(change.resource.plural != "nodes");
             let news = self.picture.apply(&change, &mut self.forgiven);
-            if let Some(Seen::MarkedTooLate(name)) = &news {
-                let seen = format!("{name} is marked as being deleted, although it is to be kept");
-                self.accuse(at, Invariant::Untouched, seen);
-            }
             if let Some(Seen::Shrunk(what)) = &news {
                 self.accuse(at, Invariant::Sized, format!("{what} shrinks"));
             }
@@ -308,7 +304,7 @@ impl Judge {
             let seen = format!("{who} deletes the volume {name} of the claim {claim}, which lives");
             self.accuse(at, Invariant::Untouched, seen);
         }
-        if before.retained_since.is_some() && !before.marked && self.assets.contains_key(name) {
+        if before.retained_since.is_some() && self.assets.contains_key(name) {
             self.accuse(at, Invariant::Untouched, format!("{who} deletes the volume {name}, which is to be kept"));
         }
     }

@@ -31,8 +31,6 @@ pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Annotation of claims and volumes: the class name in early clusters; it takes precedence if present.
 pub const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
-/// PV annotation: the deletion of the asset has begun. The value is the volume's uid.
-pub const DELETING: &str = "kube-provisioner/deleting";
 /// PV annotation, followed by a role: namespace and name of the Secret that deletion needs.
 pub const SECRET_PREFIX: &str = "kube-provisioner/secret";
 /// PV finalizer: the backend's asset still exists.

@@ -36,9 +36,7 @@ impl Judge {
             return self.accuse(at, Invariant::Asked, seen);
         }
         let volume = &self.picture.volumes[name];
-        // A removal that began earlier is finished.
         if let Some(since) = volume.retained_since
-            && !volume.marked
             && read.is_none_or(|read| read >= since)
         {
             let seen = format!("{who} deletes the asset of {name}, which is to be kept since version {since}");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_provisioner::protocol::{CLUSTER_ID, DELETING, FINALIZER, IDENTITY, PROVISIONED_BY, SELECTED_NODE};
+use kube_provisioner::protocol::{CLUSTER_ID, FINALIZER, IDENTITY, PROVISIONED_BY, SELECTED_NODE};
 use kube_provisioner::quantity::parse_bytes;
 use kube_sim::{Change, ChangeKind};
 use serde::Deserialize;
@@ -41,8 +41,6 @@ pub(crate) struct Picture {
 pub(super) enum Seen {
     /// A volume of ours was created.
     Saved(String),
-    /// The deletion of a volume began while its policy was Retain.
-    MarkedTooLate(String),
     /// A claim or a volume has a smaller size than before.
     Shrunk(String),
 }
@@ -59,8 +57,6 @@ pub(crate) struct Volume {
     /// The version since which it is to be retained.
     pub(crate) retained_since: Option<u64>,
     pub(crate) deleting: bool,
-    /// The deletion of its asset is recorded on it.
-    pub(crate) marked: bool,
     pub(crate) protected: bool,
     pub(crate) bound: bool,
     /// In bytes.
@@ -106,7 +102,6 @@ impl Picture {
             "persistentvolumes" => {
                 let before = self.volumes.get(stored.name());
                 let volume = read().volume(before, self.version);
-                let kept = volume.retained_since.is_some() && before.is_some_and(|before| !before.marked);
                 // An object that is being deleted accepts no new finalizer: setting it to Delete again comes too late.
                 let let_go = before.is_some_and(|before| before.protected) && !volume.protected;
                 if volume.ours && volume.deleting && volume.retained_since.is_some() && let_go {
@@ -117,7 +112,6 @@ impl Picture {
                     _ if before.is_some_and(|before| before.capacity > volume.capacity) => {
                         Some(Seen::Shrunk(stored.name().to_owned()))
                     }
-                    _ if volume.marked && kept => Some(Seen::MarkedTooLate(stored.name().to_owned())),
                     _ => None,
                 };
                 self.volumes.insert(stored.name().to_owned(), volume);
@@ -302,7 +296,6 @@ impl Object {
         let retained_since = before.and_then(|before| before.retained_since);
         Volume {
             since: before.map_or(version, |before| before.since),
-            marked: self.metadata.annotations.get(DELETING) == Some(&self.metadata.uid),
             ours: self.metadata.annotations.get(PROVISIONED_BY).is_some_and(|by| by == PROVISIONER)
                 && self.metadata.annotations.get(IDENTITY).is_none_or(|identity| identity != "elsewhere"),
             cluster_id: self.metadata.annotations.get(CLUSTER_ID).cloned(),

@@ -326,10 +326,6 @@ fn growth(volume: &VolumeFacts, facts: &Facts) -> Option<u64> {
 /// Decides whether to keep, protect or delete the volume.
 fn reclaim(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
     let released = volume.phase == Phase::Released;
-    // Finish a deletion that has begun, regardless of later changes: the remaining data is of no use.
-    if volume.deletion_begun && !volume.protected && volume.phase != Phase::Bound {
-        return Decision::Delete(Deletion::Checked);
-    }
     match volume.policy {
         // Only the object leads to the asset, and only the finalizer keeps the object.
         ReclaimPolicy::Keep if volume.protected && volume.deleting && released => {

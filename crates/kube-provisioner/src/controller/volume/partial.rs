@@ -56,8 +56,6 @@ pub(crate) struct Annotations {
     pub(crate) cluster_id: Option<Box<str>>,
     #[serde(rename = "pv.kubernetes.io/migrated-to")]
     pub(crate) migrated_to: Option<String>,
-    #[serde(rename = "kube-provisioner/deleting")]
-    pub(crate) deleting: Option<Box<str>>,
     #[serde(rename = "kube-provisioner/release")]
     pub(crate) release: Option<Box<str>>,
     #[serde(rename = "pv.kubernetes.io/bind-completed")]

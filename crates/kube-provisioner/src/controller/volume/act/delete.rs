@@ -148,25 +148,19 @@ impl Actions {
         key: &Key,
     ) -> Result<Arc<PersistentVolume>, Stopped> {
         let (name, uid) = (key.to_string(), &volume.facts.uid);
+        if deletion != Deletion::Protected || volume.facts.deleting {
+            return self.as_decided(Decision::Delete(deletion), volume, key).await;
+        }
         // The preconditions select the object that the decision was about, and the API server returns it. Our finalizer
-        // keeps the object; without the finalizer, an annotation records that the deletion has begun.
-        let (doing, answer) = match deletion {
-            Deletion::Protected if !volume.facts.deleting => {
-                ("deleting the volume", self.delete_volume(&name, uid, Some(version)).await)
-            }
-            Deletion::Checked if !volume.facts.deletion_begun => {
-                ("marking the volume", self.mark_deleting(&name, uid, version).await.map(Some))
-            }
-            _ => return self.as_decided(Decision::Delete(deletion), volume, key).await,
-        };
-        match answer {
+        // keeps the object.
+        match self.delete_volume(&name, uid, Some(version)).await {
             Ok(Some(live)) => Ok(Arc::new(live)),
             Ok(None) | Err(CallError::NotFound) => Err(Stopped::NoAction(NoAction::VolumeTerminating)),
             Err(CallError::Conflict) => {
                 self.as_decided(Decision::Delete(deletion), volume, key).await?;
                 Err(Stopped::Changed)
             }
-            Err(error) => Err(Stopped::CallFailed { doing, error }),
+            Err(error) => Err(Stopped::CallFailed { doing: "deleting the volume", error }),
         }
     }
 

@@ -87,21 +87,6 @@ impl Actions {
         shown(&self.volumes, answer, |left| left.as_ref()?.metadata.resource_version.as_deref()).await
     }
 
-    /// Records on the volume that the deletion of its asset begins, if the volume still has this uid and version.
-    pub(super) async fn mark_deleting(
-        &self,
-        name: &str,
-        uid: &str,
-        version: &str,
-    ) -> Result<PersistentVolume, CallError> {
-        let patch = Patch::Merge(json!({"metadata": {
-            "uid": uid, "resourceVersion": version, "annotations": {protocol::DELETING: uid},
-        }}));
-        let path = PersistentVolume::url_path(&(), None);
-        let answer = requests::patch(&self.runtime, path, name, None, &patch);
-        shown(&self.volumes, answer, |object: &PersistentVolume| object.metadata.resource_version.as_deref()).await
-    }
-
     /// Returns the whole objects of this provisioner's volumes.
     pub(crate) async fn own_volumes(&self) -> Result<Vec<PersistentVolume>, CallError> {
         #[derive(Deserialize)]

@@ -49,8 +49,6 @@ pub(crate) struct VolumeFacts {
     pub(crate) identity: Option<Box<str>>,
     /// The cluster in which it was created, if recorded.
     pub(crate) cluster_id: Option<Box<str>>,
-    /// True if the deletion of its asset has begun, as recorded on the volume itself.
-    pub(crate) deletion_begun: bool,
     /// True if it may be a copy from a backup, and no administrator has permitted its deletion: its phase says nothing
     /// about its claim.
     pub(crate) unproven: bool,
@@ -80,7 +78,6 @@ impl VolumeFacts {
             }),
             identity: meta.annotations.identity.clone(),
             cluster_id: meta.annotations.cluster_id.clone(),
-            deletion_begun: is_uid(&meta.annotations.deleting),
             unproven: meta.writers.copied(meta.creation_timestamp.as_deref(), meta.annotations.cluster_id.is_some())
                 && !is_uid(&meta.annotations.release),
             confirmed: is_uid(&meta.annotations.release),
@@ -115,7 +112,7 @@ impl VolumeFacts {
     /// change it, so they do not shorten the pause after a failure.
     pub(crate) fn fingerprint(&self) -> u64 {
         match self.phase {
-            Phase::Released => fingerprint(&Self { deleting: false, deletion_begun: false, ..self.clone() }),
+            Phase::Released => fingerprint(&Self { deleting: false, ..self.clone() }),
             _ => fingerprint(self),
         }
     }

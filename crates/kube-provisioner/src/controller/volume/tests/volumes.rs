@@ -322,37 +322,23 @@ fn a_policy_that_becomes_retain_after_the_deletion_began_keeps_the_object() {
     assert_eq!(guarded(in_use), Decision::Unprotect);
 }
 
-// Rules: G48.
+// Rules: G47, G48.
 #[test]
-fn a_deletion_that_is_recorded_on_its_volume_is_finished_while_that_volume_exists() {
-    let marked = |phase, policy, uid: &str| {
-        volume(phase, policy, json!({"metadata": {"annotations": {"kube-provisioner/deleting": uid}}}))
-    };
-    assert_eq!(bare(marked("Released", "Retain", "volume-uid")), DELETES);
-    assert_eq!(bare(marked("Released", "Delete", "volume-uid")), DELETES);
-    assert_eq!(
-        bare(marked("Released", "Retain", "another")),
-        Decision::NoAction(NoAction::Retained),
-        "a restored copy"
-    );
-    assert_eq!(
-        bare(marked("Bound", "Retain", "volume-uid")),
-        Decision::NoAction(NoAction::Retained),
-        "it is in use again"
-    );
+fn an_interrupted_deletion_is_repeated_unless_the_data_is_to_be_kept() {
+    assert_eq!(bare(volume("Released", "Delete", json!({}))), DELETES);
+    assert_eq!(bare(volume("Released", "Retain", json!({}))), Decision::NoAction(NoAction::Retained));
 }
 
 // Rules: G3.
 /// Otherwise there would be two first attempts without a pause between them.
 #[test]
 fn our_writes_during_a_deletion_end_no_back_off() {
-    let mut fixture = Fixture::without_finalizer().volume(volume("Released", "Delete", json!({})));
+    let mut fixture = Fixture::new().volume(protected("Released", "Delete", json!({})));
     let before = fixture.cache.inputs(&Key::of_volume("volume-1"));
-    let marked =
-        json!({"metadata": {"resourceVersion": "21", "annotations": {"kube-provisioner/deleting": "volume-uid"}}});
-    fixture.put_volume(volume("Released", "Delete", marked));
+    let deleted = with(being_deleted(), json!({"metadata": {"resourceVersion": "21"}}));
+    fixture.put_volume(protected("Released", "Delete", deleted));
     assert_eq!(fixture.cache.inputs(&Key::of_volume("volume-1")), before);
     let kept = json!({"metadata": {"resourceVersion": "22"}});
-    fixture.put_volume(volume("Released", "Retain", kept));
+    fixture.put_volume(protected("Released", "Retain", kept));
     assert_ne!(fixture.cache.inputs(&Key::of_volume("volume-1")), before);
 }

@@ -158,12 +158,16 @@ fn command<A: CommandFactory, C: Subcommand, S: Served>() -> Command {
     let preset = preset
         .default_value("default")
         .help("Set of default values for the other flags; go-compat has those of the Go library");
+    // Commands accept the arguments of the program.
+    let unused = preset.clone().hide(true);
     let check = Command::new(CHECK_CLASS)
+        .arg(&unused)
         .args(options(&program, &CheckClass::OPTIONS).into_iter().map(|arg| arg.required(false)));
-    let rbac = Command::new(RBAC).args(options(&program, &Rbac::OPTIONS));
-    let of_journal = options(&program, &Journal::OPTIONS);
+    let rbac = Command::new(RBAC).arg(&unused).args(options(&program, &Rbac::OPTIONS));
+    let mut of_journal = options(&program, &Journal::OPTIONS);
+    of_journal.push(unused.clone());
     let journal = Journal::augment_args(Command::new(JOURNAL)).mut_subcommands(|command| command.args(&of_journal));
-    let orphans = Orphans::augment_args(Command::new(ORPHANS).args(arguments(&program, &Orphans::OPTIONS)));
+    let orphans = Orphans::augment_args(Command::new(ORPHANS).arg(unused).args(arguments(&program, &Orphans::OPTIONS)));
     program
         .arg(preset)
         .subcommands([

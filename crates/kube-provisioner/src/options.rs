@@ -353,9 +353,12 @@ pub enum LogStyle {
 }
 
 /// The defaults of the Go library, for `--preset go-compat`. Explicit arguments take precedence.
-pub(crate) const GO_COMPAT: [(&str, &str); 8] = [
+pub(crate) const GO_COMPAT: [(&str, &str); 10] = [
     ("api_concurrency", "4"),
     ("max_concurrent_calls", "4"),
+    // The Go library has no limit.
+    ("provision_timeout", "366d"),
+    ("delete_timeout", "366d"),
     ("retry_interval_start", "15s"),
     ("retry_interval_max", "1000s"),
     ("failed_provision_threshold", "15"),

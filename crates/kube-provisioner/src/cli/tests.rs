@@ -77,7 +77,8 @@ fn the_go_preset_changes_defaults_and_arguments_win() {
     let go = options(&["--preset", "go-compat", "--api-concurrency", "9"]);
     assert_eq!((go.api_concurrency, go.add_finalizer, go.failed_provision_threshold), (9, false, 15));
     assert_eq!((go.retry_interval_start, go.retry_interval_max), (Duration::from_secs(15), Duration::from_secs(1000)));
-    assert!(go.retry_on_resync);
+    assert!(go.retry_on_resync && go.provision_timeout == go.delete_timeout);
+    assert_eq!(go.delete_timeout, Duration::from_secs(366 * 24 * 3600));
 }
 
 #[test]
@@ -431,4 +432,12 @@ async fn a_client_uses_the_address_of_the_options() {
     options.api_server = Some("http://127.0.0.1:1".parse().unwrap());
     let error = super::client(&options).await.err().unwrap().to_string();
     assert!(error.contains("127.0.0.1:1"), "{error}");
+}
+
+#[test]
+fn commands_accept_the_preset_of_the_program() {
+    for command in [&["rbac"][..], &["journal", "list"]] {
+        let arguments = [command, &["--preset", "go-compat", "--provisioner-name", "example.com/p"]].concat();
+        assert!(invocation(&arguments).is_ok(), "{arguments:?}");
+    }
 }

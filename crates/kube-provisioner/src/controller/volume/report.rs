@@ -17,7 +17,7 @@ use self::messages::{expansion_text, missing_input_text, no_room_text, refusal_t
 use super::decision::{NoAction, Refusal};
 use super::facts::{ClaimFacts, ClaimState, ClassState, Facts};
 use super::outcome::{Done, MissingInput, NodeSilence, Outcome, Stopped};
-use crate::controller::shared::limits::{REMIND, Thresholds, UNASKED, after_call, is_last, retry, secret_missing};
+use crate::controller::shared::limits::{REMIND, Thresholds, UNASKED, after_call, is_last, retry};
 use crate::controller::shared::metrics::aborted_label;
 use crate::controller::shared::texts::{
     call_failed_text, gave_up_deletion_text, gave_up_text, no_answer_text, sentence,
@@ -46,6 +46,7 @@ pub(crate) enum Operation {
 }
 
 /// The inputs of a report in addition to the outcome.
+#[derive(Clone, Copy)]
 pub(crate) struct Case<'a> {
     pub(crate) provisioner: &'a str,
     pub(crate) volume: &'a str,
@@ -152,12 +153,14 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             OutcomeReport { next: REMIND, ..OutcomeReport::provision(Some(failed(text)), "not_ready") }
         }
         Err(Stopped::NotReady(missing)) => {
-            let (text, pause) = (missing_input_text(&missing), secret_missing(case.attempt));
-            match case.facts.claim_at_work() {
-                Some(_) if case.grows() => case.resize_failed(text, "not_ready", pause),
-                Some(_) => case.provision_failed(text, "not_ready", pause),
-                None => case.delete_failed(text, "not_ready", pause),
-            }
+            // No watch shows when the Secret exists, so this counts against no threshold.
+            let (text, case) = (missing_input_text(&missing), Case { thresholds: Thresholds::default(), ..*case });
+            let report = match case.facts.claim_at_work() {
+                Some(_) if case.grows() => case.resize_failed(text, "not_ready", None),
+                Some(_) => case.provision_failed(text, "not_ready", None),
+                None => case.delete_failed(text, "not_ready", None),
+            };
+            OutcomeReport { next: Next::RetryWithin(UNASKED), ..report }
         }
         Err(Stopped::NotJournaled(error)) => not_journaled(&error, case),
         Err(Stopped::NotProvisioned { verdict, message, retry_after, rescheduled }) => {

@@ -180,14 +180,13 @@ impl Survey {
             match *kind {
                 FileType::Directory => self.look(state, above)?,
                 _ => {
-                    let has_directory = data.iter().any(|(data, kind)| data == name && *kind == FileType::Directory);
+                    let has_directory = find(&data, name) == Some(FileType::Directory);
                     self.mark(state, above, has_directory);
                 }
             }
             above.pop();
         }
-        let unmarked =
-            data.iter().filter(|(name, _)| !name.starts_with('.') && !marks.iter().any(|(mark, _)| mark == name));
+        let unmarked = data.iter().filter(|(name, _)| !name.starts_with('.') && find(&marks, name).is_none());
         self.unmarked.extend(unmarked.map(|(name, _)| [&above[..], std::slice::from_ref(name)].concat().join("/")));
         Ok(())
     }
@@ -205,6 +204,12 @@ impl Survey {
             Err(error) => self.damaged.push(error),
         }
     }
+}
+
+/// Returns the type of an entry of a sorted list.
+fn find(entries: &[(String, FileType)], name: &str) -> Option<FileType> {
+    let found = entries.binary_search_by(|(other, _)| other.as_str().cmp(name));
+    found.ok().and_then(|at| Some(entries.get(at)?.1))
 }
 
 fn children(top: &OwnedFd, above: &[String]) -> Result<Vec<(String, FileType)>, DirectoryError> {

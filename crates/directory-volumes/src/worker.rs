@@ -42,6 +42,8 @@ pub struct Worker {
     removals: Arc<Semaphore>,
     /// An additional thread, to check whether the root responds while all others are busy.
     look: Arc<Semaphore>,
+    /// Held by the deletion that lists all volumes of the cluster.
+    lists: Arc<Semaphore>,
     turn: Duration,
     /// The cluster in which the provisioner runs, once known.
     pub(crate) cluster: Arc<OnceLock<String>>,
@@ -125,6 +127,7 @@ impl Worker {
             threads: Arc::new(Semaphore::new(THREADS)),
             removals: Arc::new(Semaphore::new(REMOVALS)),
             look: Arc::new(Semaphore::new(1)),
+            lists: Arc::new(Semaphore::new(1)),
             turn: end::TURN,
             cluster: Arc::default(),
             client: Arc::default(),

@@ -268,12 +268,12 @@ impl ClusterState<'_> {
             return State::Named { by: volume.name.clone(), how: relation.text() };
         }
         match () {
-            () if found.mark.kept.is_some() => State::Kept,
-            () if found.mark.retain => State::Retained,
+            () if found.has_directory && found.mark.kept.is_some() => State::Kept,
+            () if found.has_directory && found.mark.retain => State::Retained,
             () if !self.connection.serves(&owner.provisioner) => State::Foreign,
             () if self.recorded.contains(&owner.volume) => State::InProgress,
             () if claim.is_some_and(|claim| self.claims.contains(&claim.uid)) => State::InProgress,
-            () if owner.cluster.is_none() => State::NoCluster,
+            () if found.has_directory && owner.cluster.is_none() => State::NoCluster,
             () => State::Orphan,
         }
     }

@@ -21,6 +21,7 @@ const CSI_NFS: &str = "nfs.csi.k8s.io";
 /// All volumes of the cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
+    /// Sorted by name.
     pub(crate) all: Vec<Named>,
     /// The names of volumes that cannot be read, and the reasons. They exist, but their locations are unknown.
     pub(crate) unreadable: Vec<(String, String)>,
@@ -59,35 +60,46 @@ impl Volumes {
     pub(crate) async fn list(client: &Client) -> Result<Self, BoxError> {
         let volumes = ApiResource::erase::<PersistentVolume>(&());
         let api = Api::<DynamicObject>::all_with(client.clone(), &volumes);
-        let (mut items, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
+        let (mut volumes, mut page) = (Self::default(), ListParams::default().limit(PAGE));
         loop {
             let list = api.list(&page).await?;
             for item in list.items {
-                items.push(serde_json::to_value(item)?);
+                volumes.add(serde_json::to_value(item)?);
             }
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),
-                None => return Ok(Self::read(items)),
+                None => return Ok(volumes.sorted()),
             }
         }
     }
 
     /// Reads objects as sent by the API server.
+    #[cfg(test)]
     pub(crate) fn read(objects: Vec<Value>) -> Self {
         let mut volumes = Self::default();
-        for object in objects {
-            let name = object["metadata"]["name"].as_str().unwrap_or("(without a name)").to_owned();
-            let read = serde_json::from_value::<PersistentVolume>(object).map_err(|error| error.to_string());
-            match read.and_then(|object| Ok((place_of(&object)?, object))) {
-                Ok((place, object)) => volumes.all.push(Named { name, object, place }),
-                Err(why) => volumes.unreadable.push((name, why)),
-            }
+        objects.into_iter().for_each(|object| volumes.add(object));
+        volumes.sorted()
+    }
+
+    fn add(&mut self, mut object: Value) {
+        // A cluster may have tens of thousands of volumes, and these fields are most of their size.
+        object.pointer_mut("/metadata/managedFields").map(Value::take);
+        let name = object["metadata"]["name"].as_str().unwrap_or("(without a name)").to_owned();
+        let read = serde_json::from_value::<PersistentVolume>(object).map_err(|error| error.to_string());
+        match read.and_then(|object| Ok((place_of(&object)?, object))) {
+            Ok((place, object)) => self.all.push(Named { name, object, place }),
+            Err(why) => self.unreadable.push((name, why)),
         }
-        volumes
+    }
+
+    fn sorted(mut self) -> Self {
+        self.all.sort_by(|one, other| one.name.cmp(&other.name));
+        self
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Named> {
-        self.all.iter().find(|volume| volume.name == name)
+        let found = self.all.binary_search_by(|volume| volume.name.as_str().cmp(name));
+        found.ok().and_then(|at| self.all.get(at))
     }
 
     pub(crate) fn is_unreadable(&self, name: &str) -> bool {

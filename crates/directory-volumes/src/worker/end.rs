@@ -75,6 +75,8 @@ impl Worker {
         if mark.is_none_or(|mark| mark.owner.uid.is_none()) {
             return Ok(Vec::new());
         }
+        // One list at a time, because each needs memory for all volumes of the cluster.
+        let _list = self.lists.clone().acquire_owned().await.ok();
         let volumes = Volumes::list(client).await.map_err(DeleteError::retry)?;
         let (volume, path) = (volume.clone(), deletion.path().clone());
         let look = move |root: &Root| Ok::<_, DeleteError>(volumes.other_users(root, &volume, &path));

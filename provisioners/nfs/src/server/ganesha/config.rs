@@ -73,9 +73,11 @@ fn server_config(settings: &Settings) -> String {
         0 => "Graceless = true;".to_owned(),
         seconds => format!("Grace_Period = {seconds}; Lease_Lifetime = {};", seconds.min(LONGEST_LEASE)),
     };
+    // Without an address, the server listens on all, also of IPv6.
+    let bind = if address.is_unspecified() { String::new() } else { format!("Bind_addr = {address}; ") };
     let locks_of_v3 = settings.offer.has(Version::V3);
     format!(
-        "NFS_CORE_PARAM {{ Protocols = {}; NFS_Port = {port}; Bind_addr = {address}; MNT_Port = 20048; NLM_Port = 32803; \
+        "NFS_CORE_PARAM {{ Protocols = {}; NFS_Port = {port}; {bind}MNT_Port = 20048; NLM_Port = 32803; \
          Enable_NLM = {locks_of_v3}; Enable_RQUOTA = false; Rquota_Port = 0; Enable_UDP = false; }}\n\
          NFSv4 {{ {grace} RecoveryBackend = fs; RecoveryRoot = \"{}\"; Minor_Versions = 0, 1, 2; Only_Numeric_Owners = true; \
          UseGetpwnam = true; }}\n\

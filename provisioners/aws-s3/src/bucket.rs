@@ -330,6 +330,10 @@ async fn delete_some(store: &Store, name: &str) -> Result<usize, DeleteError> {
     match store.s3.delete_some(name).await {
         Ok(count) => Ok(count),
         Err(error) if error.code() == "NoSuchBucket" => Ok(0),
+        // A slow store may delete the objects of one request in more time.
+        Err(error @ Error::TimedOut { .. }) => {
+            Err(DeleteError::in_progress(format!("emptying the bucket {name}: {error}")).after(Duration::from_secs(1)))
+        }
         Err(error @ Error::ListedOtherwise { .. }) => {
             Err(DeleteError::retry(format!("cannot empty the bucket {name}: {error}")))
         }

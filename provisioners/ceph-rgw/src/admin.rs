@@ -63,7 +63,8 @@ impl Failure {
     }
 
     pub(crate) fn timed_out(&self) -> bool {
-        matches!(*self.cause, Error::TimedOut { .. })
+        // A proxy in front of the gateway may have a shorter time limit.
+        matches!(*self.cause, Error::TimedOut { .. } | Error::NotS3 { status: 504, .. })
     }
 }
 

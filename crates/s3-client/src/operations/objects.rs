@@ -154,7 +154,9 @@ impl Client {
         if !versions.is_empty() {
             self.delete_objects(name, &versions).await?;
             // Some services list such names as different ones, which cannot be deleted.
-            let is_garbled = |version: &ObjectVersion| version.key.contains(char::REPLACEMENT_CHARACTER);
+            let is_garbled = |version: &ObjectVersion| {
+                version.key.contains(char::REPLACEMENT_CHARACTER) || !xml_can_write(&version.key)
+            };
             if versions.iter().all(is_garbled) && self.list_object_versions(name).await? == versions {
                 return Err(Error::ListedOtherwise { key: versions[0].key.clone() });
             }

@@ -291,7 +291,9 @@ impl fmt::Display for Holder {
             Self::Kept(owner) => write!(
                 f,
                 "{owner}, which was deleted and whose data its class keeps (onDelete: retain); to use the data again, run the \
-                 provisioner's command `adopt` with the directory and --claim; to delete it, move it away and run `orphans --delete`"
+                 provisioner's command `adopt` with the directory, --claim and --name {}; to delete it, move it away and \
+                 run `orphans --delete`",
+                owner.volume
             ),
             Self::Another => f.write_str("another volume"),
             Self::Nested => f.write_str("a volume above or below it"),

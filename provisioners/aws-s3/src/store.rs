@@ -424,6 +424,13 @@ pub(crate) mod tests {
         address
     }
 
+    #[test]
+    fn a_key_in_the_environment_has_no_line_break() {
+        let key = key_in_environment(|name| (name != "AWS_SESSION_TOKEN").then(|| format!("{name}\n"))).unwrap();
+        assert_eq!((key.access_key_id(), key.session_token()), ("AWS_ACCESS_KEY_ID", None));
+        assert!(key_in_environment(|name| (name == "AWS_ACCESS_KEY_ID").then(String::new)).is_none());
+    }
+
     #[tokio::test]
     async fn clients_of_aws_need_no_settings_and_those_of_other_stores_do() {
         assert_eq!(store(&["--region", "eu-central-1"]).await.client_settings(), []);

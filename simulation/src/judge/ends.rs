@@ -124,12 +124,13 @@ impl Judge {
             if !claim_lives && volume.retained_since.is_none() {
                 return Some(format!("the volume {name} is there, and its claim is gone"));
             }
+            let stage = self.assets.get(name).map(|asset| asset.stage);
             // Its policy became Retain after its deletion had begun: otherwise that is a violation. Or it was created
             // by a request that arrived after its attempt was cleaned up: no claim was ever bound to it.
-            if !claim_lives && (self.removed.contains(name) || self.cleaned.contains(name)) {
+            let is_removed = self.removed.contains(name) || self.cleaned.contains(name);
+            if !claim_lives && (is_removed || stage == Some(AssetStage::Fading)) {
                 continue;
             }
-            let stage = self.assets.get(name).map(|asset| asset.stage);
             // An asset that was removed before the restore, even in part, or removed manually, does not come back.
             let excused = self.bound_again.contains(name) || self.emptied.contains(name);
             if stage != Some(AssetStage::Exported) && !excused {

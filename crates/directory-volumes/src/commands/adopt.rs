@@ -139,13 +139,6 @@ impl<S: Site> Adoption<'_, S> {
     pub(super) async fn execute(&self, plan: &Plan<'_>) -> Result<(), BoxError> {
         let (volume, path) = (&plan.volume.object, &plan.path);
         let retain = is_retained(volume);
-        if plan.former.is_none() {
-            // Another client created the object, so the controller treats it as a copy. Adopting it settles its
-            // deletion; the deletion of a restored volume is settled only by a claim that is bound to it again, or by
-            // an administrator. With a mark, a repeated call would not know that.
-            let release = volume.metadata.uid.clone().map(|uid| (RELEASE.to_owned(), uid));
-            self.annotate(plan.volume, release.into_iter().collect()).await?;
-        }
         match &plan.former {
             Some(former) => self.root.transfer(path, former, &plan.owner, retain)?,
             None => self.root.adopt(path, &plan.owner, retain)?,
@@ -153,13 +146,15 @@ impl<S: Site> Adoption<'_, S> {
         self.adopt.site.publish(&self.root, path, volume).await?;
         let mut annotations = self.annotations(Some(volume));
         annotations.insert(ADOPTED.to_owned(), Timestamp::now().to_string());
-        self.annotate(plan.volume, annotations).await
-    }
-
-    async fn annotate(&self, volume: &Named, annotations: BTreeMap<String, String>) -> Result<(), BoxError> {
-        let patch = json!({"metadata": {"uid": volume.object.metadata.uid, "annotations": annotations}});
+        if plan.former.is_none() {
+            // Another client created the object, so the controller treats it as a copy. Adopting it settles its
+            // deletion; the deletion of a restored volume is settled only by a claim that is bound to it again, or by
+            // an administrator.
+            annotations.extend(volume.metadata.uid.clone().map(|uid| (RELEASE.to_owned(), uid)));
+        }
+        let patch = json!({"metadata": {"uid": volume.metadata.uid, "annotations": annotations}});
         let volumes = Api::<PersistentVolume>::all(self.client.clone());
-        volumes.patch(&volume.name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        volumes.patch(&plan.volume.name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
         Ok(())
     }
 
@@ -195,9 +190,7 @@ impl<S: Site> Adoption<'_, S> {
 
     /// Marks a directory, and creates a volume for it that only one claim can be bound to.
     async fn new_volume(&self, path: &VolumePath) -> Result<(), BoxError> {
-        // The mark of a volume whose data was kept names that volume.
-        let marked = self.root.mark_of(path)?.map(|mark| mark.owner.volume).filter(|name| self.volumes.get(name).is_none());
-        let name = self.adopt.name.clone().or(marked).unwrap_or_else(|| name_of(path));
+        let name = self.adopt.name.clone().unwrap_or_else(|| name_of(path));
         let object = self.object(path, &name)?;
         self.volumes.check_alone(&self.root, &self.places, path, |volume| self.template.check(volume).is_ok())?;
         let volumes = Api::<PersistentVolume>::all(self.client.clone());
@@ -206,8 +199,6 @@ impl<S: Site> Adoption<'_, S> {
         let mut owner = owner_of(&object);
         owner.claim = None;
         self.root.adopt(path, &owner, is_retained(&object))?;
-        // The directory may have the limit of an earlier volume.
-        self.root.resize(path, &owner, quantity::parse_bytes(self.adopt.size.as_deref().unwrap_or_default())?)?;
         self.adopt.site.publish(&self.root, path, &object).await?;
         match volumes.create(&PostParams::default(), &object).await {
             Ok(created) => self.root.note_uid(path, &Owner { uid: created.metadata.uid, ..owner })?,

@@ -76,10 +76,15 @@ impl Worker {
             return Ok(Vec::new());
         }
         // One list at a time, because each needs memory for all volumes of the cluster.
-        let _list = self.lists.clone().acquire_owned().await.ok();
+        let Ok(Ok(list)) = timeout(LIMIT, self.lists.clone().acquire_owned()).await else {
+            return Err(DeleteError::in_progress(self.occupied()).after(PAUSE));
+        };
         let volumes = Volumes::list(client).await.map_err(DeleteError::retry)?;
         let (volume, path) = (volume.clone(), deletion.path().clone());
-        let look = move |root: &Root| Ok::<_, DeleteError>(volumes.other_users(root, &volume, &path));
+        let look = move |root: &Root| {
+            let _list = list;
+            Ok::<_, DeleteError>(volumes.other_users(root, &volume, &path))
+        };
         self.run(look).await
     }
 

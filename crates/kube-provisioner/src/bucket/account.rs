@@ -148,9 +148,9 @@ impl BucketAccess {
     pub fn missing(&self) -> ProvisionError {
         let bucket = &self.name;
         match &self.owner {
-            None => ProvisionError::retry(format!(
-                "the bucket {bucket} does not exist: create it, or name another one"
-            )),
+            None => {
+                ProvisionError::retry(format!("the bucket {bucket} does not exist: create it, or name another one"))
+            }
             Some(owner) if is_of_cosi(owner) => ProvisionError::invalid(self.wrong_owner_message()),
             Some(Account { claim, .. }) => ProvisionError::retry(format!(
                 "the bucket {bucket} of the claim {claim} does not exist: create {claim} again, or name another claim in \

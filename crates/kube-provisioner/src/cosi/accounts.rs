@@ -144,7 +144,7 @@ impl Accounts {
         match replaced {
             Ok(_) => Ok(()),
             // The Secret has been deleted since it was read.
-            Err(CallError::NotFound) => Err(Status::new(Code::Aborted, self.doing("replace", &name))),
+            Err(CallError::NotFound) => Err(Status::new(Code::Unavailable, self.doing("replace", &name))),
             Err(error) => Err(not_answered(&self.doing("replace", &name), &error)),
         }
     }

@@ -63,11 +63,7 @@ pub(super) fn aborted(method: &str, aborted: CallAborted) -> Status {
 
 /// The status if a request to the API server failed.
 pub(super) fn not_answered(doing: &str, error: &CallError) -> Status {
-    let code = match error {
-        CallError::Conflict | CallError::AlreadyExists => Code::Aborted,
-        _ => Code::Unavailable,
-    };
-    Status::new(code, format!("{doing}: {error}"))
+    Status::new(Code::Unavailable, format!("{doing}: {error}"))
 }
 
 #[cfg(test)]

@@ -61,8 +61,7 @@ impl Provisioner for V1alpha1 {
         let buckets = BTreeMap::from([(bucket_id, Access::default())]);
         let wanted = RequestedGrant { account: name.clone(), buckets, parameters };
         let (token, _guard) = FencingToken::of_call(|| true);
-        let IssuedAccess { endpoint, key } =
-            self.0.grant(wanted, &token).await.map_err(without_already_exists)?;
+        let IssuedAccess { endpoint, key } = self.0.grant(wanted, &token).await.map_err(without_already_exists)?;
         let secrets = Secrets::from_iter([
             ("endpoint", endpoint.url()),
             ("region", region(&endpoint)),

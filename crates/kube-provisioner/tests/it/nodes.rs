@@ -246,38 +246,3 @@ async fn an_attempt_on_a_removed_node_is_not_forgotten() {
     put_node(&fixture, "there");
     fixture.until("it is bound", || fixture.is_bound("begun")).await;
 }
-
-// Rules: G64.
-/// A user removes the selected node while the replica there is down.
-#[tokio::test(start_paused = true)]
-async fn a_node_cleans_up_what_it_began_for_a_claim_that_moved() {
-    let script = Script {
-        provision: Box::new(|request| {
-            Box::pin(async move {
-                match request.selected_node.as_deref() {
-                    Some("node-1") => Err(ProvisionError::retry("the backend is busy")),
-                    _ => Ok(volume(&request.name)),
-                }
-            })
-        }),
-        ..Script::default()
-    };
-    let mut fixture = Fixture::new(script);
-    fixture.class("late", json!({"volumeBindingMode": "WaitForFirstConsumer"}));
-    fixture.options.coordination = Coordination::PerNode;
-    ["node-1", "node-2"].into_iter().for_each(|name| put_node(&fixture, name));
-    fixture.options.node_name = Some("node-1".to_owned());
-    let first = fixture.start(1);
-    claim(&fixture, "data", "node-1");
-    fixture.until("it has begun", || fixture.calls.count("provision data") > 0).await;
-    first.abort();
-    fixture.patch(CLAIMS, "data", json!({"metadata": {"annotations": {SELECTED_NODE: "node-2"}}}));
-    fixture.options.node_name = Some("node-2".to_owned());
-    let _second = fixture.start(2);
-    fixture.until("it is bound", || fixture.is_bound("data")).await;
-    fixture.options.node_name = Some("node-1".to_owned());
-    let _again = fixture.start(11);
-    fixture.until("it is cleaned up", || fixture.calls.count("clean_up data") == 1).await;
-    sleep(Duration::from_secs(3600)).await;
-    assert!(fixture.is_bound("data") && fixture.calls.count("delete") == 0, "{:?}", fixture.calls.all());
-}

@@ -347,7 +347,7 @@ async fn a_write_that_fails_takes_nothing_with_it_that_was_recorded_again() {
 async fn a_restored_entry_stays_until_its_replacement_is_stored() {
     let restored = vec![Unreadable::new("a - {}", &BTreeMap::new())];
     let mut state = State::new(Content { restored, ..Content::default() }, &options(NAME, "holder"), Vec::new());
-    for (is_recorded_again, left) in [(false, 1), (true, 0), (false, 1)] {
+    for (is_recorded_again, left) in [(false, 1), (true, 0)] {
         drop(state.record(entry("a")).unwrap());
         let WriterAction::Commit(_, batch) = state.next_action(Instant::now()) else {
             panic!("there is something to store")

@@ -151,7 +151,9 @@ impl BucketCache {
         let changed = self.classes.apply(event.map(|class| (class.name, Some(class.ours))));
         let of_claims = changed.iter().filter_map(|name| self.by_class.get(name)).flatten().cloned();
         // Without a record, the class of the ObjectBucket decides. Users can edit the class of a bound claim.
-        let is_of = |bucket: &BucketFacts| bucket.record().is_none() && bucket.class.as_ref().is_some_and(|name| changed.contains(name));
+        let is_of = |bucket: &BucketFacts| {
+            bucket.record().is_none() && bucket.class.as_ref().is_some_and(|name| changed.contains(name))
+        };
         let buckets = self.buckets.iter().map(|(_, bucket)| bucket).filter(|bucket| is_of(bucket));
         of_claims.chain(buckets.flat_map(|bucket| self.keys_of(bucket))).collect()
     }

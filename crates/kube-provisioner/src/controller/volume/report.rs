@@ -160,7 +160,7 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
                 Some(_) => case.provision_failed(text, "not_ready", None),
                 None => case.delete_failed(text, "not_ready", None),
             };
-            OutcomeReport { next: Next::RetryWithin(UNASKED), ..report }
+            OutcomeReport { next: Next::Wait(None), ..report }
         }
         Err(Stopped::NotJournaled(error)) => not_journaled(&error, case),
         Err(Stopped::NotProvisioned { verdict, message, retry_after, rescheduled }) => {

@@ -10,7 +10,9 @@ use super::objects::{CLEANUP_FINISHED, S3};
 use super::outcome::{Done, Operation, Outcome, Stopped};
 use crate::controller::shared::limits::{REMIND, Thresholds, after_call, is_last, retry, secret_missing};
 use crate::controller::shared::metrics::aborted_label;
-use crate::controller::shared::texts::{call_failed_text, gave_up_deletion_text, gave_up_text, limited, no_answer_text, sentence};
+use crate::controller::shared::texts::{
+    call_failed_text, gave_up_deletion_text, gave_up_text, limited, no_answer_text, sentence,
+};
 
 /// The pause before a call that continues the former one.
 const PAUSE: Duration = Duration::from_secs(1);

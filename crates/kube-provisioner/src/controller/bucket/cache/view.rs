@@ -35,7 +35,8 @@ impl Cache for BucketCache {
         };
         let candidates = || self.candidates(key, claim.as_deref());
         let own = candidates().find(is_own);
-        let is_bound_to_it = own.is_some_and(|bucket| bucket.is_bound()) || claim.as_ref().is_some_and(|claim| claim.is_bound());
+        let is_bound_to_it =
+            own.is_some_and(|bucket| bucket.is_bound()) || claim.as_ref().is_some_and(|claim| claim.is_bound());
         let bucket = own.or_else(|| candidates().find(is_given)).cloned();
         // A bucket keeps the settings of the class that it was created with. Users can edit the class of a bound claim.
         let of_bucket = bucket.as_ref().filter(|bucket| match bucket.record() {

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, PersistentVolume};
-use kube::Api;
-use provisioner_runtime::call::found;
+use k8s_openapi::api::core::v1::PersistentVolume;
 use provisioner_runtime::controller::{Call, CallPermit, JournalRecord};
 use provisioner_runtime::limiter::Purpose;
 use provisioner_runtime::{Cache, CallError};
@@ -53,11 +51,9 @@ impl Actions {
     /// claim may exist or have had the volume. Returns whether the claim uses a volume of this name on another node.
     async fn has_rival(&self, attempt: &Attempt<'_>) -> Result<bool, Stopped> {
         let volume = attempt.step.key().to_string();
-        let rival = match self.read_volume(&volume).await {
-            Err(CallError::NotFound) => None,
-            Ok(live) if self.is_elsewhere(&live.seen) && !is_of_another(&live.object, &attempt.pending) => {
-                Some(live.object)
-            }
+        let is_elsewhere = match self.read_volume(&volume).await {
+            Err(CallError::NotFound) => false,
+            Ok(live) if self.is_elsewhere(&live.seen) && !is_of_another(&live.object, &attempt.pending) => true,
             Ok(_) => return Err(Stopped::Behind),
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),
         };
@@ -88,13 +84,8 @@ impl Actions {
             if goes {
                 return Err(Stopped::Behind);
             }
-            if let Some(rival) = &rival {
-                if self.rules.place.is_some() {
-                    return Ok(true);
-                }
-                if self.is_on_another_node(rival).await? {
-                    return Ok(false);
-                }
+            if is_elsewhere && self.rules.place.is_some() {
+                return Ok(true);
             }
             // The claim's data is kept.
             self.finish(&attempt.pending, Purpose::Remove, attempt.step).await?;
@@ -121,14 +112,6 @@ impl Actions {
             "the claim names no provisioner, so nothing is removed; restore its annotation {}, or delete the claim",
             protocol::STORAGE_PROVISIONER
         )))
-    }
-
-    /// Returns whether the volume is on the own disk of another node, which exists.
-    async fn is_on_another_node(&self, volume: &PersistentVolume) -> Result<bool, Stopped> {
-        let identity = volume.metadata.annotations.as_ref().and_then(|all| all.get(protocol::IDENTITY));
-        let Some(name) = identity.filter(|_| self.rules.node.is_some()) else { return Ok(false) };
-        let node = found(self.request(Api::<Node>::all(self.client().clone()).get_metadata(name)).await);
-        Ok(node.map_err(Stopped::call_failed("looking for the node of the claim's volume"))?.is_some())
     }
 
     /// Calls the provisioner's `delete` for a surplus asset: another process has saved the volume with another asset.

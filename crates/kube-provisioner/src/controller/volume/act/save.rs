@@ -55,10 +55,8 @@ impl Actions {
 
     async fn try_save(&self, unsaved: &Arc<UnsavedVolume>, is_saved: bool, step: &Step<'_>) -> Outcome {
         let key = step.key();
-        let created = match is_saved {
-            true => Err(CallError::AlreadyExists),
-            false => self.create_volume(unsaved.body.clone()).await,
-        };
+        let created =
+            if is_saved { Err(CallError::AlreadyExists) } else { self.create_volume(unsaved.body.clone()).await };
         let saved = match created {
             Ok(saved) => saved,
             Err(CallError::AlreadyExists) => match self.read_volume(&unsaved.name).await {

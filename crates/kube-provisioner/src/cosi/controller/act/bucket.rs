@@ -1,5 +1,6 @@
 //! Creates, looks up and deletes the bucket that a Bucket represents.
 
+use driver_rpc::Code;
 use provisioner_runtime::limiter::Flow;
 use serde_json::{Value, json};
 
@@ -48,7 +49,11 @@ impl Actions {
         deleted.await?;
         // An existing bucket is only deleted if the driver has created it, for another Bucket.
         let is_deleted = content.existing.is_none()
-            || self.driver.find(id, content.parameters.clone()).await.is_err_and(|status| status.code() == Code::NotFound);
+            || self
+                .driver
+                .find(id, content.parameters.clone())
+                .await
+                .is_err_and(|status| status.code() == Code::NotFound);
         self.release(bucket).await?;
         Ok(if is_deleted { Done::Deleted { bucket: id.to_owned() } } else { Done::Released })
     }

@@ -336,7 +336,7 @@ fn a_claim_that_is_created_again_learns_how_to_use_the_kept_data() {
         let error = root.create(&at("shop/data"), &again, false, &OPEN, None, &token).unwrap_err();
         error.for_claim_of(&again).to_string()
     };
-    assert!(again("shop").contains("`adopt` with the directory and --claim"), "{}", again("shop"));
+    assert!(again("shop").contains("`adopt` with the directory, --claim and --name pvc-1"), "{}", again("shop"));
     assert!(!again("evil").contains("pvc-1"), "{}", again("evil"));
 }
 

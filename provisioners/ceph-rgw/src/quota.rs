@@ -1,5 +1,7 @@
 //! Quotas of users and of buckets.
 
+use std::collections::BTreeMap;
+
 use kube_provisioner::bucket::Limit;
 use serde::Deserialize;
 
@@ -12,10 +14,17 @@ pub(crate) struct Quota {
 }
 
 impl Quota {
-    /// Returns the quota with these limits.
-    pub(crate) fn of(objects: Option<Limit>, size: Option<Limit>) -> Self {
-        let number = |limit: Option<Limit>| limit.map_or(-1, Limit::get);
-        let (max_objects, max_size) = (number(objects), number(size));
+    pub(crate) const NONE: Self = Self { enabled: false, max_size: -1, max_objects: -1 };
+
+    /// Returns the quota with the claim's limits for objects and size, each with its key. Other limits come from an
+    /// administrator or from the gateway's configuration, unless the claim had them before, and stay.
+    pub(crate) fn of(limits: [(&str, Option<Limit>); 2], applied: &BTreeMap<String, String>, live: Self) -> Self {
+        let number = |(key, limit): (&str, Option<Limit>), live_number: i64| match limit {
+            Some(limit) => limit.get(),
+            None if live.enabled && !applied.contains_key(key) => live_number.max(-1),
+            None => -1,
+        };
+        let (max_objects, max_size) = (number(limits[0], live.max_objects), number(limits[1], live.max_size));
         Self { enabled: max_objects >= 0 || max_size >= 0, max_size, max_objects }
     }
 
@@ -55,21 +64,40 @@ mod tests {
         Quota { enabled, max_size, max_objects }
     }
 
+    fn limit(text: &str) -> Option<Limit> {
+        Limit::try_from(text.to_owned()).ok()
+    }
+
+    fn of(objects: Option<Limit>, size: Option<Limit>) -> Quota {
+        Quota::of([("objects", objects), ("size", size)], &BTreeMap::new(), live(false, -1, -1))
+    }
+
+    #[test]
+    fn a_claim_lifts_only_its_own_limits() {
+        let applied = |key: &str| BTreeMap::from([(key.to_owned(), "1".to_owned())]);
+        let quota = |applied, live| Quota::of([("objects", limit("7")), ("size", None)], &applied, live);
+        assert_eq!(quota(BTreeMap::new(), live(true, 1024, 9)), live(true, 1024, 7));
+        assert_eq!(quota(applied("size"), live(true, 1024, 9)), live(true, -1, 7));
+        assert_eq!(quota(BTreeMap::new(), live(false, 1024, 9)), live(true, -1, 7));
+        let without = |applied| Quota::of([("objects", None), ("size", None)], &applied, live(true, 1024, 9));
+        assert!(without(BTreeMap::new()).is_met_by(live(true, 1024, 9)));
+        assert_eq!(without(applied("objects")), live(true, 1024, -1));
+    }
+
     #[test]
     fn what_is_set_is_what_differs() {
-        let limit = |text: &str| Limit::try_from(text.to_owned()).ok();
-        let none = Quota::of(None, None);
+        let none = of(None, None);
         assert_eq!(none, live(false, -1, -1));
         assert!(none.is_met_by(live(false, -1, -1)));
         assert!(none.is_met_by(live(false, 0, 7)));
         assert!(!none.is_met_by(live(true, -1, 7)));
-        let objects = Quota::of(limit("7"), None);
+        let objects = of(limit("7"), None);
         assert_eq!(objects, live(true, -1, 7));
         assert!(objects.is_met_by(live(true, -1024, 7)));
         assert!(!objects.is_met_by(live(true, 0, 7)));
         assert!(!objects.is_met_by(live(false, -1, 7)));
         assert!(!objects.is_met_by(live(true, -1, 8)));
-        let both = Quota::of(limit("7"), limit("1025"));
+        let both = of(limit("7"), limit("1025"));
         assert!(both.is_met_by(live(true, 1025, 7)));
         assert!(both.is_met_by(live(true, 2048, 7)));
         assert!(!both.is_met_by(live(true, 1024, 7)));
@@ -79,7 +107,7 @@ mod tests {
     #[test]
     fn sizes_are_told_twice() {
         let arguments = |quota: Quota| quota.arguments().map(|(_, value)| value);
-        assert_eq!(arguments(Quota::of(None, Limit::try_from("1025".to_owned()).ok())), ["true", "1025", "2", "-1"]);
-        assert_eq!(arguments(Quota::of(None, None)), ["false", "-1", "-1", "-1"]);
+        assert_eq!(arguments(of(None, limit("1025"))), ["true", "1025", "2", "-1"]);
+        assert_eq!(arguments(of(None, None)), ["false", "-1", "-1", "-1"]);
     }
 }

@@ -88,9 +88,9 @@ impl BucketProvisioner for Rgw {
         if owner.generated && user.max_buckets != ONE_BUCKET {
             store.admin.set_max_buckets(&owner.id, ONE_BUCKET).await?;
         }
-        let wanted = Quota::of(request.config.max_objects, request.config.max_size);
-        let is_claims = bucket::has_quota(&request, wanted, ["maxObjects", "maxSize"]);
-        if owner.generated && is_claims && !wanted.is_met_by(user.user_quota) {
+        let limits = [("maxObjects", request.config.max_objects), ("maxSize", request.config.max_size)];
+        let wanted = Quota::of(limits, &request.applied_config, user.user_quota);
+        if owner.generated && !wanted.is_met_by(user.user_quota) {
             store.admin.set_user_quota(&owner.id, wanted).await?;
         }
         let lock = self.stores.lock(store.place(&request.name));

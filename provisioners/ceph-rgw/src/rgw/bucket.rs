@@ -103,9 +103,9 @@ pub(super) async fn apply(
     if let Some(text) = misplaced(name, config, &live) {
         return Err(ProvisionError::already_exists(text));
     }
-    let quota = Quota::of(config.bucket_max_objects, config.bucket_max_size);
-    let is_claims = has_quota(request, quota, ["bucketMaxObjects", "bucketMaxSize"]);
-    if is_claims && !quota.is_met_by(live.bucket_quota) {
+    let limits = [("bucketMaxObjects", config.bucket_max_objects), ("bucketMaxSize", config.bucket_max_size)];
+    let quota = Quota::of(limits, &request.applied_config, live.bucket_quota);
+    if !quota.is_met_by(live.bucket_quota) {
         store.admin.set_bucket_quota(name, owner, quota).await?;
     }
     let Some(policy) = &config.bucket_policy else {
@@ -166,12 +166,6 @@ async fn settings(store: &Store, request: &RequestOf<Rgw>, key: Credentials) -> 
     Ok(())
 }
 
-/// Returns true if the claim has, or may have had, the quota of these keys. Other quotas come from an administrator or
-/// from the gateway's configuration, and a claim that is updated must not lift them.
-pub(super) fn has_quota(request: &RequestOf<Rgw>, wanted: Quota, keys: [&str; 2]) -> bool {
-    wanted.enabled || keys.iter().any(|key| request.applied_config.contains_key(*key))
-}
-
 /// Returns the reason why an existing bucket does not have the requested placement, which cannot be changed after
 /// creation.
 fn misplaced(name: &str, config: &Config, live: &BucketInfo) -> Option<String> {
@@ -203,7 +197,7 @@ mod tests {
                 id: text("i"),
                 marker: text("m"),
                 owner: text("o"),
-                bucket_quota: Quota::of(None, None),
+                bucket_quota: Quota::NONE,
                 placement_rule: text(rule),
             };
             super::misplaced("photos", &from_map::<Config>(&pairs).unwrap(), &live)

@@ -84,7 +84,7 @@ mod tests {
             (Account::of(&claim, &state, bucket_owner, "c").unwrap(), Account::own(&claim, "c").unwrap());
         let handed_over = noted.map(|marker| TransferredBucket { marker: marker.into(), owner: "alice".into() });
         let mark = Mark { cluster: "c".into(), handed_over };
-        let quota = Quota::of(None, None);
+        let quota = Quota::NONE;
         let (id, marker) = ("i".into(), "m".into());
         let live =
             BucketInfo { id, marker, owner: live_owner.into(), bucket_quota: quota, placement_rule: String::new() };

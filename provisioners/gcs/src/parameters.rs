@@ -102,6 +102,8 @@ impl Parameters {
         }
         if let Some(class) = config.bucket_storage_class {
             settings["storageClass"] = json!(class.name());
+        } else if applied.contains_key("bucketStorageClass") {
+            settings["storageClass"] = json!(self.storage_class.map_or("STANDARD", |class| class.name()));
         }
         settings
     }
@@ -271,6 +273,14 @@ mod tests {
     fn class(pairs: &[(&str, &str)]) -> Result<Parameters, String> {
         let map = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         from_map(&map).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_removed_storage_class_becomes_the_default_again() {
+        let applied = |key: &str| BTreeMap::from([(key.to_owned(), "COLDLINE".to_owned())]);
+        let settings = |key| Parameters::default().settings_for(&Config::default(), &applied(key));
+        assert_eq!(settings("bucketStorageClass")["storageClass"], "STANDARD");
+        assert!(settings("bucketTags").get("storageClass").is_none());
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub(crate) struct Quota {
 }
 
 impl Quota {
+    #[cfg(test)]
     pub(crate) const NONE: Self = Self { enabled: false, max_size: -1, max_objects: -1 };
 
     /// Returns the quota with the claim's limits for objects and size, each with its key. Other limits come from an

@@ -185,15 +185,11 @@ pub struct Connection {
 impl Connection {
     fn options(&self) -> Options {
         let mut options = Options::new(&self.provisioner_name);
+        options.additional_provisioner_names.clone_from(&self.additional_provisioner_names);
         options.kubeconfig.clone_from(&self.kubeconfig);
         options.namespace.clone_from(&self.namespace);
         options.cluster_id.clone_from(&self.cluster_id);
         options
-    }
-
-    /// Returns true if the provisioner serves this name.
-    fn serves(&self, name: &str) -> bool {
-        self.provisioner_name == name || self.additional_provisioner_names.iter().any(|other| other == name)
     }
 
     /// Returns a client of the cluster.

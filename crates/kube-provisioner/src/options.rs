@@ -231,6 +231,11 @@ impl Options {
         }
     }
 
+    /// Returns true if the provisioner serves this name.
+    pub fn serves(&self, name: &str) -> bool {
+        self.provisioner_name == name || self.additional_provisioner_names.iter().any(|other| other == name)
+    }
+
     /// Returns the name of the Lease, or the common prefix of the Lease names if there are several shards.
     pub(crate) fn lease_name(&self) -> String {
         self.lease_name.clone().unwrap_or_else(|| lease_name(&self.provisioner_name))

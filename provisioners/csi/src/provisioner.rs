@@ -329,29 +329,21 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     /// Returns the verdict about a failed CreateVolume.
     fn verdict(&self, error: driver_rpc::Error, request: &ProvisionRequest<Texts>) -> ProvisionError {
         let node = request.selected_node.as_deref().filter(|_| self.info.chooses_places(&self.settings));
-        match (node, verdict::left(&error)) {
-            (Some(_), Leftover::Nothing) if error.code() == Code::ResourceExhausted => {
-                ProvisionError::reschedule(error)
-            }
-            // The driver may have begun to create a volume that only this attempt can find, so the attempt continues.
-            (Some(node), left @ (Leftover::InProgress | Leftover::Unknown | Leftover::NothingNew))
-                if request.resumed && self.nodes.is_gone(node) =>
-            {
-                let text = format!(
-                    "{error} (begun for the node {node}, which no longer exists; if the driver does not finish, \
-                     remove what it has created, and then the record with the command `journal drop {}`)",
-                    request.name
-                );
-                match left {
-                    Leftover::InProgress => ProvisionError::in_progress(text),
-                    _ if error.code() == Code::InvalidArgument => {
-                        ProvisionError::retry(text).after(self.settings.retry_interval_max)
-                    }
-                    _ => ProvisionError::retry(text),
-                }
-            }
-            _ => verdict::of_create(error, request.resumed, self.settings.retry_interval_max),
+        let left = verdict::left(&error);
+        if node.is_some() && left == Leftover::Nothing && error.code() == Code::ResourceExhausted {
+            return ProvisionError::reschedule(error);
         }
+        // The driver may have begun to create a volume that only this attempt can find, so the attempt continues.
+        let may_be_left = matches!(left, Leftover::InProgress | Leftover::Unknown | Leftover::NothingNew);
+        let gone = node.filter(|node| request.resumed && may_be_left && self.nodes.is_gone(node));
+        let hint = gone.map(|node| {
+            format!(
+                "begun for the node {node}, which no longer exists; if the driver does not finish, remove what it has \
+                 created, and then the record with the command `journal drop {}`",
+                request.name
+            )
+        });
+        verdict::of_create(error, hint, request.resumed, self.settings.retry_interval_max)
     }
 
     /// Publishes the class's capacity, which has changed. If the node has no room, the scheduler must learn it before

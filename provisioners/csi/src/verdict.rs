@@ -46,15 +46,19 @@ pub(crate) fn left(error: &Error) -> Leftover {
 }
 
 /// Returns the verdict about a failed CreateVolume. A request that the driver calls invalid is repeated after
-/// `longest`. `resumed` means that an earlier call may have created the volume.
-pub(crate) fn of_create(error: Error, resumed: bool, longest: Duration) -> ProvisionError {
-    let is_invalid = error.code() == Code::InvalidArgument;
-    let verdict = match left(&error) {
-        Leftover::NotAsked => ProvisionError::no_change(error),
-        Leftover::InProgress => ProvisionError::in_progress(error),
-        Leftover::Unknown => ProvisionError::retry(error),
-        Leftover::NothingNew if resumed => ProvisionError::retry(error),
-        Leftover::NothingNew | Leftover::Nothing => ProvisionError::nothing_left(error),
+/// `longest`. `resumed` means that an earlier call may have created the volume. Users read `hint` after the error.
+pub(crate) fn of_create(error: Error, hint: Option<String>, resumed: bool, longest: Duration) -> ProvisionError {
+    let (left, is_invalid) = (left(&error), error.code() == Code::InvalidArgument);
+    let cause: Box<dyn std::error::Error + Send + Sync> = match hint {
+        Some(hint) => format!("{error} ({hint})").into(),
+        None => error.into(),
+    };
+    let verdict = match left {
+        Leftover::NotAsked => ProvisionError::no_change(cause),
+        Leftover::InProgress => ProvisionError::in_progress(cause),
+        Leftover::Unknown => ProvisionError::retry(cause),
+        Leftover::NothingNew if resumed => ProvisionError::retry(cause),
+        Leftover::NothingNew | Leftover::Nothing => ProvisionError::nothing_left(cause),
     };
     if is_invalid { verdict.after(longest) } else { verdict }
 }
@@ -80,7 +84,7 @@ mod tests {
         let verdicts = (1..=16).map(|number| {
             let code = Code::from_i32(number);
             let verdict = |resumed| {
-                of_create(Error::Status(Status::new(code, "no")), resumed, Duration::from_secs(300)).verdict()
+                of_create(Error::Status(Status::new(code, "no")), None, resumed, Duration::from_secs(300)).verdict()
             };
             (code, verdict(false), verdict(true))
         });
@@ -105,7 +109,7 @@ mod tests {
         ];
         assert_eq!(verdicts.collect::<Vec<_>>(), expected);
         let invalid = Error::Status(Status::invalid_argument("no"));
-        let verdict = of_create(invalid, false, Duration::from_secs(300));
+        let verdict = of_create(invalid, None, false, Duration::from_secs(300));
         assert_eq!(verdict.retry_after(), Some(Duration::from_secs(300)));
     }
 
@@ -119,7 +123,7 @@ mod tests {
             // The driver answered, so the volume exists.
             (Error::TooLarge { limit: 4 << 20 }, ProvisionVerdict::Retry),
         ] {
-            assert_eq!(of_create(error.clone(), false, Duration::ZERO).verdict(), verdict, "{error}");
+            assert_eq!(of_create(error.clone(), None, false, Duration::ZERO).verdict(), verdict, "{error}");
         }
         let unreachable = Error::Unreachable { address: String::new(), reason: String::new() };
         let unreachable = of_delete(unreachable);

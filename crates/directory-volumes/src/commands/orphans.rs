@@ -7,11 +7,11 @@ use kube_provisioner::console::{is_confirmed, print, table};
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube_provisioner::kube::{Api, Client};
 use kube_provisioner::protocol::PROVISIONED_BY;
-use kube_provisioner::{FencingToken, error_chain, recorded_volumes};
+use kube_provisioner::{FencingToken, Options, error_chain, recorded_volumes};
 use serde_json::Value;
 
 use super::volumes::{Named, Volumes};
-use super::{BoxError, Connection, Place, Site, all_done};
+use super::{BoxError, Place, Site, all_done};
 use crate::deletion::owner_of;
 use crate::mark::Owner;
 use crate::root::Root;
@@ -86,7 +86,7 @@ impl State {
 
 /// The state in the API server, and the identity of the provisioner.
 struct ClusterState<'a> {
-    connection: &'a Connection,
+    provisioner: Options,
     cluster: &'a str,
     /// The annotation in which a volume records its root.
     root_annotation: &'static str,
@@ -117,10 +117,10 @@ impl<S: Site> Orphans<S> {
         cluster: &'a str,
     ) -> Result<(Survey, ClusterState<'a>), BoxError> {
         let survey = root.survey()?;
-        let connection = self.site.connection();
-        let recorded = recorded_volumes(&connection.options()).await?.into_iter().collect();
+        let provisioner = self.site.connection().options();
+        let recorded = recorded_volumes(&provisioner).await?.into_iter().collect();
         let mut known = ClusterState {
-            connection,
+            provisioner,
             cluster,
             root_annotation: S::ANNOTATIONS.root,
             root,
@@ -270,7 +270,7 @@ impl ClusterState<'_> {
         match () {
             () if found.has_directory && found.mark.kept.is_some() => State::Kept,
             () if found.has_directory && found.mark.retain => State::Retained,
-            () if !self.connection.serves(&owner.provisioner) => State::Foreign,
+            () if !self.provisioner.serves(&owner.provisioner) => State::Foreign,
             () if self.recorded.contains(&owner.volume) => State::InProgress,
             () if claim.is_some_and(|claim| self.claims.contains(&claim.uid)) => State::InProgress,
             () if found.has_directory && owner.cluster.is_none() => State::NoCluster,
@@ -286,7 +286,7 @@ impl ClusterState<'_> {
 
     fn is_ours(&self, volume: &Named) -> bool {
         let by = volume.object.metadata.annotations.as_ref().and_then(|all| all.get(PROVISIONED_BY));
-        by.is_some_and(|by| self.connection.serves(by)) && !self.is_elsewhere(volume)
+        by.is_some_and(|by| self.provisioner.serves(by)) && !self.is_elsewhere(volume)
     }
 
     /// Looks up the claim of an owner: if claims record their attempts, there is no journal.

@@ -221,8 +221,7 @@ fn object(discarded: &Discarded, wanted: Option<ObjectReference>, cluster: &str)
     object.metadata.labels = old.labels;
     object.metadata.finalizers = old.finalizers;
     let mut annotations = old.annotations.unwrap_or_default();
-    annotations
-        .retain(|key, _| !matches!(&**key, "pv.kubernetes.io/bound-by-controller" | "kube-provisioner/deleting"));
+    annotations.remove("pv.kubernetes.io/bound-by-controller");
     annotations.insert(CLUSTER_ID.to_owned(), cluster.to_owned());
     object.metadata.annotations = Some(annotations);
     object.status = None;

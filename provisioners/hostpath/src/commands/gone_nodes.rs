@@ -53,12 +53,13 @@ pub(crate) struct GoneNodes {
 impl GoneNodes {
     pub(crate) async fn execute(self) -> Result<(), BoxError> {
         let mut options = Options::new(&self.provisioner_name);
+        options.additional_provisioner_names.clone_from(&self.additional_provisioner_names);
         options.kubeconfig.clone_from(&self.kubeconfig);
         options.namespace.clone_from(&self.namespace);
         let client = client(&options).await?;
         // The journals are listed before the nodes, so that they do not include a node that registers in the meantime.
         let journals = NodeJournals::list(&options).await?;
-        let look = GoneNodesRun { volumes: Api::all(client.clone()), client, options: self };
+        let look = GoneNodesRun { volumes: Api::all(client.clone()), client, provisioner: options, options: self };
         // The nodes are listed after the volumes, so that every volume's node is found, even if it registers in the
         // meantime.
         let volumes = volumes(&look.volumes, |volume| look.ours(&volume)).await?;
@@ -82,6 +83,7 @@ impl GoneNodes {
 struct GoneNodesRun {
     client: Client,
     volumes: Api<PersistentVolume>,
+    provisioner: Options,
     options: GoneNodes,
 }
 
@@ -103,9 +105,7 @@ impl GoneNodesRun {
     }
 
     fn ours(&self, volume: &PersistentVolume) -> Option<VolumeSummary> {
-        let GoneNodes { provisioner_name, additional_provisioner_names, .. } = &self.options;
-        let mut names = std::iter::once(provisioner_name).chain(additional_provisioner_names);
-        let is_ours = annotation(volume, PROVISIONED_BY).is_some_and(|by| names.any(|name| name == by));
+        let is_ours = annotation(volume, PROVISIONED_BY).is_some_and(|by| self.provisioner.serves(by));
         Some(VolumeSummary {
             name: name_of(volume).to_owned(),
             uid: text(&volume.metadata.uid).to_owned(),

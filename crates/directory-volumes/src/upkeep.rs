@@ -175,7 +175,7 @@ mod tests {
     use crate::worker::REMOVALS;
 
     #[tokio::test]
-    async fn a_long_removal_delays_no_other_upkeep() {
+    async fn a_long_removal_does_not_delay_other_upkeep() {
         let (_dir, root) = crate::tests::root();
         let worker = Worker::new(root);
         let mut removals = Vec::new();

@@ -90,7 +90,7 @@ async fn a_second_node_lives_beside_the_first_and_leaves_nothing_when_its_owner_
     drop(second);
     until("the container is gone", || sleeper().is_none()).await?;
     until("the first process is gone", || !node.init.is_running()).await?;
-    until("the interface is gone", || interface_to(node.address) != interface).await?;
+    until("the interface is removed", || interface_to(node.address) != interface).await?;
     let mounts = std::fs::read_to_string("/proc/self/mounts")?;
     assert!(!mounts.contains(&state.dir.display().to_string()), "{mounts}");
     space.done().await

@@ -57,7 +57,7 @@ fn a_volume_that_was_restored_and_deleted_again_has_all_its_time() {
 }
 
 #[test]
-fn a_restore_that_was_cut_off_prevents_no_later_one() {
+fn an_interrupted_restore_does_not_prevent_a_later_one() {
     let (dir, root) = root();
     filled(&root, "pvc-1", "pvc-1");
     for _ in 0..2 {

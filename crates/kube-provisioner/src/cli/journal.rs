@@ -57,7 +57,7 @@ impl Journal {
         let (key, yes) = match &self.action {
             Action::List if listings.is_empty() => {
                 return Err(format!(
-                    "there is no journal of {provisioner} in namespace {namespace}: check --provisioner-name and \
+                    "namespace {namespace} has no journal of {provisioner}: check --provisioner-name and \
                      --namespace; a provisioner creates its journal when it starts to work"
                 )
                 .into());
@@ -323,10 +323,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wrong_name_is_no_empty_journal() {
+    async fn a_wrong_name_is_reported() {
         let command = Journal { action: Action::List };
         let error = command.execute(&journals(&Cluster::new()), |_| {}).await.unwrap_err().to_string();
-        assert!(error.starts_with("there is no journal of example.com/p in namespace storage: check"), "{error}");
+        assert!(error.starts_with("namespace storage has no journal of example.com/p: check"), "{error}");
     }
 
     #[test]

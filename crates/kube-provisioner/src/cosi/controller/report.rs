@@ -142,7 +142,7 @@ fn is_final(code: Code) -> bool {
 }
 
 /// Returns true if this was the last attempt until something changes. A precondition is not counted: no watch shows
-/// when a Secret of the class appears, or a bucket is no longer in use. Neither is progress.
+/// when a Secret of the class appears, or a bucket is no longer in use. Progress is not counted either.
 pub(super) fn gives_up(operation: Operation, outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> bool {
     let threshold = if operation.removes() { thresholds.delete } else { thresholds.provision };
     let counts = |status| !is_precondition(status) && !is_in_progress(status);

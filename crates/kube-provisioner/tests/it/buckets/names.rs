@@ -86,7 +86,7 @@ async fn a_foreign_object_of_the_chosen_name_is_left_alone() {
     let _running = fixture.start(1);
     fixture.until("it is told", || fixture.ready("photos").0 == "SecretNotOwned").await;
     assert!(fixture.ready("photos").1.contains("The Secret default/keys exists"), "{:?}", fixture.ready("photos"));
-    fixture.until("it is told", || fixture.ready("clips").0 == "ConfigMapNotOwned").await;
+    fixture.until("the ConfigMap is reported", || fixture.ready("clips").0 == "ConfigMapNotOwned").await;
     fixture.bound("videos").await;
     assert_eq!(fixture.store.calls("create_bucket"), 1, "nothing was created for the claims that are refused");
     fixture.patch(CLAIMS, "clips", json!({"spec": names("clips", "clips")}));

@@ -120,7 +120,7 @@ async fn a_claim_that_is_deleted_while_the_sidecar_dies_leaves_no_volume() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hanging_deletions_delay_no_new_volume() {
+async fn hanging_deletions_do_not_delay_a_new_volume() {
     let fixture = Fixture::new();
     let _running = fixture.start_with(1, |options| options.max_concurrent_calls = 1).await;
     fixture.claim("old", "fast", json!({}));

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use driver_rpc::cosi::v1alpha1::*;
 use driver_rpc::{Error, Secrets};
 
+use crate::Protocol as Kind;
 use crate::driver::{Driver, Method};
 use crate::model::{Account, Bucket, Grant, Model};
-use crate::{Fault, Protocol as Kind};
 
 impl Identity for Driver {
     async fn driver_get_info(&self, _: DriverGetInfoRequest) -> Result<DriverGetInfoResponse, Error> {
@@ -58,7 +58,7 @@ impl Provisioner for Driver {
             buckets: [(request.bucket_id, 0)].into(),
         };
         let (account_id, account) = self.grant(grant).await?;
-        Ok(DriverGrantBucketAccessResponse { account_id, credentials: self.credentials(&account) })
+        Ok(DriverGrantBucketAccessResponse { account_id, credentials: credentials(account) })
     }
 
     async fn driver_revoke_bucket_access(
@@ -77,26 +77,18 @@ impl Provisioner for Driver {
     }
 }
 
-impl Driver {
-    fn credentials(&self, account: &Account) -> BTreeMap<String, CredentialDetails> {
-        let kind = match account.grant.protocol {
-            kind if !self.has(Fault::OtherCredentials) => kind,
-            Kind::S3 => Kind::Azure,
-            Kind::Azure | Kind::Gcs => Kind::S3,
-        };
-        let secret = if self.has(Fault::EmptyCredentials) { String::new() } else { account.secret.clone() };
-        let secrets = match kind {
-            Kind::S3 => Secrets::from_iter([
-                ("endpoint", "https://s3.example.com".to_owned()),
-                ("region", "sim-1".to_owned()),
-                ("accessKeyID", account.key.clone()),
-                ("accessSecretKey", secret),
-            ]),
-            Kind::Azure => Secrets::from_iter([("accessToken", secret)]),
-            Kind::Gcs => Secrets::from_iter([("accessId", account.key.clone()), ("accessSecret", secret)]),
-        };
-        [(kind.to_string(), CredentialDetails { secrets })].into()
-    }
+fn credentials(Account { grant, key, secret }: Account) -> BTreeMap<String, CredentialDetails> {
+    let secrets = match grant.protocol {
+        Kind::S3 => Secrets::from_iter([
+            ("endpoint", "https://s3.example.com".to_owned()),
+            ("region", "sim-1".to_owned()),
+            ("accessKeyID", key),
+            ("accessSecretKey", secret),
+        ]),
+        Kind::Azure => Secrets::from_iter([("accessToken", secret)]),
+        Kind::Gcs => Secrets::from_iter([("accessId", key), ("accessSecret", secret)]),
+    };
+    [(grant.protocol.to_string(), CredentialDetails { secrets })].into()
 }
 
 fn info(kind: Kind) -> Protocol {

@@ -97,9 +97,8 @@ impl Provisioner for Driver {
         };
         let asked: Vec<String> = grant.buckets.keys().cloned().collect();
         let (account_id, account) = self.grant(grant).await?;
-        let (buckets, credentials) =
-            self.ask(|model| Ok((granted(model, asked, protocol), credentials(model, &account))))?;
-        Ok(DriverGrantBucketAccessResponse { account_id, buckets, credentials: Some(credentials) })
+        let buckets = self.ask(|model| Ok(granted(model, asked, protocol)))?;
+        Ok(DriverGrantBucketAccessResponse { account_id, buckets, credentials: Some(credentials(account)) })
     }
 
     async fn driver_revoke_bucket_access(
@@ -183,23 +182,14 @@ fn granted(model: &Model, mut ids: Vec<String>, protocol: Protocol) -> Vec<Bucke
     ids.into_iter().map(info).collect()
 }
 
-fn credentials(model: &Model, account: &Account) -> CredentialInfo {
-    let protocol = match account.grant.protocol {
-        protocol if !model.has(Fault::OtherCredentials) => protocol,
-        Protocol::S3 => Protocol::Azure,
-        Protocol::Azure | Protocol::Gcs => Protocol::S3,
-    };
-    let (key, secret) = (account.key.clone(), account.secret.clone());
-    let secret = if model.has(Fault::EmptyCredentials) { String::new() } else { secret };
-    let has = |one| protocol == one;
-    let (id, text) = (|| key.clone(), || secret.clone());
-    CredentialInfo {
-        s3: has(Protocol::S3).then(|| S3CredentialInfo { access_key_id: id(), access_secret_key: text() }),
-        azure: has(Protocol::Azure).then(|| AzureCredentialInfo { access_token: text(), ..Default::default() }),
-        gcs: has(Protocol::Gcs).then(|| GcsCredentialInfo {
-            access_id: id(),
-            access_secret: text(),
-            ..Default::default()
-        }),
+fn credentials(Account { grant, key, secret }: Account) -> CredentialInfo {
+    let mut info = CredentialInfo::default();
+    match grant.protocol {
+        Protocol::S3 => info.s3 = Some(S3CredentialInfo { access_key_id: key, access_secret_key: secret }),
+        Protocol::Azure => info.azure = Some(AzureCredentialInfo { access_token: secret, ..Default::default() }),
+        Protocol::Gcs => {
+            info.gcs = Some(GcsCredentialInfo { access_id: key, access_secret: secret, ..Default::default() });
+        }
     }
+    info
 }

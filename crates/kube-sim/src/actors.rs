@@ -157,12 +157,6 @@ impl Actors {
     }
 }
 
-impl Default for Actors {
-    fn default() -> Self {
-        Self::all()
-    }
-}
-
 /// The running actors. They stop when this is dropped.
 #[derive(Debug)]
 #[must_use = "the actors end when this is dropped"]

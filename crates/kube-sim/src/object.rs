@@ -47,6 +47,14 @@ pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     meta(object, "annotations")?.get(key)?.as_str()
 }
 
+/// The annotation that preceded the field for the class of a claim or a volume.
+pub(crate) const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
+/// Returns the class of a claim or a volume.
+pub(crate) fn class(object: &Value) -> Option<&str> {
+    annotation(object, BETA_CLASS).or_else(|| at(object, &["spec", "storageClassName"])?.as_str())
+}
+
 /// `metadata.finalizers`, in order.
 pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     meta(object, "finalizers").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
@@ -79,6 +87,15 @@ pub fn object_mut<'a>(parent: &'a mut Value, key: &str) -> &'a mut Map<String, V
     match child {
         Value::Object(map) => map,
         _ => unreachable!("made an object above"),
+    }
+}
+
+/// Sets or removes a field.
+pub(crate) fn set(object: &mut Value, field: &str, value: Option<Value>) {
+    let Value::Object(members) = object else { return };
+    match value {
+        Some(value) => drop(members.insert(field.to_owned(), value)),
+        None => drop(members.remove(field)),
     }
 }
 

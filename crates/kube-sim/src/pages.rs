@@ -35,7 +35,8 @@ pub(crate) fn page(state: &State, request: &Parts) -> Result<Page, Status> {
         },
         ["apis", group, version] if discovery::has(state, group) => discovery::resources(state, group, version)?,
         ["api", ..] => return Err(Status::no_such_path()),
-        ["apis", group, ..] if discovery::has_builtin(state, group) => return Err(Status::no_such_path()),
+        // Groups of custom resources have a handler with other error texts.
+        ["apis", group, ..] if state.registry.has_builtin_group(group) => return Err(Status::no_such_path()),
         ["openapi", "v2"] => openapi::old(&request.headers),
         ["openapi", "v3"] => openapi::index(state),
         ["openapi", "v3", "api", version] => openapi::document(state, "", version)?,

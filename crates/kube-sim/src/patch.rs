@@ -21,6 +21,10 @@ mod strategic;
 pub(crate) use managers::Managers;
 pub use merge::merge_patch;
 
+/// The content types of patches that are possible for all resources, custom ones included.
+pub(crate) const OF_ALL_RESOURCES: [&str; 3] =
+    ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
+
 /// The kind of a patch, from the request's content type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchKind {

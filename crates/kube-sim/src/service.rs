@@ -20,7 +20,7 @@ use crate::authorize::Attributes;
 use crate::edit::{Edit, edited};
 use crate::intercept::{After, Before};
 use crate::pages;
-use crate::patch::PatchKind;
+use crate::patch::{self, PatchKind};
 use crate::request::{Content, MAX_MANAGER, Options, Path, Request, Subresource, Verb};
 use crate::resource::Special;
 use crate::selector::FieldSelector;
@@ -376,11 +376,7 @@ fn agent(headers: &HeaderMap) -> Arc<str> {
 /// Returns the refusal of an unknown patch type. The handler of custom resources has another text.
 fn unknown_patch(custom: bool) -> Status {
     if custom {
-        Status::unsupported_media_type(&[
-            "application/json-patch+json",
-            "application/merge-patch+json",
-            "application/apply-patch+yaml",
-        ])
+        Status::unsupported_media_type(&patch::OF_ALL_RESOURCES)
     } else {
         Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_empty_details()
     }

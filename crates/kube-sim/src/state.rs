@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::clock::SimClock;
 use crate::crd::Definition;
-use crate::defaults::Lookup;
 use crate::ownership::{Credit, Writer};
 use crate::random::Random;
 use crate::request::Subresource;
@@ -220,26 +219,5 @@ impl State {
             });
             self.create(namespaces.storage, object, Credit::Server);
         }
-    }
-}
-
-impl Lookup for State {
-    fn list(&self, group: &str, plural: &str) -> Vec<Value> {
-        let Some(resource) = self.registry.named(group, plural) else { return Vec::new() };
-        self.storage(resource.storage).range("", "").map(|object| object.value()).collect()
-    }
-
-    fn get(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
-        let resource = self.registry.named(group, plural)?;
-        self.find(resource, namespace.unwrap_or_default(), name).map(|object| object.value())
-    }
-
-    fn is_terminating(&self, namespace: &str) -> Option<bool> {
-        let resource = self.registry.named("", "namespaces")?;
-        self.find(resource, "", namespace).map(|found| found.is_deleting())
-    }
-
-    fn has_cross_namespace_data_sources(&self) -> bool {
-        self.cross_namespace_data_sources
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 
 use crate::resource::Resource;
 use crate::store::{ChangeKind, HistoryEntry, Stored};
@@ -35,24 +35,22 @@ impl Subscription {
 
     /// Waits for the next change. A subscription never ends.
     pub async fn next(&mut self) -> Change {
-        std::future::poll_fn(|context| self.poll_next(context)).await
+        std::future::poll_fn(|context| {
+            let mut pending = self.queue.lock();
+            match pending.changes.pop_front() {
+                Some(change) => Poll::Ready(change),
+                None => {
+                    pending.waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
     }
 
     /// Returns the next change if it is already available.
     pub fn try_next(&mut self) -> Option<Change> {
         self.queue.lock().changes.pop_front()
-    }
-
-    /// Like [`Subscription::next`], for hand-written futures.
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Change> {
-        let mut pending = self.queue.lock();
-        match pending.changes.pop_front() {
-            Some(change) => Poll::Ready(change),
-            None => {
-                pending.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
     }
 }
 

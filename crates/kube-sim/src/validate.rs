@@ -97,10 +97,7 @@ pub fn on_update(resource: &Resource, old: &Value, new: &Value, subresource: Opt
             metadata::check_update(new, old, touched, &mut causes);
             match (special, subresource) {
                 (Special::Node, None) => others::node_update(new, old, &mut causes),
-                (Special::Pod, None) => {
-                    others::pod(new, &mut causes);
-                    others::pod_update(new, old, &mut causes);
-                }
+                (Special::Pod, None) => others::pod(new, &mut causes),
                 _ => {}
             }
         }

@@ -1,6 +1,5 @@
 //! Clients and servers over a socket, and the messages against the specifications.
 
-mod cosi;
 mod csi;
 mod generated;
 mod messages;

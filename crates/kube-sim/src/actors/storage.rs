@@ -15,7 +15,6 @@ pub(super) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 pub(super) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 pub(super) const PROVISIONER_BETA: &str = "volume.beta.kubernetes.io/storage-provisioner";
 pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-const CLASS_BETA: &str = "volume.beta.kubernetes.io/storage-class";
 
 macro_rules! resources {
     ($($name:ident: $group:literal, $plural:literal;)*) => {$(
@@ -59,13 +58,7 @@ pub(super) fn claim_ref(volume: &Value) -> Option<ClaimRef<'_>> {
 
 /// Returns the class of a claim or of a volume; `""` for none.
 pub(super) fn class(object: &Value) -> &str {
-    annotation(object, CLASS_BETA).unwrap_or_else(|| text_at(object, &["spec", "storageClassName"]))
-}
-
-/// Returns whether a claim names a class. A claim without a class receives the default class.
-pub(super) fn has_class(claim: &Value) -> bool {
-    annotation(claim, CLASS_BETA).is_some()
-        || at(claim, &["spec", "storageClassName"]).is_some_and(|name| !name.is_null())
+    crate::object::class(object).unwrap_or_default()
 }
 
 pub(super) fn phase(object: &Value) -> &str {

@@ -14,7 +14,7 @@ use crate::store::Registry;
 /// The rules of a definition for objects of one version.
 #[derive(Debug)]
 pub(crate) struct Definition {
-    schema: Value,
+    pub(crate) schema: Value,
     patterns: BTreeMap<String, Regex>,
     selectable_fields: Vec<String>,
 }

@@ -3,26 +3,24 @@
 
 use serde_json::{Value, json};
 
-use super::Lookup;
 use crate::object;
 use crate::resource::{Resource, Special};
+use crate::state::State;
 use crate::status::{Cause, CauseReason, Status};
 use crate::validate::quantity::Quantity;
 
 /// The annotations that mark a StorageClass as default.
 const IS_DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-/// The annotation that preceded the field for a claim's class.
-const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// NamespaceLifecycle: refuses creations in missing or terminating namespaces.
-pub(super) fn namespace_lives(resource: &Resource, object: &Value, cluster: &dyn Lookup) -> Result<(), Status> {
+pub(super) fn namespace_lives(resource: &Resource, object: &Value, state: &State) -> Result<(), Status> {
     if !resource.namespaced {
         return Ok(());
     }
-    let name = object::namespace(object);
-    match cluster.is_terminating(name) {
-        None => return Err(Status::not_found(&Resource::builtin("", "namespaces"), name)),
+    let (namespaces, name) = (Resource::builtin("", "namespaces"), object::namespace(object));
+    match state.find(&namespaces, "", name).map(|namespace| namespace.is_deleting()) {
+        None => return Err(Status::not_found(&namespaces, name)),
         Some(false) => return Ok(()),
         Some(true) => {}
     }
@@ -37,12 +35,12 @@ pub(super) fn namespace_lives(resource: &Resource, object: &Value, cluster: &dyn
 }
 
 /// The mutating plugins.
-pub(super) fn mutate_on_create(resource: &Resource, object: &mut Value, cluster: &dyn Lookup) {
+pub(super) fn mutate_on_create(resource: &Resource, object: &mut Value, state: &State) {
     match resource.special {
         Special::Volume => add_finalizer(object, "kubernetes.io/pv-protection"),
         Special::Claim => {
             add_finalizer(object, "kubernetes.io/pvc-protection");
-            default_class(object, cluster);
+            default_class(object, state);
         }
         Special::AttributesClass => add_finalizer(object, "kubernetes.io/vac-protection"),
         Special::Node => taint(object),
@@ -51,12 +49,7 @@ pub(super) fn mutate_on_create(resource: &Resource, object: &mut Value, cluster:
 }
 
 /// PersistentVolumeClaimResize: only bound claims can be expanded, and only if their class allows it.
-pub(super) fn claim_may_grow(
-    resource: &Resource,
-    old: &Value,
-    new: &Value,
-    cluster: &dyn Lookup,
-) -> Result<(), Status> {
+pub(super) fn claim_may_grow(resource: &Resource, old: &Value, new: &Value, state: &State) -> Result<(), Status> {
     let size = |claim| {
         let text = object::text_at(claim, &["spec", "resources", "requests", "storage"]);
         Quantity::parse(text).ok()
@@ -69,8 +62,9 @@ pub(super) fn claim_may_grow(
     if object::text_at(old, &["status", "phase"]) != "Bound" {
         return refuse("Only bound persistent volume claims can be expanded");
     }
-    let class = class_name(new).filter(|class| !class.is_empty() && class_name(old) == Some(class));
-    let class = class.and_then(|class| cluster.get("storage.k8s.io", "storageclasses", None, class));
+    let class = object::class(new).filter(|class| !class.is_empty() && object::class(old) == Some(class));
+    let classes = Resource::builtin("storage.k8s.io", "storageclasses");
+    let class = class.and_then(|class| state.find(&classes, "", class)).map(|class| class.value());
     match class.and_then(|class| class.get("allowVolumeExpansion")?.as_bool()) {
         Some(true) => Ok(()),
         _ => refuse(
@@ -91,11 +85,12 @@ fn add_finalizer(object: &mut Value, name: &str) {
 }
 
 /// DefaultStorageClass.
-fn default_class(claim: &mut Value, cluster: &dyn Lookup) {
-    if class_name(claim).is_some() {
+fn default_class(claim: &mut Value, state: &State) {
+    if object::class(claim).is_some() {
         return;
     }
-    let classes = cluster.list("storage.k8s.io", "storageclasses");
+    let classes = state.storage(Resource::builtin("storage.k8s.io", "storageclasses").storage).range("", "");
+    let classes: Vec<Value> = classes.map(|class| class.value()).collect();
     if let Some(class) = default_among(classes.iter()) {
         object::object_mut(claim, "spec").insert("storageClassName".to_owned(), object::name(class).into());
     }
@@ -108,12 +103,6 @@ pub(crate) fn default_among<'a>(classes: impl Iterator<Item = &'a Value>) -> Opt
     classes.filter(is_default).max_by(|left, right| {
         created(left).cmp(&created(right)).then_with(|| object::name(right).cmp(object::name(left)))
     })
-}
-
-/// Returns the class of a claim, from the annotation or the field.
-fn class_name(claim: &Value) -> Option<&str> {
-    let field = || object::at(claim, &["spec", "storageClassName"]).and_then(Value::as_str);
-    object::annotation(claim, BETA_CLASS).or_else(field)
 }
 
 /// Taints a new node until it is known to be ready.

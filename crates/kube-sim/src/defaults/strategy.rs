@@ -2,12 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Lookup, decode};
-use crate::object;
+use super::decode;
+use crate::object::{self, set};
 use crate::resource::{Resource, Special};
+use crate::state::State;
 
 /// `PrepareForCreate`.
-pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value, cluster: &dyn Lookup, now: &str) {
+pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value, state: &State, now: &str) {
     if has_generation(resource) {
         object::set_meta(object, "generation", 1);
     }
@@ -25,7 +26,7 @@ pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value, cluste
         Special::Claim => {
             object["status"] = json!({"phase": "Pending"});
             if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
-                data_sources(spec, None, cluster.has_cross_namespace_data_sources());
+                data_sources(spec, None, state.cross_namespace_data_sources);
             }
         }
         Special::Namespace => {
@@ -37,9 +38,7 @@ pub(super) fn prepare_for_create(resource: &Resource, object: &mut Value, cluste
                 finalizers.push("kubernetes".into());
             }
         }
-        Special::Pod => {
-            object["status"] = json!({"phase": "Pending", "qosClass": quality_of_service(object)});
-        }
+        Special::Pod => object["status"] = json!({"phase": "Pending"}),
         Special::Lease => election_fields(object, None),
         _ => {}
     }
@@ -51,12 +50,12 @@ pub(super) fn prepare_for_update(
     old: &Value,
     new: &mut Value,
     subresource: Option<&str>,
-    cluster: &dyn Lookup,
+    state: &State,
     now: &str,
 ) {
     keep_system_fields(old, new);
+    // `verbs::custom` does the rest for custom resources.
     if resource.custom {
-        custom(resource, old, new, subresource);
         return;
     }
     match subresource {
@@ -70,7 +69,7 @@ pub(super) fn prepare_for_update(
         (Special::Volume, Some(_)) => phase_transition(old, new, now),
         (Special::Claim, None) => {
             if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
-                data_sources(spec, old.get("spec"), cluster.has_cross_namespace_data_sources());
+                data_sources(spec, old.get("spec"), state.cross_namespace_data_sources);
             }
         }
         (Special::Namespace, None) => {
@@ -108,36 +107,6 @@ fn keep_system_fields(old: &Value, new: &mut Value) {
     }
     if !counted {
         metadata.remove("generation");
-    }
-}
-
-/// Custom resources: a status subresource separates the status from the rest. The generation counts changes outside of
-/// metadata and status.
-fn custom(resource: &Resource, old: &Value, new: &mut Value, subresource: Option<&str>) {
-    match subresource {
-        Some("status") => {
-            let status = new.get("status").cloned();
-            let mut result = old.clone();
-            set(&mut result, "status", status);
-            for field in ["managedFields", "resourceVersion"] {
-                let value = object::meta(new, field).cloned();
-                set(&mut result["metadata"], field, value);
-            }
-            *new = result;
-            return;
-        }
-        _ if resource.status => keep(old, new, "status"),
-        _ => {}
-    }
-    let counted = |object: &Value| -> Map<String, Value> {
-        let members = object.as_object().into_iter().flatten();
-        members
-            .filter(|(name, _)| name.as_str() != "metadata" && !(resource.status && name.as_str() == "status"))
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect()
-    };
-    if counted(old) != counted(new) {
-        object::set_meta(new, "generation", object::generation(old) + 1);
     }
 }
 
@@ -221,37 +190,9 @@ fn election_fields(lease: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// `qos.GetPodQOS`, for CPU and memory.
-fn quality_of_service(pod: &Value) -> &'static str {
-    let containers = ["containers", "initContainers"];
-    let all = containers.iter().filter_map(|field| object::at(pod, &["spec", field])?.as_array()).flatten();
-    let (mut any, mut guaranteed) = (false, true);
-    for container in all {
-        for resource in ["cpu", "memory"] {
-            let amount = |kind: &str| object::at(container, &["resources", kind, resource]);
-            let (request, limit) = (amount("requests"), amount("limits"));
-            any |= request.is_some() || limit.is_some();
-            guaranteed &= limit.is_some() && (request.is_none() || request == limit);
-        }
-    }
-    match (any, guaranteed) {
-        (false, _) => "BestEffort",
-        (true, true) => "Guaranteed",
-        (true, false) => "Burstable",
-    }
-}
-
 fn keep(old: &Value, new: &mut Value, field: &str) {
     let before = old.get(field);
     if new.get(field) != before {
         set(new, field, before.cloned());
-    }
-}
-
-fn set(object: &mut Value, field: &str, value: Option<Value>) {
-    let Value::Object(members) = object else { return };
-    match value {
-        Some(value) => drop(members.insert(field.to_owned(), value)),
-        None => drop(members.remove(field)),
     }
 }

@@ -34,7 +34,6 @@ pub(super) fn set_defaults(resource: &Resource, object: &mut Value) {
                 default(object, &["status"], "allocatable", capacity);
             }
         }
-        Special::Pod => pod(object),
         _ => {}
     }
     without_repeated_owners(object);
@@ -83,27 +82,6 @@ fn secret(secret: &mut Value) {
     let data = object::object_mut(secret, "data");
     for (key, text) in texts {
         data.insert(key, STANDARD.encode(text.as_str().unwrap_or_default()).into());
-    }
-}
-
-fn pod(pod: &mut Value) {
-    default(pod, &["spec"], "restartPolicy", "Always");
-    default(pod, &["spec"], "dnsPolicy", "ClusterFirst");
-    default(pod, &["spec"], "terminationGracePeriodSeconds", 30);
-    default(pod, &["spec"], "securityContext", json!({}));
-    default(pod, &["spec"], "schedulerName", "default-scheduler");
-    default(pod, &["spec"], "enableServiceLinks", true);
-    for field in ["containers", "initContainers"] {
-        let containers = pod.get_mut("spec").and_then(|spec| spec.get_mut(field)).and_then(Value::as_array_mut);
-        for container in containers.into_iter().flatten() {
-            let image = object::text_at(container, &["image"]);
-            // The tag follows the last colon after the last slash.
-            let file = image.rsplit('/').next().unwrap_or_default();
-            let latest = !file.contains('@') && file.split_once(':').is_none_or(|(_, tag)| tag == "latest");
-            default(container, &[], "imagePullPolicy", if latest { "Always" } else { "IfNotPresent" });
-            default(container, &[], "terminationMessagePath", "/dev/termination-log");
-            default(container, &[], "terminationMessagePolicy", "File");
-        }
     }
 }
 

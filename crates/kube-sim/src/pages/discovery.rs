@@ -96,11 +96,6 @@ pub(super) fn has(state: &State, group: &str) -> bool {
     state.registry.all().iter().any(|resource| resource.group == group)
 }
 
-/// Returns whether the group has built-in resources. Groups of custom resources have a handler with other error texts.
-pub(super) fn has_builtin(state: &State, group: &str) -> bool {
-    state.registry.all().iter().any(|resource| resource.group == group && !resource.custom)
-}
-
 /// Returns all paths, for `/`.
 pub(super) fn paths(state: &State) -> Vec<String> {
     let mut paths: Vec<String> =

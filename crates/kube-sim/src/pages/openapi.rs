@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::Page;
 use super::discovery::base_path;
 use crate::defaults::schema::{Field, Kind, Reference, Struct, Topology, Type};
-use crate::object::at;
+use crate::patch::OF_ALL_RESOURCES;
 use crate::resource::Resource;
 use crate::state::State;
 use crate::status::Status;
@@ -175,13 +175,7 @@ impl Document {
 /// any field.
 fn custom(state: &State, resource: &Resource) -> Value {
     let open = || json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let name = resource.group_resource();
-    let definitions = Resource::builtin("apiextensions.k8s.io", "customresourcedefinitions");
-    let Some(definition) = state.find(&definitions, "", &name).map(|found| found.value()) else { return open() };
-    let versions = at(&definition, &["spec", "versions"]).and_then(Value::as_array).into_iter().flatten();
-    let mut of_this = versions.filter(|version| version["name"] == resource.version.as_str());
-    let schema = of_this.next().and_then(|version| at(version, &["schema", "openAPIV3Schema"]));
-    schema.cloned().unwrap_or_else(open)
+    state.definition(resource).map_or_else(open, |definition| definition.schema.clone())
 }
 
 /// Returns a reference in `allOf`, because a `$ref` allows no other members next to it.
@@ -238,7 +232,7 @@ fn operation(resource: &Resource, method: &str, schema: &str) -> Value {
 
 /// Returns the patch types of a resource. Strategic merge needs the merge keys, which only some schemas have.
 fn patches(resource: &Resource) -> Value {
-    let mut kinds = vec!["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
+    let mut kinds = OF_ALL_RESOURCES.to_vec();
     if Struct::of(resource).is_some() {
         kinds.push("application/strategic-merge-patch+json");
     }

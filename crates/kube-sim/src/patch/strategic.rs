@@ -24,11 +24,7 @@ pub(super) fn patch(
     options: &PatchOptions<'_>,
 ) -> Result<Patched, Status> {
     let Some(structure) = Struct::of(resource) else {
-        return Err(Status::unsupported_media_type(&[
-            "application/json-patch+json",
-            "application/merge-patch+json",
-            "application/apply-patch+yaml",
-        ]));
+        return Err(Status::unsupported_media_type(&super::OF_ALL_RESOURCES));
     };
     let Parsed { value, duplicates } = go_json::parse(patch).map_err(|_| no_json())?;
     let patch = match value {

@@ -6,8 +6,6 @@
 mod age;
 mod columns;
 mod custom;
-mod path;
-mod pods;
 mod printer;
 mod storage;
 
@@ -23,7 +21,7 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::object::meta;
 use crate::request::Options;
-use crate::resource::{Resource, Special};
+use crate::resource::Resource;
 use crate::service::Body;
 use crate::status::{Cause, Status};
 use printer::Printer;
@@ -79,17 +77,8 @@ impl Tables {
     fn table(&self, objects: &[Value], metadata: Value, with_columns: bool) -> Value {
         let now = self.cluster.clock().now();
         let marked = printer::default_class(&self.resource, objects);
-        let rows = objects.iter().map(|object| {
-            let mut row = json!({"cells": self.printer.cells(object, now, marked)});
-            if self.resource.special == Special::Pod
-                && let Some(conditions) = pods::conditions(object)
-            {
-                row["conditions"] = conditions;
-            }
-            row["object"] = self.object(object);
-            row
-        });
-        let rows: Vec<Value> = rows.collect();
+        let row = |object| json!({"cells": self.printer.cells(object, now, marked), "object": self.object(object)});
+        let rows: Vec<Value> = objects.iter().map(row).collect();
         let columns = if with_columns { self.printer.columns() } else { Value::Null };
         json!({
             "kind": "Table", "apiVersion": format!("meta.k8s.io/{}", self.version),

@@ -7,12 +7,10 @@ use super::metadata::{self, CheckedFields, invalid};
 use super::quantity::Quantity;
 use super::{IMMUTABLE, NOT_POSITIVE, names, selectors, text, volume};
 use crate::defaults::schema::Struct;
-use crate::object::{self, at};
+use crate::object::{self, BETA_CLASS, at};
 use crate::resource::Resource;
 use crate::status::Cause;
 
-/// The annotation that preceded the field for the class.
-const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const STORAGE: [&str; 4] = ["spec", "resources", "requests", "storage"];
 const RESIZE_STATUSES: [&str; 5] = [
     "ControllerResizeInProgress",

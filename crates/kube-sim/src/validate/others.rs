@@ -2,9 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::go::{self, GoValue};
 use super::{metadata, text, texts};
-use crate::defaults::schema::Struct;
 use crate::object::{self, at};
 use crate::status::Cause;
 
@@ -73,39 +71,5 @@ pub(super) fn pod(pod: &Value, causes: &mut Vec<Cause>) {
             causes.push(Cause::duplicate(format!("spec.volumes[{index}].name"), &json!(name)));
         }
         names.push(name);
-    }
-}
-
-/// Only images, the deadline, gates and additional tolerations in a pod's spec can change. (The server's diff shows the
-/// internal type of the spec, this diff shows `v1`.)
-pub(super) fn pod_update(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
-    let Some((new, old)) = new.get("spec").zip(old.get("spec")) else { return };
-    if new == old {
-        return;
-    }
-    let mut compared = new.clone();
-    for field in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
-        match old.get(field) {
-            Some(value) => compared[field] = value.clone(),
-            None => drop(compared.as_object_mut().and_then(|spec| spec.remove(field))),
-        }
-    }
-    for field in ["containers", "initContainers"] {
-        let containers = compared.get_mut(field).and_then(Value::as_array_mut);
-        for (container, old) in containers.into_iter().flatten().zip(super::items(old, field)) {
-            if let Some(image) = old.get("image") {
-                container["image"] = image.clone();
-            }
-        }
-    }
-    if compared != *old {
-        let shown = |spec: &Value| GoValue::structure(spec, Struct::named("core/v1.PodSpec"));
-        let diff = go::diff(&shown(old), &shown(&compared));
-        let detail = format!(
-            "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,\
-             `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),\
-             `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n{diff}"
-        );
-        causes.push(Cause::forbidden("spec", &detail));
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn create_object(state: &mut State, request: &Request, object: Value)
 }
 
 /// `EnsureObjectNamespaceMatchesRequestNamespace` of apiserver's `registry/rest/meta.go`.
-fn set_namespace(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), Status> {
+pub(super) fn set_namespace(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), Status> {
     match object::namespace(object) {
         "" if resource.namespaced => object::set_meta(object, "namespace", namespace),
         _ if !resource.namespaced => object::remove_meta(object, "namespace"),

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::crd::Definition;
 use crate::crd::definition::{self, FINALIZER};
 use crate::defaults::FieldValidation;
-use crate::object::{self, text_at};
+use crate::object::{self, set, text_at};
 use crate::ownership::Credit;
 use crate::request::{Request, Subresource};
 use crate::resource::{Resource, StorageId};
@@ -37,36 +37,22 @@ pub(crate) fn prepare(state: &State, request: &Request, old: Option<&Value>, obj
         )));
     }
     definition.set_defaults(object);
-    match old {
-        None => {
-            if resource.status {
-                remove(object, "status");
-            }
-            object::set_meta(object, "generation", 1);
-        }
-        Some(old) => {
-            let versioned = json!(resource.api_version());
-            if request.subresource == Some(Subresource::Status) {
-                let status = object.get("status").cloned();
-                let api_version = std::mem::replace(object, old.clone());
-                set(object, "status", status);
-                set(object, "apiVersion", api_version.get("apiVersion").cloned());
-            } else if resource.status {
-                set(object, "status", old.get("status").cloned());
-            }
-            let same = |field: &str| object.get(field) == old.get(field);
-            let fields = object.as_object().into_iter().chain(old.as_object()).flat_map(|map| map.keys());
-            let changed =
-                fields.filter(|field| !matches!(field.as_str(), "metadata" | "apiVersion" | "kind")).any(|field| {
-                    let apart = resource.status && field == "status";
-                    !apart && !same(field)
-                });
-            let generation = object::generation(old) + i64::from(changed);
-            object::set_meta(object, "generation", generation);
-            if object.get("apiVersion").is_none() {
-                object["apiVersion"] = versioned;
-            }
-        }
+    if request.subresource == Some(Subresource::Status)
+        && let Some(old) = old
+    {
+        let status = object.get("status").cloned();
+        object.clone_from(old);
+        set(object, "status", status);
+        return Ok(());
+    }
+    if resource.status {
+        set(object, "status", old.and_then(|old| old.get("status")).cloned());
+    }
+    if let Some(old) = old {
+        let fields = object.as_object().into_iter().chain(old.as_object()).flat_map(|map| map.keys());
+        let mut counted = fields.filter(|field| !matches!(field.as_str(), "metadata" | "apiVersion" | "kind"));
+        let changed = counted.any(|field| object.get(field) != old.get(field));
+        object::set_meta(object, "generation", object::generation(old) + i64::from(changed));
     }
     Ok(())
 }
@@ -157,16 +143,4 @@ fn register(
         .definitions
         .extend(definitions.into_iter().map(|(version, definition)| ((storage, version), Arc::new(definition))));
     state.registry.add(resources);
-}
-
-fn remove(object: &mut Value, field: &str) {
-    set(object, field, None);
-}
-
-fn set(object: &mut Value, field: &str, value: Option<Value>) {
-    let Some(map) = object.as_object_mut() else { return };
-    match value {
-        Some(value) => drop(map.insert(field.to_owned(), value)),
-        None => drop(map.remove(field)),
-    }
 }

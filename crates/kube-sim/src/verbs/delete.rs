@@ -37,7 +37,8 @@ pub(super) fn delete_collection(state: &mut State, request: &Request) -> Result<
     for before in &page.items {
         delete_object(state, &request.resource, before, &request.options.delete, request.options.dry_run)?;
     }
-    Ok(Answer::list_of(&view(state, request), &page))
+    let metadata = json!({"resourceVersion": page.version.to_string()});
+    Ok(Answer::list_of(&view(state, request), &metadata, &page.items))
 }
 
 /// The result of a delete.

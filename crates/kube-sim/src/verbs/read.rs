@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Answer, WatchStart, view};
 use crate::go_json;
@@ -25,11 +25,6 @@ pub(super) fn get(state: &State, request: &Request) -> Result<Answer, Status> {
 
 pub(super) fn list(state: &State, request: &Request) -> Result<Answer, Status> {
     let page = page(state, request, request.options.limit)?;
-    let view = view(state, request);
-    let size: usize = page.items.iter().map(|object| object.bytes().len() + 1).sum();
-    let mut json = Vec::with_capacity(size + 256);
-    json.extend_from_slice(view.list_head().as_bytes());
-    json.extend_from_slice(br#""metadata":"#);
     let mut metadata = json!({"resourceVersion": page.version.to_string()});
     if request.resource.custom && !request.metadata_only {
         metadata["continue"] = "".into();
@@ -40,16 +35,7 @@ pub(super) fn list(state: &State, request: &Request) -> Result<Answer, Status> {
     if let Some(remaining) = page.remaining {
         metadata["remainingItemCount"] = remaining.into();
     }
-    json.extend_from_slice(metadata.to_string().as_bytes());
-    json.extend_from_slice(br#","items":["#);
-    for (index, object) in page.items.iter().enumerate() {
-        if index > 0 {
-            json.push(b',');
-        }
-        view.write_item(object, &mut json);
-    }
-    json.extend_from_slice(b"]}");
-    Ok(Answer::Document { code: 200, json: Bytes::from(json) })
+    Ok(Answer::list_of(&view(state, request), &metadata, &page.items))
 }
 
 pub(super) fn watch(state: &mut State, request: &Request) -> Result<Answer, Status> {
@@ -93,7 +79,7 @@ pub(super) fn watch(state: &mut State, request: &Request) -> Result<Answer, Stat
 /// A page of a list.
 pub(super) struct ListPage {
     pub(super) items: Vec<Arc<Stored>>,
-    version: u64,
+    pub(super) version: u64,
     continue_token: Option<String>,
     remaining: Option<usize>,
 }
@@ -225,12 +211,13 @@ fn decode_continue(token: &str) -> Result<(String, Option<u64>), Status> {
 }
 
 impl Answer {
-    /// Returns the list that a deletecollection answers with.
-    pub(super) fn list_of(view: &View, page: &ListPage) -> Self {
-        let mut json = Vec::new();
+    /// Returns a list with these items.
+    pub(super) fn list_of(view: &View, metadata: &Value, items: &[Arc<Stored>]) -> Self {
+        let size: usize = items.iter().map(|object| object.bytes().len() + 1).sum();
+        let mut json = Vec::with_capacity(size + 256);
         json.extend_from_slice(view.list_head().as_bytes());
-        json.extend_from_slice(format!(r#""metadata":{{"resourceVersion":"{}"}},"items":["#, page.version).as_bytes());
-        for (index, object) in page.items.iter().enumerate() {
+        json.extend_from_slice(format!(r#""metadata":{metadata},"items":["#).as_bytes());
+        for (index, object) in items.iter().enumerate() {
             if index > 0 {
                 json.push(b',');
             }

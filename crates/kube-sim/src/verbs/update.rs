@@ -102,7 +102,7 @@ fn write(
 ) -> Result<Answer, Status> {
     let resource = &request.resource;
     check_version(request, before, &mut object)?;
-    set_namespace(request, &mut object)?;
+    create::set_namespace(resource, &request.namespace, &mut object)?;
     let now = state.clock.seconds();
     let part = request.subresource.map(Subresource::as_str);
     let owners = take_owners(&mut object);
@@ -149,21 +149,6 @@ fn check_name(request: &Request, object: &Value) -> Result<(), Status> {
         ))),
         _ => Ok(()),
     }
-}
-
-/// Checks or sets the namespace, which an update cannot change.
-fn set_namespace(request: &Request, object: &mut Value) -> Result<(), Status> {
-    match object::namespace(object) {
-        _ if !request.resource.namespaced => object::remove_meta(object, "namespace"),
-        "" => object::set_meta(object, "namespace", request.namespace.as_str()),
-        namespace if namespace == request.namespace => {}
-        _ => {
-            return Err(Status::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// Returns the owners if a write sends changed `metadata.managedFields`. `None` if they follow from the changed fields.

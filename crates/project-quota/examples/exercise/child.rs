@@ -81,12 +81,8 @@ impl Started {
 /// Runs the child process.
 pub(crate) fn main(arguments: &[&str]) {
     match *arguments {
-        ["write", path, bytes] => {
-            let (written, result) = write(path, bytes.parse().unwrap(), false);
-            println!("{written} {result}");
-        }
-        ["write-patiently", path, bytes] => {
-            let (written, result) = write(path, bytes.parse().unwrap(), true);
+        [command @ ("write" | "write-patiently"), path, bytes] => {
+            let (written, result) = write(path, bytes.parse().unwrap(), command == "write-patiently");
             println!("{written} {result}");
         }
         ["manage", path, id] => println!("{}", manage(path, id.parse().unwrap())),

@@ -175,7 +175,7 @@ impl Binder {
 
     /// Gives the default class to a claim without a class. Returns whether it did.
     async fn assign_default_class(&mut self, claim: &ObservedObject, api: &mut Api) -> Result<bool, Status> {
-        if storage::has_class(&claim.value) {
+        if object::class(&claim.value).is_some() {
             return Ok(false);
         }
         let Some(class) = self.default_class() else { return Ok(false) };

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::age::since;
-use crate::object::{at, meta, name, text_at};
+use crate::object::{at, deletion_timestamp, meta, name, text_at};
 
 /// The columns of a built-in resource: `Name:type`, with a `+` if only `-o wide` shows it.
 pub(super) struct Columns {
@@ -79,6 +79,25 @@ pub(super) const EVENTS: Columns = Columns {
     cells: event,
 };
 
+/// Without a kubelet, pods have neither addresses nor states of containers.
+pub(super) const PODS: Columns = Columns {
+    names: &["Name", "Ready", "Status", "Restarts", "Age", "+IP", "+Node", "+Nominated Node", "+Readiness Gates"],
+    cells: |object, now| {
+        let containers = at(object, &["spec", "containers"]).and_then(Value::as_array).map_or(0, Vec::len);
+        vec![
+            name(object).into(),
+            format!("0/{containers}").into(),
+            phase(object),
+            "0".into(),
+            age(object, now),
+            "<none>".into(),
+            text_or(object, &["spec", "nodeName"], "<none>"),
+            "<none>".into(),
+            "<none>".into(),
+        ]
+    },
+};
+
 pub(super) const NODES: Columns = Columns {
     names: &[
         "Name",
@@ -98,6 +117,14 @@ pub(super) const NODES: Columns = Columns {
 /// Returns the age of an object.
 pub(super) fn age(object: &Value, now: Timestamp) -> Value {
     since(meta(object, "creationTimestamp"), now).into()
+}
+
+/// Returns the phase, or the deletion that is under way.
+pub(super) fn phase(object: &Value) -> Value {
+    match deletion_timestamp(object) {
+        Some(_) => "Terminating".into(),
+        None => text(object, &["status", "phase"]),
+    }
 }
 
 /// Returns the text at a path, or an empty one.
@@ -177,27 +204,17 @@ fn node(object: &Value, now: Timestamp) -> Vec<Value> {
     roles.sort_unstable();
     roles.dedup();
     let roles = if roles.is_empty() { "<none>".to_owned() } else { roles.join(",") };
-    let addresses = || at(object, &["status", "addresses"]).and_then(Value::as_array).into_iter().flatten();
-    let address = |kind: &str| {
-        let found = addresses().find(|address| text_at(address, &["type"]) == kind);
-        found.map_or_else(|| "<none>".into(), |address| text(address, &["address"]))
-    };
-    let info = |field: &str| text_or(object, &["status", "nodeInfo", field], "<unknown>");
-    let mut kernel = info("kernelVersion").as_str().unwrap_or_default().to_owned();
-    let architecture = text_at(object, &["status", "nodeInfo", "architecture"]);
-    if !architecture.is_empty() {
-        kernel = format!("{kernel} ({architecture})");
-    }
+    // Without a kubelet, nodes have neither addresses nor information about their system.
     vec![
         name(object).into(),
         status.into(),
         roles.into(),
         age(object, now),
         text(object, &["status", "nodeInfo", "kubeletVersion"]),
-        address("InternalIP"),
-        address("ExternalIP"),
-        info("osImage"),
-        kernel.into(),
-        info("containerRuntimeVersion"),
+        "<none>".into(),
+        "<none>".into(),
+        "<unknown>".into(),
+        "<unknown>".into(),
+        "<unknown>".into(),
     ]
 }

@@ -1,10 +1,10 @@
-//! The printer columns of a CustomResourceDefinition.
+//! The printer columns of a CustomResourceDefinition. Only paths such as `.status.phase` are supported: with another
+//! JSONPath, cells are empty.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::age::since;
-use super::path::JsonPath;
 use crate::cluster::Cluster;
 use crate::object::{at, text_at};
 use crate::resource::Resource;
@@ -12,7 +12,7 @@ use crate::resource::Resource;
 /// One of the `additionalPrinterColumns`.
 pub(super) struct CustomColumn {
     pub(super) definition: Value,
-    path: Option<JsonPath>,
+    path: String,
 }
 
 /// Returns the columns of one version. The default is the age.
@@ -42,12 +42,14 @@ impl CustomColumn {
             "format": text_at(column, &["format"]), "description": description,
             "priority": at(column, &["priority"]).and_then(Value::as_i64).unwrap_or(0),
         });
-        Self { definition, path: JsonPath::parse(path) }
+        Self { definition, path: path.to_owned() }
     }
 
     /// `cellForJSONValue`
     pub(super) fn cell(&self, object: &Value, now: Timestamp) -> Value {
-        let Some(value) = self.path.as_ref().and_then(|path| path.first(object)) else { return Value::Null };
+        let names = self.path.strip_prefix('.').map(|path| path.split('.'));
+        let value = names.and_then(|mut names| names.try_fold(object, |value, name| value.get(name)));
+        let Some(value) = value else { return Value::Null };
         match (text_at(&self.definition, &["type"]), value) {
             (_, Value::Null) => Value::Null,
             ("string", Value::String(text)) => text.as_str().into(),

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use super::columns::{self, Columns};
 use super::custom::{self, CustomColumn};
-use super::{pods, storage};
+use super::storage;
 use crate::cluster::Cluster;
-use crate::object::{annotation, meta, name};
+use crate::defaults::default_among;
+use crate::object::name;
 use crate::resource::{Resource, Special};
 
 /// The columns of one resource.
@@ -29,7 +30,7 @@ impl Printer {
             "csidrivers" => &storage::DRIVERS,
             "csinodes" => &storage::CSI_NODES,
             "csistoragecapacities" => &storage::CAPACITIES,
-            "pods" => &pods::PODS,
+            "pods" => &columns::PODS,
             "events" => &columns::EVENTS,
             "namespaces" => &columns::NAMESPACES,
             "nodes" => &columns::NODES,
@@ -69,20 +70,12 @@ impl Printer {
     }
 }
 
-/// Returns the default storage class. The newest of several classes; of equally new ones, the first by name.
+/// Returns the default storage class in a list of classes.
 pub(super) fn default_class<'a>(resource: &Resource, objects: &'a [Value]) -> Option<&'a str> {
     if resource.special != Special::Class || objects.len() == 1 && objects[0].get("kind").is_some() {
         return None;
     }
-    let says = |object: &&Value| {
-        let keys = ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-        keys.iter().any(|key| annotation(object, key) == Some("true"))
-    };
-    let created =
-        |object: &Value| meta(object, "creationTimestamp").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let best =
-        objects.iter().filter(says).min_by_key(|object| (std::cmp::Reverse(created(object)), name(object).to_owned()));
-    best.map(name)
+    default_among(objects.iter()).map(name)
 }
 
 /// `+Source` or `Created At:date`

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::columns::{Columns, age, text, text_or};
-use crate::object::{annotation, at, deletion_timestamp, name, text_at};
+use super::columns::{Columns, age, phase, text, text_or};
+use crate::object::{at, class, name, text_at};
 
 pub(super) const VOLUMES: Columns = Columns {
     names: &[
@@ -112,7 +112,7 @@ fn volume(object: &Value, now: Timestamp) -> Vec<Value> {
         text(object, &["spec", "persistentVolumeReclaimPolicy"]),
         phase(object),
         claim.unwrap_or_default().into(),
-        class(object),
+        class(object).unwrap_or_default().into(),
         text_or_unset(object, &["spec", "volumeAttributesClassName"]),
         text(object, &["status", "reason"]),
         age(object, now),
@@ -133,26 +133,11 @@ fn claim(object: &Value, now: Timestamp) -> Vec<Value> {
         text(object, &["spec", "volumeName"]),
         capacity,
         modes.into(),
-        class(object),
+        class(object).unwrap_or_default().into(),
         text_or_unset(object, &["spec", "volumeAttributesClassName"]),
         age(object, now),
         text_or_unset(object, &["spec", "volumeMode"]),
     ]
-}
-
-fn phase(object: &Value) -> Value {
-    match deletion_timestamp(object) {
-        Some(_) => "Terminating".into(),
-        None => text(object, &["status", "phase"]),
-    }
-}
-
-/// Returns the class. The old annotation takes precedence over the field.
-fn class(object: &Value) -> Value {
-    match annotation(object, "volume.beta.kubernetes.io/storage-class") {
-        Some(class) => class.into(),
-        None => text(object, &["spec", "storageClassName"]),
-    }
 }
 
 /// `GetAccessModesAsString`: each once, in this order.

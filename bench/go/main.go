@@ -102,7 +102,6 @@ func pause(ctx context.Context, delay time.Duration) error {
 func main() {
 	var (
 		kubeconfig   = flag.String("kubeconfig", "", "kubeconfig file")
-		server       = flag.String("server", "", "address of the API server, instead of or over the kubeconfig's")
 		name         = flag.String("provisioner", "example.com/go", "name of the provisioner")
 		root         = flag.String("root", "", "directory of the volumes; empty: nothing is made")
 		sync         = flag.Bool("sync", false, "write each directory and the root to the disk before the volume is saved")
@@ -110,8 +109,6 @@ func main() {
 		threads      = flag.Int("threads", controller.DefaultThreadiness, "workers for claims, and as many for volumes")
 		addFinalizer = flag.Bool("add-finalizer", controller.DefaultAddFinalizer, "protect volumes with a finalizer")
 		qps          = flag.Float64("qps", 0, "requests per second to the API server; 0: client-go's default, below 0: no limit")
-		burst        = flag.Int("burst", 0, "requests at once to the API server; 0: client-go's default")
-		metricsPort  = flag.Int("metrics-port", 0, "port of the metrics on loopback; 0: none")
 	)
 	klog.InitFlags(nil)
 	flag.Parse()
@@ -119,10 +116,9 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	config, err := clientcmd.BuildConfigFromFlags(*server, *kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	exitOn(err)
 	config.QPS = float32(*qps)
-	config.Burst = *burst
 	client, err := kubernetes.NewForConfig(config)
 	exitOn(err)
 
@@ -131,8 +127,6 @@ func main() {
 		controller.LeaderElection(false),
 		controller.Threadiness(*threads),
 		controller.AddFinalizer(*addFinalizer),
-		controller.MetricsAddress("127.0.0.1"),
-		controller.MetricsPort(int32(*metricsPort)),
 	)
 	ctrl.Run(ctx)
 }

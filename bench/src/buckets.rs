@@ -22,16 +22,14 @@ use testbed::control_plane::{State, client_from, kubeconfig_for_service_account}
 use testbed::figures::Figures;
 
 use crate::burst::mb;
+use crate::cluster::{NAMESPACE, at_once};
 use crate::contender::in_turns;
 use crate::measured::Measurement;
 use crate::process::{Provisioner, sibling};
 use crate::wait::until;
 
-const NAMESPACE: &str = "bench";
 const PROVISIONER: &str = "bench.example.com/bucket";
 const USER: &str = "system:serviceaccount:bench:provisioner";
-/// Concurrent requests while claims are created and deleted.
-const AT_ONCE: usize = 64;
 /// Connections of the bare client.
 const BARE: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(900);
@@ -188,18 +186,15 @@ impl Bench {
 
     async fn create(&self, numbers: std::ops::Range<usize>) -> anyhow::Result<()> {
         let claims = self.claims();
-        let create = |at: usize| {
-            let claims = claims.clone();
-            async move {
-                let claim: ObjectBucketClaim = serde_json::from_value(json!({
-                    "apiVersion": API_VERSION, "kind": "ObjectBucketClaim", "metadata": {"name": format!("claim-{at}")},
-                    "spec": {"storageClassName": NAMESPACE, "generateBucketName": "bench"},
-                }))?;
-                claims.create(&PostParams::default(), &claim).await?;
-                anyhow::Ok(())
-            }
+        let create = async |at: usize| {
+            let claim: ObjectBucketClaim = serde_json::from_value(json!({
+                "apiVersion": API_VERSION, "kind": "ObjectBucketClaim", "metadata": {"name": format!("claim-{at}")},
+                "spec": {"storageClassName": NAMESPACE, "generateBucketName": "bench"},
+            }))?;
+            claims.create(&PostParams::default(), &claim).await?;
+            anyhow::Ok(())
         };
-        stream::iter(numbers).map(create).buffer_unordered(AT_ONCE).try_collect().await
+        at_once(numbers, create).await
     }
 
     async fn wait_bound(&self, count: usize) -> anyhow::Result<()> {
@@ -218,11 +213,11 @@ impl Bench {
 
     async fn delete_all(&self, count: usize) -> anyhow::Result<()> {
         let claims = self.claims();
-        let delete = |at: usize| {
-            let claims = claims.clone();
-            async move { claims.delete(&format!("claim-{at}"), &DeleteParams::default()).await.map(drop) }
+        let delete = async |at: usize| {
+            claims.delete(&format!("claim-{at}"), &DeleteParams::default()).await?;
+            anyhow::Ok(())
         };
-        Ok(stream::iter(0..count).map(delete).buffer_unordered(AT_ONCE).try_collect().await?)
+        at_once(0..count, delete).await
     }
 
     /// Writes with a bare client what the provisioner writes for claims: this is the upper limit of the control plane's

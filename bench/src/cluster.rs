@@ -55,19 +55,16 @@ impl Cluster {
         // Every cluster has these objects for provisioners written with the Go library.
         objects.push(json!({"apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": GO_ACCOUNT, "namespace": NAMESPACE}}));
-        objects.push(json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": {"name": GO_ACCOUNT},
-            "subjects": [{"kind": "ServiceAccount", "name": GO_ACCOUNT, "namespace": NAMESPACE}],
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
-                "name": "system:persistent-volume-provisioner"}}));
         // With finalizers, the library also needs the right to remove them.
         objects.push(json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": FINALIZERS},
             "rules": [{"apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["patch", "update"]}]}));
-        objects.push(json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": {"name": FINALIZERS},
-            "subjects": [{"kind": "ServiceAccount", "name": GO_ACCOUNT, "namespace": NAMESPACE}],
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": FINALIZERS}}));
+        for (name, role) in [(GO_ACCOUNT, "system:persistent-volume-provisioner"), (FINALIZERS, FINALIZERS)] {
+            objects.push(json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                "metadata": {"name": name},
+                "subjects": [{"kind": "ServiceAccount", "name": GO_ACCOUNT, "namespace": NAMESPACE}],
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}}));
+        }
         let mut options = Options::new(PROVISIONER);
         options.shards = 4;
         let mut rules = rules(&options, &Capabilities::default().expansion(), &[2]);
@@ -110,15 +107,18 @@ impl Cluster {
     /// Creates claims with another class.
     pub(crate) async fn create_claims_of(&self, class: &str, count: usize) -> anyhow::Result<()> {
         let api = self.claims();
-        let create = |at: usize| {
-            let api = api.clone();
-            async move {
-                api.create(&PostParams::default(), &testbed::cluster::claim(&format!("claim-{at}"), class))
-                    .await
-                    .map(drop)
-            }
+        let create = async |at: usize| {
+            api.create(&PostParams::default(), &testbed::cluster::claim(&format!("claim-{at}"), class)).await?;
+            anyhow::Ok(())
         };
-        Ok(stream::iter(0..count).map(create).buffer_unordered(AT_ONCE).try_collect().await?)
+        at_once(0..count, create).await
+    }
+
+    /// Creates claims with our class, and waits until the controller-manager has annotated them.
+    pub(crate) async fn create_handed_over_claims(&self, count: usize) -> anyhow::Result<Vec<PersistentVolumeClaim>> {
+        self.create_claims(count).await?;
+        let asks = |claim: &PersistentVolumeClaim| claim.annotations().contains_key(STORAGE_PROVISIONER);
+        self.wait_claims(count, "annotated", asks).await
     }
 
     /// Creates one claim as the controller-manager leaves it.
@@ -144,11 +144,11 @@ impl Cluster {
     /// Deletes the claims of [`Self::create_claims`].
     pub(crate) async fn delete_claims(&self, count: usize) -> anyhow::Result<()> {
         let api = self.claims();
-        let delete = |at: usize| {
-            let api = api.clone();
-            async move { api.delete(&format!("claim-{at}"), &DeleteParams::default()).await.map(drop) }
+        let delete = async |at: usize| {
+            api.delete(&format!("claim-{at}"), &DeleteParams::default()).await?;
+            anyhow::Ok(())
         };
-        Ok(stream::iter(0..count).map(delete).buffer_unordered(AT_ONCE).try_collect().await?)
+        at_once(0..count, delete).await
     }
 
     /// Waits until the provisioner has deleted all volumes.
@@ -160,15 +160,13 @@ impl Cluster {
     /// at once, and only the provisioner determines the pace.
     pub(crate) async fn create_waiting_claims(&self, count: usize) -> anyhow::Result<()> {
         let api = self.claims();
-        let create = |at: usize| {
-            let api = api.clone();
-            async move {
-                let mut claim = testbed::cluster::claim(&format!("waiting-{at}"), LATER);
-                claim.annotations_mut().insert(STORAGE_PROVISIONER.to_owned(), PROVISIONER.to_owned());
-                api.create(&PostParams::default(), &claim).await.map(drop)
-            }
+        let create = async |at: usize| {
+            let mut claim = testbed::cluster::claim(&format!("waiting-{at}"), LATER);
+            claim.annotations_mut().insert(STORAGE_PROVISIONER.to_owned(), PROVISIONER.to_owned());
+            api.create(&PostParams::default(), &claim).await?;
+            anyhow::Ok(())
         };
-        stream::iter(0..count).map(create).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        at_once(0..count, create).await?;
         // The provisioner emits an event on each of them that its class is missing.
         tokio::time::sleep(Duration::from_secs(2) + Duration::from_millis(5) * u32::try_from(count)?).await;
         Ok(())
@@ -229,6 +227,14 @@ impl Cluster {
         };
         try_join(events, objects).await.map(drop)
     }
+}
+
+/// Runs this for each item, for a limited number of them concurrently.
+pub(crate) async fn at_once<T, F: Future<Output = anyhow::Result<()>>>(
+    items: impl IntoIterator<Item = T>,
+    run: impl FnMut(T) -> F,
+) -> anyhow::Result<()> {
+    stream::iter(items).map(run).buffer_unordered(AT_ONCE).try_collect().await
 }
 
 /// Watches objects until this number of them meet the condition, and returns those. A poll would round each figure.

@@ -9,7 +9,7 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use testbed::control_plane::State;
 
-pub(crate) struct Etcd(Client);
+pub(crate) struct Etcd(pub(crate) Client);
 
 impl Etcd {
     pub(crate) fn of(state: &State) -> anyhow::Result<Self> {

@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::time::Duration;
 
 use clap::Args;
-use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 use testbed::figures::Figures;
 
 use crate::burst::mb;
-use crate::cluster::{CLASS, Cluster, NAMESPACE, PROVISIONER};
+use crate::cluster::{CLASS, Cluster, NAMESPACE, PROVISIONER, at_once};
 use crate::contender::{Contender, in_turns};
 use crate::etcd::{self, Etcd};
 use crate::measured::Measurement;
@@ -22,8 +21,6 @@ use crate::saved::{Saved, wait_idle};
 
 /// Size of a second manager's fields, which every object in a real cluster has.
 const PADDING: usize = 600;
-/// Concurrent requests while objects are created.
-const AT_ONCE: usize = 64;
 /// Time in which a process returns the memory of its start.
 const SETTLE: Duration = Duration::from_secs(10);
 /// With default settings, an hour has four resyncs.
@@ -128,7 +125,7 @@ pub(crate) async fn create(cluster: &Cluster, mut numbers: Range<usize>, own: bo
         }
         anyhow::Ok(())
     };
-    stream::iter(numbers).map(copy).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    at_once(numbers, copy).await?;
     cluster.wait_quiet().await?;
     // The controller-manager processes new objects for minutes without writing anything.
     wait_idle().await

@@ -35,8 +35,7 @@ pub(crate) async fn run(rounds: usize) -> anyhow::Result<Measurement> {
 async fn round(cluster: &Cluster, signal: Signal, name: &str) -> anyhow::Result<Takeover> {
     cluster.clear().await?;
     let arguments = SLOW.map(str::to_owned);
-    let start =
-        async |replica: &str| Provisioner::start_replica(cluster, &format!("{name}-{replica}"), &arguments).await;
+    let start = async |replica: &str| Provisioner::start(cluster, &format!("{name}-{replica}"), &arguments).await;
     let pair = Pair::start(cluster, Election::Lease, start).await?;
     cluster.create_waiting_claims(CLAIMS).await?;
     let saved = Saved::watch(cluster, CLAIMS / 10).await?;

@@ -3,16 +3,14 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::ResourceExt;
-use kube_provisioner::protocol::STORAGE_PROVISIONER;
+use anyhow::ensure;
 use testbed::figures::Figures;
 
 use crate::cluster::Cluster;
 use crate::contender::in_turns;
+use crate::etcd::Etcd;
 use crate::measured::Measurement;
-use crate::metrics::{self, Page};
+use crate::metrics::Page;
 use crate::process::{Provisioner, WITH_METRICS};
 use crate::saved::Saved;
 use crate::waiting::RATE;
@@ -57,7 +55,7 @@ pub(crate) async fn run(rounds: usize, claims: usize) -> anyhow::Result<Measurem
 async fn cost(cluster: &Cluster, count: usize, name: &str, more: &[&str], figures: &mut Figures) -> anyhow::Result<()> {
     cluster.clear().await?;
     let arguments: Vec<String> = WITH_METRICS.iter().chain(more).map(ToString::to_string).collect();
-    let mut provisioner = Provisioner::start(cluster, &arguments).await?;
+    let mut provisioner = Provisioner::start(cluster, "journal", &arguments).await?;
     provisioner.wait_ready().await?;
     provisioner.wait_for_lease().await?;
     cluster.create_waiting_claims(count).await?;
@@ -146,13 +144,11 @@ impl Samples {
 /// volume.
 async fn throughput(cluster: &Cluster, count: usize, journal: bool) -> anyhow::Result<(f64, f64)> {
     cluster.clear().await?;
-    cluster.create_claims(count).await?;
-    let asks = |claim: &PersistentVolumeClaim| claim.annotations().contains_key(STORAGE_PROVISIONER);
-    cluster.wait_claims(count, "annotated", asks).await?;
+    cluster.create_handed_over_claims(count).await?;
     let log = etcd_log(cluster).await?;
     let saved = Saved::watch(cluster, count).await?;
     let more: &[String] = if journal { &[] } else { &["--without-journal".to_owned()] };
-    let mut provisioner = Provisioner::start(cluster, more).await?;
+    let mut provisioner = Provisioner::start(cluster, "journal", more).await?;
     let span = match saved.all().await {
         Ok(span) => span,
         Err(error) => {
@@ -167,9 +163,5 @@ async fn throughput(cluster: &Cluster, count: usize, journal: bool) -> anyhow::R
 
 /// The number of bytes that etcd has written to its log.
 async fn etcd_log(cluster: &Cluster) -> anyhow::Result<f64> {
-    let etcd = cluster.state().component("etcd").context("no etcd")?;
-    let health = etcd.health.as_ref().context("etcd has no address")?;
-    let address = health.url.strip_prefix("http://").and_then(|url| url.strip_suffix("/health"));
-    let address = address.with_context(|| format!("{} is not an etcd address", health.url))?;
-    Ok(Page::read(&metrics::client(address)?).await?.sum("etcd_disk_wal_write_bytes_total", &[]))
+    Ok(Page::read(&Etcd::of(cluster.state())?.0).await?.sum("etcd_disk_wal_write_bytes_total", &[]))
 }

@@ -34,13 +34,8 @@ pub(crate) struct Provisioner {
 }
 
 impl Provisioner {
-    /// Starts `noop-provisioner` with its own service account and default settings.
-    pub(crate) async fn start(cluster: &Cluster, more: &[String]) -> anyhow::Result<Self> {
-        Self::start_replica(cluster, "noop-provisioner", more).await
-    }
-
-    /// Starts one of several replicas, with its own name.
-    pub(crate) async fn start_replica(cluster: &Cluster, name: &str, more: &[String]) -> anyhow::Result<Self> {
+    /// Starts `noop-provisioner` with its own service account and default settings. Its log has this name.
+    pub(crate) async fn start(cluster: &Cluster, name: &str, more: &[String]) -> anyhow::Result<Self> {
         Self::start_program(cluster, &sibling("noop-provisioner")?, name, more).await
     }
 

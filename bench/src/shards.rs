@@ -53,7 +53,7 @@ async fn team(cluster: &Cluster, count: usize) -> anyhow::Result<Vec<Provisioner
     for number in 0..count {
         let arguments: Vec<String> = BACKEND.iter().chain(&WITH_METRICS).map(ToString::to_string).collect();
         let arguments = [arguments, vec!["--shards".to_owned(), count.to_string()]].concat();
-        team.push(Provisioner::start_replica(cluster, &format!("shards-{count}-{number}"), &arguments).await?);
+        team.push(Provisioner::start(cluster, &format!("shards-{count}-{number}"), &arguments).await?);
     }
     for replica in &mut team {
         replica.wait_ready().await?;

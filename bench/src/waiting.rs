@@ -8,7 +8,6 @@ use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
-use kube_provisioner::protocol::STORAGE_PROVISIONER;
 use serde_json::json;
 use testbed::figures::Figures;
 
@@ -80,9 +79,7 @@ pub(crate) async fn turn(
 /// Creates the claims of a turn, once the control plane is idle.
 async fn waiting_claims(cluster: &Cluster, count: usize) -> anyhow::Result<Vec<PersistentVolumeClaim>> {
     cluster.clear().await?;
-    cluster.create_claims(count).await?;
-    let asks = |claim: &PersistentVolumeClaim| claim.annotations().contains_key(STORAGE_PROVISIONER);
-    let claims = cluster.wait_claims(count, "annotated", asks).await?;
+    let claims = cluster.create_handed_over_claims(count).await?;
     // With ten thousand claims, the controller-manager never rests, which affects all measurements alike.
     if let Ok(quiet) = tokio::time::timeout(Duration::from_secs(60), cluster.wait_quiet()).await {
         quiet?;

@@ -74,8 +74,8 @@ pub struct CsiDriver {
 }
 
 impl CsiDriver {
-    /// Starts `program`, which must be csi-sim, without attachments and topology.
-    pub async fn start(state: &State, name: &str, program: PathBuf) -> anyhow::Result<Self> {
+    /// Starts csi-sim without attachments and topology.
+    pub async fn start(state: &State, name: &str) -> anyhow::Result<Self> {
         let registrar = CSI_REGISTRAR.path(&state.guard(), &progress::silent()).await?;
         let node = state.node.clone().context(NO_NODE)?;
         let folder = tempfile::tempdir()?;
@@ -83,7 +83,7 @@ impl CsiDriver {
         std::fs::create_dir(&data)?;
         let mut arguments = node.into_its_mounts();
         arguments.extend([
-            program.display().to_string(),
+            provisioner_program("csi-sim")?.display().to_string(),
             format!("--endpoint={}", folder.path().join("csi.sock").display()),
             format!("--data={}", data.display()),
             format!("--driver-name={name}"),
@@ -98,11 +98,6 @@ impl CsiDriver {
         arguments.extend([socket.display().to_string(), REGISTRY.to_owned()]);
         let registrar = Program::spawn(state, &format!("{name}-registrar"), "nsenter", arguments)?;
         Ok(Self { name: name.to_owned(), node, program, registrar, folder })
-    }
-
-    /// Starts the csi-sim of this build.
-    pub async fn of_this_build(state: &State, name: &str) -> anyhow::Result<Self> {
-        Self::start(state, name, provisioner_program("csi-sim")?).await
     }
 
     /// The driver's socket.

@@ -7,10 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::Args;
-use futures::{StreamExt, TryStreamExt, stream};
 use kube::api::ListParams;
 use testbed::cluster::{AuditLog, is_bound};
-use testbed::control_plane::State;
 use testbed::figures::Figures;
 use testbed::process::memory;
 use tokio::time::sleep;
@@ -19,7 +17,7 @@ use super::driver::Pace;
 use super::peer::{Peer, Programs};
 use super::stage::Stage;
 use crate::burst::mb;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, at_once};
 use crate::contender::in_turns;
 use crate::foreign;
 use crate::measured::Measurement;
@@ -27,8 +25,6 @@ use crate::process::processor_time;
 use crate::wait::until;
 
 const TUNED: [&str; 3] = ["--kube-api-qps=10000", "--kube-api-burst=10000", "--worker-threads=100"];
-/// Concurrent requests while claims are created.
-const AT_ONCE: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(1800);
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -77,8 +73,7 @@ impl Which {
 }
 
 pub(super) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
-    let state = State::for_tests()?;
-    let programs = Programs::find(&state).await?;
+    let programs = Programs::find().await?;
     let mut figures = Figures::default();
     if settings.foreign > 0 {
         beside_others(&programs, settings, &mut figures).await?;
@@ -138,11 +133,8 @@ impl Burst {
         let pid = sidecar.id().pid;
         let idle = mb(memory(pid, "VmRSS")?);
         let begun = Instant::now();
-        let create = |at: usize| {
-            let stage = &stage;
-            async move { stage.create_claim(&format!("claim-{at}")).await.map(drop) }
-        };
-        stream::iter(0..claims).map(create).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        let create = async |at: usize| stage.create_claim(&format!("claim-{at}")).await.map(drop);
+        at_once(0..claims, create).await?;
         wait_bound(&stage, claims).await?;
         let bound = begun.elapsed().as_secs_f64();
         let calls = stage.driver.ledger().create_calls;

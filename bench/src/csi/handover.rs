@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 use testbed::cluster::Program;
-use testbed::control_plane::State;
 use testbed::figures::Figures;
 use tokio::time::sleep;
 
@@ -28,7 +27,7 @@ pub(crate) struct Settings {
 }
 
 pub(super) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
-    let programs = Programs::find(&State::for_tests()?).await?;
+    let programs = Programs::find().await?;
     let mut figures = Figures::default();
     for peer in Peer::BOTH {
         of(peer, &programs, settings, &mut figures).await?;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use clap::Args;
 use fastrand::Rng;
-use testbed::control_plane::State;
 use tokio::time::{Instant, sleep};
 
 use super::driver::Pace;
@@ -40,7 +39,7 @@ pub(super) struct Outcome {
 }
 
 pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
-    let programs = Programs::find(&State::for_tests()?).await?;
+    let programs = Programs::find().await?;
     let (ours, go) = tokio::try_join!(of(Peer::Ours, &programs, settings), of(Peer::Go, &programs, settings))?;
     println!(
         "| {} kills of each, seed {} | {} | {} |",

@@ -7,7 +7,6 @@ use clap::Args;
 use fastrand::Rng;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
-use testbed::control_plane::State;
 use tokio::time::sleep;
 
 use super::driver::Pace;
@@ -47,7 +46,7 @@ struct Outcome {
 }
 
 pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
-    let programs = Programs::find(&State::for_tests()?).await?;
+    let programs = Programs::find().await?;
     let (ours, go) = tokio::try_join!(of(Peer::Ours, &programs, settings), of(Peer::Go, &programs, settings))?;
     println!(
         "| {} kills of each, seed {} | {} | {} |",

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use testbed::cluster::provisioner_program;
 use testbed::control_plane::State;
 use testbed::external_provisioner::EXTERNAL_PROVISIONER;
 use testbed::progress;
@@ -42,10 +42,9 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    pub(super) async fn find(state: &State) -> anyhow::Result<Self> {
-        let ours = std::env::var_os("CSI_PROVISIONER").context("CSI_PROVISIONER does not name the program")?.into();
-        let go = EXTERNAL_PROVISIONER.path(&state.guard(), &progress::silent()).await?;
-        Ok(Self { ours, go })
+    pub(super) async fn find() -> anyhow::Result<Self> {
+        let go = EXTERNAL_PROVISIONER.path(&State::for_tests()?.guard(), &progress::silent()).await?;
+        Ok(Self { ours: provisioner_program("csi-provisioner")?, go })
     }
 
     pub(super) fn path(&self, peer: Peer) -> &Path {

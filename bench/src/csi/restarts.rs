@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use fastrand::Rng;
-use testbed::control_plane::State;
 use testbed::figures::Figures;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -36,7 +35,7 @@ pub(crate) struct Settings {
 }
 
 pub(super) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
-    let programs = Programs::find(&State::for_tests()?).await?;
+    let programs = Programs::find().await?;
     let mut figures = Figures::default();
     for peer in Peer::BOTH {
         of(peer, &programs, settings, &mut figures).await?;

@@ -41,7 +41,7 @@ pub(crate) struct Settings {
 pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     let state = State::for_tests()?;
     let client = client_from(&state.kubeconfig).await?;
-    let programs = Programs::find(&state).await?;
+    let programs = Programs::find().await?;
     let suite = StorageSuite::build(&state.guard(), &progress::terminal()).await?;
     suite.prepare(&state)?;
     let arguments = [format!("--kubeconfig={}", state.kubeconfig.display()), "--leader-election=false".to_owned()];
@@ -81,8 +81,7 @@ impl Stage {
         folder: &Path,
     ) -> anyhow::Result<Self> {
         let name = format!("{}.csi.example.com", peer.slug());
-        let program = std::env::var_os("CSI_SIM").context("CSI_SIM does not name the program")?;
-        let driver = CsiDriver::start(state, &name, program.into()).await?;
+        let driver = CsiDriver::start(state, &name).await?;
         let namespace = format!("csi-{}", peer.slug());
         let mut objects =
             vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}), driver.object()];

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use clap::Args;
 use fastrand::Rng;
-use testbed::control_plane::{Signal, State};
+use testbed::control_plane::Signal;
 use testbed::figures::Figures;
 use tokio::time::{Instant, sleep};
 
@@ -46,7 +46,7 @@ pub(crate) struct Settings {
 }
 
 pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
-    let programs = Programs::find(&State::for_tests()?).await?;
+    let programs = Programs::find().await?;
     let (zones, more): (&[&str], &[&str]) = if settings.topology { (&ZONES, &zones::FLAGS) } else { (&[], &[]) };
     let flags = [&FLAGS, more].concat();
     let stage = Arc::new(Stage::set_in_zones(&programs, "swap", Pace::SLOW, settings.seed, zones).await?);

@@ -12,7 +12,6 @@ use k8s_openapi::api::storage::v1::CSINode;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, ObjectMeta};
 use testbed::cluster::Program;
-use testbed::control_plane::State;
 use testbed::figures::Figures;
 use testbed::process::memory;
 use tokio::time::sleep;
@@ -88,7 +87,7 @@ impl Which {
 }
 
 pub(super) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
-    let programs = Programs::find(&State::for_tests()?).await?;
+    let programs = Programs::find().await?;
     let mut figures = Figures::default();
     if settings.memory > 0 {
         for nodes in [0, settings.memory] {

@@ -31,8 +31,6 @@ pub(super) struct Counts {
     pub(super) made: usize,
     pub(super) early: usize,
     pub(super) bound: usize,
-    /// Number of claims still pending when the traffic stopped.
-    pub(super) waiting: usize,
 }
 
 impl Traffic {
@@ -59,7 +57,6 @@ impl Traffic {
             sum.made += counts.made;
             sum.early += counts.early;
             sum.bound += counts.bound;
-            sum.waiting += counts.waiting;
         }
         self.looking.abort();
         Ok(sum)
@@ -100,10 +97,7 @@ async fn one_after_the_other(
             tokio::select! {
                 biased;
                 _ = bound.wait_for(|bound| bound.contains(&name)) => counts.bound += 1,
-                _ = stopped.wait_for(|stopped| *stopped) => {
-                    counts.waiting += 1;
-                    break;
-                }
+                _ = stopped.wait_for(|stopped| *stopped) => break,
             }
             let use_for = Duration::from_millis(rng.u64(..2000));
             let _ = timeout(use_for, stopped.wait_for(|stopped| *stopped)).await;

@@ -3,7 +3,7 @@
 pub(crate) mod contract;
 mod fixture;
 
-pub(crate) use self::fixture::{Fixture, REGION, Store, documented_policy};
+pub(crate) use self::fixture::{Fixture, REGION, Store, documented_policy, is_settled};
 
 pub(crate) const LIFECYCLE: &str =
     r#"{"Rules":[{"ID":"old","Status":"Enabled","Filter":{"Prefix":""},"Expiration":{"Days":30}}]}"#;

@@ -2,7 +2,7 @@
 
 mod claims;
 mod faults;
-mod fixture;
+pub(crate) mod fixture;
 mod grants;
 mod many;
 mod rook;

@@ -15,7 +15,7 @@ use testbed::cluster::{BucketSpace, Program, eventually};
 const SOON: Duration = Duration::from_secs(60);
 
 /// A provisioner with its own class and a separate fake of Google's services.
-struct Fixture {
+pub(crate) struct Fixture {
     buckets: BucketSpace,
     google: Server,
     files: TempDir,

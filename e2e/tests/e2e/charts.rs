@@ -298,7 +298,7 @@ async fn are_refused_in_namespaces_with_stricter_pod_security() -> anyhow::Resul
     for (chart, enforced, needed, value) in [
         ("hostpath-provisioner", "baseline", "privileged", "hostNetwork=false"),
         ("nfs-server-provisioner", "restricted", "privileged", "hostNetwork=false"),
-        ("nfs-subdir-provisioner", "restricted", "baseline", "hostNetwork=false"),
+        ("nfs-subdir-provisioner", "restricted", "baseline", "nfs.server=nfs.example.com"),
         ("aws-s3-provisioner", "restricted", "privileged", "hostNetwork=true"),
     ] {
         let label = format!("pod-security.kubernetes.io/enforce={enforced}");
@@ -392,6 +392,7 @@ async fn refuse_values_that_cannot_work() -> anyhow::Result<()> {
         ("hostpath-provisioner", "hostPath.shared=true", "hostPath.shared needs `coordination: lease`"),
         ("hostpath-provisioner", "nodeCleanup.enabled=true,coordination=lease", "needs `coordination: per-node`"),
         ("hostpath-provisioner", "storageClass.parameters.nodeAffinityKey=rack", "needs nodeRestriction.enabled=false"),
+        ("nfs-subdir-provisioner", "nfs.path=/volumes", "set nfs.server to the address of the NFS server"),
         // Time without a unit, and a Service without an address.
         ("hostpath-provisioner", "nodeCleanup.gracePeriod=60", "gracePeriod"),
         ("nfs-server-provisioner", "service.clusterIP=None", "clusterIP"),
@@ -426,10 +427,12 @@ fn nested(name: &str, value: Value) -> Value {
 #[tokio::test]
 async fn name_the_new_value_for_each_value_of_other_charts() -> anyhow::Result<()> {
     let helm = Helm::without_cluster().await?;
-    for (page, chart, count) in
+    for (page, name, count) in
         [("local-path.md", "hostpath-provisioner", 50), ("nfs-subdir.md", "nfs-subdir-provisioner", 40)]
     {
-        let chart = format!("deploy/charts/{chart}");
+        let provisioner = PROVISIONERS.iter().find(|one| one.name == name).context("no such chart")?;
+        let required: Vec<_> = provisioner.required.iter().flat_map(|value| ["--set-json", *value]).collect();
+        let chart = format!("deploy/charts/{name}");
         let own: Value = parse(&fs::read_to_string(project().join(&chart).join("values.yaml"))?)?.remove(0);
         let rows = answers(page)?;
         ensure!(rows.len() >= count, "{page}: {}", rows.len());
@@ -437,7 +440,8 @@ async fn name_the_new_value_for_each_value_of_other_charts() -> anyhow::Result<(
             let known = own.pointer(&format!("/{}", name.replace('.', "/")));
             let file = helm.folder.path().join("old.yaml");
             fs::write(&file, nested(&name, known.cloned().unwrap_or_else(|| "old".into())).to_string())?;
-            let rendered = helm.run(&["template", "x", &chart, "--values", &file.to_string_lossy()]);
+            let file = file.to_string_lossy();
+            let rendered = helm.run(&[&["template", "x", &chart, "--values", &file][..], &required[..]].concat());
             match known {
                 Some(_) => {
                     ensure!(answer.starts_with("same"), "{page}: {name} exists, but the page says {answer}");

@@ -16,14 +16,16 @@ async fn bound(space: &TestSpace) -> anyhow::Result<String> {
     Ok(space.bind(space.claim("claim", &class)).await?.1.name_any())
 }
 
-async fn ask_for(space: &TestSpace, size: &str) -> anyhow::Result<()> {
+/// Requests this size for a claim.
+pub(crate) async fn ask_for(space: &TestSpace, claim: &str, size: &str) -> anyhow::Result<()> {
     let request = json!({"spec": {"resources": {"requests": {"storage": size}}}});
     let claims = space.api::<PersistentVolumeClaim>();
-    claims.patch("claim", &PatchParams::default(), &Patch::Merge(request)).await?;
+    claims.patch(claim, &PatchParams::default(), &Patch::Merge(request)).await?;
     Ok(())
 }
 
-fn has(claim: &PersistentVolumeClaim, size: &str) -> bool {
+/// True if the claim's status reports this size.
+pub(crate) fn has(claim: &PersistentVolumeClaim, size: &str) -> bool {
     let capacity = claim.status.as_ref().and_then(|status| status.capacity.as_ref()?.get("storage"));
     capacity.is_some_and(|capacity| capacity.0 == size)
 }
@@ -51,11 +53,11 @@ async fn wait_for_size(space: &TestSpace, volume: &str, size: &str) -> anyhow::R
 async fn a_claim_grows() -> anyhow::Result<()> {
     let (space, toy, _controller) = Toy::serving("x8").await?;
     let volume = bound(&space).await?;
-    ask_for(&space, "1536Ki").await?;
+    ask_for(&space, "claim", "1536Ki").await?;
     wait_for_size(&space, &volume, "1536Ki").await?;
     space.wait_for_event("PersistentVolumeClaim", "claim", "Resizing").await?;
     space.wait_for_event("PersistentVolumeClaim", "claim", "VolumeResizeSuccessful").await?;
-    ask_for(&space, "3Mi").await?;
+    ask_for(&space, "claim", "3Mi").await?;
     wait_for_size(&space, &volume, "3Mi").await?;
     let mut sizes = toy.expansions(&volume);
     // If another client writes the claim between the call and the status, the call is repeated.
@@ -74,12 +76,12 @@ async fn an_impossible_size_is_reported_and_the_user_requests_less() -> anyhow::
     });
     let _controller = toy.run(&space);
     let volume = bound(&space).await?;
-    ask_for(&space, "8Mi").await?;
+    ask_for(&space, "claim", "8Mi").await?;
     let event = space.wait_for_event("PersistentVolumeClaim", "claim", "VolumeResizeFailed").await?;
     assert_eq!(event.message.as_deref(), Some("the pool has no disk of that size; ask for 4Mi"));
     let infeasible = |claim: &PersistentVolumeClaim| resize_status(claim) == Some("ControllerResizeInfeasible");
     space.wait_for(&space.api(), "claim", "marked as infeasible", infeasible).await?;
-    ask_for(&space, "4Mi").await?;
+    ask_for(&space, "claim", "4Mi").await?;
     wait_for_size(&space, &volume, "4Mi").await?;
     let mut sizes = toy.expansions(&volume);
     // As in X8.
@@ -98,7 +100,7 @@ async fn a_failure_is_reported_and_retried() -> anyhow::Result<()> {
     });
     let _controller = toy.run(&space);
     let volume = bound(&space).await?;
-    ask_for(&space, "2Mi").await?;
+    ask_for(&space, "claim", "2Mi").await?;
     let event = space.wait_for_event("PersistentVolumeClaim", "claim", "VolumeResizeFailed").await?;
     assert_eq!(event.message.as_deref(), Some("the pool does not answer"));
     wait_for_size(&space, &volume, "2Mi").await?;

@@ -10,21 +10,6 @@ use testbed::cluster::TestSpace;
 use testbed::control_plane::Signal;
 
 #[tokio::test]
-async fn claims_are_handed_to_their_provisioner() -> anyhow::Result<()> {
-    let space = TestSpace::new("hand-over").await?;
-    let class = space.create_class(space.class("a")).await?;
-    space.create_claim(space.claim("data", &class)).await?;
-    let claim = space
-        .wait_for(&space.api::<PersistentVolumeClaim>(), "data", "handed over", |claim| {
-            claim.annotations().get("volume.kubernetes.io/storage-provisioner").is_some()
-        })
-        .await?;
-    assert_eq!(claim.annotations()["volume.kubernetes.io/storage-provisioner"], space.provisioner());
-    space.wait_for_event("PersistentVolumeClaim", "data", "ExternalProvisioning").await?;
-    space.done().await
-}
-
-#[tokio::test]
 async fn a_failed_wait_says_what_it_saw() -> anyhow::Result<()> {
     let space = TestSpace::new("failed-wait").await?;
     let class = space.create_class(space.class("a")).await?;
@@ -58,22 +43,6 @@ async fn service_accounts_have_the_given_rights_and_leave_a_trace() -> anyhow::R
     let entries = space.cluster().audit_log()?.entries_of(&access.user)?;
     let seen: Vec<_> = entries.iter().map(|e| (e.verb.as_str(), e.resource.as_str(), e.code)).collect();
     assert_eq!(seen, [("list", "persistentvolumeclaims", 200), ("list", "pods", 403)]);
-    space.done().await
-}
-
-#[tokio::test]
-async fn pods_are_scheduled_to_nodes_of_the_test() -> anyhow::Result<()> {
-    let space = TestSpace::new("scheduling").await?;
-    let class = space.waiting_class_with("late", []).await?;
-    let node = space.create_node("one", &[("zone", "a")]).await?;
-    assert_eq!(node.spec.and_then(|spec| spec.taints), None);
-    space.create_claim(space.claim("data", &class)).await?;
-    space.create(&space.pod("user", "data")).await?;
-    let selected = "volume.kubernetes.io/selected-node";
-    let claims = space.api::<PersistentVolumeClaim>();
-    let claim =
-        space.wait_for(&claims, "data", "given a node", |claim| claim.annotations().contains_key(selected)).await?;
-    assert_eq!(claim.annotations()[selected], space.cluster_wide_name("one"));
     space.done().await
 }
 

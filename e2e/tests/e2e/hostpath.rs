@@ -3,7 +3,7 @@
 mod adopted;
 mod claims;
 mod commands;
-mod fixture;
+pub(crate) mod fixture;
 mod gone_nodes;
 mod node_restriction;
 mod parameters;

@@ -1,6 +1,6 @@
 //! The NFS provisioner on a real control plane. Tests with the prefix `ganesha_` need the packages of an NFS server.
 
-mod fixture;
+pub(crate) mod fixture;
 mod kernel;
 mod kills;
 mod quota;

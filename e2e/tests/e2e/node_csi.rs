@@ -16,7 +16,7 @@ struct Driver {
 impl Driver {
     async fn start(space: &TestSpace) -> anyhow::Result<Self> {
         let name = format!("{}.csi.example.com", space.namespace());
-        let driver = CsiDriver::of_this_build(space.cluster().state(), &name).await?;
+        let driver = CsiDriver::start(space.cluster().state(), &name).await?;
         space
             .create_cluster_wide::<k8s_openapi::api::storage::v1::CSIDriver>(&serde_json::from_value(driver.object())?)
             .await?;

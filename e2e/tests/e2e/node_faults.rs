@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube_provisioner::protocol::SELECTED_NODE;
 use serde_json::json;
-use testbed::cluster::{Installed, TestSpace, Variant, eventually, is_bound};
+use testbed::cluster::{Installed, TestSpace, Variant, eventually};
 use testbed::control_plane::Signal;
 
 const LONG: Duration = Duration::from_secs(600);
@@ -32,20 +32,6 @@ async fn wait_empty(space: &TestSpace, installed: &Installed<'_>) -> anyhow::Res
     let empty = eventually(LONG, empty).await?;
     anyhow::ensure!(empty.is_some(), "left after {} s: {:?}", LONG.as_secs(), installed.directories());
     Ok(())
-}
-
-#[tokio::test]
-async fn node_a_restarted_provisioner_deletes_earlier_volumes() -> anyhow::Result<()> {
-    let space = TestSpace::new("m2").await?;
-    let installed = space.install(Variant::Single).await?;
-    space.create_claim(testbed::cluster::claim("data", &installed.class("hostpath"))).await?;
-    let claims = space.api::<PersistentVolumeClaim>();
-    space.wait_for_within(LONG, &claims, "data", "bound", is_bound).await?;
-    installed.kill().await?;
-    claims.delete("data", &DeleteParams::default()).await?;
-    // The successor waits until the killed provisioner's Lease expires.
-    wait_empty(&space, &installed).await?;
-    space.done().await
 }
 
 #[tokio::test]

@@ -1,13 +1,14 @@
 //! Volumes as pods on a real node see them. The prefixes of the names refer to test cases of other provisioners.
 
 use std::fs;
-use std::path::Path;
 
-use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use testbed::cluster::{Installed, TestSpace, Variant};
+
+use crate::hostpath::fixture::path_of;
 
 /// Creates a claim in a class of the manifests.
 async fn claim(space: &TestSpace, installed: &Installed<'_>, name: &str, class: &str) -> anyhow::Result<()> {
@@ -22,12 +23,6 @@ async fn claim_with(space: &TestSpace, parameters: &[(&str, &str)]) -> anyhow::R
     Ok(())
 }
 
-fn directory(volume: &PersistentVolume) -> &Path {
-    let spec = volume.spec.as_ref().unwrap();
-    let path = spec.host_path.as_ref().map(|source| &source.path);
-    Path::new(path.or(spec.local.as_ref().map(|source| &source.path)).unwrap())
-}
-
 #[tokio::test]
 async fn node_a_pod_writes_into_a_volume_of_the_default_type() -> anyhow::Result<()> {
     let space = TestSpace::new("p1").await?;
@@ -36,8 +31,8 @@ async fn node_a_pod_writes_into_a_volume_of_the_default_type() -> anyhow::Result
     assert_eq!(space.run(&space.script("pod", "data", "echo hello > /data/file; cat /data/file")?).await?, "hello");
     let (_, volume) = space.wait_bound("data").await?;
     assert!(volume.spec.as_ref().unwrap().host_path.is_some());
-    assert_eq!(directory(&volume), installed.root().join(volume.name_any()));
-    assert_eq!(fs::read_to_string(directory(&volume).join("file"))?, "hello\n");
+    assert_eq!(path_of(&volume), installed.root().join(volume.name_any()));
+    assert_eq!(fs::read_to_string(path_of(&volume).join("file"))?, "hello\n");
     space.delete_pod("pod").await?;
     installed.delete_claim("data").await?;
     space.done().await
@@ -133,7 +128,7 @@ async fn node_a_pod_mounts_a_sub_path_of_its_volume() -> anyhow::Result<()> {
     pod["spec"]["containers"][0]["volumeMounts"][0]["subPath"] = json!("a/part");
     space.run(&pod).await?;
     let (_, volume) = space.wait_bound("data").await?;
-    assert_eq!(fs::read_to_string(directory(&volume).join("a/part/file"))?, "hello\n");
+    assert_eq!(fs::read_to_string(path_of(&volume).join("a/part/file"))?, "hello\n");
     space.done().await
 }
 
@@ -177,6 +172,6 @@ async fn node_rwx_two_pods_write_into_one_volume_and_see_each_others_files() -> 
         assert!(space.exec(reader, "cat /data/file")?.contains(writer));
     }
     let (_, volume) = space.wait_bound("data").await?;
-    assert_eq!(fs::read_to_string(directory(&volume).join("file"))?, "first\nsecond\n");
+    assert_eq!(fs::read_to_string(path_of(&volume).join("file"))?, "first\nsecond\n");
     space.done().await
 }

@@ -30,13 +30,6 @@ async fn by_hand(space: &TestSpace, suffix: &str, change: Value) -> anyhow::Resu
     space.create_cluster_wide(&serde_json::from_value::<PersistentVolume>(volume)?).await
 }
 
-/// Merges fields, and keeps `null` values.
-fn merge_all(base: &mut Value, more: Value) {
-    if let (Value::Object(base), Value::Object(more)) = (base, more) {
-        base.extend(more);
-    }
-}
-
 fn phase(volume: &PersistentVolume, phase: &str) -> bool {
     volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some(phase)
 }
@@ -234,16 +227,12 @@ async fn static_volumes_of_ours_are_protected() -> anyhow::Result<()> {
     options.additional_provisioner_names = vec![driver.clone()];
     let _controller = toy.run_with(options, space.client());
     let class = space.class("static").name_any();
-    let by_hand_of = |annotations: Value, source: Value| {
-        let mut change =
-            json!({"metadata": {"annotations": annotations}, "spec": {"claimRef": null, "storageClassName": class}});
-        merge_all(&mut change["spec"], source);
-        change
-    };
     let annotations =
         json!({"pv.kubernetes.io/provisioned-by": null, "pv.kubernetes.io/migrated-to": space.provisioner()});
-    let migrated = by_hand_of(annotations, json!({}));
-    let csi = by_hand_of(Value::Null, json!({"nfs": null, "csi": {"driver": driver, "volumeHandle": "h"}}));
+    let migrated =
+        json!({"metadata": {"annotations": annotations}, "spec": {"claimRef": null, "storageClassName": class}});
+    let csi = json!({"metadata": {"annotations": null}, "spec": {"claimRef": null, "storageClassName": class,
+        "nfs": null, "csi": {"driver": driver, "volumeHandle": "h"}}});
     for (suffix, change) in [("migrated", migrated), ("csi", csi)] {
         let volume = by_hand(&space, suffix, change).await?;
         let mut claim = space.claim(suffix, &space.class("static"));

@@ -54,16 +54,7 @@ impl<S: Store> Fixture<S> {
 
     /// Kills the provisioner at random moments.
     pub(crate) async fn survives_kills(self) -> anyhow::Result<()> {
-        // Five users, each with one key after the overlap.
-        let is_settled = async || {
-            let (users, iam) = (self.account().users().await?, self.account().iam()?);
-            let mut keys = 0;
-            for user in &users {
-                keys += iam.access_keys(user).await?.len();
-            }
-            let buckets = self.account().admin()?.list_buckets().await?.len();
-            Ok((users.len(), keys, buckets) == (5, 5, 3))
-        };
+        let is_settled = async || is_settled(self.account()).await;
         let claims = (|kill| json!({"bucketName": format!("named-{kill}")}), json!({}));
         killed_at_any_moment_nothing_is_left(&self, &[], claims, is_settled).await?;
         self.done().await
@@ -207,6 +198,18 @@ impl<S> std::ops::Deref for Fixture<S> {
     fn deref(&self) -> &BucketSpace {
         &self.buckets
     }
+}
+
+/// True if the store has what remains after the kills: five users, each with one key after the overlap, and three
+/// buckets.
+pub(crate) async fn is_settled(account: &Account) -> anyhow::Result<bool> {
+    let (users, iam) = (account.users().await?, account.iam()?);
+    let mut keys = 0;
+    for user in &users {
+        keys += iam.access_keys(user).await?.len();
+    }
+    let buckets = account.admin()?.list_buckets().await?.len();
+    Ok((users.len(), keys, buckets) == (5, 5, 3))
 }
 
 /// The policy for the provisioner's key, verbatim from a page of the guide's folder `use`.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{DeleteParams, ListParams};
+use kube::api::DeleteParams;
 use objectbucket_api::{BucketPhase, ObjectBucket};
 use serde_json::{Value, json};
 use testbed::bucket_cases::BucketFixture as _;
@@ -160,26 +160,6 @@ async fn ceph_an_owner_named_by_the_claim_keeps_its_user() -> anyhow::Result<()>
     let buckets = fixture.ceph.radosgw_admin(&["bucket", "list", "--uid", &owner]).await?;
     assert_eq!(buckets, json!([]), "its buckets are gone");
     fixture.ceph.radosgw_admin(&["user", "rm", "--uid", &owner]).await?;
-    fixture.done().await
-}
-
-// Rules: Z7, Y10.
-#[tokio::test]
-async fn ceph_a_foreign_bucket_is_refused() -> anyhow::Result<()> {
-    let (fixture, _program) = Fixture::started("bucket-taken").await?;
-    let name = format!("taken-{}", fixture.space.namespace());
-    let first = fixture.new_user("first", "class", json!({"bucketName": name})).await?;
-    first.put("a", "x").await?;
-    fixture.claim("second", "class", json!({"bucketName": name})).await?;
-    let message = fixture.message("second", "ProvisioningFailed").await?;
-    ensure!(message.contains(&name), "{message}");
-    fixture.delete("second").await?;
-    assert_eq!(first.get("a").await?.as_deref(), Some("x"));
-    fixture.delete("first").await?;
-    fixture.nothing_left().await?;
-    let left = fixture.space.cluster_api::<ObjectBucket>().list(&ListParams::default()).await?;
-    let of_this = |object: &&ObjectBucket| object.spec.storage_class_name.contains(fixture.space.namespace());
-    assert_eq!(left.iter().filter(of_this).count(), 0);
     fixture.done().await
 }
 

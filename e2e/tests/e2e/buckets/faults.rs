@@ -26,7 +26,7 @@ async fn ceph_a_gateway_that_is_down_or_hangs_is_reported_and_awaited() -> anyho
     fixture.ceph.pause().await?;
     fixture.claim("videos", "class", json!({})).await?;
     let message = fixture.message("videos", "ProvisioningFailed").await?;
-    ensure!(message.contains("has not answered"), "{message}");
+    ensure!(message.contains("did not answer"), "{message}");
     fixture.ceph.resume()?;
     fixture.bound("videos").await?;
     // An administrator removes a bucket directly on the gateway.

@@ -33,6 +33,19 @@ impl Fixture {
         Ok(std::fs::write(self.files.path().join("secret"), secret_key)?)
     }
 
+    /// Starts the provisioner with this address of the gateway and additional options.
+    pub(crate) fn spawn_with(&self, endpoint: &str, more: &[&str]) -> anyhow::Result<Program> {
+        let file = |name: &str| self.files.path().join(name).display().to_string();
+        let (access, secret) = (file("access"), file("secret"));
+        let arguments = [
+            ["--endpoint", endpoint],
+            ["--admin-access-key-file", &access],
+            ["--admin-secret-key-file", &secret],
+            ["--allowed-additional-config", ALL_CONFIG],
+        ];
+        self.buckets.spawn("ceph-rgw-provisioner", &[], &[&arguments.concat(), more].concat())
+    }
+
     /// The ids of the gateway's users whose claims are in this test's namespace.
     pub(crate) async fn users(&self) -> anyhow::Result<Vec<String>> {
         let all: Vec<String> = serde_json::from_value(self.ceph.radosgw_admin(&["user", "list"]).await?)?;
@@ -64,15 +77,7 @@ impl BucketFixture for Fixture {
     }
 
     fn spawn(&self) -> anyhow::Result<Program> {
-        let file = |name: &str| self.files.path().join(name).display().to_string();
-        let (access, secret) = (file("access"), file("secret"));
-        let arguments = [
-            ["--endpoint", &self.ceph.endpoint],
-            ["--admin-access-key-file", &access],
-            ["--admin-secret-key-file", &secret],
-            ["--allowed-additional-config", ALL_CONFIG],
-        ];
-        self.buckets.spawn("ceph-rgw-provisioner", &[], &arguments.concat())
+        self.spawn_with(&self.ceph.endpoint, &[])
     }
 
     async fn assets(&self) -> anyhow::Result<BTreeSet<String>> {

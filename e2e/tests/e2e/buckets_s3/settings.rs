@@ -17,7 +17,7 @@ async fn aws_policy_tags_and_versioning_follow_the_claim() -> anyhow::Result<()>
     let fixture = Fixture::new("s3-config").await?;
     let server = fixture.server();
     let key = server.variables();
-    let program = fixture.spawn_with(&[&key[0], &key[1], ALLOWED], &[])?;
+    let program = fixture.spawn_with(&[&key[0], &key[1], ALLOWED], &["--cluster-id", "cluster-a"])?;
     program.wait_for_output("connected", SOON).await?;
     let admin = server.admin()?;
     let policy = json!({"Version": "2012-10-17", "Statement": [{
@@ -39,6 +39,7 @@ async fn aws_policy_tags_and_versioning_follow_the_claim() -> anyhow::Result<()>
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     };
     assert_eq!(live().await?, (true, tags(&[("team", "shop"), ("stage", "test")]), 3));
+    assert_eq!(admin.bucket_tagging("photos-of-ours").await?["kube-provisioner/cluster-id"], "cluster-a");
     let becomes = async |config: Value, wanted: (bool, BTreeMap<String, String>, usize)| {
         fixture.patch("photos", json!({"spec": {"additionalConfig": config}})).await?;
         let found = eventually(SOON, async || Ok((live().await? == wanted).then_some(())));

@@ -4,9 +4,9 @@ use anyhow::{Context, ensure};
 use serde_json::json;
 use testbed::bucket_cases::BucketFixture as _;
 use testbed::bucket_rights as rights;
-use testbed::s3::clients::{AWS, RCLONE, boto3, works};
 
 use super::fixture::Fixture;
+use crate::bucket_clients::all_work;
 
 // Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
@@ -48,10 +48,7 @@ async fn garage_a_claim_asks_for_less_in_its_own_bucket() -> anyhow::Result<()> 
 #[tokio::test]
 async fn garage_clients_use_a_bucket() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("garage-clients").await?;
-    fixture.bind("photos", "class", json!({})).await?;
-    let (boto3, script) = boto3();
-    let pod = fixture.pod("photos", &[]).await?;
-    works(&pod, &[(boto3, &script), ("aws", AWS), ("rclone", RCLONE)]).await?;
+    all_work(&fixture).await?;
     fixture.done_without(&["photos"]).await
 }
 

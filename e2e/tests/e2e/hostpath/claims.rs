@@ -35,16 +35,6 @@ async fn a_claim_becomes_a_directory_and_goes_with_it() -> anyhow::Result<()> {
     space.done().await
 }
 
-#[tokio::test]
-async fn two_hundred_claims_at_once_are_all_bound() -> anyhow::Result<()> {
-    let (space, root, _access, _program) = serving("many").await?;
-    let class = space.create_class(space.class("class")).await?;
-    space.create_claims(&class, 200).await?;
-    space.wait_all_bound(200, 4 * SOON).await?;
-    assert_eq!(directories(&root).len(), 200);
-    space.done().await
-}
-
 // Rules: G14.
 #[tokio::test]
 async fn a_provisioner_that_was_killed_finishes_its_work_when_restarted() -> anyhow::Result<()> {

@@ -1,7 +1,7 @@
 //! The ValidatingAdmissionPolicy of the manifests restricts the writes of a node's pod to objects of that node.
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolume, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Error, ResourceExt};
 use serde_json::{Value, json};
@@ -9,6 +9,7 @@ use testbed::cluster::{Access, TestSpace, eventually};
 use testbed::manifests::{parse, project};
 
 use super::fixture::*;
+use crate::expansion::{ask_for, has};
 
 /// Applies the policy of the manifests for this test's account.
 async fn apply_policy(space: &TestSpace) -> anyhow::Result<()> {
@@ -115,14 +116,8 @@ async fn the_pod_of_a_node_writes_only_what_is_of_that_node() -> anyhow::Result<
     space.create(&pod).await?;
     let (_, made) = space.wait_bound("claim").await?;
     let made = made.name_any();
-    let more = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": "2Mi"}}}}));
-    let claims = space.api::<PersistentVolumeClaim>();
-    claims.patch("claim", &PatchParams::default(), &more).await?;
-    let has_grown = |volume: &PersistentVolume| {
-        let capacity = volume.spec.as_ref().and_then(|spec| spec.capacity.as_ref()?.get("storage"));
-        capacity.is_some_and(|size| size.0 == "2Mi")
-    };
-    space.wait_for(&space.cluster_api(), &made, "larger", has_grown).await?;
+    ask_for(&space, "claim", "2Mi").await?;
+    space.wait_for(&space.api(), "claim", "larger", |claim| has(claim, "2Mi")).await?;
     let mark = Patch::Merge(json!({"metadata": {"annotations": {"a": "b"}}}));
     refused(from_there.patch(&made, &PatchParams::default(), &mark).await, VOLUMES)?;
     refused(from_there.delete(&made, &DeleteParams::default()).await, VOLUMES)?;

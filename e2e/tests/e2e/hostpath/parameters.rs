@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
@@ -47,36 +47,5 @@ async fn a_class_can_keep_the_data_of_deleted_volumes() -> anyhow::Result<()> {
     space.cluster_api::<StorageClass>().delete(&class.name_any(), &DeleteParams::default()).await?;
     space.delete_claim("claim").await?;
     assert_eq!(directories(&root), BTreeSet::from([volume.name_any()]));
-    space.done().await
-}
-
-#[tokio::test]
-async fn wrong_parameters_are_named_all_at_once() -> anyhow::Result<()> {
-    let (space, root, _access, _program) = serving("wrong").await?;
-    let class = space.class_with("class", [("mode", "0077"), ("onDelte", "retain")]).await?;
-    space.create_claim(space.claim("claim", &class)).await?;
-    let event = space.wait_for_message("PersistentVolumeClaim", "claim", "onDelte").await?;
-    let note = event.message.unwrap_or_default();
-    assert!(note.contains("the owner needs all permissions") && note.contains("onDelte"), "{note}");
-    assert_eq!(directories(&root), BTreeSet::new());
-    space.done().await
-}
-
-#[tokio::test]
-async fn retain_keeps_volume_and_directory() -> anyhow::Result<()> {
-    let (space, root, _access, _program) = serving("retain").await?;
-    let mut class = space.class("class");
-    class.reclaim_policy = Some("Retain".to_owned());
-    let class = space.create_class(class).await?;
-    let (_, volume) = space.bind(space.claim("claim", &class)).await?;
-    let claims = space.api::<PersistentVolumeClaim>();
-    claims.delete("claim", &DeleteParams::default()).await?;
-    let released = |volume: &PersistentVolume| {
-        volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Released")
-    };
-    space.wait_for(&space.cluster_api(), &volume.name_any(), "released", released).await?;
-    // A later claim proves that the controller has seen the release.
-    let (_, later) = space.bind(space.claim("later", &class)).await?;
-    assert_eq!(directories(&root), BTreeSet::from([volume.name_any(), later.name_any()]));
     space.done().await
 }

@@ -14,6 +14,7 @@ use testbed::cluster::{Access, AuditEntry, TestSpace, eventually};
 use testbed::toy::{Answer, Toy};
 
 use super::fixture::*;
+use crate::expansion::{ask_for, has};
 
 /// The API server itself counts the calls, in its audit log.
 #[tokio::test]
@@ -134,15 +135,8 @@ async fn grown(space: &TestSpace) -> anyhow::Result<()> {
     class.allow_volume_expansion = Some(true);
     let class = space.create_class(class).await?;
     space.bind(space.claim("growing", &class)).await?;
-    let more = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": "2Mi"}}}}));
-    let claims = space.api::<PersistentVolumeClaim>();
-    claims.patch("growing", &PatchParams::default(), &more).await?;
-    let has_grown = |claim: &PersistentVolumeClaim| {
-        let capacity = claim.status.as_ref().and_then(|status| status.capacity.as_ref()?.get("storage"));
-        capacity.is_some_and(|size| size.0 == "2Mi")
-    };
-    space.wait_for(&claims, "growing", "grown", has_grown).await?;
-    Ok(())
+    ask_for(space, "growing", "2Mi").await?;
+    space.wait_for(&space.api(), "growing", "grown", |claim| has(claim, "2Mi")).await.map(drop)
 }
 
 /// Repeated events become one event with a count.

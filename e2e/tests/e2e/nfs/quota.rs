@@ -2,14 +2,11 @@
 //! Linux.
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::ResourceExt;
-use kube::api::{Patch, PatchParams};
-use serde_json::json;
 use testbed::cluster::TestSpace;
 use testbed::uml::{Disk, Guest, Link, MOUNT_POINT, Machine};
 
 use super::fixture::*;
+use crate::expansion::{ask_for, has};
 
 /// A client that fills a volume before and after its expansion, and another volume in the meantime.
 fn script(provisioner: &str) -> String {
@@ -67,25 +64,17 @@ async fn fills(space: &TestSpace, guest: &Guest) -> anyhow::Result<()> {
     class.allow_volume_expansion = Some(true);
     class.parameters = Some([("enforceSize".to_owned(), "true".to_owned())].into());
     let class = space.create_class(class).await?;
-    let size = |text: &str| json!({"spec": {"resources": {"requests": {"storage": text}}}});
-    let mut volumes = Vec::new();
     for name in ["first", "second"] {
         let mut claim = serde_json::to_value(space.claim(name, &class))?;
-        claim["spec"]["resources"] = size("9Mi")["spec"]["resources"].clone();
+        claim["spec"]["resources"]["requests"]["storage"] = "9Mi".into();
         let (_, volume) = space.bind(serde_json::from_value(claim)?).await?;
         guest.tell(name, &place(&volume))?;
-        volumes.push(volume.name_any());
     }
     for told in ["first with 128: 0", "first with 160: 1", "second with 128: 0"] {
         says(guest, &format!("filled {told}")).await?;
     }
-    let claims = space.api::<PersistentVolumeClaim>();
-    claims.patch("first", &PatchParams::default(), &Patch::Merge(size("12Mi"))).await?;
-    let has_grown = |volume: &PersistentVolume| {
-        let capacity = volume.spec.as_ref().and_then(|spec| spec.capacity.as_ref());
-        capacity.and_then(|all| all.get("storage")).is_some_and(|size| size.0 == "12Mi")
-    };
-    space.wait_for(&space.cluster_api(), &volumes[0], "larger", has_grown).await?;
+    ask_for(space, "first", "12Mi").await?;
+    space.wait_for(&space.api(), "first", "larger", |claim| has(claim, "12Mi")).await?;
     guest.tell("grown", "")?;
     for told in ["first with 160: 0", "first with 224: 1"] {
         says(guest, &format!("filled {told}")).await?;

@@ -190,7 +190,7 @@ async fn aws_a_role_that_is_not_shown_yet_is_not_left_behind() -> anyhow::Result
     process.class = class(&WITHOUT_KEY);
     let made = process.made(PHOTOS, |claim| claim.state.clone_from(&state)).await;
     let error = made.err().context("the role is shown at once")?;
-    ensure!(error.to_string().contains("does not show the IAM role"), "{error}");
+    ensure!(error.to_string().contains("does not show the newly created IAM role"), "{error}");
     let another = fixture.process_of(&key, &endpoint, class(&WITHOUT_KEY));
     another.delete(PHOTOS, state).await?;
     ensure!(fixture.server().iam()?.role("obc.photos").await?.is_none(), "the role is left");

@@ -10,19 +10,17 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use kube::core::ApiResource;
-use kube_provisioner::rbac::rules;
-use kube_provisioner::{Capabilities, Options};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testbed::cluster::{Access, Program, TestSpace, provisioner_program};
+use testbed::cluster::{Access, Program, TestSpace};
 
 use super::backend::{Backend, EAST};
 use super::backup::list;
 use super::inventory::Inventory;
 use super::second::Second;
+use crate::hostpath::fixture as hostpath;
+use crate::nfs::fixture::{self as nfs, SHARE};
 
-const SERVER: &str = "nfs.example.com";
-const SHARE: &str = "/exports/data";
 const PATTERN: &str = "${pvc.metadata.namespace}/${pvc.metadata.name}";
 /// The provisioner's own files, next to the volumes.
 const OWN: &str = ".kube-provisioner";
@@ -47,7 +45,7 @@ impl Directories {
         let second = Second::start().await?;
         let east = TestSpace::new(if kind == Kind::HostPath { "two-hostpath" } else { "two-nfs" }).await?;
         let west = east.twin_in(second.cluster().await?).await?;
-        let accesses = [account(&east).await?, account(&west).await?];
+        let accesses = [nfs::account(&east).await?, nfs::account(&west).await?];
         for space in [&east, &west] {
             space.class_with("class", [("enforceSize", "false")]).await?;
             space.class_with("named", [("enforceSize", "false"), ("pathPattern", PATTERN)]).await?;
@@ -64,10 +62,10 @@ impl Directories {
     }
 
     fn place(&self) -> anyhow::Result<Vec<String>> {
-        let root = self.root()?.display().to_string();
+        let root = self.root()?;
         Ok(match self.kind {
-            Kind::HostPath => vec![format!("--root={root}")],
-            Kind::Share => vec![format!("--share={SERVER}:{SHARE}={root}"), "--allow-local-directory".to_owned()],
+            Kind::HostPath => vec![format!("--root={}", root.display())],
+            Kind::Share => vec![format!("--share={}", nfs::share(&root)), "--allow-local-directory".to_owned()],
         })
     }
 
@@ -85,11 +83,6 @@ impl Directories {
         let above = if self.kind == Kind::HostPath { root.as_path() } else { Path::new(SHARE) };
         Some(Path::new(path).strip_prefix(above).ok()?.display().to_string())
     }
-}
-
-async fn account(space: &TestSpace) -> anyhow::Result<Access> {
-    let rules = rules(&Options::new(space.provisioner()), &Capabilities::default().expansion(), &[]);
-    space.account("provisioner", &rules).await
 }
 
 impl Backend for Directories {
@@ -110,22 +103,15 @@ impl Backend for Directories {
     }
 
     fn spawn(&self, side: usize) -> anyhow::Result<Program> {
-        let (space, access) = (&self.spaces[side], &self.accesses[side]);
-        let kubeconfig = access.kubeconfig.display().to_string();
-        let options = [
-            ["--provisioner-name", space.provisioner()],
-            ["--kubeconfig", &kubeconfig],
-            ["--namespace", space.namespace()],
-            ["--retry-interval-start", "300ms"],
-            ["--retry-interval-max", "3s"],
-            // A short lease, so that another process soon takes over from a killed one.
-            ["--lease-duration", "3s"],
-            ["--lease-renew-deadline", "2s"],
-            ["--lease-retry-period", "500ms"],
-        ];
-        let mode = (self.kind == Kind::Share).then(|| "subdir".to_owned());
-        let arguments = mode.into_iter().chain(self.place()?).chain(options.concat().into_iter().map(str::to_owned));
-        space.spawn("provisioner", provisioner_program(self.package())?, arguments)
+        const RETRIES: [&str; 4] = ["--retry-interval-start", "300ms", "--retry-interval-max", "3s"];
+        // As short as hostPath's.
+        const LEASE: [&str; 6] =
+            ["--lease-duration", "3s", "--lease-renew-deadline", "2s", "--lease-retry-period", "500ms"];
+        let (space, access, root) = (&self.spaces[side], &self.accesses[side], self.root()?);
+        match self.kind {
+            Kind::HostPath => hostpath::start(space, access, &root, &RETRIES),
+            Kind::Share => nfs::subdir(space, access, &[nfs::share(&root)], &[&RETRIES[..], &LEASE].concat()),
+        }
     }
 
     fn claim(&self, name: &str, _number: usize, wanted: bool) -> Value {
@@ -165,7 +151,7 @@ impl Backend for Directories {
         let (ok, text) = self.command(side, &["adopt", "--restored", "--yes"])?;
         ensure!(ok, "{text}");
         let marked = text.lines().filter(|line| line.contains(" is marked for pvc-")).count();
-        Ok(format!("`adopt --restored`, which marked {marked} directories anew"))
+        Ok(format!("`adopt --restored`, which marked {marked} directories again"))
     }
 
     async fn mistake(&self, side: usize) -> anyhow::Result<()> {
@@ -192,15 +178,15 @@ fn without_volume_uid(mark: &str) -> String {
     uid.map_or_else(|| mark.to_owned(), |(before, after)| format!("{before}{after}"))
 }
 
-/// Adds the contents of a directory to the inventory: modes, owners and contents. Of the provisioner's own files,
+/// Adds the entries of a directory to the inventory: modes, owners and file contents. Of the provisioner's own files,
 /// includes only those that belong to volumes.
 fn count(root: &Path, above: &str, inventory: &mut Inventory) -> anyhow::Result<()> {
-    const FOR_ALL: [&str; 4] = ["locks", "tmp", "notes", "root"];
+    const NOT_OF_VOLUMES: [&str; 4] = ["locks", "tmp", "notes", "root"];
     for entry in fs::read_dir(root.join(above))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         let path = if above.is_empty() { name.clone() } else { format!("{above}/{name}") };
         let (metadata, full) = (fs::symlink_metadata(root.join(&path))?, root.join(&path));
-        if above == OWN && FOR_ALL.contains(&name.as_str()) {
+        if above == OWN && NOT_OF_VOLUMES.contains(&name.as_str()) {
             continue;
         }
         let what = match metadata.is_dir() {

@@ -40,15 +40,15 @@ pub(crate) async fn charts(guard: &Guard) -> anyhow::Result<ExitCode> {
         compare(&provisioner.chart_files(&|_| Ok(program.clone()))?)?;
         for variant in provisioner.variants {
             compare(&render(&helm, provisioner, variant)?)?;
-            lint(&helm, chart, variant.values)?;
+            lint(&helm, chart, &[provisioner.required, variant.values].concat())?;
         }
-        check_refusals(&helm, chart, &WRONG)?;
+        check_refusals(&helm, provisioner, &WRONG)?;
         if provisioner.has_shards() {
-            check_rights(&helm, chart, &program, provisioner.mode, &SHARDS)?;
+            check_rights(&helm, provisioner, &program, &SHARDS)?;
         }
         if provisioner.has_cosi() {
-            check_refusals(&helm, chart, &WRONG_FOR_COSI)?;
-            check_rights(&helm, chart, &program, provisioner.mode, &COSI)?;
+            check_refusals(&helm, provisioner, &WRONG_FOR_COSI)?;
+            check_rights(&helm, provisioner, &program, &COSI)?;
         }
         progress.line(&format!("{}: as helm renders it", provisioner.name));
     }
@@ -89,12 +89,18 @@ const WRONG_FOR_COSI: [&str; 9] = [
     "extraEnv[0].name=COSI_CONTROLLER,extraEnv[0].value=true",
 ];
 
-fn check_refusals(helm: &Path, chart: &str, values: &[&str]) -> anyhow::Result<()> {
+fn check_refusals(helm: &Path, provisioner: &Provisioner, values: &[&str]) -> anyhow::Result<()> {
     for wrong in values {
-        let refused = run_tool(helm, &["template", "x", chart, "--set", wrong]);
-        ensure!(refused.is_err(), "{chart} takes {wrong}");
+        let refused = template(helm, provisioner, &["--set", wrong]);
+        ensure!(refused.is_err(), "{} takes {wrong}", provisioner.name);
     }
     Ok(())
+}
+
+fn template(helm: &Path, provisioner: &Provisioner, options: &[&str]) -> anyhow::Result<String> {
+    let chart = provisioner.chart();
+    let chart = chart.to_str().context("no UTF-8")?;
+    run_tool(helm, &[&["template", "x", chart], provisioner.required_options().as_slice(), options].concat())
 }
 
 /// Values, and the `rbac` options that grant the same permissions.
@@ -115,12 +121,12 @@ const COSI: [Rights<'_>; 3] = [
 
 /// Checks the permissions. The chart itself adds the names of journals and Leases. Next to a sidecar, the account also
 /// has the sidecar's permissions.
-fn check_rights(helm: &Path, chart: &str, program: &Path, mode: &[&str], cases: &[Rights<'_>]) -> anyhow::Result<()> {
+fn check_rights(helm: &Path, provisioner: &Provisioner, program: &Path, cases: &[Rights<'_>]) -> anyhow::Result<()> {
     for (values, options) in cases {
         let named = [values, &[r#"provisionerName="a.example/b""#][..]].concat();
-        let text = run_tool(helm, &[&["template", "x", chart], set(&named).as_slice()].concat())?;
+        let text = template(helm, provisioner, &set(&named))?;
         let objects: Vec<Value> = text.split("\n---\n").map(parse).collect::<anyhow::Result<_>>()?;
-        let expected = rules(program, mode, "a.example/b", options)?;
+        let expected = rules(program, provisioner.mode, "a.example/b", options)?;
         for (kind, expected) in ["ClusterRole", "Role"].into_iter().zip(expected) {
             let role = objects.iter().find(|object| object["kind"] == kind).with_context(|| format!("no {kind}"))?;
             let (found, expected) = (list(&role["rules"]), list(&expected));

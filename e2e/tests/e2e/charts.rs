@@ -238,7 +238,8 @@ async fn live(helm: &Helm, kubectl: &Kubectl<'_>, provisioner: &Provisioner) -> 
     check_objects(helm, kubectl, name, "install").await?;
     let chart_path = chart.to_string_lossy();
     let test = ["template", name, &chart_path, "--namespace", name, "--show-only", "templates/tests/classes.yaml"];
-    apply(kubectl, helm.folder.path(), &helm.run(&test)?, &["--dry-run=server"])?;
+    let test = helm.run(&[&test[..], &provisioner.required_options()].concat())?;
+    apply(kubectl, helm.folder.path(), &test, &["--dry-run=server"])?;
 
     helm.upgrade(name, &chart_path, &changes(name))?;
     check_objects(helm, kubectl, name, "upgrade").await?;
@@ -431,7 +432,7 @@ async fn name_the_new_value_for_each_value_of_other_charts() -> anyhow::Result<(
         [("local-path.md", "hostpath-provisioner", 50), ("nfs-subdir.md", "nfs-subdir-provisioner", 40)]
     {
         let provisioner = PROVISIONERS.iter().find(|one| one.name == name).context("no such chart")?;
-        let required: Vec<_> = provisioner.required.iter().flat_map(|value| ["--set-json", *value]).collect();
+        let required = provisioner.required_options();
         let chart = format!("deploy/charts/{name}");
         let own: Value = parse(&fs::read_to_string(project().join(&chart).join("values.yaml"))?)?.remove(0);
         let rows = answers(page)?;

@@ -32,6 +32,8 @@ pub struct Provisioner {
     values: &'static [&'static str],
     /// The permission sets that the chart selects from, with the options of `rbac` that print them.
     rights: &'static [(&'static str, &'static [&'static str])],
+    /// Examples of the values without which the chart is refused, in the format of `helm --set-json`.
+    pub required: &'static [&'static str],
     /// The variants that are rendered for `kubectl apply -k`.
     pub variants: &'static [Variant],
 }
@@ -87,6 +89,7 @@ pub const PROVISIONERS: [Provisioner; 7] = [
         folder: "hostpath",
         values: &[ALL, VOLUMES],
         rights: &[("per-node", &["--coordination", "per-node"]), LEASE],
+        required: &[],
         variants: &[
             Variant {
                 folder: "per-node",
@@ -116,6 +119,7 @@ pub const PROVISIONERS: [Provisioner; 7] = [
         folder: "nfs",
         values: &[ALL, VOLUMES, REPLICAS],
         rights: &[LEASE, LEASE_SHARDED],
+        required: &[r#"nfs.server="nfs.example.com""#],
         variants: &[
             Variant {
                 folder: "subdir",
@@ -133,6 +137,7 @@ pub const PROVISIONERS: [Provisioner; 7] = [
         folder: "nfs",
         values: &[ALL, VOLUMES],
         rights: &[LEASE],
+        required: &[],
         variants: &[
             Variant {
                 folder: "server",
@@ -150,6 +155,7 @@ pub const PROVISIONERS: [Provisioner; 7] = [
         folder: "ceph-rgw",
         values: &[ALL, REPLICAS, BUCKETS],
         rights: RIGHTS_OF_BUCKETS,
+        required: &[],
         variants: OF_BUCKETS,
     },
     Provisioner {
@@ -159,6 +165,7 @@ pub const PROVISIONERS: [Provisioner; 7] = [
         folder: "aws-s3",
         values: &[ALL, REPLICAS, BUCKETS],
         rights: RIGHTS_OF_BUCKETS,
+        required: &[],
         variants: OF_BUCKETS,
     },
     Provisioner {
@@ -168,6 +175,7 @@ pub const PROVISIONERS: [Provisioner; 7] = [
         folder: "gcs",
         values: &[ALL, REPLICAS, BUCKETS],
         rights: RIGHTS_OF_BUCKETS,
+        required: &[],
         variants: OF_BUCKETS,
     },
     Provisioner {
@@ -177,6 +185,7 @@ pub const PROVISIONERS: [Provisioner; 7] = [
         folder: "garage",
         values: &[ALL, REPLICAS, BUCKETS],
         rights: RIGHTS_OF_BUCKETS,
+        required: &[],
         variants: OF_BUCKETS,
     },
 ];
@@ -191,6 +200,11 @@ impl Provisioner {
     /// The folder of the chart, relative to the project.
     pub fn chart(&self) -> PathBuf {
         Path::new("deploy/charts").join(self.name)
+    }
+
+    /// The options of helm without which it refuses the chart.
+    pub fn required_options(&self) -> Vec<&'static str> {
+        self.required.iter().flat_map(|value| ["--set-json", *value]).collect()
     }
 
     /// True if several pods can share the work.

@@ -20,6 +20,7 @@ pub fn render(helm: &Path, provisioner: &Provisioner, variant: &Variant) -> anyh
     let mut command = Command::new(helm);
     command.args(["template", provisioner.name]).arg(provisioner.chart()).args(["--namespace", provisioner.name]);
     command.args(["--skip-tests", "--set-json", "namespace.create=true"]);
+    command.args(provisioner.required_options());
     command.args(variant.values.iter().flat_map(|value| ["--set-json", *value]));
     let rendered = String::from_utf8(output(command.current_dir(project()))?)?;
     let folder = folder(provisioner, variant);

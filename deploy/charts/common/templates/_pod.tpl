@@ -7,6 +7,7 @@ metadata:
   labels: {{- merge (include "common.labels" . | fromYaml) .Values.podLabels | toYaml | nindent 4 }}
 spec:
   serviceAccountName: {{ include "common.account" . }}
+  automountServiceAccountToken: {{ .Values.serviceAccount.automountServiceAccountToken }}
   {{- /* The NFS server reads the address of its own Service from a variable; the others need no such variables. */}}
   enableServiceLinks: {{ hasKey .Values "service" }}
   {{- if .Values.hostNetwork }}
@@ -17,7 +18,7 @@ spec:
   priorityClassName: {{ . }}
   {{- end }}
   # Longer than unfinished calls may take during shutdown.
-  terminationGracePeriodSeconds: 30
+  terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
   {{- include "common.placement" . | nindent 2 }}
   {{- with .Values.tolerations }}
   tolerations: {{- toYaml . | nindent 4 }}

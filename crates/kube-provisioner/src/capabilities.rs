@@ -23,6 +23,7 @@ pub struct Capabilities {
     pub(crate) expansion: bool,
     pub(crate) expanded_elsewhere: bool,
     pub(crate) attempt_end: bool,
+    pub(crate) node_local: bool,
     pub(crate) claim_annotations: Vec<String>,
     pub(crate) class_templates: bool,
     pub(crate) class_annotations: Vec<String>,
@@ -106,6 +107,13 @@ impl Capabilities {
     /// Declares that the provisioner implements [`end_attempt`](crate::Hooks::end_attempt).
     pub fn attempt_end(self) -> Self {
         Self { attempt_end: true, ..self }
+    }
+
+    /// Declares that each node has its own storage. If a claim moves to another node and receives its volume there, the
+    /// controller calls [`clean_up`](crate::Provisioner::clean_up) on the former node, which must keep an asset that an
+    /// existing volume uses. Without `node_local`, the controller assumes that the volume has that asset.
+    pub fn node_local(self) -> Self {
+        Self { node_local: true, ..self }
     }
 
     /// Names the annotations of claims that the provisioner reads. All others are left out of

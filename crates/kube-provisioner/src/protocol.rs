@@ -1,10 +1,15 @@
-//! Names on the wire: annotations, finalizers and values that Kubernetes and provisioners agree on.
+//! Names on the wire, and other values that Kubernetes and provisioners agree on: annotations, finalizers, time limits.
 //!
 //! Sources: [well-known labels and annotations], and the constants of [sig-storage-lib-external-provisioner].
 //!
 //! [well-known labels and annotations]: https://kubernetes.io/docs/reference/labels-annotations-taints/
 //! [sig-storage-lib-external-provisioner]: https://github.com/kubernetes-sigs/sig-storage-lib-external-provisioner
 
+use std::time::Duration;
+
+/// Time for which the API server may still execute a request of a process that was killed: by default one minute, plus
+/// a margin. Until then, a volume may be saved although it does not exist yet.
+pub const LONGEST_REQUEST: Duration = Duration::from_secs(75);
 /// PV annotation: the provisioner that created the volume, as its class named it.
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// PV annotation: the installation of the provisioner that created the volume.

@@ -95,7 +95,9 @@ pub trait Provisioner: Send + Sync + 'static {
     /// backend can look up assets by name.
     ///
     /// The controller calls it when the claim of an unfinished attempt is deleted, and when its class was deleted and
-    /// recreated; the claim then continues with the new class. If this method is not implemented, the controller calls
+    /// recreated; the claim then continues with the new class. With
+    /// [`Capabilities::node_local`](crate::Capabilities::node_local), it also calls it when the claim has received a
+    /// volume on another node. If this method is not implemented, the controller calls
     /// `provision` until it succeeds or fails permanently, and then deletes what it created.
     ///
     /// ```

@@ -136,7 +136,7 @@ impl commands::VolumeTemplate for VolumeTemplate {
                 if *there == node.value || node.annotations.iter().any(|(_, name)| name == there) {
                     Ok(())
                 } else {
-                    Err(format!("the volume is on the node {there}, this is {}", node.value).into())
+                    Err(format!("the volume is on the node {there}, but this node is {}", node.value).into())
                 }
             }
         }

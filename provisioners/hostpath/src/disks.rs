@@ -73,15 +73,15 @@ pub(crate) fn check(names: &[RootName]) -> Result<(), String> {
 /// Reasons why no root can be used.
 #[derive(Debug, Error)]
 pub(crate) enum DiskError {
-    #[error("this node has no root named {name:?}, which the class names; it has {names}")]
+    #[error("this node has no root named {name:?}, which the class names; the roots of this node are {names}")]
     Unknown { name: String, names: String },
-    #[error("the class must select a root with the parameter root; this node has {0}")]
+    #[error("the class must select a root with the parameter root; the roots of this node are {0}")]
     Unnamed(String),
     #[error("the root directory {path} does not answer; check the disk")]
     Opening { path: PathBuf },
     #[error("{0}")]
     Unusable(String),
-    #[error("the volume is at {path:?}, which is in no root of this node; it has {names}")]
+    #[error("the volume is at {path:?}, which is in none of this node's roots: {names}")]
     Nowhere { path: String, names: String },
 }
 
@@ -233,7 +233,7 @@ impl Disks {
 
     fn names(&self) -> String {
         let name = |disk: &Disk| match &*disk.root.name {
-            "" => "one without a name".to_owned(),
+            "" => "(unnamed)".to_owned(),
             name => name.to_owned(),
         };
         self.all.iter().map(name).collect::<Vec<_>>().join(", ")
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(disks.of_class(None).unwrap().root().path(), folder.join("data"));
         let error = |name| disks.of_class(Some(name)).unwrap_err().to_string();
         assert!(error("fast").contains("cannot be used"), "{}", error("fast"));
-        assert!(error("slow").contains("it has one without a name, fast"), "{}", error("slow"));
+        assert!(error("slow").contains("the roots of this node are (unnamed), fast"), "{}", error("slow"));
         assert!(disks.probe().await.is_err());
         private(&folder.join("ssd"));
         while disks.of_class(Some("fast")).is_err() {

@@ -1,17 +1,20 @@
 //! The provisioner, which creates a directory for each volume.
 
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use directory_volumes::{
     CallError as _, Deletion, DirectoryError, NotCreated, Worker, has_retain_policy, owner_in_this_cluster,
     path_and_owner,
 };
+use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
+use kube_provisioner::kube::{Api, Client, ResourceExt as _};
 use kube_provisioner::prometheus_client::registry::Registry;
+use kube_provisioner::protocol::LONGEST_REQUEST;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, Hooks, ProvisionError, ProvisionRequest, ProvisionVerdict,
-    ProvisionedVolume, Provisioner, StartContext, StartError, Volume,
+    ProvisionedVolume, Provisioner, StartContext, StartError, Volume, error_chain,
 };
 
 use crate::disks::{DiskError, Disks};
@@ -23,11 +26,13 @@ pub(crate) struct HostPath {
     disks: Arc<Disks>,
     /// The node that contains the roots, if the cluster has several nodes.
     node: Option<Arc<Node>>,
+    client: OnceLock<Client>,
 }
 
 impl HostPath {
     pub(crate) fn new(disks: impl Into<Disks>, node: Option<String>) -> Self {
-        Self { disks: Arc::new(disks.into()), node: node.map(|name| Arc::new(Node::new(name))) }
+        let node = node.map(|name| Arc::new(Node::new(name)));
+        Self { disks: Arc::new(disks.into()), node, client: OnceLock::new() }
     }
 
     /// Determines a volume's directory. Does not create it.
@@ -35,7 +40,7 @@ impl HostPath {
         let node = match &self.node {
             Some(here) => {
                 if let Some(selected) = request.selected_node.as_ref().filter(|selected| *selected != here.name()) {
-                    let text = format!("the claim's pod runs on {selected}, this is {}", here.name());
+                    let text = format!("the claim's pod runs on the node {selected}, but this node is {}", here.name());
                     return Err(ProvisionError::ignored(text));
                 }
                 Some(here.look().await?)
@@ -75,7 +80,7 @@ impl HostPath {
         if error.verdict() != ProvisionVerdict::Reschedule {
             return error;
         }
-        let is_left = may_be_left && self.end_attempt(request).await.is_err();
+        let is_left = may_be_left && (self.may_be_saved(request).await || self.end_attempt(request).await.is_err());
         match (is_left, &self.node) {
             (true, _) => told_again(error, ProvisionError::retry),
             (false, Some(_)) => error,
@@ -97,6 +102,25 @@ impl HostPath {
                 Err(self.unfit(error, request, has_begun || request.resumed).await)
             }
         }
+    }
+
+    /// Returns true if a volume with the directory of this attempt may exist or may still be saved.
+    async fn may_be_saved(&self, attempt: &ProvisionRequest<Parameters>) -> bool {
+        attempt.resumed
+            && (attempt.claim_seen.elapsed() < LONGEST_REQUEST || !matches!(self.is_saved(attempt).await, Ok(false)))
+    }
+
+    /// Returns true if a volume of this name may be in this root: another node's replica may have saved it, if both
+    /// nodes share the root.
+    async fn is_saved(&self, attempt: &ProvisionRequest<Parameters>) -> Result<bool, DeleteError> {
+        let client = self.client.get().ok_or_else(|| DeleteError::retry("the provisioner has not started"))?;
+        let volumes = Api::<PersistentVolume>::all(client.clone());
+        let volume = volumes.get_metadata_opt(&attempt.name).await.map_err(|error| {
+            DeleteError::retry(format!("the volume {} cannot be read: {}", attempt.name, error_chain(&error)))
+        })?;
+        let Some(volume) = volume else { return Ok(false) };
+        let worker = self.disks.of_class(attempt.parameters.root.as_deref())?;
+        Ok(volume.annotations().get(ANNOTATIONS.root).is_none_or(|root| worker.root().id() == Some(root)))
     }
 
     async fn end_attempt(&self, attempt: &ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
@@ -149,6 +173,7 @@ impl Provisioner for HostPath {
     type Parameters = Parameters;
 
     async fn start(&self, start: StartContext) -> Result<(), StartError> {
+        self.client.get_or_init(|| start.client.clone());
         if let Some(node) = &self.node {
             node.start(&start.client).await.map_err(StartError::new)?;
         }
@@ -184,7 +209,7 @@ impl Provisioner for HostPath {
     }
 
     fn capabilities() -> Capabilities {
-        Capabilities::default().expansion().allowed_topologies().claim_annotations([VOLUME_TYPE])
+        Capabilities::default().expansion().allowed_topologies().node_local().claim_annotations([VOLUME_TYPE])
     }
 
     async fn probe(&self) -> Result<(), StartError> {
@@ -192,7 +217,8 @@ impl Provisioner for HostPath {
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
-        self.end_attempt(&attempt).await.map_err(|error| error.for_users(own_text))
+        let ended = async { if self.is_saved(&attempt).await? { Ok(()) } else { self.end_attempt(&attempt).await } };
+        ended.await.map_err(|error: DeleteError| error.for_users(own_text))
     }
 }
 
@@ -209,6 +235,7 @@ impl Hooks for HostPath {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::time::Duration;
 
     use directory_volumes::Root;
     use directory_volumes::hostile::{contract, entries};
@@ -320,6 +347,26 @@ mod tests {
         }
     }
 
+    /// The claim has moved to another node.
+    #[tokio::test]
+    async fn a_directory_that_another_nodes_volume_may_use_is_not_removed() {
+        for (root, stays) in [(Some("own"), true), (None, true), (Some("the root of another node"), false)] {
+            let folder = tempfile::tempdir().unwrap();
+            let (cluster, hostpath) = on_node(&folder).await;
+            let own = Root::open(folder.path()).unwrap();
+            let root = if root == Some("own") { own.id() } else { root };
+            let annotations = root.map_or_else(|| json!({}), |root| json!({ANNOTATIONS.root: root}));
+            let attempt = request(Parameters::default());
+            drop(hostpath.provision(attempt.clone()).await.unwrap());
+            let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume",
+                "metadata": {"name": attempt.name, "annotations": annotations},
+                "spec": {"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/v"}}});
+            cluster.create(&volume).unwrap();
+            hostpath.clean_up(attempt.clone()).await.unwrap();
+            assert_eq!(folder.path().join(&attempt.name).exists(), stays, "{root:?}");
+        }
+    }
+
     /// With the uid, the mark proves ownership after the volume was bound to another claim.
     #[tokio::test(start_paused = true)]
     async fn the_mark_of_a_new_volume_gets_its_uid() {
@@ -345,20 +392,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (_cluster, hostpath) = on_node(&folder).await;
         let limited = || Parameters { enforce_size: Some(true), ..Parameters::default() };
-        let verdict = async |hostpath: &HostPath, parameters, resumed| {
+        let verdict = async |hostpath: &HostPath, parameters, resumed: Option<Duration>| {
             let mut request = request(parameters);
-            request.resumed = resumed;
+            request.resumed = resumed.is_some();
+            request.claim_seen -= resumed.unwrap_or_default();
             hostpath.provision(request).await.unwrap_err().verdict()
         };
-        for resumed in [false, true] {
+        for resumed in [None, Some(LONGEST_REQUEST)] {
             assert_eq!(verdict(&hostpath, limited(), resumed).await, ProvisionVerdict::Reschedule);
         }
+        // A process that was killed may still save the volume.
+        assert_eq!(verdict(&hostpath, limited(), Some(Duration::ZERO)).await, ProvisionVerdict::Retry);
         let alone = HostPath::new(Worker::new(Root::open(folder.path()).unwrap()), None);
-        assert_eq!(verdict(&alone, limited(), false).await, ProvisionVerdict::NothingLeft, "there is no other node");
+        assert_eq!(verdict(&alone, limited(), None).await, ProvisionVerdict::NothingLeft, "there is no other node");
         // The disk is not mounted, so its contents are unknown.
         std::fs::remove_dir_all(folder.path().join(".kube-provisioner")).unwrap();
-        assert_eq!(verdict(&hostpath, Parameters::default(), false).await, ProvisionVerdict::Reschedule);
-        assert_eq!(verdict(&hostpath, Parameters::default(), true).await, ProvisionVerdict::Retry);
+        assert_eq!(verdict(&hostpath, Parameters::default(), None).await, ProvisionVerdict::Reschedule);
+        assert_eq!(verdict(&hostpath, Parameters::default(), Some(LONGEST_REQUEST)).await, ProvisionVerdict::Retry);
     }
 
     #[tokio::test]

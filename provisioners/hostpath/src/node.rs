@@ -195,7 +195,7 @@ pub(crate) async fn registered_again(worker: &Worker, node: &Node, start: &Start
 /// The error for a volume that is not on this node.
 #[derive(Debug, Error)]
 pub(crate) enum WrongNode {
-    #[error("the volume is on {there}, this is {here}")]
+    #[error("the volume is on the node {there}, but this node is {here}")]
     OtherNode { here: String, there: String },
     #[error(
         "the volume was on an earlier node named {name}, which no longer exists; if its data still exists, set the annotation \

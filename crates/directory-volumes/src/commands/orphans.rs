@@ -74,7 +74,7 @@ impl State {
             Self::Named { by, how } => format!("kept: the volume {by} {how}"),
             Self::Unreadable => "kept: the volume exists and cannot be read".to_owned(),
             Self::InProgress => "being created".to_owned(),
-            Self::Kept => "kept, as its class said (onDelete: retain)".to_owned(),
+            Self::Kept => "kept, as its class requested (onDelete: retain)".to_owned(),
             Self::Retained => "kept: the volume's reclaim policy was Retain".to_owned(),
             Self::OtherCluster(id) => format!("kept: another cluster's ({id})"),
             Self::NoCluster => "kept: no volume, and the mark names no cluster".to_owned(),
@@ -207,7 +207,7 @@ impl<S: Site> Orphans<S> {
             rows.push([path, volume.name.clone(), String::new(), state]);
         }
         for path in without_mark {
-            let state = "no ownership mark: not of this provisioner".to_owned();
+            let state = "no ownership mark: not created by this provisioner".to_owned();
             rows.push([path.to_owned(), String::new(), String::new(), state]);
         }
         let mut text = match rows.len() {

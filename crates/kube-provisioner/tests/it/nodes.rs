@@ -1,10 +1,14 @@
 //! Claims whose selected node does not exist, or has no replica that reconciles them.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube_provisioner::protocol::SELECTED_NODE;
-use kube_provisioner::{Coordination, ProvisionError};
+use kube_provisioner::{
+    Capabilities, Coordination, DeleteError, Hooks, ProvisionError, ProvisionRequest, ProvisionedVolume, Provisioner,
+    Volume,
+};
 use kube_sim::{Attributes, Authorizer, Cluster, Decision, DeleteOptions, PatchKind, Subresource, Target};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -171,6 +175,92 @@ async fn a_claim_that_another_nodes_replica_provisions_gets_no_other_event() {
     sleep(Duration::from_secs(600)).await;
     let texts = fixture.events("data");
     assert!(texts.len() == 1 && texts[0].contains("ProvisioningSucceeded"), "{texts:?}");
+}
+
+/// A provisioner whose nodes have separate storage. Its calls take this long, or fail.
+struct NodeLocal {
+    node: &'static str,
+    takes: Option<Duration>,
+    assets: Assets,
+}
+
+/// The assets, as pairs of node and name.
+type Assets = Arc<Mutex<BTreeSet<(&'static str, String)>>>;
+
+impl Provisioner for NodeLocal {
+    type Parameters = ();
+
+    async fn provision(&self, request: ProvisionRequest<()>) -> Result<Volume, ProvisionError> {
+        self.assets.lock().unwrap().insert((self.node, request.name.clone()));
+        sleep(self.takes.ok_or_else(|| ProvisionError::retry("the disk is busy"))?).await;
+        Ok(volume(&request.name))
+    }
+
+    async fn delete(&self, _: ProvisionedVolume) -> Result<(), DeleteError> {
+        Err(DeleteError::retry("no volume is deleted"))
+    }
+
+    async fn clean_up(&self, attempt: ProvisionRequest<()>) -> Result<(), DeleteError> {
+        self.assets.lock().unwrap().remove(&(self.node, attempt.name));
+        Ok(())
+    }
+
+    fn capabilities() -> Capabilities {
+        Capabilities::default().node_local()
+    }
+}
+
+impl Hooks for NodeLocal {}
+
+// Rules: G49.
+#[tokio::test(start_paused = true)]
+async fn the_asset_of_a_claim_that_moved_stays_only_on_the_node_of_its_volume() {
+    let minutes = |count: u64| Some(Duration::from_secs(60 * count));
+    for (first, second, expected) in
+        [(None, minutes(0), "node-2"), (minutes(2), minutes(0), "node-2"), (minutes(1), minutes(2), "node-1")]
+    {
+        let mut fixture = Fixture::new(Script::default());
+        fixture.class("late", json!({"volumeBindingMode": "WaitForFirstConsumer"}));
+        fixture.options.coordination = Coordination::PerNode;
+        let assets = Assets::default();
+        for (number, node, takes) in [(1, "node-1", first), (2, "node-2", second)] {
+            put_node(&fixture, node);
+            fixture.options.node_name = Some(node.to_owned());
+            drop(fixture.start_author(number, NodeLocal { node, takes, assets: assets.clone() }));
+        }
+        let on = |node: &str| json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
+        let name = fixture.claim_with("data", "late", on("node-1"));
+        fixture.until("begun", || !assets.lock().unwrap().is_empty()).await;
+        fixture.patch(CLAIMS, "data", on("node-2"));
+        fixture.until("bound", || fixture.is_bound("data")).await;
+        let expected = BTreeSet::from([(expected, name)]);
+        fixture.until("one is left", || *assets.lock().unwrap() == expected).await;
+        fixture.until("forgotten", || fixture.entries().is_empty()).await;
+        assert!(fixture.is_bound("data"));
+    }
+}
+
+/// The asset of the former node may be the one of the volume.
+#[tokio::test(start_paused = true)]
+async fn storage_that_nodes_may_share_is_kept_when_a_claim_moves() {
+    let script = Script {
+        provision: Box::new(|request| {
+            Box::pin(async move {
+                match request.selected_node.as_deref() {
+                    Some("node-1") => Err(ProvisionError::retry("the backend is busy")),
+                    _ => Ok(volume(&request.name)),
+                }
+            })
+        }),
+        ..Script::default()
+    };
+    let fixture = per_node(Fixture::new(script));
+    claim(&fixture, "data", "node-1");
+    fixture.until("begun", || fixture.calls.count("provision data") == 1).await;
+    fixture.patch(CLAIMS, "data", json!({"metadata": {"annotations": {SELECTED_NODE: "node-2"}}}));
+    fixture.until("bound", || fixture.is_bound("data")).await;
+    fixture.until("forgotten", || fixture.entries().is_empty()).await;
+    assert_eq!(fixture.calls.count("clean_up"), 0);
 }
 
 /// If one of twenty replicas is down, another replica checks the node in the next round.

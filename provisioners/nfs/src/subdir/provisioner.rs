@@ -88,7 +88,11 @@ impl Subdir {
 
     async fn provisioned(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
         let parameters = request.parameters.clone();
-        let share = self.of_class(&parameters).map_err(ProvisionError::invalid)?;
+        // An earlier call may have created the directory on a share that the flags no longer name.
+        let resumed = request.resumed;
+        let share = self
+            .of_class(&parameters)
+            .map_err(|text| if resumed { ProvisionError::no_change(text) } else { ProvisionError::invalid(text) })?;
         let (path, owner) = path_and_owner(&request, &parameters.pattern.0)?;
         let worker: Worker = share.worker().await?;
         let (bytes, enforced) = (request.bytes, parameters.enforce_size);

@@ -19,9 +19,6 @@ use crate::controller::volume::safeguards::Safeguard;
 use crate::error::{DeleteError, DeleteVerdict};
 use crate::protocol;
 
-/// The API server may still execute a request whose sender was killed: by default for one minute, plus a margin.
-const LONGEST_REQUEST: Duration = Duration::from_secs(75);
-
 impl Actions {
     pub(super) async fn clean_up(&self, facts: &Facts, step: &Step<'_>) -> Outcome {
         let attempt = self.attempt(Decision::CleanUp, None, facts, step)?;
@@ -57,6 +54,15 @@ impl Actions {
             Ok(_) => return Err(Stopped::Behind),
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),
         };
+        if is_elsewhere && self.rules.place.is_none() {
+            // Without `clean_up`, the two assets are compared.
+            if self.rules.capabilities.node_local || self.no_clean_up.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            // That volume may use the asset; the installation that created it deletes both.
+            self.finish(&attempt.pending, Purpose::Remove, attempt.step).await?;
+            return Err(Stopped::Changed);
+        }
         let claim = &attempt.pending.claim.facts;
         let live = match self.read_claim(&claim.namespace, &claim.name).await {
             Ok(live) => live,
@@ -84,7 +90,7 @@ impl Actions {
             if goes {
                 return Err(Stopped::Behind);
             }
-            if is_elsewhere && self.rules.place.is_some() {
+            if is_elsewhere {
                 return Ok(true);
             }
             // The claim's data is kept.
@@ -167,7 +173,7 @@ impl Actions {
 /// it would be bound to a volume without storage.
 fn may_be_saved_late(attempt: &Pending, facts: &Facts) -> Option<Duration> {
     let waits = matches!(&facts.claim, ClaimState::Waiting(claim) if !claim.facts.deleting);
-    let after = LONGEST_REQUEST.saturating_sub(attempt.begun.elapsed());
+    let after = protocol::LONGEST_REQUEST.saturating_sub(attempt.begun.elapsed());
     (waits && attempt.taken_over && !after.is_zero()).then_some(after)
 }
 

@@ -63,6 +63,13 @@ impl Actions {
                 Ok(LiveVolume { seen, .. }) if !self.rules.safeguards.include(Safeguard::ReadBack) => seen,
                 Ok(LiveVolume { seen, object }) => match compare(unsaved, &object) {
                     Comparison::Same if !self.is_elsewhere(&seen) => seen,
+                    // Names are the same on every node. Once the claim is bound, the attempt is cleaned up.
+                    Comparison::SameAsset
+                        if self.rules.capabilities.node_local && !self.no_clean_up.load(Ordering::Relaxed) =>
+                    {
+                        self.cache().set_progress(key, Progress::Background(unsaved.pending.clone()));
+                        return Err(Stopped::Behind);
+                    }
                     Comparison::Same | Comparison::SameAsset => {
                         self.finish(&unsaved.pending, Purpose::Create, step).await?;
                         return Err(Stopped::NoAction(NoAction::OtherInstallation));

@@ -44,7 +44,7 @@ pub enum Error {
         reason: String,
     },
     /// There was no response in time. The request may have been carried out.
-    #[error("{endpoint} has not answered in time")]
+    #[error("{endpoint} did not answer in time")]
     TimedOut {
         /// The service's address.
         endpoint: String,
@@ -110,6 +110,11 @@ impl Error {
         }
     }
 
+    /// Returns true if the service was overloaded and has not carried out the request.
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Self::Answer(answer) if answer.is_busy())
+    }
+
     /// Returns the HTTP status of the refusal.
     pub fn status(&self) -> Option<u16> {
         match self {
@@ -139,7 +144,6 @@ impl Answer {
         Self { status, code: printable(code), message: printable(message), request_id: printable(request_id) }
     }
 
-    /// Returns true if the service was overloaded and has not carried out the request.
     pub(crate) fn is_busy(&self) -> bool {
         const CODES: [&str; 5] =
             ["SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequestsException"];

@@ -478,15 +478,41 @@ mod tests {
         (request.secrets, _) = recorded();
         let aws = aws(&["--endpoint", store.as_str(), "--iam-endpoint", store.as_str()]);
         let error = aws.create_bucket(request).await.unwrap_err().to_string();
-        assert!(error.contains("does not show the IAM user obc.photos yet"), "{error}");
+        assert!(error.contains("does not show the newly created IAM user obc.photos yet"), "{error}");
+    }
+
+    /// IAM would have to delete and create the user for each throttled request.
+    #[tokio::test]
+    async fn keeps_the_user_while_requests_for_buckets_are_throttled() {
+        let deletions = Arc::new(AtomicUsize::new(0));
+        let counted = deletions.clone();
+        let store = server(move |request| {
+            if request.contains("Action=DeleteUser") {
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+            match () {
+                () if request.starts_with("PUT /photos") => (503, "<Error><Code>SlowDown</Code></Error>"),
+                () if request.contains("Action=GetUser") || request.contains("Action=CreateUser") => (200, OWN_USER),
+                () if request.starts_with("GET ") || request.starts_with("HEAD ") => {
+                    (404, "<Error><Code>NoSuchBucket</Code></Error>")
+                }
+                () => ABSENT,
+            }
+        });
+        let mut request = RequestOf::<Aws>::new("photos", Parameters::default(), Config::default());
+        (request.secrets, _) = recorded();
+        let aws = aws(&["--endpoint", store.as_str(), "--iam-endpoint", store.as_str()]);
+        let error = aws.create_bucket(request).await.unwrap_err().to_string();
+        assert!(error.contains("SlowDown"), "{error}");
+        assert_eq!(deletions.load(Ordering::Relaxed), 0);
     }
 
     /// AWS does not show the bucket yet, or its tags.
     #[tokio::test]
     async fn waits_for_a_new_bucket_before_it_grants_access() {
         for (answer, what) in [
-            ((404, "<Error><Code>NoSuchBucket</Code></Error>"), "the bucket photos yet"),
-            ((404, "<Error><Code>NoSuchTagSet</Code></Error>"), "the tags of the bucket photos yet"),
+            ((404, "<Error><Code>NoSuchBucket</Code></Error>"), "the newly created bucket photos yet"),
+            ((404, "<Error><Code>NoSuchTagSet</Code></Error>"), "the newly created tags of the bucket photos yet"),
         ] {
             let (store, class) = (server(move |_| answer), [("store".to_owned(), "aws".to_owned())].into());
             let class: Parameters = kube_provisioner::parameters::from_map(&class).unwrap();

@@ -13,7 +13,7 @@ pub(crate) enum Failure {
         advice: String,
     },
     /// A read does not reflect an earlier write yet.
-    #[error("AWS does not show the {0} yet, which was just created; the next attempt checks again")]
+    #[error("AWS does not show the newly created {0} yet; the next attempt checks again")]
     NotShownYet(String),
     #[error(
         "the store ignores the tags of new IAM users, so the provisioner could not recognize its own users: if it is \
@@ -36,9 +36,9 @@ impl Failure {
         }
     }
 
-    /// Returns true if the call certainly had no effect.
+    /// Returns true if the call certainly had no effect, and the service was not just busy.
     pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Call { cause, .. } if cause.is_refusal())
+        matches!(self, Self::Call { cause, .. } if cause.is_refusal() && !cause.is_busy())
     }
 
     /// For `map_err`: `doing` describes the call, and `right` names the permission that it needs.

@@ -513,7 +513,7 @@ pub(crate) mod tests {
             assert_eq!(maker(&store, &name).await.unwrap(), Maker::SomebodyElse);
             store.recent.created(&name);
             let error = maker(&store, &name).await.unwrap_err();
-            assert!(error.to_string().contains("does not show the tags"), "{error}");
+            assert!(error.to_string().contains("does not show the newly created tags"), "{error}");
         }
     }
 }

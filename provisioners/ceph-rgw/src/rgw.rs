@@ -56,7 +56,8 @@ impl BucketProvisioner for Rgw {
     type Config = Config;
 
     async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let store = self.stores.of(&request.parameters, &request.secrets)?;
+        let store = self.stores.of(&request.parameters, &request.secrets);
+        let store = store.map_err(ProvisionError::before_changes)?;
         let bucket_owner = request.config.bucket_owner.as_deref();
         let users = Users::of(&request.owner, &request.state, bucket_owner, &request.cluster_id)?;
         let access = request.parameters.access_mode.restricted_to(request.config.access_mode)?;
@@ -77,9 +78,10 @@ impl BucketProvisioner for Rgw {
         }
         let user = owner.ensured(&store, ONE_BUCKET).await?;
         let key = owner.key(&store, &user, None).await?;
+        let is_new = live.is_none();
         let lent = match (live, whose) {
             (Some(live), Some(BucketOwnership::Claim)) => (!owner.generated).then_some(live.marker),
-            (live, _) => match bucket::make(&store, &users, &user, &request, live.is_none()).await {
+            _ => match bucket::make(&store, &users, &user, &request, is_new).await {
                 Ok(lent) => lent,
                 Err(RequestFailure::Refused(text)) => return refuse(&store, &users, &request, None, text).await,
                 Err(RequestFailure::Failed(error)) => return Err(error),
@@ -95,7 +97,7 @@ impl BucketProvisioner for Rgw {
         }
         let lock = self.stores.lock(store.place(&request.name));
         let _locked = lock.lock().await;
-        bucket::apply(&store, &request, &owner.id, key, lent.as_deref()).await?;
+        bucket::apply(&store, &request, &owner.id, key, lent.as_deref(), is_new).await?;
         let bucket = Bucket::new(store.endpoint).state(CEPH_USER, &owner.id);
         Ok(match lent {
             Some(marker) => bucket.state(BUCKET_OWNER, &owner.id).state(BUCKET_MARKER, marker),
@@ -108,7 +110,8 @@ impl BucketProvisioner for Rgw {
     }
 
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
-        let store = self.stores.of(&request.parameters, &request.secrets)?;
+        let store = self.stores.of(&request.parameters, &request.secrets);
+        let store = store.map_err(ProvisionError::before_changes)?;
         let bucket_owner = request.config.bucket_owner.as_deref();
         let users = Users::of(&request.account, &request.state, bucket_owner, &request.cluster_id)?;
         match self.grant_access(&store, &users, &request).await {

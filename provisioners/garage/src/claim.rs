@@ -45,7 +45,7 @@ pub(crate) struct Marked {
 
 /// The error for a key whose name has a claim's mark, although it was not created for the claim.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the key {0} is skipped: its name is like those of claims' keys, and its id is not")]
+#[error("the key {0} is skipped: its name marks it as a claim's key, but its id does not match that claim")]
 pub(crate) struct NotOurs(String);
 
 /// Returns the claim that the key was created for, or `None` if its name does not have a claim's mark.

@@ -37,7 +37,8 @@ impl BucketProvisioner for Garage {
     type Config = Config;
 
     async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let store = self.stores.of(&request.parameters, &request.secrets)?;
+        let store = self.stores.of(&request.parameters, &request.secrets);
+        let store = store.map_err(ProvisionError::before_changes)?;
         let claim = Claim::of(&request.owner.claim, &request.cluster_id)?;
         // Reject an access that cannot be granted before creating anything.
         request.parameters.access_mode.restricted_to(request.config.access_mode)?;
@@ -93,7 +94,8 @@ impl BucketProvisioner for Garage {
     }
 
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
-        let store = self.stores.of(&request.parameters, &request.secrets)?;
+        let store = self.stores.of(&request.parameters, &request.secrets);
+        let store = store.map_err(ProvisionError::before_changes)?;
         let claim = Claim::of(&request.account.claim, &request.cluster_id)?;
         match self.grant_access(&store, &claim, &request).await {
             Ok(granted) => Ok(granted),
@@ -383,7 +385,7 @@ fn in_the_way(request: &RequestOf<Garage>, named: &BucketInfo) -> String {
         None => format!("the bucket {name} exists and was not created for this claim: choose another bucketName"),
         Some(id) if *id == named.id => format!(
             "the bucket {name} was created for a claim of another cluster, so this provisioner does not change it; if \
-             that cluster no longer exists, an administrator gives the bucket to this one: garage key delete --yes \
+             that cluster no longer exists, an administrator can transfer the bucket to this cluster with: garage key delete --yes \
              for each key that garage bucket info {name} shows"
         ),
         Some(id) => format!(

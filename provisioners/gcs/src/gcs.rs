@@ -78,7 +78,8 @@ impl BucketProvisioner for Gcs {
     }
 
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
-        let store = self.asked(&request.parameters, &request.secrets, &request.state).await?;
+        let store = self.asked(&request.parameters, &request.secrets, &request.state).await;
+        let store = store.map_err(ProvisionError::before_changes)?;
         let (parameters, config) = (&*request.parameters, &*request.config);
         let account = Account::of(&store, &request.account, &request.cluster_id, (&request.state, parameters));
         let principal = principal((parameters, config), &request.account.claim, &store)?;

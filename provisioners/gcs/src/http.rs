@@ -20,7 +20,7 @@ pub(crate) enum Error {
     #[error("{endpoint} cannot be reached: {reason}")]
     Unreachable { endpoint: String, reason: String },
     /// The service may have executed the request.
-    #[error("{endpoint} has not answered in {limit:?}")]
+    #[error("{endpoint} did not answer within {limit:?}")]
     TimedOut { endpoint: String, limit: Duration },
     #[error("{endpoint} answered with more than {ANSWER_LIMIT} bytes")]
     TooLarge { endpoint: String },

@@ -31,7 +31,8 @@ impl Aws {
     pub(super) async fn grant_access(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
         let own = request.buckets.iter().find(|bucket| bucket.belongs_to(&request.account));
         let (name, is_own) = (&own.unwrap_or(request.bucket()).name, own.is_some());
-        let store = self.store(&request.parameters, &request.secrets, name).await?;
+        let store = self.store(&request.parameters, &request.secrets, name).await;
+        let store = store.map_err(ProvisionError::before_changes)?;
         let account = Account::of(&request.account, &request.cluster_id, (name, is_own), &request.state);
         let account = account.on(store.dialect(), &request.cluster_id);
         let account = account.with_tags(request.parameters.asked_tags(&request.config));

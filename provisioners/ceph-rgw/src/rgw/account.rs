@@ -28,7 +28,7 @@ pub(super) enum AccountError {
     Failed(#[from] Failure),
     #[error(
         "the user {0} was created for a claim of another cluster, so this provisioner does not change it; if that \
-         cluster no longer exists, an administrator gives the user to this one: radosgw-admin user modify --uid={0} \
+         cluster no longer exists, an administrator can transfer the user to this cluster with: radosgw-admin user modify --uid={0} \
          --display-name={0}"
     )]
     OfAnotherCluster(String),

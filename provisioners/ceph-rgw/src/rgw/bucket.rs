@@ -86,13 +86,14 @@ async fn has_room(store: &Store, account: &Account, owner: &User) -> Result<(), 
     Ok(())
 }
 
-/// Updates a bucket to match its claim. Writes only differences.
+/// Updates a bucket to match its claim. Writes only differences. `is_new`: the same call has created the bucket.
 pub(super) async fn apply(
     store: &Store,
     request: &RequestOf<Rgw>,
     owner: &str,
     key: Credentials,
     marker: Option<&str>,
+    is_new: bool,
 ) -> Result<(), ProvisionError> {
     let (name, config) = (&request.name, &request.config);
     let live = store.admin.bucket(name).await?;
@@ -101,7 +102,8 @@ pub(super) async fn apply(
         return Err(ProvisionError::retry(format!("the bucket {name} was created but cannot be found")));
     };
     if let Some(text) = misplaced(name, config, &live) {
-        return Err(ProvisionError::already_exists(text));
+        // The gateway may have ignored the placement of a new bucket, which this call has created.
+        return Err(if is_new { ProvisionError::retry(text) } else { ProvisionError::already_exists(text) });
     }
     let limits = [("bucketMaxObjects", config.bucket_max_objects), ("bucketMaxSize", config.bucket_max_size)];
     let quota = Quota::of(limits, &request.applied_config, live.bucket_quota);

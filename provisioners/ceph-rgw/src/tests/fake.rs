@@ -26,6 +26,8 @@ struct Model {
     log: Vec<String>,
     keys_made: usize,
     buckets_made: usize,
+    /// Reject the administrator's key when it deletes a key.
+    rejects: bool,
 }
 
 struct User {
@@ -67,6 +69,11 @@ impl Fake {
             }
         });
         Self { endpoint, model }
+    }
+
+    /// Sets whether the administrator's key is rejected when it deletes a key.
+    pub(super) fn reject_deletions(&self, rejects: bool) {
+        self.model.lock().unwrap().rejects = rejects;
     }
 
     /// Returns a line for each asset in the gateway.
@@ -207,6 +214,7 @@ impl Model {
                 user.keys.insert(new_key.0, new_key.1);
                 json_reply(&keys(&id, user))
             }
+            ("DELETE", Some("key")) if self.rejects => refusal(403, "InvalidAccessKeyId"),
             ("DELETE", Some("key")) => match user.keys.remove(&query["access-key"]) {
                 Some(_) => json_reply(&json!({})),
                 None => refusal(403, "InvalidAccessKeyId"),

@@ -119,6 +119,24 @@ async fn a_bucket_that_an_administrator_makes_meanwhile_is_the_administrators() 
 }
 
 #[tokio::test]
+async fn a_key_is_not_taken_for_deleted_when_the_gateway_rejects_the_admin_key() {
+    let fixture = Fixture::new("rejected").await;
+    let Some(fake) = &fixture.fake else { return };
+    let request = fixture.request("a", &[]);
+    let bucket = request.provision(&fixture.rgw).await.unwrap();
+    let user = request.account().name;
+    let key = fixture.admin().user(&user).await.unwrap().unwrap().keys.remove(0).access_key;
+    fake.reject_deletions(true);
+    let error = fixture.admin().delete_key(&user, &key).await.unwrap_err().to_string();
+    assert!(error.contains("does not accept the admin key"), "{error}");
+    fake.reject_deletions(false);
+    for _ in 0..2 {
+        fixture.admin().delete_key(&user, &key).await.unwrap();
+    }
+    request.after(&bucket).delete(&fixture.rgw).await.unwrap();
+}
+
+#[tokio::test]
 async fn what_is_of_another_cluster_is_left_alone() {
     let fixture = Fixture::new("clones").await;
     // Both clusters were restored from one backup, so the claim and its uid are the same.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use kube_provisioner::ProvisionVerdict;
+
 use super::Fixture;
 
 #[tokio::test]
@@ -71,5 +73,11 @@ async fn a_placement_is_chosen_once() {
     let error = fixture.request("b", &[("bucketPlacement", "nowhere")]).provision(&fixture.rgw).await.unwrap_err();
     assert!(error.to_string().contains("InvalidLocationConstraint"), "{error}");
     fixture.request("b", &[]).delete(&fixture.rgw).await.unwrap();
+    // The fake gateway ignores the storage class of a new bucket, which exists afterwards.
+    if fixture.fake.is_some() {
+        let ignored = fixture.request("c", &[("bucketStorageClass", "ICE")]);
+        assert_eq!(ignored.provision(&fixture.rgw).await.unwrap_err().verdict(), ProvisionVerdict::Retry);
+        ignored.delete(&fixture.rgw).await.unwrap();
+    }
     first.after(&bucket).delete(&fixture.rgw).await.unwrap();
 }

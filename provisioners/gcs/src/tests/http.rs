@@ -216,7 +216,7 @@ async fn answers_are_bounded_in_length_and_time() {
     // The server announces more bytes than it sends.
     let url = format!("http://{}", server("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n".to_owned(), None).await);
     let silent = Clients::new(Proxies::default(), Duration::from_millis(200)).get(&url, None).unwrap();
-    assert_eq!(silent.send(get("/")).await.unwrap_err().to_string(), format!("{url} has not answered in 200ms"));
+    assert_eq!(silent.send(get("/")).await.unwrap_err().to_string(), format!("{url} did not answer within 200ms"));
 }
 
 #[tokio::test]

@@ -52,10 +52,15 @@ fn own(class: StorageClass, rules: &Rules, backend: &dyn BucketBackend) -> OurCl
             ReclaimPolicy::Delete
         },
         bucket: texts.get(CLASS_BUCKET_NAME).filter(|name| !name.is_empty()).map(|name| name.as_str().into()),
-        allowed_config: texts.get(ALLOWED_CONFIG).map(|keys| list(keys)),
+        allowed_config: allowed_config(&texts),
         parameters: read_parameters(&texts, rules, backend),
         texts,
     }
+}
+
+/// Returns the keys of `additionalConfig` that claims of a class with these parameters may use.
+pub(crate) fn allowed_config(texts: &BTreeMap<String, String>) -> Option<Vec<String>> {
+    texts.get(ALLOWED_CONFIG).map(|keys| list(keys))
 }
 
 fn list(keys: &str) -> Vec<String> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use objectbucket_api::names::{object_bucket_name, provisioner_label};
 
+use super::class::allowed_config;
 use super::decision::{
     BucketClaimProblem, ChangeWithoutEffect, Decision, Ending, NoAction, Reason, Refusal, RefusedConfig,
 };
@@ -153,7 +154,7 @@ fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts:
     }
     // Bucket and user may have been deleted since the backup that the record or the Secret comes from.
     if record.assigned || facts.secret == Delivered::Unowned {
-        return Decision::Attempt(Reason::Secret);
+        return attempt(claim, facts, rules, Reason::Secret);
     }
     if facts.config_map == Delivered::Unowned {
         return Decision::Restore;
@@ -274,8 +275,11 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
             },
         }
     }
-    let of_class = facts.class.ours().and_then(|class| class.allowed_config.as_ref());
-    if let Some(allowed) = of_class.or(rules.allowed_config.as_ref()) {
+    let of_class = match facts.class.ours() {
+        Some(class) => class.allowed_config.clone(),
+        None => begun.and_then(|record| allowed_config(record.parameters.as_ref()?)),
+    };
+    if let Some(allowed) = of_class.or_else(|| rules.allowed_config.clone()) {
         let applied = begun.filter(|record| record.made).map(|record| &record.config);
         let is_new =
             |(key, value): &(&String, &String)| applied.is_none_or(|applied| applied.get(*key) != Some(*value));
@@ -286,7 +290,7 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
         if !refused.is_empty() {
             let is_known = |key| rules.known_config.as_ref().is_none_or(|known| known.contains(key));
             let are_known = refused.iter().all(is_known);
-            let refused = RefusedConfig { keys: refused, allowed: allowed.clone(), are_known };
+            let refused = RefusedConfig { keys: refused, allowed, are_known };
             return Decision::Refuse(Refusal::ConfigNotAllowed(refused));
         }
     }

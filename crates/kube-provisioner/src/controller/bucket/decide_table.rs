@@ -308,9 +308,14 @@ fn changes_without_effect_are_reported() {
         ),
     ]);
     // Another class allows nothing beyond what the claim's own class allows.
-    let gold = spec(json!({"storageClassName": "gold", "additionalConfig": {"maxSize": "1G"}}));
-    let strict = gold.class(json!({"parameters": {"allowedAdditionalConfig": ""}}));
-    check([("config", strict, not_allowed(&["maxSize"], &[]))]);
+    let gold = || spec(json!({"storageClassName": "gold", "additionalConfig": {"maxSize": "1G"}}));
+    let allows = || json!({"parameters": {"allowedAdditionalConfig": ""}});
+    let refused = || not_allowed(&["maxSize"], &[]);
+    check([
+        ("config", gold().class(allows()), refused()),
+        ("without the owner", gold().class(allows()).delivered(Delivered::Unowned, Delivered::Intact), refused()),
+        ("while the class is absent", Fixture { class: Value::Null, ..gold().record(allows()) }, refused()),
+    ]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use provisioner_runtime::queue::Next;
 
 use super::decision::Refusal;
 use super::outcome::{Done, Outcome, Stopped};
-use crate::controller::shared::limits::{REMIND, Thresholds, UNASKED, after_call, is_last, retry, secret_missing};
+use crate::controller::shared::limits::{REMIND, Thresholds, UNASKED, after_call, is_last, retry};
 use crate::controller::shared::metrics::aborted_label;
 use crate::error::{DeleteVerdict, ProvisionVerdict};
 
@@ -22,7 +22,7 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
         // Work on another key ends these states, and the watch shows it.
         Stopped::Refused(Refusal::NotOwned { .. } | Refusal::InUse { .. }) | Stopped::NotOwned { .. } => Next::Retry,
         Stopped::Refused(_) | Stopped::BadConfig { .. } => REMIND,
-        Stopped::SecretMissing { .. } => retry(secret_missing(attempt)),
+        Stopped::SecretMissing { .. } => Next::Wait(None),
         Stopped::BadRecord(_) | Stopped::ClassGone | Stopped::SecretName(_) | Stopped::NotFenced(_) => Next::Retry,
         Stopped::NotProvisioned { verdict, retry_after, .. } => match verdict {
             ProvisionVerdict::Ignored => Next::AwaitChange,

@@ -62,12 +62,6 @@ fn refused(attempt: u32) -> Duration {
     Duration::from_secs(10 << doublings).min(Duration::from_secs(60))
 }
 
-/// Returns the pause after an attempt that lacks a Secret, which no watch shows either; `None` for the back-off, which
-/// is short at first, since a Secret often follows its class.
-pub(crate) fn secret_missing(attempt: u32) -> Option<Duration> {
-    (attempt > FIRST).then(|| refused(attempt))
-}
-
 /// Returns when a key runs again after an error of the API server in this attempt. The server's request to slow down
 /// does not count as a failure of the key.
 pub(crate) fn after_call(error: &CallError, attempt: u32) -> Next {

@@ -8,7 +8,7 @@ use provisioner_runtime::{JournalError, Next};
 use super::decide::Refusal;
 use super::objects::{CLEANUP_FINISHED, S3};
 use super::outcome::{Done, Operation, Outcome, Stopped};
-use crate::controller::shared::limits::{REMIND, Thresholds, after_call, is_last, retry, secret_missing};
+use crate::controller::shared::limits::{REMIND, Thresholds, UNASKED, after_call, is_last};
 use crate::controller::shared::metrics::aborted_label;
 use crate::controller::shared::texts::{
     call_failed_text, gave_up_deletion_text, gave_up_text, limited, no_answer_text, sentence,
@@ -129,7 +129,7 @@ pub(super) fn next(operation: Operation, outcome: &Outcome, attempt: u32, thresh
         Ok(_) => Next::Done,
         // A creation that can only fail waits for a change. A deletion is always retried.
         Err(Stopped::Failed(status)) if is_final(status.code()) && !operation.removes() => REMIND,
-        Err(Stopped::Failed(status)) if is_precondition(status) => retry(secret_missing(attempt)),
+        Err(Stopped::Failed(status)) if is_precondition(status) => Next::RetryWithin(UNASKED),
         Err(Stopped::Failed(status)) if is_in_progress(status) => Next::Wait(Some(PAUSE)),
         Err(Stopped::Failed(_)) | Err(Stopped::NotFenced(_)) | Err(Stopped::Aborted(_)) => Next::Retry,
         Err(Stopped::CallFailed { error, .. }) => after_call(error, attempt),
@@ -180,7 +180,7 @@ mod tests {
     fn retries_within_a_minute_what_a_user_has_to_make_possible() {
         let thresholds = Thresholds { provision: 1, delete: 1 };
         let next = |code| next(Operation::Delete, &Err(Stopped::Failed(Status::new(code, "text"))), 9, thresholds);
-        assert_eq!(next(Code::FailedPrecondition), Next::RetryAfter(Duration::from_secs(60)));
+        assert_eq!(next(Code::FailedPrecondition), Next::RetryWithin(UNASKED));
         assert_eq!(next(Code::Unavailable), Next::AwaitChange);
         // A large bucket is deleted in many calls.
         assert_eq!(next(Code::Aborted), Next::Wait(Some(PAUSE)));

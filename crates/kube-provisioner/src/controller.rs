@@ -11,7 +11,7 @@ use std::sync::Arc;
 use kube::Client;
 use provisioner_runtime::admin::AdminError;
 use provisioner_runtime::controller::LoopError;
-use provisioner_runtime::{AccessError, ConnectError, Environment};
+use provisioner_runtime::{AccessError, ConnectError, Environment, check_access};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
@@ -160,6 +160,16 @@ impl Controller {
         rules.extend(own);
         let started = program::start(&mut self.options, &rules).await?;
         let Some((client, shutdown)) = started else { return Ok(()) };
+        let namespace = self.options.namespace.as_deref().unwrap_or_default();
+        if self.options.sidecar_rbac
+            && let Err(AccessError::Missing(_)) = check_access(&client, namespace, &[rbac::finalizers()]).await
+        {
+            tracing::warn!(
+                "new volumes get no finalizer, because the account must not patch persistentvolumes: a volume that is \
+                 deleted before its claim leaves its storage behind"
+            );
+            self.options.add_finalizer = false;
+        }
         self.run_with(client, shutdown).await
     }
 

@@ -46,7 +46,7 @@ impl ObjectWatch {
     /// Watches all objects that `api` covers; `plural` is the name in metrics, where the controller has
     /// `persistentvolumeclaims`, `persistentvolumes` and `storageclasses`. `on_change` receives each change in order,
     /// and returns the work that depends on it, which is then retried immediately regardless of its back-off. It must
-    /// not block.
+    /// not block. The objects have no `managedFields`.
     pub fn new(
         plural: &'static str,
         api: Api<DynamicObject>,

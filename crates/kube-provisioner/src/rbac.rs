@@ -45,21 +45,30 @@ pub struct Account<'a> {
 pub fn rules(options: &Options, capabilities: &Capabilities, former_shards: &[u32]) -> Vec<AccessRule> {
     let mut rules = required_rules(options, capabilities, former_shards);
     if options.sidecar_rbac {
+        rules.iter_mut().filter(|rule| rule.resource == VOLUMES).for_each(|rule| rule.verbs = ALL_OF_VOLUMES);
         rules.extend(cluster_id(options));
         rules.push(journal_leases());
     }
     rules
 }
 
+const VOLUMES: &str = "persistentvolumes";
+const ALL_OF_VOLUMES: &[&str] = &["get", "list", "watch", "create", "delete", "patch"];
+
+/// Returns the permission that finalizers of volumes need, which some charts of CSI drivers do not grant.
+pub(crate) fn finalizers() -> AccessRule {
+    cluster("", VOLUMES, &["patch"])
+}
+
 /// Returns the subset of [`rules`] that the controller cannot work without.
 pub(crate) fn required_rules(options: &Options, capabilities: &Capabilities, former_shards: &[u32]) -> Vec<AccessRule> {
-    let (of_claims, of_events): (&[_], _) = if options.sidecar_rbac {
-        (&["get", "list", "watch"], "")
+    let (of_volumes, of_claims, of_events): (&[_], &[_], _) = if options.sidecar_rbac {
+        (&["get", "list", "watch", "create", "delete"], &["get", "list", "watch"], "")
     } else {
-        (&["get", "list", "watch", "patch"], "events.k8s.io")
+        (ALL_OF_VOLUMES, &["get", "list", "watch", "patch"], "events.k8s.io")
     };
     let mut rules = vec![
-        cluster("", "persistentvolumes", &["get", "list", "watch", "create", "delete", "patch"]),
+        cluster("", VOLUMES, of_volumes),
         cluster("", "persistentvolumeclaims", of_claims),
         cluster("storage.k8s.io", "storageclasses", &["list", "watch"]),
         cluster(of_events, "events", &["create", "patch"]),

@@ -323,11 +323,11 @@ impl Capacity {
             (Ok(()), _) => Next::Done,
             (Err(problem), _) if !std::mem::replace(&mut state.is_failing, true) => {
                 tracing::warn!("storage capacity cannot be published, trying again: {problem}");
-                Next::Retry
+                Next::RetryWithin(self.settings.poll_interval)
             }
             (Err(problem), _) => {
                 tracing::debug!("storage capacity cannot be published: {problem}");
-                Next::Retry
+                Next::RetryWithin(self.settings.poll_interval)
             }
         }
     }

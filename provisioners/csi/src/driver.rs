@@ -19,7 +19,7 @@ use plugin_capability::service::Type as Service;
 #[non_exhaustive]
 pub enum DriverError {
     /// A call failed.
-    #[error("the CSI driver cannot be asked for its {what}")]
+    #[error("the CSI driver does not report its {what}")]
     Call {
         /// The requested information.
         what: &'static str,
@@ -31,7 +31,7 @@ pub enum DriverError {
     Nameless,
     /// The driver did not report the topology of its node.
     #[error(
-        "the CSI driver reports no topology of its node (NodeGetInfo), and --node-deployment needs it: each replica finds its volumes by it"
+        "the CSI driver reports no topology of its node (NodeGetInfo), which --node-deployment requires: each replica uses it to find its volumes"
     )]
     Placeless,
 }

@@ -14,7 +14,7 @@ pub(crate) type Texts = BTreeMap<String, String>;
 /// Reasons why a class's parameters are invalid.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum ParameterError {
-    #[error("the class has the unknown parameter {0}; keys below {RESERVED} are the provisioner's")]
+    #[error("the class has the unknown parameter {0}; the prefix {RESERVED} is reserved for the provisioner")]
     Unknown(String),
     #[error("the class names the file system twice; use only {RESERVED}fstype")]
     TwoFileSystems,

@@ -430,7 +430,9 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
             Err(CreateError::NotGranted(_) | CreateError::SourceGone(_)) => self.withdraw(&attempt).await,
             answer => self.discard_answer(answer, &attempt).await,
         };
-        self.refresh_capacity(&request.class.name_any(), &[]);
+        if ended.is_ok() {
+            self.refresh_capacity(&request.class.name_any(), &[]);
+        }
         ended
     }
 
@@ -461,7 +463,14 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
         };
         let delete = DeleteVolumeRequest { volume_id: source.volume_handle.clone(), secrets };
         match (self.driver.delete_volume(delete).await, missing) {
-            (Ok(_), _) => {
+            (Ok(_), missing) => {
+                if let Some(secret) = missing {
+                    let (name, namespace) = names(secret);
+                    tracing::warn!(
+                        pv = volume.name,
+                        "the volume was deleted without the Secret {namespace}/{name}, which does not exist"
+                    );
+                }
                 let affinity =
                     volume.object.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());
                 let segments = affinity.map(topology::segments).unwrap_or_default();
@@ -705,10 +714,7 @@ impl CreateError {
     }
 
     fn of_clean_up(self) -> DeleteError {
-        match self {
-            Self::Missing(_) => DeleteError::retry(self).after(missing::PAUSE),
-            _ => DeleteError::retry(self),
-        }
+        DeleteError::retry(self)
     }
 }
 

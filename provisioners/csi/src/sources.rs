@@ -1,7 +1,9 @@
 //! Sources that volumes are copied from: snapshots and other claims.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
+use std::sync::{Mutex, PoisonError};
 
 use driver_rpc::csi::VolumeContentSource;
 use driver_rpc::csi::volume_content_source::{SnapshotSource, Type, VolumeSource};
@@ -303,21 +305,57 @@ where
     })
 }
 
-/// Wakes claims whose snapshot has become ready, so that they do not wait for their back-off. After an interruption of
-/// the watch, a list contains such snapshots. The first list wakes no claim: it contains all snapshots of the cluster.
+/// Wakes claims whose snapshot has become ready, so that they do not wait for their back-off.
 pub(crate) fn watch_snapshots(client: &Client) -> ObjectWatch {
     let api = Api::all_with(client.clone(), &Kind::Snapshot.resource());
-    let was_listed = AtomicBool::new(false);
+    let snapshots = Mutex::new(Snapshots::default());
     ObjectWatch::new("volumesnapshots", api, move |change| {
-        let snapshot = match change {
-            Change::Applied(snapshot) => snapshot,
-            Change::Listed(snapshot) if was_listed.load(Ordering::Relaxed) => snapshot,
-            Change::Ready => {
-                was_listed.store(true, Ordering::Relaxed);
+        snapshots.lock().unwrap_or_else(PoisonError::into_inner).apply(change)
+    })
+}
+
+fn hash(value: impl Hash) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
+}
+
+/// The states of the snapshots, by name, as hashes: a cluster may have many. Other changes wake no claim, such as our
+/// finalizer, which each attempt adds and removes.
+#[derive(Default)]
+struct Snapshots {
+    all: Option<HashMap<u64, u64>>,
+    /// The snapshots of the list in progress.
+    listed: HashMap<u64, u64>,
+}
+
+impl Snapshots {
+    /// Returns the claims to wake. The first list wakes none: it contains all snapshots of the cluster.
+    fn apply(&mut self, change: Change<DynamicObject>) -> Vec<Trigger> {
+        let key = |snapshot: &DynamicObject| hash((snapshot.namespace(), snapshot.name_any()));
+        let (snapshot, is_listed) = match change {
+            Change::Applied(snapshot) => (snapshot, false),
+            Change::Listed(snapshot) => (snapshot, true),
+            Change::Begin => {
+                self.listed.clear();
                 return Vec::new();
             }
-            Change::Begin | Change::Listed(_) | Change::Deleted(_) => return Vec::new(),
+            Change::Ready => {
+                self.all = Some(std::mem::take(&mut self.listed));
+                return Vec::new();
+            }
+            Change::Deleted(snapshot) => {
+                self.all.as_mut().and_then(|all| all.remove(&key(&snapshot)));
+                return Vec::new();
+            }
         };
+        let status = &snapshot.data["status"];
+        let (content, ready) = (status["boundVolumeSnapshotContentName"].as_str(), status["readyToUse"].as_bool());
+        let (key, state) = (key(&snapshot), hash((snapshot.uid(), content, ready)));
+        let is_new = self.all.as_ref().is_some_and(|all| all.get(&key) != Some(&state));
+        let states = if is_listed { &mut self.listed } else { self.all.get_or_insert_default() };
+        states.insert(key, state);
+        if !is_new {
+            return Vec::new();
+        }
         vec![Trigger::DataSource { namespace: snapshot.namespace().unwrap_or_default(), name: snapshot.name_any() }]
-    })
+    }
 }

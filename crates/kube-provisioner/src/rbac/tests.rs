@@ -148,12 +148,14 @@ async fn the_rights_of_a_csi_sidecar_are_enough() {
         let options = Options {
             namespace: Some("default".to_owned()),
             sidecar_rbac: true,
+            add_finalizer: false,
             lease_name: Some("example-com-disks".to_owned()),
             ..options(coordination, 1)
         };
         let cluster = Cluster::builder().rbac().build();
         let _actors = cluster.run(Actors::all());
         let mut rules = required_rules(&options, &Capabilities::default(), &[]);
+        assert!(rules.iter().all(|rule| rule.resource != VOLUMES || !rule.verbs.contains(&"patch")));
         let elects = coordination == Coordination::Lease;
         rules.extend(elects.then(journal_leases));
         let account = Account { name: "disks", namespace: "default" };

@@ -109,7 +109,10 @@ impl Entries {
                 let room = free.saturating_mul(4).saturating_sub(held.0) / 5;
                 fair_share(held.1, self.tenant_bytes(&owner) - held.1, room)
             };
-            of_group && of_tenant
+            // The first entry of a tenant may also use half of the room that is kept for new groups.
+            let room = usize::midpoint(self.capacity.all, self.capacity.with_newcomers);
+            let is_first = held.1 == 0 && !owner.tenant.is_empty() && self.bytes <= room;
+            of_tenant && (of_group || is_first)
         } else {
             self.bytes <= self.capacity.all.max(bytes)
         };
@@ -314,6 +317,10 @@ mod tests {
         assert!((270..=290).contains(&alone), "{alone}");
         let counts = [fill("y", "a"), fill("z", "a"), fill("x", "b")];
         assert!(counts[0] > 40 && counts[1] > 8 && counts[2] > 50, "{counts:?}");
+        let more = ["s", "t", "u", "v", "w"].map(|tenant| fill(tenant, "a"));
+        assert!(more.iter().all(|count| *count > 0), "{more:?}");
+        let _ = (0..1_000).map(|tenant: u32| fill(&tenant.to_string(), "a")).sum::<usize>();
+        assert!(fill("x", "c") > 0, "a new group fits");
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Features {
     /// Parses these flags from the arguments of a command, and returns the other arguments.
     pub(crate) fn split(arguments: impl IntoIterator<Item = OsString>) -> (Self, Vec<OsString>) {
         #[derive(Parser)]
-        struct Alone {
+        struct OnlyFeatures {
             #[command(flatten)]
             features: Features,
         }
@@ -49,7 +49,7 @@ impl Features {
                 others.push(argument);
             }
         }
-        (Alone::parse_from(own).features, others)
+        (OnlyFeatures::parse_from(own).features, others)
     }
 
     pub(crate) fn has_capacity(&self) -> bool {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_about_a_gate_counts_and_its_own_before_that_of_its_stage() {
+    fn the_last_value_counts_and_a_gate_overrides_its_stage() {
         for (arguments, is_on) in [
             (&[][..], false),
             (&["--feature-gates=CrossNamespaceVolumeDataSource=true"], true),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_arguments_of_a_command_stay() {
+    fn other_arguments_are_kept() {
         let (features, others) = split(&[
             "rbac",
             "--enable-capacity",

@@ -324,7 +324,7 @@ async fn a_node_that_the_class_excludes_does_not_take_the_claim() {
     let elsewhere = json!([{"matchLabelExpressions": [{"key": KEY, "values": ["node-9"]}]}]);
     fleet.fixture.create(class("elsewhere", "Immediate", elsewhere));
     fleet.fixture.claim("excluded", "elsewhere", json!({}));
-    fleet.fixture.says("excluded", "or the allowedTopologies of the class exclude them").await;
+    fleet.fixture.says("excluded", "or the allowedTopologies of the class exclude that node").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -464,7 +464,7 @@ async fn the_volumes_of_a_node_without_its_driver_wait_for_it() {
     running[1].abort();
     fleet.remove_driver("node-1");
     fleet.fixture.delete_claim("data");
-    fleet.fixture.says(&volume, "no node with the labels topology.example.com/node=node-1 has the CSI driver").await;
+    fleet.fixture.says(&volume, "is registered on no node with the labels topology.example.com/node=node-1").await;
     sleep(Duration::from_secs(3600)).await;
     assert_eq!((fleet.fixture.volume(&volume).is_some(), fleet.volumes()), (true, vec![0, 1]));
     assert!(fleet.drivers[0].requests::<DeleteVolumeRequest>().is_empty());

@@ -7,7 +7,7 @@ use csi_sim::{Method, Step};
 use driver_rpc::Code;
 use driver_rpc::csi::Controller;
 use driver_rpc::csi::volume_content_source::Type;
-use driver_rpc::csi::{CreateSnapshotRequest, CreateVolumeResponse, Volume};
+use driver_rpc::csi::{CreateSnapshotRequest, CreateVolumeRequest, CreateVolumeResponse, Volume};
 use kube_sim::{DeleteOptions, Interceptor, PatchKind, Request, Status, Stored, Target, WatchInterceptor, WatchStep};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -147,6 +147,22 @@ async fn an_attempt_that_ends_without_a_volume_releases_its_source() {
         assert!(!fixture.is_snapshot_held("monday"), "{claim}");
         assert_eq!(fixture.driver.volumes().len(), 1, "{claim}");
     }
+}
+
+/// Each attempt adds its finalizer to the snapshot and removes it, which the watch shows.
+#[tokio::test(start_paused = true)]
+async fn our_finalizers_on_a_snapshot_do_not_end_the_back_off() {
+    let fixture = Fixture::with_snapshots();
+    let _running = fixture.start(1).await;
+    let source = fixture.source().await;
+    fixture.snapshot("monday", &source, json!({})).await;
+    let calls = || fixture.driver.requests::<CreateVolumeRequest>().len();
+    let before = calls();
+    fixture.driver.script(Method::CreateVolume, vec![Step::refuse(Code::InvalidArgument, "wrong"); 1000]);
+    fixture.claim("data", "fast", of_snapshot("monday"));
+    fixture.says("data", "wrong").await;
+    sleep(Duration::from_secs(240)).await;
+    assert_eq!(calls() - before, 1);
 }
 
 #[tokio::test(start_paused = true)]

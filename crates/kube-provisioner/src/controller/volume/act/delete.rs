@@ -201,8 +201,12 @@ impl Actions {
         let VolumeState::Ours(volume) = &facts.volume else { return Err(Stopped::Changed) };
         let seen = if wanted { Decision::Protect } else { Decision::Unprotect };
         let live = self.as_decided(seen, volume, key).await?;
-        let set = self.set_finalizer(&live, wanted).await;
-        set.map(|()| Done::ProtectionSet).map_err(|error| Stopped::by_write("setting the volume's finalizer", error))
+        match self.set_finalizer(&live, wanted).await {
+            Ok(()) => Ok(Done::ProtectionSet),
+            // The account may not patch volumes, or the finalizer is of an installation that had the permission.
+            Err(CallError::Forbidden(_)) if !self.rules.finalizer => Err(Stopped::NoAction(NoAction::Bound)),
+            Err(error) => Err(Stopped::by_write("setting the volume's finalizer", error)),
+        }
     }
 }
 

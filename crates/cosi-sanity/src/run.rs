@@ -16,13 +16,17 @@ use crate::{CheckRun, Options, Outcome, Report, Version, all};
 ///
 /// # Errors
 ///
-/// If the driver cannot be reached, or does not serve a requested version.
-pub async fn run(options: &Options, tell: impl Fn(String), stop: impl Future<Output = ()>) -> anyhow::Result<Report> {
+/// Fails if the driver cannot be reached, or does not serve a requested version.
+pub async fn run(
+    options: &Options,
+    print_line: impl Fn(String),
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<Report> {
     let mut stop = pin!(stop);
     let mut report = Report::default();
     for (api, info) in served(options).await? {
         let version = api.version;
-        tell(format!("The driver {:?} serves {version}.", info.name));
+        print_line(format!("The driver {:?} serves {version}.", info.name));
         let bed = Bed::new(api, options.clone(), info.protocols);
         for check in all().iter().filter(|check| options.wants(check, version)) {
             let Some(rule) = check.rule(version) else { continue };
@@ -38,7 +42,7 @@ pub async fn run(options: &Options, tell: impl Fn(String), stop: impl Future<Out
                 return Ok(report);
             };
             let ran = CheckRun { version, name: check.name, rule, outcome, took: started.elapsed() };
-            tell(ran.to_string());
+            print_line(ran.to_string());
             report.checks.push(ran);
         }
     }
@@ -61,7 +65,9 @@ async fn served(options: &Options) -> anyhow::Result<Vec<(Api, Info)>> {
             Err(error) => bail!("DriverGetInfo of {version}: {}", text(&error)),
         }
     }
-    served.first().with_context(|| format!("the driver at {} serves no known version", options.endpoint))?;
+    served
+        .first()
+        .with_context(|| format!("the driver at {} does not serve a known COSI version", options.endpoint))?;
     Ok(served)
 }
 

@@ -143,7 +143,7 @@ impl PathPattern {
             (false, true) if self.shows_namespace() => Ok(self),
             (false, true) => {
                 Err("two claims could receive one directory, as the claims a/b-c and a-b/c do with `-`: between \
-                     ${pvc.metadata.namespace} and ${pvc.metadata.name} it needs `/` or `_`"
+                     ${pvc.metadata.namespace} and ${pvc.metadata.name} the pattern needs `/`, `_` or `.`"
                     .to_owned())
             }
             (false, false) => Err("two claims could receive one directory: it needs ${pv.metadata.name}, or both \

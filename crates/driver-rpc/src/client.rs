@@ -98,13 +98,13 @@ impl Client {
         &self.address
     }
 
-    /// Waits until another connection is established after this call. It may lead to another driver.
+    /// Waits until a new connection is established after this call, possibly to a different driver.
     pub fn reconnected(&self) -> impl Future<Output = ()> + Send + use<> {
         let connections = self.connections.clone();
-        let mut made = connections.subscribe();
+        let mut established = connections.subscribe();
         async move {
             // The future holds the sender, so the channel stays open.
-            let _ = made.changed().await;
+            let _ = established.changed().await;
             drop(connections);
         }
     }
@@ -148,7 +148,7 @@ impl Client {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        // tonic turns any failure into a status. Statuses of the driver itself arrive in headers.
+        // tonic turns any failure into a status. A status from the driver arrives in headers or trailers.
         let refused = Arc::new(AtomicBool::new(false));
         let note = refused.clone();
         let channel = self.channel.clone().map_response(move |response: http::Response<_>| {

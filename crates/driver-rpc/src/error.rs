@@ -13,7 +13,7 @@ pub enum Error {
     #[error("{}: {}", code_name(.0.code()), .0.message())]
     Status(Status),
     /// There was no response in time.
-    #[error("the driver has not answered within {0:?}")]
+    #[error("the driver did not answer within {0:?}")]
     TimedOut(Duration),
     /// There is no connection: the driver was not called.
     #[error("the driver at {address} cannot be reached: {reason}")]

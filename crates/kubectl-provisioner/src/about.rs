@@ -101,7 +101,10 @@ impl EventSummary {
                 "cannot write its journal",
                 "administrator: fix the cause that the event names: the provisioner begins no attempt that it cannot record",
             ),
-            ("at the moment:", "administrator: read the reason in the provisioner's log or on /readyz, and remove it"),
+            (
+                "at the moment, because",
+                "administrator: read the reason in the provisioner's log or on /readyz, and remove it",
+            ),
             ("additionalConfig cannot be used:", "correct additionalConfig of the claim"),
             (
                 "cannot be used:",
@@ -112,7 +115,7 @@ impl EventSummary {
                 "fix the cause, then delete the claim and create it again; or let an administrator delete and create its class",
             ),
             (
-                "did not answer within",
+                "` did not answer within",
                 "administrator: check the backend; if it is only slow, raise --provision-timeout or --delete-timeout",
             ),
             ("crashed in", "administrator: report it to the provisioner's authors"),

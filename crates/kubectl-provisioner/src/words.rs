@@ -30,6 +30,6 @@ const fn title(state: &'static str) -> Words {
 }
 
 /// Explains a decision with a remedy.
-const fn mendable(state: &'static str, why: &'static str, remedy: &'static str) -> Words {
+const fn with_remedy(state: &'static str, why: &'static str, remedy: &'static str) -> Words {
     Words { state, why, remedy }
 }

@@ -1,4 +1,4 @@
-//! Restarts radosgw after its end. The other daemons cannot be restarted because their state was in memory.
+//! Restarts radosgw when it exits. The other daemons keep their state in memory, so they cannot be restarted.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

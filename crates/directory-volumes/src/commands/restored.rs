@@ -116,7 +116,9 @@ impl<S: Site> Adoption<'_, S> {
             return all_done(refused, "directories were not changed");
         }
         print(&table(&rows));
-        if plans.is_empty() || !self.adopt.yes && !is_confirmed(&format!("mark {} directories?", plans.len()))? {
+        if plans.is_empty()
+            || !self.adopt.yes && !is_confirmed(&format!("mark directories ({} in total)?", plans.len()))?
+        {
             return Err("nothing was changed".into());
         }
         for plan in &plans {

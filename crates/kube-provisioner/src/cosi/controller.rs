@@ -247,7 +247,8 @@ impl Reconciler for CosiReconciler {
         let operation = Operation::of(&decide(facts), facts);
         if facts.object().is_some_and(|object| object.deleting || !object.is_ready()) {
             // Tenants read the event, and the problem may name files and addresses of the administrator.
-            let text = "The controller cannot work at the moment; ask the administrator, who finds the reason in its log and on /readyz".to_owned();
+            let text = "The controller cannot work at the moment; ask the administrator to check its log and /readyz"
+                .to_owned();
             let message = Message { is_warning: true, reason: operation.failed(), text, in_status: false };
             event(&message, operation, facts).into_iter().for_each(|event| events.record(event));
         }

@@ -24,8 +24,8 @@ const REMEDIES: [&str; 12] = [
     "correct",
     "remove",
     "name another claim",
-    "name in bucketClaimName the claim",
-    "delete it, or set",
+    "set bucketClaimName to the claim",
+    "delete that Secret, or set",
     "report this to its authors",
     "read the events of that claim",
 ];

@@ -2,25 +2,26 @@
 
 use kube_provisioner::explain::bucket::{Decision, Ending, NoAction, Reason, Refusal};
 
-use super::{Words, mendable, title, words};
+use super::{Words, title, with_remedy, words};
 
 /// Explains why the controller does nothing.
 pub(crate) fn rest(why: NoAction) -> Words {
     match why {
         NoAction::Bound => words("bound", "The bucket can be used with the claim's Secret and ConfigMap."),
-        NoAction::ClassMissing => mendable(
+        NoAction::ClassMissing => with_remedy(
             "waits for its class",
             "The claim's StorageClass does not exist, so the provisioner is unknown.",
             "delete the claim and create it with another StorageClass, or let an administrator create this one",
         ),
-        NoAction::ForeignClass => mendable(
+        NoAction::ForeignClass => with_remedy(
             "its class is another provisioner's",
-            "The provisioner of the claim's StorageClass is another one.",
+            "The claim's StorageClass names another provisioner.",
             "administrator: check that provisioner",
         ),
-        NoAction::Unrelated => {
-            words("no action is needed", "The claim is being deleted, and nothing of this provisioner depends on it.")
-        }
+        NoAction::Unrelated => words(
+            "no action is needed",
+            "The claim is being deleted, and this provisioner has nothing to remove for it.",
+        ),
         NoAction::ObjectBeingDeleted => words(
             "its ObjectBucket is being deleted",
             "The provisioner has removed its finalizer. The object is removed with its last finalizer.",
@@ -29,12 +30,12 @@ pub(crate) fn rest(why: NoAction) -> Words {
             "created in another cluster",
             "The ObjectBucket records that the bucket was created in another cluster, which may still use it.",
         ),
-        NoAction::OtherInstallation => mendable(
+        NoAction::OtherInstallation => with_remedy(
             "managed by another installation",
             "The ObjectBucket records that another installation of this provisioner created the bucket.",
             "administrator: start that installation, or this one with its --identity",
         ),
-        NoAction::OtherProvisioner => mendable(
+        NoAction::OtherProvisioner => with_remedy(
             "its ObjectBucket is another provisioner's",
             "The ObjectBucket of this claim was created by another provisioner, which has to remove it.",
             "administrator: check that provisioner",
@@ -106,21 +107,21 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
             "is being deleted; the bucket is kept",
             "The class keeps the bucket, or it existed before. The user is removed.",
         ),
-        Decision::Release(Ending::RevokeUnknown) => mendable(
+        Decision::Release(Ending::RevokeUnknown) => with_remedy(
             "is being deleted; the bucket is kept",
-            "Whether the bucket was created for this claim is unknown. The user is removed.",
+            "The records do not show whether the bucket was created for this claim. The user is removed.",
             "administrator: delete the bucket in the backend if it is not needed",
         ),
         Decision::Release(Ending::CleanUp) => {
-            words("is being deleted before it had a bucket", "The leftovers of its attempt are removed.")
+            words("is being deleted without ever having had a bucket", "The leftovers of its attempt are removed.")
         }
-        Decision::Release(Ending::Abandon) => mendable(
+        Decision::Release(Ending::Abandon) => with_remedy(
             "is being abandoned",
             "An administrator requested it. The backend may keep the bucket.",
             "administrator: remove the leftovers in the backend manually",
         ),
         Decision::ReleaseClaim => {
-            words("is being deleted", "The provisioner created nothing for it, and removes its finalizer.")
+            words("is being deleted", "The provisioner created no bucket for it, and removes its own finalizer.")
         }
     })
 }

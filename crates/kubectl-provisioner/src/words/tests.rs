@@ -37,7 +37,7 @@ fn volume_refusals() -> Vec<volume::Refusal> {
         R::ImmediateClass => R::ImmediateClass, R::MountOptions => R::MountOptions, R::NameTaken => R::NameTaken,
         R::NameShared { .. } => R::NameShared { rival: text() },
         R::NodeGone { .. } => R::NodeGone { node: text() }, R::PlaceGone { .. } => R::PlaceGone { place: text() },
-        R::Copy { .. } => R::Copy { uid: text() }, R::Nobodys => R::Nobodys,
+        R::Copy { .. } => R::Copy { uid: text() }, R::Unowned => R::Unowned,
         R::Unreadable { .. } => R::Unreadable { problem: text() },
         R::UnreadableVolume { .. } => R::UnreadableVolume { problem: text() },
         R::OtherCluster { .. } => R::OtherCluster { creator: text() },

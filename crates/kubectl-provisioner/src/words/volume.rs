@@ -2,7 +2,7 @@
 
 use kube_provisioner::explain::volume::{Decision, Deletion, NoAction, Refusal};
 
-use super::{Words, mendable, title, words};
+use super::{Words, title, with_remedy, words};
 
 /// Explains why the controller does nothing.
 pub(crate) fn rest(why: NoAction) -> Words {
@@ -12,32 +12,32 @@ pub(crate) fn rest(why: NoAction) -> Words {
             "The claim has no annotation that assigns a provisioner, and no volume with its name exists.",
         ),
         NoAction::Bound => words("bound", "The claim has its volume, and no action is needed."),
-        NoAction::Provisioned => mendable(
+        NoAction::Provisioned => with_remedy(
             "its volume was created and is not bound yet",
             "The volume is saved. kube-controller-manager binds the claim to it.",
             "administrator: check kube-controller-manager if this lasts for more than a few seconds",
         ),
-        NoAction::Vetoed => mendable(
+        NoAction::Vetoed => with_remedy(
             "the provisioner does not accept it",
             "The provisioner's own code has declined this claim.",
-            "read in the provisioner's documentation which claims it accepts",
+            "see the provisioner's documentation for the claims that it accepts",
         ),
-        NoAction::AwaitsAdoption => mendable(
+        NoAction::AwaitsAdoption => with_remedy(
             "waits until its attempt is taken over",
             "An attempt was begun by a replica with another number of shards, and the journal that takes it over is full.",
             "wait until other attempts end; `kubectl provisioner journal` names them",
         ),
-        NoAction::ForeignClass => mendable(
+        NoAction::ForeignClass => with_remedy(
             "its class is another provisioner's",
             "The claim is assigned to one provisioner, and its class names another one, so the first one ignores the claim.",
             "delete the claim and create it again, so that kube-controller-manager assigns the class's provisioner",
         ),
-        NoAction::OtherNode => mendable(
+        NoAction::OtherNode => with_remedy(
             "managed by the replica on another node",
             "Every node has a replica of this provisioner, and this claim or volume is for another node.",
             "administrator: check whether the replica of that node runs",
         ),
-        NoAction::OtherCluster => mendable(
+        NoAction::OtherCluster => with_remedy(
             "created in another cluster",
             "The volume records that it was created in another cluster, whose provisioner may still use its data. This provisioner does not change it.",
             "administrator: delete the volume if it is not needed here; its data is kept",
@@ -50,8 +50,8 @@ pub(crate) fn rest(why: NoAction) -> Words {
             "waits for a node",
             "Its class has volumeBindingMode WaitForFirstConsumer, and the scheduler has chosen no node yet.",
         ),
-        NoAction::ClaimTerminating => mendable(
-            "is being deleted before it had a volume",
+        NoAction::ClaimTerminating => with_remedy(
+            "is being deleted without ever having had a volume",
             "The provisioner creates no volume for a claim that is being deleted.",
             "delete the pods that use the claim, and remove the causes of its other finalizers",
         ),
@@ -62,14 +62,14 @@ pub(crate) fn rest(why: NoAction) -> Words {
         NoAction::Retained => {
             words("kept", "Its reclaim policy keeps it. The provisioner deletes neither the object nor the data.")
         }
-        NoAction::ClaimStillSeen => mendable(
+        NoAction::ClaimStillSeen => with_remedy(
             "released, but its claim still exists",
             "The provisioner never deletes a volume while the claim that it names exists, in any phase.",
             "delete the claim if the data may be deleted; otherwise check kube-controller-manager, which has released the volume",
         ),
-        NoAction::VolumeTerminating => mendable(
+        NoAction::VolumeTerminating => with_remedy(
             "is being deleted",
-            "No data of the provisioner depends on it any more. Kubernetes removes the object with its last finalizer.",
+            "The provisioner has no data left to delete for it. Kubernetes removes the object with its last finalizer.",
             "administrator: check the controller that each remaining finalizer belongs to",
         ),
     }
@@ -92,7 +92,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> Words {
         Refusal::MountOptions => "refused: mountOptions",
         Refusal::NameShared { .. } => "refused: another claim has the name of its volume",
         Refusal::NameTaken => "refused: the name of its volume is taken",
-        Refusal::Nobodys => "released, and no provisioner deletes it",
+        Refusal::Unowned => "released, and no provisioner deletes it",
         Refusal::Unreadable { .. } => "cannot be read",
         Refusal::UnreadableVolume { .. } => "cannot be read",
         Refusal::NodeGone { .. } | Refusal::PlaceGone { .. } => "its node does not exist",
@@ -124,7 +124,7 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
         ),
         Decision::CleanUp => words(
             "the leftovers of its attempt are being removed",
-            "An attempt began that will have no volume: its claim or its class was deleted, or created again.",
+            "The attempt will not produce a volume, because its claim or class was deleted or recreated.",
         ),
         Decision::DeleteSurplus => {
             words("a second asset is being removed", "Another process has saved the volume with another asset.")
@@ -140,7 +140,7 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
         Decision::Save => {
             words("its volume is being saved", "The storage exists, and the provisioner writes its object.")
         }
-        Decision::LookForNode { .. } => mendable(
+        Decision::LookForNode { .. } => with_remedy(
             "left to the replica of its node",
             "The node's replica creates the volume, or deletes the data. The others check whether the node still exists.",
             "administrator: check whether the node exists and its replica runs",

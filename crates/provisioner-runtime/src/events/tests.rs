@@ -17,7 +17,7 @@ use crate::testing::{self, client, object, refusal};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn an_event_is_written_with_all_that_the_api_asks_for() {
+async fn an_event_has_all_required_fields() {
     let test = Test::start([]);
     test.recorder.record(Event {
         object: ObjectRef {
@@ -75,7 +75,7 @@ async fn events_of_cluster_scoped_objects_go_to_the_namespace_default() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_account_with_rights_to_core_events_alone_writes_those() {
+async fn writes_and_patches_events_of_the_core_api() {
     let test = Test::with(EventOptions { api: EventApi::Core, ..options() }, []);
     for _ in 0..3 {
         test.recorder.record(event("a", "note"));
@@ -96,7 +96,7 @@ async fn an_account_with_rights_to_core_events_alone_writes_those() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_a_line_waits_the_last_note_wins_and_the_count_grows() {
+async fn waiting_notes_are_merged_into_the_latest() {
     let test = Test::start([]);
     for note in ["one", "two", "three"] {
         test.recorder.record(event("a", note));
@@ -153,7 +153,7 @@ async fn a_series_ends_after_ten_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_series_whose_event_is_gone_begins_anew() {
+async fn a_new_series_begins_when_the_event_was_deleted() {
     let test = Test::start([Answer::Ok, Answer::Refusal(404, "NotFound", "")]);
     for _ in 0..2 {
         test.recorder.record(event("a", "note"));
@@ -189,7 +189,7 @@ async fn a_burst_of_three_thousand_loses_none_and_keeps_to_its_concurrency() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pace_can_be_changed() {
+async fn the_number_of_concurrent_requests_can_be_changed() {
     let test = Test::start([]);
     test.recorder.set_concurrency(0);
     for number in 0..20 {
@@ -215,7 +215,7 @@ async fn a_queue_is_filling_when_more_than_half_of_it_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_not_be_sent_yet_is_not_due() {
+async fn nothing_is_due_while_sending_is_held_back() {
     let test = Test::with(EventOptions { burst: 1, ..options() }, [Answer::Busy(20)]);
     let due_after = async || {
         assert!(!test.recorder.is_due());
@@ -247,7 +247,7 @@ async fn what_may_not_be_sent_yet_is_not_due() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_drops_what_comes_and_still_coalesces() {
+async fn a_full_queue_drops_new_events_and_still_merges_notes() {
     let test = Test::with(EventOptions { capacity: 10, ..options() }, []);
     for number in 0..15 {
         test.recorder.record(event(&number.to_string(), "one"));
@@ -276,7 +276,7 @@ async fn an_object_with_too_many_events_has_to_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_is_left_alone_for_as_long_as_it_asks() {
+async fn a_pause_lasts_as_long_as_a_busy_server_requests() {
     let test = Test::start([Answer::Busy(20)]);
     for name in ["a", "b"] {
         test.recorder.record(event(name, "note"));
@@ -289,7 +289,7 @@ async fn a_busy_server_is_left_alone_for_as_long_as_it_asks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_fails_is_asked_again_with_growing_pauses() {
+async fn failed_requests_are_repeated_with_growing_pauses() {
     let failures = (0..7).map(|_| Answer::Refusal(500, "InternalError", "oh"));
     let test = Test::with(EventOptions { concurrency: 1, ..options() }, failures);
     for name in ["a", "b"] {
@@ -302,7 +302,7 @@ async fn a_server_that_fails_is_asked_again_with_growing_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_again_and_again_is_given_up() {
+async fn an_event_is_dropped_after_repeated_failures() {
     let failures = (0..10).map(|_| Answer::Refusal(500, "InternalError", "oh"));
     let test = Test::start(failures);
     test.recorder.record(event("a", "note"));
@@ -314,7 +314,7 @@ async fn what_fails_again_and_again_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_will_see_is_dropped_and_the_rest_goes_on() {
+async fn an_undeliverable_event_is_dropped_and_the_rest_are_sent() {
     let test = Test::start([
         Answer::Refusal(404, "NotFound", "namespaces \"n\" not found"),
         Answer::Refusal(403, "Forbidden", "events.events.k8s.io is forbidden"),
@@ -328,7 +328,7 @@ async fn what_nobody_will_see_is_dropped_and_the_rest_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_was_written_without_our_knowledge_is_not_written_twice() {
+async fn an_event_is_not_written_twice_after_a_lost_answer() {
     let test = Test::start([Answer::Silence, Answer::Refusal(409, "AlreadyExists", "")]);
     test.recorder.record(event("a", "note"));
     test.wait(15).await;
@@ -338,7 +338,7 @@ async fn an_event_that_was_written_without_our_knowledge_is_not_written_twice() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_while_a_line_is_being_sent_is_sent_after_it() {
+async fn a_note_that_arrives_during_a_request_is_sent_after_it() {
     let test = Test::start([Answer::Silence]);
     test.recorder.record(event("a", "one"));
     test.wait(1).await;
@@ -353,7 +353,7 @@ async fn what_comes_while_a_line_is_being_sent_is_sent_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn flush_sends_all_that_waits() {
+async fn flush_sends_all_queued_events() {
     let test = Test::start([]);
     assert_eq!(test.recorder.flush(SECOND).await, 0);
     for number in 0..40 {
@@ -367,7 +367,7 @@ async fn flush_sends_all_that_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn flush_gives_up_when_its_time_is_over() {
+async fn flush_stops_at_its_time_limit() {
     let test = Test::start((0..4).map(|_| Answer::Silence));
     for number in 0..10 {
         test.recorder.record(event(&number.to_string(), "note"));
@@ -390,7 +390,7 @@ async fn objects_are_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn however_many_objects_there_are_at_once_memory_is_bounded() {
+async fn memory_is_bounded_for_any_number_of_objects() {
     let test = Test::with(EventOptions { capacity: 100, ..options() }, []);
     for number in 0..3_000 {
         test.recorder.record(event(&number.to_string(), "note"));
@@ -403,7 +403,7 @@ async fn however_many_objects_there_are_at_once_memory_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sending_ends_with_the_last_sink() {
+async fn sending_ends_when_the_last_sink_is_dropped() {
     let test = Test::start([]);
     let shared = Arc::downgrade(&test.recorder.shared);
     let other = test.recorder.clone();

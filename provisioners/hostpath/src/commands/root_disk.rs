@@ -127,7 +127,7 @@ async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
         print(&format!("no volume of this node was created in {place} on another disk than the present one\n"));
         return Ok(());
     }
-    let question = format!("number of volumes to abandon, whose data is on a missing disk: {}; continue?", lost.len());
+    let question = format!("abandon volumes whose data is on a missing disk ({} in total)?", lost.len());
     confirm(&lost, *yes, &question)?;
     let mut claims = BTreeSet::new();
     for volume in &lost {

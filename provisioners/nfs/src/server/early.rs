@@ -1,4 +1,5 @@
-//! Work of the process before its controller runs. Recorded exports are served even if the API server is unavailable.
+//! Answers probes and waits for the API server before the controller runs. The NFS server serves recorded exports in the
+//! meantime.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -26,7 +27,7 @@ pub(super) async fn probes(options: &Options) -> Infallible {
     };
     if let Some(server) = server {
         let checks = Checks::new();
-        checks.add("controller", || Err("it waits for the disk or for the API server".to_owned()));
+        checks.add("controller", || Err("waiting for the disk or the API server".to_owned()));
         server.serve(checks, Arc::default(), CancellationToken::new()).await;
     }
     pending().await
@@ -37,7 +38,7 @@ pub(super) async fn api_server(options: &Options, terminate: &mut Signal) -> Res
     let answers = async {
         let mut pause = FIRST_PAUSE;
         while let Err(error) = client(options).await {
-            tracing::warn!("the controller waits for the API server; recorded exports are available: {error}");
+            tracing::warn!("the API server is unavailable, trying again: {error}; recorded exports are still served");
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }

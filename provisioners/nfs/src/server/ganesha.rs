@@ -61,7 +61,7 @@ pub(crate) trait Exporter: Send + Sync + 'static {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExportError {
-    #[error("the NFS server does not run: {0}; it restarts automatically, see its log")]
+    #[error("the NFS server is not running: {0}; it restarts automatically, see its log")]
     Down(String),
     #[error(transparent)]
     Bus(#[from] BusError),
@@ -73,7 +73,7 @@ pub(crate) enum ExportError {
     )]
     Refused(String),
     #[error(
-        "the NFS server does not serve {0}, although it took the export: it needs the capability DAC_READ_SEARCH, and a file \
+        "the NFS server does not serve {0}, although it accepted the export: it needs the capability DAC_READ_SEARCH, and a file \
          system that can be exported (not overlayfs)"
     )]
     Absent(String),
@@ -128,7 +128,7 @@ impl Ganesha {
             if since.elapsed() > STABLE {
                 pause = FIRST_PAUSE;
             }
-            tracing::warn!("the NFS server does not run: {why}; it restarts in {} s", pause.as_secs());
+            tracing::warn!("the NFS server is not running: {why}; it restarts in {} s", pause.as_secs());
             self.state.send_replace(State::Down(why));
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);

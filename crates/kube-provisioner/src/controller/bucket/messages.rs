@@ -93,7 +93,7 @@ fn pinned_to_former_class(facts: &Facts) -> Option<&str> {
 /// Returns the text of such an attempt.
 pub(crate) fn pinned_text(text: &str, object: &str) -> String {
     format!(
-        "{text} (the attempt has used the parameters from before the last change of the StorageClass since it began, because a bucket may exist there; if that backend does not exist, delete the claim, and an administrator runs: {})",
+        "{text} (this attempt keeps the StorageClass parameters that it began with, because a bucket may exist in that backend; if that backend no longer exists, delete the claim, and ask an administrator to run: {})",
         abandon(object)
     )
 }
@@ -131,7 +131,7 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
         }
         Stopped::ClassGone => {
             let text = format!(
-                "The claim's StorageClass \"{}\" does not exist any more, and nothing else defines how to create the bucket; an administrator has to create the class again",
+                "The claim's StorageClass \"{}\" no longer exists, and no ObjectBucket records its parameters; an administrator has to recreate the class",
                 facts.class_name()
             );
             warning("InvalidClass", text, State::Pending)
@@ -216,7 +216,7 @@ pub(crate) fn not_now(is_deletion: bool) -> UserMessage {
         ("ProvisioningFailed", "No bucket can be provisioned")
     };
     let text = format!(
-        "{problem} at the moment: the provisioner cannot work; ask the administrator, who finds the reason in its log and on /readyz"
+        "{problem} at the moment, because the provisioner cannot work; ask the administrator to check its log and /readyz"
     );
     event_only(warning(reason, text, State::Pending))
 }
@@ -243,7 +243,7 @@ pub(crate) fn has_unused_prefix(bucket: &str) -> UserMessage {
 /// Returns the event about keys that a rotation or its end has removed, although no record names them.
 pub(crate) fn removed_unknown_keys(ids: &[String]) -> UserMessage {
     let text = format!(
-        "Removed keys of the claim's account that the provisioner has not delivered: {}; if an administrator created them, use a claim of its own for that purpose",
+        "Removed keys of the claim's account that the provisioner has not delivered: {}; if an administrator created them, create a separate claim for that purpose",
         ids.join(", ")
     );
     event_only(warning("UnknownKeysRemoved", text, State::Bound))
@@ -261,7 +261,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         Refusal::Left { object } => warning(
             "BucketLeft",
             format!(
-                "The ObjectBucket {object} belongs to an earlier claim {claim}, and this cluster has no record of that claim's deletion; an administrator can assign the bucket to this claim: {}; to remove it: kubectl delete objectbucket {object}",
+                "The ObjectBucket {object} belongs to an earlier claim {claim}, and this cluster has no record of that claim's deletion; to assign the bucket to this claim, an administrator can run: {}; to delete the bucket: kubectl delete objectbucket {object}",
                 adopt(object, &claim)
             ),
             State::Pending,
@@ -277,7 +277,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         Refusal::NoClaim { object } => warning(
             "ClaimMissing",
             format!(
-                "The claim {claim} of this ObjectBucket does not exist, and this cluster has no record of its deletion, so the bucket is kept; to remove it: kubectl delete objectbucket {object}; to assign it to the current claim of that name: {}",
+                "The claim {claim} of this ObjectBucket does not exist, and this cluster has no record of its deletion, so the bucket is kept; to delete the bucket: kubectl delete objectbucket {object}; to assign it to the current claim of that name: {}",
                 adopt(object, &claim)
             ),
             State::Going,
@@ -294,7 +294,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         Refusal::NoCluster { object } => warning(
             "ClaimMissing",
             format!(
-                "The claim {claim} of this ObjectBucket does not exist, and nothing records the cluster that created its bucket, so the bucket is kept; to assign it to the current claim of that name: {}; to delete the ObjectBucket and keep the bucket: {}",
+                "The claim {claim} of this ObjectBucket does not exist, and the cluster that created its bucket is not recorded, so the bucket is kept; to assign it to the current claim of that name: {}; to delete the ObjectBucket and keep the bucket: {}",
                 adopt(object, &claim),
                 abandon(object)
             ),
@@ -364,7 +364,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         ),
         Refusal::ObjectDeleted => event_only(warning(
             "ObjectBucketDeleted",
-            "The claim's ObjectBucket was deleted; it stays until the claim is deleted, and the bucket remains usable"
+            "The claim's ObjectBucket is marked for deletion; it is removed after the claim is deleted, and the bucket remains usable until then"
                 .to_owned(),
             State::Bound,
         )),
@@ -381,7 +381,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
             warning(
                 "InvalidObjectName",
                 format!(
-                    "{} cannot be the name of the claim's {kind}: a name has lower case letters, digits, `-` and `.`, and at most 253 characters; correct {key} in the claim's additionalConfig, or ask the administrator to correct {parameter} in the StorageClass \"{class}\"",
+                    "{} cannot be the name of the claim's {kind}: a name consists of lowercase letters, digits, `-` and `.`, and is at most 253 characters long; correct {key} in the claim's additionalConfig, or ask the administrator to correct {parameter} in the StorageClass \"{class}\"",
                     quoted(name)
                 ),
                 State::Failed,
@@ -411,7 +411,7 @@ fn config_not_allowed_text(refused: &RefusedConfig, class: &str) -> String {
         format!("the class allows {}", listed(allowed, quoted))
     };
     let administrator = if *are_known {
-        format!(", or ask the administrator to allow it by allowedAdditionalConfig of the StorageClass \"{class}\"")
+        format!(", or ask the administrator to allow it in allowedAdditionalConfig of the StorageClass \"{class}\"")
     } else {
         String::new()
     };
@@ -449,7 +449,7 @@ fn not_served(why: NotServed, class: &str) -> UserMessage {
             "The claim's StorageClass \"{class}\" does not exist; an administrator can create it; otherwise delete the claim and create it with another class"
         ),
         NotServed::ForeignClass => format!(
-            "No provisioner has begun to work on the claim; if the StorageClass \"{class}\" is for volumes, delete the claim and create it with a class for buckets; otherwise ask the administrator whether the provisioner of the class is running"
+            "The claim has not been picked up by a provisioner; if the StorageClass \"{class}\" is for volumes, delete the claim and create it with a class for buckets; otherwise ask the administrator whether the provisioner of the class is running"
         ),
     };
     warning("NotServed", text, State::Pending)
@@ -475,10 +475,10 @@ fn no_bucket_of(other: &str, problem: &BucketClaimProblem, class: &str) -> UserM
             invalid(format!("The key {key} names this claim itself; name another claim, or remove the key"))
         }
         BucketClaimProblem::NotItsOwn => invalid(format!(
-            "The bucket of the claim {other} was not created for that claim; name in {key} the claim that it was created for, or use a class that names the bucket"
+            "The bucket of the claim {other} was not created for that claim; set {key} to the claim that the bucket was created for, or use a class that names the bucket"
         )),
         BucketClaimProblem::OtherClass { class: of_other } => invalid(format!(
-            "The claim {other} has the StorageClass \"{of_other}\", and this one \"{class}\"; claims that share a bucket need the same class; delete this claim and create it with that class"
+            "The claim {other} has the StorageClass \"{of_other}\", but this claim has \"{class}\"; claims that share a bucket need the same class; delete this claim and create it with that class"
         )),
         BucketClaimProblem::OfClass => invalid(format!(
             "The StorageClass \"{class}\" names the bucket for its claims; remove {key} from the claim's additionalConfig"
@@ -507,7 +507,7 @@ pub(crate) fn class_text(class: &str, problem: &str) -> String {
 fn not_owned(kind: &str, name: &str, facts: &Facts) -> UserMessage {
     let namespace = facts.claim_name().map(|claim| claim.namespace).unwrap_or_default();
     let [key, _] = keys(kind);
-    let problem = format!("The {kind} {namespace}/{name} exists and does not belong to this claim; delete it");
+    let problem = format!("The {kind} {namespace}/{name} exists and does not belong to this claim; delete that {kind}");
     // The names are fixed once they have been used.
     let text = if facts.is_served() {
         problem
@@ -521,15 +521,15 @@ fn not_owned(kind: &str, name: &str, facts: &Facts) -> UserMessage {
 fn released(ending: Ending, bucket: &str) -> UserMessage {
     match ending {
         Ending::Delete => {
-            normal("BucketDeleted", format!("Deleted bucket {bucket} and the access to it"), State::Going)
+            normal("BucketDeleted", format!("Deleted bucket {bucket} and revoked access to it"), State::Going)
         }
         Ending::Revoke => {
-            normal("BucketReleased", format!("Removed the access; the bucket {bucket} is kept"), State::Going)
+            normal("BucketReleased", format!("Revoked access; the bucket {bucket} is kept"), State::Going)
         }
         Ending::RevokeUnknown => warning(
             "BucketReleased",
             format!(
-                "Removed the access; the bucket {bucket} is kept, because its StorageClass does not exist any more and nothing else records that the bucket was created for this claim"
+                "Revoked access; the bucket {bucket} is kept, because its StorageClass no longer exists and no record shows that the bucket was created for this claim"
             ),
             State::Going,
         ),

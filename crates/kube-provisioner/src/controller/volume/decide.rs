@@ -284,7 +284,7 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
             }
             None if rules.node.is_some() && growth(volume, facts).is_some() => Decision::Refuse(Refusal::Unadopted),
             // No replica considers the volume its own.
-            None if released && rules.node.is_some() => Decision::Refuse(Refusal::Nobodys),
+            None if released && rules.node.is_some() => Decision::Refuse(Refusal::Unowned),
             _ if rules.node.is_some() => Decision::NoAction(NoAction::OtherNode),
             Some(identity) if released => {
                 Decision::Refuse(Refusal::OtherInstallation { creator: identity.to_string() })

@@ -104,7 +104,7 @@ pub enum Refusal {
         name: String,
     },
     /// The volume does not name an installation, and each node's replica reconciles only its own volumes.
-    Nobodys,
+    Unowned,
     /// The claim cannot be read.
     Unreadable {
         /// The reason.
@@ -188,7 +188,7 @@ impl Refusal {
         matches!(
             self,
             Self::Copy { .. }
-                | Self::Nobodys
+                | Self::Unowned
                 | Self::NodeGone { .. }
                 | Self::PlaceGone { .. }
                 | Self::OtherCluster { .. }

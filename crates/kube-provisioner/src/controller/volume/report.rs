@@ -123,7 +123,7 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
         }
         Err(Stopped::Refused(refusal)) if refusal.is_about_volume() => {
             let same_from_all =
-                matches!(refusal, Refusal::NodeGone { .. } | Refusal::PlaceGone { .. } | Refusal::Nobodys);
+                matches!(refusal, Refusal::NodeGone { .. } | Refusal::PlaceGone { .. } | Refusal::Unowned);
             let event = warning(EventObject::Volume, reason::DELETE_FAILED, case.refusal_text(&refusal));
             let event = EventDraft { same_from_all, ..event };
             OutcomeReport { next: REMIND, ..OutcomeReport::deletion(Some(event), "refused") }
@@ -233,7 +233,7 @@ pub(crate) fn begins_resizing(provisioner: &str, volume: &str) -> EventDraft {
 
 /// Returns the event for each waiting claim while the provisioner cannot work.
 pub(crate) fn not_now() -> EventDraft {
-    failed("No volume can be provisioned at the moment: the provisioner cannot work; ask the administrator, who finds the reason in its log and on /readyz".to_owned())
+    failed("No volume can be provisioned at the moment, because the provisioner cannot work; ask the administrator to check its log and /readyz".to_owned())
 }
 
 fn not_provisioned(

@@ -205,7 +205,7 @@ async fn an_attempt_that_may_have_left_something_says_how_to_abandon_it() {
     fixture.until("it is told", || fixture.ready("photos").1.contains("the store cannot be reached")).await;
     fixture.delete("storageclasses", "s3");
     fixture.class("s3", json!({"parameters": {"host": "right"}}));
-    let remedy = "delete the claim, and an administrator runs: kubectl annotate objectbucket obc-default-photos kube-provisioner/abandon=true";
+    let remedy = "delete the claim, and ask an administrator to run: kubectl annotate objectbucket obc-default-photos kube-provisioner/abandon=true";
     fixture.until("it is told", || fixture.ready("photos").1.contains(remedy)).await;
     assert_eq!(fixture.record("photos")["parameters"]["host"], "wrong");
     fixture.delete(CLAIMS, "photos");

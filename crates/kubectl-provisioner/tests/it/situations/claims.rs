@@ -216,7 +216,7 @@ fn refused() -> Vec<Situation> {
         PVC,
         "data",
         "Provisioning",
-        "The replica of example.com/p on the selected node n1 has not provisioned the volume yet; if no other event of the claim has the reason, an administrator can check whether the provisioner's pod runs on that node",
+        "The replica of example.com/p on the selected node n1 has not provisioned the volume yet; if no other event on the claim gives the reason, an administrator can check whether the provisioner's pod runs on that node",
     )
     .replace("23:58:00", "23:59:50");
     vec![

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn who_finds_no_permit_is_parked_without_a_worker() {
+async fn a_key_without_a_permit_is_parked_and_holds_no_worker() {
     let (queue, permit) = full();
     assert!(enter(&queue, "b", "g").is_none());
     let stats = queue.stats();
@@ -13,7 +13,7 @@ async fn who_finds_no_permit_is_parked_without_a_worker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_with_a_reserved_permit_goes_to_the_front_and_nobody_takes_it() {
+async fn a_key_with_a_reserved_permit_moves_to_the_front_and_keeps_it() {
     let (queue, permit) = full();
     assert!(enter(&queue, "b", "g").is_none());
     queue.wake("c", 1, Change);
@@ -25,7 +25,7 @@ async fn a_key_with_a_reserved_permit_goes_to_the_front_and_nobody_takes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_is_given_back_between_enter_and_finish_is_not_missed() {
+async fn a_permit_released_between_enter_and_finish_is_noticed() {
     let (queue, permit) = full();
     queue.wake("b", 1, Change);
     let work = take(&queue, "b");
@@ -36,7 +36,7 @@ async fn a_permit_that_is_given_back_between_enter_and_finish_is_not_missed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_is_not_used_goes_to_the_next() {
+async fn an_unused_permit_is_passed_to_the_next_key() {
     let (queue, permit) = full();
     for key in ["b", "c", "d", "e"] {
         assert!(enter(&queue, key, "g").is_none());
@@ -49,7 +49,7 @@ async fn a_permit_that_is_not_used_goes_to_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_inputs_end_the_wait_for_a_permit() {
+async fn changed_inputs_end_the_wait_for_a_permit() {
     let (queue, permit) = full();
     assert!(enter(&queue, "b", "g").is_none());
     queue.wake("b", 1, Change);
@@ -61,7 +61,7 @@ async fn other_inputs_end_the_wait_for_a_permit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn parking_breaks_no_row() {
+async fn parking_keeps_the_number_of_repeats() {
     let (queue, permit) = full();
     queue.wake("b", 1, Change);
     take(&queue, "b").finish(Next::Again);

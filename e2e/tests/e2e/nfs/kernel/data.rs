@@ -104,7 +104,7 @@ async fn ganesha_serves_exports_without_lease_and_api_server() -> anyhow::Result
     fixture.gate.set_open(false);
     let program = fixture.start()?;
     fixture.is_back("the API server is away").await?;
-    program.wait_for_output("the controller waits for the API server", SOON).await?;
+    program.wait_for_output("the API server is unavailable, trying again", SOON).await?;
     assert_eq!((fixture.probe("/livez").await?, fixture.probe("/readyz").await?), ("200".to_owned(), "500".to_owned()));
     ensure!(program.output().matches("ready shard").count() == 1, "it has taken the Lease:\n{}", program.output());
 

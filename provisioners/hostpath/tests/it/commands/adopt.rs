@@ -132,7 +132,7 @@ fn a_whole_restore_is_taken_over_at_once() {
     world.volume_for("pv-6", &world.source("pv-6"), Some("new-pv-6"));
     let uid = |name: &str| world.mark(name).and_then(|owner| owner.claim).unwrap().uid;
     let (ok, text) = world.run(&["adopt", "--restored"], "no\n");
-    assert!(!ok && text.contains("directories to mark: 4;") && uid("pv-1") == CLAIM, "{text}");
+    assert!(!ok && text.contains("mark directories (4 in total)?") && uid("pv-1") == CLAIM, "{text}");
     assert!(line(&text, "pv-1").contains("uid-of-pv-1") && line(&text, "pv-1").contains("new-pv-1"), "{text}");
     assert!(line(&text, "pv-6").contains("--from-cluster cluster-2") && line(&text, "pv-5").is_empty(), "{text}");
     let (ok, text) = world.run(&["adopt", "--restored", "--yes"], "");

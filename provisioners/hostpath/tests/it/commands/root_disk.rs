@@ -63,7 +63,7 @@ fn volumes_of_a_former_disk_are_given_up() {
     volume(&world, "pv-elsewhere", "node-2", "former");
     let command = ["root", "replace", "--node-name", NODE];
     let (ok, text) = world.run(&command, "no\n");
-    assert!(!ok && text.contains("missing disk: 1;") && is_there(&world, "pv-lost"), "{text}");
+    assert!(!ok && text.contains("missing disk (1 in total)?") && is_there(&world, "pv-lost"), "{text}");
     assert!(line(&text, "pv-lost").contains("shop/pv-lost"), "{text}");
     assert!(line(&text, "pv-copied").contains("not abandoned") && !text.contains("pv-here"), "{text}");
     let (ok, text) = world.run(&[&command[..], &["--yes"]].concat(), "");

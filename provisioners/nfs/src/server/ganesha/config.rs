@@ -45,7 +45,7 @@ pub(super) fn write(settings: &Settings, bus: &Bus, table: &ExportTable) -> Resu
             if root.join(export.path.as_str()).is_dir() {
                 config.push_str(&export.block(root, &settings.offer));
             } else {
-                left_out.push(format!("the directory of the export {}, {}, does not exist", export.id, export.path));
+                left_out.push(format!("the directory {} of the export {} does not exist", export.path, export.id));
             }
         }
         fs::write(runtime.join(CONFIG), config)
@@ -66,14 +66,15 @@ pub(super) fn write_export(runtime: &Path, root: &Path, offer: &Offer, export: &
     Ok(file)
 }
 
-/// Generates the server's configuration. The additional ports are the same as in the old provisioner's Service.
+/// Generates the server's configuration. The additional ports are the same as in the Service of
+/// nfs-ganesha-server-and-external-provisioner.
 fn server_config(settings: &Settings) -> String {
     let Settings { port, address, grace_period, .. } = settings;
     let grace = match *grace_period {
         0 => "Graceless = true;".to_owned(),
         seconds => format!("Grace_Period = {seconds}; Lease_Lifetime = {};", seconds.min(LONGEST_LEASE)),
     };
-    // Without an address, the server listens on all, also of IPv6.
+    // Without an address, the server listens on all addresses, including IPv6.
     let bind = if address.is_unspecified() { String::new() } else { format!("Bind_addr = {address}; ") };
     let locks_of_v3 = settings.offer.has(Version::V3);
     format!(
@@ -107,7 +108,7 @@ mod tests {
     use crate::server::export::Access;
 
     #[test]
-    fn an_export_that_the_server_reads_at_its_start_has_no_file() {
+    fn initial_exports_are_only_in_the_main_configuration() {
         let folder = tempfile::tempdir().unwrap();
         let (root, runtime) = (folder.path().join("root"), folder.path().join("runtime"));
         fs::create_dir_all(root.join("pvc-1")).unwrap();

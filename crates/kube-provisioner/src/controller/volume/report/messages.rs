@@ -29,7 +29,7 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
             protocol::FINALIZER
         ),
         Refusal::AccessModes(supported) => format!(
-            "{provisioner} supports the access modes {} only; delete the claim and create it with one of them",
+            "{provisioner} supports only the access modes {}; delete the claim and create it with one of them",
             supported.join(", ")
         ),
         Refusal::AttributesClass(name) => format!(
@@ -64,14 +64,14 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
         Refusal::NameTaken => format!(
             "a PersistentVolume named {volume} already exists and does not belong to this claim; the claim waits until an administrator deletes that object"
         ),
-        Refusal::Nobodys => format!(
+        Refusal::Unowned => format!(
             "another program created the released volume {volume}, so no node's replica deletes it; adopt it on its node with the provisioner's command `adopt --volume {volume}`, or delete its data and the object manually"
         ),
         Refusal::NodeGone { node } => format!(
-            "volume {volume} is on the node {node}, which does not exist any more, so no replica can delete its data; if the node has another name now, run the provisioner's command `root adopt` on it; if it returns, keep its name; if its disk is lost, delete the volume manually"
+            "volume {volume} is on the node {node}, which does not exist any more, so no replica can delete its data; if the node has another name now, run the provisioner's command `root adopt` on it; if the node will return, it must keep its name; if its disk is lost, delete the volume manually"
         ),
         Refusal::PlaceGone { place } => format!(
-            "no node with the labels {place} has the CSI driver {provisioner}, so no replica can delete volume {volume}; let the driver's pod run there; if the node will not return, delete the data and remove the finalizers of the volume"
+            "the CSI driver {provisioner} is registered on no node with the labels {place}, so volume {volume} cannot be deleted; run the driver's pod on such a node; if the node will not return, delete the data and remove the finalizers of the volume"
         ),
         Refusal::OtherCluster { creator } => format!(
             "volume {volume} belongs to the cluster \"{creator}\", so this provisioner changes neither the volume nor its data; delete it there, or start the provisioner with --cluster-id {creator} if this cluster replaces that one"
@@ -84,7 +84,7 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
             parameters_text(problems)
         ),
         Refusal::ParametersCrash(_) => parameters_text(
-            "the provisioner's code crashed while it read them; please report this to its authors, with the provisioner's log",
+            "the provisioner's code crashed while reading its parameters; please report this to its authors, with the provisioner's log",
         ),
         Refusal::Request(problem) => format!(
             "the provisioner cannot read the claim's storage request: {problem}; delete the claim and create it with a size such as 10Gi"
@@ -96,7 +96,7 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
             "{provisioner} cannot read volume {volume}, so it changes neither the volume nor its data: {problem}; correct the volume, or upgrade the provisioner if the volume is valid"
         ),
         Refusal::SourceNamespace { namespace, name } => format!(
-            "{provisioner} cannot fill a volume from \"{name}\" of another namespace, {namespace}; delete the claim and create it there, or create it without the namespace in its dataSourceRef"
+            "{provisioner} cannot fill a volume from \"{name}\" in another namespace, {namespace}; delete the claim and create it there, or create it without the namespace in its dataSourceRef"
         ),
         Refusal::Unadopted => format!(
             "another program created the volume {volume}, so no node's replica expands it; an administrator can adopt it on its node with the provisioner's command `adopt --volume {volume}`"
@@ -126,7 +126,7 @@ pub(crate) fn parameters_text(problems: &str) -> String {
 
 pub(super) fn no_room_text(provisioner: &str) -> String {
     format!(
-        "The claim waits for a node on which {provisioner} has room for the volume, and some nodes have none, or the allowedTopologies of the class exclude them; free space there, change the class, or delete the claim and create it with a smaller size"
+        "The claim waits for a node on which {provisioner} has room for the volume, and at least one node has too little space, or the allowedTopologies of the class exclude that node; free space, change the class, or delete the claim and create it with a smaller size"
     )
 }
 
@@ -148,7 +148,7 @@ pub(super) fn silence_text(provisioner: &str, node: &str, why: NodeSilence, volu
             protocol::SELECTED_NODE
         ),
         NodeSilence::Replica => format!(
-            "The replica of {provisioner} on the selected node {node} has not provisioned the volume yet; if no other event of the claim has the reason, an administrator can check whether the provisioner's pod runs on that node; {other}"
+            "The replica of {provisioner} on the selected node {node} has not provisioned the volume yet; if no other event on the claim gives the reason, an administrator can check whether the provisioner's pod runs on that node; {other}"
         ),
     }
 }

@@ -36,7 +36,7 @@ every!(refusals -> Refusal {
     Refusal::MountOptions => [Refusal::MountOptions],
     Refusal::NameShared { .. } => ["\"NAMESPACE/OTHER\"", "\"there/OTHER\""].map(|rival| Refusal::NameShared { rival: rival.to_owned() }),
     Refusal::NameTaken => [Refusal::NameTaken],
-    Refusal::Nobodys => [Refusal::Nobodys],
+    Refusal::Unowned => [Refusal::Unowned],
     Refusal::PlaceGone { .. } => [Refusal::PlaceGone { place: "LABELS".to_owned() }],
     Refusal::NodeGone { .. } => [Refusal::NodeGone { node: "NODE".to_owned() }],
     Refusal::OtherCluster { .. } => [Refusal::OtherCluster { creator: "CLUSTER".to_owned() }],

@@ -284,7 +284,7 @@ fn the_replica_of_a_node_handles_only_its_own_claims_and_volumes() {
 #[test]
 fn the_replica_of_a_node_reports_a_released_volume_without_an_installation() {
     let fixture = |phase: &str, policy: &str| Fixture::new().on_node("node-1").volume(volume(phase, policy, json!({})));
-    assert_eq!(fixture("Released", "Delete").about_volume(), Decision::Refuse(Refusal::Nobodys));
+    assert_eq!(fixture("Released", "Delete").about_volume(), Decision::Refuse(Refusal::Unowned));
     assert_eq!(fixture("Bound", "Delete").about_volume(), Decision::NoAction(NoAction::OtherNode));
     assert_eq!(fixture("Released", "Retain").about_volume(), Decision::NoAction(NoAction::OtherNode));
 }

@@ -165,7 +165,7 @@ impl Controller {
             && let Err(AccessError::Missing(_)) = check_access(&client, namespace, &[rbac::finalizers()]).await
         {
             tracing::warn!(
-                "new volumes get no finalizer, because the account must not patch persistentvolumes: a volume that is \
+                "new volumes get no finalizer, because the account may not patch persistentvolumes: a volume that is \
                  deleted before its claim leaves its storage behind"
             );
             self.options.add_finalizer = false;

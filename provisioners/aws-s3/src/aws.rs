@@ -263,7 +263,7 @@ async fn create(
         Err(failure) => {
             // An existing bucket may come from an attempt whose answer was lost. After any other refusal, the bucket
             // does not exist, and a bucket that appears under this name later has another owner.
-            let ends = account.unfinished && failure.is_refusal() && !dialect.may_exist(failure.code());
+            let ends = account.unfinished && failure.is_final() && !dialect.may_exist(failure.code());
             let ended = ends && account.remove(store).await.is_ok();
             return Err(match failure.code() {
                 "BucketAlreadyExists" if ended => {

@@ -37,7 +37,7 @@ impl Failure {
     }
 
     /// Returns true if the call certainly had no effect, and the service was not just busy.
-    pub(crate) fn is_refusal(&self) -> bool {
+    pub(crate) fn is_final(&self) -> bool {
         matches!(self, Self::Call { cause, .. } if cause.is_refusal() && !cause.is_busy())
     }
 

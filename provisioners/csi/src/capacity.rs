@@ -7,7 +7,6 @@
 mod owner;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,7 +32,7 @@ use crate::own_node::OwnNode;
 use crate::parameters::Texts;
 use crate::requests::limited;
 use crate::topology::{self, Term, is_within};
-use crate::watched::{Changed, Watched};
+use crate::watched::{Changed, Watched, hash};
 
 const DRIVER: &str = "csi.storage.k8s.io/drivername";
 const MANAGED_BY: &str = "csi.storage.k8s.io/managed-by";
@@ -335,7 +334,7 @@ impl Capacity {
     /// Returns the time until the next poll. Each object has its own offset in the interval, which spreads the calls.
     fn until_poll(&self, key: &Key, begin: Instant) -> Duration {
         let interval = self.settings.poll_interval.max(Duration::from_millis(100)).as_nanos();
-        let own = u128::from(BuildHasherDefault::<DefaultHasher>::default().hash_one(key)) % interval;
+        let own = u128::from(hash(key)) % interval;
         let passed = (begin.elapsed().as_nanos() + interval - own) % interval;
         Duration::from_nanos(u64::try_from(interval - passed).unwrap_or(u64::MAX))
     }

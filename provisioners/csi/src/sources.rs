@@ -1,8 +1,6 @@
 //! Sources that volumes are copied from: snapshots and other claims.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::{Mutex, PoisonError};
 
 use driver_rpc::csi::VolumeContentSource;
@@ -22,6 +20,7 @@ use crate::grants;
 use crate::holds::is_held;
 use crate::request::Settings;
 use crate::requests::limited;
+use crate::watched::{Changed, Watched, hash};
 
 /// The kinds of sources, in the notation of claims.
 pub(crate) const KINDS: [&str; 2] = ["PersistentVolumeClaim", "VolumeSnapshot.snapshot.storage.k8s.io"];
@@ -305,57 +304,40 @@ where
     })
 }
 
-/// Wakes claims whose snapshot has become ready, so that they do not wait for their back-off.
+/// Wakes claims whose snapshot has become ready, so that they do not wait for their back-off. The first list wakes none:
+/// it contains all snapshots of the cluster. Other changes wake no claim either, such as our finalizer, which each
+/// attempt adds and removes.
 pub(crate) fn watch_snapshots(client: &Client) -> ObjectWatch {
     let api = Api::all_with(client.clone(), &Kind::Snapshot.resource());
-    let snapshots = Mutex::new(Snapshots::default());
+    let snapshots = Mutex::new(Watched::default());
     ObjectWatch::new("volumesnapshots", api, move |change| {
-        snapshots.lock().unwrap_or_else(PoisonError::into_inner).apply(change)
+        let mut snapshots = snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        changed(&mut snapshots, change).into_iter().filter_map(|name| of_snapshot(&name)).collect()
     })
 }
 
-fn hash(value: impl Hash) -> u64 {
-    BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
-}
-
-/// The states of the snapshots, by name, as hashes: a cluster may have many. Other changes wake no claim, such as our
-/// finalizer, which each attempt adds and removes.
-#[derive(Default)]
-struct Snapshots {
-    all: Option<HashMap<u64, u64>>,
-    /// The snapshots of the list in progress.
-    listed: HashMap<u64, u64>,
-}
-
-impl Snapshots {
-    /// Returns the claims to wake. The first list wakes none: it contains all snapshots of the cluster.
-    fn apply(&mut self, change: Change<DynamicObject>) -> Vec<Trigger> {
-        let key = |snapshot: &DynamicObject| hash((snapshot.namespace(), snapshot.name_any()));
-        let (snapshot, is_listed) = match change {
-            Change::Applied(snapshot) => (snapshot, false),
-            Change::Listed(snapshot) => (snapshot, true),
-            Change::Begin => {
-                self.listed.clear();
-                return Vec::new();
-            }
-            Change::Ready => {
-                self.all = Some(std::mem::take(&mut self.listed));
-                return Vec::new();
-            }
-            Change::Deleted(snapshot) => {
-                self.all.as_mut().and_then(|all| all.remove(&key(&snapshot)));
-                return Vec::new();
-            }
-        };
+/// Returns the snapshots with a new state, as `NAMESPACE/NAME`. A cluster may have many, so states are hashes.
+fn changed(snapshots: &mut Watched<u64>, change: Change<DynamicObject>) -> Vec<String> {
+    let was_listed = snapshots.all().is_some();
+    let change = change.map(|snapshot| {
         let status = &snapshot.data["status"];
         let (content, ready) = (status["boundVolumeSnapshotContentName"].as_str(), status["readyToUse"].as_bool());
-        let (key, state) = (key(&snapshot), hash((snapshot.uid(), content, ready)));
-        let is_new = self.all.as_ref().is_some_and(|all| all.get(&key) != Some(&state));
-        let states = if is_listed { &mut self.listed } else { self.all.get_or_insert_default() };
-        states.insert(key, state);
-        if !is_new {
-            return Vec::new();
+        let name = format!("{}/{}", snapshot.namespace().unwrap_or_default(), snapshot.name_any());
+        (name, Some(hash((snapshot.uid(), content, ready))))
+    });
+    let changed = snapshots.apply(change);
+    let exists = |name: &String| snapshots.all().is_some_and(|all| all.contains_key(name));
+    match changed {
+        Changed::One { name, .. } if was_listed && exists(&name) => vec![name],
+        Changed::Many { before } if was_listed => {
+            let all = snapshots.all().into_iter().flatten();
+            all.filter(|(name, state)| before.get(*name) != Some(state)).map(|(name, _)| name.clone()).collect()
         }
-        vec![Trigger::DataSource { namespace: snapshot.namespace().unwrap_or_default(), name: snapshot.name_any() }]
+        _ => Vec::new(),
     }
+}
+
+fn of_snapshot(name: &str) -> Option<Trigger> {
+    let (namespace, name) = name.split_once('/')?;
+    Some(Trigger::DataSource { namespace: namespace.to_owned(), name: name.to_owned() })
 }

@@ -1,6 +1,7 @@
 //! The state of one kind of object, from a watch.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 
 use kube_provisioner::Change;
 
@@ -59,4 +60,9 @@ impl<T: PartialEq> Watched<T> {
         };
         Changed::One { name, before }
     }
+}
+
+/// Returns a number that is the same for equal values in all processes of this build.
+pub(crate) fn hash(value: impl Hash) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }

@@ -35,6 +35,10 @@ impl HostPath {
         Self { disks: Arc::new(disks.into()), node, client: OnceLock::new() }
     }
 
+    fn client(&self) -> Result<&Client, &'static str> {
+        self.client.get().ok_or("the provisioner has not started")
+    }
+
     /// Determines a volume's directory. Does not create it.
     async fn prepare(&self, request: &ProvisionRequest<Parameters>) -> Result<(Placement, Worker), ProvisionError> {
         let node = match &self.node {
@@ -43,7 +47,7 @@ impl HostPath {
                     let text = format!("the claim's pod runs on the node {selected}, but this node is {}", here.name());
                     return Err(ProvisionError::ignored(text));
                 }
-                Some(here.look().await?)
+                Some(here.look(self.client().map_err(ProvisionError::retry)?).await?)
             }
             None => None,
         };
@@ -113,8 +117,7 @@ impl HostPath {
     /// Returns true if a volume of this name may be in this root: another node's replica may have saved it, if both
     /// nodes share the root.
     async fn is_saved(&self, attempt: &ProvisionRequest<Parameters>) -> Result<bool, DeleteError> {
-        let client = self.client.get().ok_or_else(|| DeleteError::retry("the provisioner has not started"))?;
-        let volumes = Api::<PersistentVolume>::all(client.clone());
+        let volumes = Api::<PersistentVolume>::all(self.client().map_err(DeleteError::retry)?.clone());
         let volume = volumes.get_metadata_opt(&attempt.name).await.map_err(|error| {
             DeleteError::retry(format!("the volume {} cannot be read: {}", attempt.name, error_chain(&error)))
         })?;

@@ -1,7 +1,7 @@
 //! The node that contains the root directory.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use directory_volumes::{Root, Worker};
 use kube_provisioner::k8s_openapi::api::core::v1::{Node as NodeObject, NodeSelectorRequirement, PersistentVolume};
@@ -28,7 +28,6 @@ const NOTE: &str = "node";
 /// another uid.
 pub(crate) struct Node {
     name: String,
-    client: OnceLock<Client>,
     uid: Mutex<Option<String>>,
 }
 
@@ -52,7 +51,7 @@ pub(crate) enum NodeUnsuitable {
 
 impl Node {
     pub(crate) fn new(name: String) -> Self {
-        Self { name, client: OnceLock::new(), uid: Mutex::default() }
+        Self { name, uid: Mutex::default() }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -61,14 +60,12 @@ impl Node {
 
     /// Reads the node's object for the first time in a term.
     pub(crate) async fn start(&self, client: &Client) -> Result<ObservedNode, String> {
-        let client = self.client.get_or_init(|| client.clone());
         let seen = self.read(client).await.map_err(|error| self.unread(&error))?;
         seen.ok_or_else(|| NodeUnsuitable::Gone(self.name.clone()).to_string())
     }
 
     /// Reads the node's object. Its labels may have changed since the last attempt.
-    pub(crate) async fn look(&self) -> Result<ObservedNode, ProvisionError> {
-        let client = self.client.get().ok_or_else(|| ProvisionError::retry("the provisioner has not started"))?;
+    pub(crate) async fn look(&self, client: &Client) -> Result<ObservedNode, ProvisionError> {
         let seen = self.read(client).await.map_err(|error| ProvisionError::retry(self.unread(&error)))?;
         seen.ok_or_else(|| ProvisionError::reschedule(NodeUnsuitable::Gone(self.name.clone())))
     }
@@ -76,7 +73,9 @@ impl Node {
     /// Returns warnings about other nodes' volumes: volumes that are in this root, and volumes that may be mistaken for
     /// this node's because both nodes have the same label value.
     pub(crate) async fn advice(&self, root: &Root, start: &StartContext) -> Vec<String> {
-        let (Ok(seen), Ok(volumes)) = (self.look().await, start.volumes().await) else { return Vec::new() };
+        let (Ok(seen), Ok(volumes)) = (self.look(&start.client).await, start.volumes().await) else {
+            return Vec::new();
+        };
         let elsewhere = |volume: &&ProvisionedVolume| volume.annotation(NODE).is_some_and(|node| node != self.name);
         let mut others: Vec<&ProvisionedVolume> = volumes.iter().filter(elsewhere).collect();
         others.sort_by(|one, other| one.name.cmp(&other.name));

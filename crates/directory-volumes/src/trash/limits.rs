@@ -12,7 +12,8 @@ use crate::root::Root;
 use crate::state::{State, TRASH};
 use crate::{descend, usage};
 
-/// Limits of the trash of one root. Data that is kept until an administrator removes it does not count and is never removed.
+/// Limits of the trash of one root. Data that is kept until an administrator removes it does not count and is never
+/// removed.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct TrashLimits {
     /// Maximum size of the trash, such as 100Gi; beyond it, the oldest volumes expire early [default: no limit]

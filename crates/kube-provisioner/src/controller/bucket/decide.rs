@@ -275,11 +275,12 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
             },
         }
     }
-    let of_class = match facts.class.ours() {
-        Some(class) => class.allowed_config.clone(),
+    let recorded = match facts.class.ours() {
+        Some(_) => None,
         None => begun.and_then(|record| allowed_config(record.parameters.as_ref()?)),
     };
-    if let Some(allowed) = of_class.or_else(|| rules.allowed_config.clone()) {
+    let of_class = facts.class.ours().and_then(|class| class.allowed_config.as_ref());
+    if let Some(allowed) = of_class.or(recorded.as_ref()).or(rules.allowed_config.as_ref()) {
         let applied = begun.filter(|record| record.made).map(|record| &record.config);
         let is_new =
             |(key, value): &(&String, &String)| applied.is_none_or(|applied| applied.get(*key) != Some(*value));
@@ -290,7 +291,7 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
         if !refused.is_empty() {
             let is_known = |key| rules.known_config.as_ref().is_none_or(|known| known.contains(key));
             let are_known = refused.iter().all(is_known);
-            let refused = RefusedConfig { keys: refused, allowed, are_known };
+            let refused = RefusedConfig { keys: refused, allowed: allowed.clone(), are_known };
             return Decision::Refuse(Refusal::ConfigNotAllowed(refused));
         }
     }

@@ -1,5 +1,5 @@
-// A provisioner that does nothing but make directories, built on the Go library for provisioners. It is the peer in
-// measurements, and what a simulated API server must please.
+// A provisioner that only creates directories, built on the Go library for provisioners. The measurements compare
+// kube-provisioner with it, and a test runs it on the simulated API server.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
 
-// A volume is a directory under root, or nothing at all where root is empty.
+// Volumes are directories under root. If root is empty, no directories are created.
 type provisioner struct {
 	root  string
 	sync  bool
@@ -103,7 +103,7 @@ func main() {
 	var (
 		kubeconfig   = flag.String("kubeconfig", "", "kubeconfig file")
 		name         = flag.String("provisioner", "example.com/go", "name of the provisioner")
-		root         = flag.String("root", "", "directory of the volumes; empty: nothing is made")
+		root         = flag.String("root", "", "directory of the volumes; if empty, no directories are created")
 		sync         = flag.Bool("sync", false, "write each directory and the root to the disk before the volume is saved")
 		delay        = flag.Duration("delay", 0, "how long each provision and delete takes")
 		threads      = flag.Int("threads", controller.DefaultThreadiness, "workers for claims, and as many for volumes")

@@ -141,7 +141,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures a process that starts beside bound claims, and returns the number of its writes while nothing changes.
+    /// Measures a process that starts when bound claims exist. Returns the number of its writes while nothing changes.
     async fn at_rest(&self, settings: &Settings, path: &Path, figures: &mut Figures) -> anyhow::Result<usize> {
         self.free_lease().await?;
         let first = self.start(path, &[]).await?;

@@ -55,7 +55,7 @@ impl Cluster {
         // Every cluster has these objects for provisioners written with the Go library.
         objects.push(json!({"apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": GO_ACCOUNT, "namespace": NAMESPACE}}));
-        // With finalizers, the library also needs the right to remove them.
+        // With finalizers, the library also needs permission to remove them.
         objects.push(json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": FINALIZERS},
             "rules": [{"apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["patch", "update"]}]}));
@@ -128,7 +128,7 @@ impl Cluster {
         Ok(self.claims().create(&PostParams::default(), &claim).await?)
     }
 
-    /// Deletes a claim with its volume and all Leases, whoever holds them, and leaves everything else.
+    /// Deletes a claim with its volume, and all Leases regardless of their holders. All other objects remain.
     pub(crate) async fn forget(&self, claim: &PersistentVolumeClaim) -> anyhow::Result<()> {
         self.claims().delete(&claim.name_any(), &DeleteParams::default()).await?;
         delete_now(&self.volumes(), &format!("pvc-{}", claim.uid().unwrap_or_default())).await;
@@ -156,8 +156,8 @@ impl Cluster {
         follow(&self.volumes(), 0, "left", |_| true).await.map(drop)
     }
 
-    /// Creates claims as the controller-manager leaves them, with a class that does not exist yet. So all of them start
-    /// at once, and only the provisioner determines the pace.
+    /// Creates claims as the controller-manager leaves them, with a class that does not exist yet. When the class is
+    /// created, all of them start at once, and only the provisioner determines the pace.
     pub(crate) async fn create_waiting_claims(&self, count: usize) -> anyhow::Result<()> {
         let api = self.claims();
         let create = async |at: usize| {
@@ -167,7 +167,7 @@ impl Cluster {
             anyhow::Ok(())
         };
         at_once(0..count, create).await?;
-        // The provisioner emits an event on each of them that its class is missing.
+        // The provisioner emits an event on each claim, because its class does not exist.
         tokio::time::sleep(Duration::from_secs(2) + Duration::from_millis(5) * u32::try_from(count)?).await;
         Ok(())
     }
@@ -237,7 +237,7 @@ pub(crate) async fn at_once<T, F: Future<Output = anyhow::Result<()>>>(
     stream::iter(items).map(run).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// Watches objects until this number of them meet the condition, and returns those. A poll would round each figure.
+/// Watches objects until this number of them meet the condition, and returns those. Polling would be less precise.
 async fn follow<K: Resource + Clone + DeserializeOwned + Debug>(
     api: &Api<K>,
     count: usize,

@@ -53,7 +53,7 @@ impl Contender {
         Self { name: name.to_owned(), program: Program::Go { arguments: [&tuned, arguments].concat() } }
     }
 
-    /// The Go library as it is without any settings.
+    /// The Go library with its default settings.
     pub(crate) fn go_defaults(arguments: &[String]) -> Self {
         Self { name: "Go library, defaults".to_owned(), program: Program::Go { arguments: arguments.to_vec() } }
     }
@@ -82,7 +82,7 @@ impl Contender {
     }
 }
 
-/// The control plane becomes slower as it ages: the first one in one round is the last in the next.
+/// Reverses the order in every second round, because the control plane becomes slower as it ages.
 pub(crate) fn in_turns<T>(round: usize, all: &[T]) -> Vec<&T> {
     let order = all.iter();
     if round.is_multiple_of(2) { order.collect() } else { order.rev().collect() }

@@ -36,7 +36,7 @@ impl Etcd {
     }
 }
 
-/// Replaces texts in a stored object by others of the same length, since in Protobuf a text follows its length.
+/// Replaces texts in a stored object with texts of the same length, because Protobuf stores each text's length.
 pub(crate) fn replace(object: &mut [u8], texts: &[(&str, &str)]) {
     for (text, replacement) in texts {
         assert_eq!(text.len(), replacement.len(), "{text} and {replacement}");

@@ -1,5 +1,5 @@
-//! A cluster full of claims and volumes, our own or other provisioners': their cost in memory and at startup, and the
-//! writes to our own volumes while nothing changes.
+//! Cost of many existing claims and volumes, our own or another provisioner's: memory, startup time, and writes while
+//! nothing changes.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -67,7 +67,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
     Ok(Measurement::from(figures).limit(!written, "something is written although nothing changes"))
 }
 
-/// Starts a provisioner while one claim waits.
+/// Starts a provisioner while one claim is pending.
 async fn started(cluster: &Cluster, contender: &Contender, name: &str, figures: &mut Figures) -> anyhow::Result<()> {
     let claim = cluster.create_annotated_claim("waiting").await?;
     cluster.wait_quiet().await?;
@@ -83,7 +83,7 @@ async fn started(cluster: &Cluster, contender: &Contender, name: &str, figures: 
     cluster.forget(&claim).await
 }
 
-/// Writes to claims and volumes by all clients while the provisioner reads its objects again and again.
+/// Counts all clients' writes to claims and volumes during several resyncs of an idle provisioner.
 async fn idle_writes(cluster: &Cluster, contender: &Contender) -> anyhow::Result<f64> {
     let resync = ["--resync-period".to_owned(), format!("{}s", RESYNC.as_secs())];
     let mut provisioner = contender.start(cluster, &resync).await?;

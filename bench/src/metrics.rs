@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn series_are_summed_by_name_and_labels() {
+    fn sums_series_by_name_and_labels() {
         let page = Page("# TYPE a counter\na{x=\"1\",y=\"2\"} 3\na{x=\"1\"} 4\na_b 5\na 6\n".to_owned());
         assert_eq!(page.sum("a", &[]), 13.0);
         assert_eq!(page.sum("a", &["x=\"1\""]), 7.0);

@@ -28,7 +28,7 @@ use crate::wait::until;
 const CLAIMS: usize = 600;
 /// Number of volumes before the signal.
 const BEFORE: usize = 10;
-/// Requests of the next replica wait behind those that create the claims.
+/// The next replica's requests queue behind the requests that create the claims.
 const TOLD: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Time without a change after which nothing else will be deleted.

@@ -17,7 +17,7 @@ use crate::cluster::{Cluster, NAMESPACE, PROVISIONER};
 use crate::process::Provisioner;
 use crate::wait::until;
 
-/// The ends of an active replica.
+/// The signals that end the active replica.
 pub(crate) const SIGNALS: [(Signal, &str); 2] = [(Signal::TERM, "SIGTERM"), (Signal::KILL, "SIGKILL")];
 /// The defaults: the Lease's duration, and one retry period.
 pub(crate) const KILLED: Duration = Duration::from_secs(15 + 2);

@@ -67,7 +67,7 @@ struct Soak {
     seed: u64,
     ledger: Mutex<Ledger>,
     view: watch::Receiver<Arc<View>>,
-    /// Set when no more claims are created, and existing ones stay.
+    /// Set once no more claims are created, and existing claims are kept.
     calm: watch::Receiver<bool>,
 }
 

@@ -34,7 +34,7 @@ pub(crate) async fn until_rest(
     until(PATIENCE, PAUSE, async || {
         let now = count().await?;
         let grown = now - std::mem::replace(&mut before, now);
-        let seen = || format!("the machine does not come to rest: {grown} {what} in {PAUSE:?}");
+        let seen = || format!("the machine does not become idle: {grown} {what} in {PAUSE:?}");
         Ok(if grown <= most { Break(()) } else { Continue(seen()) })
     })
     .await

@@ -1,8 +1,8 @@
 //! The backend that all replicas share, and the author's code that calls it.
 //!
-//! The author keeps the contract of [`kube_provisioner::Provisioner`]: calls are idempotent by the volume's name; a
-//! call that reports that nothing is left has removed everything; the next call completes what another failure left
-//! half-made, or `clean_up` or `delete` removes it.
+//! The author's code fulfils the contract of [`kube_provisioner::Provisioner`]: calls are idempotent by the volume's
+//! name, and a call that reports that nothing is left has removed everything. After any other failure, the next call
+//! completes the asset, or `clean_up` or `delete` removes it.
 
 mod author;
 mod sidecar;
@@ -65,7 +65,7 @@ impl AssetStage {
 pub(crate) struct Author {
     process: Arc<Process>,
     stage: Arc<Stage>,
-    /// `start` has succeeded.
+    /// True once `start` has succeeded.
     started: AtomicBool,
 }
 
@@ -74,9 +74,9 @@ struct Script {
     random: fastrand::Rng,
     chances: Chances,
     calm: bool,
-    /// Calls about this class hang.
+    /// True if calls for this class hang.
     hangs: bool,
-    /// The step at which the call ends differently, and the way in which it ends.
+    /// The step at which the call fails, and the way in which it fails.
     turn: Option<(u32, Turn)>,
     passed: u32,
 }
@@ -242,7 +242,7 @@ impl Author {
         Ok(())
     }
 
-    /// Refuses to touch an asset of another owner.
+    /// Returns the stage of an asset, unless it belongs to another owner.
     fn own_asset(&self, name: &str) -> Option<AssetStage> {
         self.stage.asset(name).filter(|asset| !asset.is_foreign()).map(|asset| asset.stage)
     }
@@ -253,7 +253,7 @@ impl Author {
     }
 }
 
-/// The error of a removing call that fails.
+/// Returns the error of a call that fails to remove an asset.
 fn refused(turn: Option<Turn>) -> Result<(), DeleteError> {
     match turn {
         None => Ok(()),

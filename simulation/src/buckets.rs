@@ -102,7 +102,7 @@ async fn perform(seed: u64, manner: &Manner) -> Outcome {
     outcome
 }
 
-/// Waits for all of them.
+/// Waits for all futures.
 async fn all<F: Future<Output = ()>>(of: impl Iterator<Item = F>) {
     // The futures complete in the order of waking, so the order is reproducible.
     let _: Vec<()> = of.collect::<FuturesUnordered<F>>().collect().await;
@@ -150,7 +150,7 @@ async fn replica(slot: u64, world: Arc<World>, home: Home, mut random: fastrand:
         };
         if !ended {
             task.abort();
-            // The task was aborted.
+            // Ignore the error, because the task was aborted.
             let _ = task.await;
         }
         home.wires.dismiss(&name);
@@ -159,7 +159,7 @@ async fn replica(slot: u64, world: Arc<World>, home: Home, mut random: fastrand:
     }
 }
 
-/// The place of a process.
+/// The cluster of a process, and the connection to it.
 struct Home {
     number: usize,
     cluster: Cluster,

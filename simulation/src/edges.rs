@@ -36,7 +36,8 @@ impl Edges {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// After the storm there are no latencies either: some Leases are too short for the longest ones.
+    /// Returns true after the storm. Then there are no latencies either, because some Leases are too short for the
+    /// longest ones.
     fn is_calm(&self) -> bool {
         self.stage.upgrade().is_none_or(|stage| stage.is_calm())
     }

@@ -24,7 +24,7 @@ use crate::backend::{Asset, AssetStage};
 use crate::plan::{Deed, Plan, Sharing};
 use crate::process::Process;
 
-/// The size of a new asset: what every claim asks for at first.
+/// The size of a new asset, which every claim requests at first.
 const SIZE: u64 = 1 << 30;
 
 /// The kind of a call to the backend.
@@ -53,7 +53,7 @@ pub(crate) struct Judge {
     changes: Subscription,
     pub(crate) picture: Picture,
     pub(crate) assets: BTreeMap<String, Asset>,
-    /// Names that `delete` has removed, unless an attempt for a claim that asks has begun since.
+    /// Names that `delete` has removed, unless an attempt for an unbound claim was recorded since.
     removed: BTreeSet<String>,
     /// Names that `clean_up` has removed.
     cleaned: BTreeSet<String>,
@@ -80,12 +80,12 @@ pub(crate) struct Judge {
     /// The uids of claims that were restored with their volumes.
     pub(crate) copied_claims: BTreeSet<String>,
     calls: BTreeMap<u64, Call>,
-    /// The newest change that a process can have seen of a volume when it last read it.
+    /// By process and volume, the version of the cluster when the process last read the volume.
     reads: BTreeMap<(String, String), u64>,
     /// By name, the value prepared for the attempt in progress, and its replica if each node has its own.
     attempts: BTreeMap<String, (u64, Option<String>)>,
     by_node: bool,
-    /// The author implements all methods: it is asked before a deletion, and it expands.
+    /// True if the author implements all methods, so that it is asked before a deletion and can expand volumes.
     whole_author: bool,
     /// The processes that may delete a volume, by the author's last answer.
     permitted: BTreeSet<(String, String)>,
@@ -167,8 +167,7 @@ impl Judge {
                 }
                 self.check_places(at, &created);
             }
-            // An attempt recorded for a claim that is pending, or was a moment before, is finished even if the claim is
-            // deleted.
+            // An attempt that is recorded for a claim that was never bound is finished, even if the claim is deleted.
             let picture = &self.picture;
             self.removed.retain(|name| !picture.was_never_bound(name) || !picture.is_recorded(name));
             self.see_bindings();
@@ -210,8 +209,8 @@ impl Judge {
         self.by_hand.insert(name.to_owned());
     }
 
-    /// Records that users are about to remove the finalizers of a volume and its claim. Objects held only by these are
-    /// deleted.
+    /// Records that users are about to remove the finalizers of a volume and its claim. This deletes the objects that
+    /// only these finalizers hold.
     pub(crate) fn strip(&mut self, name: &str) {
         if self.picture.volumes.get(name).is_some_and(|volume| volume.ours && volume.deleting) {
             self.stripped.insert(name.to_owned());
@@ -261,7 +260,7 @@ impl Judge {
         self.bound_again.insert(name.to_owned());
     }
 
-    /// Checks what another cluster does to an asset of this one.
+    /// Checks a call of another cluster for an asset of this one.
     pub(crate) fn intrude(&mut self, at: Duration, who: &str, kind: Kind, name: &str) {
         self.look(at);
         if self.assets.get(name).is_some_and(|asset| !asset.claim.is_empty()) {
@@ -410,7 +409,7 @@ impl Judge {
         self.check_covered(at, 0);
     }
 
-    /// Adds an asset of another owner, present from the beginning.
+    /// Adds an asset of another owner.
     pub(crate) fn adopt_foreigner(&mut self, name: &str) {
         let asset = Asset { number: 0, claim: String::new(), stage: AssetStage::Exported, size: SIZE };
         self.assets.insert(name.to_owned(), asset);

@@ -138,8 +138,8 @@ fn many(arguments: &Arguments, manner: Manner) -> ExitCode {
     let without = without.or_else(|| arguments.without_bucket.map(|safeguard| format!("{safeguard:?}")));
     if let Some(safeguard) = without {
         match tally.failures.first() {
-            Some(first) => println!("that {safeguard} is missing was found by seed {}", first.seed),
-            None => println!("that {safeguard} is missing was not found"),
+            Some(first) => println!("the missing safeguard {safeguard} was detected by seed {}", first.seed),
+            None => println!("the missing safeguard {safeguard} was not detected"),
         }
     }
     if tally.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -12,7 +12,7 @@ use crate::refusals::Refusal;
 pub struct Plan {
     /// The seed of the plan, and of all random choices during the run.
     pub seed: u64,
-    /// The duration of the faults. After it everything must settle.
+    /// The duration of the faults. Afterwards, everything must settle.
     pub storm: Duration,
     /// The controller's options.
     pub settings: Settings,
@@ -26,11 +26,11 @@ pub struct Plan {
     pub classes: Vec<Class>,
     /// The claims, `claim-0` and so on.
     pub claims: Vec<Claim>,
-    /// Add released volumes of other provisioners, and of other installations of this one.
+    /// True if there are released volumes of other provisioners, and of other installations of this one.
     pub foreigners: bool,
-    /// The author implements all methods, rather than only the required ones.
+    /// True if the author implements all methods, rather than only the required ones.
     pub whole_author: bool,
-    /// Every claim that can be bound is bound at the end of the storm, even if other calls hang.
+    /// True if every claim that can be bound must be bound at the end of the storm, even if other calls hang.
     pub unhindered: bool,
     /// The users' actions, with their times.
     pub deeds: Vec<(When, Deed)>,
@@ -74,7 +74,7 @@ pub struct Settings {
     pub call_limit: Duration,
     /// The shortest and the longest pause.
     pub retry: (Duration, Duration),
-    /// Volumes get a finalizer.
+    /// True if volumes receive a finalizer.
     pub finalizer: bool,
     /// Concurrent backend calls; 0 is the default.
     pub concurrency: usize,
@@ -154,7 +154,7 @@ pub struct Class {
     pub waits: bool,
     /// `reclaimPolicy: Retain`.
     pub retains: bool,
-    /// Every call about it hangs until the storm is over.
+    /// True if every call for this class hangs until the storm is over.
     pub hangs: bool,
     /// `allowVolumeExpansion`.
     pub expands: bool,
@@ -180,7 +180,7 @@ pub struct Claim {
     pub class: usize,
     /// The verdict of the author's code.
     pub nature: Nature,
-    /// The claim has as many labels as fit in a journal: a few dozen of such claims fill one.
+    /// True if the claim has so many labels that a few dozen such claims fill a journal.
     pub large: bool,
 }
 

@@ -55,7 +55,7 @@ struct State {
     refused: refusals::Count,
 }
 
-/// Requests per second to the API server that no process needs.
+/// Maximum number of requests per second to the API server. A process that sends more is in a loop.
 const MANY: u32 = 1000;
 
 impl<S: Surroundings> Process<S> {
@@ -85,7 +85,7 @@ impl<S: Surroundings> Process<S> {
         process
     }
 
-    /// Waits until it has to end, by a crash or gracefully.
+    /// Waits until the process has to end, by a crash or gracefully.
     pub(crate) async fn end(&self) -> Fate {
         loop {
             let news = self.over.notified();
@@ -102,7 +102,7 @@ impl<S: Surroundings> Process<S> {
         }
     }
 
-    /// Waits until it crashes.
+    /// Waits until the process crashes.
     pub(crate) async fn crash(&self) {
         loop {
             let news = self.over.notified();
@@ -113,13 +113,13 @@ impl<S: Surroundings> Process<S> {
         }
     }
 
-    /// Ends all its tasks.
+    /// Marks the process as dead, so that its tasks do not continue.
     pub(crate) fn is_over(&self) {
         self.lock().dead = true;
     }
 
-    /// Sends a request to the API server. A process that sends requests in a loop is stopped: simulated time would
-    /// never pass.
+    /// Passes the edge before a request to the API server. A process that sends requests in a loop is stopped, because
+    /// simulated time would never pass.
     pub(crate) async fn ask(self: &Arc<Self>, edge: Edge) {
         let second = self.stage.now().as_secs();
         let asked = {
@@ -135,7 +135,7 @@ impl<S: Surroundings> Process<S> {
         self.pass(edge).await;
     }
 
-    /// Records that the API server has refused its request permanently, and will refuse the next one.
+    /// Records that the API server has refused a request of the process, and would refuse it again.
     pub(crate) fn refused(&self, request: &Request) {
         let seen = self.lock().refused.add(&self.name, request, self.stage.now());
         if let Some(seen) = seen {
@@ -163,7 +163,7 @@ impl<S: Surroundings> Process<S> {
         }
     }
 
-    /// Returns true if it is paused or dead, now or at any time since this number of pauses.
+    /// Returns true if the process is dead or paused, or was paused since it had this number of pauses.
     pub(crate) fn excused_since(&self, freezes: u32) -> bool {
         let state = self.lock();
         state.dead || state.frozen > 0 || state.freezes > freezes

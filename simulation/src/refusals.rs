@@ -45,7 +45,8 @@ impl Reason {
     }
 }
 
-/// Refusals per object and minute that no process needs, with growing pauses: a Lease of 3 s is renewed every second.
+/// Maximum number of refusals per object and minute. A process whose pauses grow receives fewer, even if it renews a
+/// Lease of 3 s every second.
 const MANY: u32 = 100;
 
 /// Returns the answer to a request that is refused now.
@@ -79,7 +80,7 @@ fn object_name(request: &Request) -> String {
     in_body.unwrap_or(&request.name).to_owned()
 }
 
-/// The number of refusals per process, kind of request and object, with their minute.
+/// The number of refusals of one process, by minute, kind of request and object.
 #[derive(Default)]
 pub(crate) struct Count(BTreeMap<(u64, String), u32>);
 

@@ -18,7 +18,7 @@ pub(crate) struct Stage {
     pub(crate) plan: Arc<Plan>,
     start: Instant,
     calm: AtomicBool,
-    /// The trace is recorded.
+    /// True if the trace is recorded.
     traced: bool,
     cluster: Mutex<Option<Cluster>>,
     judge: OnceLock<Mutex<Judge>>,
@@ -27,7 +27,7 @@ pub(crate) struct Stage {
     pub(crate) moved: Notify,
     /// The stage of the other cluster on the same backend.
     neighbour: OnceLock<Weak<Stage>>,
-    /// Journals were restored. They name former holders.
+    /// True if journals were restored, which name former holders.
     old_journals: AtomicBool,
 }
 
@@ -70,7 +70,7 @@ impl Stage {
         let _ = self.judge.set(Mutex::new(judge));
     }
 
-    /// Breaks the reference cycle: the cluster holds the edges of its processes, which hold this.
+    /// Breaks a reference cycle: the cluster holds the edges of its processes, which hold the stage.
     pub(crate) fn clear(&self) {
         *lock(&self.cluster) = None;
     }
@@ -173,7 +173,7 @@ impl Stage {
         self.stepped(&process.name, name, format_args!("half cleaned up"));
     }
 
-    /// Removes all leftovers, as `clean_up` does, and a `provision` that reports it.
+    /// Removes all leftovers, as `clean_up` does, or a `provision` that reports that nothing is left.
     pub(crate) fn clean_up(&self, process: &Process, name: &str) {
         self.judge().remove(self.now(), name, false);
         self.stepped(&process.name, name, format_args!("cleaned up"));

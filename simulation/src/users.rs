@@ -138,14 +138,14 @@ impl Users {
             }
         }
         for volume in self.list(VOLUMES) {
-            // A restored one may have lost its annotations.
+            // Check the server, because a restored volume may have lost its annotations.
             let other = volume["spec"]["nfs"]["server"] == "other";
             if other && object::name(&volume).starts_with("pvc-") {
                 self.delete(VOLUMES, object::name(&volume));
             }
         }
         for volume in self.list(VOLUMES) {
-            // Its policy became Retain after its deletion had begun. Half of all users want it deleted.
+            // The policy became Retain after the deletion had begun. In half of the runs, users want to delete it.
             let ours = object::finalizers(&volume).any(|name| name == FINALIZER);
             if ours && object::deletion_timestamp(&volume).is_some() && self.stage.plan.seed.is_multiple_of(2) {
                 let policy = json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}});
@@ -162,7 +162,7 @@ impl Users {
         }
     }
 
-    /// Solves the problems that only a user can solve, as events ask. Never ends.
+    /// Solves the problems that only a user can solve, as events ask. Never returns.
     pub(crate) async fn attend(&self) {
         loop {
             sleep_until(Instant::now() + ATTENTION).await;

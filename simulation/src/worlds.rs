@@ -57,7 +57,7 @@ pub(crate) fn of(plan: &Plan, manner: &Manner) -> Vec<World> {
 }
 
 impl World {
-    /// `restores` decides whether field managers are checked.
+    /// `restores` is true if a backup is restored, so that the API server must return field managers.
     fn new(name: &'static str, plan: &Plan, restores: bool, manner: &Manner) -> Self {
         let stage = Stage::new(Arc::new(plan.clone()), manner.trace == Trace::Full);
         let faults = faults(plan);
@@ -159,12 +159,12 @@ struct Scene {
     edges: Arc<Edges>,
     calm: Notify,
     without: Option<Safeguard>,
-    /// Some objects are unreadable.
+    /// True if some objects are unreadable.
     garbles: bool,
 }
 
 impl Scene {
-    /// Runs the processes of one slot one after another. The last one stays.
+    /// Runs the processes of one slot one after another. The last one keeps running.
     async fn replica(self: Arc<Self>, slot: usize) {
         let lives = self.stage.plan.slots[slot].clone();
         for (index, life) in lives.iter().enumerate() {
@@ -234,7 +234,7 @@ impl Scene {
         };
         if !ended {
             task.abort();
-            // The task was aborted.
+            // Ignore the error, because the task was aborted.
             let _ = task.await;
         }
         self.edges.dismiss(name);

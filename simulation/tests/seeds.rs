@@ -2,27 +2,27 @@
 
 use simulation::{Campaign, Manner, Plan, Subject, Trace, run, run_seed};
 
-fn told() -> Manner {
+fn traced() -> Manner {
     Manner { trace: Trace::Full, ..Manner::default() }
 }
 
 #[test]
-fn a_seed_says_what_will_happen() {
+fn a_seed_determines_its_plan() {
     let plan = Plan::draw(7);
     assert_eq!(plan, Plan::draw(7));
     assert_ne!(plan.to_string(), Plan::draw(8).to_string());
 }
 
-fn happened(trace: &str) -> Vec<String> {
+fn without_logs(trace: &str) -> Vec<String> {
     // `tracing` caches for the whole process whether a log line is enabled, and other tests run in the same process.
     trace.lines().filter(|line| !line.contains(" -- log: ")).map(str::to_owned).collect()
 }
 
 #[test]
-fn a_seed_of_buckets_happens_the_same_way_twice() {
-    let manner = Manner { subject: Subject::Buckets, ..told() };
+fn bucket_runs_are_reproducible() {
+    let manner = Manner { subject: Subject::Buckets, ..traced() };
     for seed in 0..12 {
-        let [first, second] = [(); 2].map(|()| happened(&run_seed(seed, &manner).trace));
+        let [first, second] = [(); 2].map(|()| without_logs(&run_seed(seed, &manner).trace));
         let difference = first.iter().zip(&second).find(|(one, two)| one != two);
         assert_eq!(difference, None, "seed {seed}");
         assert_eq!(first.len(), second.len(), "seed {seed}");
@@ -30,42 +30,42 @@ fn a_seed_of_buckets_happens_the_same_way_twice() {
 }
 
 #[test]
-fn a_plan_happens_the_same_way_twice() {
+fn volume_runs_are_reproducible() {
     let mut eventful = 0;
     for seed in 0..10 {
         let plan = if seed % 2 == 0 { Plan::draw(seed) } else { Plan::draw_with_topology(seed) };
-        let (one, two) = (run(&plan, &told()), run(&plan, &told()));
-        let (first, second) = (happened(&one.trace), happened(&two.trace));
+        let (one, two) = (run(&plan, &traced()), run(&plan, &traced()));
+        let (first, second) = (without_logs(&one.trace), without_logs(&two.trace));
         let difference = first.iter().zip(&second).enumerate().find(|(_, (one, two))| one != two);
         assert_eq!(difference, None, "seed {seed}");
         assert_eq!(first.len(), second.len(), "seed {seed}");
         eventful += usize::from(one.trace.contains("is called"));
     }
-    assert!(eventful >= 5, "in nearly all nothing happened");
+    assert!(eventful >= 5, "too few runs called the backend");
 }
 
 #[test]
-fn what_is_told_and_what_is_not_end_alike() {
+fn tracing_does_not_change_the_outcome() {
     for seed in 0..10 {
         let plan = Plan::draw(seed);
-        let (told, untold) = (run(&plan, &told()), run(&plan, &Manner::default()));
-        assert_eq!((told.violation, told.simulated), (untold.violation, untold.simulated), "seed {seed}");
-        assert!(untold.trace.is_empty());
+        let (traced, untraced) = (run(&plan, &traced()), run(&plan, &Manner::default()));
+        assert_eq!((traced.violation, traced.simulated), (untraced.violation, untraced.simulated), "seed {seed}");
+        assert!(untraced.trace.is_empty());
     }
 }
 
 #[test]
-fn nothing_is_lost_whatever_dies_when() {
+fn volumes_survive_crashes() {
     holds(Subject::Volumes, 120, "");
 }
 
 #[test]
-fn nothing_is_lost_whatever_happens_to_nodes() {
+fn volumes_survive_changes_of_nodes() {
     holds(Subject::Topology, 120, " --topology");
 }
 
 #[test]
-fn no_bucket_is_lost_or_taken_from_others() {
+fn buckets_survive_crashes() {
     holds(Subject::Buckets, 60, " --buckets");
 }
 

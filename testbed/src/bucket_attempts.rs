@@ -10,7 +10,7 @@ use crate::s3::proxy::{self, Asked, Behind, Fate};
 /// Checks that an attempt may end after any of its requests: deleting the claim removes all leftovers, and another
 /// attempt continues. `provision` sends its requests to the address that it receives; `server` is the address of the
 /// object store. Returns the number of requests of a complete attempt.
-pub async fn an_attempt_that_ends_after_any_request_leaves_nothing(
+pub async fn attempts_can_end_after_any_request(
     server: &str,
     provision: impl AsyncFn(&str) -> anyhow::Result<()>,
     delete: impl AsyncFn() -> anyhow::Result<()>,
@@ -19,7 +19,7 @@ pub async fn an_attempt_that_ends_after_any_request_leaves_nothing(
     let mut last = 0;
     for goes_on in [false, true] {
         for ends_after in 1.. {
-            let broken = that_ends_after(server, ends_after).await?;
+            let broken = start_proxy_closing_after(server, ends_after).await?;
             if provision(&broken).await.is_ok() {
                 last = ends_after;
                 delete().await?;
@@ -36,7 +36,7 @@ pub async fn an_attempt_that_ends_after_any_request_leaves_nothing(
 }
 
 /// Starts a proxy that closes connections after this number of requests, and returns its address.
-pub async fn that_ends_after(server: &str, requests: u64) -> anyhow::Result<String> {
+pub async fn start_proxy_closing_after(server: &str, requests: u64) -> anyhow::Result<String> {
     let decide = move |asked: &Asked| match asked.number.cmp(&requests) {
         Ordering::Less => Fate::Answered,
         Ordering::Equal => Fate::Unanswered,

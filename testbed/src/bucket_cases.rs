@@ -67,13 +67,13 @@ pub trait BucketFixture: Deref<Target = BucketSpace> + Sized {
         gone.await?.with_context(|| format!("this is left: {left:?}"))
     }
 
-    /// Ends the test once nothing is left.
+    /// Ends the test once the object store contains no leftovers.
     async fn done(self) -> anyhow::Result<()> {
         self.nothing_left().await?;
         self.into_space().space.done().await
     }
 
-    /// Deletes these claims, and ends the test once nothing is left.
+    /// Deletes these claims, and ends the test once the object store contains no leftovers.
     async fn done_without(self, claims: &[&str]) -> anyhow::Result<()> {
         for claim in claims {
             self.delete(claim).await?;
@@ -90,7 +90,7 @@ pub trait BucketFixture: Deref<Target = BucketSpace> + Sized {
 }
 
 /// U1 U3 U7 U8 Y1 Y5: a claim is provisioned once its class exists; its Secret and ConfigMap have the standard form.
-pub async fn claims_of_a_late_class_are_served(fixture: &impl BucketFixture) -> anyhow::Result<()> {
+pub async fn claims_are_provisioned_once_their_class_exists(fixture: &impl BucketFixture) -> anyhow::Result<()> {
     let _program = fixture.start().await?;
     fixture.claim("photos", "late", json!({"generateBucketName": "p".repeat(60)})).await?;
     fixture.bind("videos", "class", json!({})).await?;
@@ -139,7 +139,7 @@ pub async fn buckets_outlive_their_classes(fixture: &impl BucketFixture) -> anyh
     fixture.class_with("granted", &[]).await?;
     fixture.delete("reader").await?;
     assert_eq!(fixture.assets().await?, before);
-    ensure!(fixture.user("owner").await?.works().await, "the owner's key opens the bucket no more");
+    ensure!(fixture.user("owner").await?.works().await, "the owner's key no longer works");
     fixture.delete("owner").await
 }
 
@@ -163,7 +163,7 @@ pub async fn foreign_objects_stay(fixture: &impl BucketFixture) -> anyhow::Resul
     ensure!(told.contains(&photos.bucket), "{told}");
     fixture.delete("thief").await?;
     assert_eq!(fixture.assets().await?, before);
-    ensure!(photos.works().await, "the owner's key opens the bucket no more");
+    ensure!(photos.works().await, "the owner's key no longer works");
 
     // Both names result in NAMESPACE-b-c when they are joined.
     let other = Namespace { metadata: named(&format!("{}-b", fixture.space.namespace())), ..Namespace::default() };
@@ -175,10 +175,10 @@ pub async fn foreign_objects_stay(fixture: &impl BucketFixture) -> anyhow::Resul
     there.create(&PostParams::default(), &twin).await?;
     let one = fixture.bound("b-c").await?.spec.object_bucket_name;
     let two = fixture.space.wait_for_within(SOON, &there, "c", "bound", is_bucket_bound).await?.spec.object_bucket_name;
-    ensure!(one != two, "{one:?} is of both");
+    ensure!(one != two, "both claims have bucket {one:?}");
     there.delete("c", &DeleteParams::default()).await?;
     fixture.space.wait_gone(&there, "c").await?;
-    ensure!(fixture.user("b-c").await?.works().await, "the other claim's bucket has gone with it");
+    ensure!(fixture.user("b-c").await?.works().await, "the key of the other claim no longer works");
 
     // A user edits the ConfigMap, and deletes objects of the claim.
     let edit = json!({"data": {"BUCKET_NAME": "elsewhere"}});
@@ -190,7 +190,7 @@ pub async fn foreign_objects_stay(fixture: &impl BucketFixture) -> anyhow::Resul
         let Some(user) = user else { return Ok(None) };
         Ok(user.works().await.then_some(()))
     });
-    ensure!(mended.await?.is_some(), "Secret and ConfigMap are not repaired");
+    ensure!(mended.await?.is_some(), "the Secret or the ConfigMap was not restored");
     fixture.delete("b-c").await?;
     fixture.delete("photos").await
 }
@@ -200,27 +200,27 @@ pub async fn changed_claims_are_reconciled_at_once(fixture: &impl BucketFixture)
     let _program = fixture.start().await?;
     for claim in ["mended", "dropped"] {
         fixture.claim(claim, "class", json!({"additionalConfig": {"nonsense": "1"}})).await?;
-        ensure!(fixture.message(claim, "ConfigNotAllowed").await?.contains("nonsense"), "the key is not named");
+        ensure!(fixture.message(claim, "ConfigNotAllowed").await?.contains("nonsense"), "the message lacks the key");
     }
     let start = Instant::now();
     fixture.delete("dropped").await?;
     fixture.patch("mended", json!({"spec": {"additionalConfig": null}})).await?;
     fixture.bound("mended").await?;
-    ensure!(start.elapsed() < Duration::from_secs(20), "it took {:?}", start.elapsed());
+    ensure!(start.elapsed() < Duration::from_secs(20), "reconciling took {:?}", start.elapsed());
 
     let former = fixture.user("mended").await?;
     let claims = fixture.space.api::<ObjectBucketClaim>();
     claims.delete("mended", &DeleteParams::default()).await?;
     let again = eventually(SOON, async || Ok(fixture.claim("mended", "class", json!({})).await.ok())).await?;
-    ensure!(again.is_some(), "the former claim does not go");
+    ensure!(again.is_some(), "the previous claim was not deleted");
     fixture.bound("mended").await?;
     let user = fixture.user("mended").await?;
-    ensure!(user.bucket != former.bucket && user.works().await && !former.works().await, "the former bucket is used");
+    ensure!(user.bucket != former.bucket && user.works().await && !former.works().await, "the bucket is reused");
     fixture.delete("mended").await
 }
 
 /// Z17: with `DeleteIfEmpty`, a bucket and its keys stay until the bucket is empty.
-pub async fn a_bucket_with_objects_stays_if_its_class_says_so(fixture: &impl BucketFixture) -> anyhow::Result<()> {
+pub async fn delete_if_empty_keeps_a_bucket_with_objects(fixture: &impl BucketFixture) -> anyhow::Result<()> {
     let _program = fixture.start().await?;
     fixture.class_with("careful", &[("deletionPolicy", "DeleteIfEmpty")]).await?;
     for claim in ["full", "empty"] {
@@ -232,7 +232,7 @@ pub async fn a_bucket_with_objects_stays_if_its_class_says_so(fixture: &impl Buc
     let claims = fixture.space.api::<ObjectBucketClaim>();
     claims.delete("full", &DeleteParams::default()).await?;
     fixture.told("full", "contains objects").await?;
-    ensure!(user.get("cat").await?.is_some(), "the object is gone");
+    ensure!(user.get("cat").await?.is_some(), "the object was deleted");
     user.client.delete_object(&user.bucket, "cat").await?;
     fixture.space.wait_gone(&claims, "full").await
 }
@@ -251,20 +251,20 @@ pub async fn claims_share_a_bucket(fixture: &impl BucketFixture) -> anyhow::Resu
     let (photos, reader) = (fixture.user("photos").await?, fixture.user("reader").await?);
     let writer = fixture.user("writer").await?;
     let same_bucket = photos.bucket == reader.bucket && photos.bucket == writer.bucket;
-    ensure!(same_bucket && photos.id != reader.id && photos.id != writer.id, "not one bucket with three users");
+    ensure!(same_bucket && photos.id != reader.id && photos.id != writer.id, "not one bucket with three keys");
     writer.put("cat", "miaow").await?;
     for user in [&photos, &reader, &writer] {
-        ensure!(user.get("cat").await?.as_deref() == Some("miaow"), "an object of the bucket cannot be read");
+        ensure!(user.get("cat").await?.as_deref() == Some("miaow"), "a key cannot read an object in the bucket");
     }
-    ensure!(reader.put("dog", "wuff").await.is_err(), "a claim that only reads can write");
+    ensure!(reader.put("dog", "wuff").await.is_err(), "the key of a read-only claim can write");
 
     let claims = fixture.space.api::<ObjectBucketClaim>();
     claims.delete("photos", &DeleteParams::default()).await?;
     fixture.told("photos", "which use it, are deleted").await?;
-    ensure!(reader.works().await && writer.works().await && photos.works().await, "a key works no more");
+    ensure!(reader.works().await && writer.works().await && photos.works().await, "a key no longer works");
     fixture.delete("reader").await?;
-    ensure!(!reader.works().await && writer.works().await, "not the one key is gone whose claim is");
-    ensure!(claims.get_opt("photos").await?.is_some(), "the claim is gone before its bucket");
+    ensure!(!reader.works().await && writer.works().await, "deleting a claim did not revoke exactly its key");
+    ensure!(claims.get_opt("photos").await?.is_some(), "the claim was deleted before its bucket");
     fixture.delete("writer").await?;
     fixture.space.wait_gone(&claims, "photos").await?;
     fixture.nothing_left().await
@@ -273,8 +273,8 @@ pub async fn claims_share_a_bucket(fixture: &impl BucketFixture) -> anyhow::Resu
 /// Z1 Z2: claims are created, changed, rotated and deleted while the provisioner is killed at random moments,
 /// `E2E_KILLS` times. `spec` is the spec of a claim, and `change` a patch of it; both classes have `parameters`. In the
 /// end, four claims with working keys remain, in addition to the owner of the bucket that two of them share.
-/// `is_settled` is true if the store contains nothing more.
-pub async fn killed_at_any_moment_nothing_is_left(
+/// `is_settled` returns true if the store contains nothing else.
+pub async fn leaves_nothing_behind_when_killed_at_random(
     fixture: &impl BucketFixture,
     parameters: &[(&str, &str)],
     (spec, change): (impl Fn(u64) -> Value, Value),
@@ -380,10 +380,10 @@ pub async fn orphans_are_found_and_removed(
     };
     let name = lost.bucket.as_str();
     told(&["--delete", "--yes"], &format!("--with-objects {name} removes the bucket with its objects")).await?;
-    ensure!(lost.get("cat").await?.is_some(), "the objects are gone");
+    ensure!(lost.get("cat").await?.is_some(), "the objects were deleted");
     told(&["--delete", "--yes", "--with-objects", name], "is removed").await?;
     assert_eq!(fixture.assets().await?, before);
-    ensure!(kept.works().await, "the key of another claim opens its bucket no more");
+    ensure!(kept.works().await, "the key of the other claim no longer works");
 
     let _program = fixture.start().await?;
     fixture.delete("videos").await
@@ -416,7 +416,7 @@ pub async fn a_full_bucket_is_deleted_while_others_are_served(
         most = most.max(program.id().resident_memory()?);
         Ok(claims.get_opt("full").await?.is_none().then_some(()))
     });
-    ensure!(gone.await?.is_some(), "the full bucket does not go");
+    ensure!(gone.await?.is_some(), "the full bucket was not deleted");
     #[expect(clippy::print_stdout, reason = "the figures of longer runs")]
     {
         let (gone, versions) = (start.elapsed(), objects.div_ceil(4));

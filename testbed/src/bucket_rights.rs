@@ -60,13 +60,13 @@ pub async fn a_pod_uses_only_its_own_bucket_and_keys_rotate<F: Administered>(fix
     }
     let (photos, videos) = (fixture.user("photos").await?, fixture.user("videos").await?);
     photos.put("cat", "miaow").await?;
-    ensure!(photos.get("cat").await?.as_deref() == Some("miaow"), "the object is not there");
+    ensure!(photos.get("cat").await?.as_deref() == Some("miaow"), "the object does not exist");
     has_no_other_rights::<F>(&photos, &videos.bucket).await?;
     has_no_other_rights::<F>(&videos, &photos.bucket).await?;
 
-    fixture.ask_for_keys("photos", "now").await?;
+    fixture.request_key_rotation("photos", "now").await?;
     let after = fixture.next_user("photos", &photos).await?;
-    ensure!(after.works().await && photos.works().await, "both keys work for some time");
+    ensure!(after.works().await && photos.works().await, "the old and the new key must both work during the overlap");
     let retired = eventually(SOON, async || Ok((!photos.works().await).then_some(()))).await?;
     ensure!(retired.is_some() && after.works().await, "the old key keeps working");
     // A lost Secret is recreated with a key that works.
@@ -84,7 +84,7 @@ pub async fn a_pod_uses_only_its_own_bucket_and_keys_rotate<F: Administered>(fix
     fixture.delete("photos").await?;
     fixture.delete("videos").await?;
     let all = [fixture.administrators_secret(), &photos.secret, &videos.secret, &after.secret, &back.secret];
-    fixture.is_discreet(&program, &all).await
+    fixture.leaks_no_secrets(&program, &all).await
 }
 
 /// Y4: claims receive access to an existing bucket, as their classes define.
@@ -119,7 +119,7 @@ pub async fn claims_get_access_to_an_existing_bucket<F: Administered>(fixture: &
         fixture.remove_bucket(bucket).await?;
     }
     let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
-    fixture.is_discreet(&program, &secrets).await
+    fixture.leaks_no_secrets(&program, &secrets).await
 }
 
 /// Fails unless the key has exactly this access to a bucket that contains this object.

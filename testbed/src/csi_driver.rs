@@ -74,14 +74,14 @@ pub struct CsiDriver {
 }
 
 impl CsiDriver {
-    /// Starts csi-sim without attachments and topology.
+    /// Starts csi-sim without support for attachment and topology.
     pub async fn start(state: &State, name: &str) -> anyhow::Result<Self> {
         let registrar = CSI_REGISTRAR.path(&state.guard(), &progress::silent()).await?;
         let node = state.node.clone().context(NO_NODE)?;
         let folder = tempfile::tempdir()?;
         let data = folder.path().join("data");
         std::fs::create_dir(&data)?;
-        let mut arguments = node.into_its_mounts();
+        let mut arguments = node.nsenter_mount_args();
         arguments.extend([
             provisioner_program("csi-sim")?.display().to_string(),
             format!("--endpoint={}", folder.path().join("csi.sock").display()),
@@ -92,7 +92,7 @@ impl CsiDriver {
             "--without=Controller.PublishUnpublishVolume,Node.VolumeMountGroup".to_owned(),
         ]);
         let program = Program::spawn(state, &format!("{name}-driver"), "nsenter", arguments)?;
-        let mut arguments = node.into_its_mounts();
+        let mut arguments = node.nsenter_mount_args();
         let socket = folder.path().join("csi.sock");
         arguments.extend([registrar.display().to_string(), name.to_owned()]);
         arguments.extend([socket.display().to_string(), REGISTRY.to_owned()]);

@@ -124,7 +124,7 @@ impl Dependency {
         let Some(path) = thread.name().filter(is_test) else {
             return Ok(());
         };
-        ensure!(self.is_needed_by(path), "{path} uses {}, and its name does not say so: see `needed_by`", self.name);
+        ensure!(self.is_needed_by(path), "the test {path} uses {}, but `needed_by` does not list it", self.name);
         Ok(())
     }
 
@@ -182,8 +182,8 @@ mod tests {
     use crate::ceph;
 
     #[test]
-    fn a_test_that_does_not_say_what_it_uses_fails() {
+    fn check_use_fails_in_an_undeclared_test() {
         let error = ceph::CEPH.check_use().unwrap_err().to_string();
-        assert!(error.contains("a_test_that_does_not_say_what_it_uses_fails uses a Ceph cluster"), "{error}");
+        assert!(error.contains("check_use_fails_in_an_undeclared_test uses a Ceph cluster"), "{error}");
     }
 }

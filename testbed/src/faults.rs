@@ -21,7 +21,7 @@ pub enum Fault {
     Hang,
 }
 
-/// A client whose next requests with this method and path prefix meet these faults, one after the other.
+/// A client whose next requests with this method and path prefix receive these faults, one each, in this order.
 pub fn failing(client: &Client, method: Method, path: &'static str, faults: &[Fault]) -> Client {
     let left = Mutex::new(faults.iter().copied().collect::<VecDeque<_>>());
     faulty(client, move |asked, at| {

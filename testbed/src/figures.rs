@@ -14,7 +14,7 @@ pub struct Figures {
 /// The values of one program.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Row {
-    /// The name of the program, with what distinguishes its runs.
+    /// The name of the program, with a description of the run if there are several.
     pub name: String,
     /// The quantities with their units, such as `peak memory, MB`, and the value of each round.
     pub values: Vec<(String, Vec<f64>)>,
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_has_medians_and_ranges() {
+    fn table_shows_medians_and_ranges() {
         let mut figures = Figures::default();
         for (name, value) in [("ours", 901.6), ("theirs", 786.0), ("ours", 830.4), ("theirs", 786.2)] {
             figures.record(name, "volumes/s", value);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_number_of_rounds_has_a_middle_one() {
+    fn median_of_an_odd_count_is_the_middle_value() {
         assert_eq!(median(&[1.0, 2.0, 9.0]), Some(2.0));
         assert_eq!(median(&[]), None);
     }

@@ -1,4 +1,4 @@
-//! A real Kubernetes control plane for tests, and further fixtures.
+//! A real Kubernetes control plane for tests, and other fixtures.
 //!
 //! [`control_plane`] finds or builds etcd, kube-apiserver, kube-controller-manager and kube-scheduler, and runs them on
 //! loopback ports. `cargo xtask test` and `cargo xtask control-plane up` use it.

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_input_gives_equal_bytes_in_whatever_order_it_comes() {
+    fn archive_does_not_depend_on_insertion_order() {
         let other = Image::new("localhost/hello:1")
             .directory("/tmp", 0o1777)
             .file("bin/hello", 0o755, "#!")
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn every_blob_has_the_digest_and_the_size_by_which_it_is_named() {
+    fn descriptors_match_their_blobs() {
         let archive = image().archive().unwrap();
         let check = |descriptor: &Value| {
             let path = blob_path(descriptor["digest"].as_str().unwrap());
@@ -363,14 +363,14 @@ mod tests {
     }
 
     #[test]
-    fn libraries_are_what_ldd_names_by_its_path() {
+    fn lists_libraries_that_ldd_resolves_to_paths() {
         let output = "\tlinux-vdso.so.1 (0x1)\n\tlibc.so.6 => /lib/libc.so.6 (0x2)\n\t/lib64/ld-linux.so.2 (0x3)\n";
         assert_eq!(libraries(output).collect::<Vec<_>>(), ["/lib/libc.so.6", "/lib64/ld-linux.so.2"]);
         assert_eq!(libraries("\tstatically linked\n").count(), 0);
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn error_names_a_missing_source_file() {
         let image = Image::new("localhost/hello:1").copy("hello", 0o755, "/nowhere/hello");
         let error = image.write(Path::new("/dev/null")).unwrap_err();
         assert!(format!("{error:#}").contains("/nowhere/hello"), "{error:#}");

@@ -46,14 +46,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_port_is_given_twice() {
+    fn free_port_never_repeats_a_port() {
         let given: Vec<_> = (0..100).map(|_| free_port().unwrap()).collect();
         let different: std::collections::BTreeSet<_> = given.iter().collect();
         assert_eq!(different.len(), given.len());
     }
 
     #[test]
-    fn a_taken_port_is_one_clear_line() {
+    fn error_names_the_taken_port() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
         let error = check_port(Some(port), "radosgw").unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Commands that run to their end, and processes by number, distinguished from later ones with the same number.
+//! Commands that run to completion, and processes identified by their PID and start time.
 
 use std::fs;
 use std::io;
@@ -27,7 +27,7 @@ pub(crate) async fn end_standing(id: Option<ProcessId>, limit: Duration, dir: &P
     }
 }
 
-/// Runs a command to its end, and returns its standard output. If it fails, the error contains all of its output.
+/// Runs a command to completion, and returns its standard output. If it fails, the error contains all of its output.
 pub fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
     let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reused_number_is_another_process() {
+    fn reused_pid_is_another_process() {
         let mut other = ProcessId::of(std::process::id()).unwrap();
         other.started += 1;
         assert!(!other.is_running());
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn command_names_with_parentheses_and_blanks() {
+    fn parses_command_names_with_parentheses_and_spaces() {
         let text = "12 (a) R b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
         let stat = Stat::parse(text).unwrap();
         assert_eq!((stat.state, stat.threads, stat.started), ('S', 17, 4711));

@@ -35,7 +35,7 @@ pub fn terminal() -> SharedProgress {
     })
 }
 
-/// Runs the work, and meanwhile shows its name and duration.
+/// Runs the work, and shows its name and duration while it runs.
 pub async fn during<T>(progress: &SharedProgress, what: &str, work: impl Future<Output = T>) -> T {
     let start = Instant::now();
     let mut work = pin!(work);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_takes_its_time_is_told_until_it_is_done() {
+    async fn during_reports_status_until_the_work_ends() {
         let recorded = Arc::new(Recorded::default());
         let shared: SharedProgress = recorded.clone();
         during(&shared, "waiting", tokio::time::sleep(TICK * 2 + TICK / 2)).await;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_read_well() {
+    fn formats_durations() {
         assert_eq!(seconds(Duration::from_millis(840)), "0.8 s");
         assert_eq!(seconds(Duration::from_secs(42)), "42 s");
         assert_eq!(seconds(Duration::from_secs(185)), "3 min 05 s");

@@ -37,7 +37,7 @@ const ADMIN: &str = "admin";
 const EVERYTHING: &str = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}"#;
 /// The limit for the start and the end of a server. Python is slow on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
-/// More requests than clients ever send before permissions are checked.
+/// The number of requests that moto accepts without checks: more than any test sends before [`enable_auth_checks`].
 const UNCHECKED: &str = "INITIAL_NO_AUTH_ACTION_COUNT=1000000";
 
 const MOTO: Python = Python { dir: "moto", packages: &["moto[server]==5.2.5"] };
@@ -128,7 +128,7 @@ async fn start(dir: &Path, port: Option<u16>, lifetime: Lifetime, guard: &Guard)
         let part = Regex::new(&format!("<{name}>([^<]*)</{name}>"))?;
         Ok(part.captures(&key).with_context(|| format!("moto answered no {name}"))?[1].to_owned())
     };
-    check_from_now_on(port).await?;
+    enable_auth_checks(port).await?;
     Ok(Server { endpoint, access_key: part("AccessKeyId")?, secret_key: part("SecretAccessKey")?, id })
 }
 
@@ -146,7 +146,7 @@ async fn unchecked(port: u16, action: &str, parameters: &[(&str, &str)]) -> anyh
 }
 
 /// Makes moto check signatures and permissions.
-async fn check_from_now_on(port: u16) -> anyhow::Result<()> {
+async fn enable_auth_checks(port: u16) -> anyhow::Result<()> {
     let answer = crate::http::ask(port, "POST /moto-api/reset-auth", "0").await?;
     ensure!(answer.contains(" 200 "), "moto does not check permissions: {answer}");
     Ok(())

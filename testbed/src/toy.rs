@@ -88,7 +88,7 @@ impl Toy {
         }
     }
 
-    /// A namespace in which such a provisioner runs.
+    /// Creates a namespace and runs a [`Toy`] in it.
     pub async fn serving(test: &str) -> anyhow::Result<(TestSpace, Self, RunningController)> {
         let (space, toy) = (TestSpace::new(test).await?, Self::new());
         let controller = toy.run(&space);

@@ -357,13 +357,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_and_exit_status_are_between_the_marks() {
+    fn parses_output_and_exit_status_between_marks() {
         let text = format!("kernel\n{BEGIN}\none\ntwo\n{END}101\nsysrq: Power Off\n");
         assert_eq!(parse(&text), Some(("one\ntwo\n".to_owned(), 101)));
     }
 
     #[test]
-    fn a_program_that_did_not_end_has_no_exit_status() {
+    fn unfinished_program_has_no_exit_status() {
         assert_eq!(parse(&format!("{BEGIN}\none\n")), None);
         assert_eq!(parse("kernel panic"), None);
     }

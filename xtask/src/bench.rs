@@ -47,7 +47,7 @@ pub(crate) async fn measure(arguments: &[String], guard: &Guard, progress: &Shar
     let settings = Settings { audit: counts_requests, node: needs_node, ..Settings::default() };
     let control_plane = ControlPlane::start(&settings, guard, progress).await?;
     let mut command = if measurement == Some("directories") {
-        // Its file system ends with the process.
+        // In its own mount namespace, the measurement's file system is unmounted when the process ends.
         let mut command = build::command(guard, "unshare");
         command.arg("--mount").arg(&program);
         command

@@ -100,7 +100,7 @@ mod tests {
 
     /// mdBook renders only pages in the summary, so a link to any other page would be broken.
     #[test]
-    fn whatever_a_page_of_the_guide_links_to_is_in_the_book() {
+    fn book_contains_every_page_that_the_guide_links_to() {
         let folder = build::workspace_root().join("target/tmp/staged-book");
         stage(&folder).unwrap();
         let (pages, mut count) = (folder.join("src").join(PAGES), 0);
@@ -110,7 +110,7 @@ mod tests {
             for link in read(&page).unwrap().split("](").skip(1).map(|rest| rest.split([')', '#']).next().unwrap()) {
                 if link.ends_with(".md") && !link.contains("://") && !is_project {
                     let target = page.parent().unwrap().join(link);
-                    assert!(target.exists(), "{}: {link} is not among the pages", page.display());
+                    assert!(target.exists(), "{}: the book does not contain {link}", page.display());
                     count += usize::from(page.starts_with(&pages));
                 }
             }

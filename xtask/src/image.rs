@@ -19,12 +19,12 @@ pub(crate) struct Kind {
     name: &'static str,
     package: &'static str,
     about: &'static str,
-    beside: Beside,
+    requirement: Requirement,
 }
 
 /// The additional requirements of a binary.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Beside {
+enum Requirement {
     Nothing,
     /// CA certificates, to verify the services that it calls.
     Certificates,
@@ -39,7 +39,7 @@ pub(crate) const HOSTPATH: Kind = Kind {
     name: "hostpath-provisioner",
     package: "hostpath-provisioner",
     about: "Kubernetes provisioner: a directory of the host per volume",
-    beside: Beside::Nothing,
+    requirement: Requirement::Nothing,
 };
 
 const KINDS: [Kind; 8] = [
@@ -48,43 +48,43 @@ const KINDS: [Kind; 8] = [
         name: "nfs-subdir-provisioner",
         package: "nfs-provisioner",
         about: "Kubernetes provisioner: a directory of an NFS share per volume",
-        beside: Beside::Nothing,
+        requirement: Requirement::Nothing,
     },
     Kind {
         name: "nfs-server-provisioner",
         package: "nfs-provisioner",
         about: "Kubernetes provisioner: an NFS server with an export per volume",
-        beside: Beside::NfsServer,
+        requirement: Requirement::NfsServer,
     },
     Kind {
         name: "ceph-rgw-provisioner",
         package: "ceph-rgw-provisioner",
         about: "Kubernetes provisioner: buckets on Ceph's RADOS gateway",
-        beside: Beside::Certificates,
+        requirement: Requirement::Certificates,
     },
     Kind {
         name: "aws-s3-provisioner",
         package: "aws-s3-provisioner",
         about: "Kubernetes provisioner: buckets on AWS S3",
-        beside: Beside::Certificates,
+        requirement: Requirement::Certificates,
     },
     Kind {
         name: "gcs-provisioner",
         package: "gcs-provisioner",
         about: "Kubernetes provisioner: buckets on Google Cloud Storage",
-        beside: Beside::Certificates,
+        requirement: Requirement::Certificates,
     },
     Kind {
         name: "garage-provisioner",
         package: "garage-provisioner",
         about: "Kubernetes provisioner: buckets on Garage",
-        beside: Beside::Certificates,
+        requirement: Requirement::Certificates,
     },
     Kind {
         name: "csi-provisioner",
         package: "csi-provisioner",
         about: "Kubernetes provisioner: volumes of CSI drivers, instead of external-provisioner",
-        beside: Beside::DriverSocket,
+        requirement: Requirement::DriverSocket,
     },
 ];
 
@@ -121,7 +121,7 @@ pub(crate) async fn run(arguments: &Arguments, guard: &Guard) -> anyhow::Result<
     say(&format!("digest  {}", written.digest));
     if arguments.check {
         kind.check(&written, guard, &progress).await?;
-        say("built once more from a copy elsewhere: the same digest");
+        say("rebuilt from a copy in another directory: same digest");
     }
     say("\nTo import it, one of:");
     say(&format!("  ctr -n k8s.io images import {file}        (on a node with containerd)"));
@@ -158,19 +158,19 @@ impl Kind {
             .entrypoint([format!("/{}", self.package)])
             // An unprivileged user is enough for `rbac` and similar commands. The manifests set the user that
             // provisions volumes, which needs more privileges.
-            .user(if self.beside == Beside::DriverSocket { "0:0" } else { "65532:65532" })
+            .user(if self.requirement == Requirement::DriverSocket { "0:0" } else { "65532:65532" })
             .label(label("title"), self.name)
             .label(label("description"), self.about)
             .label(label("version"), VERSION)
             .label(label("licenses"), "Apache-2.0");
-        match self.beside {
-            Beside::Nothing | Beside::DriverSocket => {}
-            Beside::Certificates => {
+        match self.requirement {
+            Requirement::Nothing | Requirement::DriverSocket => {}
+            Requirement::Certificates => {
                 let there = Path::new(CERTIFICATES).is_file();
                 ensure!(there, "no {CERTIFICATES}: install Debian's package ca-certificates");
                 image = image.copy(CERTIFICATES.trim_start_matches('/'), 0o644, CERTIFICATES);
             }
-            Beside::NfsServer => {
+            Requirement::NfsServer => {
                 let (packages, without) = testbed::nfs::IMAGE_PACKAGES;
                 image = image.debian(packages, without)?;
             }
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_chart_has_its_image() {
+    fn every_chart_has_an_image() {
         for provisioner in &testbed::manifests::PROVISIONERS {
             let kind = KINDS.iter().find(|kind| kind.name == provisioner.name);
             assert_eq!(kind.map(|kind| kind.package), Some(provisioner.package), "{}", provisioner.name);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_names_what_the_nfs_servers_image_has() -> anyhow::Result<()> {
+    fn page_lists_the_packages_in_the_nfs_server_image() -> anyhow::Result<()> {
         let page = fs::read_to_string(build::workspace_root().join("docs/book/pages/use/nfs.md"))?;
         let (_, named) = page.split_once("Debian's packages ").context("the page names no packages")?;
         let named = named.split(" in its image").next().unwrap_or_default().split('`').skip(1).step_by(2);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_has_each_image() -> anyhow::Result<()> {
+    fn release_workflow_builds_and_publishes_every_image() -> anyhow::Result<()> {
         let workflow = fs::read_to_string(build::workspace_root().join(".github/workflows/release.yaml"))?;
         let loops: Vec<Vec<&str>> = workflow
             .lines()

@@ -72,7 +72,8 @@ fn faults(package: &Value, published: &[&Value]) -> Vec<String> {
     faults
 }
 
-/// Sorts packages so that each follows its dependencies, including those for tests: the registry has to know them.
+/// Sorts packages so that each follows its dependencies, including test dependencies: the registry must already contain
+/// them.
 fn order<'a>(published: &[&'a Value]) -> anyhow::Result<Vec<&'a str>> {
     let mut waiting: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for package in published {
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_crate_can_be_published() -> anyhow::Result<()> {
+    fn every_crate_can_be_published() -> anyhow::Result<()> {
         let metadata = metadata()?;
         let crates = published(&metadata);
         let faults: Vec<_> = crates.iter().flat_map(|package| faults(package, &crates)).collect();
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_comes_after_what_it_needs() -> anyhow::Result<()> {
+    fn packages_are_published_after_their_dependencies() -> anyhow::Result<()> {
         let needs = |name: &str, other: &str| json!({"name": name, "dependencies": [{"name": other, "path": "/", "req": "^1", "kind": null}]});
         let (first, second, third) = (needs("a", "b"), needs("b", "c"), json!({"name": "c", "dependencies": []}));
         assert_eq!(order(&[&first, &second, &third])?, ["c", "b", "a"]);

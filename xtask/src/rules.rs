@@ -25,7 +25,7 @@ const DASHBOARD: &str = "deploy/monitoring/dashboard.json";
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The panel whose series rise when failures begin.
-const MADE_AND_DELETED: &str = "Created and deleted, in 5 minutes";
+const MADE_AND_DELETED: &str = "Created and deleted in 5 minutes";
 const FAILED: [&str; 2] = ["creation failed", "deletion failed"];
 
 /// Panels that are empty if no volume provisioner is selected.
@@ -134,7 +134,7 @@ async fn work_until_shown(
     Ok(missing)
 }
 
-/// Selects one namespace: only its job can be selected then, and only panels for other provisioners are empty.
+/// Checks each namespace on its own: only its job can be selected, and only the other provisioner's panels are empty.
 async fn check_each_namespace(dashboard: &Dashboard, prometheus: &Prometheus) -> anyhow::Result<()> {
     for (namespace, others) in [(VOLUMES, &ABOUT_BUCKETS[..]), (BUCKETS, &ABOUT_VOLUMES)] {
         let chosen = dashboard.variables(prometheus, Some(namespace)).await?;

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn needs_follow_from_the_path_of_a_test() {
+    fn dependencies_follow_from_the_path_of_a_test() {
         let needs = |path| {
             let known = DEPENDENCIES.iter().filter(|dependency| dependency.is_needed_by(path));
             known.map(|dependency| dependency.name).collect::<Vec<_>>()

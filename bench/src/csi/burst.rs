@@ -190,7 +190,7 @@ struct Memory {
 impl Memory {
     async fn measure(programs: &Programs, peer: Peer) -> anyhow::Result<Self> {
         let stage = Stage::set(programs, &format!("memory-{}", peer.slug()), Pace::AT_ONCE, 1).await?;
-        // The controller-manager is busy with so many other claims.
+        // The controller-manager is busy with the other claims and would annotate this one late.
         let volume = stage.create_waiting_claim("waiting").await?;
         let begun = Instant::now();
         let mut sidecar = stage.start(peer, "sidecar", &[])?;

@@ -108,8 +108,8 @@ pub(super) fn print_ledger<const N: usize>(all: [(&Arc<Stage>, &Outcome); N]) {
             let ledger = s.driver.ledger();
             format!("{}, {}", ledger.needless_deletes(Peer::Ours), ledger.needless_deletes(Peer::Go))
         }),
-        ("claims that never went away", &|_, o| o.left.claims.to_string()),
-        ("PersistentVolumes that never went away", &|_, o| o.left.volumes.to_string()),
+        ("claims that were never deleted", &|_, o| o.left.claims.to_string()),
+        ("PersistentVolumes that were never deleted", &|_, o| o.left.volumes.to_string()),
         ("of both, with finalizers", &|_, o| o.left.finalizers.to_string()),
     ];
     for (what, show) in rows {

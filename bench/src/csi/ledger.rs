@@ -103,7 +103,7 @@ impl Ledger {
         self.deleted.values().map(|calls| calls.windows(2).filter(is_same).count()).sum()
     }
 
-    /// Number of these volumes that this caller has requested, alone or with the other.
+    /// Number of these volumes that this caller requested, alone or together with the other caller.
     pub(super) fn asked_for_by(&self, caller: Peer, volumes: &[String]) -> usize {
         let of_caller =
             self.ids.iter().filter(|(name, _)| self.callers.get(*name).is_some_and(|all| all.contains(&caller)));
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repeated_deletion_is_needless_without_a_kill_between() {
+    fn repeated_deletion_is_needless_unless_the_process_restarted() {
         let mut ledger = Ledger::default();
         for (id, lives) in [("killed", [1, 2]), ("twice", [2, 2])] {
             lives.iter().for_each(|life| ledger.delete_ends(id, Peer::Go, *life, true));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_made_again_is_counted() {
+    fn counts_names_created_again_after_deletion() {
         let (mut ledger, now) = (Ledger::default(), Instant::now());
         ledger.create_begins("pvc-1", Peer::Ours, now);
         ledger.create_ends("pvc-1", Some("volume-1"));

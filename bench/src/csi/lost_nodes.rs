@@ -65,7 +65,9 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
         }),
         ("claims that stay, and of these never bound", |one| format!("{}, {}", one.kept, one.unbound)),
         ("**volumes left in the driver without a PersistentVolume**", |one| one.left.leaked.len().to_string()),
-        ("claims, PersistentVolumes that never went away", |one| format!("{}, {}", one.left.claims, one.left.volumes)),
+        ("claims, PersistentVolumes that were never deleted", |one| {
+            format!("{}, {}", one.left.claims, one.left.volumes)
+        }),
         ("attempts in the journal", |one| one.journal.to_string()),
     ];
     for (what, show) in rows {

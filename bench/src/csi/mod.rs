@@ -41,7 +41,7 @@ pub(crate) enum Command {
     Suite(suite::Settings),
 }
 
-/// Returns values if the measurement has some; the others print what they have counted.
+/// Returns values if the measurement produces some. Other measurements print their counts.
 pub(crate) async fn run(command: Command) -> anyhow::Result<Option<Measurement>> {
     match command {
         Command::Restarts(settings) => restarts::run(settings).await.map(Some),

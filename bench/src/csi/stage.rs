@@ -26,7 +26,7 @@ use crate::wait::until;
 pub(super) const ACCOUNT: &str = "csi-provisioner";
 /// The annotation of a Lease with the entries of a journal.
 const JOURNAL_ENTRIES: &str = "kube-provisioner/journal-entries";
-/// Longer than the driver works on a call whose caller was killed.
+/// Longer than the driver continues a call whose caller was killed.
 const STILL: Duration = Duration::from_secs(3);
 
 pub(super) struct Stage {

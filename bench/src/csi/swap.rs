@@ -76,7 +76,7 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     );
     println!("|---|---|");
     print_ledger([(&stage, &outcome)]);
-    // csi-provisioner completes the attempts that it has recorded, which the Go program does not know.
+    // csi-provisioner completes the attempts in its journal, which the Go program ignores.
     replace(&stage, &mut sidecar, Peer::Ours, settings.times + 1, Duration::from_secs(1), &flags).await?;
     let (left, settled) = stage.settle(PATIENCE, QUIET).await?;
     println!("\n| and when csi-provisioner has been back | |\n|---|---|");

@@ -178,15 +178,12 @@ pub(super) fn report(soak: &Soak, run: &Run<'_>) -> anyhow::Result<String> {
     row("seed", soak.seed.to_string())?;
     row("duration; from the last fault until all was settled", format!("{}; {}", seconds(*took), seconds(*settled)))?;
     row("Leases", LEASE.join(" "))?;
-    row("claims made, of them alive at the end", format!("{}, {living}", ledger.claims.len()))?;
+    row("claims created; still existing at the end", format!("{}, {living}", ledger.claims.len()))?;
     row("decisions to provision, to delete", format!("{}, {}", replicas.provisions, replicas.deletions))?;
-    row("directories made, of them more than once", format!("{}, {again}", directories.len()))?;
-    row("faults between making a directory and saving its volume: met one that was not saved", faults.met.to_string())?;
-    row("directories that were not saved then", faults.unsaved.to_string())?;
-    row(
-        "claims deleted right then, while no replica that knew the directory was running",
-        faults.orphaned.to_string(),
-    )?;
+    row("directories created, of these more than once", format!("{}, {again}", directories.len()))?;
+    row("faults that hit a directory without a saved volume", faults.met.to_string())?;
+    row("directories without a saved volume at that time", faults.unsaved.to_string())?;
+    row("claims deleted while no replica that knew the directory was running", faults.orphaned.to_string())?;
     row("starts of replicas; unexpected ends", format!("{}; {}", replicas.starts, replicas.ended_by_themselves))?;
     row("SIGTERM and no end within 15 s", faults.too_slow.to_string())?;
     row("panics", replicas.panics.to_string())?;

@@ -35,7 +35,7 @@ struct Seen {
     trap: Option<Trap>,
 }
 
-/// The life cycle of a directory.
+/// A moment in the life cycle of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
     /// Created, while its volume is not saved yet.
@@ -46,7 +46,7 @@ pub(super) enum Moment {
     Removed,
 }
 
-/// A signal that is sent at the moment something happens to any directory.
+/// Sends a signal when any directory reaches a moment of its life cycle.
 struct Trap {
     moment: Moment,
     /// Number of earlier moments to skip.
@@ -86,7 +86,8 @@ impl Disk {
         &self.root
     }
 
-    /// Sends `signal` to the targets at such a moment, after skipping some; the answer is the name of the directory.
+    /// Sends `signal` to the targets at this moment, after skipping earlier ones. Returns a receiver for the
+    /// directory's name.
     pub(super) fn set_trap(
         &self,
         moment: Moment,
@@ -218,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_made_then_its_removal_begins_and_ends() {
+    fn file_system_events_mark_creation_and_removal() {
         let cases = [
             (ReadFlags::CREATE, "pvc-1", false, Some(Moment::Made)),
             (ReadFlags::CREATE, "pvc-1", true, Some(Moment::Removing)),
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trap_lets_some_pass() {
+    fn trap_skips_earlier_moments() {
         let (sprung, _answer) = oneshot::channel();
         let (moment, signal) = (Moment::Made, Signal::KILL);
         let mut trap = Trap { moment, skip: 1, signal, targets: Vec::new(), sprung };

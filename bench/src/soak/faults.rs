@@ -60,9 +60,9 @@ impl Fault {
 
     fn name(self) -> String {
         let moment = |moment| match moment {
-            Moment::Made => "between making a directory and saving its volume",
+            Moment::Made => "between creating a directory and saving its volume",
             Moment::Removing => "when the removal of a directory has begun",
-            Moment::Removed => "between removing a directory and saying so",
+            Moment::Removed => "between removing a directory and reporting it",
         };
         let whom = |whom| match whom {
             Whom::One => "one replica",
@@ -71,8 +71,8 @@ impl Fault {
         match self {
             Self::Kill(who) => format!("kill -9 of {}", whom(who)),
             Self::KillAt(at, who) => format!("kill -9 of {} {}", whom(who), moment(at)),
-            Self::StandStill => "a replica stands still for longer than its Lease".to_owned(),
-            Self::StandStillAt(at) => format!("a replica stands still so long, begun {}", moment(at)),
+            Self::StandStill => "a replica is paused for longer than its Lease".to_owned(),
+            Self::StandStillAt(at) => format!("a replica is paused for longer than its Lease, from {}", moment(at)),
             Self::Terminate(who) => format!("SIGTERM and restart of {}", whom(who)),
             Self::Component(name) => format!("kill -9 of {name}"),
         }
@@ -219,7 +219,7 @@ impl Hand {
         volume
     }
 
-    /// Records the volumes that were not saved, and may leave their directories to later processes.
+    /// Records the volumes that were not saved, and deletes some of their claims before the replicas return.
     async fn met(&mut self, moment: Moment, volume: String, whom: Whom, rng: &mut Rng) {
         if moment != Moment::Made {
             return;

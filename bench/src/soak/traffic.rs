@@ -31,7 +31,7 @@ enum Fate {
     VolumeFirst,
     /// Its volume is deleted manually just after it.
     VolumeAfter,
-    /// Lives to the end.
+    /// Exists until the end of the run.
     Stays,
 }
 
@@ -196,7 +196,7 @@ pub(super) async fn delete_claim(soak: &Soak, uid: &str) -> anyhow::Result<()> {
         let _ = api.delete(&name, &this_one).await;
         match api.get_opt(&name).await {
             Ok(claim) if claim.as_ref().and_then(ResourceExt::uid).as_deref() != Some(uid) => return Ok(()),
-            _ if Instant::now() > deadline => bail!("claim {name} does not go"),
+            _ if Instant::now() > deadline => bail!("claim {name} is not deleted"),
             _ => sleep(RETRY).await,
         }
     }

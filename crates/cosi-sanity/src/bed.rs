@@ -72,7 +72,7 @@ impl Bed {
         self.settle(|| self.create_once(&self.api, request)).await
     }
 
-    /// Makes the call once, and remembers what it may have made.
+    /// Makes the call once, and records the bucket that it may have created.
     pub(crate) async fn create_once(&self, api: &Api, request: &CreateRequest) -> Result<Bucket, Error> {
         let earlier = self.made().open_buckets.insert(request.name.clone(), request.clone());
         let result = api.create(request).await;
@@ -102,7 +102,7 @@ impl Bed {
         self.settle(|| self.grant_once(&self.api, request)).await
     }
 
-    /// Makes the call once, and remembers what it may have made.
+    /// Makes the call once, and records the account that it may have created.
     pub(crate) async fn grant_once(&self, api: &Api, request: &GrantRequest) -> Result<Access, Error> {
         let earlier = self.made().open_accounts.insert(request.account.clone(), request.clone());
         let result = api.grant(request).await;
@@ -201,8 +201,8 @@ pub(crate) fn map(pairs: &[(String, String)]) -> Parameters {
     pairs.iter().cloned().collect()
 }
 
-/// Returns whether the result of the calls for a name is known. Something that already exists may have been created by
-/// an earlier call.
+/// Returns whether the result of the calls for a name is known. A bucket or account that already exists may have been
+/// created by an earlier call.
 fn is_clear<A>(result: &Result<A, Error>, has_earlier: bool) -> bool {
     match result {
         Ok(_) => true,
@@ -211,7 +211,7 @@ fn is_clear<A>(result: &Result<A, Error>, has_earlier: bool) -> bool {
     }
 }
 
-/// Accepts a refused call, which has created nothing. `AlreadyExists` stays an error.
+/// Accepts a refused call, since it had no effect. `AlreadyExists` remains an error.
 fn fine(error: Error) -> Result<(), Error> {
     if refuses(&error) && error.code() != Code::AlreadyExists { Ok(()) } else { Err(error) }
 }

@@ -33,7 +33,7 @@ async fn access(bed: &Bed, bucket: &Bucket) -> Result<(GrantRequest, Access), St
     Ok((request, access))
 }
 
-/// Returns a protocol that the driver does not support, if need be an unknown one.
+/// Returns a protocol that the driver does not support: a known one if possible, or else an unknown number.
 fn unsupported(bed: &Bed) -> i32 {
     let is_free = |protocol: &i32| !bed.supported.contains(protocol) && *protocol != bed.protocol as i32;
     Protocol::ALL.map(|protocol| protocol as i32).into_iter().find(is_free).unwrap_or(99)
@@ -50,7 +50,7 @@ async fn timed<A>(call: impl Future<Output = A>) -> (A, Duration) {
     (answer, started.elapsed())
 }
 
-/// Checks an ID. Only IDs of `v1alpha2` have limits; others must not be empty.
+/// Checks that an ID is not empty, and that it is within the limits that `v1alpha2` specifies.
 fn id(what: &str, id: &str, has_limits: bool) -> Verdict {
     ensure(!id.is_empty(), || format!("the id of the {what} is empty"))?;
     if has_limits {

@@ -1,4 +1,4 @@
-//! The binary `cosi-sanity`.
+//! The `cosi-sanity` binary checks a COSI driver against the specification.
 
 #![allow(clippy::print_stdout, reason = "a program talks to its user")]
 

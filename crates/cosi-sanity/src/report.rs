@@ -43,7 +43,7 @@ pub enum Outcome {
 }
 
 impl Report {
-    /// Returns whether the run is complete, without failures and without remains.
+    /// Returns whether the run is complete, without failures and without leftovers.
     pub fn is_success(&self) -> bool {
         let fails = self.checks.iter().any(|ran| matches!(ran.outcome, Outcome::Failed(_)));
         !fails && self.left.is_empty() && !self.is_interrupted
@@ -78,7 +78,7 @@ impl Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Counts { passed, failed, skipped } = Counts::of(&self.checks);
         for left in &self.left {
-            writeln!(f, "possibly left: {left}")?;
+            writeln!(f, "may remain: {left}")?;
         }
         if self.is_interrupted {
             writeln!(f, "interrupted")?;
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn junit_has_what_a_driver_says_without_its_markup() {
+    fn junit_escapes_the_messages_of_the_driver() {
         let outcome = Outcome::Failed("Internal (<a \"b\">\u{1b}& c)".to_owned());
         let (version, rule, took) = (Version::V1alpha2, "it's & so", Duration::from_millis(1500));
         let failed = CheckRun { version, name: "create/id", rule, outcome, took };

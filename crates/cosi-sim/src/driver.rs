@@ -52,7 +52,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read.
+    /// Fails if the file cannot be read.
     pub fn new(settings: Settings) -> anyhow::Result<Self> {
         let model = Model::new(settings)?;
         let state = State { model, scripts: BTreeMap::new(), calls: Vec::new(), busy: BTreeSet::new() };

@@ -1,4 +1,4 @@
-//! Serves the driver on a socket.
+//! The `cosi-sim` binary serves the driver on a socket.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pools_have_a_place_and_a_size() {
+    fn parses_pools_with_segments_and_size() {
         let arguments = ["csi-sim", "--topology=zone=a", "--pool=ssd=zone=a,rack=7:100", "--pool=hdd=:5"];
         let settings = Options::parse_from(arguments).settings();
         let [ssd, hdd] = &settings.pools[..] else { panic!("{settings:?}") };

@@ -24,7 +24,7 @@ const EVERY: usize = 16;
 /// The directory where `check` mounts the image.
 const LEFT: &str = "/mnt/left";
 
-/// The operations on the volumes. Acknowledged operations have their mark in the log.
+/// The operations on the volumes. The log contains a mark for the beginning and the end of each operation.
 const STEPS: [(Step, &str); 15] = [
     (Step::Make, "pvc-1"),
     (Step::Make, "shop/data"),
@@ -42,7 +42,7 @@ const STEPS: [(Step, &str); 15] = [
     (Step::Make, "pvc-8"),
     (Step::Make, "pvc-9"),
 ];
-/// Number of operations that are done in order, before all others at once.
+/// Number of operations that run one after the other, before all others run concurrently.
 const IN_ORDER: usize = 9;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +162,7 @@ fn mount(image: &str) {
 }
 
 /// Checks the state that the provisioner finds, lets it recover, and checks the result. With `give_up`, the claims of
-/// attempts no longer exist.
+/// unfinished attempts no longer exist.
 fn recover(begun: &BTreeSet<usize>, done: &BTreeSet<usize>, give_up: bool, cut: &str) {
     let root = Root::open(&Path::new(LEFT).join("volumes")).unwrap();
     assert!(root.has_marker().unwrap(), "{cut}");
@@ -187,7 +187,7 @@ fn recover(begun: &BTreeSet<usize>, done: &BTreeSet<usize>, give_up: bool, cut: 
     let is_served = |path: &str, step: Step| step == Step::Make && unfinished.iter().all(|(_, other)| *other != path);
     for (path, _) in served.iter().filter(|(path, step)| is_served(path, **step)) {
         let metadata = fs::metadata(root.path().join(path));
-        let mode = metadata.unwrap_or_else(|error| panic!("{cut}: {path} is gone: {error}")).permissions().mode();
+        let mode = metadata.unwrap_or_else(|error| panic!("{cut}: {path} is missing: {error}")).permissions().mode();
         assert_eq!(mode & 0o7777, 0o777, "{cut}: {path}");
         assert!(root.is_marked_for(&at(path), &owner(path)).unwrap(), "{cut}: {path} has no mark");
         if root.why_unlimited().unwrap().is_none() {
@@ -220,7 +220,7 @@ fn recover(begun: &BTreeSet<usize>, done: &BTreeSet<usize>, give_up: bool, cut: 
 struct Entry {
     sector: u64,
     data: Vec<u8>,
-    /// All earlier writes are on disk, and so is this one.
+    /// True if this write and all earlier ones are on disk.
     flush: bool,
     mark: Option<String>,
 }

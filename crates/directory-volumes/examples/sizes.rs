@@ -50,12 +50,12 @@ fn main() {
     assert!(root.resize(&at("pvc-1"), &owner("pvc-1"), 16 * MIB).unwrap());
     write(&path.join("grown"), 4 * MIB).unwrap();
     assert_eq!(size_of(&path), 16 * MIB);
-    println!("what is deleted gives its room and its project back");
+    println!("deletion releases space and project");
     for volume in ["pvc-1", "pvc-2"] {
         root.remove(&at(volume), &owner(volume), &FencingToken::unlimited()).unwrap();
     }
     assert_eq!(fs::read_dir(place.join(".kube-provisioner/projects")).unwrap().count(), 0);
-    println!("what is in the trash is limited still, and comes back with its size");
+    println!("volumes in the trash stay limited and are restored with their size");
     let path = make(&root, "pvc-3", 4 * MIB);
     root.move_to_trash(&at("pvc-3"), &owner("pvc-3"), None, serde_json::Value::Null, &FencingToken::unlimited())
         .unwrap();
@@ -63,17 +63,17 @@ fn main() {
     root.end_restore("pvc-3").unwrap();
     assert_eq!(size_of(&path), 4 * MIB);
     fill(&path, 4 * MIB);
-    let anybody = Owner { claim: None, ..owner("pvc-3") };
-    assert!(root.resize(&at("pvc-3"), &anybody, 6 * MIB).unwrap());
+    let unbound = Owner { claim: None, ..owner("pvc-3") };
+    assert!(root.resize(&at("pvc-3"), &unbound, 6 * MIB).unwrap());
     assert_eq!(size_of(&path), 6 * MIB);
-    root.move_to_trash(&at("pvc-3"), &anybody, None, serde_json::Value::Null, &FencingToken::unlimited()).unwrap();
+    root.move_to_trash(&at("pvc-3"), &unbound, None, serde_json::Value::Null, &FencingToken::unlimited()).unwrap();
     root.purge("pvc-3", &FencingToken::unlimited()).unwrap();
     assert_eq!(fs::read_dir(place.join(".kube-provisioner/projects")).unwrap().count(), 0);
     println!("a volume comes back into a root that is in a project itself");
     root_in_a_project(&root, &place);
-    println!("projects of other directories hold up no removal");
+    println!("projects of other directories do not block a removal");
     other_projects(&root, &place);
-    println!("a full disk takes no volume away, and lets volumes go");
+    println!("a full disk loses no volumes and allows deletion");
     full(&root, &place, kind);
     println!("a disk that is read-only now is reported");
     run(Command::new("mount").args(["-o", "remount,ro", mount_point]));
@@ -127,7 +127,7 @@ fn fill(path: &Path, bytes: u64) {
     assert!(write(&path.join("rest"), 2 * MIB).is_err(), "beyond the size");
 }
 
-/// Entries of the root inherit its project, and rename(2) moves no directory of another project there.
+/// Entries of the root inherit its project, and rename(2) refuses to move directories of other projects there.
 fn root_in_a_project(root: &Root, place: &Path) {
     let (opened, token) = (File::open(place).unwrap(), FencingToken::unlimited());
     let quota = ProjectQuota::of(&opened).unwrap().unwrap();

@@ -14,23 +14,24 @@ use crate::{descend, files};
 
 /// Traversable but not listable.
 const MODE: Mode = Mode::from_raw_mode(0o711);
-/// The mode of the counterpart of a directory that an administrator provided. Volumes do not remove such a directory.
+/// Mode of the mark directory that corresponds to a directory provided by an administrator. Such a directory is not
+/// removed with its last volume.
 const ADOPTED: Mode = Mode::RWXU.union(Mode::SVTX);
 
 /// The required proof that a directory above a volume is safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// Only this provisioner can write there, according to its owner and mode.
+    /// According to its owner and mode, only this provisioner can write to the directory.
     Rights,
-    /// In addition, this provisioner created it. Owner and mode do not prove that: a tenant can set both on their own
-    /// volume.
+    /// In addition, this provisioner created the directory. Owner and mode do not prove that: a tenant can set both on
+    /// their own volume.
     Made,
 }
 
 impl Root {
-    /// Refuses a path that leads through directories not created by this provisioner. The marks have the same parent
-    /// directories, and only this provisioner writes there, which proves what it created. Therefore check this before
-    /// marking the path.
+    /// Refuses a path that leads through directories not created by this provisioner. The tree of marks mirrors these
+    /// directories, and only this provisioner writes to it, so a mirrored directory proves that this provisioner
+    /// created the original. Marking the path creates the mirrored directories, so this check must come first.
     pub(crate) fn check_above(&self, state: &State, path: &VolumePath, proof: Proof) -> Result<(), DirectoryError> {
         let (above, _) = path.split();
         for count in 1..=above.len() {
@@ -122,8 +123,8 @@ impl Root {
 }
 
 impl State {
-    /// Removes empty directories above a volume, unless an administrator provided them, and their counterparts among
-    /// the marks. A directory that stays keeps its counterpart, which identifies it.
+    /// Removes the empty directories above a volume and their counterparts among the marks, except those that an
+    /// administrator provided. A directory that remains keeps its counterpart, which proves that volumes may use it.
     pub(crate) fn remove_above(&self, path: &VolumePath) {
         let (above, _) = path.split();
         let adopted = (1..=above.len()).rfind(|count| self.is_adopted(&above[..*count])).unwrap_or_default();

@@ -29,7 +29,7 @@ pub(crate) fn expiry(leaving: &Discarded, keep: Option<Duration>) -> (Option<Tim
 }
 
 impl Root {
-    /// Refuses a clock that is earlier than the build of this binary, or than anything created in the root.
+    /// Fails if the clock is earlier than the build of this binary, or than any time recorded in the root.
     pub(crate) fn check_clock(&self, now: Timestamp) -> Result<(), DirectoryError> {
         let doubtful = |what: String, when| Err(DirectoryError::Clock { now, what, when });
         if now < built() {

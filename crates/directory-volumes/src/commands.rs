@@ -41,7 +41,7 @@ impl<S: Site> Commands<S> {
     /// Executes the command.
     ///
     /// # Errors
-    /// Returns the reason if that is not possible.
+    /// Fails if the command, or a part of it, could not be executed.
     pub async fn execute(self) -> Result<(), BoxError> {
         match self {
             Self::Orphans(command) => command.execute().await,
@@ -51,23 +51,23 @@ impl<S: Site> Commands<S> {
     }
 }
 
-/// The location on which the commands of one provisioner work, according to its arguments. In the provisioner's pod,
-/// the environment provides all of them.
+/// The command-line arguments that specify where a provisioner's commands work. In the provisioner's pod, environment
+/// variables provide all of them.
 pub trait Site: Args + std::fmt::Debug + Send + Sync {
-    /// The annotations of its volumes.
+    /// The annotations of the provisioner's volumes.
     const ANNOTATIONS: Annotations;
 
     /// The arguments of `adopt` that describe the volume.
     type Source: Args + std::fmt::Debug + Send + Sync;
 
-    /// Returns the root, which the provisioner has already used.
+    /// Opens the root, which the provisioner must have used before.
     ///
     /// # Errors
-    /// Fails if it cannot be used.
+    /// Fails if the root cannot be used.
     fn root(&self) -> Result<Root, BoxError>;
 
-    /// Returns the locations of the root: its directory here, and its export on a server. Volumes of other provisioners
-    /// refer to these.
+    /// Returns the locations of the root: its local directory, and its export on a server. Volumes of other
+    /// provisioners may refer to either.
     fn places(&self, root: &Root) -> Vec<Place>;
 
     /// Returns the connection to the cluster.
@@ -76,7 +76,7 @@ pub trait Site: Args + std::fmt::Debug + Send + Sync {
     /// Returns the directory that a volume refers to.
     ///
     /// # Errors
-    /// Fails if it is not below the root.
+    /// Fails if the directory is not below the root.
     fn path_of(&self, volume: &PersistentVolume, root: &Root) -> Result<VolumePath, DirectoryError>;
 
     /// Prepares an adoption.
@@ -97,7 +97,7 @@ pub trait Site: Args + std::fmt::Debug + Send + Sync {
         async { Ok(()) }
     }
 
-    /// Ends the use of a directory that has no volume, before it is moved away.
+    /// Reverts `publish` for a directory that has no volume, before the directory is moved away.
     fn unpublish(&self, root: &Root, path: &VolumePath) -> impl Future<Output = Result<(), BoxError>> + Send {
         let _ = (root, path);
         async { Ok(()) }
@@ -130,23 +130,22 @@ pub enum Place {
 
 /// The parts of a volume that `adopt` fills in.
 pub trait VolumeTemplate: Send + Sync {
-    /// Refuses a volume that is located elsewhere.
+    /// Checks that a volume is not located elsewhere, such as on another node.
     ///
     /// # Errors
-    /// Returns its location.
+    /// Fails if it is, and names its location.
     fn check(&self, volume: &PersistentVolume) -> Result<(), BoxError> {
         let _ = volume;
         Ok(())
     }
 
-    /// Returns annotations in addition to the annotations that all provisioners set, for an existing volume or a new
-    /// one.
+    /// Returns the annotations that this provisioner adds to the common ones. `volume` is `None` for a new volume.
     fn annotations(&self, volume: Option<&PersistentVolume>) -> BTreeMap<String, String>;
 
     /// Fills in the source of a new volume.
     ///
     /// # Errors
-    /// Fails if the volume cannot have a source.
+    /// Fails if the source needs an argument that is missing.
     fn fill(&self, spec: &mut PersistentVolumeSpec, root: &Root, path: &VolumePath) -> Result<(), BoxError>;
 }
 
@@ -206,7 +205,7 @@ impl Connection {
     }
 }
 
-/// Fails if a command could not process some of its entries. It has printed the reason for each.
+/// Fails if a command could not process some of its entries. The command has already printed the reasons.
 fn all_done(failed: usize, what: &str) -> Result<(), BoxError> {
     match failed {
         0 => Ok(()),

@@ -100,7 +100,7 @@ pub struct Deletion {
 #[derive(Debug)]
 enum Kind {
     Remove,
-    /// Remove what an attempt may have left.
+    /// Remove the leftovers of an attempt, if there are any.
     RemoveAttempt,
     Keep,
     Trash {
@@ -129,7 +129,8 @@ impl Deletion {
         let kind = match volume.annotation(annotations.on_delete) {
             None | Some("delete") => Kind::Remove,
             Some("retain") => Kind::Keep,
-            // Administrators may write it. Another word, such as `archive` or `Retain`, must not remove data.
+            // An administrator may have set the annotation. Another value, such as `archive` or `Retain`, must not
+            // remove data.
             Some(_) => {
                 let ttl = volume.annotation(annotations.trash_ttl);
                 // An unreadable number must neither keep data forever nor remove it at once.
@@ -155,7 +156,7 @@ impl Deletion {
         &self.owner
     }
 
-    /// Returns the volume, unless it is an attempt.
+    /// Returns the volume, or `None` for an attempt.
     pub(crate) fn volume(&self) -> Option<&PersistentVolume> {
         self.volume.as_ref()
     }
@@ -175,7 +176,7 @@ impl Deletion {
         match kind {
             Kind::Remove => root.remove(&path, &owner, token),
             Kind::RemoveAttempt => match root.remove(&path, &owner, token) {
-                // The attempt was refused for this reason.
+                // The attempt was refused for the same reason, so it created nothing.
                 Err(DirectoryError::Taken { .. } | DirectoryError::NotOurs { .. }) => Ok(()),
                 // An attempt marks a path before it creates anything there.
                 Err(DirectoryError::InTheWay { .. }) if root.mark_of(&path)?.is_none() => Ok(()),
@@ -187,7 +188,7 @@ impl Deletion {
     }
 }
 
-/// Returns the directory for a claim, according to its class's pattern and its names.
+/// Returns the directory for a claim, which follows from the claim's names and the class's pattern, and its owner.
 ///
 /// # Errors
 /// Fails if the pattern does not produce a valid volume path.
@@ -249,14 +250,14 @@ mod tests {
     use crate::tests::{at, owner, root};
 
     #[test]
-    fn an_attempt_that_met_something_in_its_way_left_nothing() {
+    fn removing_an_attempt_succeeds_if_its_path_is_blocked() {
         let (dir, root) = root();
         std::fs::write(dir.path().join("shop"), "").unwrap();
         Deletion::of_attempt(at("shop/data"), owner("pvc-1")).execute(&root, &FencingToken::unlimited()).unwrap();
     }
 
     #[test]
-    fn removes_data_at_once_only_if_the_annotation_is_missing_or_says_so() {
+    fn removes_data_only_if_the_annotation_is_missing_or_delete() {
         let (_dir, root) = root();
         let annotations = Annotations { on_delete: "on-delete", trash_ttl: "trash-ttl", root: "root" };
         let kind = |word: Option<&str>| {

@@ -14,20 +14,20 @@ pub(crate) fn open<N: Arg + Copy>(above: BorrowedFd<'_>, name: N) -> Result<Owne
     let resolve =
         ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
     match rustix::fs::openat2(above, name, FLAGS, Mode::empty(), resolve) {
-        // Unknown to the kernel, or not allowed by the sandbox of a container.
-        Err(Errno::NOSYS | Errno::PERM) => open_by_hand(above, name),
+        // The kernel lacks this system call, or the sandbox of the container forbids it.
+        Err(Errno::NOSYS | Errno::PERM) => open_without_openat2(above, name),
         opened => opened,
     }
 }
 
 /// Same as [`open`], without openat2(2).
-pub(crate) fn open_by_hand<N: Arg>(above: BorrowedFd<'_>, name: N) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_without_openat2<N: Arg>(above: BorrowedFd<'_>, name: N) -> Result<OwnedFd, Errno> {
     let directory = rustix::fs::openat(above, name, FLAGS, Mode::empty())?;
     if mount_of(above)? == mount_of(&directory)? { Ok(directory) } else { Err(Errno::XDEV) }
 }
 
-/// Identifies the mount. Each mount has its own number even if both sides belong to one file system. Kernels before 5.8
-/// leave it zero.
+/// Identifies the mount of a directory. Two mounts of one file system have different ids. Kernels before 5.8 report the
+/// id 0.
 fn mount_of(directory: impl std::os::fd::AsFd) -> Result<(u64, u32, u32), Errno> {
     let stat = rustix::fs::statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
     Ok((stat.stx_mnt_id, stat.stx_dev_major, stat.stx_dev_minor))

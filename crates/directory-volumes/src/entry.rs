@@ -1,4 +1,5 @@
-//! Volumes being removed: one entry each, in one of the provisioner's own directories.
+//! Entries for volumes that are in the trash, being removed or being restored. Each is a directory in one of the
+//! provisioner's own directories.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -36,10 +37,10 @@ pub struct Discarded {
     pub path: VolumePath,
     /// The time of the deletion.
     pub deleted: Timestamp,
-    /// The time when its data expires; never if missing.
+    /// The time when the data expires. `None` if it never expires, or if the time is not known yet; see `keep`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
-    /// The retention in seconds, while the clock has not been plausible yet.
+    /// The retention in seconds, while `expires` is not known because the clock was not plausible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<u64>,
     /// The disk usage of the data, once known.
@@ -56,7 +57,7 @@ impl Discarded {
         Self { mark, path, deleted, expires: None, keep: None, bytes: None, object }
     }
 
-    /// Returns true if the retention is over. Nothing expires before it was deleted.
+    /// Returns true if the retention is over. Data does not expire while the clock is earlier than its deletion.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.deleted <= now && self.expires.is_some_and(|expires| expires <= now)
     }
@@ -69,7 +70,7 @@ impl Root {
         let (path, volume) = (&leaving.path, &leaving.mark.owner.volume);
         let (above, last) = path.split();
         let doing = "cannot move the directory aside";
-        // A restore that was cut off may have left it. It would hide the new entry.
+        // An interrupted restore may have left an entry, which would hide the new one.
         state.remove_entry(RESTORING, volume);
         for _ in 0..MOST_ATTEMPTS {
             let found = open_down(state.root.as_fd(), &above).and_then(|directory| {
@@ -127,7 +128,7 @@ impl Root {
         Err(failed(doing, path.as_str(), Errno::BUSY))
     }
 
-    /// Removes a volume that waits for its removal, if there is one of this name.
+    /// Finishes the removal of a volume, if a volume with this name is being removed.
     pub(crate) fn finish_removal(
         &self,
         state: &State,
@@ -160,7 +161,7 @@ impl Root {
 }
 
 impl State {
-    /// Creates an entry with its record. An existing one without data is from a call that was cut off.
+    /// Creates an entry with its record, or reuses one without data that an interrupted call left.
     fn make_entry(&self, to: &'static str, leaving: &Discarded) -> Result<OwnedFd, Errno> {
         let directory = open_down(self.own.as_fd(), &[to])?;
         let entry = files::make_directory(directory.as_fd(), &leaving.mark.owner.volume, Mode::RWXU)?;
@@ -168,7 +169,7 @@ impl State {
             Ok(()) => Ok(entry),
             // The entry has data, so it belongs to another volume.
             Err(Errno::EXIST) if !is_missing(entry.as_fd(), DATA) => Err(Errno::EXIST),
-            // That call was made at another time, so replace its record.
+            // The record of the interrupted call contains another time, so replace it.
             Err(Errno::EXIST) => {
                 files::replace(self.tmp.as_fd(), entry.as_fd(), RECORD, &to_json(leaving)).map(|()| entry)
             }
@@ -198,7 +199,7 @@ impl State {
         replaced.map_err(|error| failed("cannot record the time of", volume, error))
     }
 
-    /// Removes an entry that has no data. An entry with data stays.
+    /// Removes an entry, unless it has data.
     pub(crate) fn remove_entry(&self, of: &'static str, volume: &str) {
         let Ok(entry) = self.open_entry(of, volume) else { return };
         if is_missing(entry.as_fd(), DATA) {
@@ -226,7 +227,7 @@ fn is_missing(directory: BorrowedFd<'_>, name: &str) -> bool {
     matches!(rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
 }
 
-/// Returns `NOTDIR` if it is something else.
+/// Returns `NOTDIR` if `name` is not a directory. A symlink is not one.
 fn is_directory(above: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     let stat = rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?;
     match FileType::from_raw_mode(stat.st_mode) {

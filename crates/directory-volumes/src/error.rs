@@ -26,8 +26,8 @@ pub enum DirectoryError {
         "{0} is not an NFS mount: the share is not mounted; mount it, or set --allow-local-directory if this machine exports it"
     )]
     NotMounted(PathBuf),
-    /// The root is something else.
-    #[error("the root directory {0} is not a directory; name another one")]
+    /// The root is not a directory.
+    #[error("the root directory {0} is not a directory; choose another one")]
     NotADirectory(PathBuf),
     /// The root is `/`.
     #[error("the root directory {0} is the root of the whole file system; name a directory that is only for volumes")]
@@ -36,7 +36,7 @@ pub enum DirectoryError {
     #[error("the path of the root directory {0} is not valid UTF-8, which the Kubernetes API needs")]
     NotUnicode(PathBuf),
     /// The root is not writable.
-    #[error("the root directory {path} is not writable: {source}; make it writable, or name another one")]
+    #[error("the root directory {path} is not writable: {source}; make it writable, or choose another one")]
     NotWritable {
         /// The root.
         path: PathBuf,
@@ -80,11 +80,11 @@ pub enum DirectoryError {
         /// The reason.
         reason: &'static str,
     },
-    /// A claim lacks an input of its path.
+    /// A claim lacks a label or an annotation that its class's pattern uses.
     #[error(
         "the class's pattern needs the {what} {key} of the claim, which does not have it; create the claim with it"
     )]
-    NotSaid {
+    MissingMetadata {
         /// A label or an annotation.
         what: &'static str,
         /// Its key.
@@ -122,7 +122,7 @@ pub enum DirectoryError {
         /// The root.
         root: PathBuf,
     },
-    /// Another volume has the directory.
+    /// The directory belongs to another volume.
     #[error("{path:?} is the directory of {holder}, and is not changed for this volume")]
     Taken {
         /// The path below the root.
@@ -150,7 +150,7 @@ pub enum DirectoryError {
         /// The problem.
         what: String,
     },
-    /// A file of another kind occupies the place of a directory.
+    /// The path of a directory is occupied by a file of another kind.
     #[error("{path:?} {what}; move it away")]
     InTheWay {
         /// The path.
@@ -172,7 +172,7 @@ pub enum DirectoryError {
     /// The fencing token became invalid during a removal.
     #[error("the removal of {0:?} was interrupted and continues later")]
     Interrupted(String),
-    /// More data is removed than fits into one call.
+    /// There is more data to remove than one call can handle.
     #[error("the data of {0:?} is being removed; it has many files, and the removal continues")]
     Continues(String),
     /// The owner cannot be changed.
@@ -194,7 +194,7 @@ pub enum DirectoryError {
     /// The class requires enforced sizes.
     #[error("the class sets enforceSize: \"true\", but the size cannot be enforced: {0}")]
     MustBeEnforced(String),
-    /// The directory cannot have the label of its class.
+    /// The SELinux label from the class cannot be set on the directory.
     #[error("the directory {name:?} cannot have the SELinux label {label}, which the class sets: {reason}")]
     Unlabelled {
         /// The path below the root.
@@ -267,11 +267,11 @@ pub enum DirectoryError {
 pub enum Holder {
     /// A volume.
     Volume(Box<Owner>),
-    /// A volume with the same name, such as one from before a restore of the cluster.
+    /// A volume with the same name, such as one that existed before the cluster was restored.
     Namesake(Box<Owner>),
     /// A deleted volume whose data is kept.
     Kept(Box<Owner>),
-    /// A volume about which no details may be shown.
+    /// A volume whose details the user may not see.
     Another,
     /// A volume above or below the path.
     Nested,
@@ -302,7 +302,7 @@ impl fmt::Display for Holder {
 }
 
 impl DirectoryError {
-    /// Removes everything that a tenant must not read about volumes in other namespaces. The log still contains it.
+    /// Removes and logs the details about volumes in other namespaces, which a tenant must not read.
     pub(crate) fn for_claim_of(self, owner: &Owner) -> Self {
         match self {
             Self::Taken { path, holder: Holder::Volume(holder) | Holder::Kept(holder) }

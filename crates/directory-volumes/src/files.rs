@@ -23,7 +23,7 @@ const USUAL: usize = 1 << 10;
 /// The time at which a new file is synced to disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durable {
-    /// Before the file has its name.
+    /// Before the file receives its final name.
     Now,
     /// By a later fsync. Until then, a power cut may leave an empty file.
     Later,
@@ -61,7 +61,7 @@ pub(crate) fn replace(
     rustix::fs::fsync(directory)
 }
 
-/// Returns a name for something temporary, which [`clear`] removes after a crash.
+/// Returns a name for a temporary file or directory, which [`clear`] removes after a crash.
 pub(crate) fn temporary_name() -> String {
     // In containers every process may have the same pid, and other processes may share the root.
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -104,8 +104,9 @@ pub(crate) fn remove(directory: BorrowedFd<'_>, name: impl Arg + Copy, flags: At
     }
 }
 
-/// Moves a directory into one that is not used by pods. A directory that lets its entries inherit its project accepts
-/// none of another project, and the owner of a directory can change its project.
+/// Moves a directory into one that pods do not use. The kernel returns `XDEV` if `to` passes its project on to its
+/// entries and the moved directory has another project; this ends the inheritance and tries again. The projects may
+/// differ, because the owner of a directory can change its project.
 pub(crate) fn move_into(
     from: &OwnedFd,
     name: impl Arg + Copy,
@@ -184,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_crashes_left_is_removed_an_hour_later() {
+    fn clear_removes_leftovers_of_crashes_after_an_hour() {
         let folder = tempfile::tempdir().unwrap();
         let tmp = OwnedFd::from(File::open(folder.path()).unwrap());
         // Leave the name behind, as a crashed process would.

@@ -22,11 +22,11 @@ use crate::root::Root;
 /// A provisioner whose classes have a `pathPattern`.
 #[derive(Debug)]
 pub struct Subject<P> {
-    /// Starts it on a root, whose path its volumes also use.
+    /// Starts the provisioner on a root. Its volumes refer to the same path.
     pub start: fn(&Path) -> P,
     /// Returns the sources of a volume with this path: parts of a PersistentVolume's `spec`.
     pub sources: fn(&str) -> Vec<Value>,
-    /// The annotations of its volumes.
+    /// The annotations of the provisioner's volumes.
     pub annotations: Annotations,
 }
 
@@ -35,28 +35,28 @@ pub struct Subject<P> {
 macro_rules! hostile_tests {
     ($subject:expr) => {
         #[test]
-        fn no_hand_made_volume_reaches_what_is_not_its_own() {
+        fn manually_created_volumes_cannot_reach_foreign_data() {
             $crate::hostile::manually_created_volumes(&$subject);
         }
 
         #[test]
-        fn no_pattern_and_no_name_reaches_what_is_not_its_own() {
+        fn patterns_and_names_cannot_reach_foreign_data() {
             $crate::hostile::patterns_and_names(&$subject);
         }
 
         #[test]
-        fn links_that_take_the_place_of_directories_lead_nowhere() {
+        fn symlinks_instead_of_directories_are_not_followed() {
             $crate::hostile::symlinks_instead_of_directories(&$subject);
         }
 
         #[test]
-        fn no_volume_is_made_in_a_directory_of_others() {
+        fn refuses_directories_of_others() {
             $crate::hostile::directories_of_others(&$subject);
         }
     };
 }
 
-/// Names that are path steps, too long, in another script, or a symlink created below.
+/// Path components, escapes, control characters, lookalikes of dots and slashes, and the files created below.
 const NAMES: [&str; 44] = [
     "..",
     ".",
@@ -210,7 +210,7 @@ pub fn manually_created_volumes<P: Hooks>(subject: &Subject<P>) {
                 "spec": spec,
             }))
             .unwrap();
-            // Any answer is acceptable; usually it is that the directory belongs to no volume.
+            // Any result is acceptable. Usually the call fails because the directory belongs to no volume.
             let _ = runtime.block_on(place.provisioner.delete(ProvisionedVolume::new(volume.clone())));
             let _ = runtime.block_on(place.provisioner.expand(ProvisionedVolume::new(volume), 1 << 40));
             count += 1;
@@ -240,7 +240,7 @@ pub fn patterns_and_names<P: Hooks>(subject: &Subject<P>) {
                 assert!(pattern.parse::<PathPattern>().is_err(), "{pattern:?}");
                 continue;
             }
-            // Names of claims that no API server would accept.
+            // An API server would refuse most of these names.
             for claim in ["claim", "../outside", "..", "/etc", "link-out"] {
                 accepted += 1;
                 let mut request = ProvisionRequest::new(read().unwrap(), 1);
@@ -253,7 +253,7 @@ pub fn patterns_and_names<P: Hooks>(subject: &Subject<P>) {
     assert_eq!(place.outside(), before);
 }
 
-/// Checks that no volume is created in a foreign directory, whatever its owner and mode.
+/// Checks that no volume is created in a foreign directory, whatever its mode.
 pub fn directories_of_others<P: Hooks>(subject: &Subject<P>) {
     let runtime = runtime();
     let place = Place::new(subject, &runtime);
@@ -275,7 +275,7 @@ pub fn directories_of_others<P: Hooks>(subject: &Subject<P>) {
     drop(runtime.block_on(place.provisioner.provision(request)).unwrap());
 }
 
-/// Replaces directories with symlinks as fast as possible while they are created and removed.
+/// Checks that symlinks are not followed, while directories are replaced with symlinks as fast as possible.
 pub fn symlinks_instead_of_directories<P: Hooks>(subject: &Subject<P>) {
     const ROUNDS: usize = 10_000;
     let runtime = runtime();
@@ -295,7 +295,7 @@ pub fn symlinks_instead_of_directories<P: Hooks>(subject: &Subject<P>) {
                         let _ = symlink(&outside, &path);
                         std::thread::yield_now();
                         let _ = fs::remove_file(&path);
-                        // Another one may have been created in the meantime.
+                        // The provisioner may have created another directory in the meantime.
                         if fs::rename(&away, &path).is_err() {
                             let _ = fs::remove_dir_all(&away);
                         }
@@ -304,7 +304,7 @@ pub fn symlinks_instead_of_directories<P: Hooks>(subject: &Subject<P>) {
                 }
             }
         });
-        // If the swaps win nearly always, more rounds are needed until the other side has won often enough as well.
+        // If the swaps nearly always win the race, run more rounds until the provisioner has won often enough as well.
         while rounds < ROUNDS || made <= ROUNDS / 100 && rounds < 10 * ROUNDS {
             rounds += 1;
             let mut request = ProvisionRequest::new(parameters::from_map::<P::Parameters>(&class).unwrap(), 1);
@@ -317,8 +317,8 @@ pub fn symlinks_instead_of_directories<P: Hooks>(subject: &Subject<P>) {
             .unwrap();
             match runtime.block_on(place.provisioner.provision(request)) {
                 Ok(_) => made += 1,
-                // A directory that reappeared after its volumes were removed is no longer known; an administrator
-                // removes it.
+                // The provisioner refuses a directory that reappeared after its volumes were removed. Remove it, as an
+                // administrator would.
                 Err(error) if error.to_string().contains("`adopt shop`") => drop(fs::remove_dir_all(root.join("shop"))),
                 Err(_) => {}
             }
@@ -326,12 +326,12 @@ pub fn symlinks_instead_of_directories<P: Hooks>(subject: &Subject<P>) {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    assert!(made > ROUNDS / 100 && swaps.into_inner() > ROUNDS / 100, "{made} were made");
+    assert!(made > ROUNDS / 100 && swaps.into_inner() > ROUNDS / 100, "{made} volumes were created");
     assert_eq!(place.outside(), before);
 }
 
-/// Checks every rule on `root`, with a class whose volumes are named after their claims. A directory that a user
-/// created manually at the path of such a volume stays, with its contents.
+/// Runs the conformance suite on `root`, with a class whose volumes are named after their claims. Also checks that a
+/// directory that a user created at the path of such a volume remains, with its contents.
 pub fn contract(kit: Conformance, root: &Path) {
     let made = Arc::new(Mutex::new(Vec::new()));
     let (root, makes) = (root.to_owned(), Arc::clone(&made));
@@ -339,7 +339,7 @@ pub fn contract(kit: Conformance, root: &Path) {
         .manually_created(async move |_, claim| {
             let name = format!("default_{claim}");
             let directory = root.join(&name);
-            // The provisioner may have been faster.
+            // The provisioner may have created it first.
             fs::create_dir(&directory).ok()?;
             fs::write(directory.join("precious"), "x").unwrap();
             makes.lock().unwrap().push(directory);
@@ -349,10 +349,10 @@ pub fn contract(kit: Conformance, root: &Path) {
     let made = made.lock().unwrap();
     assert!(!made.is_empty(), "the suite created no asset manually");
     let gone: Vec<_> = made.iter().filter(|directory| !directory.join("precious").exists()).collect();
-    assert!(gone.is_empty(), "gone: {gone:?}");
+    assert!(gone.is_empty(), "removed: {gone:?}");
 }
 
-/// Lists the volumes below a root and the data that is kept of them, for [`Conformance::new`].
+/// Lists the volumes below a root, including marks and data that is being removed, for [`Conformance::new`].
 pub fn entries(root: &Path) -> Vec<String> {
     let own = root.join(".kube-provisioner");
     let places = [root.to_owned(), own.join("volumes"), own.join("deleting")];

@@ -29,7 +29,7 @@ impl FromStr for SeLinuxLabel {
         let letter = |letter: char| letter.is_ascii_alphanumeric() || "_.-,".contains(letter);
         let parts: Vec<&str> = text.split(':').collect();
         let is_plain = |part: &&str| !part.is_empty() && part.chars().all(letter);
-        // The level may have categories after another colon, and a range has two of them.
+        // The level may have categories after another colon, and a range consists of two levels.
         if (3..=6).contains(&parts.len()) && parts.iter().all(is_plain) && text.len() <= LONGEST {
             Ok(Self(text.to_owned()))
         } else {
@@ -55,7 +55,7 @@ impl Root {
         };
         let directory = opened.map_err(|error| self.not_a_directory(path, error, "cannot open the directory"))?;
         let refused = |reason| DirectoryError::Unlabelled { name: path.to_string(), label: label.0.clone(), reason };
-        // With SELinux everything has a label. Without it, root may write one that has no effect.
+        // With SELinux, every file has a label. Without it, root can set one, but it has no effect.
         let mut current = [0; LONGEST + 1];
         match fgetxattr(&directory, ATTRIBUTE, &mut current) {
             Ok(_) | Err(Errno::RANGE) => {}
@@ -83,7 +83,7 @@ mod tests {
     const LABEL: &str = "system_u:object_r:container_file_t:s0";
 
     #[test]
-    fn a_label_has_its_parts() {
+    fn parses_labels_with_three_to_six_parts() {
         for text in [LABEL, "system_u:object_r:container_file_t:s0:c1,c2", "u:r:t", "u:r:t:s0-s0:c0.c1023"] {
             assert_eq!(text.parse(), Ok(SeLinuxLabel(text.to_owned())));
         }
@@ -94,7 +94,7 @@ mod tests {
 
     /// Without SELinux, the kernel stores the attribute for root like any other.
     #[test]
-    fn without_selinux_a_label_is_refused() {
+    fn refuses_labels_on_nodes_without_selinux() {
         if std::path::Path::new("/sys/fs/selinux/enforce").exists() {
             return;
         }
@@ -104,7 +104,7 @@ mod tests {
         root.create(&path, &owner("pvc-1"), false, &OPEN, None, &FencingToken::unlimited()).unwrap();
         let error = label("pvc-1").unwrap_err().to_string();
         assert!(error.contains("SELinux is not enabled on this node"), "{error}");
-        assert!(matches!(label("pvc-2"), Err(DirectoryError::Taken { .. })), "another volume's");
+        assert!(matches!(label("pvc-2"), Err(DirectoryError::Taken { .. })), "the directory belongs to another volume");
         let directory = std::fs::File::open(folder.path().join("pvc-1")).unwrap();
         if fsetxattr(&directory, ATTRIBUTE, b"former\0", XattrFlags::empty()).is_ok() {
             label("pvc-1").unwrap();

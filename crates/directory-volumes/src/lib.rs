@@ -6,12 +6,12 @@
 //! | below `.kube-provisioner/` | |
 //! |---|---|
 //! | `root` | the root's marker: its id. If it is missing, another disk is mounted, or none |
-//! | `volumes/PATH` | the mark of the volume at `PATH`: its owner. Without it, the provisioner changes, moves and removes nothing |
+//! | `volumes/PATH` | the mark of the volume at `PATH`: its owner. The provisioner never touches a directory without a mark |
 //! | `projects/ID` | the project id of a volume whose size is enforced |
 //! | `deleting/VOLUME/` | a volume being removed: its `record` and its `data` |
 //! | `trash/VOLUME/` | a deleted volume whose data is kept for some time |
 //! | `restoring/VOLUME/` | a volume being restored from the trash |
-//! | `notes/NAME` | facts that the provisioner needs again, such as the node that the root was on |
+//! | `notes/NAME` | facts that the provisioner stores about the root, such as the node that it was on |
 //! | `locks/NUMBER` | locks that keep two processes from working on one path |
 //! | `tmp/` | files that are being written |
 

@@ -23,13 +23,13 @@ pub(crate) struct Lock {
 }
 
 impl State {
-    /// Waits for the lock of a path, for some seconds at most, so that a holder that hangs does not block all others.
+    /// Acquires the lock of a path. Fails after some seconds, so that a holder that hangs does not block all others.
     pub(crate) fn lock(&self, path: &VolumePath) -> Result<Lock, DirectoryError> {
         let hash = path.as_str().bytes().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
         self.lock_file(&(hash % COUNT).to_string(), path.as_str())
     }
 
-    /// Waits for the lock of all trash entries. If both are needed, acquire the lock of the path first.
+    /// Acquires the lock of all trash entries. If both locks are needed, acquire the lock of the path first.
     pub(crate) fn lock_trash(&self) -> Result<Lock, DirectoryError> {
         self.lock_file(TRASH, TRASH)
     }

@@ -35,8 +35,8 @@ pub struct Claim {
 }
 
 impl Owner {
-    /// Returns true if both are the same volume. The cluster and the uids of the volume and its claim are compared if
-    /// both know them.
+    /// Returns true if both are the same volume. The cluster and the uids of the volume and its claim are compared only
+    /// if both owners have them.
     pub(crate) fn is(&self, other: &Self) -> bool {
         let claim = |owner: &Self| owner.claim.as_ref().map(|claim| claim.uid.clone());
         let same = |one: Option<String>, other: Option<String>| one.zip(other).is_none_or(|(one, other)| one == other);
@@ -53,7 +53,7 @@ impl Owner {
         namespace(self) == namespace(other) && !self.is_of_another_cluster(other.cluster.as_deref())
     }
 
-    /// Returns true if the mark names another cluster than this one. Returns false if either is unknown.
+    /// Returns true if the owner belongs to a cluster other than this one. Returns false if either is unknown.
     pub(crate) fn is_of_another_cluster(&self, here: Option<&str>) -> bool {
         self.cluster.as_deref().zip(here).is_some_and(|(there, here)| there != here)
     }
@@ -65,7 +65,7 @@ impl fmt::Display for Owner {
         if let Some(claim) = &self.claim {
             write!(f, " of the claim {}/{} ({})", claim.namespace, claim.name, claim.uid)?;
         }
-        write!(f, ", made by {}", self.provisioner)?;
+        write!(f, ", created by {}", self.provisioner)?;
         match &self.cluster {
             Some(cluster) => write!(f, " in the cluster {cluster}"),
             None => Ok(()),
@@ -86,7 +86,7 @@ pub struct Mark {
     pub volume_uid: Option<String>,
     /// The time when the mark was created.
     pub created: Timestamp,
-    /// The time since which the directory is kept although its volume was deleted, as requested by the volume's class.
+    /// The time when the volume was deleted, if its class requested that the directory be kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Timestamp>,
     /// True if the volume's reclaim policy is Retain.

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_back_and_so_does_the_budget() {
+    fn pops_names_in_reverse_and_returns_the_budget() {
         let budget = Budget::new(1 << 20);
         let mut names = Names::new(&budget);
         let given: Vec<_> = (0..5000).map(|number| CString::new(format!("name-{number}")).unwrap()).collect();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_budget_there_is_room_for_a_few() {
+    fn accepts_a_few_names_without_any_budget() {
         let budget = Budget::new(0);
         let mut names = Names::new(&budget);
         let long = CString::new("n".repeat(245)).unwrap();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn one_directory_does_not_take_everything() {
+    fn limits_the_memory_of_one_directory() {
         let budget = Budget::new(usize::MAX);
         let mut names = Names::new(&budget);
         let long = CString::new("n".repeat(245)).unwrap();

@@ -66,7 +66,7 @@ impl Opening {
         })
     }
 
-    /// Tries until the root is open, with one thread at a time: a call that hangs blocks only that thread.
+    /// Tries again until the root is open, with one thread at a time, so that a hanging call blocks only that thread.
     pub async fn open<F>(&self, open: impl Fn() -> F) -> Worker
     where
         F: Future<Output = Result<Worker, StartError>>,
@@ -92,7 +92,7 @@ impl Opening {
     /// Returns the root, if it can be used.
     ///
     /// # Errors
-    /// Returns the reason why it cannot.
+    /// Returns the reason if the root cannot be used.
     pub fn worker(&self) -> Result<Worker, NotUsable> {
         match &*self.0.borrow() {
             State::Usable(worker) => Ok(worker.clone()),

@@ -80,7 +80,8 @@ impl Default for FileMode {
     }
 }
 
-/// Returns the mode that was meant by this decimal number, because YAML reads `0770` without quotes as an octal number.
+/// Returns the mode that the author of the class meant, if the text is the decimal form of one: YAML reads `0770`
+/// without quotes as an octal number.
 fn meant(text: &str) -> Option<u32> {
     let mode: u32 = text.parse().ok().filter(|_| !text.starts_with('0'))?;
     (mode <= 0o3777 && mode & 0o700 == 0o700).then_some(mode)

@@ -52,7 +52,7 @@ impl VolumePath {
     }
 }
 
-/// Returns true for a valid name within a given path, which may be anything that is not empty or a step.
+/// Returns true unless a name is empty, `.` or `..`. The root's own path may contain any other name.
 fn is_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..")
 }
@@ -74,7 +74,8 @@ impl TryFrom<String> for VolumePath {
     }
 }
 
-/// Returns what is wrong with a name. Only ASCII letters and digits are allowed: others may look like a dot or a slash.
+/// Returns the problem with a name, if there is one. Only ASCII characters are allowed, because others may look like a
+/// dot or a slash.
 fn wrong(name: &str) -> Option<&'static str> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     match name {
@@ -114,14 +115,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_made_of_plain_names() {
+    fn accepts_paths_of_plain_names() {
         for text in ["pvc-1", "shop/data", "a/b/c", "A_b.c-1", &"a".repeat(255)] {
             assert_eq!(path(text).unwrap().as_str(), text);
         }
     }
 
     #[test]
-    fn what_may_lead_out_is_no_path() {
+    fn refuses_paths_that_may_lead_out_of_the_root() {
         let long = ["a".repeat(256), format!("{}a", "a/".repeat(600))];
         let rest = [
             "",
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_below_the_root_is_one_of_its_volumes() {
+    fn accepts_only_volumes_below_the_root() {
         let below = |text: &str| VolumePath::below(Path::new("/srv/volumes"), text).map(String::from);
         assert_eq!(below("/srv/volumes/pvc-1").unwrap(), "pvc-1");
         assert_eq!(below("/srv/volumes/shop/data").unwrap(), "shop/data");

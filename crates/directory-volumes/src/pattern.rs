@@ -10,7 +10,8 @@ use crate::path::VolumePath;
 /// A path with placeholders, such as `${pvc.metadata.namespace}/${pvc.metadata.name}`.
 ///
 /// The pattern is validated when the class is read, so that no part of a claim can lead out of the root: the API server
-/// checks the names of namespaces and claims, and annotations and labels have no placeholder.
+/// checks the names of namespaces and claims. Only [`with_texts_of_claims`](Self::with_texts_of_claims) allows labels
+/// and annotations, whose values are checked for each claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern(Vec<Part>);
 
@@ -58,7 +59,7 @@ impl PathPattern {
     pub fn path(&self, names: &Names<'_>) -> Result<VolumePath, DirectoryError> {
         let of_claim = |what: &'static str, all: Option<&BTreeMap<String, String>>, key: &String| {
             let text = all.and_then(|all| all.get(key)).filter(|text| !text.is_empty());
-            text.cloned().ok_or_else(|| DirectoryError::NotSaid { what, key: key.clone() })
+            text.cloned().ok_or_else(|| DirectoryError::MissingMetadata { what, key: key.clone() })
         };
         let text = |part: &Part| match part {
             Part::Text(text) => Ok(text.clone()),
@@ -78,7 +79,7 @@ impl PathPattern {
     /// same value. The second claim is refused, because the mark of the directory names its owner.
     ///
     /// # Errors
-    /// Returns what is wrong with the pattern.
+    /// Returns the problem with the pattern.
     pub fn with_texts_of_claims(text: &str) -> Result<Self, String> {
         let pattern = Self::parse(text, |name| {
             let key = |prefix| name.strip_prefix(prefix).filter(|key: &&str| !key.is_empty()).map(str::to_owned);
@@ -126,7 +127,7 @@ impl PathPattern {
 
     /// Returns the pattern if its paths are inside the root.
     fn inside(self) -> Result<Self, String> {
-        // All names of claims consist of characters like these.
+        // All names of claims consist of allowed characters, so one example represents them.
         let example = |part: &Part| match part {
             Part::Text(text) => text.clone(),
             _ => "x".to_owned(),
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn names_take_the_place_of_placeholders() {
+    fn replaces_placeholders_with_names() {
         for (pattern, path) in [
             ("${pv.metadata.name}", "pvc-1"),
             ("${pvc.metadata.namespace}/${pvc.metadata.name}", "shop/data.db"),
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_may_lead_out_or_is_not_unique_is_refused() {
+    fn refuses_patterns_that_lead_out_or_are_not_unique() {
         for pattern in [
             "",
             "data",
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_of_another_provisioner_is_told_how_to_write_it() {
+    fn explains_how_to_rewrite_a_refused_pattern() {
         let refused = "{{ .PVC.Namespace }}/{{ .PVC.Name }}".parse::<PathPattern>().unwrap_err();
         assert!(refused.starts_with("Go templates are not supported: write ${pvc.metadata.namespace}"), "{refused}");
         let refused = "${pvc.metadata.namespace}-${pvc.metadata.name}".parse::<PathPattern>().unwrap_err();
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_too_long_together_are_refused() {
+    fn refuses_names_that_are_too_long_in_combination() {
         let pattern: PathPattern = "${pvc.metadata.namespace}_${pvc.metadata.name}".parse().unwrap();
         let (namespace, claim) = ("n".repeat(63), "c".repeat(253));
         let names = Names { namespace: &namespace, claim: &claim, volume: "pvc-1", labels: None, annotations: None };
@@ -284,7 +285,7 @@ mod tests {
 
     /// Tries all short patterns, and claims whose names contain the characters allowed in names.
     #[test]
-    fn claims_of_two_namespaces_never_have_one_path() {
+    fn claims_never_share_a_path() {
         const TOKENS: [&str; 7] = ["x", "-", "_", "/", ".", "${pvc.metadata.namespace}", "${pvc.metadata.name}"];
         let (namespaces, claims) =
             (["a", "b", "a-a", "a-b"], ["a", "b", "a-a", "a-b", "b-a", "a.a", "a.b", "x", "a-x"]);
@@ -309,7 +310,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_pattern_gives_a_path_that_leads_out(pattern in "(\\PC|[./~$]|\\$\\{pv\\.metadata\\.name\\}|\\.\\./){0,8}") {
+        fn no_pattern_leads_out_of_the_root(pattern in "(\\PC|[./~$]|\\$\\{pv\\.metadata\\.name\\}|\\.\\./){0,8}") {
             if let Ok(path) = rendered(&pattern) {
                 prop_assert!(path.split('/').all(|name| !name.is_empty() && !name.starts_with('.')), "{path}");
             }

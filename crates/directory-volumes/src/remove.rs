@@ -17,7 +17,7 @@ pub(crate) const MOUNTED: &str = "a file system is mounted in it";
 
 /// Maximum depth. Deeper trees are flattened: a directory is moved up, where it is removed later.
 const DEEPEST: usize = 64;
-/// Number of reads of a directory that keeps filling up before it is left for later.
+/// Maximum number of reads of a directory that keeps filling up, before the removal fails and is tried again later.
 const MOST_READS: usize = 64;
 
 /// Removes `name` in `above` with all its contents. Succeeds if it does not exist. Messages name the volume.
@@ -133,8 +133,7 @@ impl<'a> Removal<'a> {
         }
     }
 
-    /// Removes the files of a directory. Returns its subdirectories, if there are any, but not all of them if memory is
-    /// short.
+    /// Removes the files of a directory. Returns its subdirectories, or only some of them if the budget is exhausted.
     fn remove_files(&self, directory: &OwnedFd) -> Result<Names<'a>, DirectoryError> {
         let entries = Dir::read_from(directory).map_err(|error| self.failed(error))?;
         let mut children = Names::new(self.budget);
@@ -175,8 +174,8 @@ impl<'a> Removal<'a> {
             Err(Errno::XDEV) => return Err(self.busy(MOUNTED)),
             Err(error) => return Err(self.failed(error)),
         };
-        // Entries of a directory without these permissions cannot be unlinked. If changing them is not allowed, it may
-        // not be necessary either.
+        // Entries of a directory without these permissions cannot be unlinked. Ignore a failure, because the current
+        // permissions may suffice.
         let _ = rustix::fs::fchmod(&directory, Mode::RWXU);
         Ok(Entered::Directory(directory))
     }
@@ -212,8 +211,9 @@ impl<'a> Removal<'a> {
     }
 }
 
-/// Gives the owner of a directory all permissions, to enter it, or to move it: a move changes the `..` entry of the
-/// directory. It uses a handle, because changing a mode by name would follow a symlink that replaced the directory.
+/// Grants the owner of a directory all permissions, which entering and moving it require: a move changes the `..` entry
+/// of the directory. It uses a handle, because changing a mode by name would follow a symlink that replaced the
+/// directory.
 pub(crate) fn make_accessible(above: BorrowedFd<'_>, name: impl Arg) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let handle = match rustix::fs::openat(above, name, flags, Mode::empty()) {

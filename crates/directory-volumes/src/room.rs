@@ -59,7 +59,7 @@ kube_provisioner::deserialize_from_str!(Reserve);
 pub struct Measured {
     /// The size of the file system.
     pub size: u64,
-    /// The space that can still be written.
+    /// The space that is still available.
     pub free: u64,
     /// The volumes whose size is enforced, including those in the trash. The file system itself tracks their usage.
     pub volumes: Vec<VolumeUsage>,
@@ -78,9 +78,9 @@ pub struct VolumeUsage {
 }
 
 impl Root {
-    /// Refuses a volume that is larger than the free space. An existing volume already has its space.
+    /// Refuses a new volume that is larger than the free space.
     ///
-    /// Space that other volumes may still write is not reserved, because they may never need it.
+    /// Space that other volumes have requested but not used yet counts as free, because they may never need it.
     pub(crate) fn check_room(
         &self,
         state: &State,
@@ -148,7 +148,7 @@ mod tests {
     use crate::tests::{at, owner, root};
 
     #[test]
-    fn a_reserve_is_a_share_or_a_size() {
+    fn parses_reserves_as_percentages_or_sizes() {
         assert_eq!("5%".parse(), Ok(Reserve::Percent(5)));
         assert_eq!("0".parse(), Ok(Reserve::Bytes(0)));
         assert_eq!("10Gi".parse(), Ok(Reserve::Bytes(10 << 30)));
@@ -159,14 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_written_for_people() {
+    fn formats_sizes_with_binary_units() {
         for (bytes, text) in [(0, "0"), (1023, "1023"), (1 << 30, "1Gi"), (3 << 29, "1.5Gi"), (u64::MAX, "15.9Ei")] {
             assert_eq!(about(bytes), text);
         }
     }
 
     #[test]
-    fn a_volume_fits_what_is_free_beside_the_reserve() {
+    fn refuses_volumes_larger_than_the_unreserved_free_space() {
         let (_folder, root) = root();
         let (state, path) = (root.enter().unwrap(), at("pvc-1"));
         let disk = root.disk(&state).unwrap();
@@ -176,7 +176,7 @@ mod tests {
         assert!(error.contains("has no room for a volume of"), "{error}");
         assert!(check(1, Reserve::Bytes(disk.size)).is_err());
         root.enter().unwrap().reserve(&path, &owner("pvc-1"), false, crate::files::Durable::Now).unwrap();
-        assert_eq!(check(1, Reserve::Bytes(disk.size)), Ok(()), "it is there already");
+        assert_eq!(check(1, Reserve::Bytes(disk.size)), Ok(()), "the volume already exists");
         let measured = root.usage().unwrap();
         assert!(measured.size == disk.size && measured.free > 0 && measured.volumes.is_empty(), "{measured:?}");
     }

@@ -17,8 +17,8 @@ use crate::{descend, files};
 
 /// A root directory for volumes.
 ///
-/// It is opened again for each operation, and its marker is compared: if the file system that should be mounted there
-/// is not, nothing is created or removed.
+/// Each operation opens the root again and checks its marker. If the expected file system is not mounted there, the
+/// operation fails, and creates and removes nothing.
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
@@ -40,21 +40,21 @@ struct Marker {
 }
 
 impl Root {
-    /// Examines a directory of this machine without creating anything in it.
+    /// Opens a directory of this machine as a root, without creating anything in it.
     ///
     /// # Errors
-    /// Fails if it cannot be used, or is not safe.
+    /// Fails if the directory cannot be used, or if other users can write to it.
     pub fn open(path: &Path) -> Result<Self, DirectoryError> {
         let root = Self::open_shared(path)?;
         root.check_safety(&root.handle()?)?;
         Ok(root)
     }
 
-    /// Examines a directory that a server shares. The server decides who may write to it: it may map users, and pods
-    /// only get their own directories of it.
+    /// Opens a directory that a server shares as a root. Its owner and mode are not checked: the server decides who may
+    /// write to it and may map users, and pods mount only their own directories.
     ///
     /// # Errors
-    /// Fails if it cannot be used.
+    /// Fails if the directory cannot be used.
     pub fn open_shared(path: &Path) -> Result<Self, DirectoryError> {
         let unusable = |source| DirectoryError::Unusable { path: path.to_owned(), source };
         let given = path.to_owned();
@@ -135,7 +135,7 @@ impl Root {
     /// Checks that volumes can be created and removed now.
     ///
     /// # Errors
-    /// Returns what is wrong.
+    /// Returns the problem.
     pub fn check(&self) -> Result<(), DirectoryError> {
         self.enter()?;
         check_writable(&self.path)
@@ -169,7 +169,7 @@ impl Root {
         replaced.map_err(|error| failed("cannot note", name, error))
     }
 
-    /// Lists what should be changed about the root, although it can be used.
+    /// Lists the problems of a usable root that an administrator should fix.
     pub fn advice(&self) -> Vec<String> {
         let path = self.path.display();
         let kind = rustix::fs::statfs(&self.path).ok().and_then(|stat| volatile(u64::try_from(stat.f_type).ok()?));
@@ -203,7 +203,7 @@ impl Root {
         }
     }
 
-    /// Creates and removes a directory, once, to find the owner of files that this process creates.
+    /// Returns the owner of files that this process creates. The first call creates and removes a directory to find it.
     pub(crate) fn owner(&self, state: &State) -> Result<u32, Errno> {
         if let Some(owner) = self.owner.get() {
             return Ok(*owner);

@@ -22,7 +22,7 @@ const FIRST: u32 = 1 << 24;
 const COUNT: u32 = (1 << 31) - FIRST;
 
 impl Root {
-    /// Returns why sizes cannot be enforced here; `None` if they can.
+    /// Returns the reason if sizes cannot be enforced in this root.
     ///
     /// # Errors
     /// Fails if the root cannot be read.
@@ -41,7 +41,7 @@ impl Root {
     /// Changes the size of a volume; returns `false` if its size is not enforced.
     ///
     /// # Errors
-    /// Fails if the directory does not belong to that volume, or if the file system refuses.
+    /// Fails if the directory does not belong to that volume, or if the file system refuses the size.
     pub fn resize(&self, path: &VolumePath, owner: &Owner, bytes: u64) -> Result<bool, DirectoryError> {
         let state = self.enter()?;
         let Some(mark) = self.marked(&state, path, owner)? else {
@@ -55,7 +55,7 @@ impl Root {
         Ok(true)
     }
 
-    /// Limits a directory that is still empty. The limit is in place before anything can be written.
+    /// Limits the size of a directory that is still empty, so that the limit applies to everything written to it.
     pub(crate) fn limit(
         &self,
         state: &State,
@@ -96,7 +96,7 @@ impl Root {
             .map_err(|error| failed("cannot record the project of", &*to.volume, error))
     }
 
-    /// Puts the data of an entry into the project that entries of a directory inherit, so that it can be moved there.
+    /// Assigns the data of an entry to the project that `above` passes on to its entries, so that it can move there.
     pub(crate) fn inherit_project(
         &self,
         path: &VolumePath,
@@ -107,7 +107,7 @@ impl Root {
         ProjectQuota::inherit(data, above).map_err(|error| unlimited(path.as_str(), error))
     }
 
-    /// Puts the directory of a volume into its own project again, durably, if its size is enforced.
+    /// Assigns the directory of a volume to its own project again, durably, if its size is enforced.
     pub(crate) fn assign_again(&self, state: &State, path: &VolumePath, owner: &Owner) -> Result<(), DirectoryError> {
         let Some(id) = self.project(state, owner)? else { return Ok(()) };
         let Ok(Some(quota)) = ProjectQuota::of(&state.root) else { return Ok(()) };
@@ -179,7 +179,7 @@ mod tests {
     use crate::tests::{owner, root};
 
     #[test]
-    fn candidates_are_the_same_each_time_and_differ_by_volume() {
+    fn candidates_are_stable_and_differ_between_volumes() {
         let (_dir, root) = root();
         let of = |volume: &str| root.candidates(&owner(volume)).map(ProjectId::get).collect::<Vec<_>>();
         let (one, other) = (of("pvc-1"), of("pvc-2"));

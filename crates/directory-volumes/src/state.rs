@@ -91,7 +91,8 @@ impl State {
         let content = to_json(&mark);
         let (above, last) = path.split();
         let error = |error| {
-            // Without the mark, they would prove that this provisioner created the directories above it.
+            // If the directories above the mark remained, they would prove that this provisioner created the
+            // directories above the volume.
             self.remove_above(path);
             failed("cannot mark", path.as_str(), error)
         };
@@ -219,8 +220,8 @@ pub(crate) fn make_down(top: BorrowedFd<'_>, names: &[&str], mode: Mode) -> Resu
     Ok(directory)
 }
 
-/// Removes empty directories, from the lowest one up, except the first `keep`. A directory that is not empty stays, and
-/// another process may remove the same ones. Returns how many are left.
+/// Removes empty directories, from the lowest one up, except the first `keep`. Stops at a directory that is not empty.
+/// Another process may remove the same directories. Returns the number of directories that remain.
 pub(crate) fn remove_empty(top: BorrowedFd<'_>, names: &[&str], keep: usize) -> usize {
     for count in (keep + 1..=names.len()).rev() {
         let removed = open_down(top, &names[..count - 1])

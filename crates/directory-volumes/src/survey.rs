@@ -20,7 +20,7 @@ use crate::state::{DELETING, State, open_down};
 pub struct Survey {
     /// Directories with a mark, and marks whose directory is missing.
     pub marked: Vec<FoundMark>,
-    /// Files and directories without a mark: unowned or foreign.
+    /// Files and directories without a mark.
     pub unmarked: Vec<String>,
     /// Marks that cannot be read.
     pub damaged: Vec<DirectoryError>,
@@ -45,10 +45,10 @@ pub struct FoundMark {
 }
 
 impl Root {
-    /// Lists everything without changing anything.
+    /// Lists the contents of the root without changing anything.
     ///
     /// # Errors
-    /// Fails if something cannot be read.
+    /// Fails if a directory cannot be read. The result includes the errors of damaged marks.
     pub fn survey(&self) -> Result<Survey, DirectoryError> {
         let state = self.enter()?;
         let mut survey = Survey { deleting: state.list(DELETING)?, ..Survey::default() };
@@ -86,7 +86,8 @@ impl Root {
         let _lock = state.lock(path)?;
         match state.mark(path)? {
             Some(mark) if mark.owner == *from => {
-                // Between the two writes, a lookup finds the limit of one of them.
+                // A crash between the two writes does no harm: a retry finds the project transferred, and updates the
+                // mark.
                 self.rename_project(&state, from, to)?;
                 state.update(path, &Mark { owner: to.clone(), volume_uid: None, retain, kept: None, ..mark })
             }
@@ -146,7 +147,7 @@ impl Root {
         Ok(())
     }
 
-    /// Returns true if the directory at a path belongs to an owner, or its mark does although the directory is missing.
+    /// Returns true if the mark at a path names this owner, even if the directory is missing.
     ///
     /// # Errors
     /// Fails if the mark cannot be read.
@@ -154,7 +155,7 @@ impl Root {
         let state = self.enter()?;
         let error = |error| failed("cannot read the mark of", path.as_str(), error);
         match state.mark(path) {
-            // A power cut left it before a volume was finished there.
+            // A power cut left this mark before its volume was completely created.
             Err(DirectoryError::Damaged { .. }) if state.is_mark_empty(path).map_err(error)? => Ok(false),
             // A directory above volumes has no mark.
             Err(DirectoryError::Taken { .. }) => Ok(false),
@@ -165,7 +166,7 @@ impl Root {
     /// Returns the mark at a path, with its owner and creation time.
     ///
     /// # Errors
-    /// Fails if it cannot be read.
+    /// Fails if the mark cannot be read.
     pub fn mark_of(&self, path: &VolumePath) -> Result<Option<Mark>, DirectoryError> {
         self.enter()?.mark(path)
     }

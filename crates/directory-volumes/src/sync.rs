@@ -23,12 +23,12 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Returns when all parts are on disk. The directory must be the part that was changed last.
+    /// Waits until all parts are on disk. The directory must be the part that was changed last.
     pub(crate) fn sync(&self, rounds: &Rounds) -> Result<(), Errno> {
         if !has_one_log(&self.directory)? {
             return [&self.mark, &self.marks, &self.directory, &self.above].into_iter().try_for_each(rustix::fs::fsync);
         }
-        // Begins to write the content, so that the round's commit contains the place where it is.
+        // Start writing the content of the mark, so that the commit of this round includes the blocks allocated for it.
         let _ = rustix::fs::fadvise(&self.mark, 0, None, Advice::DontNeed);
         rounds.wait();
         rustix::fs::fsync(&self.directory)?;
@@ -59,7 +59,7 @@ impl Rounds {
 }
 
 /// Returns true if the file system writes all changes of names and inodes to one log, in order. An fsync then also
-/// persists every such change that was made before the last one of its file.
+/// persists every such change that was made before the last change of the synced file.
 pub(crate) fn has_one_log(file: &OwnedFd) -> Result<bool, Errno> {
     const EXT4: u64 = 0xef53;
     const XFS: u64 = 0x5846_5342;
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn volumes_that_come_soon_after_a_round_share_the_next_one() {
+    fn volumes_created_soon_after_a_round_share_the_next_one() {
         let (rounds, start) = (Rounds::default(), Instant::now());
         let wait = |at| rounds.next(start + Duration::from_millis(at)).as_millis();
         assert_eq!([0, 3, 9].map(wait), [0, 7, 1]);

@@ -49,12 +49,12 @@ impl Root {
         self.create(&at(name), &owner(name), false, &OPEN, None, token)
     }
 
-    fn take_away(&self, name: &str, token: &FencingToken) -> Result<(), DirectoryError> {
+    fn remove_pv(&self, name: &str, token: &FencingToken) -> Result<(), DirectoryError> {
         self.remove(&at(name), &owner(name), token)
     }
 }
 
-/// Asserts that nothing is left, neither volumes nor their metadata.
+/// Asserts that the root contains neither volumes nor their metadata.
 fn assert_empty(dir: &Path) {
     assert_eq!(entries(dir), 0, "{:?}", fs::read_dir(dir).unwrap().collect::<Vec<_>>());
     for own in ["volumes", "projects", "deleting", "trash", "tmp"] {
@@ -72,7 +72,7 @@ fn entries(path: &Path) -> usize {
 }
 
 #[test]
-fn a_directory_is_made_once_and_open_to_all() {
+fn creates_a_directory_once_and_open_to_all() {
     let (dir, root) = root();
     let path = root.make("pvc-1", &FencingToken::unlimited()).unwrap();
     assert_eq!((mode(&path), path.parent()), (0o777, dir.path().canonicalize().ok().as_deref()));
@@ -83,7 +83,7 @@ fn a_directory_is_made_once_and_open_to_all() {
 }
 
 #[test]
-fn a_bad_root_is_refused_with_one_line() {
+fn refuses_an_unusable_root_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
@@ -100,7 +100,7 @@ fn a_bad_root_is_refused_with_one_line() {
 }
 
 #[test]
-fn a_root_in_which_others_may_write_is_refused() {
+fn refuses_a_root_that_others_can_write_to() {
     let dir = tempfile::tempdir().unwrap();
     for (mode, safe, advised) in
         [(0o700, true, false), (0o711, true, true), (0o755, true, true), (0o775, false, true), (0o1777, false, true)]
@@ -119,7 +119,7 @@ fn a_root_in_which_others_may_write_is_refused() {
 
 /// Only runs if this machine has a tmpfs.
 #[test]
-fn a_root_in_memory_is_reported() {
+fn reports_a_root_in_memory() {
     let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
     if !mounts.lines().any(|line| line.split(' ').take(3).skip(1).eq(["/dev/shm", "tmpfs"])) {
         return;
@@ -131,7 +131,7 @@ fn a_root_in_memory_is_reported() {
 }
 
 #[test]
-fn what_is_in_the_way_stays() {
+fn keeps_foreign_files_at_the_path_of_a_volume() {
     let (dir, root) = root();
     fs::write(dir.path().join("file"), "x").unwrap();
     symlink("/etc", dir.path().join("link")).unwrap();
@@ -139,22 +139,22 @@ fn what_is_in_the_way_stays() {
     for name in ["file", "link", "directory"] {
         let makes = root.make(name, &FencingToken::unlimited());
         assert!(matches!(makes, Err(DirectoryError::NotOurs { .. })), "{name}");
-        let removes = root.take_away(name, &FencingToken::unlimited());
+        let removes = root.remove_pv(name, &FencingToken::unlimited());
         assert!(matches!(removes, Err(DirectoryError::NotOurs { .. })), "{name}");
     }
-    // The same applies where a volume was.
+    // A symlink that replaced the directory of a volume is also kept.
     root.make("pvc-1", &FencingToken::unlimited()).unwrap();
     fs::remove_dir(dir.path().join("pvc-1")).unwrap();
     symlink("/etc", dir.path().join("pvc-1")).unwrap();
     assert!(matches!(root.make("pvc-1", &FencingToken::unlimited()), Err(DirectoryError::InTheWay { .. })));
-    assert!(matches!(root.take_away("pvc-1", &FencingToken::unlimited()), Err(DirectoryError::InTheWay { .. })));
+    assert!(matches!(root.remove_pv("pvc-1", &FencingToken::unlimited()), Err(DirectoryError::InTheWay { .. })));
     assert_eq!(fs::read_to_string(dir.path().join("file")).unwrap(), "x");
     assert_eq!(fs::read_link(dir.path().join("link")).unwrap(), Path::new("/etc"));
     assert_eq!(fs::read_link(dir.path().join("pvc-1")).unwrap(), Path::new("/etc"));
 }
 
 #[test]
-fn links_are_removed_and_never_followed() {
+fn removes_symlinks_without_following_them() {
     let (dir, root) = root();
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("precious"), "x").unwrap();
@@ -165,14 +165,14 @@ fn links_are_removed_and_never_followed() {
     // A directory that waits for its removal may have been replaced with anything.
     fs::create_dir(dir.path().join(".kube-provisioner/deleting/pvc-1")).unwrap();
     symlink(outside.path(), dir.path().join(".kube-provisioner/deleting/pvc-1/data")).unwrap();
-    root.take_away("pvc-1", &FencingToken::unlimited()).unwrap();
+    root.remove_pv("pvc-1", &FencingToken::unlimited()).unwrap();
     assert_empty(dir.path());
     assert_eq!(entries(outside.path()), 1);
-    root.take_away("pvc-1", &FencingToken::unlimited()).unwrap();
+    root.remove_pv("pvc-1", &FencingToken::unlimited()).unwrap();
 }
 
 #[test]
-fn a_step_down_follows_no_link_and_crosses_no_mount() {
+fn descends_neither_through_symlinks_nor_into_mounts() {
     let (dir, root) = root();
     let outside = tempfile::tempdir().unwrap();
     symlink(outside.path(), dir.path().join("link")).unwrap();
@@ -180,7 +180,7 @@ fn a_step_down_follows_no_link_and_crosses_no_mount() {
     fs::create_dir(dir.path().join("directory")).unwrap();
     let state = root.enter().unwrap();
     let top = rustix::fs::openat(CWD, "/", OFlags::DIRECTORY, Mode::empty()).unwrap();
-    for open in [descend::open::<&str>, descend::open_by_hand::<&str>] {
+    for open in [descend::open::<&str>, descend::open_without_openat2::<&str>] {
         assert!(open(state.root.as_fd(), "directory").is_ok());
         assert_eq!(open(state.root.as_fd(), "missing").unwrap_err(), Errno::NOENT);
         for name in ["link", "file"] {
@@ -191,7 +191,7 @@ fn a_step_down_follows_no_link_and_crosses_no_mount() {
 }
 
 #[test]
-fn what_belongs_to_somebody_else_is_not_taken_over() {
+fn refuses_a_directory_of_another_user() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -207,28 +207,28 @@ fn what_belongs_to_somebody_else_is_not_taken_over() {
 }
 
 #[test]
-fn wide_trees_go() {
+fn removes_wide_trees() {
     let (dir, root) = root();
     let path = root.make("wide", &FencingToken::unlimited()).unwrap();
     for n in 0..10_000 {
         fs::write(path.join(format!("f{n}")), "").unwrap();
         fs::create_dir(path.join(format!("d{n}"))).unwrap();
     }
-    root.take_away("wide", &FencingToken::unlimited()).unwrap();
+    root.remove_pv("wide", &FencingToken::unlimited()).unwrap();
     assert_empty(dir.path());
 }
 
 #[test]
-fn ten_thousand_levels_go() {
-    levels_go(10_000);
+fn removes_ten_thousand_levels() {
+    removes_levels(10_000);
 }
 
 #[test]
-fn three_hundred_levels_go() {
-    levels_go(300);
+fn removes_three_hundred_levels() {
+    removes_levels(300);
 }
 
-fn levels_go(depth: usize) {
+fn removes_levels(depth: usize) {
     let (dir, root) = root();
     let path = root.make("deep", &FencingToken::unlimited()).unwrap();
     let mut below = rustix::fs::openat(CWD, &path, OFlags::DIRECTORY, Mode::empty()).unwrap();
@@ -236,12 +236,12 @@ fn levels_go(depth: usize) {
         rustix::fs::mkdirat(&below, "d", Mode::RWXU).unwrap();
         below = rustix::fs::openat(&below, "d", OFlags::DIRECTORY, Mode::empty()).unwrap();
     }
-    root.take_away("deep", &FencingToken::unlimited()).unwrap();
+    root.remove_pv("deep", &FencingToken::unlimited()).unwrap();
     assert_empty(dir.path());
 }
 
 #[test]
-fn directories_without_rights_go() {
+fn removes_directories_without_permissions() {
     let (dir, root) = root();
     let path = root.make("pvc-1", &FencingToken::unlimited()).unwrap();
     for mode in [0o000, 0o100, 0o200, 0o400, 0o500, 0o2777] {
@@ -259,18 +259,18 @@ fn directories_without_rights_go() {
         for directory in deep.ancestors().take(20) {
             fs::set_permissions(directory, fs::Permissions::from_mode(mode)).unwrap();
         }
-        root.take_away("pvc-1", &FencingToken::unlimited()).unwrap();
+        root.remove_pv("pvc-1", &FencingToken::unlimited()).unwrap();
         assert_empty(dir.path());
         // Moving a directory needs write permission on it.
         let path = root.make("pvc-1", &FencingToken::unlimited()).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-        root.take_away("pvc-1", &FencingToken::unlimited()).unwrap();
+        root.remove_pv("pvc-1", &FencingToken::unlimited()).unwrap();
         assert_empty(dir.path());
     }
 }
 
 #[test]
-fn a_narrow_umask_and_few_descriptors_are_enough() {
+fn works_with_a_narrow_umask_and_few_descriptors() {
     let again = |test: &str| {
         let output = Command::new("sh")
             .args(["-c", r#"umask 0077 && ulimit -n 128 && exec "$0" --quiet --exact "$1""#])
@@ -281,12 +281,12 @@ fn a_narrow_umask_and_few_descriptors_are_enough() {
         let passed = String::from_utf8_lossy(&output.stdout).contains("1 passed");
         assert!(output.status.success() && passed, "{output:?}");
     };
-    again("a_directory_is_made_once_and_open_to_all");
-    again("three_hundred_levels_go");
+    again("creates_a_directory_once_and_open_to_all");
+    again("removes_three_hundred_levels");
 }
 
 #[test]
-fn what_cannot_be_emptied_is_left_for_later() {
+fn removal_ends_if_a_directory_keeps_filling_up() {
     let (dir, root) = root();
     let path = root.make("pvc-1", &FencingToken::unlimited()).unwrap();
     fs::write(path.join("data"), "").unwrap();
@@ -301,14 +301,14 @@ fn what_cannot_be_emptied_is_left_for_later() {
             }
         }
     });
-    // It either finishes between two writes, or reports that it did not. It is only important that it returns.
-    match root.take_away("pvc-1", &FencingToken::unlimited()) {
+    // The removal either finishes between two writes, or reports that the directory is busy. It must not run forever.
+    match root.remove_pv("pvc-1", &FencingToken::unlimited()) {
         Ok(()) | Err(DirectoryError::Busy { .. }) => {}
         other => panic!("{other:?}"),
     }
     stop.store(true, Ordering::Relaxed);
     writer.join().unwrap();
-    root.take_away("pvc-1", &FencingToken::unlimited()).unwrap();
+    root.remove_pv("pvc-1", &FencingToken::unlimited()).unwrap();
     assert_empty(dir.path());
 }
 
@@ -318,32 +318,32 @@ fn an_interrupted_removal_is_finished_later() {
     fs::write(root.make("pvc-1", &FencingToken::unlimited()).unwrap().join("file"), "").unwrap();
     let asked = AtomicUsize::new(0);
     let once = FencingToken::valid_while(move || asked.fetch_add(1, Ordering::Relaxed) == 0);
-    assert!(matches!(root.take_away("pvc-1", &once), Err(DirectoryError::Interrupted(_))));
+    assert!(matches!(root.remove_pv("pvc-1", &once), Err(DirectoryError::Interrupted(_))));
     assert!(dir.path().join(".kube-provisioner/deleting/pvc-1/data/file").exists());
-    // The same name is created again before the rest is removed: an explicit removal deletes both, the start only the
-    // rest.
+    // Create the volume again before its leftovers are removed. At the start, only the leftovers are removed; an
+    // explicit removal deletes both.
     fs::write(root.make("pvc-1", &FencingToken::unlimited()).unwrap().join("new"), "").unwrap();
     root.finish_removals(&FencingToken::unlimited()).unwrap();
     assert!(
         dir.path().join("pvc-1/new").exists() && !dir.path().join(".kube-provisioner/deleting/pvc-1/data").exists()
     );
-    root.take_away("pvc-1", &FencingToken::unlimited()).unwrap();
+    root.remove_pv("pvc-1", &FencingToken::unlimited()).unwrap();
     assert_empty(dir.path());
 }
 
 #[test]
-fn who_was_succeeded_makes_and_removes_nothing() {
+fn an_invalid_token_prevents_creation_and_removal() {
     let (dir, root) = root();
     let ended = FencingToken::valid_while(|| false);
     assert!(matches!(root.make("pvc-1", &ended), Err(DirectoryError::Fenced(_))));
     assert_empty(dir.path());
     root.make("pvc-1", &FencingToken::unlimited()).unwrap();
-    assert!(matches!(root.take_away("pvc-1", &ended), Err(DirectoryError::Fenced(_))));
+    assert!(matches!(root.remove_pv("pvc-1", &ended), Err(DirectoryError::Fenced(_))));
     assert!(dir.path().join("pvc-1").exists());
 }
 
 #[test]
-fn making_and_removing_at_once_ends_in_one_of_the_two() {
+fn concurrent_creation_and_removal_leave_a_consistent_state() {
     let (dir, root) = root();
     let root = Arc::new(root);
     let threads: Vec<_> = (0..4)
@@ -351,23 +351,23 @@ fn making_and_removing_at_once_ends_in_one_of_the_two() {
             let root = root.clone();
             std::thread::spawn(move || {
                 for _ in 0..200 {
-                    // Any answer is acceptable: only the final state matters.
+                    // Any result is acceptable: only the final state matters.
                     let _ = if n % 2 == 0 {
                         root.make("pvc-1", &FencingToken::unlimited()).map(drop)
                     } else {
-                        root.take_away("pvc-1", &FencingToken::unlimited())
+                        root.remove_pv("pvc-1", &FencingToken::unlimited())
                     };
                 }
             })
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    root.take_away("pvc-1", &FencingToken::unlimited()).unwrap();
+    root.remove_pv("pvc-1", &FencingToken::unlimited()).unwrap();
     assert_empty(dir.path());
 }
 
 #[test]
-fn a_class_says_who_may_use_a_directory() {
+fn applies_the_owner_and_mode_of_the_class() {
     use std::os::unix::fs::MetadataExt;
     let (_folder, root) = root();
     let closed = Permissions { mode: 0o2750, ..OPEN };
@@ -385,7 +385,7 @@ fn a_class_says_who_may_use_a_directory() {
             );
             assert!(
                 root.create(&at("pvc-2"), &owner("pvc-2"), false, &closed, None, &FencingToken::unlimited()).is_err(),
-                "it is another one's now"
+                "the directory has another owner now"
             );
         }
         // Only root may change the owner of directories.

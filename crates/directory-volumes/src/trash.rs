@@ -1,7 +1,7 @@
 //! Deleted volumes whose data is kept for some time.
 //!
-//! Two operations may want one entry at the same time: an administrator's restore, and its expiry. Each takes it by
-//! renaming it first, so one of them gets it and the other finds nothing; the lock protects the steps that follow.
+//! An administrator may restore an entry while it expires. Each operation first claims the entry by renaming it, so one
+//! of them succeeds and the other finds no entry. The lock protects the steps that follow.
 
 mod limits;
 
@@ -74,7 +74,7 @@ impl Root {
     /// Returns an entry of the trash, or one whose restore has not finished.
     ///
     /// # Errors
-    /// Fails if there is none, or if it cannot be read.
+    /// Fails if there is no such entry, or if it cannot be read.
     pub fn discarded(&self, volume: &str) -> Result<Discarded, DirectoryError> {
         let state = self.enter()?;
         match self.entry(&state, RESTORING, volume) {
@@ -83,8 +83,8 @@ impl Root {
         }
     }
 
-    /// Restores a volume from the trash to its former path, with a mark for whichever claim of this cluster is bound to
-    /// it. A volume that has already been restored is left as it is. [`Root::end_restore`] removes its entry.
+    /// Restores a volume from the trash to its former path, with a mark that accepts any claim of this cluster. Does
+    /// not change a volume that is already restored. [`Root::end_restore`] removes the entry.
     ///
     /// # Errors
     /// Fails if the volume is not in the trash, or if its former path is taken.
@@ -104,7 +104,7 @@ impl Root {
             Err(DirectoryError::Busy { name: volume.to_owned(), why: "another process works on it" })
         };
         match put_back {
-            // From here on, a repeated call continues.
+            // If a later step fails, the next call continues here.
             Ok(above) => {
                 self.assign_again(&state, &path, &discarded.mark.owner)?;
                 rustix::fs::fsync(above).map_err(|error| failed(PUT_BACK, path.as_str(), error))?;
@@ -127,14 +127,14 @@ impl Root {
         state.remove_entry(RESTORING, volume);
         match state.open_entry(RESTORING, volume) {
             Err(Errno::NOENT) => Ok(()),
-            _ => Err(DirectoryError::Busy { name: volume.to_owned(), why: "it is not restored as a whole" }),
+            _ => Err(DirectoryError::Busy { name: volume.to_owned(), why: "its restore is incomplete" }),
         }
     }
 
     /// Moves a restored volume back to the trash unchanged.
     ///
     /// # Errors
-    /// Fails if it has another mark in the meantime, or cannot be moved.
+    /// Fails if the directory received another mark in the meantime, or cannot be moved.
     pub fn undo_restore(&self, discarded: &Discarded) -> Result<(), DirectoryError> {
         let (path, volume) = (&discarded.path, &*discarded.mark.owner.volume);
         let state = self.enter()?;
@@ -151,10 +151,10 @@ impl Root {
         state.give_back(volume)
     }
 
-    /// Restores a volume without a known object, and removes its mark.
+    /// Restores the directory of a volume whose object is unknown, without a mark.
     ///
     /// # Errors
-    /// Fails if it has another mark in the meantime.
+    /// Same as [`Root::restore`]; also fails if the directory received another mark in the meantime.
     pub fn restore_without_mark(&self, volume: &str) -> Result<Discarded, DirectoryError> {
         let discarded = self.restore(volume, None)?;
         self.remove_mark(&discarded.path, &discarded.mark.owner)?;
@@ -165,14 +165,14 @@ impl Root {
     /// Removes a volume from the trash permanently.
     ///
     /// # Errors
-    /// Fails if it is not there, or cannot be removed now.
+    /// Fails if the volume is not in the trash, or cannot be removed now.
     pub fn purge(&self, volume: &str, fencing_token: &FencingToken) -> Result<(), DirectoryError> {
         let deleted = self.entry(&self.enter()?, TRASH, volume)?.deleted;
         self.purge_deleted_at(deleted, volume, fencing_token)
     }
 
-    /// Same as [`purge`](Self::purge), for an entry that was listed some time ago. The removal of others may have taken
-    /// hours, so the volume may have been restored and deleted again.
+    /// Same as [`purge`](Self::purge), but fails unless the volume was deleted at this time. The entry may have been
+    /// listed hours ago, before other removals, and the volume may have been restored and deleted again since.
     pub(crate) fn purge_deleted_at(
         &self,
         deleted: Timestamp,
@@ -201,7 +201,7 @@ impl Root {
     /// first error.
     ///
     /// # Errors
-    /// Returns what prevented a removal, or that the clock is not plausible.
+    /// Fails if an entry cannot be removed, or if the clock is not plausible.
     pub fn purge_expired(
         &self,
         now: Timestamp,
@@ -257,7 +257,7 @@ impl Root {
             let entry = state.open_entry(RESTORING, volume).map_err(|error| failed("cannot open", volume, error))?;
             let above = self.make_above(state, path)?.ok_or_else(|| failed(PUT_BACK, path.as_str(), Errno::BUSY))?;
             let move_back = || match rustix::fs::renameat_with(&entry, DATA, &above, last, RenameFlags::NOREPLACE) {
-                // Some network file systems do not support it; a plain rename only replaces an empty directory.
+                // Some network file systems do not support this flag. A plain rename only replaces an empty directory.
                 Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(&entry, DATA, &above, last),
                 moved => moved,
             };
@@ -290,14 +290,14 @@ impl Root {
         Ok(entries.filter_map(|volume| state.discarded(of, &volume).transpose()).collect())
     }
 
-    /// Returns an entry of the trash, unless another deletion made it.
+    /// Returns an entry of the trash if the volume was deleted at this time.
     fn deleted_at(&self, deleted: Timestamp, state: &State, volume: &str) -> Result<Discarded, DirectoryError> {
         let entry = self.entry(state, TRASH, volume)?;
         if entry.deleted == deleted { Ok(entry) } else { Err(not_there(volume)) }
     }
 
     fn entry(&self, state: &State, of: &'static str, volume: &str) -> Result<Discarded, DirectoryError> {
-        // The name becomes a file name in a directory.
+        // The name is used as a file name, so it must be a single path component.
         let name = VolumePath::try_from(volume.to_owned()).ok().filter(|path| path.names().count() == 1);
         let found = name.and_then(|_| state.discarded(of, volume).transpose()).transpose()?;
         found.ok_or_else(|| not_there(volume))
@@ -305,7 +305,7 @@ impl Root {
 }
 
 impl State {
-    /// Takes an entry out of the trash, so that no other operation gets it. Succeeds if an earlier call has taken it.
+    /// Moves an entry out of the trash, so that no other operation uses it. Succeeds if an earlier call has moved it.
     fn take(&self, volume: &str) -> Result<(), DirectoryError> {
         let error = |error| failed("cannot take out of the trash", volume, error);
         let to = files::make_directory(self.own.as_fd(), RESTORING, Mode::RWXU).map_err(error)?;
@@ -315,7 +315,7 @@ impl State {
             Err(Errno::NOENT) => Err(not_there(volume)),
             Err(Errno::EXIST | Errno::NOTEMPTY) => Err(DirectoryError::Busy {
                 name: volume.to_owned(),
-                why: "an earlier volume of this name is not restored as a whole",
+                why: "the restore of an earlier volume with this name is incomplete",
             }),
             Err(failure) => Err(error(failure)),
         }

@@ -48,9 +48,9 @@ impl Worker {
         if !has_marker {
             self.mark(annotations, start, is_here).await?;
         }
-        // Another term of this process sets the same client.
+        // Ignore the error: an earlier term of this process has set the same client.
         let _ = self.client.set(start.client.clone());
-        // The volumes of unfinished deletions may no longer exist, so the controller would not ask again.
+        // The volumes of unfinished deletions may no longer exist, so the controller would not request them again.
         let (worker, others) = (self.clone(), self.clone());
         tokio::spawn(async move { worker.remove_unasked(Root::finish_removals).await });
         if others.cluster.set(start.cluster_id.clone()).is_ok() {
@@ -62,7 +62,7 @@ impl Worker {
 
     /// Keeps the marks up to date with their volumes. With the UID of its volume, a mark proves that the directory
     /// still belongs to it after an administrator has bound the volume to another claim. The reclaim policy in the mark
-    /// shows that the data is kept if an administrator has deleted the volume.
+    /// shows that the data must be kept after an administrator has deleted the volume.
     async fn follow_volumes(&self, start: StartContext) {
         loop {
             match start.volumes().await {
@@ -71,7 +71,7 @@ impl Worker {
                         (volume.name.clone(), (owner_in_this_cluster(volume), is_retained(&volume.object)))
                     });
                     let volumes: Volumes = volumes.collect();
-                    self.unasked(move |root, _| root.note_volumes(&volumes)).await;
+                    self.run_in_background(move |root, _| root.note_volumes(&volumes)).await;
                 }
                 Err(error) => tracing::warn!("cannot list the volumes to update their marks: {error}"),
             }
@@ -95,7 +95,7 @@ impl Worker {
         match Api::<PersistentVolume>::all(start.client.clone()).get_opt(name).await {
             Ok(Some(volume)) => {
                 let owner = Owner { cluster: Some(start.cluster_id.clone()), ..owner_of(&volume) };
-                self.unasked(move |root, _| root.note_volume(&path, &owner, is_retained(&volume))).await;
+                self.run_in_background(move |root, _| root.note_volume(&path, &owner, is_retained(&volume))).await;
             }
             Ok(None) => {}
             Err(error) => tracing::debug!("cannot read the volume {name} to update its mark: {error}"),
@@ -118,7 +118,7 @@ impl Worker {
         }
     }
 
-    /// Marks a new root, unless there are volumes: in that case it is not the root that contains them.
+    /// Marks a new root. Fails if volumes of this root exist, because another file system must contain them.
     async fn mark(
         &self,
         annotations: &Annotations,
@@ -136,15 +136,15 @@ impl Worker {
         }
     }
 
-    /// Same as [`unasked`](Self::unasked), for work that removes trees. If it fails, [`empty_trash`](Self::empty_trash)
-    /// finishes the removals: their data is no longer in the trash.
+    /// Same as [`run_in_background`](Self::run_in_background), for work that removes trees. If it fails, [`empty_trash`](Self::empty_trash)
+    /// finishes the removals, because their data may already have left the trash.
     async fn remove_unasked(
         &self,
         work: impl FnOnce(&Root, &FencingToken) -> Result<(), DirectoryError> + Send + 'static,
     ) {
-        let removal = self.removal_at_leisure().await;
+        let removal = self.background_removal().await;
         let is_done = self
-            .unasked(move |root, token| {
+            .run_in_background(move |root, token| {
                 let _removal = removal;
                 work(root, token)
             })
@@ -155,7 +155,7 @@ impl Worker {
     }
 
     /// Runs background work and logs its errors. Returns true if there were none.
-    async fn unasked(
+    async fn run_in_background(
         &self,
         work: impl FnOnce(&Root, &FencingToken) -> Result<(), DirectoryError> + Send + 'static,
     ) -> bool {
@@ -180,7 +180,7 @@ mod tests {
         let worker = Worker::new(root);
         let mut removals = Vec::new();
         for _ in 0..REMOVALS {
-            removals.push(worker.removal_at_leisure().await);
+            removals.push(worker.background_removal().await);
         }
         let annotations = Annotations { on_delete: "on-delete", trash_ttl: "trash-ttl", root: "root" };
         let start = StartContext::new(kube_sim::Cluster::new().client("directories"), Vec::new());
@@ -194,7 +194,7 @@ mod tests {
         let worker = Worker::new(root);
         worker.cluster.set("cluster-1".to_owned()).unwrap();
         let left = dir.path().join(".kube-provisioner/deleting/pvc-1");
-        // An entry is a directory, so the removal fails.
+        // A file instead of the entry's directory makes the removal fail.
         fs::write(&left, "").unwrap();
         worker.remove_unasked(Root::finish_removals).await;
         fs::remove_file(&left).unwrap();

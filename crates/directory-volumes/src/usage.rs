@@ -19,7 +19,7 @@ struct Above {
     offset: i64,
 }
 
-/// Returns the bytes of everything in a directory, except mounts and what cannot be opened.
+/// Returns the disk usage of the contents of a directory in bytes, except mounts and directories that cannot be opened.
 ///
 /// Returns `AGAIN` if directories are moved in the meantime.
 pub(crate) fn of(directory: OwnedFd) -> Result<u64, Errno> {
@@ -52,7 +52,7 @@ pub(crate) fn of(directory: OwnedFd) -> Result<u64, Errno> {
     }
 }
 
-/// Returns to the parent, but only if it is the directory that was left: a directory that was moved may be anywhere.
+/// Opens the parent again. Fails if it is another directory than before, because `here` was moved in the meantime.
 fn go_up(here: &Dir, above: &Above) -> Result<Dir, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut directory = Dir::new(rustix::fs::openat(here.fd()?, c"..", flags, Mode::empty())?)?;
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_what_du_says() {
+    fn reports_the_same_usage_as_du() {
         let dir = tempfile::tempdir().unwrap();
         for directory in ["a/b/c", "a/d", "e"] {
             fs::create_dir_all(dir.path().join(directory)).unwrap();

@@ -55,7 +55,7 @@ impl DirectoryError {
             Self::InvalidPath { reason, .. } => {
                 format!("the class's pattern and the claim result in an invalid directory name: {reason}")
             }
-            Self::NotSaid { what, key } => {
+            Self::MissingMetadata { what, key } => {
                 format!("the class needs the {what} {key}, which the claim lacks; delete the claim and create it with it")
             }
             Self::Taken { holder, .. } => format!(
@@ -130,7 +130,7 @@ mod tests {
             DirectoryError::Unmarked(path.clone()),
             DirectoryError::OtherRoot { path: path.clone(), expected: name.clone(), found: name.clone() },
             DirectoryError::InvalidPath { path: name.clone(), reason: "it is too long" },
-            DirectoryError::NotSaid { what: "label", key: "team".to_owned() },
+            DirectoryError::MissingMetadata { what: "label", key: "team".to_owned() },
             DirectoryError::Hangs { path: path.clone(), threads: 77 },
             DirectoryError::Occupied { path: path.clone(), removals: 77, others: 77 },
             DirectoryError::Outside { path: name.clone(), root: path.clone() },

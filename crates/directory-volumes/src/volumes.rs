@@ -4,15 +4,15 @@
 //!
 //! | system calls | consequence without them |
 //! |---|---|
-//! | open the root, `.kube-provisioner` and its marker, read it, open `volumes` and `tmp` | a volume on another disk than the marker. It is a separate step in the thread of [`Worker`](crate::Worker), so that a root that hangs blocks no caller |
+//! | open the root, `.kube-provisioner` and its marker, read it, open `volumes` and `tmp` | a volume may be created on a disk without the marker. [`Worker`](crate::Worker) does this in a separate step of its thread, so that a root that hangs blocks no caller |
 //! | quotactl of the root | a size that is not enforced, or a wrong warning |
-//! | open `deleting/VOLUME` | the project of an earlier volume of this name is released after this one has got it |
+//! | open `deleting/VOLUME` | the project of an earlier volume with this name is released after this volume received it |
 //! | open and lock one of the locks | two processes mark one path for two volumes |
 //! | open the mark, look up the directory | a directory without a mark is taken over |
-//! | write a file in `tmp`, link, unlink | a killed process leaves a mark without its whole content |
+//! | write a file in `tmp`, link, unlink | a killed process leaves a mark with incomplete content |
 //! | mkdir, open, fstat, fchmod | the umask decides who may use it; the owner of a foreign directory is changed |
 //! | fstatfs; on ext4, look for its journal | a file system that needs four fsyncs gets two |
-//! | fsync of the directory | no pod may write to it after a power cut |
+//! | fsync of the directory | pods cannot write to the volume after a power cut |
 //! | open the mark, fadvise, fsync | the mark of a volume that is in use is empty after a power cut |
 //! | fsync of the marks, except on XFS, and ext4 with a journal | a directory has no mark after a power cut |
 //! | fsync of the directory's parent, with the same exceptions | the volume is missing after a power cut |
@@ -24,28 +24,28 @@
 //! | mkdir `deleting/VOLUME`; its record: write in `tmp`, fsync, link, fsync, unlink | leftovers of an interrupted removal are unknown |
 //! | rename of the directory into it | a half-removed volume is mounted |
 //! | fsync of the entry, except on XFS, and ext4 with a journal | a power cut loses the data in the trash |
-//! | fsync of its parent | the volume is back after a power cut, and no one asks again to delete it |
-//! | unlink of the mark | no other volume can get the path |
-//! | open, fchmod, read and unlink all its contents | the data stays |
-//! | open the record, and up to 16 names in `projects` | the project of its size is never released |
-//! | unlink of the record, rmdir | the next start does it again |
+//! | fsync of its parent | the directory reappears after a power cut, and the controller does not request its deletion again |
+//! | unlink of the mark | no other volume can use the path |
+//! | open, fchmod, read and unlink all its contents | the data is not deleted |
+//! | open the record, and up to 16 names in `projects` | the project that enforces its size is never released |
+//! | unlink of the record, rmdir | the next start repeats the removal |
 //!
-//! Nothing is synced after that: if a power cut brings back parts of the mark or the entry, the next start removes
+//! These last steps are not synced: if a power cut brings back parts of the mark or the entry, the next start removes
 //! them.
 //!
 //! The fsyncs of a volume come last. A power cut before that can leave an empty mark, with or without an empty
-//! directory; the next attempt or the deletion removes both, see `Root::recovered`. A syncfs(2) would wait for writes
-//! of pods on the same disk.
+//! directory; the next attempt or the deletion removes both, see `Root::recovered`. A syncfs(2) instead would also wait
+//! for the writes of pods on the same disk.
 //!
 //! XFS and ext4 write all changes of names and inodes to one log, in order, and an fsync persists the log up to the
 //! file's last change. The directory is changed last, so its fsync also persists both names, and only the content of
-//! the mark is missing. More fsyncs would cost more: since Linux 6.4, each fsync of a directory on ext4 commits what
-//! other threads are writing at that moment, so a volume would wait for up to four commits. The directory's fsync is
-//! necessary on ext4 with fast commits, which do not contain modes of directories.
+//! the mark needs another fsync. Additional fsyncs are expensive: since Linux 6.4, each fsync of a directory on ext4
+//! commits what other threads are writing at that moment, so a volume would wait for up to four commits. The
+//! directory's fsync is necessary on ext4 with fast commits, which do not contain modes of directories.
 //!
 //! Volumes share commits, because threads sync in rounds ([`Rounds`](crate::sync::Rounds)), at most one in 10 ms.
-//! Without rounds, a commit begins as soon as the last one ends, for the few volumes that came in between. A volume
-//! that comes alone does not wait.
+//! Without rounds, a commit would begin as soon as the last one ends, and contain only the few volumes created in
+//! between. A single volume does not wait.
 //!
 //! The power-cut tests (`examples/power_cut.rs`) fail on XFS and ext4 without the fsync of the mark's file and without
 //! the fsync after the rename.
@@ -90,7 +90,7 @@ pub struct Permissions {
 pub(crate) struct NewVolume<'a> {
     pub(crate) path: &'a VolumePath,
     pub(crate) owner: &'a Owner,
-    /// True if its data stays when the volume is deleted.
+    /// True if the volume's reclaim policy is Retain.
     pub(crate) retain: bool,
     pub(crate) permissions: &'a Permissions,
     /// The size in bytes, if it is enforced.
@@ -98,9 +98,8 @@ pub(crate) struct NewVolume<'a> {
 }
 
 impl Root {
-    /// Creates the directory of a volume, or finds it as an earlier attempt left it. With a size, it can hold no more
-    /// bytes. `retain` is true if the volume's reclaim policy is Retain. The returned path is only for the
-    /// PersistentVolume.
+    /// Creates the directory of a volume, or completes one that an earlier attempt left. `size` is its limit in bytes.
+    /// `retain` is true if the volume's reclaim policy is Retain. The returned path is only for the PersistentVolume.
     ///
     /// # Errors
     /// Fails if the root's marker is not the expected one, or if the path is taken.
@@ -127,7 +126,7 @@ impl Root {
         let error = |error| failed("cannot create the directory", path.as_str(), error);
         // Finish an earlier removal first, because it releases the project of this name.
         self.finish_removal(state, &owner.volume, fencing_token)?;
-        // For a moment, two processes may work on one volume, if one was suspended and does not know about its
+        // Two processes may briefly work on one volume, if one of them was suspended and does not know about its
         // successor.
         let lock = state.lock(path)?;
         if !fencing_token.is_valid() {
@@ -166,8 +165,8 @@ impl Root {
             let (mark, marks) = state.open_mark(path).map_err(error)?;
             // Waiting for the disk would delay other paths that share the lock.
             drop(lock);
-            // Sync all of it, even if an earlier attempt has created it: that attempt may have ended before it was on
-            // disk.
+            // Sync everything, even if an earlier attempt created it, because that attempt may have ended before its
+            // sync.
             let parts = Parts { mark, marks, directory: opened, above: directory };
             parts.sync(&self.rounds).map_err(error)?;
             return Ok(self.path().join(path.as_str()));
@@ -183,7 +182,7 @@ impl Root {
     /// Fails if the directory does not belong to that volume, or cannot be removed now.
     pub fn remove(&self, path: &VolumePath, owner: &Owner, fencing_token: &FencingToken) -> Result<(), DirectoryError> {
         let state = self.enter()?;
-        // Remove what an earlier call left first.
+        // Finish the removal of an earlier call first.
         self.finish_removal(&state, &owner.volume, fencing_token)?;
         let lock = state.lock(path)?;
         let Some(mark) = self.recovered(&state, path, owner, fencing_token)? else {
@@ -220,12 +219,13 @@ impl Root {
         }
     }
 
-    /// Finishes what earlier removals left. Their volumes may no longer exist, so the controller would not ask again.
+    /// Finishes interrupted removals. Their volumes may no longer exist, so the controller would not request them
+    /// again.
     ///
     /// A removal that fails does not block the others: all are tried, and the first error is returned.
     ///
     /// # Errors
-    /// Returns what prevented a removal.
+    /// Fails if a removal cannot be finished.
     pub fn finish_removals(&self, fencing_token: &FencingToken) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let mut result = files::clear(&state.tmp, SystemTime::now())
@@ -274,8 +274,8 @@ impl Root {
         }
     }
 
-    /// Same as [`marked`](Self::marked), after the removal of a mark that a power cut left empty, and of its empty
-    /// directory. A mark is synced before its volume can be used, so no pod has written to it. Requires the lock.
+    /// Same as [`marked`](Self::marked), but first removes a mark that a power cut left empty, and its empty directory.
+    /// A mark is synced before its volume can be used, so no pod has written to the directory. Requires the lock.
     pub(crate) fn recovered(
         &self,
         state: &State,

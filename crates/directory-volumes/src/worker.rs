@@ -154,8 +154,8 @@ impl Worker {
         self.run_after(Root::check_marker, |root, ()| work(root)).await
     }
 
-    /// Same as [`run`](Self::run) with another check, whose result is passed on: a root that may have no marker yet, or
-    /// an open one.
+    /// Same as [`run`](Self::run), but with another check, for example for a root that may have no marker yet. `work`
+    /// receives the result of the check, such as the open root.
     pub(crate) async fn run_after<L, T, E>(
         &self,
         look: fn(&Root) -> Result<L, DirectoryError>,
@@ -242,7 +242,7 @@ impl Worker {
     ///
     /// # Errors
     /// Same as [`Root::create`]; also fails if the root has no room, or cannot enforce sizes although the class requires
-    /// it. If another volume has the directory, nothing of this volume is left.
+    /// it. If the directory belongs to another volume, this volume leaves nothing behind.
     pub async fn create(
         &self,
         path: VolumePath,
@@ -255,7 +255,7 @@ impl Worker {
         let created = self.created.clone();
         self.run_after(Root::enter, move |root, state| {
             let size = Size::of(bytes, enforced, root, &state)?;
-            // A size that is not enforced may be any number, unless the class reserves space.
+            // A size that is not enforced may exceed the free space, unless the class reserves space.
             if size.limit.is_some() || reserve.is_some() {
                 root.check_room(&state, &path, bytes, reserve.unwrap_or_default())?;
             }
@@ -268,7 +268,7 @@ impl Worker {
         .await
     }
 
-    /// Changes the size of a volume. A volume whose size is not enforced already has room.
+    /// Changes the size of a volume. Succeeds without a change if its size is not enforced.
     ///
     /// # Errors
     /// See [`Root::resize`].

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_forms_of_the_go_sidecars() {
+    fn parses_the_address_forms_of_the_go_sidecars() {
         for (text, path) in [
             ("/run/csi/socket", "/run/csi/socket"),
             ("unix:///run/csi/socket", "/run/csi/socket"),

@@ -62,7 +62,7 @@ impl From<Error> for Status {
     }
 }
 
-/// Returns the name of a code in Go, in metrics and in events.
+/// Returns the Go name of a code, as used in metrics and events.
 pub fn code_name(code: Code) -> String {
     match code {
         Code::Ok => "OK".to_owned(),

@@ -11,7 +11,7 @@
 //!         Ok(GetPluginInfoResponse { name: "example.com".into(), ..Default::default() })
 //!     }
 //! }
-//! // Calls that a driver does not have answer `Unimplemented`.
+//! // Calls that a driver does not implement return `Unimplemented`.
 //! impl Controller for Driver {}
 //! impl Node for Driver {}
 //!

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_loses_secrets_but_not_short_values() {
+    fn redacts_secrets_but_not_short_values() {
         let secrets = Secrets::from_iter([("user", "admin"), ("password", "hunter2\n"), ("key", "a-hunter2-b")]);
         let text = "mount -o user=admin,password=hunter2,key=a-hunter2-b: denied";
         let expected = "mount -o user=admin,password=***stripped***,key=***stripped***: denied";

@@ -12,7 +12,7 @@ impl Model {
             return self.allowed("storage.buckets.list").unwrap_or_else(|| {
                 let prefix = asked.query.get("prefix").cloned().unwrap_or_default();
                 let mine = self.buckets.iter().filter(|(_, bucket)| bucket.project == project);
-                // A page has one bucket, so that there are several pages.
+                // A page contains one bucket, so that the tests need several pages.
                 let after = asked.query.get("pageToken").cloned().unwrap_or_default();
                 let mut items = mine.filter(|(name, _)| name.starts_with(&prefix) && **name > after);
                 let first = items.next();
@@ -162,7 +162,7 @@ impl Model {
         });
         let items = objects.map(|(object, generation)| json!({"name": object, "generation": generation.to_string()}));
         let items: Vec<Value> = items.take(most).collect();
-        // A page can be empty although others follow.
+        // A page can be empty even if others follow.
         if !items.is_empty() && !asked.query.contains_key("pageToken") {
             return ok(&json!({"kind": "storage#objects", "nextPageToken": "first"}));
         }
@@ -302,7 +302,7 @@ impl Model {
             return ok(&json!({"email": email, "displayName": display_name, "description": description}));
         }
         self.accounts.remove(*email);
-        // From now on, policies refer to the account as deleted.
+        // After the deletion, policies refer to the account as deleted.
         let (found, gone) =
             (format!("\"serviceAccount:{email}\""), format!("\"deleted:serviceAccount:{email}?uid=1\""));
         for bucket in self.buckets.values_mut() {

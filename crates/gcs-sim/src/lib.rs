@@ -1,5 +1,5 @@
-//! Google Cloud in this process: tokens, service accounts, buckets, keys and objects, as far as the provisioner and its
-//! pods use them.
+//! An in-process simulation of Google Cloud: tokens, service accounts, buckets, keys and objects, to the extent that
+//! the provisioner and its pods use them.
 //!
 //! It is strict: tokens require a signed assertion, every policy change requires the etag, keys must be deactivated
 //! before they can be deleted, and the S3 side checks signatures and the policy. Its error messages come from Google's
@@ -117,7 +117,7 @@ pub struct Key {
     pub etag: u64,
 }
 
-/// The injected faults, each at every Nth request; 0 means never.
+/// The injected faults. The first four fields are numbers N: the fault occurs at every Nth request; 0 means never.
 #[derive(Clone, Copy, Default)]
 pub struct Faults {
     /// Responds with 503.

@@ -66,7 +66,7 @@ mod tests {
 
     /// The examples from AWS's page about signatures in headers.
     #[test]
-    fn signatures_of_amazons_examples() {
+    fn reproduces_the_signatures_of_the_aws_examples() {
         const KEY: (&str, &str) = ("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY");
         let signature = |method, path, query: &[(&str, &str)], headers: &[(&str, &str)]| {
             let owned = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {

@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_go_reads_them() {
+    fn parses_addresses_like_go() {
         for (text, address) in [
             (":8080", "0.0.0.0:8080"),
             ("localhost:8202", "127.0.0.1:8202"),

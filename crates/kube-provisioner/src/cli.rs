@@ -157,7 +157,7 @@ fn command<A: CommandFactory, C: Subcommand, S: Served>() -> Command {
     let preset = Arg::new(PRESET).long(PRESET).env("PRESET").value_name("NAME").value_parser(["default", "go-compat"]);
     let preset = preset
         .default_value("default")
-        .help("Set of default values for the other flags; go-compat has those of the Go library");
+        .help("Set of default values for the other flags; go-compat uses the Go library's defaults");
     // Commands accept the arguments of the program.
     let unused = preset.clone().hide(true);
     let check = Command::new(CHECK_CLASS)

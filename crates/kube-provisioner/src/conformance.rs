@@ -76,11 +76,11 @@ pub use self::verdict::RuleVerdict;
 /// # use kube_provisioner::conformance::Conformance;
 /// # fn check<P: Hooks>(new: impl Fn() -> P + 'static, exports: impl AsyncFn() -> Vec<String> + 'static) {
 /// Conformance::new(new, exports)
-///     .parameters([("server", "nfs.example.com")]) // every class needs it
-///     .refuses([("server", "nfs example com")]) // no class may have it
+///     .parameters([("server", "nfs.example.com")]) // required in every class
+///     .refuses([("server", "nfs example com")]) // rejected in every class
 ///     .node("node-1")
 ///     .real_time() // the backend is behind a network
-///     .seeds([5]) // that failed
+///     .seeds([5]) // the seed of a storm that failed
 ///     .check();
 /// # }
 /// ```

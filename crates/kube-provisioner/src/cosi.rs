@@ -121,7 +121,7 @@ impl CosiDriver {
                 .cosi_v1alpha1(v1alpha1::V1alpha1(driver.clone()))
                 .cosi_v1alpha2(v1alpha2::V1alpha2(driver))
                 .serve();
-            served.await.map(|never| match never {}).map_err(|source| in_vain(&address, source))
+            served.await.map(|never| match never {}).map_err(|source| socket_error(&address, source))
         };
         // Running calls end at their next `.await`, and the sidecar repeats them.
         shutdown.run_until_cancelled(serve).await.unwrap_or(Ok(()))
@@ -134,7 +134,7 @@ impl fmt::Debug for CosiDriver {
     }
 }
 
-/// Replaces the advice about missing permissions by the command for this mode.
+/// Replaces the advice about missing permissions with the command for this mode.
 fn advised(error: RunError, options: &Options, advice: impl FnOnce(&str) -> String) -> RunError {
     match error {
         RunError::Access { error, advice: usual } if usual.contains(" rbac ") => {
@@ -147,13 +147,13 @@ fn advised(error: RunError, options: &Options, advice: impl FnOnce(&str) -> Stri
 
 fn bind(address: &Address) -> Result<Server, RunError> {
     let path = address.path();
-    let server = Server::bind(path).map_err(|source| in_vain(address, source))?;
+    let server = Server::bind(path).map_err(|source| socket_error(address, source))?;
     // In some pods the sidecar runs as another user, with the pod's group.
-    set_permissions(path, Permissions::from_mode(0o660)).map_err(|source| in_vain(address, source))?;
+    set_permissions(path, Permissions::from_mode(0o660)).map_err(|source| socket_error(address, source))?;
     Ok(server)
 }
 
-fn in_vain(address: &Address, source: std::io::Error) -> RunError {
+fn socket_error(address: &Address, source: std::io::Error) -> RunError {
     RunError::Socket { address: address.to_string(), source }
 }
 

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_need_a_unit() {
+    fn durations_need_a_unit() {
         const HOUR: u64 = 3600;
         for (text, seconds) in [
             ("0s", 0),

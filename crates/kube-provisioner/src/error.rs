@@ -190,7 +190,7 @@ mod tests {
     struct Outer(#[source] std::io::Error);
 
     #[test]
-    fn question_mark_means_retry_and_the_causes_are_told() {
+    fn question_mark_means_retry_and_keeps_causes() {
         let attempt = || -> Result<(), ProvisionError> { Err(Outer(std::io::Error::other("disk full")))? };
         let error = attempt().unwrap_err();
         assert_eq!(error.verdict(), ProvisionVerdict::Retry);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_not_said_twice() {
+    fn display_does_not_repeat_a_cause() {
         #[derive(Debug, thiserror::Error)]
         #[error("outer: {0}")]
         struct Repeats(#[source] std::io::Error);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn users_read_neither_sources_nor_what_the_author_replaces() {
+    fn user_text_omits_sources_and_replaced_messages() {
         let error = ProvisionError::from(Outer(std::io::Error::other("/srv/disk: full")));
         assert_eq!(error.user_text(), "cannot make the directory");
         let error = error.with_user_text("there is no room");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn every_constructor_has_its_verdict() {
+    fn constructors_set_their_verdict() {
         assert_eq!(ProvisionError::invalid("x").verdict(), ProvisionVerdict::Invalid);
         assert_eq!(ProvisionError::reschedule("x").verdict(), ProvisionVerdict::Reschedule);
         assert_eq!(ProvisionError::ignored("x").verdict(), ProvisionVerdict::Ignored);

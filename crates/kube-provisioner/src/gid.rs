@@ -165,7 +165,7 @@ impl Default for GidRange {
     }
 }
 
-/// The reason why there is no gid, or only an unusable one.
+/// The reason why a gid or a range of gids cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GidError {
@@ -202,7 +202,7 @@ pub enum GidError {
         other: String,
     },
     /// Two existing volumes have the same gid.
-    #[error("PersistentVolume {} has gid {gid}, which {} has too", quoted(volume), quoted(other))]
+    #[error("PersistentVolume {} has gid {gid}, which {} already has", quoted(volume), quoted(other))]
     Shared {
         /// The gid.
         gid: u32,

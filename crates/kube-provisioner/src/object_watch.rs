@@ -66,7 +66,7 @@ impl ObjectWatch {
     }
 
     /// Returns a function that has all objects listed again: `on_change` then sees [`Change::Begin`], the objects, and
-    /// [`Change::Ready`]. For an author who keeps a part of each object, and needs another part.
+    /// [`Change::Ready`]. Use it if `on_change` stores only a part of each object, and another part is needed later.
     pub fn lister(&self) -> impl Fn() + Send + use<> {
         let health = self.health.clone();
         move || health.request_list()

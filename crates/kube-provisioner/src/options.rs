@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_by_hand_and_by_arguments_are_the_same() {
+    fn new_and_parsed_options_have_the_same_defaults() {
         let program = <Program as clap::Parser>::parse_from(["p", "--provisioner-name", "example.com/p"]);
         let (mut parsed, by_hand) = (program.options, Options::new("example.com/p"));
         (parsed.namespace, parsed.node_name, parsed.identity, parsed.cluster_id) = (None, None, None, None);
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_and_limits_last_some_time_and_a_year_at_most() {
+    fn time_limits_are_positive_and_at_most_a_year() {
         assert_eq!(parse_time_limit("1h30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(parse_time_limit("366d"), Ok(LONGEST));
         for bad in ["0s", "367d", "999999h", "5"] {

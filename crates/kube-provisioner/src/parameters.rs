@@ -9,7 +9,7 @@
 //! struct Parameters {
 //!     /// Host name of the server.
 //!     server: String,
-//!     /// What becomes of the data of a deleted volume.
+//!     /// What happens to the data of a deleted volume.
 //!     #[serde(default)]
 //!     on_delete: OnDelete,
 //! }
@@ -261,15 +261,15 @@ impl fmt::Display for Problem {
                 f.write_str(&suggestion_text(suggestion.as_deref()))
             }
             Self::Repeated { key, name } if key == name => {
-                write!(f, "parameter {} is given twice, once under another name", quoted(key))
+                write!(f, "parameter {} is set twice, once under an alias", quoted(key))
             }
             Self::Repeated { key, name } => {
-                write!(f, "parameter {} is another name of {}, which is given already", quoted(key), quoted(name))
+                write!(f, "parameter {} is an alias of {}, which is already set", quoted(key), quoted(name))
             }
             Self::Malformed { key, reason } => write!(f, "parameter {}: {reason}", quoted(key)),
             Self::Unsupported { key } => write!(
                 f,
-                "parameter {}: this provisioner wants a nested value here, but only flat ones exist: text, numbers, \
+                "parameter {}: the provisioner expects a nested value, but parameters can only be text, numbers, \
                  true or false, names, and comma separated lists of these",
                 quoted(key)
             ),

@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "must not contain line breaks")]
-    fn a_shared_string_is_one_line() {
+    fn rejects_line_breaks_in_a_shared_string() {
         drop(Prepared::default().with_shared("first\nspec-0c1f {}"));
     }
 }

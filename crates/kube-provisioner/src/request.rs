@@ -46,16 +46,16 @@ pub struct ProvisionRequest<P> {
     pub parameters: Arc<P>,
     /// The claim.
     pub claim: Arc<PersistentVolumeClaim>,
-    /// When the controller saw the claim as it is. A provisioner can share what it has read from the API server after
-    /// this moment among claims: it is not older than the claim.
+    /// The time at which the controller observed this version of the claim. Objects that the provisioner read from the
+    /// API server after this time are not older than the claim, so claims can share the results of such reads.
     pub claim_seen: Instant,
     /// The claim's class.
     pub class: Arc<StorageClass>,
     /// The node chosen by the scheduler, if the class waits for the first consumer.
     pub selected_node: Option<String>,
     /// The labels of the selected node, if the provisioner [requests them](crate::Capabilities::node_labels). They are
-    /// read before each call, and empty if the node no longer exists while an attempt of a deleted claim is ended. So
-    /// choose a place in [`Hooks::prepare`](crate::Hooks::prepare).
+    /// read before each call, so choose a location in [`Hooks::prepare`](crate::Hooks::prepare). They are empty if the
+    /// node no longer exists when the attempt of a deleted claim is cleaned up.
     pub node_labels: BTreeMap<String, String>,
     /// The Secrets named by the class, by the roles that [the provisioner declares](crate::Capabilities::secret).
     pub secrets: Secrets,

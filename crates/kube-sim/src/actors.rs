@@ -1,4 +1,4 @@
-//! The controllers and the scheduler of a real cluster, as far as provisioners need them.
+//! The controllers and the scheduler of a real cluster that provisioners depend on.
 //!
 //! [`Cluster::run`] starts the actors. Each is kube-scheduler or one controller of kube-controller-manager. It reacts
 //! to changes in the cluster and sends the same writes as the real component. An actor can be prompt, slow, late or
@@ -101,7 +101,7 @@ impl Pace {
         request: Duration::from_millis(20)..=Duration::from_secs(2),
     };
 
-    /// Returns the same pace with a late start, like a controller whose leader election takes that long.
+    /// Returns the same pace with a start that is delayed by `start`, for example by leader election.
     #[must_use]
     pub fn starting_after(self, start: Duration) -> Self {
         Self { start: start..=start, ..self }

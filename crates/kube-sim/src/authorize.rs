@@ -85,7 +85,7 @@ impl<'a> Attributes<'a> {
         if decision.allowed { Ok(()) } else { Err(self.forbidden(&decision.reason)) }
     }
 
-    /// 403, in the words of apiserver's `responsewriters/errors.go`.
+    /// 403, with the text of apiserver's `responsewriters/errors.go`.
     fn forbidden(&self, reason: &str) -> Status {
         let Self { user, verb, group, resource, subresource, namespace, name, path, .. } = self;
         let subject = match (*resource, *name) {

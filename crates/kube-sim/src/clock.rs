@@ -23,14 +23,14 @@ impl SimClock {
 
     /// Returns the current time.
     pub fn now(&self) -> Timestamp {
-        // At the calendar's end the clock stops.
+        // The clock stops at the latest representable time.
         SignedDuration::try_from(self.start.elapsed())
             .ok()
             .and_then(|elapsed| self.epoch.checked_add(elapsed).ok())
             .unwrap_or(Timestamp::MAX)
     }
 
-    /// Time since the epoch.
+    /// Returns the time since the clock was created.
     pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }

@@ -123,8 +123,8 @@ impl Cluster {
     /// # cluster.create(&serde_json::json!({
     /// #     "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config", "namespace": "default"},
     /// # })).unwrap();
-    /// let made = |cluster: &kube_sim::Cluster| cluster.get("", "configmaps", "default", "config").is_ok();
-    /// cluster.wait(Duration::from_secs(60), made).await.expect("a ConfigMap");
+    /// let exists = |cluster: &kube_sim::Cluster| cluster.get("", "configmaps", "default", "config").is_ok();
+    /// cluster.wait(Duration::from_secs(60), exists).await.expect("a ConfigMap");
     /// # }
     /// ```
     ///

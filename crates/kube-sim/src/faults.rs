@@ -11,7 +11,7 @@
 //! let _actors = cluster.run(Actors::random(seed));
 //! // ... a controller works with `cluster.client("controller")` ...
 //! faults.stop();
-//! // ... and must come to its end now.
+//! // ... and must finish now.
 //! # }
 //! ```
 
@@ -170,7 +170,7 @@ impl Faults {
         for kinds in [&Fault::BEFORE[..], &Fault::AFTER[..], &Fault::WATCH[..]] {
             let total = TOTALS[random.usize(..TOTALS.len())];
             let kinds = kinds.iter().filter(|fault| fault.is_in_storms());
-            // Squares, so that a few kinds prevail.
+            // Squaring makes a few kinds of faults dominate.
             let weights: Vec<(Fault, f64)> = kinds.map(|fault| (*fault, random.f64().powi(2))).collect();
             let sum: f64 = weights.iter().map(|(_, weight)| weight).sum();
             for (fault, weight) in weights {

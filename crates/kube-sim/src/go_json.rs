@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_of_repeated_members_counts() {
+    fn last_of_repeated_members_wins() {
         let parsed = parse(br#"{"a":{"b":1,"b":2},"l":[{"c":1,"c":1,"c":3}],"a":{"b":3}}"#).unwrap();
         assert_eq!(parsed.value, json!({"a": {"b": 3}, "l": [{"c": 3}]}));
         assert_eq!(parsed.duplicates, ["a.b", "l[0].c", "a"]);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_refused_in_gos_words() {
+    fn rejects_invalid_json_with_go_errors() {
         let end = "unexpected end of JSON input";
         for (text, error) in [
             ("", end),

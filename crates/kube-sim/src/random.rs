@@ -37,14 +37,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_draws_the_same() {
+    fn same_seed_draws_same_values() {
         let (mut one, mut other) = (Random::new(7), Random::new(7));
         assert_eq!((one.uid(), one.name_suffix()), (other.uid(), other.name_suffix()));
         assert_ne!(one.uid(), Random::new(8).uid());
     }
 
     #[test]
-    fn uids_look_like_random_ones() {
+    fn uids_look_like_random_uuids() {
         let mut random = Random::new(1);
         for _ in 0..100 {
             let uid = random.uid();

@@ -134,7 +134,7 @@ impl Storage {
 
     fn forget_oldest(&mut self) {
         if let Some(entry) = self.history.pop_front() {
-            // Like in the watch cache, everything before the oldest event is unknown, even if nothing changed.
+            // As in the watch cache, everything before the oldest event is unknown, even if nothing changed.
             if Arc::strong_count(&entry.object) > 1 {
                 entry.object.settle_owners();
             }

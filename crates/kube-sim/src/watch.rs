@@ -43,7 +43,7 @@ pub(crate) struct Watch {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Open,
-    /// The watch delivers nothing more, not even its end.
+    /// The watch stays open but delivers nothing more.
     Silent,
     /// The connection is about to break.
     Broken,

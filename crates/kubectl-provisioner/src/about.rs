@@ -46,7 +46,7 @@ pub(crate) fn newest_first(recorded: &mut [EventSummary]) {
 
 /// Returns the provisioner's last message about the result of its work. Messages from Kubernetes, about the start of a
 /// call, and from replicas on other nodes are not results.
-pub(crate) fn last_word(recorded: &[EventSummary]) -> Option<&EventSummary> {
+pub(crate) fn last_result(recorded: &[EventSummary]) -> Option<&EventSummary> {
     const NO_RESULTS: [&str; 3] =
         [" is provisioning a ", " is resizing volume ", " has not provisioned the volume yet; if no other event"];
     let is_result = |event: &EventSummary| !NO_RESULTS.iter().any(|part| event.message.contains(part));
@@ -134,9 +134,9 @@ pub(crate) fn add_events(answer: &mut Answer, recorded: &[EventSummary], now: Ti
     }
 }
 
-/// Adds the provisioner's last failure, which is the reason why the claim takes so long.
+/// Adds the provisioner's last failure, or its last message about work in progress.
 pub(crate) fn add_failure(answer: &mut Answer, recorded: &[EventSummary]) {
-    let Some(last) = last_word(recorded) else { return };
+    let Some(last) = last_result(recorded) else { return };
     if !last.warning {
         // The backend is working, or still uses the object to be deleted.
         if ["Provisioning", "Resizing", "VolumeDelete", "BucketDelete"].contains(&&*last.reason) {
@@ -158,7 +158,7 @@ pub(crate) fn add_failure(answer: &mut Answer, recorded: &[EventSummary]) {
     answer.fact("Next", next);
 }
 
-/// Adds the meaning of a decision. `message` is the controller's text for it.
+/// Adds the explanation of a decision. `message` is the controller's text for it.
 pub(crate) fn say(answer: &mut Answer, words: Words, message: Option<String>) {
     answer.state = words.state.to_owned();
     answer.why = Some(words.why).filter(|text| !text.is_empty()).map(str::to_owned).into_iter().collect();
@@ -166,8 +166,8 @@ pub(crate) fn say(answer: &mut Answer, words: Words, message: Option<String>) {
     answer.remedy.extend(Some(words.remedy).filter(|text| !text.is_empty()).map(str::to_owned));
 }
 
-/// Chooses between two decisions: the decision of a provisioner with all capabilities, and of one with the fewest. If
-/// they differ, an event has the text of the author's code.
+/// Chooses between the decision for a provisioner with all capabilities and the decision for one with the fewest.
+/// Returns the latter if an event contains its message.
 pub(crate) fn settled<J: PartialEq>(
     answer: &mut Answer,
     recorded: &[EventSummary],
@@ -187,7 +187,7 @@ pub(crate) async fn fleets(asked: &CommandContext<'_>, provisioner: &str) -> Fle
     Fleets::find(asked, &BTreeSet::from([provisioner.to_owned()])).await
 }
 
-/// Returns the installation that decides.
+/// Returns the installation whose decision is explained.
 pub(crate) fn installation(
     asked: &CommandContext<'_>,
     provisioner: &str,
@@ -207,7 +207,7 @@ pub(crate) fn installation(
     Installation { provisioner: provisioner.to_owned(), identity, cluster_id, node }
 }
 
-/// Adds the replica that is responsible for the key, or that there is none.
+/// Adds the replica that is responsible for the key, or reports that there is none.
 pub(crate) async fn add_turn(
     asked: &CommandContext<'_>,
     answer: &mut Answer,
@@ -230,8 +230,8 @@ pub(crate) async fn add_turn(
         }
         None => answer.fact("Turn", format!("unknown: Leases or journals of {provisioner} cannot be read")),
         Some(fleet) if fleet.is_abandoned() || fleet.shard(key).is_some_and(|shard| !shard.alive) => {
-            let shard = if fleet.is_abandoned() { "" } else { " has this shard, so none" };
-            answer.obstacle(format!("No replica of {provisioner}{shard} works on it."));
+            let reason = if fleet.is_abandoned() { "" } else { ": its shard has no holder" };
+            answer.obstacle(format!("No replica of {provisioner} works on it{reason}."));
             answer
                 .remedy
                 .push(format!("administrator: check the pods of {provisioner} in namespace {}", fleet.namespace));
@@ -245,7 +245,7 @@ pub(crate) async fn add_turn(
     }
 }
 
-/// Explains why a replica that holds the Lease is not ready: it lacks something, such as a revoked permission.
+/// Reports that the replica that holds the Lease is not ready, for example because a permission was revoked.
 async fn add_readiness(asked: &CommandContext<'_>, answer: &mut Answer, namespace: &str, pod: &str) {
     let found = asked.reader.get(&REPLICA, namespace, pod).await;
     let conditions = found.object().map(|pod| items(pod, &["status", "conditions"])).unwrap_or_default();
@@ -299,7 +299,7 @@ pub(crate) fn creator(volume: &Value) -> Option<&str> {
     annotation(volume, protocol::PROVISIONED_BY).or(given(volume, &["spec", "csi", "driver"]))
 }
 
-/// Adds the finalizers of an object that is being deleted, and what each waits for.
+/// Adds the finalizers of an object that is being deleted, and the condition for the removal of each.
 pub(crate) fn add_finalizers(answer: &mut Answer, object: &Value, now: Timestamp) {
     let Some(since) = given(object, &["metadata", "deletionTimestamp"]) else { return };
     let since = time(since).map_or_else(|| since.to_owned(), |since| ago(now, since));

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The first words if the rules of the controllers do not block what the provisioner is asked for.
+/// Beginning of the reason for a claim that the controllers' rules do not block.
 pub(crate) const NO_OBSTACLE: &str = "Kubernetes is not blocking this claim";
 
 /// The prefix of remedies for which the claim's owner may lack permission.
@@ -14,7 +14,7 @@ const ADMINISTRATOR: &str = "administrator: ";
 /// An answer about one object, or a table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Answer {
-    /// The object that it is about.
+    /// The object that the answer is about.
     pub subject: String,
     /// The state of the object in a few words.
     pub state: String,
@@ -61,7 +61,7 @@ impl Answer {
         self.facts.push(Fact { about, text: text.into() });
     }
 
-    /// Adds an obstacle to what the provisioner is asked for.
+    /// Adds a reason why the provisioner cannot complete the request.
     pub(crate) fn obstacle(&mut self, why: impl Into<String>) {
         if self.why.first().is_some_and(|first| first.starts_with(NO_OBSTACLE)) {
             self.why.clear();
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_wrote_moves_no_cursor() {
+    fn replaces_control_characters_in_text() {
         let answer = Answer { events: vec!["a\u{1b}[2Jb\nc".to_owned()], ..Answer::about("x", "y") };
         assert_eq!(answer.text(), "x: y\n\nEvents, the last one first:\n  a [2Jb c\n");
         assert!(answer.json().contains("\\u001b"));

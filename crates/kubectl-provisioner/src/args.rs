@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 #[derive(Clone, Debug, Parser)]
 #[command(name = "kubectl-provisioner", bin_name = "kubectl provisioner", version)]
 pub struct Args {
-    /// What is asked.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 
@@ -41,7 +41,7 @@ pub struct Args {
     pub cluster_id: Option<String>,
 }
 
-/// What is asked.
+/// The commands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Explain the state of a PersistentVolumeClaim or PersistentVolume
@@ -61,7 +61,7 @@ pub enum Command {
     Orphans,
 }
 
-/// The objects that are explained.
+/// The kinds of objects that `explain` accepts.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Explain {
     /// A PersistentVolumeClaim
@@ -80,7 +80,7 @@ pub enum Explain {
     },
 }
 
-/// How an answer is printed.
+/// The output format of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Human-readable text
@@ -90,13 +90,13 @@ pub enum Format {
     Json,
 }
 
-/// Names of objects are parts of paths, so nothing else may be in them.
+/// Rejects texts that cannot be object names, because names become parts of URL paths.
 fn name(text: &str) -> Result<String, String> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     if !text.is_empty() && text.len() <= 253 && text.chars().all(allowed) && !text.starts_with('.') {
         Ok(text.to_owned())
     } else {
-        Err("names have lower case letters, digits, `-` and `.` only".to_owned())
+        Err("names may contain only lowercase letters, digits, `-` and `.`".to_owned())
     }
 }
 
@@ -107,19 +107,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn command_line_definition_is_valid() {
         Args::command().debug_assert();
     }
 
     #[test]
-    fn options_may_stand_behind_the_command() {
+    fn accepts_options_after_the_command() {
         let args = Args::parse_from(["k", "explain", "pvc", "data", "-n", "shop", "-o", "json", "--context", "c"]);
         assert_eq!((args.namespace.as_deref(), args.output), (Some("shop"), Format::Json));
         assert!(matches!(args.command, Command::Explain(Explain::Pvc { name }) if name == "data"));
     }
 
     #[test]
-    fn a_name_that_is_a_path_is_refused() {
+    fn rejects_invalid_object_names() {
         for bad in ["../secrets", "a/b", "a?b", "", "..", "A"] {
             assert!(Args::try_parse_from(["k", "bucket", bad]).is_err(), "{bad}");
         }

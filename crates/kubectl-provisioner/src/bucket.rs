@@ -73,13 +73,13 @@ impl Case {
             let selector = format!("{}={}", protocol::USES_BUCKET_OF, uid(&claim));
             related.extend(asked.reader.list(&BUCKET, "", ("labelSelector", &selector)).await.unwrap_or_default());
         }
-        // The explanation does not need the keys.
+        // Read only the metadata of the Secret, because the explanation does not need the keys.
         let names = delivered_names(&claim, class.object(), &buckets);
         let secret = asked.reader.get_metadata(&SECRET, namespace, &names[0]).await;
         let config_map = asked.reader.get(&CONFIG_MAP, namespace, &names[1]).await;
         let of_class = class.object().map(provisioner_of);
         let of_bucket = buckets.iter().find_map(|bucket| annotation(bucket, protocol::BUCKET_PROVISIONER));
-        // An ObjectBucket stays with the provisioner that created it, whatever the class says now.
+        // An ObjectBucket belongs to the provisioner that created it, even if the class now names another one.
         let provisioner = of_bucket.or(of_class).map(str::to_owned);
         let fleets = match &provisioner {
             Some(provisioner) => fleets(asked, provisioner).await,
@@ -88,7 +88,7 @@ impl Case {
         Self { claim, class, buckets, owner, related, secret, config_map, provisioner, fleets }
     }
 
-    /// Returns the key of the work on the claim.
+    /// Returns the key of the claim in the controller's queue.
     fn key(&self) -> String {
         let claim = &self.claim;
         format!("{}/{}/{}", text(claim, &["metadata", "namespace"]), name(claim), uid(claim))
@@ -139,8 +139,8 @@ impl Case {
         }
     }
 
-    /// Explains the phase `Failed`, in which the controller tries nothing until something changes. Events may have
-    /// expired; the condition stays.
+    /// Explains the phase `Failed`, in which the controller does not retry until the claim or its class changes. The
+    /// explanation is from the condition, because the events may have expired.
     fn add_end(&self, answer: &mut Answer) {
         if text(&self.claim, &["status", "phase"]) != "Failed" {
             return;
@@ -234,7 +234,7 @@ impl Case {
     }
 }
 
-/// Returns the ObjectBuckets that a claim may have.
+/// Returns the existing ObjectBuckets that may belong to a claim.
 async fn object_buckets(asked: &CommandContext<'_>, claim: &Value) -> Vec<Value> {
     let usual = objectbucket_api::names::object_bucket_name(asked.namespace, name(claim));
     let mut names = vec![usual, format!("obc-{}", uid(claim))];
@@ -249,7 +249,7 @@ async fn object_buckets(asked: &CommandContext<'_>, claim: &Value) -> Vec<Value>
     buckets
 }
 
-/// Explains a claim that does not exist: its bucket may be left.
+/// Explains a claim that does not exist: its ObjectBucket may still exist.
 async fn missing(asked: &CommandContext<'_>, claim: &str, subject: String) -> Answer {
     let mut answer = Answer::about(subject, "does not exist");
     let object = objectbucket_api::names::object_bucket_name(asked.namespace, claim);

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::CommandContext;
 use crate::about::{
     EventSummary, add_events, add_failure, add_finalizers, add_journal, add_turn, asked_provisioner, class_name,
-    creator, events, fleets, installation, last_word, say, settled,
+    creator, events, fleets, installation, last_result, say, settled,
 };
 use crate::answer::Answer;
 use crate::fleets::{Fleets, provisioner_of};
@@ -20,7 +20,7 @@ use crate::reader::{CLAIM, CLASS, Lookup, NODE, VOLUME};
 use crate::words::{volume_action, volume_refusal, volume_rest};
 
 /// The provisioner in classes whose volumes are created manually.
-const HAND_MADE: &str = "kubernetes.io/no-provisioner";
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 /// The objects found for a claim.
 pub(crate) struct Case {
@@ -29,7 +29,7 @@ pub(crate) struct Case {
     volume: Lookup,
     /// The selected node, until the claim is bound.
     node: Option<(String, Lookup)>,
-    /// The provisioner that is or would be asked.
+    /// The provisioner assigned to the claim; otherwise the provisioner that its class or volume names.
     provisioner: Option<String>,
     fleets: Fleets,
 }
@@ -48,7 +48,7 @@ pub(crate) async fn explain(asked: &CommandContext<'_>, claim: &str) -> Answer {
     checks::add_class(asked, &mut answer, &case).await;
     if let Some(provisioner) = &case.provisioner {
         let is_done = case.is_bound() && !answer.state.starts_with("is being");
-        if !is_done && provisioner != HAND_MADE && !case.is_of_buckets() {
+        if !is_done && provisioner != NO_PROVISIONER && !case.is_of_buckets() {
             add_turn(asked, &mut answer, provisioner, &case.fleets, &case.key()).await;
         }
         add_journal(&mut answer, &case.fleets.of(provisioner), &case.key());
@@ -87,8 +87,8 @@ impl Case {
         Self { claim, class, volume, node, provisioner, fleets }
     }
 
-    /// Returns the name of the claim's volume, which is the key of the work on it. A CSI plugin may give volumes
-    /// another prefix, and shorten the uid.
+    /// Returns the name of the claim's volume, which is its key in the controller's queue. A CSI plugin may use another
+    /// name prefix, and shorten the uid.
     fn key(&self) -> String {
         let uid = uid(&self.claim);
         let recorded = self.provisioner.as_deref().and_then(|provisioner| self.fleets.key_of(provisioner, uid));
@@ -182,10 +182,10 @@ impl Case {
             return;
         }
         if !self.is_bound() && asked_provisioner(&self.claim).is_none() {
-            return self.not_asked_yet(asked, answer, &provisioner);
+            return self.explain_unassigned(asked, answer, &provisioner);
         }
         if self.is_bound() && self.volume.object().is_some_and(|volume| creator(volume).is_none()) {
-            return bound_to_another_programs(answer);
+            return explain_foreign_volume(answer);
         }
         let Some(judgement) = self.judgement(asked, &provisioner, &self.claim, recorded, answer) else { return };
         self.add_judgement(answer, judgement, recorded);
@@ -224,7 +224,7 @@ impl Case {
         }
     }
 
-    /// Returns the decision for this form of the claim. If only the author's code can decide, an event has its text.
+    /// Returns the decision for this version of the claim. A decision of the author's code is known only from an event.
     fn judgement(
         &self,
         asked: &CommandContext<'_>,
@@ -234,8 +234,8 @@ impl Case {
         answer: &mut Answer,
     ) -> Option<Judgement> {
         let all = self.decide(asked, provisioner, claim, AssumedCapabilities::All)?;
-        if let (Decision::Provision, Some(problem)) = (&all.decision, last_word(recorded).and_then(bad_parameters)) {
-            let message = last_word(recorded).map(|event| event.message.clone());
+        if let (Decision::Provision, Some(problem)) = (&all.decision, last_result(recorded).and_then(bad_parameters)) {
+            let message = last_result(recorded).map(|event| event.message.clone());
             return Some(Judgement { decision: Decision::Refuse(Refusal::Parameters(problem)), message });
         }
         let least = self.decide(asked, provisioner, claim, AssumedCapabilities::Least)?;
@@ -251,8 +251,8 @@ impl Case {
     ) -> Option<Judgement> {
         let fleet = self.fleets.of(provisioner).first().copied();
         let made_by = self.volume.object().and_then(|volume| annotation(volume, protocol::IDENTITY));
-        // Any node refuses a class with which the scheduler chooses no node; otherwise no node decides before one is
-        // chosen.
+        // With an Immediate class, the replicas of all nodes refuse the claim, so any name will do. With
+        // WaitForFirstConsumer, no replica decides before a node is selected.
         let node = self.selected_node().or(made_by).or((!self.waits_for_consumer()).then_some("any"));
         let installation: Installation = installation(asked, provisioner, fleet, node, self.volume.object());
         let attempt = self.fleets.attempt(provisioner, &self.key());
@@ -268,7 +268,7 @@ impl Case {
     /// Explains a claim without a provisioner.
     fn without_provisioner(&self, answer: &mut Answer) {
         if self.is_bound() {
-            bound_to_another_programs(answer);
+            explain_foreign_volume(answer);
         } else if is_being_deleted(&self.claim) {
             say(answer, volume_rest(NoAction::ClaimTerminating), None);
         } else if let Some(class) = class_name(&self.claim) {
@@ -294,9 +294,9 @@ impl Case {
         }
     }
 
-    /// Explains what the provisioner would do, because kube-controller-manager has not asked it yet.
-    fn not_asked_yet(&self, asked: &CommandContext<'_>, answer: &mut Answer, provisioner: &str) {
-        let hand_made = provisioner == HAND_MADE;
+    /// Explains a claim to which kube-controller-manager has not assigned the provisioner yet.
+    fn explain_unassigned(&self, asked: &CommandContext<'_>, answer: &mut Answer, provisioner: &str) {
+        let hand_made = provisioner == NO_PROVISIONER;
         if is_being_deleted(&self.claim) {
             return say(answer, volume_rest(NoAction::ClaimTerminating), None);
         }
@@ -332,7 +332,7 @@ impl Case {
     }
 }
 
-fn bound_to_another_programs(answer: &mut Answer) {
+fn explain_foreign_volume(answer: &mut Answer) {
     answer.state = "bound".to_owned();
     answer.why = vec!["Its volume was created manually or by another program. No provisioner manages it.".to_owned()];
 }

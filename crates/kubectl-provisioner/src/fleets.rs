@@ -1,4 +1,4 @@
-//! The Leases and journals of provisioners, and the replica that serves a key.
+//! The Leases and journals of provisioners, and the replica that is responsible for a key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,16 +61,18 @@ impl Fleets {
         let scope = asked.args.provisioner_namespace.as_deref().unwrap_or_default();
         let now = asked.environment.now();
         let mut leases = asked.reader.list(&LEASE, scope, ("labelSelector", FLEET)).await;
+        let mut leases_known = leases.is_some();
         // Other leader election clients set no label.
         for provisioner in provisioners {
             let field = format!("metadata.name={}", lease_name(provisioner));
             let named = asked.reader.list(&LEASE, scope, ("fieldSelector", &field)).await;
+            leases_known &= named.is_some();
             let unlabelled = named.into_iter().flatten().filter(|lease| label(lease, FLEET).is_none());
             leases = leases.map(|leases| leases.into_iter().chain(unlabelled).collect());
         }
         let maps = asked.reader.list(&CONFIG_MAP, scope, ("labelSelector", &selector(None))).await;
         let in_leases = asked.reader.list(&LEASE, scope, ("labelSelector", &selector(None))).await;
-        let (leases_known, mut journals_known) = (leases.is_some(), maps.is_some() && in_leases.is_some());
+        let mut journals_known = maps.is_some() && in_leases.is_some();
         let mut fleets: BTreeMap<(String, String), Fleet> = BTreeMap::new();
         let of = |namespace: &str, name: &str| (namespace.to_owned(), name.to_owned());
         for lease in leases.iter().flatten() {
@@ -130,8 +132,8 @@ impl Fleets {
 }
 
 impl Fleet {
-    /// Returns true if these are replicas of the provisioner with this name. A label value that was too long ends with
-    /// a hash.
+    /// Returns true if these are replicas of the provisioner with this name. A name that is too long for a label value
+    /// is shortened and ends with a hash.
     pub(crate) fn is_named(&self, provisioner: &str) -> bool {
         let name = lease_name(provisioner);
         self.name == name || selector(Some(&name)).rsplit('=').next() == Some(&self.name)
@@ -143,30 +145,30 @@ impl Fleet {
         self.is_named(provisioner) || self.journals.iter().any(has_alias)
     }
 
-    /// Returns the kind of claims it serves. An entry of a journal implies volumes, because attempts for buckets are
-    /// not recorded in journals, and so does a journal of a node.
+    /// Returns the kind of claims it serves. A journal entry implies volumes, because attempts for buckets are not
+    /// recorded in journals, and so does the journal of a node.
     fn serves(&self) -> Option<&str> {
         let is_of_volumes = self.journals.iter().any(|journal| journal.layout == "node" || !journal.is_empty());
         self.serves.as_deref().or(is_of_volumes.then_some(protocol::SERVES_VOLUMES))
     }
 
-    /// Returns true if a shard has a live holder. Without Leases this is unknown.
+    /// Returns true if a Lease shows that a shard has a live holder.
     pub(crate) fn is_held(&self) -> bool {
         self.shards.iter().any(|shard| shard.alive)
     }
 
     /// Returns true if every node has its own replica.
     pub(crate) fn is_per_node(&self) -> bool {
-        // The Leases of an earlier coordination stay, and so do its journals while they contain entries.
+        // After a change of the coordination, the former Leases remain, and the former journals until they are empty.
         !self.is_held() && self.journals.iter().any(|journal| journal.layout == "node")
     }
 
-    /// Returns true if no replica works, as far as Leases show.
+    /// Returns true if there are Leases, none of them has a live holder, and no node has its own replica.
     pub(crate) fn is_abandoned(&self) -> bool {
         !self.shards.is_empty() && !self.is_held() && !self.is_per_node()
     }
 
-    /// Returns the number of shards according to a live holder, if there is one.
+    /// Returns the number of shards, preferably according to a live holder.
     fn count(&self) -> u32 {
         let alive = self.shards.iter().find(|shard| shard.alive);
         alive.or(self.shards.first()).map_or(1, |shard| shard.of).max(1)
@@ -199,7 +201,8 @@ impl Fleet {
         }
     }
 
-    /// Returns the journal with an entry, and whether it was written by a replica other than the present ones.
+    /// Returns the journal that contains an entry for the key, the entry, and whether the journal belongs to a former
+    /// number of shards.
     pub(crate) fn entry(&self, key: &str) -> Option<(&Listing, &Entry, bool)> {
         let holding = self
             .journals
@@ -275,7 +278,7 @@ pub(crate) async fn controller_manager_is_gone(asked: &CommandContext<'_>) -> Op
     }
 }
 
-/// Returns the uid of the claim of an entry that has the usual name of a volume.
+/// Returns the claim's uid from an entry whose key is a volume name with the default prefix.
 pub(crate) fn claim_uid(entry: &Entry) -> &str {
     entry.key.strip_prefix("pvc-").unwrap_or(&entry.key)
 }
@@ -297,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn journals_record_additional_names() {
+    fn finds_fleets_by_additional_names_in_journals() {
         let listing = Listing { aliases: vec!["example.com/former".to_owned()], ..journal("node") };
         let all = vec![Fleet { name: "example.com-p".to_owned(), journals: vec![listing], ..Fleet::default() }];
         let fleets = Fleets { all, leases_known: true, journals_known: true };
@@ -306,13 +309,13 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_journal_may_be_of_buckets() {
+    fn only_node_journals_imply_volumes_when_empty() {
         let of = |layout: &str| Fleet { journals: vec![journal(layout)], ..Fleet::default() };
         assert_eq!((of("1").serves(), of("node").serves()), (None, Some(protocol::SERVES_VOLUMES)));
     }
 
     #[test]
-    fn replicas_of_nodes_work_although_the_journal_of_an_earlier_coordination_stays() {
+    fn recognizes_per_node_replicas_despite_former_leases_and_journals() {
         let (lease, renewed) = Default::default();
         let shard = Shard { lease, number: 0, of: 1, holder: None, alive: false, renewed };
         let journals = vec![journal("1"), journal("node")];

@@ -1,9 +1,9 @@
 //! `kubectl provisioner`: explains why a volume or bucket claim is pending, its current state, and which provisioner
-//! serves it.
+//! manages it.
 //!
-//! The answers come from the controllers' own rules, [`kube_provisioner::explain`], applied to what the user may read.
-//! Unreadable objects are named, and do not prevent an answer. The plugin never writes anything, and never requests the
-//! data of Secrets.
+//! The answers come from the controllers' own rules, [`kube_provisioner::explain`], applied to the objects that the
+//! user may read. An answer lists the objects that could not be read. The plugin never writes anything, and never
+//! requests the data of Secrets.
 
 mod about;
 mod answer;
@@ -35,7 +35,7 @@ pub(crate) struct CommandContext<'a> {
     pub(crate) cluster_id: Option<String>,
 }
 
-/// Returns the printed answer to a command. `namespace` is the namespace of the kubeconfig's context.
+/// Runs a command, and returns its formatted answer. `namespace` is the namespace of the kubeconfig's context.
 pub async fn answer(args: &Args, client: Client, namespace: &str, environment: Environment) -> String {
     let namespace = args.namespace.as_deref().unwrap_or(namespace);
     let reader = Reader::new(client);

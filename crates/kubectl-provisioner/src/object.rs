@@ -1,4 +1,4 @@
-//! Access to fields of JSON objects from the API server, and to the times in them.
+//! Access to fields of JSON objects from the API server, including timestamps.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -59,7 +59,7 @@ pub(crate) fn time(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
 
-/// Formats how long ago a time was, in its largest unit, like kubectl.
+/// Formats how long ago a time was, in a single unit, similar to kubectl.
 pub(crate) fn ago(now: Timestamp, time: Timestamp) -> String {
     let seconds = now.as_second().saturating_sub(time.as_second()).max(0);
     match seconds {
@@ -75,13 +75,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_in_their_largest_unit() {
+    fn formats_ages_in_a_single_unit() {
         let now = time("2030-01-03T00:00:00Z").unwrap();
         let recorded = |text: &str| ago(now, time(text).unwrap());
         assert_eq!(recorded("2030-01-02T23:59:30Z"), "30 s ago");
         assert_eq!(recorded("2030-01-02T23:30:00Z"), "30 min ago");
         assert_eq!(recorded("2030-01-02T12:00:00Z"), "12 h ago");
         assert_eq!(recorded("2030-01-01T00:00:00Z"), "2 days ago");
-        assert_eq!(recorded("2031-01-01T00:00:00Z"), "0 s ago", "clocks differ");
+        assert_eq!(recorded("2031-01-01T00:00:00Z"), "0 s ago", "the clocks differ");
     }
 }

@@ -53,8 +53,8 @@ pub(crate) async fn find(asked: &CommandContext<'_>) -> Answer {
     Answer { items, table, ..Answer::about("", state) }
 }
 
-/// Returns attempts whose claim no longer exists. The holder of the journal removes their leftovers; without a holder
-/// they stay.
+/// Returns attempts whose claim no longer exists. The holder of the journal removes their leftovers. Without a holder,
+/// the leftovers remain.
 fn entries(fleets: &Fleets, claims: Option<&[Value]>) -> Vec<Orphan> {
     let Some(claims) = claims else { return Vec::new() };
     let live: BTreeSet<&str> = claims.iter().map(uid).collect();

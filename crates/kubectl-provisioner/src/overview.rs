@@ -44,7 +44,7 @@ pub(crate) async fn list(asked: &CommandContext<'_>) -> Answer {
         if fleet.shards.is_empty() || fleet.is_per_node() {
             for journal in &fleet.journals {
                 let (place, holder) = (journal.layout.replace("node", "per node"), or_none(&journal.holder).to_owned());
-                let state = "not known: no Lease".to_owned();
+                let state = "unknown: no Lease".to_owned();
                 let count = journal.entries.len().to_string();
                 rows.push([name_of(fleet), fleet.namespace.clone(), place, holder, state, "-".to_owned(), count]);
             }
@@ -52,7 +52,7 @@ pub(crate) async fn list(asked: &CommandContext<'_>) -> Answer {
     }
     for name in names.iter().filter(|name| fleets.of(name).is_empty()) {
         let none = || "-".to_owned();
-        let state = if fleets.leases_known { "no Lease" } else { "not known" };
+        let state = if fleets.leases_known { "no Lease" } else { "unknown" };
         rows.push([name.clone(), none(), none(), none(), state.to_owned(), none(), none()]);
     }
     rows.sort();

@@ -57,7 +57,7 @@ pub(crate) enum Lookup {
     Is(Value),
     /// The object does not exist.
     Absent,
-    /// The object could not be read, which is recorded.
+    /// The object could not be read. The reader has recorded this.
     Unknown,
 }
 
@@ -87,7 +87,7 @@ impl Reader {
         self.get_as(kind, namespace, name, "application/json").await
     }
 
-    /// Reads only the metadata of one object: the server sends nothing else, and nothing else is kept.
+    /// Reads the metadata of one object. Requests nothing else, and drops all other fields of the response.
     pub(crate) async fn get_metadata(&self, kind: &Kind, namespace: &str, name: &str) -> Lookup {
         let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         match self.get_as(kind, namespace, name, accept).await {
@@ -111,8 +111,8 @@ impl Reader {
         }
     }
 
-    /// Lists all objects of a kind; pass an empty namespace for all namespaces. Returns `None` if they cannot be read,
-    /// which is recorded.
+    /// Lists all objects of a kind; pass an empty namespace for all namespaces. Returns `None` and records the problem
+    /// if they cannot be read.
     pub(crate) async fn list(
         &self,
         kind: &Kind,

@@ -94,7 +94,7 @@ async fn judge(asked: &CommandContext<'_>, answer: &mut Answer, case: &Case<'_>)
             add_reason(answer, *why, volume);
         }
         Decision::Refuse(refusal) => say(answer, volume_refusal(refusal), message),
-        Decision::LookForNode { name } => match asked.reader.get(&NODE, "", name).await {
+        Decision::CheckNode { name } => match asked.reader.get(&NODE, "", name).await {
             Lookup::Absent => {
                 let refusal = Refusal::NodeGone { node: name.clone() };
                 say(answer, volume_refusal(&refusal), None);
@@ -111,11 +111,11 @@ async fn judge(asked: &CommandContext<'_>, answer: &mut Answer, case: &Case<'_>)
     add_uncertainty(answer, &decision, claim);
 }
 
-/// Adds the doubt about an unreadable claim, which the rules treat as deleted.
+/// Corrects the answer if the claim is unreadable, because the rules treat such a claim as deleted.
 fn add_uncertainty(answer: &mut Answer, decision: &Decision, claim: &Lookup) {
     if let (Decision::Delete(_), Lookup::Unknown) = (decision, claim) {
         answer.state = "released; the provisioner deletes it if its claim does not exist".to_owned();
-        answer.why = vec!["Whether its claim still exists is not known.".to_owned()];
+        answer.why = vec!["The plugin could not check whether its claim still exists.".to_owned()];
     }
 }
 
@@ -128,7 +128,7 @@ fn say_action(answer: &mut Answer, decision: &Decision, recorded: &[EventSummary
     }
 }
 
-/// Adds details that the words for an idle state leave open.
+/// Adds details that the general explanation of an idle state does not contain.
 fn add_reason(answer: &mut Answer, why: NoAction, volume: &Value) {
     match why {
         NoAction::Retained => match given(volume, &["status", "phase"]) {
@@ -178,8 +178,8 @@ async fn node_is_gone(asked: &CommandContext<'_>, volume: &Value) -> bool {
     }
 }
 
-/// Returns the decision of the responsible installation. `is_gone` is true if the volume's node does not exist. If only
-/// the author's code can decide, an event has its decision.
+/// Returns the decision of the responsible installation. `is_gone` is true if the volume's node does not exist. A
+/// decision of the author's code is known only from an event.
 pub(crate) fn judgement(
     asked: &CommandContext<'_>,
     fleets: &Fleets,
@@ -228,7 +228,7 @@ fn add_object(answer: &mut Answer, volume: &Value, claim: &Lookup) {
         answer.fact("Claim", format!("{}/{}{exists}", of("namespace"), of("name")));
     }
     if let Some(identity) = annotation(volume, protocol::IDENTITY) {
-        answer.fact("Made by", identity);
+        answer.fact("Created by", identity);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Plain explanations of the controllers' decisions. Every idle state and every refusal has its own.
+//! Plain explanations of the controllers' decisions. Every idle state and every refusal has its own explanation.
 
 mod bucket;
 #[cfg(test)]

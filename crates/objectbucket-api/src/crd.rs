@@ -13,10 +13,10 @@ use crate::{ObjectBucket, ObjectBucketClaim};
 pub enum Validation {
     /// Accepts everything that existing provisioners write: `null` for every optional field, and any phase.
     Standard,
-    /// Same as `Standard`, but claims keep the fields by which they were provisioned. The charts install it.
+    /// Same as `Standard`, but the fields by which a claim was provisioned cannot change. The charts install it.
     ///
-    /// * A claim names a class, and its prefix is one that S3 accepts.
-    /// * The class does not change. Neither do `bucketName` and `generateBucketName`, once they are set. The newest CRD
+    /// * A claim must name a class, and S3 must accept its prefix.
+    /// * The class cannot change. Neither can `bucketName` and `generateBucketName`, once they are set. The newest CRD
     ///   of Go's lib-bucket-provisioner has similar rules:
     ///   <https://github.com/kube-object-storage/lib-bucket-provisioner/pull/234>.
     /// * `objectBucketName` can change: if the name is taken when the ObjectBucket is created, the provisioner chooses
@@ -100,7 +100,7 @@ fn restrict(spec: &mut JSONSchemaProps) {
     ]);
 }
 
-/// Returns a rule that keeps a field. "" counts as missing.
+/// Returns a rule that prevents changes to a field once it is set. "" counts as missing.
 fn keeps(field: &str, message: &str) -> ValidationRule {
     let (old, new) = (format!("oldSelf.{field}"), format!("self.{field}"));
     rule(&format!("!has({old}) || {old} == '' || (has({new}) && {new} == {old})"), message)

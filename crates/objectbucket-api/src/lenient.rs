@@ -13,7 +13,7 @@ use crate::bucket::ClaimReference;
 /// Deserializes a missing field of this type, and `null`, as its default. The type derives its own code with
 /// `serde(remote = "Self")`.
 ///
-/// The derived kinds allow no attribute on their field `spec`, and some existing CRDs do not require it.
+/// The derived kinds allow no attribute on their field `spec`, and some existing CRDs do not require the field.
 macro_rules! absent_is_default {
     ($type:ident) => {
         impl<'de> serde::Deserialize<'de> for $type {

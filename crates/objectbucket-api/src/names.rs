@@ -9,7 +9,7 @@ pub const FINALIZER: &str = "objectbucket.io/finalizer";
 /// The label with the provisioner on claims, buckets, Secrets and ConfigMaps. Its value is [`provisioner_label`].
 pub const PROVISIONER_LABEL: &str = "bucket-provisioner";
 
-/// The StorageClass parameter that names an existing bucket, to which its claims get access.
+/// The StorageClass parameter that names an existing bucket, to which its claims receive access.
 pub const CLASS_BUCKET_NAME: &str = "bucketName";
 
 /// Key of the ConfigMap: the bucket's name in the store.
@@ -56,7 +56,7 @@ pub fn object_bucket_name(namespace: &str, name: &str) -> String {
 
 /// Returns the bucket name generated for a claim with `generateBucketName`: its prefix, `-`, and the claim's uid.
 ///
-/// It has at most 63 bytes, so a prefix of 27 bytes or more is cut to 26. The same claim always gets the same name.
+/// It has at most 63 bytes, so a prefix of 27 bytes or more is cut to 26. The same claim always receives the same name.
 pub fn generated_bucket_name(prefix: &str, claim_uid: &str) -> String {
     let end = if prefix.len() > PREFIX_MAX { prefix.floor_char_boundary(PREFIX_MAX) } else { prefix.len() };
     format!("{}-{claim_uid}", &prefix[..end])
@@ -85,7 +85,7 @@ mod tests {
 
     // Rules: Y2.
     #[test]
-    fn labels_are_those_of_the_go_library() {
+    fn labels_match_the_go_library() {
         assert_eq!(provisioner_label("ceph"), "ceph");
         assert_eq!(provisioner_label("aws-s3.io/bucket"), "aws-s3.io-bucket");
         assert_eq!(provisioner_label("rook-ceph.ceph.rook.io/bucket"), "rook-ceph.ceph.rook.io-bucket");
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_that_is_no_label_becomes_a_hash() {
+    fn hashes_names_whose_prefix_is_not_a_label() {
         // Go's lib-bucket-provisioner ends the label with a hyphen here, and the API server then refuses every write.
         let label = provisioner_label(&format!("{}/bucket", "a".repeat(62)));
         assert_eq!(label, "provisioner-a6dcaf3a6db30d6b11ddf94065568ac4");
@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn buckets_of_different_claims_can_have_one_name() {
+    fn different_claims_can_share_an_object_bucket_name() {
         assert_eq!(object_bucket_name("gallery", "photos"), "obc-gallery-photos");
         assert_eq!(object_bucket_name("a-b", "c"), object_bucket_name("a", "b-c"));
     }
 
     // Rules: Y5.
     #[test]
-    fn long_prefixes_are_cut() {
+    fn truncates_long_prefixes() {
         assert_eq!(generated_bucket_name("photos", UID), format!("photos-{UID}"));
         assert_eq!(generated_bucket_name(&"a".repeat(26), UID), format!("{}-{UID}", "a".repeat(26)));
         assert_eq!(generated_bucket_name(&"a".repeat(27), UID), format!("{}-{UID}", "a".repeat(26)));

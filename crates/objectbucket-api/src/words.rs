@@ -79,7 +79,7 @@ words! {
         Bound,
         /// The claim has lost its bucket.
         Released,
-        /// The claim cannot get a bucket in its current form.
+        /// The claim cannot receive a bucket in its current form.
         Failed,
     }
 }
@@ -101,7 +101,7 @@ words! {
     ReclaimPolicy {
         /// The bucket is deleted with all its contents.
         Delete,
-        /// The bucket stays, and the claim's access to it is revoked.
+        /// The bucket is retained, and the claim's access to it is revoked.
         Retain,
         /// Same as `Retain`. No current writer uses it.
         Recycle,

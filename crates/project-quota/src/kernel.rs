@@ -11,7 +11,7 @@ use std::ptr::from_mut;
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
 
-/// `FS_XFLAG_PROJINHERIT`: new entries of the directory get its project and this flag.
+/// `FS_XFLAG_PROJINHERIT`: new entries of the directory inherit its project and this flag.
 const INHERIT: u32 = 0x200;
 
 /// `FS_DQ_BHARD`: when a [`DiskQuota`] is written, only the hard block limit applies.
@@ -49,7 +49,7 @@ impl FileAttributes {
         self.flags & INHERIT != 0
     }
 
-    /// Returns these attributes with an inheritable project. The others stay as they were read.
+    /// Returns these attributes with an inheritable project. The other attributes stay as they were read.
     pub(crate) fn in_project(self, project: u32) -> Self {
         Self { flags: self.flags | INHERIT, project, ..self }
     }
@@ -115,7 +115,7 @@ struct QuotaState {
     rest: [u64; 19],
 }
 
-// The kernel writes as many bytes as its own structures have.
+// The kernel writes structures of these sizes.
 const _: () = assert!(size_of::<FileAttributes>() == 28);
 const _: () = assert!(size_of::<DiskQuota>() == 112);
 const _: () = assert!(size_of::<QuotaState>() == 160);

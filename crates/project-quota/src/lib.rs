@@ -86,9 +86,9 @@ pub struct ProjectQuota {
 }
 
 impl ProjectQuota {
-    /// Returns the project quotas of the file system that contains this directory. Returns `None` if it enforces none:
-    /// another kind of file system, one mounted without project quotas or with accounting only, or a kernel before
-    /// Linux 5.14.
+    /// Returns the project quotas of the file system that contains this directory. Returns `None` if they are not
+    /// enforced: the file system does not support them, it is mounted without them or with accounting only, or the
+    /// kernel is older than Linux 5.14.
     ///
     /// Fails with [`QuotaError::NotAllowed`] if the file system has project quotas that this process may not manage, or
     /// if the process may not even query them, for example because of a seccomp profile.
@@ -103,7 +103,7 @@ impl ProjectQuota {
             }
             Err(error) => return Err(QuotaError::of(DOING, error)),
         }
-        // Any process may query what is enforced. Querying a project takes the same permission as setting its limit.
+        // Any process may query what is enforced. Querying a project requires the same permission as setting its limit.
         match kernel::disk_quota(directory.as_fd(), 1) {
             Ok(_) => Ok(Some(Self { directory })),
             Err(error) => Err(QuotaError::of(DOING, error)),
@@ -141,8 +141,8 @@ impl ProjectQuota {
             .map_err(|error| QuotaError::of(DOING, error))
     }
 
-    /// Puts a directory into the project that entries of `above` inherit, if they inherit one. Otherwise the directory
-    /// cannot be moved there: rename(2) fails with `EXDEV`, even if no quotas are enforced.
+    /// Assigns a directory to the project that entries of `above` inherit, if they inherit one, so that it can be moved
+    /// there. For a directory in another project, rename(2) fails with `EXDEV`, even if no quotas are enforced.
     pub fn inherit(directory: impl AsFd, above: impl AsFd) -> Result<(), QuotaError> {
         let error = |error| QuotaError::of("cannot put the directory into the project of the one above it", error);
         let directory = directory.as_fd();
@@ -157,7 +157,8 @@ impl ProjectQuota {
     /// Returns the project of a directory. Returns `None` if it is in no project, or if entries do not inherit its
     /// project.
     ///
-    /// The directory's owner can change it, except in user namespaces: it does not prove whose limit may be changed.
+    /// The directory's owner can change the project, except in user namespaces, so it does not prove whose limit may be
+    /// changed.
     pub fn project_of(&self, directory: impl AsFd) -> Result<Option<ProjectId>, QuotaError> {
         match kernel::file_attributes(directory.as_fd()) {
             Ok(attributes) if !attributes.inherits() => Ok(None),

@@ -4,7 +4,7 @@ use std::io;
 use super::*;
 
 #[test]
-fn neither_zero_nor_the_largest_number_is_a_project() {
+fn refuses_zero_and_the_largest_project_number() {
     assert_eq!(ProjectId::new(0), None);
     assert_eq!(ProjectId::new(u32::MAX), None);
     assert_eq!(ProjectId::new(1).map(ProjectId::get), Some(1));
@@ -12,7 +12,7 @@ fn neither_zero_nor_the_largest_number_is_a_project() {
 }
 
 #[test]
-fn limits_are_rounded_up_to_kib_and_never_to_none() {
+fn rounds_limits_up_to_kib_and_never_to_zero() {
     assert_eq!(limit_in_sectors(0), 2);
     assert_eq!(limit_in_sectors(1), 2);
     assert_eq!(limit_in_sectors(1024), 2);
@@ -30,25 +30,25 @@ fn inheritance_ends_without_a_change_of_the_project() {
 
 proptest! {
     #[test]
-    fn a_limit_is_never_smaller_than_asked_for(asked in 0..=MOST) {
+    fn limits_are_at_least_as_large_as_requested(asked in 0..=MOST) {
         let limit = bytes(limit_in_sectors(asked));
         prop_assert!(limit >= asked && limit - asked <= UNIT && limit.is_multiple_of(UNIT));
     }
 
     #[test]
-    fn the_largest_limit_is_one_that_ext4_takes(asked in MOST..=u64::MAX) {
+    fn caps_limits_at_the_maximum_of_ext4(asked in MOST..=u64::MAX) {
         prop_assert_eq!(bytes(limit_in_sectors(asked)), MOST);
     }
 }
 
 #[test]
-fn a_file_system_of_another_kind_has_none() {
+fn proc_has_no_project_quotas() {
     let proc = std::fs::File::open("/proc").unwrap();
     assert!(ProjectQuota::of(proc).unwrap().is_none());
 }
 
 #[test]
-fn errors_say_what_to_do() {
+fn errors_name_the_remedy() {
     let text = |error| QuotaError::of("cannot set the limit of the project", error).to_string();
     assert!(text(Errno::PERM).contains("CAP_SYS_ADMIN"));
     assert!(text(Errno::SRCH).contains("prjquota"));

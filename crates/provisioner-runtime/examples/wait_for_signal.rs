@@ -1,9 +1,9 @@
-//! Waits for SIGTERM or SIGINT, says so, and then takes no notice of the end that was asked for.
+//! Waits for SIGTERM or SIGINT, reports it, and then keeps running.
 
 use provisioner_runtime::shutdown::on_signal;
 
 #[tokio::main(flavor = "current_thread")]
-#[expect(clippy::print_stdout, reason = "whoever started it reads it")]
+#[expect(clippy::print_stdout, reason = "the parent process reads it")]
 async fn main() -> std::io::Result<()> {
     let stop = on_signal()?;
     println!("ready");

@@ -143,7 +143,7 @@ mod tests {
     ];
 
     #[tokio::test]
-    async fn everything_that_is_missing_is_named_in_one_line() {
+    async fn error_lists_all_missing_permissions_in_one_line() {
         let client = server(|attributes| attributes["verb"] == "get");
         let error = check_access(&client, "home", RULES).await.unwrap_err();
         assert_eq!(
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn group_subresource_and_namespace_are_asked_for() {
+    async fn reviews_include_group_subresource_and_namespace() {
         let client = server(|attributes| {
             let expected = match attributes["resource"].as_str() {
                 Some("leases") => {
@@ -180,12 +180,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_name_is_asked_for() {
+    async fn reviews_each_object_name() {
         let client = server(|attributes| attributes["name"] == "mine");
         let names = vec!["mine".to_owned(), "other".to_owned()];
         let rule = AccessRule { group: "", resource: "configmaps", verbs: &["get", "update"], names, namespaced: true };
         let AccessError::Missing(missing) = check_access(&client, "home", &[rule]).await.unwrap_err() else {
-            panic!("the server answers");
+            panic!("the server responds, so the error lists missing permissions");
         };
         let expected =
             ["get configmaps named other in namespace home", "update configmaps named other in namespace home"];
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn at_most_eight_questions_are_asked_at_once() {
+    async fn sends_at_most_eight_reviews_concurrently() {
         const MANY: &[AccessRule] =
             &[AccessRule { group: "", resource: "pods", verbs: &["get"; 100], names: Vec::new(), namespaced: false }];
         let (asked, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_answer_is_an_error() {
+    async fn fails_when_the_server_is_unavailable() {
         let client = client(|_| async { refusal(503, "ServiceUnavailable", "starting") });
         let error = check_access(&client, "home", RULES).await.unwrap_err();
         assert_eq!(

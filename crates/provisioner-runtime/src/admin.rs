@@ -3,7 +3,7 @@
 //! | path | answer |
 //! |---|---|
 //! | `/livez` | 200 while the process runs |
-//! | `/healthz/leader-election` | the same: liveness probes of CSI sidecars ask for this path |
+//! | `/healthz/leader-election` | 200 while the process runs: liveness probes of CSI sidecars use this path |
 //! | `/readyz` | 200 if all checks pass, otherwise 500; the text names each check and its problem |
 //! | `/metrics` | the registry, in the OpenMetrics or Prometheus text format, as the client prefers |
 
@@ -34,7 +34,7 @@ use tracing::{debug, warn};
 pub use checks::Checks;
 use respond::respond;
 
-/// Maximum number of concurrent connections; more have to wait.
+/// Maximum number of concurrent connections; further ones wait.
 const MOST_CONNECTIONS: usize = 32;
 
 /// Time limit for a client to send the head of its request.
@@ -108,7 +108,7 @@ impl AdminServer {
     }
 }
 
-/// Returns the address that accepts IPv4 and IPv6 connections instead of `0.0.0.0`. In a cluster with IPv6 alone, the
+/// Returns the address that accepts IPv4 and IPv6 connections instead of `0.0.0.0`. In an IPv6-only cluster, the
 /// kubelet probes the IPv6 address of the pod.
 fn with_ipv6(address: SocketAddr) -> Option<SocketAddr> {
     let is_shared = || std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only").is_ok_and(|text| text.trim() == "0");

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_repeats_its_numbers() {
+    fn equal_seeds_yield_equal_numbers() {
         let numbers = |seed| {
             let mut random = Random::new(seed);
             [random.next(), random.next(), random.next()]
@@ -148,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_above_the_maximum_and_jitter_never_lengthens(
+        fn delay_respects_the_maximum_and_jitter_only_shortens(
             initial in any::<u64>(),
             max in any::<u64>(),
             attempt in any::<u32>(),

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 /// Runs one API request with a deadline.
 ///
-/// The client waits for a response without limit, so every request except a watch needs this.
+/// The client itself sets no time limit, so every request except a watch needs this one.
 ///
 /// # Errors
 ///
@@ -80,8 +80,8 @@ pub(crate) struct WrittenMetadata {
     pub(crate) resource_version: Option<String>,
 }
 
-/// Returns `None` only if the API server names the object as absent: if it does not serve the kind at the moment, the
-/// object may exist.
+/// Returns `None` if the API server reports that this object does not exist. If it does not serve the kind at the
+/// moment, which is [`CallError::NotServed`], the object may exist.
 pub fn found<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
     match answer {
         Err(CallError::NotFound) => Ok(None),
@@ -239,7 +239,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_write_that_needs_no_check_says_so() {
+    fn write_requests_disable_field_validation() {
         let create = create_request("/api/v1/pods", b"{}".to_vec()).unwrap();
         assert_eq!((create.method().as_str(), create.uri().to_string()), ("POST", format!("/api/v1/pods?{UNCHECKED}")));
         let replace = replace_request("/api/v1/pods", "a", b"{}".to_vec()).unwrap();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_in_time_is_passed_on() {
+    async fn returns_a_response_in_time() {
         let limit = Duration::from_secs(10);
         let request = async {
             tokio::time::sleep(Duration::from_secs(9)).await;
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_answer_in_time_is_an_error() {
+    async fn times_out_without_a_response() {
         let limit = Duration::from_secs(10);
         let error = call::<()>(limit, std::future::pending()).await.unwrap_err();
         assert!(matches!(error, CallError::TimedOut(time) if time == limit));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_distinguished_by_meaning() {
+    fn classifies_errors_by_reason_and_code() {
         let cases = [
             (404, "NotFound", "NotServed(\"text\")"),
             (409, "AlreadyExists", "AlreadyExists"),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_is_only_what_the_server_names() {
+    fn classifies_not_found_by_the_named_object() {
         let status = |details| Status::failure("text", "NotFound").with_code(404).with_details(details);
         let named = StatusDetails { name: "photos".to_owned(), ..details() };
         assert!(matches!(CallError::from(status(named.clone())), CallError::NotFound));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_wish_to_wait_is_kept() {
+    fn keeps_the_delay_that_the_server_asks_for() {
         let details = StatusDetails { retry_after_seconds: 3, ..details() };
         let status = Status::failure("slow down", "TooManyRequests").with_code(429).with_details(details);
         let error = CallError::from(status);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_pass_by_itself_is_transient() {
+    fn classifies_transient_errors() {
         let transient = [404, 500, 503, 504, 429];
         for code in [400, 401, 403, 404, 409, 410, 422, 429, 500, 503, 504] {
             let error = CallError::from(Status::failure("", "").with_code(code));
@@ -330,13 +330,13 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_text_still_says_something() {
+    fn error_without_message_contains_the_status_code() {
         let error = CallError::from(Status::failure("", "").with_code(503));
         assert_eq!(error.to_string(), "The API server is not available: status 503");
     }
 
     #[test]
-    fn a_connection_that_fails_says_why() {
+    fn connection_error_contains_its_cause() {
         let refused = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection refused");
         let error = CallError::from(kube::Error::Service(Box::new(refused)));
         assert_eq!(error.to_string(), "The API server is not available: connection refused");

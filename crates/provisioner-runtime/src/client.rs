@@ -42,7 +42,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Connection, ConnectErr
     open(config, source).await
 }
 
-/// Same as [`connect`], with another context, cluster or user of the kubeconfig than its current ones. As for kubectl,
+/// Same as [`connect`], with another context, cluster or user of the kubeconfig than its current ones. As with kubectl,
 /// `~/.kube/config` takes precedence over the pod's service account.
 ///
 /// # Errors

@@ -78,7 +78,7 @@ const LAST_EVENTS: Duration = Duration::from_secs(5);
 pub struct LoopOptions {
     /// The controller's qualified name, such as `example.com/disks`. Journals and events are named after it.
     pub name: String,
-    /// Its other names, which its journals record for administrators.
+    /// Other names of the controller, recorded in its journals for administrators.
     pub aliases: Vec<String>,
     /// The namespace of its journals.
     pub namespace: String,
@@ -92,9 +92,9 @@ pub struct LoopOptions {
     pub instance: String,
     /// The queue's name in metrics.
     pub queue: &'static str,
-    /// The sharing of the work among replicas.
+    /// The way in which replicas share the work.
     pub sharing: Sharing,
-    /// Maximum number of concurrent requests about objects.
+    /// Maximum number of concurrent requests sent with [`Context::request`].
     pub requests: usize,
     /// Maximum number of concurrent calls of the author's code; the limit applies separately to calls that create and
     /// calls that remove.

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn simulated_ones_repeat() {
+    async fn simulated_environments_are_reproducible() {
         let epoch = Timestamp::UNIX_EPOCH;
         let (one, same, other) =
             (Environment::simulated(1, epoch), Environment::simulated(1, epoch), Environment::simulated(2, epoch));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn real_ones_do_not() {
+    fn real_environments_are_random() {
         let real = Environment::default();
         assert_ne!(real.number("a"), real.number("a"));
         assert_ne!(real.random("a").next(), real.random("a").next());

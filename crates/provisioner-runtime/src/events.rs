@@ -8,7 +8,7 @@
 //!   count of the written event. An event with another note becomes a new event, because the API server does not allow
 //!   notes to change.
 //! * **Rate.** Each object has a burst of 25 events and one more every 5 minutes, as in client-go.
-//!   Beyond that its lines wait, and coalesce.
+//!   Further lines wait and are coalesced.
 //! * **Bounds.** A full queue drops new events and counts them. A busy server receives no requests for as long as it
 //!   asks. Notes are cut at 1024 bytes.
 //!
@@ -58,7 +58,7 @@ pub struct ObjectRef {
     pub api_version: &'static str,
     /// The kind.
     pub kind: &'static str,
-    /// The namespace; `None` for cluster-scoped objects, whose events go to the namespace `default`.
+    /// The namespace; `None` for cluster-scoped objects, whose events are written to the namespace `default`.
     pub namespace: Option<Arc<str>>,
     /// The name.
     pub name: Arc<str>,
@@ -146,7 +146,7 @@ pub struct EventStats {
     pub failed: u64,
 }
 
-/// Sends events in the background, until the last clone is dropped; clones are the same recorder.
+/// Sends events in the background, until the last clone is dropped; clones share one queue.
 #[derive(Clone)]
 pub struct EventRecorder {
     shared: Arc<Shared>,

@@ -67,7 +67,7 @@ mod tests {
     struct Outer(#[source] kube::Error);
 
     #[test]
-    fn answers_are_the_servers_message() {
+    fn quotes_the_message_of_the_server() {
         let status = Status::failure("nodes \"a\" not found", "NotFound").with_code(404);
         let error = Outer(kube::Error::Api(status.boxed()));
         assert_eq!(error_chain(&error), "the node a cannot be read: nodes \"a\" not found");
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_has_a_limit() {
+    fn limits_the_length_of_texts() {
         assert_eq!(error_chain(&std::io::Error::other("x".repeat(1 << 20))).len(), LONGEST_TEXT);
         assert_eq!(shortened("a".repeat(1024), 1024).len(), 1024);
         let text = shortened("ü".repeat(600), 1024);

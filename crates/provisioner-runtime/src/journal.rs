@@ -62,7 +62,7 @@
 //! text    = *(any character but LF)
 //! ```
 //!
-//! `names` are the shared texts that an entry needs; `-` means none. If a name already stands for another text, `+` is
+//! `names` are the shared texts that an entry needs; `-` means none. If a name already refers to another text, `+` is
 //! appended to it. The first name is the entry's *group*.
 //!
 //! A reader handles unexpected content as follows:
@@ -85,7 +85,7 @@
 //!
 //! The [tenants](JournalOptions::tenant_of) of a group share the group's remaining room by the same rule.
 //!
-//! Entries of a journal that is taken over stay, regardless of their size.
+//! A process that takes over a journal keeps all its entries, regardless of their size.
 //!
 //! # Leases
 //!
@@ -128,7 +128,7 @@ pub use self::state::JournalStats;
 pub use self::text::Entry;
 pub use self::write::Writer;
 
-/// A journal that this process has taken over. Clones are the same journal.
+/// A journal that this process has taken over. Clones refer to the same journal.
 #[derive(Clone)]
 pub struct Journal {
     shared: Arc<Shared>,
@@ -166,7 +166,7 @@ impl Journal {
     }
 
     /// Removes the entry: the result of the work on `key` can be found again by inspection, or the work has left
-    /// nothing.
+    /// nothing behind.
     pub fn remove(&self, key: &str) {
         self.change(|state| state.remove(key));
     }
@@ -247,7 +247,7 @@ impl Journal {
 
     /// Closes the journal: nothing more is written. Its entries stay.
     pub fn close(&self) {
-        self.change(|state| state.end("nobody yet"));
+        self.change(|state| state.end("no process yet"));
         self.shared.over.cancel();
     }
 

@@ -1,4 +1,4 @@
-//! Bounded concurrency that groups share fairly, and the tenants of each group.
+//! Bounded concurrency that groups, and the tenants of each group, share fairly.
 //!
 //! A *group* is anything that may hang independently, such as one backend. All groups together hold at most
 //! [`Limits::total`] permits, and a group takes no more than its [`fair_share`]: a single group gets 4 of 5 permits,
@@ -45,8 +45,8 @@ pub struct Limits {
     pub total: usize,
     /// Permits for each group; 0 is unbounded.
     pub per_group: usize,
-    /// Allows a group that holds no permit to get one, even beyond the total. This way, hanging groups never stop
-    /// another, however many hang.
+    /// Allows a group that holds no permit to get one, even beyond the total, so that it can work no matter how many
+    /// other groups hang.
     pub one_each: bool,
 }
 
@@ -112,7 +112,7 @@ impl fmt::Debug for Limiter {
 }
 
 /// A permit of a [`Limiter`], returned on drop.
-#[must_use = "the permit is given back when it is dropped"]
+#[must_use = "the permit is returned when it is dropped"]
 pub struct LimiterPermit {
     limiter: Limiter,
     flow: Flow,

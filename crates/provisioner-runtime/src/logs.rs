@@ -32,7 +32,7 @@ pub fn init(format: LogFormat) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        // It would report the failure on the same stderr, and panic.
+        // Otherwise the subscriber would report a failed write on the same stderr, and panic.
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
     // An error means that a subscriber is already set; keep it.
@@ -62,13 +62,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_is_a_valid_filter() {
+    fn default_filter_is_valid() {
         assert!(EnvFilter::try_new(DEFAULT_FILTER).is_ok());
         assert!(parse(" ").1.is_none());
     }
 
     #[test]
-    fn a_filter_that_cannot_be_understood_is_reported() {
+    fn reports_an_invalid_filter() {
         assert!(parse("info=info=info").1.is_some());
         let (filter, mistake) = parse("debug");
         assert_eq!((filter.to_string().as_str(), mistake), ("debug", None));

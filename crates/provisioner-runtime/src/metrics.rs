@@ -13,6 +13,8 @@
 //! | `events_queued` | | event lines that wait to be sent |
 //! | `events_total` | `outcome` | events that were `sent`, `coalesced`, `dropped` or `failed` |
 //! | `journal_entries`, `journal_bytes` | | attempts that have begun and are not known to have ended |
+//! | `journal_capacity_bytes` | | maximum total size of the entries |
+//! | `journals_in_memory` | | journals that exist only in the memory of this process |
 //! | `journal_restored_entries` | | entries that were restored from a backup; no process acts on them |
 //! | `journal_commits_total`, `journal_written_bytes_total` | | successful writes of a journal, and their size |
 //! | `journal_checks_total`, `journal_failures_total` | | checks of the holder; failed attempts |
@@ -251,7 +253,7 @@ mod tests {
     use crate::{Next, Priority, QueueOptions};
 
     #[tokio::test(start_paused = true)]
-    async fn all_parts_are_on_one_page() {
+    async fn exposes_the_metrics_of_all_parts() {
         let queue = Queue::new(QueueOptions::default());
         for key in ["a", "b", "c"] {
             queue.wake(key, 0, Priority::Change);

@@ -10,8 +10,8 @@ const LABEL: usize = 63;
 
 /// Returns the name of the Lease of a controller called `text`.
 ///
-/// For ordinary names it is the same as in the Go library: `/` becomes `-`. A text that is still not a valid name is
-/// converted to one, and ends with a hash of the whole text, so that different texts keep different names.
+/// For ordinary names it is the name that the Go library uses: `/` becomes `-`. A text that is still not a valid name
+/// is converted to one, and ends with a hash of the whole text, so that different texts keep different names.
 ///
 /// ```
 /// # use provisioner_runtime::lease::lease_name;
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ordinary_names_are_those_of_the_go_library() {
+    fn ordinary_names_match_the_go_library() {
         for (name, lease) in [
             ("example.com/hostpath", "example.com-hostpath"),
             ("k8s.io/minikube-hostpath", "k8s.io-minikube-hostpath"),
@@ -98,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn names_that_look_the_same_stay_different() {
+    fn similar_names_stay_distinct() {
         let names = ["a.b/c-d", "a.b/c_d", "A.b/c-d", "a.b/c-d-", "a.b//c-d", "", "/", "ä"];
         let leases: std::collections::BTreeSet<String> = names.iter().map(|name| lease_name(name)).collect();
         assert_eq!(leases.len(), names.len(), "{leases:?}");
     }
 
     #[test]
-    fn what_is_too_long_is_cut() {
+    fn shortens_names_that_are_too_long() {
         let long = "a".repeat(300);
         assert_eq!(lease_name(&long).len(), 253);
         assert_ne!(lease_name(&long), lease_name(&"a".repeat(301)));
@@ -116,7 +116,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn anything_becomes_a_valid_name(text in ".{0,300}") {
+        fn any_text_becomes_a_valid_name(text in ".{0,300}") {
             let name = lease_name(&text);
             prop_assert!(is_dns_subdomain(&name), "{name:?}");
             prop_assert!(is_dns_subdomain(&with_suffix(&name, "-member-0123abcd")));

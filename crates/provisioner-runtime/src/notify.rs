@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn those_who_wait_are_woken_in_their_order() {
+    async fn wakes_waiters_in_order() {
         let (notifier, woken) = (Arc::new(Notifier::default()), Arc::new(Mutex::new(Vec::new())));
         let tasks: Vec<_> = (0..20)
             .map(|name| {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn notifications_meanwhile_are_observed_once() {
+    async fn observes_several_notifications_once() {
         let notifier = Notifier::default();
         let mut follower = notifier.follow();
         notifier.notify();

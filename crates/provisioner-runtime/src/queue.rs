@@ -57,7 +57,7 @@ use crate::backoff::Backoff;
 use crate::environment::Environment;
 use crate::limiter::{Flow, Limits};
 
-/// A queue of keys; clones are the same queue.
+/// A queue of keys; clones share the queue.
 pub struct Queue<K> {
     shared: Arc<Shared<K>>,
 }
@@ -83,7 +83,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Queue<K> {
 
     /// Runs a key that awaits a change once more, regardless of its inputs. Does not affect other keys.
     ///
-    /// Use it for a periodic resync like the Go library's. The attempt number continues.
+    /// Use it for a periodic resync that also retries keys that await a change. The attempt number continues.
     pub fn requeue(&self, key: &K) {
         self.shared.update(|state, now| state.requeue(key, now));
     }
@@ -281,7 +281,7 @@ impl<K: Clone + Eq + Hash + Debug> Debug for Work<K> {
 }
 
 /// Permission to work on a key of one flow, returned on drop.
-#[must_use = "the permit is given back when it is dropped"]
+#[must_use = "the permit is returned when it is dropped"]
 pub struct Permit<K: Clone + Eq + Hash> {
     shared: Arc<Shared<K>>,
     flow: Flow,
@@ -299,7 +299,7 @@ impl<K: Clone + Eq + Hash> Debug for Permit<K> {
     }
 }
 
-/// The fate of a key after an attempt.
+/// The result of an attempt, which determines when the key runs again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Settled: forget the key.

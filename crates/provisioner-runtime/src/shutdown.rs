@@ -27,8 +27,8 @@ pub fn on_signal() -> io::Result<CancellationToken> {
     Ok(stop)
 }
 
-/// Returns when SIGTERM or SIGINT is received. The first process of a container receives only signals that it listens
-/// for, so use it for what precedes [`on_signal`].
+/// Returns when SIGTERM or SIGINT is received. Use it for work that precedes [`on_signal`], because the first process
+/// of a container receives only signals that it listens for.
 ///
 /// # Errors
 ///

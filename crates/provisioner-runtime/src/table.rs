@@ -20,8 +20,8 @@ const SMALL: usize = 256;
 /// # Memory
 ///
 /// An entry costs `size_of::<(K, V)>()` + 1 bytes, times 1.15 to 2.3 depending on how full the map is, plus what the
-/// key and the value hold elsewhere. Nothing is kept per entry for snapshots; during a snapshot there are two maps, of
-/// which one shrinks while the other grows. After a snapshot, and when entries are removed, spare room is returned.
+/// key and the value allocate. Snapshots add no data per entry; during a snapshot there are two maps, of which one
+/// shrinks while the other grows. After a snapshot, and when entries are removed, unused capacity is released.
 ///
 /// ```
 /// # use provisioner_runtime::Table;
@@ -53,13 +53,13 @@ impl<K: Eq + Hash, V> Table<K, V> {
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let unseen = if self.in_snapshot { self.unseen.remove(&key) } else { None };
         if unseen.is_some() {
-            give_back(&mut self.unseen);
+            shrink_if_sparse(&mut self.unseen);
         }
         self.current.insert(key, value).or(unseen)
     }
 
-    /// Returns true if a snapshot has begun and has not listed this key yet. A response that is applied now says
-    /// nothing about the list, which may be newer: call [`await_listing`](Self::await_listing) afterwards.
+    /// Returns true if a snapshot has begun and has not listed this key yet. If you store a response now, call
+    /// [`await_listing`](Self::await_listing) afterwards: the list may be newer, and may lack the object.
     pub fn awaits_listing<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -76,13 +76,13 @@ impl<K: Eq + Hash, V> Table<K, V> {
         }
     }
 
-    /// Marks an entry as seen without changing it: what was listed is older than what is known.
+    /// Marks an entry as seen without changing it, for a listed object that is older than the known one.
     pub fn keep(&mut self, key: &K)
     where
         K: Clone,
     {
         if let Some(value) = self.unseen.remove(key) {
-            give_back(&mut self.unseen);
+            shrink_if_sparse(&mut self.unseen);
             self.current.insert(key.clone(), value);
         }
     }
@@ -94,7 +94,7 @@ impl<K: Eq + Hash, V> Table<K, V> {
     {
         let value = self.current.remove(key);
         if value.is_some() {
-            give_back(&mut self.current);
+            shrink_if_sparse(&mut self.current);
             return value;
         }
         self.unseen.remove(key)
@@ -190,7 +190,7 @@ impl<K: Eq + Hash, V> Default for Table<K, V> {
 }
 
 /// Halves the map's capacity when three quarters of it are unused, so that the cost per removal is constant.
-fn give_back<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
+fn shrink_if_sparse<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
     if map.capacity() > SMALL && map.len() < map.capacity() / 4 {
         map.shrink_to(map.len() * 2);
     }
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_outlives_a_snapshot() {
+    fn kept_entries_survive_a_snapshot() {
         let mut table = Table::new();
         table.insert("a", 1);
         table.insert("b", 2);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_known_can_be_looked_up_during_a_snapshot() {
+    fn all_entries_can_be_looked_up_during_a_snapshot() {
         let mut table = filled(3);
         table.begin_snapshot();
         table.insert(1, 10);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_costs_what_the_documentation_says() {
+    fn memory_per_entry_is_as_documented() {
         for count in [1_000, 10_000, 57_344, 57_345, 100_000] {
             let mut table = filled(count);
             for _ in 0..3 {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn during_a_snapshot_the_two_maps_together_stay_below_twice_the_room() {
+    fn snapshot_uses_less_than_twice_the_capacity() {
         let mut table = filled(100_000);
         let before = table.current.capacity();
         table.begin_snapshot();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn removals_give_room_back() {
+    fn removals_release_capacity() {
         let mut table = filled(100_000);
         (0..99_000).for_each(|key| {
             table.remove(&key);
@@ -298,9 +298,9 @@ mod tests {
     }
 
     proptest! {
-        /// The reference keeps a mark next to each value.
+        /// The reference map stores with each value whether it was seen.
         #[test]
-        fn behaves_like_a_map_with_marks(steps in prop::collection::vec(step(), 1..200)) {
+        fn behaves_like_a_map_with_seen_flags(steps in prop::collection::vec(step(), 1..200)) {
             let mut table = Table::new();
             let mut reference = HashMap::<u8, (u8, bool)>::new();
             let mut in_snapshot = false;

@@ -49,7 +49,7 @@ struct State {
 
 /// Permission to send one request, returned on drop.
 #[derive(Debug)]
-#[must_use = "the permit is given back when it is dropped"]
+#[must_use = "the permit is returned when it is dropped"]
 pub struct ApiPermit<'a> {
     _permit: Option<SemaphorePermit<'a>>,
 }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn so_many_requests_go_on_at_a_time() {
+    async fn limits_concurrent_requests() {
         let limiter = limiter(2);
         let first = limiter.enter().await;
         let _second = limiter.enter().await;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_than_an_eighth_of_the_requests_keep_the_server_busy() {
+    async fn is_busy_above_an_eighth_of_the_requests() {
         let limiter = limiter(32);
         let _four = join_all([(); 4].map(|()| limiter.enter())).await;
         assert!(!limiter.is_busy());
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_busy_server_is_left_alone_for_as_long_as_it_asks_and_somewhat_longer() {
+    async fn pauses_at_least_as_long_as_a_busy_server_asks() {
         for (asked, least, most) in [(Some(10), 10, 16), (None, 1, 3), (Some(50), 50, 61), (Some(u64::MAX), 60, 61)] {
             for _ in 0..20 {
                 let limiter = limiter(1);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pause_is_prolonged_and_never_cut_short() {
+    async fn pause_can_be_extended_but_not_shortened() {
         let limiter = limiter(1);
         limiter.observe(&busy(Some(20)));
         limiter.observe(&busy(Some(1)));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_pause_requests_begin_one_after_the_other() {
+    async fn spreads_requests_after_a_pause() {
         let limiter = limiter(100);
         limiter.observe(&busy(Some(1)));
         let mut waits = join_all((0..100).map(|_| wait(&limiter))).await;

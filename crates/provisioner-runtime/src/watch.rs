@@ -35,8 +35,8 @@ pub(crate) use reader::Reader;
 /// The number of objects in a page of a list. Pages of 500 cost the API server half as much again per object.
 const PAGE: u32 = 1000;
 
-/// The page size for lists of metadata. They are used for large objects, such as nodes with 5 kB of metadata each, and
-/// the memory of larger texts would not be returned to the system.
+/// The page size for lists of metadata. Such lists are used for large objects, such as nodes with 5 kB of metadata
+/// each, and the memory of larger pages would not be returned to the system.
 const METADATA_PAGE: u32 = 100;
 
 /// The minimum time for which the server keeps a watch open, in seconds: `minWatchTimeout` of client-go's reflector.
@@ -150,7 +150,7 @@ impl<T: Resource + Clone + DeserializeOwned + Debug> Scope<T> {
 }
 
 /// Appends everything that `body` contains. `AsyncReadExt::read_to_end` fills the rest of the buffer with zeros whenever
-/// it has waited, which took three quarters of the time of a start.
+/// it has waited, which took three quarters of the startup time.
 async fn read_all(mut body: impl AsyncBufRead + Unpin, bytes: &mut Vec<u8>) -> std::io::Result<()> {
     loop {
         let chunk = body.fill_buf().await?;
@@ -285,9 +285,9 @@ impl WatchHealth {
         self.shared.delivering.load(Ordering::Relaxed)
     }
 
-    /// Returns the version up to which known states are older than an object that a list delivers, or than the complete
-    /// list, and 0 for other changes. After the server's data was restored from a backup, that object may have a lower
-    /// version, and so may the list.
+    /// For a change that belongs to a list, returns the version up to which earlier observations are outdated: the
+    /// list's version, or `u64::MAX` if that is lower than the position, because the server's data was restored from a
+    /// backup. Returns 0 for other changes.
     pub fn listing<T>(&self, change: &Change<T>) -> u64 {
         match (change, self.delivering()) {
             (Change::Listed(_) | Change::Ready, version) if version < self.position() => u64::MAX,
@@ -398,7 +398,7 @@ where
     let (mut first, mut size) = (true, 0);
     // All pages share one buffer: with a buffer per page, the objects that the sink keeps would fragment the heap.
     let mut text = Vec::new();
-    // Begin before the request, since other answers of the API server from here on may be newer than the list.
+    // Deliver this before the request, because other responses of the API server may be newer than the list.
     sink(Change::Begin);
     loop {
         answer(LIST, scope.page(&params, &mut text)).await?;

@@ -39,10 +39,10 @@ pub struct Settings {
     pub answer_limit: usize,
     /// True to retry requests that fail and can be repeated, at most twice.
     pub repeats: bool,
-    /// Its connections.
+    /// The connections to use.
     pub http: Http,
-    /// A cache of credentials until shortly before they expire; without one, credentials are requested before each
-    /// request.
+    /// A cache that keeps credentials until shortly before they expire. Without a cache, credentials are requested
+    /// before each request.
     pub identities: Option<SharedIdentityCache>,
 }
 
@@ -68,7 +68,7 @@ impl Settings {
         Self { endpoint: Some(endpoint.into()), ..self }
     }
 
-    /// Returns the S3 endpoint, configured or of AWS.
+    /// Returns the configured S3 endpoint, or else the AWS endpoint of the region.
     ///
     /// # Errors
     /// Fails if S3 has no endpoint in the region.
@@ -125,7 +125,7 @@ pub enum SettingsError {
     /// The endpoint is not valid.
     #[error("{0:?} is not a valid endpoint URL: expected http://host:port or https://host:port without a path")]
     Endpoint(String),
-    /// AWS has no such service in the region.
+    /// S3 has no endpoint in the region.
     #[error("S3 has no endpoint in the region {region:?}: {reason}")]
     Region {
         /// The region.
@@ -174,8 +174,8 @@ impl Client {
         &self.endpoint
     }
 
-    /// Returns the header `Server` of the first successful response; empty before that, and if the service sends no
-    /// such header.
+    /// Returns the header `Server` of the first response that contains it, or an empty string if there is none yet.
+    /// Responses with status 429 or 5xx are ignored, because they may come from a proxy.
     pub fn software(&self) -> &str {
         self.software.get().map_or("", String::as_str)
     }

@@ -25,10 +25,8 @@ pub enum Error {
         /// The service's address.
         endpoint: String,
     },
-    /// The response does not come from such a service, but from a proxy, a load balancer or a web server.
-    #[error(
-        "{endpoint} answered {status}, which is not an answer of S3: check the address, and proxies in front of it"
-    )]
+    /// The response does not come from S3, but from a proxy, a load balancer or a web server.
+    #[error("{endpoint} answered {status}, which is not an S3 response: check the address, and proxies in front of it")]
     NotS3 {
         /// The service's address.
         endpoint: String,
@@ -56,7 +54,7 @@ pub enum Error {
         endpoint: String,
     },
     /// There are no credentials to sign with.
-    #[error("there are no credentials: {reason}")]
+    #[error("no credentials are available: {reason}")]
     Credentials {
         /// The reason from the credentials provider.
         reason: String,
@@ -67,7 +65,7 @@ pub enum Error {
     /// The policy of a bucket cannot be read.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The service lists an object under another name than it has.
+    /// The service lists an object under a name that differs from its actual name.
     #[error("the object that is listed as {key:?} has another name in the store: delete it with the store's own tools")]
     ListedOtherwise {
         /// The listed name.
@@ -138,7 +136,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Creates a refusal, without secrets.
+    /// Creates a refusal. A message that may contain secrets is omitted.
     pub fn new(status: u16, code: &str, message: &str, request_id: &str) -> Self {
         let message = if is_about_keys(code) { "" } else { message };
         Self { status, code: printable(code), message: printable(message), request_id: printable(request_id) }

@@ -22,7 +22,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use crate::client::SettingsError;
-use crate::error::{Error, chain};
+use crate::error::{Error, body_error, chain};
 
 /// Link-local addresses of the machine: its metadata, and the credentials of its containers.
 const LINK_LOCAL: [&str; 2] = ["169.254.", "[fd00:ec2::"];
@@ -33,7 +33,7 @@ const ANSWER_LIMIT: usize = 64 << 20;
 /// Maximum number of cached connection sets. Certificates change, and connections with old ones are no longer useful.
 const MOST: usize = 100;
 
-/// Creates connections and keeps them. Clones share them.
+/// Creates and caches connections. Clones share them.
 #[derive(Clone)]
 pub struct Http {
     tls: TlsContext,
@@ -87,7 +87,7 @@ impl Http {
             let answer = connector.call(request).await.map_err(|error| unreachable(chain(&error)))?;
             let status = answer.status().as_u16();
             let body = Limited::new(answer.into_body(), ANSWER_LIMIT).collect().await;
-            Ok((status, body.map_err(|error| unreachable(error.to_string()))?.to_bytes()))
+            Ok((status, body.map_err(|error| body_error(endpoint, &*error))?.to_bytes()))
         };
         let timed_out = |_| Error::TimedOut { endpoint: endpoint.to_owned() };
         tokio::time::timeout(time_limit, exchange).await.map_err(timed_out)?
@@ -117,7 +117,7 @@ impl fmt::Debug for Http {
     }
 }
 
-/// Connections of programs that read certificates before each call: calls with the same certificates share connections.
+/// Connections for binaries that read certificates before each call. Calls with the same certificates share them.
 #[derive(Debug, Default)]
 pub struct Connections {
     known: Mutex<BTreeMap<Option<Vec<u8>>, Http>>,

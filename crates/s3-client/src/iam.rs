@@ -83,7 +83,7 @@ impl Iam {
     /// Returns a user; `None` if it does not exist.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn user(&self, name: &str) -> Result<Option<Identity>, Error> {
         let answer = self.unless_absent(self.sdk.get_user().user_name(name).send().await)?;
         Ok(answer.and_then(|answer| answer.user).map(|user| Identity {
@@ -96,17 +96,17 @@ impl Iam {
     /// Returns the names of the users with this path.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn users(&self, path: &str) -> Result<Vec<String>, Error> {
         let users = self.sdk.list_users().path_prefix(path).into_paginator().items().send();
         let users = self.read(users.collect::<Result<Vec<_>, _>>().await)?;
         Ok(users.into_iter().map(|user| user.user_name).collect())
     }
 
-    /// Creates a user. Like all creations, the request is sent once: a second response would be that the user exists.
+    /// Creates a user. Creation requests are sent only once: a retry would be refused because the user exists.
     ///
     /// # Errors
-    /// `EntityAlreadyExists` and others.
+    /// Returns an [`Error`], such as `EntityAlreadyExists`, if the request fails.
     pub async fn create_user(&self, user: NewIdentity<'_>) -> Result<(), Error> {
         let boundary = user.permissions_boundary.map(str::to_owned);
         let request = self.sdk.create_user().user_name(user.name).path(user.path);
@@ -117,7 +117,7 @@ impl Iam {
     /// Deletes a user without keys and policies. Succeeds if it no longer exists.
     ///
     /// # Errors
-    /// `DeleteConflict` and others.
+    /// Returns an [`Error`], such as `DeleteConflict`, if the request fails.
     pub async fn delete_user(&self, name: &str) -> Result<(), Error> {
         self.unless_absent(self.sdk.delete_user().user_name(name).send().await).map(drop)
     }
@@ -125,7 +125,7 @@ impl Iam {
     /// Returns a user's keys; empty if the user does not exist.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn access_keys(&self, user: &str) -> Result<Vec<AccessKey>, Error> {
         let keys = self.sdk.list_access_keys().user_name(user).into_paginator().items().send();
         let keys = self.unless_absent(keys.collect::<Result<Vec<_>, _>>().await)?.unwrap_or_default();
@@ -139,7 +139,7 @@ impl Iam {
     /// Creates a key. Its secret is only returned here.
     ///
     /// # Errors
-    /// `LimitExceeded` if the user already has two keys, and others.
+    /// Returns an [`Error`], such as `LimitExceeded` for a user who already has two keys, if the request fails.
     pub async fn create_access_key(&self, user: &str) -> Result<Credentials, Error> {
         let request = self.sdk.create_access_key().user_name(user).customize().config_override(once());
         let key = self.read(request.send().await)?.access_key;
@@ -150,7 +150,7 @@ impl Iam {
     /// Deletes a key. Succeeds if it no longer exists.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn delete_access_key(&self, user: &str, id: &str) -> Result<(), Error> {
         self.unless_absent(self.sdk.delete_access_key().user_name(user).access_key_id(id).send().await).map(drop)
     }
@@ -158,7 +158,8 @@ impl Iam {
     /// Sets an inline policy of a user.
     ///
     /// # Errors
-    /// `NoSuchEntity`, `LimitExceeded`, `MalformedPolicyDocument` and others.
+    /// Returns an [`Error`], such as `NoSuchEntity`, `LimitExceeded` or `MalformedPolicyDocument`, if the request
+    /// fails.
     pub async fn put_user_policy(&self, user: &str, policy: &str, document: &str) -> Result<(), Error> {
         let put = self.sdk.put_user_policy().user_name(user).policy_name(policy).policy_document(document);
         self.read(put.send().await).map(drop)
@@ -167,7 +168,7 @@ impl Iam {
     /// Returns the names of a user's inline policies; empty if the user does not exist.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn user_policies(&self, user: &str) -> Result<Vec<String>, Error> {
         let names = self.sdk.list_user_policies().user_name(user).into_paginator().items().send();
         Ok(self.unless_absent(names.collect::<Result<Vec<_>, _>>().await)?.unwrap_or_default())
@@ -176,7 +177,7 @@ impl Iam {
     /// Deletes an inline policy of a user. Succeeds if it no longer exists.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn delete_user_policy(&self, user: &str, policy: &str) -> Result<(), Error> {
         self.unless_absent(self.sdk.delete_user_policy().user_name(user).policy_name(policy).send().await).map(drop)
     }
@@ -184,7 +185,7 @@ impl Iam {
     /// Returns the ARNs of the policies attached to a user; empty if the user does not exist.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn attached_policies(&self, user: &str) -> Result<Vec<String>, Error> {
         let policies = self.sdk.list_attached_user_policies().user_name(user).into_paginator().items().send();
         let policies = self.unless_absent(policies.collect::<Result<Vec<_>, _>>().await)?.unwrap_or_default();
@@ -194,7 +195,7 @@ impl Iam {
     /// Detaches a policy from a user. Succeeds if it is not attached.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn detach_policy(&self, user: &str, arn: &str) -> Result<(), Error> {
         self.unless_absent(self.sdk.detach_user_policy().user_name(user).policy_arn(arn).send().await).map(drop)
     }
@@ -202,7 +203,7 @@ impl Iam {
     /// Deletes a policy that is not attached. Succeeds if it no longer exists.
     ///
     /// # Errors
-    /// `DeleteConflict` and others.
+    /// Returns an [`Error`], such as `DeleteConflict`, if the request fails.
     pub async fn delete_policy(&self, arn: &str) -> Result<(), Error> {
         self.unless_absent(self.sdk.delete_policy().policy_arn(arn).send().await).map(drop)
     }

@@ -15,8 +15,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
 use md5::Digest as _;
 
-/// Sends the checksum that all stores know instead of one that older stores do not know: radosgw 16 refuses lifecycles
-/// and lists of objects to delete without `Content-MD5`.
+/// Sends a checksum that all stores support instead of one that older stores do not support: radosgw 16 refuses
+/// lifecycles and lists of objects to delete without `Content-MD5`.
 #[derive(Debug)]
 pub(crate) struct ContentMd5;
 
@@ -70,8 +70,8 @@ impl Intercept for AnswerLimit {
     }
 }
 
-/// Records the name that the service gives itself in its first response. Responses of proxies in front of it, which
-/// report that they cannot reach the service or that there are too many requests, are ignored.
+/// Records the name that the service sends in the header `Server` of its first response. Responses with status 429 or
+/// 5xx are ignored, because they may come from a proxy in front of the service.
 #[derive(Debug)]
 pub(crate) struct Software(pub(crate) Arc<OnceLock<String>>);
 
@@ -97,9 +97,8 @@ impl Intercept for Software {
     }
 }
 
-/// Makes names readable that contain characters not allowed in XML, but which some stores send nevertheless: replaces
-/// them with private-use characters. Otherwise the AWS SDK would refuse the entire list, and the bucket could never be
-/// emptied.
+/// Replaces characters in names with private-use characters if XML does not allow them, but some stores send them
+/// nevertheless. Otherwise, the AWS SDK would refuse the entire list, and the bucket could never be emptied.
 #[derive(Debug)]
 pub(crate) struct OddNames;
 

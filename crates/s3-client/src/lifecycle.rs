@@ -173,7 +173,7 @@ impl Rule {
         let transitions = self.transitions.into_iter().map(Moved::read).collect::<Result<Vec<_>, _>>()?;
         let noncurrent = self.noncurrent_version_transitions.into_iter().map(NoncurrentMoved::read);
         let noncurrent: Vec<_> = noncurrent.collect();
-        #[expect(deprecated, reason = "rules of before filters are still written so")]
+        #[expect(deprecated, reason = "rules from before filters still use this field")]
         let rule = LifecycleRule::builder()
             .set_id(self.id)
             .status(ExpirationStatus::from(self.status.as_str()))
@@ -272,15 +272,15 @@ fn date(text: String) -> Result<DateTime, LifecycleError> {
     date.map_err(|_| LifecycleError(format!("{full:?} is not a date such as 2030-01-01")))
 }
 
-/// Normalizes a rule by sorting its lists and flattening its filter. The prefix may be next to the filter, in it or in
-/// its `And`, and an empty one has no effect; services move it.
+/// Normalizes a rule by sorting its lists and flattening its filter. The prefix may be next to the filter, in the
+/// filter or in its `And`, and services move it. An empty prefix has no effect.
 fn normal(rule: &LifecycleRule) -> LifecycleRule {
     let mut rule = rule.clone();
     let filter = rule.filter.take();
     let (and, filter) = (filter.as_ref().and_then(|filter| filter.and.clone()), filter);
     let of_filter = |read: fn(&LifecycleRuleFilter) -> Option<i64>| filter.as_ref().and_then(read);
     let of_and = |read: fn(&LifecycleRuleAndOperator) -> Option<i64>| and.as_ref().and_then(read);
-    #[expect(deprecated, reason = "rules of before filters are still stored so")]
+    #[expect(deprecated, reason = "rules from before filters still use this field")]
     let own_prefix = rule.prefix.take();
     let prefix = own_prefix.or_else(|| filter.as_ref()?.prefix.clone()).or_else(|| and.as_ref()?.prefix.clone());
     let mut tags = and.as_ref().and_then(|and| and.tags.clone()).unwrap_or_default();
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_in_other_words() {
+    fn recognizes_equivalent_lifecycles() {
         let one = |rules: &str| Lifecycle::parse(&format!("{{\"Rules\":{rules}}}")).unwrap();
         let wanted =
             one(r#"[{"Status":"Enabled","Prefix":"","Expiration":{"Days":1}},{"ID":"b","Status":"Disabled"}]"#);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_lifecycle() {
+    fn rejects_invalid_lifecycles() {
         for (text, part) in [
             ("{", "it is not valid JSON"),
             ("{}", "missing field `Rules`"),

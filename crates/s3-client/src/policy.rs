@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_statements_stay() {
+    fn keeps_foreign_statements() {
         let theirs = json!({ "Sid": "theirs", "Effect": "Deny", "Unknown": [1] });
         let mine = |action: &str| json!({ "Sid": "mine", "Action": action });
         let nameless = json!({ "Effect": "Allow" });
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_to_write_the_same() {
+    fn recognizes_equivalent_policies() {
         let one = json!({ "Sid": "s", "Principal": "*", "Action": ["s3:PutObject", "s3:GetObject"], "Resource": "r",
             "Condition": { "Bool": { "aws:SecureTransport": true } } });
         let other = json!({ "Resource": ["r"], "Action": ["S3:getobject", "s3:PutObject"], "Sid": "s",
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy() {
+    fn rejects_invalid_policies() {
         let error = |text| Policy::parse(text).unwrap_err().to_string();
         assert!(error("{oops").starts_with("not a bucket policy: it is not valid JSON: "), "{}", error("{oops"));
         for text in ["[]", "1", "{}", "{\"Statement\":1}", "{\"Statement\":[1]}"] {

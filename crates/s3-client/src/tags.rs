@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_are_tags() {
+    fn parses_pairs() {
         let tags = Tags::parse("team=shop, cost-center=1,empty=,url=https://a/b=c,").unwrap();
         let pairs: Vec<_> = tags.as_map().iter().map(|(key, value)| (&**key, &**value)).collect();
         assert_eq!(pairs, [("cost-center", "1"), ("empty", ""), ("team", "shop"), ("url", "https://a/b=c")]);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_s3_refuses_or_others_own_is_refused() {
+    fn rejects_invalid_and_reserved_tags() {
         let many: Vec<String> = (0..=MOST).map(|number| format!("k{number}=v")).collect();
         let (many, long) = (many.join(","), format!("{}=v", "k".repeat(LONGEST_KEY + 1)));
         for (text, part) in [

@@ -1,6 +1,6 @@
-//! The pages whose Rust blocks are compiled and run by `cargo test --doc -p guide`, the project's README among them.
+//! Pages whose Rust blocks `cargo test --doc -p guide` compiles and runs, including the project's README.
 //!
-//! The blocks of `write/first.md` are the template's files, which a test of `cargo xtask new` builds.
+//! The blocks in `write/first.md` are the template's files, which a test of `cargo xtask new` compares and builds.
 
 #[cfg(doctest)]
 mod pages {

@@ -1,4 +1,4 @@
-//! Checks of the guide: links lead somewhere, an API server accepts the manifests, and the commands exist.
+//! Checks of the guide: link targets exist, an API server accepts the manifests, and the commands exist.
 
 mod prose;
 
@@ -41,7 +41,7 @@ fn pages() -> Vec<(String, String)> {
     pages
 }
 
-/// A page's blocks, and what is around them.
+/// Splits a page into its code blocks and the text around them.
 fn split(page: &str) -> (Vec<Block>, String) {
     let (mut blocks, mut prose, mut open) = (Vec::new(), String::new(), None);
     for line in page.lines() {
@@ -59,7 +59,7 @@ fn split(page: &str) -> (Vec<Block>, String) {
             }
         }
     }
-    assert!(open.is_none(), "a block has no end");
+    assert!(open.is_none(), "a code block is not closed");
     (blocks, prose)
 }
 
@@ -73,7 +73,7 @@ fn front_page() -> String {
     fs::read_to_string(project().join("README.md")).unwrap()
 }
 
-/// The manifests of a block: those that a shell gives to `kubectl apply -f -`, or all of it.
+/// The manifests in a block: the input of `kubectl apply -f -` in shell commands, or the whole YAML block.
 fn manifests(Block { language, text }: &Block) -> Option<&str> {
     match language.as_str() {
         "yaml" => Some(text),
@@ -91,7 +91,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_summary_lists_every_page_once() {
+fn summary_lists_every_page_once() {
     let summary = fs::read_to_string(book().join("pages/SUMMARY.md")).unwrap();
     let mut listed = links(&summary);
     listed.sort_unstable();
@@ -119,7 +119,7 @@ fn all_pages() -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_link_leads_to_a_file_and_to_its_heading() {
+fn every_link_has_an_existing_target_and_anchor() {
     let mut broken = Vec::new();
     for page in all_pages() {
         let text = fs::read_to_string(&page).unwrap();
@@ -136,25 +136,25 @@ fn every_link_leads_to_a_file_and_to_its_heading() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// Each language has a test of its blocks.
+/// Checks that a test covers the blocks of each language.
 #[test]
-fn every_block_is_checked_by_some_test() {
+fn every_code_block_is_tested() {
     let compiled = fs::read_to_string(book().join("src/lib.rs")).unwrap();
     for (name, page) in pages().into_iter().chain([("README.md".to_owned(), front_page())]) {
         for Block { language, text } in split(&page).0 {
             let checked = match language.as_str() {
                 // The template's files; a test of `cargo xtask new` compares and builds them.
                 "rust" | "toml" if name == "write/first.md" => true,
-                // Compiled as `FrontPage`, and below.
+                // Rust is compiled as `FrontPage`; a test below checks TOML.
                 "rust" | "toml" if name == "README.md" => true,
                 "rust" => compiled.contains(&format!("\"{name}\"")),
-                // Below.
+                // Tests below check manifests and commands.
                 "yaml" | "sh" => true,
-                // Below, or compared with what the program says by a test of the hostPath provisioner.
+                // Checked below, or compared with the program's output by a test of the hostPath provisioner.
                 "console" => text.starts_with("$ "),
                 // A drawing.
                 "text" => matches!(&*name, "how/crash-safety.md" | "use/hostpath.md"),
-                // The policies; tests of the provisioner use the first one of each page.
+                // Policies; tests of the provisioner use the first policy of each page.
                 "json" => matches!(&*name, "use/aws-s3.md" | "use/seaweedfs.md" | "use/versity.md"),
                 _ => false,
             };
@@ -164,11 +164,11 @@ fn every_block_is_checked_by_some_test() {
 }
 
 #[test]
-fn an_api_server_takes_every_manifest() {
+fn api_server_accepts_every_manifest() {
     let crds = project().join("crates/objectbucket-api/crds/strict");
     let mut count = 0;
     for (name, page) in pages().into_iter().chain([("README.md".to_owned(), front_page())]) {
-        // Each page has its own cluster, because some pages show one object in two ways.
+        // Each page has its own cluster, because some pages contain two variants of one object.
         for text in split(&page).0.iter().filter_map(manifests) {
             let cluster = Cluster::new();
             for kind in ["objectbucketclaims", "objectbuckets"] {
@@ -188,9 +188,9 @@ fn an_api_server_takes_every_manifest() {
     assert!(count > 10, "{count}");
 }
 
-/// The commands, folders and charts of this project exist, as far as pages name them.
+/// Checks that the commands, folders and charts of this project that pages mention exist.
 #[test]
-fn every_command_names_what_is_there() {
+fn commands_refer_to_existing_commands_folders_and_charts() {
     let commands = fs::read_to_string(project().join("xtask/src/main.rs")).unwrap();
     let mut count = 0;
     for (name, page) in pages().into_iter().chain([("README.md".to_owned(), front_page())]) {
@@ -223,9 +223,9 @@ fn every_command_names_what_is_there() {
     assert!(count > 10, "{count}");
 }
 
-/// The commands and manifests of the front page fit together: namespace, class, claim, pod and dependency.
+/// Checks that the commands and manifests on the front page fit together: namespace, class, claim, pod and dependency.
 #[test]
-fn the_front_page_can_be_pasted() {
+fn front_page_commands_work_together() {
     let page = front_page();
     let blocks = split(&page).0;
     let shell: String = blocks.iter().filter(|block| block.language == "sh").map(|block| block.text.as_str()).collect();
@@ -236,22 +236,22 @@ fn the_front_page_can_be_pasted() {
         installs.contains("pod-security.kubernetes.io/enforce=") && installs.contains("\nhelm install "),
         "{installs}"
     );
-    assert!(shell.contains(installs.as_str()), "the chart's README installs it otherwise:\n{installs}");
+    assert!(shell.contains(installs.as_str()), "the chart's README has other commands:\n{installs}");
     let (_, class) = shell.split_once("storageClassName: ").unwrap();
     let class = class.lines().next().unwrap();
     let values = fs::read_to_string(chart.join("values.yaml")).unwrap();
     assert!(values.contains(&format!("\n  name: \"{class}\"\n")), "the chart creates no class {class}");
-    // What is created is shown and deleted.
+    // The page shows and deletes the objects that it creates.
     let shown = blocks.iter().find(|block| block.language == "console").unwrap();
     for name in ["persistentvolumeclaim/data ", "persistentvolume/pvc-", " Bound ", " default/data ", " hostpath "] {
         assert!(shown.text.contains(name), "{name}: {}", shown.text);
     }
     assert!(shell.contains("kubectl delete pod/writer pvc/data"), "{shell}");
-    // The crates are where the dependency says, for a folder next to the clone.
+    // The dependency's path is correct for a folder next to the clone.
     let dependency = blocks.iter().find(|block| block.language == "toml").unwrap();
     let (_, path) = dependency.text.split_once("path = \"../kube-provisioner/").unwrap();
     assert!(project().join(path.split('"').next().unwrap()).join("Cargo.toml").exists(), "{path}");
-    // No address is invented. `.ci/run` runs the two commands for contributors.
+    // The page contains no placeholder URL, and `.ci/run` runs the two commands for contributors.
     assert!(!page.contains("example.com/kube-provisioner"), "{page}");
     let ci = fs::read_to_string(project().join(".ci/run")).unwrap();
     for command in ["cargo test", "cargo xtask test"] {
@@ -261,11 +261,11 @@ fn the_front_page_can_be_pasted() {
 }
 
 #[test]
-fn the_picture_is_the_same_in_light_and_dark() {
+fn light_and_dark_pictures_differ_only_in_colors() {
     let [light, dark] = ["light", "dark"].map(|scheme| {
         let path = book().join(format!("pages/life-of-a-claim-{scheme}.svg"));
         let picture = fs::read_to_string(path).unwrap();
-        // Colours apart.
+        // Removes the colors.
         picture
             .split('#')
             .map(|part| part.trim_start_matches(|c: char| c.is_ascii_hexdigit()).to_owned())

@@ -14,7 +14,7 @@ use testbed::toy::{Answer, Call, Toy, options};
 
 // Rules: C10, C18, C21.
 #[tokio::test]
-async fn a_failure_is_reported_and_retried() -> anyhow::Result<()> {
+async fn failure_is_reported_and_retried() -> anyhow::Result<()> {
     let space = TestSpace::new("c10").await?;
     let toy = Toy::new().on_provision(|_, call| match call {
         1..=3 => Answer::Failed(ProvisionError::retry("the pool is full")),
@@ -31,7 +31,7 @@ async fn a_failure_is_reported_and_retried() -> anyhow::Result<()> {
 
 // Rules: C12, C25, C26.
 #[tokio::test]
-async fn a_volume_that_cannot_be_saved_is_kept() -> anyhow::Result<()> {
+async fn saving_is_retried_without_provisioning_again() -> anyhow::Result<()> {
     let space = TestSpace::new("c12").await?;
     let toy = Toy::new();
     let refused = std::sync::atomic::AtomicUsize::new(0);
@@ -44,14 +44,14 @@ async fn a_volume_that_cannot_be_saved_is_kept() -> anyhow::Result<()> {
     space.create_class_and_claim("claim").await?;
     space.wait_for_message("PersistentVolumeClaim", "claim", "created but is not saved").await?;
     space.wait_bound("claim").await?;
-    assert_eq!((toy.provisions("claim"), toy.assets().len()), (1, 1), "saving again is not provisioning again");
+    assert_eq!((toy.provisions("claim"), toy.assets().len()), (1, 1), "the volume is provisioned only once");
     assert!(toy.calls().iter().all(|call| !matches!(call, Call::Delete { .. })));
     space.done().await
 }
 
 // Rules: C26.
 #[tokio::test]
-async fn a_lost_answer_creates_no_second_volume() -> anyhow::Result<()> {
+async fn lost_response_creates_no_second_volume() -> anyhow::Result<()> {
     let space = TestSpace::new("c26").await?;
     let toy = Toy::new();
     let lost = std::sync::atomic::AtomicBool::new(false);
@@ -68,7 +68,7 @@ async fn a_lost_answer_creates_no_second_volume() -> anyhow::Result<()> {
 
 // Rules: C19, C22.
 #[tokio::test]
-async fn work_in_progress_is_called_again() -> anyhow::Result<()> {
+async fn in_progress_is_retried_without_a_failure_event() -> anyhow::Result<()> {
     let space = TestSpace::new("c19").await?;
     let toy = Toy::new().on_provision(|_, call| match call {
         1..=3 => Answer::Failed(ProvisionError::in_progress("still formatting").after(Duration::from_millis(50))),
@@ -81,13 +81,13 @@ async fn work_in_progress_is_called_again() -> anyhow::Result<()> {
     let events = space.events_about("PersistentVolumeClaim", "claim").await?;
     let failures: Vec<_> =
         events.iter().filter(|event| event.reason.as_deref() == Some("ProvisioningFailed")).collect();
-    assert!(failures.is_empty(), "progress is no failure: {failures:?}");
+    assert!(failures.is_empty(), "progress is reported as a failure: {failures:?}");
     space.done().await
 }
 
 // Rules: C24.
 #[tokio::test]
-async fn a_claim_deleted_during_its_attempt_leaves_nothing_behind() -> anyhow::Result<()> {
+async fn claim_deleted_during_its_attempt_leaves_nothing_behind() -> anyhow::Result<()> {
     let space = TestSpace::new("c24").await?;
     let go = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let gate = go.clone();
@@ -116,7 +116,7 @@ async fn a_claim_deleted_during_its_attempt_leaves_nothing_behind() -> anyhow::R
 
 // Rules: G18.
 #[tokio::test]
-async fn a_panic_fails_one_attempt() -> anyhow::Result<()> {
+async fn panic_fails_only_the_current_attempt() -> anyhow::Result<()> {
     let space = TestSpace::new("g18").await?;
     let toy = Toy::new().on_provision(|_, call| if call == 1 { Answer::Panics } else { Answer::Done });
     let _controller = toy.run(&space);
@@ -129,7 +129,7 @@ async fn a_panic_fails_one_attempt() -> anyhow::Result<()> {
 
 // Rules: G19.
 #[tokio::test]
-async fn a_hanging_call_is_cancelled_and_others_continue() -> anyhow::Result<()> {
+async fn hanging_call_is_cancelled_and_others_continue() -> anyhow::Result<()> {
     let space = TestSpace::new("g19").await?;
     let toy = Toy::new().on_provision(|claim, call| match (claim, call) {
         ("slow", 1) => Answer::After(Duration::from_secs(3600)),
@@ -148,7 +148,7 @@ async fn a_hanging_call_is_cancelled_and_others_continue() -> anyhow::Result<()>
 
 // Rules: G20.
 #[tokio::test]
-async fn a_template_that_cannot_be_a_volume_is_not_saved() -> anyhow::Result<()> {
+async fn invalid_volume_is_reported_and_not_saved() -> anyhow::Result<()> {
     let space = TestSpace::new("g20").await?;
     let toy = Toy::new().on_provision(|_, call| match call {
         1 => Answer::Made(Box::new(Volume::nfs("server", "/small").capacity(1))),
@@ -163,7 +163,7 @@ async fn a_template_that_cannot_be_a_volume_is_not_saved() -> anyhow::Result<()>
 
 // Rules: G3.
 #[tokio::test]
-async fn an_unrelated_update_does_not_end_a_back_off() -> anyhow::Result<()> {
+async fn unrelated_update_does_not_end_a_back_off() -> anyhow::Result<()> {
     let space = TestSpace::new("g3").await?;
     let toy = Toy::new().on_provision(|_, _| Answer::Failed(ProvisionError::retry("no")));
     let mut options = options(&space);

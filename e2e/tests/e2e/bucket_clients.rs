@@ -19,17 +19,17 @@ pub(crate) async fn all_work(fixture: &impl BucketFixture) -> anyhow::Result<Pod
     Ok(pod)
 }
 
-/// Checks that boto3 and the AWS CLI fail to write without the entries about checksums.
+/// Checks that boto3 and the AWS CLI fail to write without the checksum entries.
 async fn needs_the_entries(pod: &Pod, refusal: &str) -> anyhow::Result<()> {
     for name in CHECKSUMS {
         ensure!(pod.entry(name) == Some("when_required"), "the ConfigMap's {name} is {:?}", pod.entry(name));
     }
     let without = pod.without(&CHECKSUMS)?;
     let put = r#"python3 -c 'import boto3, os; boto3.client("s3").put_object(Bucket=os.environ["BUCKET_NAME"], Key="x", Body=b"x")'"#;
-    let error = without.run(put).await.err().context("boto3 writes without the entries about checksums")?;
+    let error = without.run(put).await.err().context("boto3 can write without the checksum entries")?;
     ensure!(error.to_string().contains(refusal), "{error}");
     let put = r#"echo x | aws s3 cp - "s3://$BUCKET_NAME/x""#;
-    without.run(put).await.err().context("the AWS CLI writes without the entries about checksums")?;
+    without.run(put).await.err().context("the AWS CLI can write without the checksum entries")?;
     Ok(())
 }
 
@@ -57,10 +57,10 @@ async fn ceph_clients_use_a_bucket() -> anyhow::Result<()> {
 async fn aws_clients_use_a_bucket() -> anyhow::Result<()> {
     let (fixture, _program) = buckets_s3::Fixture::started("clients-s3").await?;
     let pod = all_work(&fixture).await?;
-    // It would override the address of all other AWS services, too.
-    ensure!(pod.entry("AWS_ENDPOINT_URL").is_none(), "the ConfigMap has an address of all services");
+    // It would also override the address of all other AWS services.
+    ensure!(pod.entry("AWS_ENDPOINT_URL").is_none(), "the ConfigMap contains an address for all services");
     // Stores other than AWS may refuse the checksums that clients add.
-    ensure!(CHECKSUMS.iter().all(|name| pod.entry(name).is_some()), "clients add checksums to what is not AWS");
+    ensure!(CHECKSUMS.iter().all(|name| pod.entry(name).is_some()), "clients add checksums for stores other than AWS");
     fixture.done_without(&["photos"]).await
 }
 

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::DeleteParams;
 use serde_json::json;
 use tempfile::TempDir;
-use testbed::bucket_cases::{BucketFixture, killed_at_any_moment_nothing_is_left};
+use testbed::bucket_cases::{BucketFixture, leaves_nothing_behind_when_killed_at_random};
 use testbed::cluster::{BucketSpace, Program, eventually};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -64,7 +64,7 @@ mod gcs_cases {
 
 // Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
-async fn gcs_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
+async fn gcs_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
     let (fixture, program) = Fixture::started("gcs-use").await?;
     fixture.claim("photos", "class", json!({})).await?;
     fixture.claim("videos", "class", json!({})).await?;
@@ -76,9 +76,9 @@ async fn gcs_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<
     assert_eq!(error.code(), "AccessDenied");
     assert!(photos.client.create_bucket("another-one", None).await.is_err());
 
-    fixture.ask_for_keys("photos", "now").await?;
+    fixture.request_key_rotation("photos", "now").await?;
     let after = fixture.next_user("photos", &photos).await?;
-    ensure!(after.works().await && photos.works().await, "both keys work for some time");
+    ensure!(after.works().await && photos.works().await, "both keys must work during the overlap");
     let retired = eventually(SOON, async || Ok((!photos.works().await).then_some(()))).await?;
     ensure!(retired.is_some() && after.works().await, "the old key keeps working");
     // A lost Secret is recreated with a key that works.
@@ -94,7 +94,7 @@ async fn gcs_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<
     fixture.delete("videos").await?;
     fixture.nothing_left().await?;
     let secrets = [&photos.secret, &videos.secret, &after.secret, &back.secret].map(String::as_str);
-    fixture.is_discreet(&program, &[&secrets[..], &["ya29.", "PRIVATE KEY"]].concat()).await?;
+    fixture.leaks_no_secrets(&program, &[&secrets[..], &["ya29.", "PRIVATE KEY"]].concat()).await?;
     fixture.done().await
 }
 
@@ -117,13 +117,13 @@ async fn gcs_claims_get_access_to_an_existing_bucket() -> anyhow::Result<()> {
     fixture.delete("thief").await?;
     assert_eq!(fixture.google.assets(), before);
     fixture.delete("owner").await?;
-    fixture.is_discreet(&program, &[&reader.secret, "ya29.", "PRIVATE KEY"]).await?;
+    fixture.leaks_no_secrets(&program, &[&reader.secret, "ya29.", "PRIVATE KEY"]).await?;
     fixture.done().await
 }
 
 // Rules: Z13.
 #[tokio::test]
-async fn gcs_missing_permissions_and_outages_are_reported_and_awaited() -> anyhow::Result<()> {
+async fn gcs_missing_permissions_and_outages_are_reported_and_retried() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("gcs-faults").await?;
     fixture.google.model().denied.insert("storage.hmacKeys.create".to_owned());
     fixture.claim("photos", "class", json!({})).await?;
@@ -140,7 +140,7 @@ async fn gcs_missing_permissions_and_outages_are_reported_and_awaited() -> anyho
 
 // Rules: Z1, Z2.
 #[tokio::test]
-async fn gcs_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyhow::Result<()> {
+async fn gcs_kills_leave_no_leftovers_and_no_duplicates() -> anyhow::Result<()> {
     let fixture = Fixture::new("gcs-kill").await?;
     fixture.google.model().faults = Faults { latency: Duration::from_millis(8), ..Faults::default() };
     // Five accounts, each with one key after the overlap.
@@ -148,6 +148,6 @@ async fn gcs_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyhow::
         let model = fixture.google.model();
         Ok((model.accounts.len(), model.keys.len(), model.buckets.len()) == (5, 5, 3))
     };
-    killed_at_any_moment_nothing_is_left(&fixture, &[], (|_| json!({}), json!({})), is_settled).await?;
+    leaves_nothing_behind_when_killed_at_random(&fixture, &[], (|_| json!({}), json!({})), is_settled).await?;
     fixture.done().await
 }

@@ -13,7 +13,7 @@ use anyhow::ensure;
 use k8s_openapi::api::core::v1::Secret;
 use s3_client::{Client, Credentials};
 use serde_json::json;
-use testbed::bucket_cases::{BucketFixture, killed_at_any_moment_nothing_is_left};
+use testbed::bucket_cases::{BucketFixture, leaves_nothing_behind_when_killed_at_random};
 use testbed::bucket_rights::{self as rights, Administered};
 use testbed::cluster::{BucketSpace, Program};
 use testbed::control_plane;
@@ -32,7 +32,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// A fixture whose account another fixture uses, too.
+    /// A fixture that shares its account with another fixture.
     async fn with(test: &str, aws: Arc<S3>) -> anyhow::Result<Self> {
         let fixture = Self { buckets: BucketSpace::new(test).await?, aws };
         fixture.class_with("class", &[]).await?;
@@ -114,7 +114,7 @@ mod aws_cases {
 
 // Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
-async fn aws_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
+async fn aws_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
     Fixture::case("s3-use", rights::a_pod_uses_only_its_own_bucket_and_keys_rotate).await
 }
 
@@ -126,7 +126,7 @@ async fn aws_claims_get_access_to_an_existing_bucket() -> anyhow::Result<()> {
 
 // Rules: Z14.
 #[tokio::test]
-async fn aws_settings_of_the_class_are_applied_and_versions_are_deleted_with_the_bucket() -> anyhow::Result<()> {
+async fn aws_class_settings_are_applied_and_versions_deleted_with_the_bucket() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("s3-settings").await?;
     let rule = r#"{"Rules":[{"ID":"old","Status":"Enabled","Filter":{"Prefix":""},"Expiration":{"Days":30}}]}"#;
     fixture.class("settings", &[("region", "us-east-1"), ("versioning", "true"), ("lifecycle", rule)]).await?;
@@ -156,7 +156,7 @@ async fn aws_settings_of_the_class_are_applied_and_versions_are_deleted_with_the
 
 // Rules: Z13.
 #[tokio::test]
-async fn aws_wrong_keys_and_a_hanging_server_are_reported_and_awaited() -> anyhow::Result<()> {
+async fn aws_wrong_keys_and_a_hanging_server_are_reported_and_retried() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("s3-faults").await?;
     let admin = |key: &Credentials| -> anyhow::Result<Secret> {
         let data = json!({"AWS_ACCESS_KEY_ID": key.access_key_id, "AWS_SECRET_ACCESS_KEY": key.secret_access_key});
@@ -164,7 +164,7 @@ async fn aws_wrong_keys_and_a_hanging_server_are_reported_and_awaited() -> anyho
     };
     let Server { access_key, secret_key, .. } = fixture.server();
     fixture.space.create(&admin(&Credentials::new(access_key, "wrong"))?).await?;
-    // The parameters have the names of the provisioner of 2019.
+    // The parameters have the names that the provisioner of 2019 used.
     let secret = [("secretName", "admin"), ("secretNamespace", fixture.space.namespace()), ("region", "eu-central-1")];
     fixture.class("secret", &secret).await?;
     fixture.claim("photos", "secret", json!({})).await?;
@@ -197,7 +197,7 @@ async fn aws_wrong_keys_and_a_hanging_server_are_reported_and_awaited() -> anyho
 
 /// A bucket that the administrator cannot read may belong to anyone, even in the same account.
 #[tokio::test]
-async fn aws_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Result<()> {
+async fn aws_unreadable_bucket_is_never_adopted() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("s3-hidden").await?;
     let (admin, iam) = (fixture.server().admin()?, fixture.server().iam()?);
     admin.create_bucket("shared-bucket", None).await?;
@@ -223,8 +223,8 @@ async fn aws_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Resul
     iam.put_user_policy("blind", "policy", &policy(&blind[..1])).await?;
     fixture.told("thief", "was not created for this claim").await?;
     fixture.delete("thief").await?;
-    ensure!(admin.bucket_tagging("shared-bucket").await?.is_empty(), "somebody's bucket has tags");
-    ensure!(admin.get_object("shared-bucket", "x").await?.is_some(), "somebody's object is gone");
+    ensure!(admin.bucket_tagging("shared-bucket").await?.is_empty(), "the foreign bucket has tags");
+    ensure!(admin.get_object("shared-bucket", "x").await?.is_some(), "the foreign object no longer exists");
     admin.empty_bucket("shared-bucket").await?;
     admin.delete_bucket("shared-bucket").await?;
     fixture.done().await
@@ -232,13 +232,13 @@ async fn aws_a_bucket_that_cannot_be_looked_at_is_never_taken() -> anyhow::Resul
 
 // Rules: Z1, Z2.
 #[tokio::test]
-async fn aws_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyhow::Result<()> {
+async fn aws_kills_leave_no_leftovers_and_no_duplicates() -> anyhow::Result<()> {
     killed("s3-kill", "eu-central-1").await
 }
 
 // Rules: Z1, Z2.
 #[tokio::test]
-async fn aws_killed_at_any_moment_nothing_is_left_or_created_twice_in_us_east_1() -> anyhow::Result<()> {
+async fn aws_kills_in_us_east_1_leave_no_leftovers_and_no_duplicates() -> anyhow::Result<()> {
     killed("s3-kill-east", EAST).await
 }
 
@@ -247,6 +247,6 @@ async fn killed(test: &str, region: &str) -> anyhow::Result<()> {
     let account = fixture.server().account(region);
     let is_settled = async || is_settled(&account).await;
     let claims = (|kill| json!({"bucketName": format!("named-{kill}")}), json!({}));
-    killed_at_any_moment_nothing_is_left(&fixture, &[("region", region)], claims, is_settled).await?;
+    leaves_nothing_behind_when_killed_at_random(&fixture, &[("region", region)], claims, is_settled).await?;
     fixture.done().await
 }

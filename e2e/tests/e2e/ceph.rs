@@ -1,4 +1,4 @@
-//! A Ceph cluster with radosgw: it works, and leaves nothing behind.
+//! A Ceph cluster with radosgw: it answers requests, and ends without leftovers.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use testbed::guard::Running;
 use testbed::progress;
 
 #[tokio::test]
-async fn ceph_up() -> anyhow::Result<()> {
+async fn ceph_answers_requests() -> anyhow::Result<()> {
     let ceph = State::for_tests()?;
     let user = ceph.radosgw_admin(&["user", "info", "--uid", ADMIN]).await?;
     assert_eq!(user["keys"][0]["access_key"], ceph.access_key.as_str());
@@ -25,7 +25,7 @@ async fn ceph_up() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn ceph_stops_and_goes_on() -> anyhow::Result<()> {
+async fn ceph_is_paused_restarted_and_stopped() -> anyhow::Result<()> {
     let ceph = Ceph::start(&State::for_tests()?.guard(), &progress::silent()).await?;
     let state = State::read(&ceph.state().path())?;
     let ask = || tokio::time::timeout(Duration::from_secs(1), state.get(&state.endpoint, "/"));
@@ -43,7 +43,7 @@ async fn ceph_stops_and_goes_on() -> anyhow::Result<()> {
     state.radosgw_admin(&["user", "info", "--uid", "somebody"]).await?;
 
     ceph.stop()?;
-    ensure!(!state.dir.exists(), "{} is left", state.dir.display());
+    ensure!(!state.dir.exists(), "{} still exists", state.dir.display());
     gone(&state).await
 }
 
@@ -74,12 +74,12 @@ async fn ceph_ends_with_its_owner() -> anyhow::Result<()> {
     // This sends SIGKILL.
     drop(owner);
     gone(&state).await?;
-    std::fs::remove_dir_all(&state.dir).context("the directory of the owner is gone")
+    std::fs::remove_dir_all(&state.dir).context("the owner's directory does not exist")
 }
 
 async fn gone(state: &State) -> anyhow::Result<()> {
     for daemon in &state.components {
-        let id = daemon.id.context("it never ran")?;
+        let id = daemon.id.context("the daemon has never run")?;
         ensure!(id.ended_within(Duration::from_secs(3)).await, "{} still runs", daemon.name);
     }
     Ok(())

@@ -269,7 +269,7 @@ async fn live(helm: &Helm, kubectl: &Kubectl<'_>, provisioner: &Provisioner) -> 
 }
 
 #[tokio::test]
-async fn are_installed_upgraded_rolled_back_and_uninstalled_under_strict_admission() -> anyhow::Result<()> {
+async fn charts_are_installed_upgraded_rolled_back_and_uninstalled() -> anyhow::Result<()> {
     let space = TestSpace::with_own_cluster("charts").await?;
     let kubectl = space.kubectl();
     let state = space.cluster().state();
@@ -283,7 +283,7 @@ async fn are_installed_upgraded_rolled_back_and_uninstalled_under_strict_admissi
         let created = apply(&kubectl, helm.folder.path(), CRITICAL_POD, &["--dry-run=server"]);
         Ok(created.err().filter(|error| error.to_string().contains("insufficient quota")))
     });
-    refused.await?.context("critical pods are admitted")?;
+    refused.await?.context("critical pods are still admitted")?;
     for provisioner in &PROVISIONERS {
         live(&helm, &kubectl, provisioner).await.with_context(|| provisioner.name)?;
     }
@@ -291,7 +291,7 @@ async fn are_installed_upgraded_rolled_back_and_uninstalled_under_strict_admissi
 }
 
 #[tokio::test]
-async fn are_refused_in_namespaces_with_stricter_pod_security() -> anyhow::Result<()> {
+async fn charts_are_refused_in_namespaces_with_stricter_pod_security() -> anyhow::Result<()> {
     let space = TestSpace::with_own_cluster("charts-refused").await?;
     let (kubectl, namespace) = (space.kubectl(), space.namespace());
     let state = space.cluster().state();
@@ -356,7 +356,7 @@ async fn node_runs_the_chart_and_helm_test_checks_its_classes() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn place_all_pods_on_nodes_with_the_tolerated_taint() -> anyhow::Result<()> {
+async fn charts_apply_selector_and_tolerations_to_all_pods() -> anyhow::Result<()> {
     let values =
         "nodeCleanup.enabled=true,nodeSelector.disk=ssd,tolerations[0].key=storage,tolerations[0].operator=Exists";
     let helm = Helm::without_cluster().await?;
@@ -369,7 +369,7 @@ async fn place_all_pods_on_nodes_with_the_tolerated_taint() -> anyhow::Result<()
 
 /// `deploy/hostpath/per-node-sizes` is not rendered from the chart.
 #[tokio::test]
-async fn enforce_sizes_as_the_manifests_do() -> anyhow::Result<()> {
+async fn charts_enforce_sizes_like_the_manifests() -> anyhow::Result<()> {
     let helm = Helm::without_cluster().await?;
     let rendered = helm.run(&["template", "x", "deploy/charts/hostpath-provisioner", "--set", "enforceSizes=true"])?;
     ensure!(rendered.contains("- SYS_ADMIN\n"), "{rendered}");
@@ -385,7 +385,7 @@ async fn enforce_sizes_as_the_manifests_do() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn refuse_values_that_cannot_work() -> anyhow::Result<()> {
+async fn charts_refuse_values_that_cannot_work() -> anyhow::Result<()> {
     let helm = Helm::without_cluster().await?;
     let render =
         |chart: &str, values: &str| helm.run(&["template", "x", &format!("deploy/charts/{chart}"), "--set", values]);
@@ -426,7 +426,7 @@ fn nested(name: &str, value: Value) -> Value {
 /// Each value of the charts of local-path and nfs-subdir either exists in ours, or is refused with the text of the
 /// page.
 #[tokio::test]
-async fn name_the_new_value_for_each_value_of_other_charts() -> anyhow::Result<()> {
+async fn charts_name_the_replacement_for_values_of_other_charts() -> anyhow::Result<()> {
     let helm = Helm::without_cluster().await?;
     for (page, name, count) in
         [("local-path.md", "hostpath-provisioner", 50), ("nfs-subdir.md", "nfs-subdir-provisioner", 40)]

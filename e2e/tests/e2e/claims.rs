@@ -34,7 +34,7 @@ async fn only_claims_of_our_class_are_provisioned() -> anyhow::Result<()> {
     space.wait_for(&by, "theirs", "annotated for the other provisioner", annotated).await?;
     assert_eq!(volume.name_any(), format!("pvc-{}", claim.uid().unwrap()));
     assert_eq!(space.volumes().await?.len(), 1);
-    assert_eq!(toy.calls().len(), 1, "one call and nothing about the other claim");
+    assert_eq!(toy.calls().len(), 1, "one call for our claim, none for the other claim");
     // Kubernetes' own controller may report that it has not seen the class yet.
     let events = space.events_about("PersistentVolumeClaim", "theirs").await?;
     assert!(events.iter().all(|event| event.reporting_component.as_deref() != Some(space.provisioner())));
@@ -43,7 +43,7 @@ async fn only_claims_of_our_class_are_provisioned() -> anyhow::Result<()> {
 
 // Rules: C2.
 #[tokio::test]
-async fn an_existing_volume_is_not_created_again() -> anyhow::Result<()> {
+async fn existing_volume_is_not_created_again() -> anyhow::Result<()> {
     let (space, _, controller) = Toy::serving("c2").await?;
     space.create_class_and_claim("claim").await?;
     let (_, before) = space.wait_bound("claim").await?;
@@ -60,7 +60,7 @@ async fn an_existing_volume_is_not_created_again() -> anyhow::Result<()> {
 
 // Rules: C3.
 #[tokio::test]
-async fn block_is_refused_with_an_event() -> anyhow::Result<()> {
+async fn block_volume_is_refused_with_an_event() -> anyhow::Result<()> {
     let (space, toy, _controller) = Toy::serving("c3").await?;
     let class = space.create_class(space.class("class")).await?;
     let mut claim = space.claim("block", &class);
@@ -73,7 +73,7 @@ async fn block_is_refused_with_an_event() -> anyhow::Result<()> {
 
 // Rules: C4.
 #[tokio::test]
-async fn a_class_with_an_additional_name_is_ours() -> anyhow::Result<()> {
+async fn class_with_an_additional_provisioner_name_is_ours() -> anyhow::Result<()> {
     let space = TestSpace::new("c4").await?;
     let toy = Toy::new();
     let mut options = options(&space);
@@ -88,7 +88,7 @@ async fn a_class_with_an_additional_name_is_ours() -> anyhow::Result<()> {
 
 // Rules: C6.
 #[tokio::test]
-async fn a_claim_that_names_its_volume_is_left_alone() -> anyhow::Result<()> {
+async fn claim_with_a_volume_name_is_ignored() -> anyhow::Result<()> {
     let (space, toy, _controller) = Toy::serving("c6").await?;
     let class = space.class("missing");
     let mut claim = space.claim("static", &class);
@@ -186,7 +186,7 @@ async fn waiting_claims_use_the_parameters_of_a_recreated_class() -> anyhow::Res
 // Rules: G33.
 /// The test has its own cluster because a default class affects the whole cluster.
 #[tokio::test]
-async fn a_claim_without_a_class_gets_the_newest_default_class() -> anyhow::Result<()> {
+async fn claim_without_a_class_receives_the_newest_default_class() -> anyhow::Result<()> {
     let space = TestSpace::with_own_cluster("g33").await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
@@ -209,7 +209,7 @@ async fn a_claim_without_a_class_gets_the_newest_default_class() -> anyhow::Resu
     // The names make the newer class win even within the same second.
     let older = default("z-older").await?.name_any();
     let bound = space.wait_for_within(3 * SOON, &claims, "early", "bound", is_bound).await?;
-    assert_eq!(class_of(&bound), Some(older), "the controller-manager gives the default to claims that wait");
+    assert_eq!(class_of(&bound), Some(older), "the controller-manager assigns the default class to waiting claims");
     let newer = default("a-newer").await?.name_any();
     let given = eventually(SOON, async || {
         // The API server's own cache of classes may be stale.
@@ -217,7 +217,7 @@ async fn a_claim_without_a_class_gets_the_newest_default_class() -> anyhow::Resu
         let claim = classless(&name).await?;
         Ok((class_of(&claim) == Some(newer.clone())).then_some(name))
     });
-    let later = given.await?.context("the newer of two defaults is never given")?;
+    let later = given.await?.context("the newer default class is never assigned")?;
     space.wait_bound(&later).await?;
     let (early, _) = space.wait_bound("early").await?;
     assert_ne!(class_of(&early), Some(newer), "a claim keeps its class");
@@ -226,7 +226,7 @@ async fn a_claim_without_a_class_gets_the_newest_default_class() -> anyhow::Resu
 
 // Rules: C14, C15.
 #[tokio::test]
-async fn a_claim_that_the_author_declines_is_left_alone() -> anyhow::Result<()> {
+async fn ignored_claim_receives_no_failure_event() -> anyhow::Result<()> {
     let space = TestSpace::new("c14").await?;
     let toy = Toy::new().on_provision(|claim, _| match claim {
         "theirs" => Answer::Failed(ProvisionError::ignored("another node's")),
@@ -235,7 +235,7 @@ async fn a_claim_that_the_author_declines_is_left_alone() -> anyhow::Result<()> 
     let _controller = toy.run(&space);
     let class = space.create_class_and_claim("theirs").await?;
     space.bind(space.claim("mine", &class)).await?;
-    until("the other claim was looked at", || toy.provisions("theirs") == 1).await?;
+    until("the other claim was attempted", || toy.provisions("theirs") == 1).await?;
     let events = space.events_about("PersistentVolumeClaim", "theirs").await?;
     assert!(events.iter().all(|event| event.reason.as_deref() != Some("ProvisioningFailed")));
     space.done().await
@@ -243,7 +243,7 @@ async fn a_claim_that_the_author_declines_is_left_alone() -> anyhow::Result<()> 
 
 // Rules: C16.
 #[tokio::test]
-async fn the_volume_has_all_settings_of_its_class() -> anyhow::Result<()> {
+async fn volume_has_all_settings_of_its_class() -> anyhow::Result<()> {
     let (space, _, _controller) = Toy::serving("c16").await?;
     let mut class = space.class("class");
     class.reclaim_policy = Some("Retain".to_owned());
@@ -271,7 +271,7 @@ async fn the_volume_has_all_settings_of_its_class() -> anyhow::Result<()> {
 
 // Rules: G7.
 #[tokio::test]
-async fn a_foreign_volume_of_our_name_is_not_touched() -> anyhow::Result<()> {
+async fn foreign_volume_with_the_same_name_is_not_touched() -> anyhow::Result<()> {
     let space = TestSpace::new("g7").await?;
     let toy = Toy::new();
     let class = space.create_class_and_claim("claim").await?;

@@ -72,12 +72,12 @@ impl Zones {
     /// Creates a claim of this size and a pod that uses it.
     async fn ask(&self, space: &TestSpace, name: &str, size: &str) -> anyhow::Result<()> {
         let mut claim = space.claim(name, &self.class);
-        let requests = claim.spec.as_mut().and_then(|spec| spec.resources.as_mut()).context("a request")?;
+        let requests = claim.spec.as_mut().and_then(|spec| spec.resources.as_mut()).context("no resources")?;
         requests.requests = Some([("storage".to_owned(), Quantity(size.to_owned()))].into());
         space.create_claim(claim).await?;
         let mut pod = space.pod(name, name);
         // A node without a kubelet becomes unready after a while.
-        pod.spec.as_mut().context("a spec")?.tolerations =
+        pod.spec.as_mut().context("the pod has no spec")?.tolerations =
             Some(serde_json::from_value(json!([{"operator": "Exists"}]))?);
         space.create(&pod).await?;
         Ok(())
@@ -108,19 +108,19 @@ impl Zones {
             last = self.published(space).await?;
             Ok((last == expected).then_some(()))
         });
-        published.await?.with_context(|| format!("published are {last:?}, not {expected:?}"))
+        published.await?.with_context(|| format!("published: {last:?}, expected: {expected:?}"))
     }
 }
 
 #[tokio::test]
-async fn pods_go_where_their_volumes_have_room() -> anyhow::Result<()> {
+async fn pods_are_scheduled_where_their_volumes_fit() -> anyhow::Result<()> {
     let space = TestSpace::new("csi-capacity").await?;
     let zones = Zones::start(&space).await?;
     zones.publishes(&space, ["10Gi", "1Gi"]).await?;
     zones.ask(&space, "large", "6Gi").await?;
     zones.is_in(&space, "large", "b").await?;
     zones.publishes(&space, ["1Gi", "4Gi"]).await?;
-    // No node has enough capacity for this one, and the scheduler knows it.
+    // No zone has enough capacity for this claim, and the scheduler takes that into account.
     zones.ask(&space, "waiting", "5Gi").await?;
     zones.ask(&space, "small", "2Gi").await?;
     zones.is_in(&space, "small", "b").await?;

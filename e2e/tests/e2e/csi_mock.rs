@@ -60,7 +60,7 @@ impl Mock {
 }
 
 #[tokio::test]
-async fn a_foreign_driver_holds_what_the_cluster_knows_after_every_kill() -> anyhow::Result<()> {
+async fn driver_and_cluster_have_the_same_volumes_after_kills() -> anyhow::Result<()> {
     let space = TestSpace::new("csi-mock").await?;
     let mock = Mock::start(&space).await?;
     let mut sidecar = mock.sidecar(&space)?;

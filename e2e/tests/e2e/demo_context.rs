@@ -1,4 +1,4 @@
-//! `cargo xtask demo --context`, run like a reader does: with a kubeconfig whose current context is a different one.
+//! `cargo xtask demo --context`, run as a reader of the guide would: with a kubeconfig whose current context differs.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ const NAME: &str = "hostpath-demo";
 const LIMIT: Duration = Duration::from_secs(300);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn binds_and_deletes_and_leaves_nothing_on_a_real_control_plane() -> anyhow::Result<()> {
+async fn leaves_nothing_on_a_real_control_plane() -> anyhow::Result<()> {
     // Uses a separate cluster, in which other tests do not create or delete objects.
     let cluster = Cluster::start(&Settings::for_tests()).await?;
     let reader = Reader::of(cluster.state())?;
@@ -37,12 +37,12 @@ async fn binds_and_deletes_and_leaves_nothing_on_a_real_control_plane() -> anyho
         assert!(said.contains(step), "no {step:?} in\n{said}");
     }
     let left: Vec<_> = everything(&cluster.client()).await?.difference(&before).cloned().collect();
-    assert!(left.is_empty(), "{left:?} are left after\n{said}");
+    assert!(left.is_empty(), "{left:?} still exist after\n{said}");
     reader.has_no_files_left()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_terminal_nothing_is_made_unless_yes_is_said() -> anyhow::Result<()> {
+async fn creates_nothing_without_a_terminal_and_without_yes() -> anyhow::Result<()> {
     let cluster = Mine::start().await?;
     let said = cluster.unchanged_by_a_refused_demo(&[CONTEXT]).await?;
     let announced =
@@ -54,7 +54,7 @@ async fn without_a_terminal_nothing_is_made_unless_yes_is_said() -> anyhow::Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_have_made_is_named_and_not_touched() -> anyhow::Result<()> {
+async fn refuses_and_lists_foreign_objects_with_its_names() -> anyhow::Result<()> {
     let cluster = Mine::start().await?;
     let classes: Api<StorageClass> = Api::all(cluster.client.clone());
     let foreign = classes.create(&PostParams::default(), &class(NAME, "example.com/of-others")).await?;
@@ -65,7 +65,7 @@ async fn what_others_have_made_is_named_and_not_touched() -> anyhow::Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_context_is_told_with_those_that_are_there() -> anyhow::Result<()> {
+async fn unknown_context_is_reported_with_the_existing_contexts() -> anyhow::Result<()> {
     let cluster = Mine::start().await?;
     let said = cluster.unchanged_by_a_refused_demo(&["unknown", "--yes"]).await?;
     assert_eq!(said, format!("error: the kubeconfig has no context unknown; it has nowhere, {CONTEXT}\n"));
@@ -73,12 +73,12 @@ async fn an_unknown_context_is_told_with_those_that_are_there() -> anyhow::Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_interrupted_demo_removes_what_it_made() -> anyhow::Result<()> {
+async fn interrupted_demo_removes_its_objects() -> anyhow::Result<()> {
     let cluster = Mine::start().await?;
     let before = everything(&cluster.client).await?;
     let mut demo = cluster.reader.demo(&[CONTEXT, "--yes"])?;
     demo.wait_for_output("==> create a claim", LIMIT).await?;
-    assert!(everything(&cluster.client).await?.len() > before.len(), "it has made something");
+    assert!(everything(&cluster.client).await?.len() > before.len(), "the demo has created no object");
     demo.signal(Signal::INT);
     let status = demo.ended(LIMIT).await?;
     let said = demo.output();
@@ -146,7 +146,7 @@ impl Reader {
     fn has_no_files_left(&self) -> anyhow::Result<()> {
         let entries = std::fs::read_dir(self.cache().join("kube-provisioner/control-plane/instances"))?;
         let left: Vec<_> = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
-        anyhow::ensure!(left.iter().all(|path: &PathBuf| path.ends_with("lock")), "{left:?} are left");
+        anyhow::ensure!(left.iter().all(|path: &PathBuf| path.ends_with("lock")), "{left:?} still exist");
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! `kubectl apply -k deploy/…` on a real control plane: installed, upgraded, and removed completely.
+//! `kubectl apply -k deploy/…` on a real control plane: installation, upgrades and complete removal.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn openshift_crd(space: &TestSpace) -> anyhow::Result<String> {
     const FILE: &str =
         "security/v1/zz_generated.crd-manifests/0000_03_config-operator_01_securitycontextconstraints.crd.yaml";
     let module = go_module::download(MODULE, &space.cluster().state().guard(), &progress::silent()).await?;
-    ensure!(module.sum == SUM, "{MODULE} is another one: {}", module.sum);
+    ensure!(module.sum == SUM, "unexpected checksum of {MODULE}: {}", module.sum);
     Ok(module.dir.join(FILE).display().to_string())
 }
 
@@ -40,7 +40,7 @@ fn next_version(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn manifests_are_installed_upgraded_and_removed_with_nothing_left() -> anyhow::Result<()> {
+async fn manifests_are_installed_upgraded_and_removed_completely() -> anyhow::Result<()> {
     let space = TestSpace::with_own_cluster("deploy").await?;
     let kubectl = space.kubectl();
     kubectl.run(&["apply", "--server-side", "--force-conflicts", "-k", "crates/objectbucket-api/crds/standard"])?;
@@ -88,10 +88,10 @@ fn upgrade(kubectl: &Kubectl<'_>, folder: &str, scratch: &Path) -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn pod_security_lets_the_pods_in() -> anyhow::Result<()> {
+async fn pod_security_admits_the_pods() -> anyhow::Result<()> {
     let space = TestSpace::with_own_cluster("deploy-pods").await?;
     let kubectl = space.kubectl();
-    // These include restricted, baseline and privileged namespaces.
+    // The namespaces cover the levels restricted, baseline and privileged.
     for (folder, namespace, count) in [
         ("deploy/ceph-rgw/default", "ceph-rgw-provisioner", 2),
         ("deploy/aws-s3/default", "aws-s3-provisioner", 2),

@@ -50,7 +50,7 @@ async fn wait_for_size(space: &TestSpace, volume: &str, size: &str) -> anyhow::R
 
 // Rules: X8.
 #[tokio::test]
-async fn a_claim_grows() -> anyhow::Result<()> {
+async fn claim_is_expanded() -> anyhow::Result<()> {
     let (space, toy, _controller) = Toy::serving("x8").await?;
     let volume = bound(&space).await?;
     ask_for(&space, "claim", "1536Ki").await?;
@@ -68,7 +68,7 @@ async fn a_claim_grows() -> anyhow::Result<()> {
 
 // Rules: X9.
 #[tokio::test]
-async fn an_impossible_size_is_reported_and_the_user_requests_less() -> anyhow::Result<()> {
+async fn infeasible_size_is_reported_and_can_be_reduced() -> anyhow::Result<()> {
     let space = TestSpace::new("x9").await?;
     let toy = Toy::new().on_expand(|bytes, _| match bytes {
         0..=0x40_0000 => Ok(()),
@@ -84,7 +84,7 @@ async fn an_impossible_size_is_reported_and_the_user_requests_less() -> anyhow::
     ask_for(&space, "claim", "4Mi").await?;
     wait_for_size(&space, &volume, "4Mi").await?;
     let mut sizes = toy.expansions(&volume);
-    // As in X8.
+    // If another client writes the claim between the call and the status, the call is repeated.
     sizes.dedup();
     assert_eq!(sizes, [8 << 20, 4 << 20]);
     space.done().await
@@ -92,7 +92,7 @@ async fn an_impossible_size_is_reported_and_the_user_requests_less() -> anyhow::
 
 // Rules: X10.
 #[tokio::test]
-async fn a_failure_is_reported_and_retried() -> anyhow::Result<()> {
+async fn failure_is_reported_and_retried() -> anyhow::Result<()> {
     let space = TestSpace::new("x10").await?;
     let toy = Toy::new().on_expand(|_, call| match call {
         1 | 2 => Err(ExpandError::retry("the pool does not answer")),
@@ -105,7 +105,7 @@ async fn a_failure_is_reported_and_retried() -> anyhow::Result<()> {
     assert_eq!(event.message.as_deref(), Some("the pool does not answer"));
     wait_for_size(&space, &volume, "2Mi").await?;
     let sizes = toy.expansions(&volume);
-    // As in X8, one more call is possible because Kubernetes itself writes conditions of unused claims.
+    // Kubernetes also writes conditions of unused claims, which can cause one more call.
     assert!([3, 4].contains(&sizes.len()) && sizes.iter().all(|&size| size == 2 << 20), "{sizes:?}");
     space.done().await
 }

@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(3);
 
 // Rules: G52.
 #[tokio::test]
-async fn a_thousand_claims_of_a_class_that_hangs_stop_no_other_class() -> anyhow::Result<()> {
+async fn class_with_a_hanging_backend_does_not_block_other_classes() -> anyhow::Result<()> {
     let space = TestSpace::with_own_cluster("g52").await?;
     let freed = Arc::new(AtomicBool::new(false));
     let gate = freed.clone();
@@ -38,7 +38,7 @@ async fn a_thousand_claims_of_a_class_that_hangs_stop_no_other_class() -> anyhow
     let start = Instant::now();
     space.bind(space.claim("healthy", &healthy)).await?;
     assert!(start.elapsed() < LIMIT, "bound after {:?}", start.elapsed());
-    // Deletions continue, too.
+    // Deletions also continue.
     space.api::<PersistentVolumeClaim>().delete("old", &DeleteParams::default()).await?;
     let name = old.metadata.name.unwrap_or_default();
     space.wait_gone(&space.cluster_api::<PersistentVolume>(), &name).await?;

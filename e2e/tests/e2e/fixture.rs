@@ -10,7 +10,7 @@ use testbed::cluster::TestSpace;
 use testbed::control_plane::Signal;
 
 #[tokio::test]
-async fn a_failed_wait_says_what_it_saw() -> anyhow::Result<()> {
+async fn failed_wait_reports_object_events_and_logs() -> anyhow::Result<()> {
     let space = TestSpace::new("failed-wait").await?;
     let class = space.create_class(space.class("a")).await?;
     space.create_claim(space.claim("data", &class)).await?;
@@ -28,7 +28,7 @@ async fn a_failed_wait_says_what_it_saw() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn service_accounts_have_the_given_rights_and_leave_a_trace() -> anyhow::Result<()> {
+async fn service_accounts_are_limited_to_their_permissions_and_audited() -> anyhow::Result<()> {
     let space = TestSpace::new("rights").await?;
     let (resource, verbs) = ("persistentvolumeclaims", &["list"]);
     let rule = AccessRule { group: "", resource, verbs, names: Vec::new(), namespaced: true };
@@ -47,7 +47,7 @@ async fn service_accounts_have_the_given_rights_and_leave_a_trace() -> anyhow::R
 }
 
 #[tokio::test]
-async fn programs_end_with_their_handle() -> anyhow::Result<()> {
+async fn dropping_a_handle_ends_its_program() -> anyhow::Result<()> {
     let space = TestSpace::new("programs").await?;
     let program = space.spawn("sleeper", "/bin/sleep", ["600"])?;
     let id = program.id();
@@ -62,7 +62,7 @@ async fn programs_end_with_their_handle() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_test_leaves_nothing_behind() -> anyhow::Result<()> {
+async fn failed_test_leaves_nothing_behind() -> anyhow::Result<()> {
     let observer = TestSpace::new("observer").await?;
     let space = TestSpace::new("observed").await?;
     let class = space.create_class(space.class("a")).await?;
@@ -81,7 +81,7 @@ async fn a_test_leaves_nothing_behind() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_api_server_can_be_restarted_and_killed() -> anyhow::Result<()> {
+async fn api_server_can_be_restarted_and_killed() -> anyhow::Result<()> {
     let mut space = TestSpace::with_own_cluster("restart").await?;
     let class = space.create_class(space.class("a")).await?;
     let server = space.cluster().state().server.clone();

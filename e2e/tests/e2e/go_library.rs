@@ -15,11 +15,11 @@ use testbed::progress;
 const CLAIMS: usize = 100;
 const LIMIT: Duration = Duration::from_secs(60);
 const PROVISIONER: &str = "example.com/go";
-/// The Go library's message for a claim that its last change has queued and that no longer exists. It is not an error.
-const WENT_BEFORE_ITS_TURN: &str = "in work queue no longer exists";
+/// The Go library's message for a queued claim that no longer exists. It is not an error.
+const DELETED_WHILE_QUEUED: &str = "in work queue no longer exists";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_claims_come_and_go_without_an_error() -> anyhow::Result<()> {
+async fn hundred_claims_are_bound_and_deleted_without_errors() -> anyhow::Result<()> {
     let guard = State::for_tests()?.guard();
     let go = go_provisioner(&guard, &progress::silent()).await?;
     let simulated = Simulated::start(&guard).await?;
@@ -62,18 +62,18 @@ async fn a_hundred_claims_come_and_go_without_an_error() -> anyhow::Result<()> {
     claims.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
     let all_gone =
         eventually(LIMIT, async || Ok(volumes.list(&ListParams::default()).await?.items.is_empty().then_some(())));
-    assert!(all_gone.await?.is_some(), "not all volumes went:\n{}", program.output());
+    assert!(all_gone.await?.is_some(), "not all volumes were deleted:\n{}", program.output());
 
     let events = Api::<Event>::default_namespaced(client).list(&ListParams::default()).await?.items;
     let succeeded = events.iter().filter(|event| event.reason.as_deref() == Some("ProvisioningSucceeded")).count();
-    assert!(succeeded > 0, "the provisioner's events arrive");
+    assert!(succeeded > 0, "the provisioner emitted no success event");
     let status = program.terminate(LIMIT).await?;
     let output = program.output();
     assert!(status.success(), "{status}:\n{output}");
     // klog's lines begin with their severity.
     let is_bad = |line: &&str| {
         let bad = line.starts_with(['W', 'E', 'F']) || line.contains("err=") || line.contains("panic");
-        bad && !line.contains(WENT_BEFORE_ITS_TURN)
+        bad && !line.contains(DELETED_WHILE_QUEUED)
     };
     let bad: Vec<&str> = output.lines().filter(is_bad).collect();
     assert!(bad.is_empty(), "{}", bad.join("\n"));

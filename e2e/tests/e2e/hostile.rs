@@ -16,10 +16,10 @@ use testbed::toy::{Toy, options};
 const VOLUMES: &str = "/api/v1/persistentvolumes";
 
 // Rules: G29.
-/// All annotations of an object together can have at most 256 KiB; labels, finalizers and others have no such limit.
+/// All annotations of an object together are limited to 256 KiB; labels and finalizers have no such limit.
 /// See <https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/>.
 #[tokio::test]
-async fn the_largest_objects_that_the_server_accepts_are_handled() -> anyhow::Result<()> {
+async fn handles_the_largest_objects_that_the_server_accepts() -> anyhow::Result<()> {
     const LARGEST: usize = 256 * 1024;
     let (space, toy, _controller) = Toy::serving("g29").await?;
     let class = space.create_class(space.class("class")).await?;
@@ -27,7 +27,7 @@ async fn the_largest_objects_that_the_server_accepts_are_handled() -> anyhow::Re
     let large = |size: usize| {
         let mut claim = space.claim("large", &class);
         claim.annotations_mut().insert("note".to_owned(), "x".repeat(size));
-        // The volume's name and the control plane's additions during binding add to this size.
+        // Labels do not count towards the limit, so the claim becomes even larger.
         claim.labels_mut().extend(labels(100));
         claim
     };
@@ -35,8 +35,9 @@ async fn the_largest_objects_that_the_server_accepts_are_handled() -> anyhow::Re
     let mut labelled = space.claim("labelled", &class);
     labelled.labels_mut().extend(labels(5000));
     space.create_claim(labelled).await?;
+    // Room for the annotations that the control plane adds during binding.
     let room = 1024;
-    assert!(space.create_claim(large(LARGEST)).await.is_err(), "one byte of name too much");
+    assert!(space.create_claim(large(LARGEST)).await.is_err(), "the server accepts annotations above its limit");
     space.create_claim(large(LARGEST - room)).await?;
     space.bind(space.claim("small", &class)).await?;
     let (_, volume) = space.wait_bound("large").await?;
@@ -53,7 +54,7 @@ async fn the_largest_objects_that_the_server_accepts_are_handled() -> anyhow::Re
 
 // Rules: G30.
 #[tokio::test]
-async fn sizes_are_read_as_users_write_them() -> anyhow::Result<()> {
+async fn parses_every_quantity_that_the_server_accepts() -> anyhow::Result<()> {
     let (space, _, _controller) = Toy::serving("g30").await?;
     let class = space.create_class(space.class("class")).await?;
     let asks = |name: &str, text: &str| {
@@ -65,7 +66,7 @@ async fn sizes_are_read_as_users_write_them() -> anyhow::Result<()> {
     };
     for (at, text) in ["-1", "0", "", "9X", "1.5.5"].into_iter().enumerate() {
         let refused = space.create_claim(asks(&format!("refused-{at}"), text)).await;
-        assert!(refused.is_err(), "the server itself refuses {text:?}");
+        assert!(refused.is_err(), "the server accepts {text:?}");
     }
     let sizes = [("1e3", 1000), ("1.5Gi", 1536 << 20), ("9E", 9_000_000_000_000_000_000), ("100m", 1), ("0.5", 1)];
     for (at, (text, _)) in sizes.into_iter().enumerate() {
@@ -80,9 +81,9 @@ async fn sizes_are_read_as_users_write_them() -> anyhow::Result<()> {
 }
 
 // Rules: G28.
-/// Requests that the server has executed are not repeated, even if their responses are lost.
+/// The server has executed the requests whose responses are lost. The controller must not repeat their effects.
 #[tokio::test]
-async fn lost_answers_do_not_double_what_was_done() -> anyhow::Result<()> {
+async fn lost_responses_do_not_repeat_backend_calls() -> anyhow::Result<()> {
     for (method, path) in [(Method::POST, VOLUMES), (Method::DELETE, VOLUMES), (Method::PATCH, VOLUMES)] {
         let space = TestSpace::new("g28").await?;
         let toy = Toy::new();
@@ -103,14 +104,14 @@ async fn lost_answers_do_not_double_what_was_done() -> anyhow::Result<()> {
 
 // Rules: G28.
 #[tokio::test]
-async fn an_event_whose_answer_was_lost_is_not_written_twice() -> anyhow::Result<()> {
+async fn event_is_not_written_twice_after_a_lost_response() -> anyhow::Result<()> {
     let space = TestSpace::new("g28").await?;
     let toy = Toy::new();
     let client = failing(&space.client(), Method::POST, "/apis/events.k8s.io/", &[Fault::Lose(504)]);
     let controller = toy.run_with(options(&space), client);
     space.create_class_and_claim("claim").await?;
     let told = space.wait_for_event("PersistentVolumeClaim", "claim", "ProvisioningSucceeded").await?;
-    // Stopping sends all queued events, so an event to be repeated would exist afterwards.
+    // Stopping sends all queued events, so a repeated event would exist afterwards.
     controller.stop().await?;
     let events = space.api::<k8s_openapi::api::events::v1::Event>().list(&ListParams::default()).await?;
     let ours = events.items.iter().filter(|event| event.reason.as_deref() == Some("ProvisioningSucceeded"));
@@ -119,9 +120,9 @@ async fn an_event_whose_answer_was_lost_is_not_written_twice() -> anyhow::Result
 }
 
 // Rules: G26, G27.
-/// The tests within the process cover every write and its delays; here, they are mixed with real responses.
+/// The in-process tests cover every write and its delays; here, the faults are mixed with real responses.
 #[tokio::test]
-async fn an_unreliable_server_is_waited_for() -> anyhow::Result<()> {
+async fn failed_requests_are_retried_without_repeating_backend_calls() -> anyhow::Result<()> {
     let faults = [Fault::Busy(1), Fault::Refuse(409), Fault::Refuse(500)];
     for method in [Method::POST, Method::DELETE, Method::PATCH] {
         let space = TestSpace::new("g27").await?;

@@ -81,7 +81,7 @@ impl Both {
     fn say(&self, arguments: &[&str], input: &str) -> anyhow::Result<String> {
         let real = self.real.run(arguments, input)?;
         let simulated = self.simulated.run(arguments, input)?;
-        assert_eq!(simulated, real, "simulated and real answer to kubectl {}", arguments.join(" "));
+        assert_eq!(simulated, real, "simulated and real output of kubectl {}", arguments.join(" "));
         Ok(real)
     }
 
@@ -108,7 +108,7 @@ impl Both {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_s_life() -> anyhow::Result<()> {
+async fn claim_life_cycle_prints_the_same() -> anyhow::Result<()> {
     let both = Both::new("kubectl-claim").await?;
     let class = both.space.cluster_wide_name("class");
     let volume = both.space.cluster_wide_name("volume");
@@ -170,7 +170,7 @@ spec:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_of_all_kinds() -> anyhow::Result<()> {
+async fn object_changes_print_the_same() -> anyhow::Result<()> {
     let both = Both::new("kubectl-changes").await?;
     both.done("create configmap one --from-literal=a=1", "")?;
     both.done("label configmap one x=y", "")?;
@@ -201,7 +201,7 @@ async fn changes_of_all_kinds() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refusals() -> anyhow::Result<()> {
+async fn errors_print_the_same() -> anyhow::Result<()> {
     let both = Both::new("kubectl-refusals").await?;
     let claim = |rest: &str| {
         format!("{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: data}}, spec: {{{rest}}}}}")
@@ -226,7 +226,7 @@ async fn refusals() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn custom_resources() -> anyhow::Result<()> {
+async fn custom_resources_print_the_same() -> anyhow::Result<()> {
     let both = Both::new("kubectl-custom").await?;
     let group = format!("{}.example.com", both.space.namespace());
     let definition = json!({
@@ -284,7 +284,7 @@ async fn custom_resources() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn looking_around() -> anyhow::Result<()> {
+async fn discovery_and_permissions_print_the_same() -> anyhow::Result<()> {
     let both = Both::new("kubectl-around").await?;
     both.done("api-resources --api-group=rbac.authorization.k8s.io", "")?;
     both.done("api-resources --api-group=storage.k8s.io --namespaced", "")?;
@@ -298,7 +298,7 @@ async fn looking_around() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn following_changes() -> anyhow::Result<()> {
+async fn watches_print_the_same() -> anyhow::Result<()> {
     let both = Both::new("kubectl-watch").await?;
     let mut seen = Vec::new();
     for kubectl in [&both.real, &both.simulated] {
@@ -308,12 +308,12 @@ async fn following_changes() -> anyhow::Result<()> {
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         let mut rows = Vec::new();
         for _ in 0..2 {
-            rows.push(masked(&lines.next().expect("a watch goes on")?));
+            rows.push(masked(&lines.next().expect("the watch has ended")?));
         }
         kubectl.run(&["patch", "configmap", "watched", "-p", r#"{"data":{"b":"2"}}"#], "")?;
-        rows.push(masked(&lines.next().expect("a watch goes on")?));
+        rows.push(masked(&lines.next().expect("the watch has ended")?));
         kubectl.run(&["delete", "configmap", "watched"], "")?;
-        rows.push(masked(&lines.next().expect("a watch goes on")?));
+        rows.push(masked(&lines.next().expect("the watch has ended")?));
         child.kill()?;
         child.wait()?;
         seen.push(rows);

@@ -15,7 +15,7 @@ fn read(path: &str) -> String {
 }
 
 #[test]
-fn charts_have_the_rights_and_options_of_their_programs() -> anyhow::Result<()> {
+fn charts_match_the_permissions_and_options_of_their_programs() -> anyhow::Result<()> {
     for provisioner in &PROVISIONERS {
         compare(&provisioner.chart_files(&provisioner_program)?)?;
     }
@@ -23,11 +23,11 @@ fn charts_have_the_rights_and_options_of_their_programs() -> anyhow::Result<()> 
 }
 
 #[test]
-fn charts_describe_themselves() -> anyhow::Result<()> {
+fn charts_have_metadata_and_consistent_defaults() -> anyhow::Result<()> {
     for provisioner in &PROVISIONERS {
         let file = |name: &str| anyhow::Ok(parse(&read(&provisioner.chart().join(name).to_string_lossy()))?.remove(0));
         let chart = file("Chart.yaml")?;
-        // A release adds `home` and `sources`, the address of its repository.
+        // A release adds `home` and `sources`, which contain the address of its repository.
         for field in ["icon", "keywords", "maintainers"] {
             assert!(chart[field].is_string() || chart[field][0] != Value::Null, "{}: no {field}", provisioner.name);
         }
@@ -59,7 +59,7 @@ fn charts_describe_themselves() -> anyhow::Result<()> {
 }
 
 #[test]
-fn what_is_applied_without_helm_is_of_these_charts() -> anyhow::Result<()> {
+fn plain_manifests_are_rendered_from_the_charts() -> anyhow::Result<()> {
     for provisioner in &PROVISIONERS {
         for variant in provisioner.variants {
             let current = is_up_to_date(provisioner, variant)?;
@@ -71,7 +71,7 @@ fn what_is_applied_without_helm_is_of_these_charts() -> anyhow::Result<()> {
 
 /// The charts themselves set the names in the permissions and the variables of the pods.
 #[test]
-fn what_serves_cosi_has_the_rights_and_options_of_its_program() -> anyhow::Result<()> {
+fn cosi_manifests_match_the_permissions_and_options_of_their_programs() -> anyhow::Result<()> {
     let mut count = 0;
     for provisioner in PROVISIONERS.iter().filter(|provisioner| provisioner.has_cosi()) {
         let folder = format!("deploy/{}/cosi", provisioner.folder);
@@ -83,7 +83,7 @@ fn what_serves_cosi_has_the_rights_and_options_of_its_program() -> anyhow::Resul
         let help = String::from_utf8(help)?;
         let value = |name: &str| variables.iter().find(|variable| variable["name"] == name)?["value"].as_str();
         for variable in variables.iter().filter_map(|variable| variable["name"].as_str()) {
-            assert!(help.contains(&format!("[env: {variable}=")), "{folder}: the program knows no {variable}");
+            assert!(help.contains(&format!("[env: {variable}=")), "{folder}: the program does not know {variable}");
         }
         assert_eq!(value("COSI_CONTROLLER"), Some("true"), "{folder}");
         let name = value("PROVISIONER_NAME").with_context(|| format!("{folder}: no name"))?;
@@ -102,7 +102,7 @@ fn what_serves_cosi_has_the_rights_and_options_of_its_program() -> anyhow::Resul
 }
 
 #[test]
-fn the_programs_take_the_classes() -> anyhow::Result<()> {
+fn programs_accept_their_storage_classes() -> anyhow::Result<()> {
     let mut count = 0;
     for provisioner in &PROVISIONERS {
         for variant in provisioner.variants {
@@ -124,7 +124,7 @@ fn the_programs_take_the_classes() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Resources with verbs, like in the table of docs/book/pages/operate/rights.md.
+/// Rows with resources and verbs, in the format of the table in docs/book/pages/operate/rights.md.
 fn granted(rights: &Value) -> BTreeSet<String> {
     let words = |value: &Value| {
         let words: Vec<_> = value.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -143,7 +143,7 @@ fn granted(rights: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_right_is_explained() -> anyhow::Result<()> {
+fn every_permission_is_documented() -> anyhow::Result<()> {
     let mut rows = BTreeSet::new();
     for provisioner in &PROVISIONERS {
         let file = provisioner.chart().join("files/rights.yaml");
@@ -156,8 +156,8 @@ fn every_right_is_explained() -> anyhow::Result<()> {
     let section = section.split("\n## ").next().unwrap_or_default();
     let explained = Regex::new(r"(?m)^(\| `[^|]*` \| `[^|]*` \| [^|]* \|) .+\|$")?;
     let explained: BTreeSet<String> = explained.captures_iter(section).map(|row| row[1].to_owned()).collect();
-    assert_eq!(rows.difference(&explained).collect::<Vec<_>>(), Vec::<&String>::new(), "rights without a word");
-    assert_eq!(explained.difference(&rows).collect::<Vec<_>>(), Vec::<&String>::new(), "nobody has these rights");
+    assert_eq!(rows.difference(&explained).collect::<Vec<_>>(), Vec::<&String>::new(), "undocumented permissions");
+    assert_eq!(explained.difference(&rows).collect::<Vec<_>>(), Vec::<&String>::new(), "not granted by any chart");
     Ok(())
 }
 
@@ -188,13 +188,13 @@ fn metrics() -> anyhow::Result<BTreeMap<String, &'static str>> {
             };
             found.insert(format!("{prefix}{}", &call[2]), kind);
         }
-        assert!(found.len() > before, "no metric is made by {receiver} in {file}");
+        assert!(found.len() > before, "{file}: {receiver} registers no metric");
     }
     Ok(found)
 }
 
 #[test]
-fn the_page_explains_each_metric() -> anyhow::Result<()> {
+fn every_metric_is_documented() -> anyhow::Result<()> {
     let page = read("docs/book/pages/reference/metrics.md");
     let row = Regex::new(r"(?m)^\| `([a-z_]+)` \| ([a-z]+) \|")?;
     let explained: BTreeSet<_> = row.captures_iter(&page).map(|row| format!("{} {}", &row[1], &row[2])).collect();
@@ -205,7 +205,7 @@ fn the_page_explains_each_metric() -> anyhow::Result<()> {
 }
 
 #[test]
-fn rules_and_dashboard_use_metrics_that_exist() -> anyhow::Result<()> {
+fn rules_and_dashboard_use_existing_metrics() -> anyhow::Result<()> {
     let metrics = metrics()?;
     let word = Regex::new(r"\b(?:provisioner|bucket_provisioner|controller)_[a-z_]+\b")?;
     for file in ["rules.yaml", "rules_test.yaml", "dashboard.json"] {
@@ -218,7 +218,7 @@ fn rules_and_dashboard_use_metrics_that_exist() -> anyhow::Result<()> {
                 "histogram" => ["bucket", "sum", "count"].iter().any(|part| name == format!("{metric}_{part}")),
                 _ => name == metric,
             });
-            assert!(exists, "{file} uses {name}, which no program has: {metrics:?}");
+            assert!(exists, "{file} uses {name}, which no program exports: {metrics:?}");
         }
     }
     Ok(())
@@ -226,7 +226,7 @@ fn rules_and_dashboard_use_metrics_that_exist() -> anyhow::Result<()> {
 
 /// `cargo xtask rules` evaluates the panels' expressions; these checks need no Prometheus.
 #[test]
-fn panels_say_what_they_show_and_lie_beside_each_other() -> anyhow::Result<()> {
+fn panels_are_described_and_do_not_overlap() -> anyhow::Result<()> {
     let dashboard: Value = serde_json::from_str(&read("deploy/monitoring/dashboard.json"))?;
     let panels = dashboard["panels"].as_array().context("no panels")?;
     let (mut ids, mut titles, mut places) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -234,13 +234,13 @@ fn panels_say_what_they_show_and_lie_beside_each_other() -> anyhow::Result<()> {
         let title = panel["title"].as_str().context("a panel has no title")?;
         assert!(
             ids.insert(panel["id"].as_u64()) && titles.insert(title),
-            "{title}: two panels have its id or its title"
+            "{title}: two panels have the same id or title"
         );
         let place = |name: &str| panel["gridPos"][name].as_u64().with_context(|| format!("{title} has no {name}"));
         let (x, y, width, height) = (place("x")?, place("y")?, place("w")?, place("h")?);
         assert!(x + width <= 24, "{title} is too wide");
         for place in (x..x + width).flat_map(|x| (y..y + height).map(move |y| (x, y))) {
-            assert!(places.insert(place), "{title} lies on another panel");
+            assert!(places.insert(place), "{title} overlaps another panel");
         }
         if panel["type"] == "row" {
             continue;
@@ -251,7 +251,7 @@ fn panels_say_what_they_show_and_lie_beside_each_other() -> anyhow::Result<()> {
         // Grafana's default thresholds color every value from 80 red.
         assert!(panel["type"] != "stat" || field["thresholds"].is_object(), "{title} has no thresholds");
         assert_eq!(panel["datasource"]["uid"], "${datasource}", "{title}");
-        let targets = panel["targets"].as_array().with_context(|| format!("{title} asks nothing"))?;
+        let targets = panel["targets"].as_array().with_context(|| format!("{title} has no queries"))?;
         for target in targets {
             let text = |name: &str| target[name].as_str().unwrap_or_default();
             let expression = text("expr");
@@ -267,7 +267,7 @@ fn panels_say_what_they_show_and_lie_beside_each_other() -> anyhow::Result<()> {
 }
 
 #[test]
-fn every_alert_has_a_test_and_a_page() {
+fn every_alert_is_tested_and_documented() {
     let (rules, tests, page) = (
         read("deploy/monitoring/rules.yaml"),
         read("deploy/monitoring/rules_test.yaml"),
@@ -283,7 +283,7 @@ fn every_alert_has_a_test_and_a_page() {
         );
         assert!(
             rules.contains(&format!("docs/book/pages/operate/monitoring.md#{}\n", alert.to_lowercase())),
-            "{alert} names no page"
+            "{alert} has no link to its documentation"
         );
     }
     let told = page.lines().filter_map(|line| line.strip_prefix("### Provisioner")).count();
@@ -310,7 +310,7 @@ fn asked_for(folder: &str) -> anyhow::Result<[BTreeSet<String>; 2]> {
 }
 
 #[test]
-fn openshift_lets_pods_do_what_they_ask_for_and_no_more() -> anyhow::Result<()> {
+fn openshift_constraints_allow_exactly_what_pods_request() -> anyhow::Result<()> {
     for (folder, pods, account) in [
         ("hostpath/openshift", "hostpath/per-node", "hostpath-provisioner"),
         ("nfs/subdir-openshift", "nfs/subdir", "nfs-subdir-provisioner"),

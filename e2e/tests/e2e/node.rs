@@ -20,7 +20,7 @@ fn plain(space: &TestSpace, name: &str, script: &str) -> anyhow::Result<serde_js
 }
 
 #[tokio::test]
-async fn the_node_is_ready_and_nothing_keeps_pods_away() -> anyhow::Result<()> {
+async fn node_is_ready_and_has_no_taints() -> anyhow::Result<()> {
     let space = TestSpace::new("node").await?;
     let node = space.cluster_api::<Node>().get(&space.cluster().node()?.name).await?;
     let status = node.status.unwrap_or_default();
@@ -35,7 +35,7 @@ async fn the_node_is_ready_and_nothing_keeps_pods_away() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn logs_and_commands_reach_a_running_pod() -> anyhow::Result<()> {
+async fn logs_and_exec_work_in_a_running_pod() -> anyhow::Result<()> {
     let space = TestSpace::new("exec").await?;
     let mut pod = plain(&space, "pod", "")?;
     pod["spec"]["containers"][0]["command"] = json!(["/bin/sh", "-c", "echo said; exec sleep 600"]);
@@ -53,7 +53,7 @@ async fn logs_and_commands_reach_a_running_pod() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn pods_outlive_the_kubelet_and_containerd() -> anyhow::Result<()> {
+async fn pods_survive_kills_of_kubelet_and_containerd() -> anyhow::Result<()> {
     let mut space = TestSpace::with_own_node("outlive").await?;
     let mut pod = plain(&space, "pod", "")?;
     pod["spec"]["containers"][0]["command"] = json!(["/bin/sh", "-c", "exec sleep 600"]);
@@ -69,13 +69,13 @@ async fn pods_outlive_the_kubelet_and_containerd() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_second_node_lives_beside_the_first_and_leaves_nothing_when_its_owner_crashes() -> anyhow::Result<()> {
+async fn second_node_is_independent_and_removed_when_its_owner_crashes() -> anyhow::Result<()> {
     let space = TestSpace::new("second").await?;
     let settings = Settings { node: true, ..Settings::for_tests() };
     let guard = space.cluster().state().guard();
     let second = ControlPlane::start(&settings, &guard, &progress::silent()).await?;
     let state = second.state();
-    let node = state.node.clone().context("it has no node")?;
+    let node = state.node.clone().context("the control plane has no node")?;
     assert_ne!(node.address, space.cluster().node()?.address);
     let pods: Api<Pod> = Api::namespaced(client_from(&state.kubeconfig).await?, "default");
     let mut pod = plain(&space, "pod", "")?;

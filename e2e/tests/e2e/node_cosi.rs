@@ -9,7 +9,7 @@ use crate::cosi::native::Native;
 
 // Rules: J14.
 #[tokio::test]
-async fn node_a_pod_has_the_entries_in_its_environment() -> anyhow::Result<()> {
+async fn node_pod_receives_the_entries_of_the_secret() -> anyhow::Result<()> {
     let (native, google, files) = (Native::new("cosi-n-pod").await?, Server::start().await?, tempfile::tempdir()?);
     let program = native.start_on_google(&google, files.path())?;
     native.claim("photos", "delete").await?;

@@ -28,7 +28,7 @@ impl Driver {
 }
 
 #[tokio::test]
-async fn node_csi_a_pod_writes_and_a_clone_has_a_copy() -> anyhow::Result<()> {
+async fn node_csi_clone_contains_a_copy_of_the_data() -> anyhow::Result<()> {
     let space = TestSpace::new("csi-files").await?;
     let driver = Driver::start(&space).await?;
     space.create_claim(space.claim("data", &driver.class)).await?;
@@ -56,7 +56,7 @@ async fn node_csi_a_pod_writes_and_a_clone_has_a_copy() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn node_csi_a_pod_writes_to_a_block_device() -> anyhow::Result<()> {
+async fn node_csi_pod_writes_to_a_block_device() -> anyhow::Result<()> {
     let space = TestSpace::new("csi-block").await?;
     let driver = Driver::start(&space).await?;
     let mut claim = space.claim("data", &driver.class);

@@ -1,4 +1,4 @@
-//! The provisioner as a pod of a real node is killed, runs twice, or has many claims.
+//! The provisioner as a pod on a real node: killed, with two replicas, and with many claims.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ async fn wait_empty(space: &TestSpace, installed: &Installed<'_>) -> anyhow::Res
 }
 
 #[tokio::test]
-async fn node_repeated_kills_leave_nothing_and_double_nothing() -> anyhow::Result<()> {
+async fn node_kills_leave_no_leftovers_and_no_duplicates() -> anyhow::Result<()> {
     const COUNT: usize = 60;
     let space = TestSpace::with_own_node("k4").await?;
     let installed = space.install(Variant::PerNode).await?;
@@ -94,7 +94,7 @@ async fn node_a_thousand_claims_at_once_are_bound() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn node_one_of_two_replicas_works_and_the_other_takes_over() -> anyhow::Result<()> {
+async fn node_second_replica_takes_over() -> anyhow::Result<()> {
     let space = TestSpace::new("k13").await?;
     let installed = space.install(Variant::Single).await?;
     let two = Patch::Merge(json!({"spec": {"replicas": 2}}));
@@ -105,7 +105,7 @@ async fn node_one_of_two_replicas_works_and_the_other_takes_over() -> anyhow::Re
     }
     space.wait_all_bound(2, LONG).await?;
     assert_eq!(installed.directories().len(), 2);
-    // One of the two is killed twice, so each of them has to take over once, whichever begins.
+    // Each replica is killed once, so the active replica is killed in any case.
     for (number, replica) in replicas.into_iter().enumerate() {
         replica.signal(Signal::KILL);
         space.create_claim(testbed::cluster::claim(&format!("later-{number}"), &installed.class("hostpath"))).await?;

@@ -48,13 +48,13 @@ async fn node_needs_four_capabilities_and_writes_only_to_its_root() -> anyhow::R
     Ok(())
 }
 
-/// The settings come from `deploy/README.md`.
+/// The provisioner and all pods run as the same unprivileged user, who owns the root directory.
 #[tokio::test]
-async fn node_needs_no_capability_when_all_pods_have_its_user() -> anyhow::Result<()> {
+async fn node_needs_no_capability_when_all_pods_run_as_its_user() -> anyhow::Result<()> {
     let space = TestSpace::new("nonroot").await?;
     let installed = space.install(Variant::PerNode).await?;
     installed.processes(1).await?;
-    // Wait for the first provisioner's notes at its start; the node is the last one.
+    // Wait until the first provisioner has written its notes at startup; it writes `node` last.
     let noted = installed.root().join(".kube-provisioner/notes/node");
     let has_noted = eventually(LIMIT, async || Ok(noted.exists().then_some(())));
     assert!(has_noted.await?.is_some());

@@ -7,7 +7,7 @@ use serde_json::json;
 use testbed::cluster::{TestSpace, Variant};
 
 #[tokio::test]
-async fn node_a_link_out_of_a_volume_is_neither_mounted_nor_followed() -> anyhow::Result<()> {
+async fn node_symlink_out_of_a_volume_is_neither_mounted_nor_followed() -> anyhow::Result<()> {
     let space = TestSpace::new("links").await?;
     let installed = space.install(Variant::PerNode).await?;
     let secret = installed.root().parent().unwrap().join("secret");

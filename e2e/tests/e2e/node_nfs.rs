@@ -69,7 +69,7 @@ fn script(space: &TestSpace, node: &GuestNode, name: &str, claim: &str, script: 
 }
 
 #[tokio::test]
-async fn ganesha_a_share_serves_the_pods_of_a_node() -> anyhow::Result<()> {
+async fn ganesha_pods_on_a_node_use_a_share() -> anyhow::Result<()> {
     // Uses a separate cluster: pods of other tests could be scheduled onto the second node, which lacks their images.
     let space = TestSpace::with_own_node("node-share").await?;
     let (server, share) = (tempfile::tempdir()?, tempfile::tempdir()?);
@@ -121,7 +121,7 @@ fn disk(node: &GuestNode) -> Value {
 
 #[tokio::test]
 #[expect(clippy::print_stdout, reason = "figures")]
-async fn ganesha_a_server_in_a_pod_serves_the_pods_of_a_node() -> anyhow::Result<()> {
+async fn ganesha_pods_on_a_node_use_a_server_in_a_pod() -> anyhow::Result<()> {
     let space = TestSpace::with_own_node("node-server").await?;
     let node = space.guest_node(&[ImageOf::NfsServer.archive(space.cluster().state())?]).await?;
     space.apply(&[disk(&node)]).await?;
@@ -156,7 +156,7 @@ async fn ganesha_a_server_in_a_pod_serves_the_pods_of_a_node() -> anyhow::Result
         ready()?;
         let up = start.elapsed();
         let goes_on = eventually(PATIENCE, async || Ok((lines().await? > before + 20).then_some(()))).await?;
-        goes_on.with_context(|| format!("the writer stands still; the node said:\n{}", node.text()))?;
+        goes_on.with_context(|| format!("the writer does not continue; output of the node:\n{}", node.text()))?;
         println!("the server's pod was {how}: another one after {up:.1?}, 20 writes after {:.1?}", start.elapsed());
     }
     space.delete_pod("writer").await?;

@@ -24,7 +24,7 @@ async fn claim_with(space: &TestSpace, parameters: &[(&str, &str)]) -> anyhow::R
 }
 
 #[tokio::test]
-async fn node_a_pod_writes_into_a_volume_of_the_default_type() -> anyhow::Result<()> {
+async fn node_pod_writes_to_a_volume_of_the_default_type() -> anyhow::Result<()> {
     let space = TestSpace::new("p1").await?;
     let installed = space.install(Variant::PerNode).await?;
     claim_with(&space, &[]).await?;
@@ -39,7 +39,7 @@ async fn node_a_pod_writes_into_a_volume_of_the_default_type() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn node_a_local_volume_belongs_to_the_fs_group_of_its_pod() -> anyhow::Result<()> {
+async fn node_local_volume_belongs_to_the_fs_group_of_its_pod() -> anyhow::Result<()> {
     let space = TestSpace::new("p2").await?;
     let installed = space.install(Variant::PerNode).await?;
     claim(&space, &installed, "data", "hostpath-local").await?;
@@ -54,7 +54,7 @@ async fn node_a_local_volume_belongs_to_the_fs_group_of_its_pod() -> anyhow::Res
 }
 
 #[tokio::test]
-async fn node_a_claim_waits_for_its_pod_and_is_bound_on_the_pods_node() -> anyhow::Result<()> {
+async fn node_claim_waits_for_its_pod_and_binds_on_its_node() -> anyhow::Result<()> {
     let space = TestSpace::new("p4").await?;
     let installed = space.install(Variant::PerNode).await?;
     claim(&space, &installed, "data", "hostpath").await?;
@@ -78,7 +78,7 @@ async fn node_a_claim_waits_for_its_pod_and_is_bound_on_the_pods_node() -> anyho
 }
 
 #[tokio::test]
-async fn node_a_read_write_once_pod_claim_is_used_by_one_pod() -> anyhow::Result<()> {
+async fn node_read_write_once_pod_claim_is_used_by_one_pod() -> anyhow::Result<()> {
     let space = TestSpace::new("p5").await?;
     let installed = space.install(Variant::PerNode).await?;
     let mut claim = testbed::cluster::claim("data", &installed.class("hostpath"));
@@ -97,7 +97,7 @@ async fn node_a_read_write_once_pod_claim_is_used_by_one_pod() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn node_a_restricted_pod_writes_to_its_volume() -> anyhow::Result<()> {
+async fn node_restricted_pod_writes_to_its_volume() -> anyhow::Result<()> {
     let space = TestSpace::new("p6").await?;
     let installed = space.install(Variant::PerNode).await?;
     // A restricted namespace would refuse the provisioner's pod, so wait for it first.
@@ -120,7 +120,7 @@ async fn node_a_restricted_pod_writes_to_its_volume() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn node_a_pod_mounts_a_sub_path_of_its_volume() -> anyhow::Result<()> {
+async fn node_pod_mounts_a_sub_path_of_its_volume() -> anyhow::Result<()> {
     let space = TestSpace::new("p7").await?;
     let installed = space.install(Variant::PerNode).await?;
     claim(&space, &installed, "data", "hostpath").await?;
@@ -133,7 +133,7 @@ async fn node_a_pod_mounts_a_sub_path_of_its_volume() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn node_a_pod_sees_the_owner_and_the_mode_of_its_class() -> anyhow::Result<()> {
+async fn node_pod_sees_owner_and_mode_from_the_class() -> anyhow::Result<()> {
     let space = TestSpace::new("p10").await?;
     let installed = space.install(Variant::PerNode).await?;
     claim_with(&space, &[("uid", "1000"), ("gid", "2000"), ("mode", "2700")]).await?;
@@ -147,7 +147,7 @@ async fn node_a_pod_sees_the_owner_and_the_mode_of_its_class() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn node_a_new_pod_reads_the_files_of_the_former_one() -> anyhow::Result<()> {
+async fn node_new_pod_reads_the_files_of_the_previous_pod() -> anyhow::Result<()> {
     let space = TestSpace::new("m1").await?;
     let installed = space.install(Variant::PerNode).await?;
     claim(&space, &installed, "data", "hostpath").await?;
@@ -158,7 +158,7 @@ async fn node_a_new_pod_reads_the_files_of_the_former_one() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn node_rwx_two_pods_write_into_one_volume_and_see_each_others_files() -> anyhow::Result<()> {
+async fn node_rwx_two_pods_share_the_files_of_a_volume() -> anyhow::Result<()> {
     let space = TestSpace::new("rwx").await?;
     let installed = space.install(Variant::PerNode).await?;
     let mut claim = testbed::cluster::claim("data", &installed.class("hostpath"));

@@ -25,7 +25,7 @@ fn failing(error: fn() -> ProvisionError) -> Toy {
     Toy::new().on_provision(move |claim, _| if claim == "claim" { Answer::Failed(error()) } else { Answer::Done })
 }
 
-/// Waits until a later claim is provisioned: then the controller has handled all earlier events.
+/// Waits until a later claim is provisioned. By then, the controller has handled all earlier events.
 async fn later(space: &TestSpace) -> anyhow::Result<PersistentVolumeClaim> {
     let class = space.create_class(space.class("later")).await?;
     space.bind(space.claim("later", &class)).await?;
@@ -34,7 +34,7 @@ async fn later(space: &TestSpace) -> anyhow::Result<PersistentVolumeClaim> {
 
 // Rules: C27.
 #[tokio::test]
-async fn reschedule_removes_only_the_selected_node() -> anyhow::Result<()> {
+async fn reschedule_removes_only_the_selected_node_annotation() -> anyhow::Result<()> {
     let space = TestSpace::new("c27").await?;
     let toy = failing(|| ProvisionError::reschedule("no room on this node"));
     let _controller = toy.run(&space);
@@ -51,7 +51,7 @@ async fn reschedule_removes_only_the_selected_node() -> anyhow::Result<()> {
 
 // Rules: C28, C29, C30.
 #[tokio::test]
-async fn other_failures_keep_the_node() -> anyhow::Result<()> {
+async fn other_failures_keep_the_selected_node() -> anyhow::Result<()> {
     for error in [|| ProvisionError::retry("no"), || ProvisionError::in_progress("not yet")] {
         let space = TestSpace::new("c28").await?;
         let toy = failing(error);

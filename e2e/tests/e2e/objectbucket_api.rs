@@ -16,7 +16,7 @@ const NOOBAA: &str = include_str!("../../../crates/objectbucket-api/fixtures/crd
 const UPSTREAM: &str = include_str!("../../../crates/objectbucket-api/fixtures/crds/upstream.yaml");
 
 #[tokio::test]
-async fn standard() -> anyhow::Result<()> {
+async fn works_with_our_standard_crds() -> anyhow::Result<()> {
     let space = TestSpace::new("obc-standard").await?;
     let served = own_group(&space, "standard");
     install(&space, &served, &served.definitions(Validation::Standard)).await?;
@@ -30,7 +30,7 @@ async fn standard() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn strict() -> anyhow::Result<()> {
+async fn works_with_our_strict_crds() -> anyhow::Result<()> {
     let space = TestSpace::new("obc-strict").await?;
     let served = own_group(&space, "strict");
     install(&space, &served, &served.definitions(Validation::Strict)).await?;
@@ -40,11 +40,11 @@ async fn strict() -> anyhow::Result<()> {
     served.keeps_status_apart().await;
     served.refuses_nonsense().await;
     served.refuses_bad_names().await;
-    keeps_what_was_set(&served).await?;
+    check_immutable_fields(&served).await?;
     space.done().await
 }
 
-async fn keeps_what_was_set(served: &Served) -> anyhow::Result<()> {
+async fn check_immutable_fields(served: &Served) -> anyhow::Result<()> {
     let spec = json!({"storageClassName": "fast", "bucketName": "photos", "generateBucketName": "photo",
         "objectBucketName": "obc-a-b", "additionalConfig": {"maxSize": "1"}});
     let refused = [
@@ -74,7 +74,7 @@ async fn keeps_what_was_set(served: &Served) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn rook() -> anyhow::Result<()> {
+async fn works_with_the_crds_of_rook() -> anyhow::Result<()> {
     let space = TestSpace::new("obc-rook").await?;
     let served = own_group(&space, "rook");
     install(&space, &served, &served.definitions_of(ROOK)).await?;
@@ -84,7 +84,7 @@ async fn rook() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn upstream() -> anyhow::Result<()> {
+async fn works_with_the_crds_of_upstream() -> anyhow::Result<()> {
     let space = TestSpace::new("obc-upstream").await?;
     let served = own_group(&space, "upstream");
     install(&space, &served, &served.definitions_of(UPSTREAM)).await?;
@@ -93,7 +93,7 @@ async fn upstream() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn noobaa() -> anyhow::Result<()> {
+async fn works_with_the_crds_of_noobaa() -> anyhow::Result<()> {
     let space = TestSpace::new("obc-noobaa").await?;
     let served = own_group(&space, "noobaa");
     install(&space, &served, &served.definitions_of(NOOBAA)).await?;

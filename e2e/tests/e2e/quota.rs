@@ -6,12 +6,12 @@ use anyhow::ensure;
 use testbed::uml::{self, DEVICE, Disk, MOUNT_POINT};
 
 #[tokio::test]
-async fn project_quotas_hold_on_xfs() -> anyhow::Result<()> {
+async fn project_quotas_are_enforced_on_xfs() -> anyhow::Result<()> {
     exercise(Disk::Xfs, "xfs").await
 }
 
 #[tokio::test]
-async fn project_quotas_hold_on_ext4() -> anyhow::Result<()> {
+async fn project_quotas_are_enforced_on_ext4() -> anyhow::Result<()> {
     exercise(Disk::Ext4, "ext4").await
 }
 
@@ -20,17 +20,17 @@ async fn exercise(disk: Disk, kind: &str) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn sizes_of_volumes_hold_on_xfs() -> anyhow::Result<()> {
+async fn volume_sizes_are_enforced_on_xfs() -> anyhow::Result<()> {
     hold(Disk::Xfs, "sizes", &[MOUNT_POINT, DEVICE, "xfs"]).await
 }
 
 #[tokio::test]
-async fn sizes_of_volumes_hold_on_ext4() -> anyhow::Result<()> {
+async fn volume_sizes_are_enforced_on_ext4() -> anyhow::Result<()> {
     hold(Disk::Ext4, "sizes", &[MOUNT_POINT, DEVICE, "ext4"]).await
 }
 
 #[tokio::test]
-async fn labels_of_volumes_hold_under_selinux() -> anyhow::Result<()> {
+async fn volume_labels_work_under_selinux() -> anyhow::Result<()> {
     hold(Disk::Ext4, "labels", &[MOUNT_POINT]).await
 }
 

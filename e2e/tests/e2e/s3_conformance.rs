@@ -33,7 +33,7 @@ async fn aws_the_contract_is_kept_in_us_east_1_when_calls_fail() -> anyhow::Resu
 }
 
 async fn contract(region: &str, faults: Option<Faults>) -> anyhow::Result<()> {
-    // Not a server for each rule, because moto's start takes a second of CPU time.
+    // Several rules share a server, because starting moto takes a second of CPU time.
     const PARTS: usize = 4;
     let rules: Vec<_> = BucketConformance::rules().collect();
     let parts = (0..PARTS).map(|part| kept(rules.iter().skip(part).step_by(PARTS), region, faults));

@@ -1,5 +1,5 @@
-//! Buckets of `aws-s3-provisioner` on SeaweedFS, which stores no tags of new users and new buckets, and checks all
-//! permissions.
+//! Buckets of `aws-s3-provisioner` on SeaweedFS, which ignores the tags in requests that create users and buckets, and
+//! checks all permissions.
 
 use anyhow::{Context, anyhow, ensure};
 use aws_s3_provisioner::Parameters;
@@ -7,7 +7,7 @@ use kube_provisioner::ProvisionVerdict;
 use s3_client::Client;
 use s3_client::iam::NewIdentity;
 use serde_json::json;
-use testbed::bucket_attempts::an_attempt_that_ends_after_any_request_leaves_nothing;
+use testbed::bucket_attempts::attempts_can_end_after_any_request;
 use testbed::bucket_cases::BucketFixture as _;
 use testbed::bucket_rights as rights;
 use testbed::guard::Guard;
@@ -39,13 +39,13 @@ mod seaweedfs_cases {
 
 // Rules: Z1, Z2.
 #[tokio::test]
-async fn seaweedfs_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyhow::Result<()> {
+async fn seaweedfs_kills_leave_no_leftovers_and_no_duplicates() -> anyhow::Result<()> {
     Fixture::new("weed-kill").await?.survives_kills().await
 }
 
 // Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
-async fn seaweedfs_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
+async fn seaweedfs_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
     Fixture::case("weed-use", rights::a_pod_uses_only_its_own_bucket_and_keys_rotate).await
 }
 
@@ -56,7 +56,7 @@ async fn seaweedfs_claims_get_access_to_an_existing_bucket() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn seaweedfs_the_documented_policy_is_enough() -> anyhow::Result<()> {
+async fn seaweedfs_documented_policy_suffices() -> anyhow::Result<()> {
     let fixture = Fixture::new("weed-least").await?;
     let (iam, tags) = (fixture.account().iam()?, Default::default());
     iam.create_user(NewIdentity { name: "provisioner", path: "/", tags: &tags, permissions_boundary: None }).await?;
@@ -75,7 +75,7 @@ async fn seaweedfs_the_documented_policy_is_enough() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn seaweedfs_parameters_that_it_cannot_keep_are_refused_by_name() -> anyhow::Result<()> {
+async fn seaweedfs_unsupported_parameters_are_refused_by_name() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("weed-refused").await?;
     let parameters = [("blockPublicAccess", "true"), ("lifecycle", TRANSITION), ("permissionsBoundary", BOUNDARY)];
     fixture.refuses_by_name(&parameters).await?;
@@ -87,7 +87,7 @@ async fn seaweedfs_parameters_that_it_cannot_keep_are_refused_by_name() -> anyho
 
 // Rules: Z14.
 #[tokio::test]
-async fn seaweedfs_versions_and_locks_are_kept_and_deleted_with_the_bucket() -> anyhow::Result<()> {
+async fn seaweedfs_versions_and_locks_exist_until_the_bucket_is_deleted() -> anyhow::Result<()> {
     let check = async |admin: &Client| {
         ensure!(!admin.bucket_lifecycle("my-photos").await?.is_empty(), "the bucket has no lifecycle");
         // Four versions of one object, and the other objects.
@@ -99,8 +99,8 @@ async fn seaweedfs_versions_and_locks_are_kept_and_deleted_with_the_bucket() -> 
 }
 
 #[tokio::test]
-async fn seaweedfs_a_bucket_that_is_made_by_hand_is_never_taken() -> anyhow::Result<()> {
-    Fixture::case("weed-by-hand", Fixture::never_takes_what_is_made_by_hand).await
+async fn seaweedfs_manually_created_bucket_is_never_adopted() -> anyhow::Result<()> {
+    Fixture::case("weed-by-hand", Fixture::never_adopts_manually_created_buckets).await
 }
 
 #[tokio::test]
@@ -114,13 +114,13 @@ async fn seaweedfs_the_contract_is_kept_when_calls_fail() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
-async fn seaweedfs_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> anyhow::Result<()> {
-    One::<SeaweedFs>::new().await?.never_takes_what_is_made_by_hand_meanwhile().await
+async fn seaweedfs_bucket_created_during_an_attempt_is_never_adopted() -> anyhow::Result<()> {
+    One::<SeaweedFs>::new().await?.never_adopts_buckets_created_during_an_attempt().await
 }
 
 /// The provisioner dies between creating the bucket and tagging it.
 #[tokio::test]
-async fn seaweedfs_a_bucket_without_tags_is_of_the_claim_that_has_made_it() -> anyhow::Result<()> {
+async fn seaweedfs_untagged_bucket_belongs_to_the_claim_that_created_it() -> anyhow::Result<()> {
     let mut one = One::<SeaweedFs>::new().await?;
     let admin = one.account().admin()?;
     let no_tags = |asked: &Asked| {
@@ -134,7 +134,7 @@ async fn seaweedfs_a_bucket_without_tags_is_of_the_claim_that_has_made_it() -> a
     ensure!(admin.bucket_tagging("photos").await?.is_empty(), "the bucket has tags");
     // In a cluster that was restored from a backup, the claim is a different one.
     one.cluster_id = "cluster-b";
-    let refused = one.provision().await.err().context("another cluster has taken the bucket")?;
+    let refused = one.provision().await.err().context("another cluster adopted the bucket")?;
     ensure!(refused.to_string().contains("was not created for this claim"), "{refused}");
     one.delete().await?;
     one.cluster_id = "cluster-a";
@@ -142,11 +142,11 @@ async fn seaweedfs_a_bucket_without_tags_is_of_the_claim_that_has_made_it() -> a
     ensure!(!admin.bucket_tagging("photos").await?.is_empty(), "the bucket has no tags");
     one.delete().await?;
     assert_eq!(one.account().assets().await?, [""; 0]);
-    // The same must work if the claim is deleted without another attempt.
+    // The bucket must also be deleted if there is no further attempt before the deletion of the claim.
     one.broken(no_tags).await?;
     one.delete().await?;
     assert_eq!(one.account().assets().await?, [""; 0]);
-    // Or after a change of the claim that the store cannot apply.
+    // The bucket must also be deleted if the claim now requests a setting that the store does not support.
     one.broken(no_tags).await?;
     let keyless = serde_json::from_value(json!({"authentication": "ServiceAccount", "serviceAccount": "app"}))?;
     let refused = one.provision_of(keyless, None).await.err().context("access without a key was accepted")?;
@@ -156,12 +156,11 @@ async fn seaweedfs_a_bucket_without_tags_is_of_the_claim_that_has_made_it() -> a
     Ok(())
 }
 
-/// After any request that was the last to arrive, deleting the claim removes all leftovers, and another attempt
-/// continues.
+/// Whichever request was the last to arrive, deleting the claim removes all leftovers, and another attempt continues.
 #[tokio::test]
-async fn seaweedfs_an_attempt_that_ends_after_any_request_leaves_nothing() -> anyhow::Result<()> {
+async fn seaweedfs_attempt_interrupted_after_any_request_leaves_nothing() -> anyhow::Result<()> {
     let one = One::<SeaweedFs>::new().await?;
-    let last = an_attempt_that_ends_after_any_request_leaves_nothing(
+    let last = attempts_can_end_after_any_request(
         &one.account().endpoint,
         async |endpoint| {
             one.provision_of(Parameters::default(), Some(endpoint)).await.map_err(|error| anyhow!("{error}"))
@@ -175,9 +174,9 @@ async fn seaweedfs_an_attempt_that_ends_after_any_request_leaves_nothing() -> an
     Ok(())
 }
 
-/// Behind a proxy that hides the store's name, the provisioner refuses to start.
+/// The class names another kind of store. SeaweedFS does not store the tags of a new user, so the claim is refused.
 #[tokio::test]
-async fn seaweedfs_that_does_not_say_its_name_is_refused() -> anyhow::Result<()> {
+async fn seaweedfs_configured_as_another_store_is_refused() -> anyhow::Result<()> {
     let one = One::<SeaweedFs>::new().await?;
     let other: Parameters = serde_json::from_value(json!({"store": "other"}))?;
     let refused = one.provision_of(other, None).await.err().context("a user without tags was accepted")?;

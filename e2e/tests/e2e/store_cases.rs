@@ -21,8 +21,12 @@ macro_rules! store_cases {
 
         // Rules: U1, U3, U7, U8, Y1, Y5.
         #[tokio::test]
-        async fn claims_of_a_late_class_are_served() -> anyhow::Result<()> {
-            <$fixture>::case(concat!($prefix, "-late"), testbed::bucket_cases::claims_of_a_late_class_are_served).await
+        async fn claims_are_provisioned_once_their_class_exists() -> anyhow::Result<()> {
+            <$fixture>::case(
+                concat!($prefix, "-late"),
+                testbed::bucket_cases::claims_are_provisioned_once_their_class_exists,
+            )
+            .await
         }
 
         // Rules: Z3, Z4.
@@ -52,8 +56,8 @@ macro_rules! store_cases {
 
         // Rules: Z17.
         #[tokio::test]
-        async fn a_bucket_with_objects_stays_if_its_class_says_so() -> anyhow::Result<()> {
-            let case = testbed::bucket_cases::a_bucket_with_objects_stays_if_its_class_says_so;
+        async fn delete_if_empty_keeps_a_bucket_with_objects() -> anyhow::Result<()> {
+            let case = testbed::bucket_cases::delete_if_empty_keeps_a_bucket_with_objects;
             <$fixture>::case(concat!($prefix, "-careful"), case).await
         }
 

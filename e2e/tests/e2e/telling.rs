@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(20);
 // Rules: G5.
 /// Uses the default settings; `docs/book/pages/operate/performance.md` contains larger numbers.
 #[tokio::test]
-async fn in_a_burst_every_claim_gets_one_success_event() -> anyhow::Result<()> {
+async fn every_claim_in_a_burst_receives_one_success_event() -> anyhow::Result<()> {
     const COUNT: usize = 300;
     let space = TestSpace::new("g5").await?;
     let toy = Toy::new();
@@ -47,7 +47,7 @@ async fn in_a_burst_every_claim_gets_one_success_event() -> anyhow::Result<()> {
 
 // Rules: G23.
 #[tokio::test]
-async fn outcomes_are_counted_and_readiness_has_the_reason() -> anyhow::Result<()> {
+async fn metrics_count_outcomes_and_readyz_reports_the_reason() -> anyhow::Result<()> {
     let space = TestSpace::new("g23").await?;
     let toy = Toy::new().on_provision(|_, call| match call {
         1 => Answer::Failed(ProvisionError::retry("no")),
@@ -62,7 +62,7 @@ async fn outcomes_are_counted_and_readiness_has_the_reason() -> anyhow::Result<(
         let answer =
             eventually(SOON, async || Ok(ask(port, &format!("GET {path}"), "").await.ok().filter(|text| holds(text))))
                 .await?;
-        answer.ok_or_else(|| anyhow::anyhow!("{path} never answered as it should"))
+        answer.ok_or_else(|| anyhow::anyhow!("{path} never returned the expected response"))
     };
     asked("/readyz", &|text| text.starts_with("HTTP/1.1 500") && text.contains("storageclasses")).await?;
     asked("/livez", &|text| text.starts_with("HTTP/1.1 200")).await?;

@@ -32,7 +32,7 @@ mod versity_cases {
 
 // Rules: Z1, Z2.
 #[tokio::test]
-async fn versity_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyhow::Result<()> {
+async fn versity_kills_leave_no_leftovers_and_no_duplicates() -> anyhow::Result<()> {
     let mut fixture = Fixture::new("versity-kill").await?;
     fixture.disturb(Faults::USUAL).await?;
     fixture.survives_kills().await
@@ -40,7 +40,7 @@ async fn versity_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyh
 
 // Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
-async fn versity_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
+async fn versity_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
     Fixture::case("versity-use", rights::a_pod_uses_only_its_own_bucket_and_keys_rotate).await
 }
 
@@ -51,7 +51,7 @@ async fn versity_claims_get_access_to_an_existing_bucket() -> anyhow::Result<()>
 }
 
 #[tokio::test]
-async fn versity_the_documented_policy_is_enough() -> anyhow::Result<()> {
+async fn versity_documented_policy_suffices() -> anyhow::Result<()> {
     let fixture = Fixture::new("versity-least").await?;
     let (iam, tags) = (fixture.account().iam()?, Default::default());
     iam.create_user(NewIdentity { name: "provisioner", path: "/", tags: &tags, permissions_boundary: None }).await?;
@@ -63,7 +63,7 @@ async fn versity_the_documented_policy_is_enough() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn versity_parameters_that_the_gateway_cannot_keep_are_refused_by_name() -> anyhow::Result<()> {
+async fn versity_unsupported_parameters_are_refused_by_name() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("versity-refused").await?;
     let parameters = [
         ("blockPublicAccess", "true"),
@@ -77,14 +77,14 @@ async fn versity_parameters_that_the_gateway_cannot_keep_are_refused_by_name() -
 
 // Rules: Z14.
 #[tokio::test]
-async fn versity_versions_and_locks_are_kept_and_deleted_with_the_bucket() -> anyhow::Result<()> {
+async fn versity_versions_and_locks_exist_until_the_bucket_is_deleted() -> anyhow::Result<()> {
     let case = async |fixture: &Fixture| fixture.keeps_versions_and_locks(&VERSIONS, async |_| Ok(())).await;
     Fixture::case("versity-settings", case).await
 }
 
 #[tokio::test]
-async fn versity_a_bucket_that_is_made_by_hand_is_never_taken() -> anyhow::Result<()> {
-    Fixture::case("versity-by-hand", Fixture::never_takes_what_is_made_by_hand).await
+async fn versity_manually_created_bucket_is_never_adopted() -> anyhow::Result<()> {
+    Fixture::case("versity-by-hand", Fixture::never_adopts_manually_created_buckets).await
 }
 
 #[tokio::test]
@@ -98,6 +98,6 @@ async fn versity_the_contract_is_kept_when_calls_fail() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn versity_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> anyhow::Result<()> {
-    One::<Versity>::new().await?.never_takes_what_is_made_by_hand_meanwhile().await
+async fn versity_bucket_created_during_an_attempt_is_never_adopted() -> anyhow::Result<()> {
+    One::<Versity>::new().await?.never_adopts_buckets_created_during_an_attempt().await
 }

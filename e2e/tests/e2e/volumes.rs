@@ -18,8 +18,8 @@ use testbed::toy::{Answer, Toy, options};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// A volume that was created manually. Its claim has never existed, so the controller-manager releases it.
-async fn by_hand(space: &TestSpace, suffix: &str, change: Value) -> anyhow::Result<PersistentVolume> {
+/// Creates a volume without a provisioner. Its claim has never existed, so the controller-manager releases it.
+async fn manual(space: &TestSpace, suffix: &str, change: Value) -> anyhow::Result<PersistentVolume> {
     let mut volume = json!({
         "metadata": {"name": space.cluster_wide_name(suffix), "annotations": {"pv.kubernetes.io/provisioned-by": space.provisioner()}},
         "spec": {"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Delete",
@@ -59,12 +59,12 @@ async fn another_round(space: &TestSpace, name: &str) -> anyhow::Result<()> {
 
 // Rules: C5, I2.
 #[tokio::test]
-async fn our_volume_is_deleted_and_a_foreign_one_stays() -> anyhow::Result<()> {
+async fn only_our_volume_is_deleted() -> anyhow::Result<()> {
     let space = TestSpace::new("c5").await?;
     let foreign = json!({"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": "abc.example.com/ghi"}}});
     let volumes = space.cluster_api::<PersistentVolume>();
     let (ours, theirs) =
-        (by_hand(&space, "ours", json!({})).await?.name_any(), by_hand(&space, "theirs", foreign).await?.name_any());
+        (manual(&space, "ours", json!({})).await?.name_any(), manual(&space, "theirs", foreign).await?.name_any());
     space.wait_for(&volumes, &theirs, "released", |volume| phase(volume, "Released")).await?;
     let toy = Toy::new();
     let _controller = toy.run(&space);
@@ -77,11 +77,11 @@ async fn our_volume_is_deleted_and_a_foreign_one_stays() -> anyhow::Result<()> {
 
 // Rules: C8, C9.
 #[tokio::test]
-async fn bound_and_retained_volumes_stay() -> anyhow::Result<()> {
+async fn bound_and_retained_volumes_are_not_deleted() -> anyhow::Result<()> {
     let (space, toy, _controller) = Toy::serving("c8").await?;
     let bound = bound(&space).await?.name_any();
     let retained =
-        by_hand(&space, "kept", json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}})).await?.name_any();
+        manual(&space, "kept", json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}})).await?.name_any();
     let volumes = space.cluster_api::<PersistentVolume>();
     space.wait_for(&volumes, &retained, "released", |volume| phase(volume, "Released")).await?;
     another_round(&space, "c8").await?;
@@ -91,7 +91,7 @@ async fn bound_and_retained_volumes_stay() -> anyhow::Result<()> {
 
 // Rules: C11, C37.
 #[tokio::test]
-async fn a_failed_delete_is_reported_and_the_volume_stays() -> anyhow::Result<()> {
+async fn failed_deletion_is_reported_and_the_volume_stays() -> anyhow::Result<()> {
     let space = TestSpace::new("c11").await?;
     let open = Arc::new(AtomicBool::new(false));
     let gate = open.clone();
@@ -117,7 +117,7 @@ async fn a_failed_delete_is_reported_and_the_volume_stays() -> anyhow::Result<()
 
 // Rules: C13, C38, G2.
 #[tokio::test]
-async fn the_backend_is_called_once_when_the_object_cannot_be_deleted() -> anyhow::Result<()> {
+async fn backend_is_called_once_when_the_object_cannot_be_deleted() -> anyhow::Result<()> {
     for finalizer in [false, true] {
         let space = TestSpace::new("c13").await?;
         let toy = Toy::new();
@@ -142,7 +142,7 @@ async fn the_backend_is_called_once_when_the_object_cannot_be_deleted() -> anyho
 
 // Rules: C31, C35.
 #[tokio::test]
-async fn a_new_volume_is_protected_and_is_deleted_with_its_claim() -> anyhow::Result<()> {
+async fn new_volume_is_protected_and_deleted_with_its_claim() -> anyhow::Result<()> {
     let (space, toy, _controller) = Toy::serving("c31").await?;
     let volume = bound(&space).await?;
     assert!(protected(&volume));
@@ -154,7 +154,7 @@ async fn a_new_volume_is_protected_and_is_deleted_with_its_claim() -> anyhow::Re
 
 // Rules: C36.
 #[tokio::test]
-async fn a_volume_deleted_before_its_claim_does_not_leave_its_asset() -> anyhow::Result<()> {
+async fn volume_deleted_before_its_claim_leaves_no_asset() -> anyhow::Result<()> {
     let (space, toy, _controller) = Toy::serving("c36").await?;
     let name = bound(&space).await?.name_any();
     let volumes = space.cluster_api::<PersistentVolume>();
@@ -169,7 +169,7 @@ async fn a_volume_deleted_before_its_claim_does_not_leave_its_asset() -> anyhow:
 
 // Rules: C32.
 #[tokio::test]
-async fn the_finalizer_is_removed_when_the_option_is_off() -> anyhow::Result<()> {
+async fn finalizer_is_removed_when_the_option_is_off() -> anyhow::Result<()> {
     let (space, toy, controller) = Toy::serving("c32").await?;
     let name = bound(&space).await?.name_any();
     controller.stop().await?;
@@ -182,12 +182,12 @@ async fn the_finalizer_is_removed_when_the_option_is_off() -> anyhow::Result<()>
 
 // Rules: C33, G6.
 #[tokio::test]
-async fn a_volume_that_is_kept_loses_our_finalizer_and_no_other() -> anyhow::Result<()> {
+async fn kept_volume_loses_only_our_finalizer() -> anyhow::Result<()> {
     let (space, _, _controller) = Toy::serving("c33").await?;
     for policy in ["Retain", "Recycle"] {
         let finalizers = json!(["first.example.com/hold", FINALIZER, "second.example.com/hold"]);
         let change = json!({"metadata": {"finalizers": finalizers}, "spec": {"persistentVolumeReclaimPolicy": policy, "claimRef": null}});
-        let name = by_hand(&space, &policy.to_lowercase(), change).await?.name_any();
+        let name = manual(&space, &policy.to_lowercase(), change).await?.name_any();
         let volumes = space.cluster_api::<PersistentVolume>();
         let volume = space.wait_for(&volumes, &name, "unprotected", |volume| !protected(volume)).await?;
         let others = volume.finalizers().iter().filter(|name| name.contains("example.com")).count();
@@ -200,10 +200,10 @@ async fn a_volume_that_is_kept_loses_our_finalizer_and_no_other() -> anyhow::Res
 
 // Rules: C34.
 #[tokio::test]
-async fn a_volume_is_left_alone_during_its_deletion_without_our_finalizer() -> anyhow::Result<()> {
+async fn volume_being_deleted_without_our_finalizer_is_ignored() -> anyhow::Result<()> {
     let space = TestSpace::new("c34").await?;
     let hold = json!({"metadata": {"finalizers": ["first.example.com/hold"]}});
-    let name = by_hand(&space, "going", hold).await?.name_any();
+    let name = manual(&space, "going", hold).await?.name_any();
     let volumes = space.cluster_api::<PersistentVolume>();
     space.wait_for(&volumes, &name, "released", |volume| phase(volume, "Released")).await?;
     volumes.delete(&name, &DeleteParams::default()).await?;
@@ -219,7 +219,7 @@ async fn a_volume_is_left_alone_during_its_deletion_without_our_finalizer() -> a
 
 // Rules: C39, C40.
 #[tokio::test]
-async fn static_volumes_of_ours_are_protected() -> anyhow::Result<()> {
+async fn our_static_volumes_are_protected() -> anyhow::Result<()> {
     let space = TestSpace::new("c39").await?;
     let toy = Toy::new();
     let mut options = options(&space);
@@ -234,7 +234,7 @@ async fn static_volumes_of_ours_are_protected() -> anyhow::Result<()> {
     let csi = json!({"metadata": {"annotations": null}, "spec": {"claimRef": null, "storageClassName": class,
         "nfs": null, "csi": {"driver": driver, "volumeHandle": "h"}}});
     for (suffix, change) in [("migrated", migrated), ("csi", csi)] {
-        let volume = by_hand(&space, suffix, change).await?;
+        let volume = manual(&space, suffix, change).await?;
         let mut claim = space.claim(suffix, &space.class("static"));
         claim.spec.get_or_insert_default().volume_name = Some(volume.name_any());
         space.create_claim(claim).await?;
@@ -246,7 +246,7 @@ async fn static_volumes_of_ours_are_protected() -> anyhow::Result<()> {
 
 // Rules: G9.
 #[tokio::test]
-async fn stopping_ends_running_calls() -> anyhow::Result<()> {
+async fn stopping_waits_for_running_calls() -> anyhow::Result<()> {
     let space = TestSpace::new("g9").await?;
     let toy = Toy::new().on_provision(|_, _| Answer::After(Duration::from_secs(2)));
     let controller = toy.run(&space);
@@ -254,7 +254,7 @@ async fn stopping_ends_running_calls() -> anyhow::Result<()> {
     space.create_claim(space.claim("claim", &class)).await?;
     until("the call began", || toy.provisions("claim") == 1).await?;
     tokio::time::timeout(SOON, controller.stop()).await??;
-    assert_eq!(toy.assets().len(), 1, "the call was let to its end");
+    assert_eq!(toy.assets().len(), 1, "the running call was not completed");
     space.wait_bound("claim").await?;
     space.done().await
 }
@@ -262,9 +262,9 @@ async fn stopping_ends_running_calls() -> anyhow::Result<()> {
 // Rules: G2.
 /// A decision about one volume object never deletes another object with the same name.
 #[tokio::test]
-async fn a_decision_applies_to_the_uid_and_not_to_the_name() -> anyhow::Result<()> {
+async fn deletion_applies_to_the_uid_and_not_to_the_name() -> anyhow::Result<()> {
     let space = TestSpace::new("g2").await?;
-    let name = by_hand(&space, "twice", json!({})).await?.name_any();
+    let name = manual(&space, "twice", json!({})).await?.name_any();
     let volumes = space.cluster_api::<PersistentVolume>();
     space.wait_for(&volumes, &name, "released", |volume| phase(volume, "Released")).await?;
     let replaced = Arc::new(AtomicBool::new(false));
@@ -272,7 +272,7 @@ async fn a_decision_applies_to_the_uid_and_not_to_the_name() -> anyhow::Result<(
     let toy = Toy::new().on_delete(move |_, _| Answer::Once(gate.clone()));
     let _controller = toy.run(&space);
     until("the deletion began", || toy.deletes(&name) == 1).await?;
-    // While the backend works, an administrator replaces the object by one that must be retained.
+    // While the backend works, an administrator replaces the object with one that must be retained.
     let mut volume = volumes.get(&name).await?;
     volumes.delete(&name, &DeleteParams::default()).await?;
     space.wait_gone(&volumes, &name).await?;

@@ -14,7 +14,7 @@ use crate::parameters::Parameters;
 use crate::policy;
 use crate::store::Store;
 
-/// Keys of the state in an ObjectBucket, which the provisioner of 2019 used too.
+/// Keys in an ObjectBucket's state. The provisioner of 2019 used the same keys.
 pub(crate) const USER_NAME: &str = "UserName";
 const POLICY_ARN: &str = "ARN";
 /// The state's key for the role of a claim without an access key.
@@ -31,7 +31,7 @@ pub(crate) const PATH: &str = "/kube-provisioner/";
 const LONGEST: usize = 64;
 /// The limit for the length of a tag value.
 const LONGEST_VALUE: usize = 256;
-/// For a user that does not exist, IAM checks the permission without the user's path.
+/// The permission to look up a user. If the user does not exist, IAM checks it for an ARN without the user's path.
 const USER_RIGHT: &str = "iam:GetUser, for arn:aws:iam::*:user/obc* too";
 /// The pause between two lookups of a user or bucket that does not exist.
 pub(crate) const SECOND_LOOK: Duration = Duration::from_secs(2);
@@ -40,8 +40,8 @@ pub(crate) const SECOND_LOOK: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
     pub(crate) name: String,
-    /// The user's name in earlier versions, which did not name users after buckets. It is set while an attempt from
-    /// then may be unfinished.
+    /// The user's name in earlier versions, which did not name users after buckets. It is set while an attempt of such
+    /// a version may be unfinished.
     former_name: Option<String>,
     bucket: String,
     claim: ClaimName,
@@ -168,8 +168,8 @@ impl Account {
         self.policy_of_2019.is_some()
     }
 
-    /// Creates the user, which reserves the name of a bucket that is then created for it. Returns the owner of the user
-    /// that exists afterwards.
+    /// Creates the user, which reserves the name of the bucket that is created next. Returns the owner of the user that
+    /// exists afterwards.
     pub(crate) async fn make(&self, store: &Store, parameters: &Parameters) -> Result<IamLookup, Failure> {
         self.remove_former(store).await?;
         let mut tags = self.tags_at_creation();
@@ -320,7 +320,7 @@ impl Account {
         }
         let removed = store.iam.delete_user(name).await;
         removed.map_err(Failure::of(format!("delete the IAM user {name}"), "iam:DeleteUser"))?;
-        store.is_gone(name);
+        store.record_removal(name);
         Ok(())
     }
 
@@ -462,7 +462,7 @@ pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the account's name, or a part of it with the claim's uid, which keeps the name unique.
+/// Returns the account's name or, if that is too long, a part of it with the claim's uid, which keeps the name unique.
 fn user_name_of_account(api::Account { name, claim, .. }: &api::Account) -> String {
     const DIGITS: usize = 32;
     if name.len() <= LONGEST {
@@ -479,8 +479,8 @@ fn user_name_of_account(api::Account { name, claim, .. }: &api::Account) -> Stri
     format!("{name}-{uid}")
 }
 
-/// Returns the name of a bucket's user: the same name for every claim that requests the bucket, and another one for
-/// each other bucket. It differs from all user names that are derived from claims.
+/// Returns the name of a bucket's user. It is the same for every claim that requests the bucket, and it differs from
+/// the names for other buckets and from all user names that are derived from claims.
 fn user_name_of_bucket(bucket: &str) -> String {
     const DIGITS: usize = 16;
     let name = format!("obc.{bucket}");
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_users_are_short_enough() {
+    fn user_names_fit_the_limit_of_iam() {
         assert_eq!(user_name_of_claim(claim("shop")), "obc-shop-photos-00000000-0000-4000-8000-000000000001");
         let long = user_name_of_claim(claim(&"n".repeat(63)));
         assert_eq!(long.len(), LONGEST);
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_claims_have_one_user() {
+    fn user_names_are_unique() {
         let (long, uid) = ("n".repeat(63), "00000000-0000-4000-8000-000000000001");
         let names = ["a", "a-b", "a.b", "photos", &long, &format!("{long}n"), &format!("{long}m"), uid];
         let of_cosi = names.iter().flat_map(|name| [cosi("bucket", name), cosi("access", name)]);
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_for_cosi_is_no_claims_and_the_other_way_round() {
+    fn users_of_claims_and_of_cosi_never_collide() {
         let access = cosi("access", "ba-00000000-0000-4000-8000-000000000001");
         assert_eq!(user_name_of_account(&access), access.name);
         let accounts = [
@@ -579,19 +579,19 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_of_cosi_without_its_tag_is_not_forgotten() {
+    fn detects_cosi_buckets_that_may_have_lost_their_tag() {
         let tags = |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
         let of = |account: &api::Account| Account::of(account, "c", ("photos", true), &BTreeMap::new());
         let (bucket, none) = (of(&cosi("bucket", "photos")), tags(&[("team", "shop")]));
         assert!(bucket.may_have_lost_a_tag(&none, &IamLookup::Own(())));
         assert!(!bucket.may_have_lost_a_tag(&none, &IamLookup::Absent), "no attempt has reserved the name");
-        assert!(!bucket.may_have_lost_a_tag(&tags(&[(CLAIM_UID, "keep")]), &IamLookup::Own(())), "an administrator's");
+        assert!(!bucket.may_have_lost_a_tag(&tags(&[(CLAIM_UID, "keep")]), &IamLookup::Own(())), "changed manually");
         let of_claim = of(&api::Account::of(claim("shop")));
         assert!(!of_claim.may_have_lost_a_tag(&none, &IamLookup::Own(())), "an ObjectBucket records its state");
     }
 
     #[test]
-    fn a_user_of_2019_is_known_by_what_the_object_bucket_says() {
+    fn recognizes_users_created_by_the_2019_provisioner() {
         let untagged = Identity::default();
         let old = [("UserName", "photos-x1y2z"), ("ARN", "arn:aws:iam::1:policy/photos-x1y2z")];
         let old = account(&claim("shop"), &old);
@@ -600,14 +600,14 @@ mod tests {
     }
 
     #[test]
-    fn a_user_keeps_the_name_that_the_object_bucket_says() {
+    fn uses_the_user_name_recorded_in_the_object_bucket() {
         let before = "obc-shop-photos-00000000-0000-4000-8000-000000000001";
         assert_eq!(account(&claim("shop"), &[("UserName", before)]).name, before);
         assert_eq!(account(&claim("shop"), &[]).name, "obc.photos");
     }
 
     #[test]
-    fn nobody_asks_for_the_tags_that_prove_whose_it_is() {
+    fn requested_tags_do_not_override_ownership_tags() {
         let own = account(&claim("shop"), &[]);
         let asked = BTreeMap::from([("team".to_owned(), "a".to_owned()), (CLAIM_UID.to_owned(), "other".to_owned())]);
         let all = own.clone().with_tags(asked).tags_at_creation();
@@ -616,7 +616,7 @@ mod tests {
     }
 
     #[test]
-    fn every_tag_is_one_that_aws_takes() {
+    fn tags_satisfy_the_limits_of_aws() {
         let longest = ClaimName { name: "n".repeat(253), ..claim(&"n".repeat(63)) };
         assert!(account(&longest, &[]).tags().values().all(|value| value.len() <= LONGEST_VALUE));
         assert_eq!(tag_value("east-1"), "east-1");
@@ -624,14 +624,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_is_the_claims_if_its_tags_name_claim_and_cluster() {
+    fn determines_the_owner_from_claim_and_cluster_tags() {
         let of = |uid: &str, cluster: Option<&str>| {
             let mut tags = BTreeMap::from([(CLAIM_UID.to_owned(), uid.to_owned())]);
             tags.extend(cluster.map(|cluster| (CLUSTER_ID.to_owned(), cluster.to_owned())));
             owner(&tags, "u", "c")
         };
         assert_eq!(of("u", Some("c")), Owner::Claim);
-        assert_eq!(of("u", None), Owner::Claim, "from before");
+        assert_eq!(of("u", None), Owner::Claim, "an earlier version set the tag");
         assert_eq!([of("u", Some("d")), of("v", Some("c")), of("v", None), of("", None)], [Owner::Other; 4]);
         assert_eq!(owner(&BTreeMap::new(), "u", "c"), Owner::Unknown);
         let only_cluster = BTreeMap::from([(CLUSTER_ID.to_owned(), "d".to_owned())]);

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use self::granting::service_account;
 use crate::account::{Account, CLAIM_UID, IamLookup};
 use crate::bucket::{self, Applied, Live};
-use crate::dialect::Maker;
+use crate::dialect::Creator;
 use crate::failure::Failure;
 use crate::parameters::{Config, Parameters, SETTINGS};
 use crate::store::{ADMIN, Defaults, Store, Stores};
@@ -69,11 +69,11 @@ impl BucketProvisioner for Aws {
             Live::Absent => {}
             Live::Forbidden(failure) | Live::Elsewhere(failure) if begun => return Err(failure.into()),
             Live::Forbidden(_) | Live::Elsewhere(_) => {
-                tracing::info!(bucket = name, "left a bucket that is not the claim's");
+                tracing::info!(bucket = name, "kept a bucket that does not belong to the claim");
             }
             Live::Tagged(tags) => match whose(&store, &account, name, &tags, &user).await? {
                 BucketOwnership::Other if !account.may_have_lost_a_tag(&tags, &user) => {
-                    tracing::info!(bucket = name, "left a bucket that is not the claim's");
+                    tracing::info!(bucket = name, "kept a bucket that does not belong to the claim");
                 }
                 BucketOwnership::HasLostItsTag | BucketOwnership::Other => {
                     let uid = &bucket.owner.claim.uid;
@@ -85,7 +85,7 @@ impl BucketProvisioner for Aws {
                 BucketOwnership::Unsure => return Err(DeleteError::retry(unsure(name, &bucket.owner.claim.uid))),
                 BucketOwnership::Claim => {
                     if record.parameters.deletion_policy == DeletionPolicy::DeleteIfEmpty {
-                        // Access ends after the bucket, which stays usable if it is not empty.
+                        // Revoke access only after the deletion, so that a bucket with objects stays usable.
                         if !bucket::is_empty(&store, name).await? {
                             return Err(DeletionPolicy::not_empty(name));
                         }
@@ -171,8 +171,8 @@ impl Aws {
         Ok(store)
     }
 
-    /// Returns the store and the account of a record. `bucket` is the bucket's name, and whether the bucket was created
-    /// for the account.
+    /// Returns the store and the account of a record. `bucket` contains the bucket's name, and whether the bucket was
+    /// created for the account.
     async fn recorded(
         &self,
         record: &Record<'_, Parameters>,
@@ -238,7 +238,7 @@ async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> 
             objection => objection,
         });
     }
-    // The creation reports if the user existed already.
+    // If IAM denied the lookup, the creation shows whether the user exists.
     own_user(account, store, parameters, user, live.is_some(), |user| reserved(user, name)).await?;
     let tags = match live {
         Some(tags) => tags,
@@ -285,7 +285,7 @@ async fn create(
     };
     match account.owner_of(&tags) {
         Owner::Claim => Ok(tags),
-        Owner::Unknown if store.makes_a_bucket_once() => Ok(tags),
+        Owner::Unknown if store.success_proves_creation() => Ok(tags),
         // The store ignores the tags, or reports the tags of a deleted bucket with the same name. A bucket that was
         // just created is empty.
         _ if !dialect.is_complete() && bucket::is_empty(store, name).await? => Ok(BTreeMap::new()),
@@ -319,15 +319,15 @@ async fn whose(
         Owner::Unknown if !account.unfinished => BucketOwnership::HasLostItsTag,
         // The bucket name is not reserved for the claim.
         _ if !(account.unfinished && has_user) => BucketOwnership::Other,
-        _ => match store.dialect().maker(store, bucket, owner, account).await? {
-            Maker::TheAttempt => BucketOwnership::Claim,
-            Maker::Unknown if owner == Owner::Unknown => BucketOwnership::Unsure,
-            Maker::Unknown | Maker::SomebodyElse => BucketOwnership::Other,
+        _ => match store.dialect().creator(store, bucket, owner, account).await? {
+            Creator::ThisAttempt => BucketOwnership::Claim,
+            Creator::Unknown if owner == Owner::Unknown => BucketOwnership::Unsure,
+            Creator::Unknown | Creator::Other => BucketOwnership::Other,
         },
     })
 }
 
-/// Checks again that the bucket does not exist, and creates it without a delay. This runs in its own task, since the
+/// Checks again that the bucket does not exist, and creates it without delay. This runs in its own task, since the
 /// caller may poll the attempt rarely. Dropping the attempt aborts the task. Returns `None` if another client has
 /// created the bucket since the first check.
 async fn create_if_absent(
@@ -339,7 +339,7 @@ async fn create_if_absent(
     let (tags, user, mut task) = (account.tags_at_creation(), account.name.clone(), JoinSet::new());
     task.spawn(async move {
         // Another client may have created the bucket before the name was reserved.
-        if !store.makes_a_bucket_once() && !matches!(bucket::find(&store, &name).await?, Live::Absent) {
+        if !store.success_proves_creation() && !matches!(bucket::find(&store, &name).await?, Live::Absent) {
             return Ok(None);
         }
         Ok(Some(bucket::create(&store, &name, lock.is_some(), &tags, &user).await))
@@ -468,7 +468,7 @@ mod tests {
 
     /// The answer to the creation of the user was lost, and IAM does not show the user yet.
     #[tokio::test]
-    async fn waits_for_a_user_that_exists_and_is_not_shown() {
+    async fn waits_for_an_existing_user_that_iam_does_not_show() {
         let store = server(|request| match request.contains("Action=CreateUser") {
             true => (409, "<ErrorResponse><Error><Code>EntityAlreadyExists</Code></Error></ErrorResponse>"),
             false if request.starts_with("GET ") => (404, "<Error><Code>NoSuchBucket</Code></Error>"),
@@ -481,9 +481,9 @@ mod tests {
         assert!(error.contains("does not show the newly created IAM user obc.photos yet"), "{error}");
     }
 
-    /// IAM would have to delete and create the user for each throttled request.
+    /// Deleting the user after a throttled request would force each attempt to create it again.
     #[tokio::test]
-    async fn keeps_the_user_while_requests_for_buckets_are_throttled() {
+    async fn keeps_the_user_while_bucket_requests_are_throttled() {
         let deletions = Arc::new(AtomicUsize::new(0));
         let counted = deletions.clone();
         let store = server(move |request| {
@@ -509,7 +509,7 @@ mod tests {
 
     /// AWS does not show the bucket yet, or its tags.
     #[tokio::test]
-    async fn waits_for_a_new_bucket_before_it_grants_access() {
+    async fn waits_for_a_new_bucket_before_granting_access() {
         for (answer, what) in [
             ((404, "<Error><Code>NoSuchBucket</Code></Error>"), "the newly created bucket photos yet"),
             ((404, "<Error><Code>NoSuchTagSet</Code></Error>"), "the newly created tags of the bucket photos yet"),
@@ -529,7 +529,7 @@ mod tests {
 
     /// A client has written an object after the bucket was listed.
     #[tokio::test]
-    async fn keeps_the_keys_and_the_policy_of_a_bucket_that_is_not_deleted() {
+    async fn keeps_keys_and_policy_if_the_bucket_is_not_empty() {
         const TAGS: &str = "<Tagging><TagSet><Tag><Key>kube-provisioner/claim-uid</Key>\
             <Value>00000000-0000-4000-8000-000000000001</Value></Tag></TagSet></Tagging>";
         let store = server(|request| match request.split("\r\n").next().unwrap_or_default() {

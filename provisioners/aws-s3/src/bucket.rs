@@ -42,8 +42,8 @@ pub(crate) async fn find(store: &Store, name: &str) -> Result<Live, Failure> {
     }
 }
 
-/// Finds a bucket before its removal. AWS may answer that a new bucket does not exist, so a bucket that an attempt may
-/// have created is not forgotten after one such answer.
+/// Finds a bucket before its removal. AWS may answer that a new bucket does not exist, so this function waits or looks
+/// twice if an attempt may have created the bucket.
 pub(crate) async fn find_carefully(
     store: &Store,
     name: &str,
@@ -96,7 +96,7 @@ fn is_of_account(store: &Store, name: &str) -> bool {
         && account.is_some_and(|(_, id)| id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Returns true if the store may not support tags or ownership rules of new buckets.
+/// Returns true if the error may mean that the store does not support tags or ownership rules of new buckets.
 fn is_about_new_fields(error: &Error) -> bool {
     ["MalformedXML", "InvalidRequest", "InvalidArgument", "NotImplemented"].contains(&error.code())
 }
@@ -284,14 +284,14 @@ pub(crate) async fn is_empty(store: &Store, name: &str) -> Result<bool, Failure>
     }
 }
 
-/// Deletes the bucket, or fails if it contains objects. A bucket that stays keeps its policy.
+/// Deletes the bucket, or fails if it contains objects. A bucket that is not deleted keeps its policy.
 pub(crate) async fn delete_empty(store: &Store, bucket: &ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
     let name = &bucket.name;
     let mut deleted = store.s3.delete_bucket(name).await;
     if deleted.as_ref().is_err_and(|error| error.code() == "AccessDenied")
         && let Some(policy) = bucket.config_texts.get(BUCKET_POLICY)
     {
-        // The policy may deny it.
+        // The policy may deny the deletion.
         delete_policy(store, name).await?;
         deleted = store.s3.delete_bucket(name).await;
         if let (Err(_), Ok(policy)) = (&deleted, Policy::parse(policy)) {
@@ -330,7 +330,7 @@ async fn delete_some(store: &Store, name: &str) -> Result<usize, DeleteError> {
     match store.s3.delete_some(name).await {
         Ok(count) => Ok(count),
         Err(error) if error.code() == "NoSuchBucket" => Ok(0),
-        // A slow store may delete the objects of one request in more time.
+        // A slow store may need more time than one request allows.
         Err(error @ Error::TimedOut { .. }) => {
             Err(DeleteError::in_progress(format!("emptying the bucket {name}: {error}")).after(Duration::from_secs(1)))
         }
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_names_tags_has_all_but_ours_and_those_of_aws() {
+    fn claim_tags_replace_manually_set_tags() {
         let (ours, live) = (map(&[("o", "1")]), map(&[("o", "0"), ("hand", "1"), ("aws:a", "1"), ("team", "x")]));
         let of =
             |config: &[(&str, &str)], applied: &[(&str, &str)]| tags(&request(config, applied), &live, ours.clone());
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn the_claim_says_more_about_versions_than_its_class() {
+    fn claim_versioning_overrides_the_class() {
         let class = |pairs: &[(&str, &str)]| from_map::<Parameters>(&map(pairs)).unwrap();
         let (plain, on) = (class(&[]), class(&[("versioning", "true")]));
         let locked = class(&[("objectLock", "governance:1d")]);
@@ -395,9 +395,9 @@ mod tests {
         assert_eq!(versioning(&plain, &lock), None);
     }
 
-    /// A policy such as `"Effect": "Deny", "Action": "s3:Put*"` freezes a bucket.
+    /// A policy such as `"Effect": "Deny", "Action": "s3:Put*"` prevents changes to the bucket's settings.
     #[tokio::test]
-    async fn a_policy_that_denies_the_settings_is_replaced_before_them() {
+    async fn replaces_a_denying_policy_before_applying_settings() {
         let is_replaced = AtomicBool::new(false);
         let endpoint = server(move |request| match request.starts_with("PUT /photos/?policy") {
             true => {
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_lifecycle_of_a_failed_attempt_is_deleted() {
+    async fn deletes_the_lifecycle_of_a_failed_attempt() {
         let endpoint = server(|request| {
             let deletes = request.starts_with("DELETE /photos/?lifecycle");
             if deletes { (403, "<Error><Code>AccessDenied</Code></Error>") } else { (200, "") }
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_without_policies_has_none_to_delete() {
+    async fn tolerates_stores_without_bucket_policies() {
         let endpoint = server(|request| {
             let deletes = request.starts_with("DELETE /photos/?policy");
             if deletes { (501, "<Error><Code>NotImplemented</Code></Error>") } else { (200, "") }
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_of_the_account_are_known_by_their_ends() {
+    async fn recognizes_names_reserved_for_the_account() {
         let (aws, other) = (store(&["--region", "eu-central-1"]).await, ["--endpoint", "http://store:9000"]);
         assert!(is_of_account(&aws, "photos-111122223333-eu-central-1-an"));
         for name in [

@@ -56,9 +56,9 @@ pub(crate) enum Dialect {
 
 /// The creator of a bucket without tags, while an attempt to create it is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Maker {
-    TheAttempt,
-    SomebodyElse,
+pub(crate) enum Creator {
+    ThisAttempt,
+    Other,
     /// The store does not provide the information.
     Unknown,
 }
@@ -106,7 +106,7 @@ impl Dialect {
         self != Self::Aws && unknown
     }
 
-    /// Returns true if the error means that the bucket is in another region. On other stores than AWS,
+    /// Returns true if the error means that the bucket is in another region. On stores other than AWS,
     /// `AuthorizationHeaderMalformed` can also mean that the store does not support the class's region at all.
     pub(crate) fn is_of_another_region(self, error: &Error) -> bool {
         error.code() == "PermanentRedirect" || self == Self::Aws && error.code() == "AuthorizationHeaderMalformed"
@@ -114,7 +114,7 @@ impl Dialect {
 
     /// Returns true if a successful answer proves that the request created the bucket. In `us-east-1`, and in stores
     /// that imitate it, S3 gives the same answer if the account already owns the bucket.
-    pub(crate) fn makes_a_bucket_once(self, region: &Region) -> bool {
+    pub(crate) fn success_proves_creation(self, region: &Region) -> bool {
         match self {
             Self::Aws => region.location_constraint().is_some(),
             Self::SeaweedFs => true,
@@ -162,25 +162,25 @@ impl Dialect {
 
     /// Determines who created a bucket with the tags of `owner`, while this account's attempt to create it is in
     /// progress.
-    pub(crate) async fn maker(
+    pub(crate) async fn creator(
         self,
         store: &Store,
         name: &str,
         owner: Owner,
         account: &Account,
-    ) -> Result<Maker, Failure> {
+    ) -> Result<Creator, Failure> {
         match self {
             Self::Aws if store.recent.has(name) => {
                 return Err(Failure::NotShownYet(format!("tags of the bucket {name}")));
             }
-            Self::Aws => return Ok(Maker::SomebodyElse),
+            Self::Aws => return Ok(Creator::Other),
             // The tags name another owner.
-            Self::SeaweedFs if owner == Owner::Other => return Ok(Maker::SomebodyElse),
+            Self::SeaweedFs if owner == Owner::Other => return Ok(Creator::Other),
             _ => {}
         }
         // The user of the attempt cannot write before the bucket has tags, so another client wrote to the bucket.
         if !is_empty(store, name).await? {
-            return Ok(Maker::SomebodyElse);
+            return Ok(Creator::Other);
         }
         let is_ours = match self {
             Self::SeaweedFs => {
@@ -191,14 +191,14 @@ impl Dialect {
             _ if account.is_named_in(name) => true,
             _ => match store.s3.bucket_ownership(name).await {
                 Ok(rule) => rule.as_deref() == Some(NEW),
-                Err(error) if error.is_refusal() => return Ok(Maker::Unknown),
+                Err(error) if error.is_refusal() => return Ok(Creator::Unknown),
                 Err(error) => {
                     let doing = format!("read the object ownership of the bucket {name}");
                     return Err(Failure::of(doing, "s3:GetBucketOwnershipControls")(error));
                 }
             },
         };
-        Ok(if is_ours { Maker::TheAttempt } else { Maker::SomebodyElse })
+        Ok(if is_ours { Creator::ThisAttempt } else { Creator::Other })
     }
 }
 
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_users_name_is_of_one_claim_in_one_cluster() {
+    fn user_names_differ_between_claims_and_clusters() {
         let uid = "00000000-0000-4000-8000-000000000001";
         let of = |uid: &str, cluster: &str| {
             let claim = ClaimName { namespace: "team-a".to_owned(), name: "photos".to_owned(), uid: uid.to_owned() };

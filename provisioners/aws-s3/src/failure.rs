@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_explicit_deny_is_not_about_permissions() {
+    fn does_not_suggest_permissions_after_an_explicit_deny() {
         let failure = |message: &str| {
             let error = Error::refusal("IAM", Answer::new(403, "AccessDenied", message, ""));
             Failure::of("create the IAM user x".to_owned(), "iam:CreateUser")(error).to_string()

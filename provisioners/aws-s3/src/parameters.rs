@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locks() {
+    fn parses_object_locks() {
         let lock = |text: &str| ObjectLock::try_from(text.to_owned());
         assert_eq!(lock("governance:30d"), Ok(ObjectLock { mode: LockMode::Governance, days: 30 }));
         assert_eq!(lock("compliance:1d"), Ok(ObjectLock { mode: LockMode::Compliance, days: 1 }));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_claim_adds_tags_and_chooses_the_lock() {
+    fn claims_add_tags_and_override_the_object_lock() {
         let of = |pairs: &[(&str, &str)]| pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
         let class: Parameters =
             from_map(&of(&[("tags", "team=a,stage=test"), ("objectLock", "governance:1d")])).unwrap();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_can_never_work_are_refused_with_the_class() {
+    fn rejects_classes_with_invalid_values() {
         let class = |key: &str, value: &str| {
             let texts = [(key.to_owned(), value.to_owned())].into();
             from_map::<Parameters>(&texts).map_err(|error| error.to_string())
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_the_administrators_key() {
+    fn rejects_classes_that_expose_the_administrators_key() {
         assert!(CreateBucketUser::try_from("no".to_owned()).is_err());
         assert!(CreateBucketUser::try_from("yes".to_owned()).is_ok());
     }

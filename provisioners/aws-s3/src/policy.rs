@@ -29,7 +29,7 @@ const WRITES: [&str; 8] = [
 const KMS_READS: &str = "kms:Decrypt";
 const KMS_WRITES: &str = "kms:GenerateDataKey";
 
-/// Returns the name of the policy for this bucket, for a user that can have access to other buckets too.
+/// Returns the name of the policy for this bucket, for a user that can also have access to other buckets.
 pub(crate) fn name(bucket: &str) -> String {
     let name = format!("{NAME}.{bucket}");
     // Names of buckets created before 2018 can be too long.
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_access_has_its_rights_and_no_others() {
+    fn each_access_mode_grants_only_its_permissions() {
         let region: Region = "eu-central-1".parse().unwrap();
         let text = |access| document(&region, "photos", access, Some("arn:aws:kms:eu-central-1:1:key/k"));
         let (all, read, write) = (text(Access::ReadWrite), text(Access::ReadOnly), text(Access::WriteOnly));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_has_room_for_three_buckets() {
+    fn policies_of_at_least_two_buckets_fit_the_limit() {
         let region: Region = "eu-central-1".parse().unwrap();
         let room = |bucket: &str, key| ROOM / document(&region, bucket, Access::ReadWrite, key).len();
         let key = "arn:aws:kms:eu-central-1:123456789012:key/00000000-0000-4000-8000-000000000001";
@@ -92,14 +92,14 @@ mod tests {
     }
 
     #[test]
-    fn names_of_policies_are_short_enough_and_of_one_bucket() {
+    fn policy_names_are_short_and_unique() {
         let names = ["photos", "photos.v2", &"b".repeat(255), &format!("{}c", "b".repeat(254))].map(name);
         assert!(names.iter().all(|name| name.len() <= LONGEST && name != NAME), "{names:?}");
         assert_eq!(std::collections::BTreeSet::from(names).len(), 4);
     }
 
     #[test]
-    fn a_key_of_kms_without_its_arn_is_nothing_a_policy_can_name() {
+    fn omits_kms_keys_that_are_not_arns() {
         let region: Region = "eu-central-1".parse().unwrap();
         assert!(!document(&region, "photos", Access::ReadWrite, Some("alias/k")).contains("kms"));
     }

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regions_and_their_partitions() {
+    fn parses_regions_and_derives_partitions() {
         let region = |name: &str| name.parse::<Region>().unwrap();
         assert_eq!(region("us-east-1").location_constraint(), None);
         assert_eq!(region("eu-central-1").location_constraint(), Some("eu-central-1"));

@@ -18,7 +18,7 @@ use crate::store::Store;
 pub(crate) const TOKEN_FILE: &str = "/var/run/secrets/eks.amazonaws.com/serviceaccount/token";
 /// The audience of the token.
 const AUDIENCE: &str = "sts.amazonaws.com";
-/// For a role that does not exist, IAM checks the permission without the role's path.
+/// The permission to look up a role. If the role does not exist, IAM checks it for an ARN without the role's path.
 const ROLE_RIGHT: &str = "iam:GetRole, for arn:aws:iam::*:role/obc* too";
 
 /// The identity provider in IAM that represents the cluster.
@@ -160,12 +160,12 @@ impl Account {
         }
         let removed = store.iam.delete_role(name).await;
         removed.map_err(Failure::of(format!("delete the IAM role {name}"), "iam:DeleteRole"))?;
-        store.is_gone(&role_of(name));
+        store.record_removal(&role_of(name));
         Ok(())
     }
 
-    /// Returns true if IAM may not show the role of an attempt that failed midway yet. The settings of such an attempt
-    /// are not recorded for every call, so each claim that could have a role is checked.
+    /// Returns true if an attempt that failed midway may have created a role that IAM does not show yet. The settings
+    /// of such an attempt are not recorded for every call, so each claim that could have a role is checked.
     pub(crate) async fn may_hide_role(&self, store: &Store, parameters: &Parameters) -> Result<bool, Failure> {
         let may_exist = !self.has_role && !self.proven_by_name && store.oidc_provider(parameters).is_some();
         let may_exist = may_exist && !store.was_removed(&role_of(&self.name));
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_trust_names_one_service_account() {
+    fn trust_policy_allows_one_service_account() {
         let arn = "arn:aws:iam::123456789012:oidc-provider/oidc.eks.eu-central-1.amazonaws.com/id/A1";
         let provider: OidcProvider = arn.parse().unwrap();
         let claim = BucketRequest::new("photos", (), ()).owner.claim;

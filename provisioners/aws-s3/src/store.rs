@@ -32,7 +32,7 @@ pub(crate) const ADMIN: [&str; 2] = ["admin", ""];
 /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot.html#troubleshoot_general_eventual-consistency>
 const SETTLED: Duration = Duration::from_secs(30);
 
-/// The provisioner renews credentials this long before they expire, or half as long.
+/// The provisioner renews credentials this long before they expire, or up to half of that later.
 const RENEWAL: Duration = Duration::from_secs(60);
 
 /// The maximum number of cached roles, which is more than the classes of a cluster use.
@@ -161,9 +161,9 @@ impl Store {
         }
     }
 
-    /// See [`Dialect::makes_a_bucket_once`].
-    pub(crate) fn makes_a_bucket_once(&self) -> bool {
-        self.dialect().makes_a_bucket_once(&self.region)
+    /// See [`Dialect::success_proves_creation`].
+    pub(crate) fn success_proves_creation(&self) -> bool {
+        self.dialect().success_proves_creation(&self.region)
     }
 
     /// Returns true if "no such bucket" may mean that AWS does not show the bucket yet.
@@ -172,7 +172,7 @@ impl Store {
     }
 
     /// Records that a user or a role was removed.
-    pub(crate) fn is_gone(&self, name: &str) {
+    pub(crate) fn record_removal(&self, name: &str) {
         self.recent.removed(name);
         self.gone.created(name);
     }
@@ -425,14 +425,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_key_in_the_environment_has_no_line_break() {
+    fn trims_line_breaks_from_keys_in_the_environment() {
         let key = key_in_environment(|name| (name != "AWS_SESSION_TOKEN").then(|| format!("{name}\n"))).unwrap();
         assert_eq!((key.access_key_id(), key.session_token()), ("AWS_ACCESS_KEY_ID", None));
         assert!(key_in_environment(|name| (name == "AWS_ACCESS_KEY_ID").then(String::new)).is_none());
     }
 
     #[tokio::test]
-    async fn clients_of_aws_need_no_settings_and_those_of_other_stores_do() {
+    async fn client_settings_depend_on_the_store() {
         assert_eq!(store(&["--region", "eu-central-1"]).await.client_settings(), []);
         let vpc = "http://bucket.vpce-1-a.s3.us-east-1.vpce.amazonaws.com";
         let in_vpc = store(&["--region", "us-east-1", "--endpoint", vpc]).await;
@@ -445,18 +445,18 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn only_aws_outside_its_first_region_makes_a_bucket_once() {
-        assert!(store(&["--region", "eu-central-1"]).await.makes_a_bucket_once());
-        assert!(store(&["--region", "cn-north-1"]).await.makes_a_bucket_once());
-        assert!(!store(&["--region", "us-east-1"]).await.makes_a_bucket_once());
+    async fn success_proves_creation_only_outside_us_east_1() {
+        assert!(store(&["--region", "eu-central-1"]).await.success_proves_creation());
+        assert!(store(&["--region", "cn-north-1"]).await.success_proves_creation());
+        assert!(!store(&["--region", "us-east-1"]).await.success_proves_creation());
         for host in ["http://store:9000", "http://amazonaws.com.example.com", "http://notamazonaws.com"] {
             let store = store(&["--region", "eu-central-1", "--endpoint", host]).await;
-            assert!(store.dialect() == Dialect::Other && !store.makes_a_bucket_once(), "{host}");
+            assert!(store.dialect() == Dialect::Other && !store.success_proves_creation(), "{host}");
         }
     }
 
     #[tokio::test]
-    async fn aws_may_not_show_a_new_bucket_yet() {
+    async fn only_aws_may_hide_a_new_bucket() {
         for (host, hides) in [("http://s3.us-east-1.amazonaws.com", true), ("http://store:9000", false)] {
             let store = store(&["--region", "us-east-1", "--endpoint", host]).await;
             assert!(!store.may_hide("photos"), "{host}");
@@ -468,7 +468,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn a_class_without_a_boundary_has_that_of_the_provisioner() {
+    async fn boundary_of_the_class_overrides_the_default() {
         let (of_flag, of_class) = ("arn:aws:iam::1:policy/a", "arn:aws:iam::1:policy/b");
         let store = store(&["--region", "eu-central-1", "--permissions-boundary", of_flag]).await;
         let class = Parameters { permissions_boundary: of_class.parse().ok(), ..Parameters::default() };
@@ -477,7 +477,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn flags_that_can_never_work_are_refused_at_the_start() {
+    fn rejects_invalid_flags_at_startup() {
         let parsed = |more: [&str; 2]| {
             let given = ["aws-s3-provisioner", "--provisioner-name", "aws"];
             crate::Args::try_parse_from(given.into_iter().chain(more))
@@ -501,18 +501,19 @@ pub(crate) mod tests {
     /// AWS accepts the tags in the request that creates the bucket. The endpoint would not answer, so the test sends no
     /// requests.
     #[tokio::test]
-    async fn on_aws_a_bucket_without_tags_is_somebody_elses() {
+    async fn aws_buckets_without_tags_belong_to_others() {
         use crate::account::Account;
-        use crate::dialect::Maker;
+        use crate::dialect::Creator;
         let owner = kube_provisioner::bucket::BucketRequest::new("photos", (), ()).owner;
         let uid = &owner.claim.uid;
         let account = Account::of(&owner, "c", ("photos", true), &BTreeMap::new());
-        let maker = async |store: &Store, name: &str| Dialect::Aws.maker(store, name, Owner::Unknown, &account).await;
+        let creator =
+            async |store: &Store, name: &str| Dialect::Aws.creator(store, name, Owner::Unknown, &account).await;
         let store = store(&["--region", "us-east-1", "--endpoint", "http://s3.us-east-1.amazonaws.com"]).await;
         for name in ["photos".to_owned(), format!("photos-{uid}")] {
-            assert_eq!(maker(&store, &name).await.unwrap(), Maker::SomebodyElse);
+            assert_eq!(creator(&store, &name).await.unwrap(), Creator::Other);
             store.recent.created(&name);
-            let error = maker(&store, &name).await.unwrap_err();
+            let error = creator(&store, &name).await.unwrap_err();
             assert!(error.to_string().contains("does not show the newly created tags"), "{error}");
         }
     }

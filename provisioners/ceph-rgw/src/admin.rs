@@ -93,7 +93,7 @@ impl User {
         self.account_id.as_ref().is_some_and(|id| !id.is_empty())
     }
 
-    /// Returns the active key with this ID, or else the first active key. A temporary key is about to be deleted.
+    /// Returns the active key with this ID, or else the first active key. Temporary keys are ignored.
     pub(crate) fn key(&self, id: Option<&str>) -> Option<Credentials> {
         let active = || self.keys.iter().filter(|key| key.active && !key.is_temporary());
         let known = active().find(|key| Some(key.access_key.as_str()) == id);
@@ -227,8 +227,8 @@ impl Admin {
         keys.map_err(|error| Failure::of_admin(format!("create a key for the user {id}"), "users", error))
     }
 
-    /// Creates a key for the provisioner's own use. Its ID shows that no claim has it, since the process may end before
-    /// it deletes the key.
+    /// Creates a key for the provisioner's own use. Its ID marks it as temporary, since the process may end before it
+    /// deletes the key.
     pub(crate) async fn create_temporary_key(&self, id: &str) -> Result<Option<Credentials>, Failure> {
         let request = request(Method::PUT, "user").query("key", "").query("uid", id).query("key-type", "s3");
         let request = request.query("access-key", format!("{TEMPORARY}{id}")).query("generate-key", "true");
@@ -282,7 +282,7 @@ impl Admin {
         list.map_err(|error| Failure::of_admin(format!("list the buckets of the user {owner}"), "buckets", error))
     }
 
-    /// Gives the bucket with this ID to another user. Other buckets of the same name are not affected.
+    /// Transfers the bucket with this ID to another user. Other buckets with the same name are not affected.
     pub(crate) async fn give_bucket(&self, name: &str, id: &str, owner: &str) -> Result<(), Failure> {
         let request = request(Method::PUT, "bucket").query("bucket", name).query("bucket-id", id).query("uid", owner);
         let failure = |error| Failure::of_admin(format!("give the bucket {name} to its bucketOwner"), "buckets", error);
@@ -424,7 +424,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_works_is_used() {
+    fn selects_an_active_key() {
         let user = |keys: Value| {
             let quota = json!({"enabled": false, "max_size": -1, "max_objects": -1});
             let user = json!({"display_name": "a", "keys": keys, "max_buckets": 1, "user_quota": quota});

@@ -153,9 +153,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn actions_by_access() {
+    fn actions_match_the_access_mode() {
         let count = |access| actions(access).count();
-        // Rook's thirty and AbortMultipartUpload.
+        // Rook's 30 actions and AbortMultipartUpload.
         assert_eq!(count(Access::ReadWrite), 31);
         assert!(actions(Access::ReadOnly).all(|action| action.starts_with("Get") || action.starts_with("List")));
         assert!(actions(Access::WriteOnly).all(|action| !action.starts_with("Get") && action != "ListBucket"));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claims_policy_keeps_the_grants_of_others() {
+    fn new_policy_keeps_the_grants_of_other_claims() {
         let granted = granted(&Policy::default(), "obc-a-b-c", "photos", Access::ReadOnly);
         let theirs = allow("by hand", "arn:aws:iam:::user/x", &["s3:*"], &["*"]);
         let granted = with_owner(&granted, "alice", "photos");

@@ -1,4 +1,4 @@
-//! `ceph-rgw-provisioner`: buckets on Ceph's RADOS gateway.
+//! The `ceph-rgw-provisioner` binary provisions buckets on Ceph's RADOS gateway.
 
 mod admin;
 mod grants;
@@ -23,7 +23,7 @@ use crate::store::Defaults;
 /// It supports Rook's StorageClasses, ObjectBucketClaims and ObjectBuckets.
 #[derive(Parser)]
 #[command(name = "ceph-rgw-provisioner", version)]
-// What claims may ask for by themselves is what Rook lets them.
+// Of Rook's keys, claims may set those that Rook allows by default.
 #[command(mut_arg("allowed_additional_config", |arg| arg.default_value("accessMode,bucketClaimName,configMapName,maxObjects,maxSize,secretName")))]
 struct Args {
     #[command(flatten)]

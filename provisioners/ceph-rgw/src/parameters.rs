@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses() {
+    fn parses_gateway_addresses() {
         for (text, host, port, tls) in [
             ("rgw:80", "rgw", 80, false),
             ("rgw.example.com", "rgw.example.com", 80, false),

@@ -17,8 +17,8 @@ impl Quota {
     #[cfg(test)]
     pub(crate) const NONE: Self = Self { enabled: false, max_size: -1, max_objects: -1 };
 
-    /// Returns the quota with the claim's limits for objects and size, each with its key. Other limits come from an
-    /// administrator or from the gateway's configuration, unless the claim had them before, and stay.
+    /// Returns the quota with the claim's limits for objects and size, each with its key. Limits that the claim has
+    /// never set come from an administrator or from the gateway's configuration, and are kept.
     pub(crate) fn of(limits: [(&str, Option<Limit>); 2], applied: &BTreeMap<String, String>, live: Self) -> Self {
         let number = |(key, limit): (&str, Option<Limit>), live_number: i64| match limit {
             Some(limit) => limit.get(),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_lifts_only_its_own_limits() {
+    fn removes_only_limits_that_the_claim_set() {
         let applied = |key: &str| BTreeMap::from([(key.to_owned(), "1".to_owned())]);
         let quota = |applied, live| Quota::of([("objects", limit("7")), ("size", None)], &applied, live);
         assert_eq!(quota(BTreeMap::new(), live(true, 1024, 9)), live(true, 1024, 7));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_what_differs() {
+    fn compares_quotas_by_their_effect() {
         let none = of(None, None);
         assert_eq!(none, live(false, -1, -1));
         assert!(none.is_met_by(live(false, -1, -1)));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_told_twice() {
+    fn sends_sizes_in_bytes_and_kibibytes() {
         let arguments = |quota: Quota| quota.arguments().map(|(_, value)| value);
         assert_eq!(arguments(of(None, limit("1025"))), ["true", "1025", "2", "-1"]);
         assert_eq!(arguments(of(None, None)), ["false", "-1", "-1", "-1"]);

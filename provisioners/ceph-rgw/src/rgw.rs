@@ -1,4 +1,4 @@
-//! The bucket provisioner.
+//! The bucket provisioner for Ceph RGW.
 
 mod account;
 mod bucket;
@@ -320,7 +320,7 @@ impl Users {
         Ok(Self { owner, own: Account::own(account, cluster) })
     }
 
-    /// Determines whose bucket the live one is.
+    /// Determines the owner of the live bucket.
     async fn whose(
         &self,
         store: &Store,
@@ -398,7 +398,8 @@ fn objection(whose: BucketOwnership, users: &Users, request: &RequestOf<Rgw>) ->
     }
 }
 
-/// Refuses a request. The refusal is final only if earlier attempts have left nothing.
+/// Refuses a request. Before the first success, deletes the claim's own user, which an earlier attempt may have
+/// created. The refusal is final only if that user no longer exists.
 async fn refuse(
     store: &Store,
     users: &Users,
@@ -430,7 +431,7 @@ fn answer(store: &Store, parameters: &Parameters, account: &Account, key: &s3_cl
     for name in ["AWS_REGION", "AWS_DEFAULT_REGION"] {
         answer = answer.config(name, &store.region);
     }
-    // With TLS, clients since 2025 append checksums to the body, which Ceph 16 rejects.
+    // Clients released since 2025 append checksums to the body when they use TLS. Ceph 16 rejects them.
     for name in ["AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION"] {
         answer = answer.config(name, "when_required");
     }

@@ -26,7 +26,7 @@ use crate::users::arn;
 use fake::Fake;
 
 #[tokio::test]
-async fn the_contract_is_kept() {
+async fn keeps_the_contract() {
     join_all(BucketConformance::rules().map(check)).await;
 }
 
@@ -48,7 +48,7 @@ async fn check(rule: &'static str) {
     })
     .parameters(parameters)
     .manually_created(
-        move |name| std::future::ready(makes.make_by_hand(&name)),
+        move |name| std::future::ready(makes.create_foreign_bucket(&name)),
         move |name| {
             removes.remove(&name);
             std::future::ready(())
@@ -89,7 +89,7 @@ impl Defaults {
 }
 
 #[test]
-fn flags_that_can_never_work_are_refused_at_the_start() {
+fn rejects_invalid_flags_at_startup() {
     let parsed = |more: &[&str]| {
         let given = ["ceph-rgw-provisioner", "--provisioner-name", "ceph"];
         crate::Args::try_parse_from([&given, more].concat())
@@ -171,14 +171,15 @@ impl Fixture {
         (id, self.client(key))
     }
 
-    /// Returns the number of such requests that the fake gateway has received, or `None` for a real gateway.
+    /// Returns the number of requests with this prefix that the fake gateway has received, or `None` for a real
+    /// gateway.
     fn count(&self, request: &str) -> Option<usize> {
         self.fake.as_ref().map(|fake| fake.log().iter().filter(|line| line.starts_with(request)).count())
     }
 }
 
 #[tokio::test]
-async fn a_bucket_from_its_claim_to_its_end() {
+async fn creates_and_deletes_a_bucket() {
     let fixture = Fixture::new("life").await;
     let request = fixture.request("a", &[]);
     let bucket = request.provision(&fixture.rgw).await.unwrap();
@@ -204,7 +205,7 @@ async fn a_bucket_from_its_claim_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_bucket_goes_whatever_its_objects_are_called() {
+async fn deletes_buckets_with_unusual_object_names() {
     let fixture = Fixture::new("odd").await;
     let request = fixture.request("a", &[]);
     let bucket = request.provision(&fixture.rgw).await.unwrap();
@@ -220,7 +221,7 @@ async fn a_bucket_goes_whatever_its_objects_are_called() {
 }
 
 #[tokio::test]
-async fn quotas_are_set_changed_and_removed_and_nothing_is_written_twice() {
+async fn writes_quotas_only_if_they_differ() {
     let fixture = Fixture::new("quota").await;
     let writes = || Some(fixture.count("PUT /admin/user?quota")? + fixture.count("PUT /admin/bucket?quota")?);
     let limits = [("maxObjects", "7"), ("maxSize", "1025"), ("bucketMaxObjects", "1"), ("bucketMaxSize", "4Ki")];
@@ -245,7 +246,7 @@ async fn quotas_are_set_changed_and_removed_and_nothing_is_written_twice() {
 }
 
 #[tokio::test]
-async fn quotas_that_an_administrator_has_set_stay() {
+async fn keeps_quotas_set_by_an_administrator() {
     let fixture = Fixture::new("manual-quota").await;
     let request = fixture.request("a", &[]);
     let bucket = request.provision(&fixture.rgw).await.unwrap();
@@ -259,7 +260,7 @@ async fn quotas_that_an_administrator_has_set_stay() {
 }
 
 #[tokio::test]
-async fn buckets_of_others_are_neither_taken_nor_deleted() {
+async fn neither_adopts_nor_deletes_foreign_buckets() {
     let fixture = Fixture::new("theirs").await;
     let (stranger, s3) = fixture.stranger("owner").await;
     let request = fixture.request("a", &[]);
@@ -273,7 +274,7 @@ async fn buckets_of_others_are_neither_taken_nor_deleted() {
     request.delete(&fixture.rgw).await.unwrap();
     assert_eq!(fixture.admin().bucket(&request.name).await.unwrap().unwrap().owner, stranger);
 
-    // Naming the bucket's owner does not make the bucket the claim's.
+    // Naming the bucket's owner does not prove that the bucket belongs to the claim.
     let owned = fixture.request("a", &[("bucketOwner", &stranger)]);
     let error = owned.provision(&fixture.rgw).await.unwrap_err();
     assert!(error.to_string().contains("was not created for this claim"), "{error}");
@@ -287,7 +288,7 @@ async fn buckets_of_others_are_neither_taken_nor_deleted() {
 }
 
 #[tokio::test]
-async fn an_owner_whom_the_claim_names_stays() {
+async fn never_deletes_the_owner_named_by_the_claim() {
     let fixture = Fixture::new("owner").await;
     let missing = fixture.request("a", &[("bucketOwner", "nobody")]).provision(&fixture.rgw).await.unwrap_err();
     assert_eq!(missing.verdict(), ProvisionVerdict::Retry);
@@ -318,7 +319,7 @@ async fn an_owner_whom_the_claim_names_stays() {
 }
 
 #[tokio::test]
-async fn grants_let_several_claims_in_and_out() {
+async fn grants_and_revokes_access_of_several_claims() {
     let fixture = Fixture::new("grant").await;
     let (owner, s3) = fixture.stranger("owner").await;
     let name = format!("{}-shared", fixture.run);
@@ -358,7 +359,7 @@ async fn grants_let_several_claims_in_and_out() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_is_kept_has_an_owner_without_keys() {
+async fn owner_of_a_retained_bucket_has_no_keys() {
     let fixture = Fixture::new("retain").await;
     let request = fixture.request("a", &[]);
     let bucket = request.provision(&fixture.rgw).await.unwrap();
@@ -374,7 +375,7 @@ async fn a_bucket_that_is_kept_has_an_owner_without_keys() {
 }
 
 #[tokio::test]
-async fn a_key_for_a_policy_does_not_stay_when_the_process_ends() {
+async fn deletes_temporary_keys_of_an_earlier_process() {
     let fixture = Fixture::new("temporary").await;
     let request = fixture.request("a", &[]);
     let bucket = request.provision(&fixture.rgw).await.unwrap();
@@ -391,7 +392,7 @@ async fn a_key_for_a_policy_does_not_stay_when_the_process_ends() {
 }
 
 #[tokio::test]
-async fn keys_rotate_and_retire() {
+async fn rotates_and_revokes_keys() {
     let fixture = Fixture::new("keys").await;
     let request = fixture.request("a", &[]);
     let bucket = request.provision(&fixture.rgw).await.unwrap();
@@ -418,7 +419,7 @@ async fn keys_rotate_and_retire() {
 }
 
 #[tokio::test]
-async fn a_policy_and_a_lifecycle_are_set_changed_and_removed() {
+async fn sets_changes_and_removes_policy_and_lifecycle() {
     let fixture = Fixture::new("policy").await;
     let name = fixture.request("a", &[]).name;
     let policy = |action: &str| {
@@ -460,9 +461,9 @@ async fn a_policy_and_a_lifecycle_are_set_changed_and_removed() {
 }
 
 #[tokio::test]
-async fn errors_say_what_to_do() {
+async fn errors_contain_a_remedy() {
     let fixture = Fixture::new("errors").await;
-    let told = |error: ProvisionError| {
+    let text_of = |error: ProvisionError| {
         assert!(matches!(error.verdict(), ProvisionVerdict::Retry | ProvisionVerdict::NoChange), "{error:?}");
         let text = error.to_string();
         assert!(!text.contains("wrong-secret"), "{text}");
@@ -476,36 +477,36 @@ async fn errors_say_what_to_do() {
     // The fake gateway does not verify signatures.
     let known = fixture.fake.is_none().then_some(fixture.admin_key.access_key_id.as_str());
     for id in known.into_iter().chain(["unknown"]) {
-        let text = told(with_key(id, "wrong-secret").provision(&fixture.rgw).await.unwrap_err());
+        let text = text_of(with_key(id, "wrong-secret").provision(&fixture.rgw).await.unwrap_err());
         assert!(text.contains("the gateway does not accept the admin key: check accessKey"), "{text}");
         assert_eq!(text.matches("403").count(), 1, "{text}");
     }
     let (id, _) = fixture.stranger("nocaps").await;
     let key = fixture.admin().user(&id).await.unwrap().unwrap().key(None).unwrap();
-    let text = told(with_key(&key.access_key_id, &key.secret_access_key).provision(&fixture.rgw).await.unwrap_err());
+    let text = text_of(with_key(&key.access_key_id, &key.secret_access_key).provision(&fixture.rgw).await.unwrap_err());
     assert!(text.contains("radosgw-admin caps add --uid=<admin user> --caps=\"buckets=*\""), "{text}");
     let mut down = fixture.request("a", &[]);
     Arc::make_mut(&mut down.parameters).endpoint = "127.0.0.1:1".parse().ok();
-    let text = told(down.provision(&fixture.rgw).await.unwrap_err());
+    let text = text_of(down.provision(&fixture.rgw).await.unwrap_err());
     assert!(text.contains("http://127.0.0.1:1 cannot be reached"), "{text}");
     let mut nowhere = fixture.request("a", &[]);
     Arc::make_mut(&mut nowhere.parameters).endpoint = None;
-    assert!(told(nowhere.provision(&fixture.rgw).await.unwrap_err()).contains("set endpoint"));
+    assert!(text_of(nowhere.provision(&fixture.rgw).await.unwrap_err()).contains("set endpoint"));
     let mut keyless = fixture.request("a", &[]);
     keyless.secrets = Secrets::default();
-    assert!(told(keyless.provision(&fixture.rgw).await.unwrap_err()).contains("adminSecretName"));
+    assert!(text_of(keyless.provision(&fixture.rgw).await.unwrap_err()).contains("adminSecretName"));
     if let Some(fake) = &fixture.fake {
-        assert!(fake.make_by_hand("of-account"));
+        assert!(fake.create_foreign_bucket("of-account"));
         let mut guest = fixture.request("b", &[]).with_existing_bucket();
         guest.name = "of-account".to_owned();
-        let text = told(guest.provision(&fixture.rgw).await.unwrap_err());
+        let text = text_of(guest.provision(&fixture.rgw).await.unwrap_err());
         assert!(text.contains("radosgw-admin bucket link --bucket=of-account"), "{text}");
     }
     fixture.admin().delete_user(&id).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_user_who_owns_more_than_the_claims_bucket_is_not_deleted_silently() {
+async fn reports_users_that_still_own_buckets() {
     let fixture = Fixture::new("more").await;
     let request = fixture.request("a", &[]);
     let bucket = request.provision(&fixture.rgw).await.unwrap();
@@ -516,7 +517,7 @@ async fn a_user_who_owns_more_than_the_claims_bucket_is_not_deleted_silently() {
     let error: DeleteError = record.delete(&fixture.rgw).await.unwrap_err();
     assert!(error.to_string().contains("still owns buckets"), "{error}");
     let user = fixture.admin().user(&request.account().name).await.unwrap().unwrap();
-    assert!(user.keys.is_empty(), "nobody uses the claim's key any more: {user:?}");
+    assert!(user.keys.is_empty(), "the claim's key still exists: {user:?}");
     assert!(fixture.admin().bucket(&more).await.unwrap().is_some());
     fixture.admin().delete_bucket(&more, true).await.unwrap();
     record.delete(&fixture.rgw).await.unwrap();

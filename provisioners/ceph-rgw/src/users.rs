@@ -2,9 +2,9 @@
 
 use kube_provisioner::bucket::{Account, ClaimName};
 
-/// Returns whether a user was created for an account: the user has the account's name, or a name in the format of any
-/// version of Rook, for users that an ObjectBucket records: `obc-<namespace>-<name>`, optionally followed by a uid, or
-/// `ceph-user-` followed by eight letters and digits.
+/// Returns whether a user was created for an account. Such a user has the account's name. A user that an ObjectBucket
+/// records can also have a name in the format of any version of Rook: `obc-<namespace>-<name>`, optionally followed by
+/// a uid, or `ceph-user-` followed by eight letters and digits.
 pub(crate) fn is_generated(user: &str, account: &Account, bucket_owner: Option<&str>) -> bool {
     if bucket_owner == Some(user) {
         return false;
@@ -19,14 +19,14 @@ pub(crate) fn is_generated(user: &str, account: &Account, bucket_owner: Option<&
         let random = user.strip_prefix("ceph-user-");
         random.is_some_and(|random| random.len() == 8 && random.bytes().all(|byte| byte.is_ascii_alphanumeric()))
     };
-    // The uid belongs to the claim or to the Ceph cluster. Anything else is the name of another claim.
+    // The uid belongs to the claim or to the Ceph cluster. Any other suffix is a part of another claim's name.
     let of_claim =
         |rest: &str| rest.is_empty() || rest.strip_prefix('-').is_some_and(|id| id == claim.uid || is_uuid(id));
     rest.is_some_and(of_claim) || oldest()
 }
 
 /// Returns the claim, or the COSI account, whose own user has this ID. The ID does not show where the claim's namespace
-/// ends, so this function assumes the first hyphen.
+/// ends, so this function splits at the first hyphen.
 pub(crate) fn claim_of(user: &str) -> Option<ClaimName> {
     let rest = user.strip_prefix("obc-")?;
     // A namespace cannot contain a dot.
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_of_all_generations() {
+    fn recognizes_user_names_of_all_versions() {
         let account = Account::of(ClaimName { namespace: "shop".into(), name: "photos".into(), uid: "u-1".into() });
         for (user, owner, generated) in [
             ("obc-shop-photos-u-1", None, true),
@@ -118,7 +118,7 @@ mod tests {
             ("obc-shop-photos-u-1", Some("other"), true),
             ("obc-shop-photos", None, true),
             ("obc-shop-photos-9f0c2a9e-4d7e-11ee-be56-0242ac120002", None, true),
-            // Of the claim shop/photos-raw.
+            // Users of the claim shop/photos-raw.
             ("obc-shop-photos-raw-9f0c2a9e-4d7e-11ee-be56-0242ac120002", None, false),
             ("obc-shop-photos-raw", None, false),
             ("ceph-user-Ab12Cd34", None, true),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn no_claim_has_the_user_of_another_one() {
+    fn user_names_are_unique() {
         let uuid = |number: usize| format!("00000000-0000-4000-8000-{number:012}");
         let names = ["a", "a-b", "a-b-c", "b", "b-c", "c", &uuid(0), &format!("a-{}", uuid(0))];
         let pairs = names.iter().flat_map(|namespace| names.iter().map(move |name| (*namespace, *name)));
@@ -149,9 +149,9 @@ mod tests {
         assert_eq!(users.len(), accounts.len());
     }
 
-    /// As the library makes it of a name of COSI.
+    /// The library creates such accounts for COSI objects.
     #[test]
-    fn users_of_cosi_are_no_claims_and_the_other_way_round() {
+    fn users_of_claims_and_of_cosi_never_collide() {
         let cosi = |kind: &str| {
             let (namespace, uid) = (String::new(), format!("{}.photos", &kind[..1]));
             let mut account = Account::of(ClaimName { namespace, name: "photos".into(), uid });
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_claim_of_a_user_has_that_user() {
+    fn derives_the_claim_from_the_user_name() {
         let uid = "9f0c2a9e-4d7e-11ee-be56-0242ac120002";
         for user in
             [format!("obc-shop-photos-{uid}"), format!("obc-my-shop-my-photos-{uid}"), format!("obc-access.ba-{uid}")]
@@ -183,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn names_in_policies() {
+    fn formats_user_arns() {
         assert_eq!(arn("alice"), "arn:aws:iam:::user/alice");
         assert_eq!(arn("shop$alice"), "arn:aws:iam::shop:user/alice");
     }
 
     #[test]
-    fn marks_are_read_as_they_were_written() {
+    fn marks_round_trip() {
         let own = Mark::of("0000-1");
         let handed_over = TransferredBucket { marker: "zone.4110.1".into(), owner: "alice of shop".into() };
         let lent = Mark { cluster: "my cluster".into(), handed_over: Some(handed_over) };

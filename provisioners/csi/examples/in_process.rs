@@ -40,7 +40,7 @@ impl Controller for Pool {
         Ok(ControllerGetCapabilitiesResponse { capabilities: vec![rpc::Type::CreateDeleteVolume.into()] })
     }
 
-    /// The request has the name of the PersistentVolume, the same in every attempt.
+    /// The name in the request is the PersistentVolume's, and the same in every attempt.
     async fn create_volume(&self, request: CreateVolumeRequest) -> Result<CreateVolumeResponse, Error> {
         self.0.lock().unwrap().insert(request.name.clone());
         Ok(CreateVolumeResponse { volume: Some(Volume { volume_id: request.name, ..Default::default() }) })

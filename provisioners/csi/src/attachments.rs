@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_detached_is_woken() {
+    fn wakes_volumes_that_are_detached() {
         let attachments = Attachments::default();
         let is_attached = |volume: &str| attachments.node_of(volume).ok().map(|node| node.is_some());
         assert_eq!(attachments.apply(Change::Begin), []);

@@ -119,7 +119,7 @@ impl Class {
         })
     }
 
-    /// Returns true if the class's volumes may be in this segment, as far as both name the same keys.
+    /// Returns true if the class allows volumes in this segment. Ignores keys that the segment lacks.
     fn allows(&self, segment: &Term) -> bool {
         let value_of = |key: &str| segment.iter().find(|(own, _)| own == key).map(|(_, value)| value);
         topology::allows(&self.allowed, |one| value_of(&one.key).is_none_or(|value| one.values.contains(value)))
@@ -508,7 +508,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manager_of_a_long_node_name_is_short() {
+    fn shortens_the_manager_label_of_long_node_names() {
         assert_eq!(manager_on("node-1"), "external-provisioner-node-1");
         let long = "n".repeat(45);
         let manager = manager_on(&long);

@@ -28,12 +28,12 @@ pub enum DriverError {
     },
     /// The driver did not report a name.
     #[error("the CSI driver has no name")]
-    Nameless,
+    NoName,
     /// The driver did not report the topology of its node.
     #[error(
         "the CSI driver reports no topology of its node (NodeGetInfo), which --node-deployment requires: each replica uses it to find its volumes"
     )]
-    Placeless,
+    NoTopology,
 }
 
 /// A driver's name and capabilities.
@@ -61,7 +61,7 @@ impl DriverInfo {
         let failed = |what| move |source| DriverError::Call { what, source };
         let name = driver.get_plugin_info(GetPluginInfoRequest {}).await.map_err(failed("name"))?.name;
         if name.is_empty() {
-            return Err(DriverError::Nameless);
+            return Err(DriverError::NoName);
         }
         let answer = driver.get_plugin_capabilities(GetPluginCapabilitiesRequest {}).await;
         let services =

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_s_arguments_are_understood() {
+    fn parses_the_arguments_of_a_chart() {
         let flags = flags(&[
             "-v=5",
             "--csi-address=/csi/csi.sock",
@@ -383,7 +383,7 @@ mod tests {
 
     /// Go takes the last value, and charts append to the arguments of another chart.
     #[test]
-    fn of_a_repeated_flag_the_last_one_counts() {
+    fn last_value_of_a_repeated_flag_wins() {
         let repeated = ["--timeout=90s", "--v=2", "--extra-create-metadata=false", "--http-endpoint=:1"];
         let last = ["--timeout=300s", "--v=5", "--extra-create-metadata", "--http-endpoint=localhost:8202"];
         let flags = flags(&[repeated, last].concat());
@@ -394,7 +394,7 @@ mod tests {
 
     /// Go treats an empty value as unset, and templates of charts produce empty values.
     #[test]
-    fn an_empty_value_is_the_default() {
+    fn empty_values_mean_the_default() {
         let flags = flags(&["--http-endpoint=", "--kubeconfig=", "--master=", "--feature-gates="]);
         assert!(flags.kubeconfig.is_empty() && flags.features.has_topology());
         let options = flags.options("d");
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn capacity_needs_the_pod_that_owns_its_objects() {
+    fn capacity_requires_namespace_and_pod_name() {
         let in_pod = |name: &str| ["NAMESPACE", "POD_NAME"].contains(&name).then(|| name.to_lowercase());
         let settings = |arguments: &[&str], variable: fn(&str) -> Option<String>| {
             flags(&[&["--enable-capacity"], arguments].concat()).capacity(variable)
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_needs_a_name_and_what_tells_its_volumes_apart() {
+    fn node_deployment_requires_a_name_topology_and_whole_uids() {
         let node = |arguments: &[&str], name: &str| flags(arguments).node_name(Some(name.to_owned()));
         assert_eq!(node(&[], "node-1"), Ok(None));
         assert_eq!(node(&["--node-deployment"], "node-1"), Ok(Some("node-1".to_owned())));
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_server_is_that_of_the_flag() {
+    fn master_flag_sets_the_api_server() {
         let server = |arguments: &[&str]| flags(arguments).options("d").api_server.map(|uri| uri.to_string());
         assert_eq!(server(&["--master=https://10.0.0.1:6443"]).as_deref(), Some("https://10.0.0.1:6443/"));
         assert_eq!([server(&[]), server(&["--master="])], [None, None]);
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_volumes_have_the_prefix_and_the_length_of_the_flags() {
+    fn flags_set_prefix_and_length_of_volume_names() {
         let names = |arguments: &[&str]| {
             let flags = flags(arguments);
             let options = flags.options("d");
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_has_the_name_that_the_sidecars_give_it() {
+    fn lease_name_matches_the_sidecars() {
         for (driver, lease) in
             [("ebs.csi.aws.com", "ebs-csi-aws-com"), ("example.com/a_b", "example-com-a-b"), ("a.", "a-X")]
         {

@@ -65,7 +65,7 @@ pub(crate) async fn check(
 }
 
 /// Wakes claims that wait for a grant, and attempts that lost theirs, so that they do not wait for their back-off. A
-/// list wakes them too: it may contain grants that were created while the watch was interrupted.
+/// list also wakes them, because it may contain grants that were created while the watch was interrupted.
 pub(crate) fn watch(client: &Client) -> ObjectWatch {
     let api = Api::all_with(client.clone(), &resource());
     ObjectWatch::new("referencegrants", api, |change| match change {
@@ -99,8 +99,8 @@ fn unread(error: &CallError, namespace: &str) -> SourceError {
     let advice = match error {
         CallError::NotServed(_) => {
             return SourceError::Unfit(format!(
-                "the cluster does not have ReferenceGrants of {GROUP}/v1beta1, without which no source of another namespace can be \
-                 used; install their CustomResourceDefinition"
+                "the cluster does not have the ReferenceGrant API {GROUP}/v1beta1, which sources in other namespaces require; \
+                 install its CustomResourceDefinition"
             ));
         }
         CallError::Forbidden(_) => {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_names_the_claims_namespace_and_the_source() {
+    fn grant_must_match_the_claims_namespace_and_the_source() {
         let from = json!({"group": "", "kind": CLAIM, "namespace": "ours"});
         let to = json!({"group": SNAPSHOTS, "kind": "VolumeSnapshot"});
         let allows_from =
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_has_no_group() {
+    fn missing_and_empty_group_mean_the_core_group() {
         let grant = json!({
             "from": [{"group": "", "kind": CLAIM, "namespace": "ours"}],
             "to": [{"group": "", "kind": CLAIM, "name": "source"}],
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn one_pair_of_one_grant_is_enough_and_nothing_less() {
+    fn one_matching_from_and_to_in_a_grant_suffice() {
         let [ours, others] = ["ours", "others"].map(|name| json!({"group": "", "kind": CLAIM, "namespace": name}));
         let [source, other] = ["source", "other"].map(|name| json!({"group": "", "kind": CLAIM, "name": name}));
         let allows = |grant: Value| allows(&grant, &reference(None, CLAIM), "ours");

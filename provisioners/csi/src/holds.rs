@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_begins_while_another_one_ends_has_the_finalizer() {
+    async fn attempt_that_begins_during_a_release_has_the_finalizer() {
         for later in (0..60).step_by(5).map(Duration::from_millis) {
             let (cluster, source) = cluster();
             let (client, holds) = (cluster.client("sidecar"), Holds::default());
@@ -188,7 +188,7 @@ mod tests {
 
     /// The limit of an attempt does not suffice: some charts allow the driver hours for a call.
     #[tokio::test(start_paused = true)]
-    async fn a_request_without_an_answer_ends() {
+    async fn request_without_a_response_times_out() {
         let (cluster, source) = cluster_with(Duration::from_secs(3600));
         let (client, started) = (cluster.client("sidecar"), Instant::now());
         let error = Holds::default().hold(&client, &source, "one").await.unwrap_err();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn attempts_of_a_former_term_hold_nothing_unless_they_are_taken_over() {
+    async fn attempts_of_a_former_term_hold_sources_only_if_taken_over() {
         for is_taken_over in [false, true] {
             let (cluster, source) = cluster();
             let (client, holds) = (cluster.client("sidecar"), Holds::default());

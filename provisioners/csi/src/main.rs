@@ -124,7 +124,7 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
 /// Returns the node that the driver runs on if the program provisions only for the node with this name.
 async fn own_node(client: &Client, driver: &DriverInfo, name: Option<&str>) -> Result<Option<OwnNode>, DriverError> {
     match name {
-        Some(_) if !driver.has_topology() => Err(DriverError::Placeless),
+        Some(_) if !driver.has_topology() => Err(DriverError::NoTopology),
         Some(name) => OwnNode::ask(client, name).await.map(Some),
         None => Ok(None),
     }

@@ -1,7 +1,7 @@
 //! The nodes, and the topology keys that the driver registers on them.
 //!
-//! The place of a claim's selected node is read from the API server after the claim was seen. The watches only serve
-//! requirements that depend on all nodes, and wake claims that wait for a node.
+//! The place of a claim's selected node is read from the API server after the claim was seen. The watches are used only
+//! for requirements that depend on all nodes, and to wake claims that wait for a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ use crate::watched::{Changed, Watched};
 
 /// Time that an attempt waits for the first list of the nodes.
 const LISTING: Duration = Duration::from_secs(10);
-/// Time for which claims share the place of a node. Two reads for each claim would take a third of the rate of a burst.
+/// Time for which claims share the place of a node. Two reads per claim would reduce the rate in a burst by a third.
 const RECENT: Duration = Duration::from_secs(1);
 
 /// A shared handle: clones refer to the same nodes.
@@ -48,7 +48,7 @@ struct State {
     all_keys: BTreeSet<String>,
     /// True if a claim waits for a node that does not exist yet.
     is_awaited: bool,
-    /// The places that were read recently, by node, since a node changed.
+    /// The places that were read recently, by node. Cleared when any node changes.
     recent: BTreeMap<String, ReadPlace>,
     changed_at: Option<Instant>,
 }
@@ -140,7 +140,7 @@ impl Nodes {
         let csi_node = csi_node.map_err(unread)?.ok_or_else(|| gone("CSINode"))?;
         let mut owners = csi_node.owner_references().iter().filter(|owner| owner.kind == "Node");
         if owners.any(|owner| Some(&owner.uid) != node.metadata.uid.as_ref()) {
-            return Err(unready(format!("the CSINode {name} is of a former node of this name")));
+            return Err(unready(format!("the CSINode {name} belongs to a deleted node of the same name")));
         }
         let registered = csi_node.spec.drivers.iter().find(|one| one.name == driver);
         let keys = registered.and_then(|one| one.topology_keys.as_deref()).unwrap_or_default();

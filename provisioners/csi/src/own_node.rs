@@ -26,7 +26,7 @@ impl OwnNode {
         let answer = driver.node_get_info(NodeGetInfoRequest {}).await;
         let answer = answer.map_err(|source| DriverError::Call { what: "node", source })?;
         let segments = answer.accessible_topology.unwrap_or_default().segments;
-        if segments.is_empty() { Err(DriverError::Placeless) } else { Ok(Self { name: name.into(), segments }) }
+        if segments.is_empty() { Err(DriverError::NoTopology) } else { Ok(Self { name: name.into(), segments }) }
     }
 
     /// Returns the name of the Node.

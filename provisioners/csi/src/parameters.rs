@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_gets_no_reserved_parameters() {
+    fn driver_receives_no_reserved_parameters() {
         let class = texts([
             ("csi.storage.k8s.io/fstype", "xfs"),
             ("csi.storage.k8s.io/secret-name", "a"),
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_has_one_name() {
+    fn file_system_may_be_named_only_once() {
         for (class, name) in [
             (texts([]), Ok(None)),
             (texts([("FSType", "xfs")]), Ok(Some("xfs"))),

@@ -42,7 +42,8 @@ use crate::sweep::Sweep;
 use crate::topology::{self, NoRequirement, Requirement, Term};
 use crate::verdict::{self, Leftover};
 
-/// Time for which a claim waits for the capacity of its full node. A slow driver must not keep the claim there.
+/// Time limit for publishing the capacity of a full node before its claim is rescheduled. A slow driver must not keep
+/// the claim on that node.
 const PUBLISHING: Duration = Duration::from_secs(10);
 
 /// Provisions volumes with a CSI driver.
@@ -208,7 +209,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
 
     /// Removes the possible volume of an attempt that lost permission for its source, without copying data.
     /// CreateVolume without the source creates an empty volume of that name, or fails because the volume of that name
-    /// has other contents. Only in the second case a call with the source returns the existing volume.
+    /// has other contents. Only in the second case does a call with the source return the existing volume.
     async fn withdraw(&self, attempt: &Attempt<'_>) -> Result<(), DeleteError> {
         let name = &attempt.request.name;
         self.release(attempt.source.as_ref(), name).await?;
@@ -346,8 +347,8 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         verdict::of_create(error, hint, request.resumed, self.settings.retry_interval_max)
     }
 
-    /// Publishes the class's capacity, which has changed. If the node has no room, the scheduler must learn it before
-    /// it selects a node again.
+    /// Publishes the class's capacity, which may have changed. If the node has no room, the scheduler must learn of it
+    /// before it selects a node again.
     async fn publish_capacity_after(&self, error: &ProvisionError, request: &ProvisionRequest<Texts>) {
         let Some(capacity) = &self.capacity else { return };
         let class = request.class.name_any();
@@ -624,7 +625,7 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
     async fn while_leading(&self) {
         let kinds = [(Rpc::CloneVolume, Kind::Claim), (Rpc::CreateDeleteSnapshot, Kind::Snapshot)];
         let node = self.settings.own_node.as_ref().map(OwnNode::name);
-        // Only the replica on the node knows which of the node's attempts need a snapshot.
+        // Attempts on any node may need a snapshot, but a replica knows only the attempts on its own node.
         let is_swept = |rpc: Rpc, kind: Kind| self.info.can(rpc) && (node.is_none() || kind == Kind::Claim);
         let kinds = kinds.into_iter().filter(|(rpc, kind)| is_swept(*rpc, *kind)).map(|(_, kind)| kind).collect();
         let client = self.client();
@@ -705,7 +706,7 @@ impl CreateError {
         Self::NotAsked(error.to_string())
     }
 
-    /// The verdict if the driver was not called.
+    /// Returns the verdict about an attempt that did not call the driver.
     fn of_provision(self) -> ProvisionError {
         match self {
             Self::Missing(_) => ProvisionError::no_change(self).after(missing::PAUSE),

@@ -6,7 +6,7 @@ use kube_provisioner::kube;
 use provisioner_runtime::call::found;
 use provisioner_runtime::{CallError, call};
 
-/// The limit of an attempt, which follows `--timeout`, may be hours.
+/// Time limit of one request. The limit of a whole attempt depends on `--timeout`, and may be hours.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Sends a request with a deadline.

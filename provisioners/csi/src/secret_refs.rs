@@ -175,7 +175,7 @@ mod tests {
         [("csi.storage.k8s.io/secret-name", "default"), ("csi.storage.k8s.io/secret-namespace", "ns")];
 
     #[test]
-    fn a_class_names_secrets() {
+    fn reads_the_secret_references_of_a_class() {
         for (class, expected) in [
             (vec![], None),
             (vec![(NAME, "name"), (NAMESPACE, "ns")], Some("ns/name")),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unclear_name_is_an_error() {
+    fn rejects_ambiguous_or_invalid_references() {
         for class in [
             vec![(NAME, "foo")],
             vec![(NAMESPACE, "foo")],
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn every_role_has_its_keys() {
+    fn each_role_uses_its_own_keys() {
         let class: Vec<_> =
             Role::ALL.iter().flat_map(|role| role.keys()).map(|key| format!("{RESERVED}{key}")).collect();
         for role in Role::ALL {

@@ -86,7 +86,7 @@ impl fmt::Display for Kind {
 }
 
 impl Source {
-    /// Returns the source for an object in a list. It has no driver's id, so it cannot be copied.
+    /// Returns the source for an object in a list. It lacks the driver's id, so it cannot be copied.
     pub(crate) fn listed(kind: Kind, metadata: &ObjectMeta) -> Option<Self> {
         let ObjectMeta { namespace, name, uid, .. } = metadata.clone();
         Some(Self { kind, namespace: namespace?, name: name?, uid: uid?, id: String::new() })
@@ -305,8 +305,8 @@ where
 }
 
 /// Wakes claims whose snapshot has become ready, so that they do not wait for their back-off. The first list wakes none:
-/// it contains all snapshots of the cluster. Other changes wake no claim either, such as our finalizer, which each
-/// attempt adds and removes.
+/// it contains all snapshots of the cluster. Unrelated changes, such as our finalizer, which each attempt adds and
+/// removes, wake no claims either.
 pub(crate) fn watch_snapshots(client: &Client) -> ObjectWatch {
     let api = Api::all_with(client.clone(), &Kind::Snapshot.resource());
     let snapshots = Mutex::new(Watched::default());

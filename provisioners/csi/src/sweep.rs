@@ -18,7 +18,8 @@ use crate::holds::{Holds, is_held};
 use crate::requests::{existing, limited};
 use crate::sources::{Kind, Source, snapshot_contents};
 
-/// Long, because the lists are expensive for the API server, and this process does not leave finalizers behind itself.
+/// The usual interval. It is long because the lists are expensive for the API server, and this process does not leave
+/// finalizers behind itself.
 const INTERVAL: Duration = Duration::from_secs(3600);
 /// The interval while a claim waits for a protected source, the same as in external-provisioner.
 const AWAITED: Duration = Duration::from_secs(300);
@@ -83,7 +84,7 @@ impl Sweep<'_> {
                             ?kind,
                             namespace,
                             name,
-                            "no attempt needs the source: it is not protected any more"
+                            "no attempt needs the source: it is no longer protected"
                         );
                     }
                     Ok(SweepResult::Awaited) => pause = pause.min(AWAITED),
@@ -108,7 +109,8 @@ impl Sweep<'_> {
         }
     }
 
-    /// `awaited` has the sources that claims wait for, once they were needed.
+    /// Removes the finalizer if the source belongs to this driver and no claim waits for it. `awaited` caches the
+    /// sources that claims wait for, from their first use.
     async fn remove_finalizer(&self, source: &Source, awaited: &mut Option<Names>) -> Result<SweepResult, CallError> {
         if !self.is_of_driver(source).await? {
             return Ok(SweepResult::Unchanged);

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_read_as_go_reads_them() {
+    fn expands_tokens_like_go() {
         let value = |name: &str| (name == "pv.name" || name == "HOME").then(|| "x".to_owned());
         for (template, expanded) in [
             ("plain", Ok("plain")),

@@ -223,7 +223,7 @@ fn sorted(keys: &[String]) -> Vec<&String> {
     keys
 }
 
-/// Returns true if `holds` is true of each requirement of one of these terms, or if there are none.
+/// Returns true if `holds` is true for each requirement of one of these terms, or if there are no terms.
 pub(crate) fn allows(
     allowed: &[TopologySelectorTerm],
     holds: impl Fn(&TopologySelectorLabelRequirement) -> bool,
@@ -231,7 +231,7 @@ pub(crate) fn allows(
     allowed.is_empty() || allowed.iter().any(|term| term.match_label_expressions.iter().flatten().all(&holds))
 }
 
-/// A segment as text, such as `rack=7,zone=a`.
+/// Formats a segment as text, such as `rack=7,zone=a`.
 pub(crate) fn described(segment: &Term) -> String {
     segment.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
 }

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_has_its_verdict() {
+    fn maps_each_code_to_a_verdict() {
         let verdicts = (1..=16).map(|number| {
             let code = Code::from_i32(number);
             let verdict = |resumed| {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_without_an_answer_has_a_verdict() {
+    fn maps_calls_without_a_response_to_verdicts() {
         let reason = String::new();
         for (error, verdict) in [
             (Error::Unreachable { address: String::new(), reason }, ProvisionVerdict::NoChange),

@@ -228,7 +228,7 @@ impl Admin {
 
     /// Returns the keys whose IDs have this prefix.
     pub(crate) async fn keys(&self, prefix: &str) -> Result<Vec<Key>, Failure> {
-        // A claim never has nearly as many keys.
+        // A claim has far fewer keys than this limit.
         let call = get("ListKeys").query("offset", prefix).query("limit", "100");
         let mut keys: Vec<Key> = self.ask(call, || "list the keys of the claim".to_owned()).await?;
         keys.retain(|key| key.id.starts_with(prefix));
@@ -262,7 +262,7 @@ impl Admin {
         Ok(info.and_then(|info| info.secret_access_key).map(|secret| Credentials::new(id, secret)))
     }
 
-    /// Creates a key with this name. Garage refuses an ID that a key has or has had.
+    /// Creates a key with this name. Garage refuses the ID of any existing or deleted key.
     pub(crate) async fn import_key(&self, key: &Credentials, name: &str) -> Result<(), Failure> {
         let body = json!({"accessKeyId": key.access_key_id, "secretAccessKey": key.secret_access_key, "name": name});
         let call = post("ImportKey", body).once();
@@ -286,7 +286,9 @@ impl Admin {
                 (Some(400), _) if cause.to_string().contains("Unknown API endpoint") => {
                     "; this Garage has no admin API of version 2: it needs Garage 2.0 or later".to_owned()
                 }
-                (_, Error::NotS3 { .. }) => "; expected there is the admin API of Garage 2.0 or later".to_owned(),
+                (_, Error::NotS3 { .. }) => {
+                    "; expected the admin API of Garage 2.0 or later at this address".to_owned()
+                }
                 _ => String::new(),
             };
             (cause, advice)
@@ -391,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rights_that_are_missing_and_those_that_are_too_many() {
+    fn computes_missing_and_excess_permissions() {
         let rights = |read, write, owner| Rights { read, write, owner };
         let (has, wanted) = (rights(true, false, true), rights(true, true, false));
         assert_eq!(wanted.without(has), rights(false, true, false));
@@ -400,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_of_garage_and_of_others() {
+    fn distinguishes_garage_refusals_from_other_answers() {
         let body =
             br#"{"code":"NoSuchBucket","message":"Bucket not found: x","region":"garage","path":"/v2/GetBucketInfo"}"#;
         let refused = refusal("http://garage", 404, body);

@@ -89,7 +89,7 @@ impl Claim {
         self.import(store, &self.key_name).await
     }
 
-    /// Creates a key for deletion, which is not given to a user.
+    /// Creates a key that is only used to empty a bucket, and is never delivered.
     pub(crate) async fn make_key_for_deletion(&self, store: &Store) -> Result<Credentials, Failure> {
         self.import(store, &format!("{}{FOR_DELETION}", self.key_name)).await
     }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_says_whose_it_is() {
+    fn key_ids_identify_claim_and_cluster() {
         let of = |uid: &str, cluster: &str| claim(uid, cluster).id_prefix;
         assert_eq!(of(UID, "a").len(), 18);
         assert_ne!(of(UID, "a"), of(UID, "b"));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_says_for_whom_it_was_made() {
+    fn reads_the_claim_from_the_key_name() {
         let shop = ClaimName { namespace: "shop".into(), name: "photos".into(), uid: UID.into() };
         let cosi = ClaimName { namespace: String::new(), name: "bc-1".into(), uid: "b.bc-1".into() };
         let key = |id: &str, name: &str| Key { id: id.to_owned(), name: name.to_owned(), expired: false };
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_claims_have_one_mark_or_one_id() {
+    fn marks_and_key_ids_are_unique() {
         let uids = [UID, "00000000-0000-4000-8000-000000000002", "b.photos", "a.photos", "b.photos-2"];
         let clusters = ["a", "b", "a uid=b.photos claim=x", "a uid=b.photos"];
         let claims: Vec<Claim> = uids.iter().flat_map(|uid| clusters.map(|cluster| claim(uid, cluster))).collect();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_is_the_claims_if_a_key_of_the_claim_has_its_name() {
+    fn local_aliases_of_claim_keys_prove_ownership() {
         let ours = claim(UID, "a");
         let (own, retired) = (ours.key_name.as_str(), format!("{}{FOR_DELETION}", ours.key_name));
         let (elsewhere, other) = (claim(UID, "b").key_name, claim("u-2", "a").key_name);

@@ -1,4 +1,4 @@
-//! The bucket provisioner.
+//! The bucket provisioner for Garage.
 
 mod listing;
 mod removing;
@@ -255,7 +255,7 @@ fn rights(access: Access) -> Rights {
     Rights { read: access.can_read(), write: access.can_write(), owner: false }
 }
 
-/// Returns the key with this ID, or else another one, if it works.
+/// Returns the key with this ID, or else another key. Expired keys are ignored.
 fn working<'a>(keys: &'a [Key], wanted: Option<&str>) -> Option<&'a Key> {
     let working = || keys.iter().filter(|key| !key.expired);
     working().find(|key| Some(key.id.as_str()) == wanted).or_else(|| working().next())
@@ -310,8 +310,8 @@ async fn mark(store: &Store, bucket: &BucketInfo, name: &str, key: &str) -> Resu
     Ok(())
 }
 
-/// Grants the key access to the bucket, and sets the same permissions for the account's `others` that have access. In
-/// the claim's own bucket, the key is also a mark.
+/// Grants the key access to the bucket, and sets the same permissions for the account's `others` that have access. If
+/// the bucket is the account's own, also marks it with the key.
 async fn admit(
     store: &Store,
     live: &BucketInfo,
@@ -358,8 +358,7 @@ async fn settle(store: &Store, request: &RequestOf<Garage>, live: &BucketInfo) -
     Ok(())
 }
 
-/// Returns the quotas of the claim. Other quotas come from an administrator, unless the claim had them, and a claim
-/// that is updated must not lift them.
+/// Returns the claim's quotas. Quotas that the claim has never set come from an administrator, and are kept.
 fn quotas(config: &Config, applied: &BTreeMap<String, String>, live: Quotas) -> Quotas {
     let quota = |key: &str, limit: Option<Limit>, live: Option<u64>| match limit {
         Some(limit) => Some(limit.get().unsigned_abs()),
@@ -396,8 +395,8 @@ fn in_the_way(request: &RequestOf<Garage>, named: &BucketInfo) -> String {
     }
 }
 
-/// Refuses a request. The refusal is final if earlier attempts have left nothing. `own` is the bucket of an earlier
-/// attempt, whose keys were never given to a user.
+/// Refuses a request. Before the first success, deletes `own`, which is the bucket of an earlier attempt, and the
+/// claim's keys, which were never delivered. The refusal is final only if `own` no longer exists.
 async fn refuse(
     store: &Store,
     claim: &Claim,
@@ -433,7 +432,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotas_that_an_administrator_has_set_stay() {
+    fn keeps_quotas_set_by_an_administrator() {
         let live = Quotas { max_size: Some(5), max_objects: Some(7) };
         let config = Config { max_objects: Limit::try_from("3".to_owned()).ok(), ..Config::default() };
         let changed = Quotas { max_size: Some(5), max_objects: Some(3) };
@@ -443,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_key_is_replaced() {
+    fn ignores_expired_keys() {
         let key = |id: &str, expired: bool| Key { id: id.to_owned(), name: String::new(), expired };
         let keys = [key("GK1", true), key("GK2", false), key("GK3", false)];
         for (wanted, used) in [(None, "GK2"), (Some("GK1"), "GK2"), (Some("GK3"), "GK3"), (Some("GK4"), "GK2")] {

@@ -63,7 +63,7 @@ impl TryFrom<String> for Lifecycle {
             rules: Vec<Rule>,
         }
         let document: Document =
-            serde_json::from_str(&text).map_err(|error| format!("not a lifecycle that Garage has: {error}"))?;
+            serde_json::from_str(&text).map_err(|error| format!("not a lifecycle that Garage supports: {error}"))?;
         Ok(Self { rules: document.rules })
     }
 }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_that_garage_has_and_others() {
+    fn accepts_only_rules_that_garage_supports() {
         let read = |text: &str| Lifecycle::try_from(text.to_owned());
         let rule = r#"{"ID":"old","Status":"Enabled","Filter":{"Prefix":"tmp/"},"Expiration":{"Days":30}}"#;
         let lifecycle = read(&format!(r#"{{"Rules":[{rule}]}}"#)).unwrap();
@@ -86,7 +86,7 @@ mod tests {
             "{}",
             "rules",
         ] {
-            assert!(read(lacking).unwrap_err().contains("not a lifecycle that Garage has"), "{lacking}");
+            assert!(read(lacking).unwrap_err().contains("not a lifecycle that Garage supports"), "{lacking}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `garage-provisioner`: buckets on Garage.
+//! The `garage-provisioner` binary provisions buckets on Garage.
 
 use std::process::ExitCode;
 

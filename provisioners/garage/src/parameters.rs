@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses() {
+    fn parses_addresses() {
         let class = |key: &str, value: &str| {
             let texts = [(key.to_owned(), value.to_owned())].into();
             from_map::<Parameters>(&texts).map_err(|error| error.to_string())

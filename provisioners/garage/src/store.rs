@@ -111,7 +111,7 @@ impl Stores {
         let mut settings = Settings::new(http.clone()).at(endpoint.url());
         settings.time_limit = defaults.call_timeout;
         settings.region = region.clone();
-        // Every request uses its own key.
+        // `Store::s3` sets the key for each request.
         let client = Client::new(&settings, Credentials::new("", "")).map_err(BackendConfigError::new)?;
         let admin = Admin::new(http, admin.clone(), token, settings.time_limit);
         Ok(Store { admin, endpoint: endpoint.clone().region(region), client })
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_that_can_never_work_are_refused_at_the_start() {
+    fn rejects_invalid_flags_at_startup() {
         let parsed = |flag: &str, value: &str| {
             crate::Args::try_parse_from(["garage-provisioner", "--provisioner-name", "garage", flag, value])
         };
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_address_is_named_by_its_parameter_and_flag() {
+    fn reports_parameter_and_flag_of_a_missing_address() {
         let defaults = Defaults {
             endpoint: "http://garage:3900".parse().ok(),
             admin_endpoint: None,

@@ -38,7 +38,7 @@ pub(crate) fn email(id: &str, project: &str) -> String {
     format!("{id}@{project}.iam.gserviceaccount.com")
 }
 
-/// Returns the description of a service account that is created for a claim. At most 256 bytes.
+/// Returns the description of a service account that is created for a claim. It has at most 256 bytes.
 pub(crate) fn description(claim: &ClaimName, cluster: &str) -> String {
     format!("{} of the cluster {cluster}", former_description(claim))
 }
@@ -72,7 +72,7 @@ fn former_description(claim: &ClaimName) -> String {
     format!("{DESCRIPTION}{}", claim.uid)
 }
 
-/// Returns the display name of a claim's service account. At most 100 bytes, all ASCII.
+/// Returns the display name of a claim's service account. It has at most 100 bytes, all ASCII.
 pub(crate) fn display_name(claim: &ClaimName) -> String {
     claim.to_string().chars().take(100).collect()
 }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_of_the_claim_alone_and_short_enough() {
+    fn ids_and_descriptions_fit_the_limits_of_google() {
         let id = account_id("obc-shop-photos-u-1");
         assert_eq!(id, account_id("obc-shop-photos-u-1"));
         assert_ne!(id, account_id("obc-shop-photos-u-2"));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_tell_whose_a_bucket_is() {
+    fn determines_the_owner_from_labels() {
         let claim = claim("photos.v2", "u-1");
         let labels = labels(&claim, "c-1", BTreeMap::from([("team".into(), "a".into())]));
         assert_eq!(labels["objectbucketclaim-name"], "photos_v2");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_claims_have_one_account_or_one_label() {
+    fn account_ids_and_labels_are_unique() {
         let (long, uid) = ("n".repeat(63), "00000000-0000-4000-8000-000000000001");
         let names = ["a", "a-b", "a.b", "a_b", "A-B", "photos.v2", "photos_v2", &long, &format!("{long}n"), uid];
         let of_cosi = names.iter().flat_map(|name| [("bucket", "b", name), ("access", "a", name)]);
@@ -216,12 +216,12 @@ mod tests {
             accounts.iter().all(|account| label_value(&uid_label(&account.claim.uid)) == uid_label(&account.claim.uid))
         );
         assert_eq!(uid_label(uid), uid);
-        assert_eq!(uid_label(&format!("b.bc-{uid}")), format!("b_bc-{uid}"), "as before");
+        assert_eq!(uid_label(&format!("b.bc-{uid}")), format!("b_bc-{uid}"), "the label of earlier versions");
     }
 
     /// The uids have the form that the library derives from COSI names.
     #[test]
-    fn what_is_made_for_cosi_is_no_claims_and_the_other_way_round() {
+    fn accounts_of_claims_and_of_cosi_never_collide() {
         let cosi = |uid: &str| ClaimName { namespace: String::new(), name: "photos".into(), uid: uid.into() };
         let claims = [cosi("b.photos"), cosi("a.photos"), claim("photos", "photos"), claim("photos", "u-1")];
         for (at, one) in claims.iter().enumerate() {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_tell_for_whom_they_were_made() {
+    fn recognizes_the_description_of_the_claims_account() {
         let claim = claim("photos", "u-1");
         for (text, ours) in [
             ("gcs-provisioner: ObjectBucketClaim u-1 of the cluster c-1", true),

@@ -15,7 +15,7 @@ use crate::token::{TokenError, TokenSource};
 /// Pauses before the retries of a call, in milliseconds.
 const PAUSES: [u64; 2] = if cfg!(test) { [30, 90] } else { [300, 900] };
 
-/// A failed call, with what to do about it.
+/// A failed call and its remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("cannot {doing}: {refusal}{advice}")]
@@ -76,7 +76,7 @@ pub(crate) struct Call {
     /// Path and query, percent-encoded.
     path: String,
     body: Option<Value>,
-    /// The purpose for error texts, such as "make the bucket x".
+    /// The purpose for error texts, such as "create the bucket x".
     doing: String,
     /// The IAM permission that the administrator needs.
     permission: &'static str,
@@ -182,7 +182,7 @@ impl Api {
     fn not_google(&self, call: &Call, status: u16) -> Failure {
         let endpoint = self.client.endpoint();
         let reason = format!(
-            "{endpoint} answered {status}, which is not an answer of Google: check the address, and proxies in front of it"
+            "{endpoint} answered {status}, which is not a response from Google: check the address, and proxies in front of it"
         );
         Failure::Unanswered { doing: call.doing.clone(), reason }
     }
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_of_storage_and_iam() {
+    fn parses_refusals_of_storage_and_iam() {
         let storage = br#"{"error":{"code":409,"message":"Taken","errors":[{"domain":"global","reason":"conflict"}]}}"#;
         assert_eq!(refusal(409, storage).unwrap().to_string(), "409 conflict: Taken");
         let iam = br#"{"error":{"code":404,"message":"Unknown service account","status":"NOT_FOUND"}}"#;
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_paths() {
+    fn percent_encodes_names_in_paths() {
         assert_eq!(encoded("a/b ü.~_-@"), "a%2Fb%20%C3%BC.~_-%40");
     }
 }

@@ -281,7 +281,7 @@ impl Account {
                 changed.await.map_err(|failure| self.spreading(failure))?;
             }
         }
-        // After the creation of a key, no call may fail: a key that is not recorded would stay.
+        // After the key is created, no call may fail: an unrecorded key would remain.
         let mut former = if self.generated { Vec::new() } else { self.known_keys(store, request).await? };
         let key = self.key(store, request).await?;
         let id = key.access_key_id.clone();
@@ -410,7 +410,7 @@ async fn make_bucket(store: &Store, request: &RequestOf<Gcs>) -> Result<(), Prov
 async fn bring_in_line(store: &Store, request: &RequestOf<Gcs>, live: &Value) -> Result<(), Failure> {
     let mut wanted = request.parameters.settings_for(&request.config, &request.applied_config);
     let mut labels = json!(wanted_labels(request));
-    // A claim that sets labels controls all labels except the provisioner's. Otherwise other labels stay.
+    // A claim that sets labels controls all labels except the provisioner's. Otherwise, other labels are kept.
     if request.config.bucket_tags.is_some() || request.applied_config.contains_key(BUCKET_TAGS) {
         for key in live["labels"].as_object().into_iter().flatten().map(|(key, _)| key) {
             // Google sets labels with this prefix.

@@ -1,4 +1,4 @@
-//! `gcs-provisioner`: buckets on Google Cloud Storage.
+//! The `gcs-provisioner` binary provisions buckets on Google Cloud Storage.
 
 mod account;
 mod api;

@@ -31,7 +31,7 @@ pub(crate) struct Parameters {
     /// Selects access with or without keys.
     pub(crate) authentication: Authentication,
     pub(crate) workload_identity_pool: Option<Pool>,
-    /// Selects if a bucket that contains objects is deleted.
+    /// Selects whether a bucket that contains objects is deleted.
     pub(crate) deletion_policy: DeletionPolicy,
     /// An existing service account, instead of a generated one for each claim.
     pub(crate) service_account: Option<String>,
@@ -201,7 +201,7 @@ impl TryFrom<String> for Days {
     fn try_from(text: String) -> Result<Self, String> {
         match text.parse() {
             Ok(days @ (0 | 7..=90)) => Ok(Self(days)),
-            _ => Err(format!("{text:?} is not possible: 0 keeps nothing, and 7 to 90 are days")),
+            _ => Err(format!("{text:?} is not valid: use 0 to disable soft delete, or 7 to 90 days")),
         }
     }
 }
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_storage_class_becomes_the_default_again() {
+    fn restores_the_default_storage_class() {
         let applied = |key: &str| BTreeMap::from([(key.to_owned(), "COLDLINE".to_owned())]);
         let settings = |key| Parameters::default().settings_for(&Config::default(), &applied(key));
         assert_eq!(settings("bucketStorageClass")["storageClass"], "STANDARD");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_becomes_settings() {
+    fn converts_class_parameters_to_settings() {
         let parameters = class(&[
             ("region", "europe-west1"),
             ("storageClass", "NEARLINE"),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_google_would_refuse_is_refused() {
+    fn rejects_values_that_google_would_refuse() {
         for (key, value, part) in [
             ("softDeleteDays", "3", "7 to 90"),
             ("softDeleteDays", "-1", "7 to 90"),

@@ -24,13 +24,13 @@ const GIVEN: [&str; 4] = [
 ];
 
 /// Returns the policy with exactly this access for the service account: other roles in [`GIVEN`] are revoked. The
-/// provisioner never uses conditional bindings for service accounts, so they stay.
+/// provisioner never uses conditional bindings for service accounts, so such bindings are kept.
 pub(crate) fn granted(policy: &Value, email: &str, access: Access) -> Value {
     let (member, wanted) = (member(email), roles(access));
     let mut policy = without(policy, |binding, found| {
         let role = binding["role"].as_str().unwrap_or_default();
         let ours = !is_conditional(binding) && GIVEN.contains(&role) && !wanted.contains(&role);
-        // The entry of a deleted account with the same name is useless.
+        // An entry for a deleted account with the same name has no effect.
         (ours && found == member) || is_deleted(found, email)
     });
     for role in wanted {
@@ -84,13 +84,13 @@ pub(crate) fn revoked(policy: &Value, email: &str) -> Value {
     without(policy, |_, found| found == member || is_deleted(found, email))
 }
 
-fn without(policy: &Value, goes: impl Fn(&Value, &str) -> bool) -> Value {
+fn without(policy: &Value, is_removed: impl Fn(&Value, &str) -> bool) -> Value {
     let mut policy = policy.clone();
     bindings_of(&mut policy).retain_mut(|binding| {
         let before = binding.clone();
         let Some(members) = binding["members"].as_array_mut() else { return true };
         let count = members.len();
-        members.retain(|member| !goes(&before, member.as_str().unwrap_or_default()));
+        members.retain(|member| !is_removed(&before, member.as_str().unwrap_or_default()));
         members.len() == count || !members.is_empty()
     });
     policy
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn grants_come_and_go_and_leave_others_as_they_were() {
+    fn grants_and_revocations_keep_foreign_bindings() {
         let one = granted(&theirs(), A, Access::ReadOnly);
         assert_eq!(
             one["bindings"][2]["members"],
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn principals_come_and_go_by_their_title() {
+    fn adds_and_removes_principals_by_title() {
         let (title, web) = ("objectbucketclaim-u", ("photos", "principal://web"));
         let one = admitted(&theirs(), title, web, Access::ReadOnly);
         let binding = &one["bindings"][4];
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn nobodys_rights_stay_in_a_bucket_that_is_emptied() {
+    fn closing_removes_all_members_added_for_claims() {
         let [own, shared] = ["own", "shared"].map(|name| email(&account_id(name), "p"));
         let one = admitted(&theirs(), "objectbucketclaim-u", ("photos", "principal://web"), Access::ReadOnly);
         let one = granted(&one, &own, Access::ReadWrite);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn less_access_takes_the_rest_away() {
+    fn reduced_access_revokes_excess_roles() {
         let one = granted(&theirs(), A, Access::ReadWrite);
         let less = granted(&one, A, Access::WriteOnly);
         assert_eq!(less, granted(&theirs(), A, Access::WriteOnly));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_that_were_deleted_leave_nothing() {
+    fn removes_entries_of_deleted_accounts() {
         let mut policy = theirs();
         policy["bindings"][2]["members"]
             .as_array_mut()

@@ -53,8 +53,8 @@ pub(crate) fn principal(
     let Some(account) = account else { return Ok(None) };
     if parameters.service_account.is_some() {
         return Err(ProvisionError::retry(
-            "the StorageClass names a service account of Google, whose key claims get: remove serviceAccount from it, or do \
-             not ask for access without a key",
+            "the StorageClass names a service account of Google, whose key claims receive: remove serviceAccount from \
+             it, or do not request access without a key",
         ));
     }
     if !parameters.uniform_bucket_level_access {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn principals_of_gke_and_of_other_clusters() {
+    fn formats_principals_of_gke_and_other_clusters() {
         let claim = BucketRequest::new("photos", (), ()).owner.claim;
         let (class, asked) = ((Authentication::ServiceAccount, None), (None, Some("web")));
         let account = Authentication::service_account(class, asked, &claim).unwrap().unwrap();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, Call, Failure, encoded};
 
-/// Attempts to change a policy that other clients change concurrently.
+/// Maximum number of attempts to change a policy that other clients change concurrently.
 const ROUNDS: usize = 5;
 /// Number of objects that are deleted concurrently.
 const AT_ONCE: usize = 24;
@@ -110,7 +110,8 @@ impl Storage {
         Ok(count)
     }
 
-    /// Returns a page of the bucket's objects with all their generations. Google may return empty pages before others.
+    /// Returns a page of the bucket's objects with all their generations. Google may return empty pages before pages
+    /// with objects.
     async fn first_objects(&self, bucket: &str, most: u32) -> Result<Vec<Value>, Failure> {
         let fields = encoded("items(name,generation),nextPageToken");
         let path = format!("{}/o?versions=true&maxResults={most}&fields={fields}", bucket_path(bucket));

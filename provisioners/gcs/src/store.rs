@@ -22,7 +22,7 @@ use crate::token::{Origin, ServiceAccountKey, TokenSource};
 pub(crate) const ADMIN: &str = "admin";
 const KEY: &str = "key.json";
 
-/// IAM is eventually consistent. It shows a new service account after this time.
+/// IAM is eventually consistent. It shows a new service account within this time.
 /// <https://cloud.google.com/iam/docs/service-accounts-create#creating>
 const SETTLED: Duration = Duration::from_secs(60);
 
@@ -67,7 +67,7 @@ pub(crate) struct Defaults {
 }
 
 impl Defaults {
-    /// Reads all files, so that a wrong path fails at the start.
+    /// Reads all files, to detect a wrong path at startup.
     pub(crate) fn check(&self) -> Result<(), BackendConfigError> {
         let Self { metadata_host, credentials_file, ca_bundle, .. } = self;
         let host: Result<Endpoint, _> = format!("http://{metadata_host}").parse();
@@ -136,7 +136,7 @@ impl Stores {
         &self.defaults.endpoint
     }
 
-    /// Fails if the provisioner has credentials of its own and they yield no token.
+    /// Fails if the provisioner has its own credentials, but cannot obtain a token with them.
     pub(crate) async fn probe(&self) -> Result<(), BackendConfigError> {
         if self.defaults.credentials_file.is_none() && !self.defaults.workload_identity {
             return Ok(());
@@ -145,8 +145,8 @@ impl Stores {
         Ok(())
     }
 
-    /// Returns the credentials in the class's Secret, or else the arguments' credentials. Broken credentials are an
-    /// error, without a fallback.
+    /// Returns the credentials in the class's Secret, or else the credentials that the arguments select. Unusable
+    /// credentials are an error: there is no fallback.
     fn source(&self, secrets: &Secrets) -> Result<Arc<TokenSource>, BackendConfigError> {
         if secrets.has(ADMIN) {
             let text = secrets.bytes(ADMIN, KEY);

@@ -92,12 +92,12 @@ async fn check(rule: &'static str, faults: Faults, storms: u64) {
 }
 
 #[tokio::test]
-async fn the_contract_is_kept() {
+async fn keeps_the_contract() {
     conformance(Faults::default(), 3).await;
 }
 
 #[tokio::test]
-async fn the_contract_is_kept_when_calls_fail() {
+async fn keeps_the_contract_when_calls_fail() {
     let latency = Duration::from_millis(5);
     let faults =
         Faults { unavailable: 7, too_many: 11, cut_before: 13, cut_after: 17, latency, spreading: 1, hiding: 1 };
@@ -105,7 +105,7 @@ async fn the_contract_is_kept_when_calls_fail() {
 }
 
 #[test]
-fn flags_that_can_never_work_are_refused_at_the_start() {
+fn rejects_invalid_flags_at_startup() {
     let parsed = |flag: &str, value: &str| {
         crate::Args::try_parse_from(["gcs-provisioner", "--provisioner-name", "gcs", flag, value])
     };
@@ -195,7 +195,7 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn a_bucket_from_its_claim_to_its_end() {
+async fn creates_and_deletes_a_bucket() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[("location", "eu"), ("versioning", "true"), ("labels", "team=a")]);
     let bucket = request.provision(&fixture.gcs).await.unwrap();
@@ -236,7 +236,7 @@ async fn a_bucket_from_its_claim_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_key_whose_answer_was_lost_does_not_stay() {
+async fn deletes_keys_whose_response_was_lost() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[]);
     let lost = request.provision(&fixture.gcs).await.unwrap();
@@ -272,7 +272,7 @@ async fn a_key_whose_answer_was_lost_does_not_stay() {
 }
 
 #[tokio::test]
-async fn buckets_and_accounts_of_others_are_neither_taken_nor_deleted() {
+async fn neither_adopts_nor_deletes_foreign_buckets_and_accounts() {
     let fixture = Fixture::new().await;
     fixture.own_bucket("ours-by-hand");
     fixture.own_bucket("elsewhere");
@@ -312,7 +312,7 @@ async fn buckets_and_accounts_of_others_are_neither_taken_nor_deleted() {
 }
 
 #[tokio::test]
-async fn a_new_service_account_that_is_not_shown_yet_is_not_left_behind() {
+async fn deletes_new_service_accounts_that_google_does_not_show() {
     let fixture = Fixture::new().await;
     fixture.google.model().faults.hiding = 2;
     let request = fixture.request("photos", &[]);
@@ -335,7 +335,7 @@ async fn a_new_service_account_that_is_not_shown_yet_is_not_left_behind() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_lost_its_label_is_not_deleted() {
+async fn keeps_buckets_that_lost_their_label() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[]);
     let bucket = request.provision(&fixture.gcs).await.unwrap();
@@ -352,7 +352,7 @@ async fn a_bucket_that_lost_its_label_is_not_deleted() {
 
 /// COSI stores no state.
 #[tokio::test]
-async fn a_bucket_of_cosi_that_lost_its_label_is_not_forgotten() {
+async fn reports_cosi_buckets_that_lost_their_label() {
     let fixture = Fixture::new().await;
     let mut request = fixture.request("photos", &[]);
     (request.claim.namespace, request.claim.uid) = (String::new(), "b.photos".to_owned());
@@ -363,11 +363,11 @@ async fn a_bucket_of_cosi_that_lost_its_label_is_not_forgotten() {
     assert!(error.to_string().contains("set it to b_photos"), "{error}");
     labels(json!({}));
     request.delete(&fixture.gcs).await.unwrap();
-    assert!(fixture.google.model().buckets.contains_key("photos"), "nothing proves that it was made by COSI");
+    assert!(fixture.google.model().buckets.contains_key("photos"), "no label proves that COSI created the bucket");
 }
 
 #[tokio::test]
-async fn a_bucket_with_more_than_objects_says_why_it_stays() {
+async fn reports_buckets_that_google_does_not_delete() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[]);
     let record = request.after(&request.provision(&fixture.gcs).await.unwrap());
@@ -394,7 +394,7 @@ async fn keeps_access_to_a_bucket_that_google_does_not_delete() {
 }
 
 #[tokio::test]
-async fn grants_let_several_claims_in_and_out() {
+async fn grants_and_revokes_access_of_several_claims() {
     let fixture = Fixture::new().await;
     let requests = ["a", "b", "c"].map(|claim| {
         let mut request = fixture.request(claim, &[]).with_existing_bucket();
@@ -429,7 +429,7 @@ async fn grants_let_several_claims_in_and_out() {
 }
 
 #[tokio::test]
-async fn an_account_that_the_class_names_stays_with_the_keys_of_others() {
+async fn keeps_accounts_named_by_the_class_and_foreign_keys() {
     let fixture = Fixture::new().await;
     let address = "made@shop-project.iam.gserviceaccount.com";
     let class = [("serviceAccount", address)];
@@ -474,7 +474,7 @@ async fn an_account_that_the_class_names_stays_with_the_keys_of_others() {
 }
 
 #[tokio::test]
-async fn large_buckets_are_deleted_in_pages_and_kept_ones_lose_their_account() {
+async fn retains_buckets_and_deletes_large_ones_in_pages() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[("versioning", "true")]);
     let bucket = request.provision(&fixture.gcs).await.unwrap();
@@ -493,9 +493,9 @@ async fn large_buckets_are_deleted_in_pages_and_kept_ones_lose_their_account() {
 }
 
 #[tokio::test]
-async fn errors_say_what_to_do_and_hold_no_secrets() {
+async fn errors_contain_a_remedy_and_no_secrets() {
     let fixture = Fixture::new().await;
-    let told = |error: ProvisionError| {
+    let text_of = |error: ProvisionError| {
         assert!(matches!(error.verdict(), ProvisionVerdict::Retry | ProvisionVerdict::NoChange), "{error:?}");
         let text = format!("{error} {error:?}");
         assert!(!text.contains("ya29") && !text.contains("PRIVATE") && !text.contains("hmac-secret"), "{text}");
@@ -510,7 +510,7 @@ async fn errors_say_what_to_do_and_hold_no_secrets() {
         "storage.hmacKeys.list",
     ] {
         fixture.google.model().denied = [permission.to_owned()].into();
-        let text = told(fixture.request("photos", &[]).provision(&fixture.gcs).await.unwrap_err());
+        let text = text_of(fixture.request("photos", &[]).provision(&fixture.gcs).await.unwrap_err());
         assert!(text.contains(&format!("needs the permission {permission}: grant it roles/")), "{text}");
     }
     fixture.google.model().denied.clear();
@@ -528,7 +528,7 @@ async fn errors_say_what_to_do_and_hold_no_secrets() {
         (key.replace("shop-project\"", "unknown-x\""), "check project in the StorageClass"),
         (key.replace(&fixture.google.endpoint, "http://127.0.0.1:1"), "cannot be reached"),
     ] {
-        let text = told(secret(text).provision(&fixture.gcs).await.unwrap_err());
+        let text = text_of(secret(text).provision(&fixture.gcs).await.unwrap_err());
         assert!(text.contains(part), "{part}: {text}");
     }
     // There is no fallback if the class names a Secret, or if no credentials are configured.
@@ -540,9 +540,9 @@ async fn errors_say_what_to_do_and_hold_no_secrets() {
         Defaults { credentials_file: Some(file.path().into()), ..Defaults::of(&fixture.google) },
         Proxies::default(),
     );
-    assert!(told(request.provision(&by_file).await.unwrap_err()).contains("no entry key.json"));
+    assert!(text_of(request.provision(&by_file).await.unwrap_err()).contains("no entry key.json"));
     request.secrets = Secrets::default();
-    assert!(told(request.provision(&fixture.gcs).await.unwrap_err()).contains("no credentials are known"));
+    assert!(text_of(request.provision(&fixture.gcs).await.unwrap_err()).contains("no credentials are known"));
     // Both other kinds of credentials work.
     by_file.probe().await.unwrap();
     let bucket = request.provision(&by_file).await.unwrap();
@@ -556,7 +556,7 @@ async fn errors_say_what_to_do_and_hold_no_secrets() {
 }
 
 #[tokio::test]
-async fn tokens_that_are_revoked_are_renewed() {
+async fn renews_revoked_tokens() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[]);
     let bucket = request.provision(&fixture.gcs).await.unwrap();
@@ -566,7 +566,7 @@ async fn tokens_that_are_revoked_are_renewed() {
 }
 
 #[tokio::test]
-async fn a_new_account_that_is_not_known_yet_is_waited_for() {
+async fn retries_while_google_does_not_know_the_account() {
     let fixture = Fixture::new().await;
     fixture.google.model().faults.spreading = 2;
     let request = fixture.request("photos", &[]);

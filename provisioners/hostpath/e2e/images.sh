@@ -1,6 +1,7 @@
 #!/bin/sh
-# Gives the node of `cargo xtask control-plane up --node` the images that Kubernetes' own storage suite asks for, beside
-# busybox, which it has. One image stands in for all: agnhost and busybox. What the suite runs in the others is a shell.
+# Imports the images that Kubernetes' own storage suite uses, except busybox, into the node of
+# `cargo xtask control-plane up --node`, which already has busybox. One image with agnhost and busybox replaces all of
+# them, because the suite runs only a shell in the others.
 #   images.sh AGNHOST KUBECONFIG
 set -eu
 agnhost=$(realpath "$1")
@@ -15,7 +16,7 @@ cp "$agnhost" root/agnhost
 for applet in $(/bin/busybox --list); do
     [ "$applet" = busybox ] || ln -s busybox "root/bin/$applet"
 done
-# Of dd the suite uses what busybox does not have. The shell of busybox would run its own dd.
+# The suite uses options of dd that busybox lacks. The shell of busybox would run its own dd.
 rm root/bin/dd root/bin/sh
 for file in /bin/dd /bin/sh $(ldd /bin/dd /bin/sh | grep -o '/[^ :]*' | sort -u); do
     mkdir -p "root$(dirname "$file")"

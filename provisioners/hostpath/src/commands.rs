@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_annotation_of_a_volume_names_its_node_before_its_affinity_does() {
+    fn the_node_annotation_takes_precedence_over_the_affinity() {
         let (label, value, annotations) =
             (HOSTNAME_LABEL.to_owned(), "host-a".to_owned(), vec![(NODE, "node-a".to_owned())]);
         let template =

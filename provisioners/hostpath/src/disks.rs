@@ -17,7 +17,7 @@ use crate::metrics::RootMetrics;
 use crate::node::{NODE, Node, registered_again};
 use crate::placement::{ANNOTATIONS, directory_of};
 
-/// Time that the start waits for several roots.
+/// Maximum time that the start waits for the roots to open.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Maximum length of a root's name, the same as a label value's.
 const LONGEST: usize = 63;
@@ -181,7 +181,7 @@ impl Disks {
         worker.begin(&ANNOTATIONS, start, is_here).await?;
         match node {
             Some(node) => {
-                // The volumes are served without it, and the next start tries again.
+                // A failure does not affect the work on volumes, and the next start tries again.
                 if let Err(error) = registered_again(&worker, node, start).await {
                     tracing::warn!("volumes do not have the new uid of the node {} yet: {error}", node.name());
                 }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_may_have_a_name() {
+    fn parses_roots_with_and_without_a_name() {
         for (text, name, directory) in [
             ("/data", "", "/data"),
             ("data", "", "data"),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_that_cannot_be_told_apart_are_refused() {
+    fn refuses_roots_with_the_same_name_or_nested_directories() {
         assert_eq!(check(&roots(&["/data", "fast=/mnt/ssd", "slow=/mnt/ssd2"])), Ok(()));
         for texts in [&["/a", "/b"][..], &["fast=/a", "fast=/b"], &["/a", "fast=/a/b"], &["/a/b", "fast=/a/"]] {
             assert!(check(&roots(texts)).is_err(), "{texts:?}");
@@ -296,7 +296,7 @@ mod tests {
 
     /// The second root appears later than the first.
     #[tokio::test(start_paused = true)]
-    async fn a_root_that_is_away_keeps_nobody_from_another_one() {
+    async fn an_unusable_root_does_not_block_another_root() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().canonicalize().unwrap();
         let texts = [folder.join("data").display().to_string(), format!("fast={}", folder.join("ssd").display())];
@@ -327,9 +327,9 @@ mod tests {
         assert_ne!(disks.of_class(None).unwrap().root().id(), disks.of_class(Some("fast")).unwrap().root().id());
     }
 
-    /// The update of a volume fails, because it does not exist any more. A policy may also refuse it.
+    /// The update of the volume fails because the volume no longer exists. A policy may also refuse the update.
     #[tokio::test]
-    async fn a_volume_that_cannot_be_updated_prevents_no_start() {
+    async fn starts_even_if_a_volume_cannot_be_updated() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         root.put_marker().unwrap();

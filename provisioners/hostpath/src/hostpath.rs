@@ -73,9 +73,9 @@ impl HostPath {
         Ok(size.apply_to(place.volume(&path, worker.root()), None))
     }
 
-    /// Converts a failure of this node. Another node may provision the claim if there is one, and if no data is left
-    /// here.
-    async fn unfit(
+    /// Converts a failure of this node. If there is another node, it may provision the claim once this node has no
+    /// leftovers of the attempt.
+    async fn reschedule_or_retry(
         &self,
         error: ProvisionError,
         request: &ProvisionRequest<Parameters>,
@@ -86,24 +86,24 @@ impl HostPath {
         }
         let is_left = may_be_left && (self.may_be_saved(request).await || self.end_attempt(request).await.is_err());
         match (is_left, &self.node) {
-            (true, _) => told_again(error, ProvisionError::retry),
+            (true, _) => with_verdict(error, ProvisionError::retry),
             (false, Some(_)) => error,
-            (false, None) => told_again(error, ProvisionError::nothing_left),
+            (false, None) => with_verdict(error, ProvisionError::nothing_left),
         }
     }
 
     async fn provisioned(&self, request: &ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
         let prepared = match self.prepare(request).await {
             Ok(prepared) => prepared,
-            Err(error) => return Err(self.unfit(error, request, request.resumed).await),
+            Err(error) => return Err(self.reschedule_or_retry(error, request, request.resumed).await),
         };
         match Self::create(prepared, request).await {
             Ok(made) => Ok(made),
             Err(NotCreated { error, has_begun }) => {
                 // The root is missing, lacks space, or cannot enforce sizes. Another node's root may be usable.
                 let is_elsewhere = if has_begun { is_of_this_node(&error) } else { !is_occupied(&error) };
-                let error = if is_elsewhere { told_again(error, ProvisionError::reschedule) } else { error };
-                Err(self.unfit(error, request, has_begun || request.resumed).await)
+                let error = if is_elsewhere { with_verdict(error, ProvisionError::reschedule) } else { error };
+                Err(self.reschedule_or_retry(error, request, has_begun || request.resumed).await)
             }
         }
     }
@@ -150,7 +150,7 @@ fn own_text(cause: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
 }
 
 /// Returns the same error with another verdict.
-fn told_again(error: ProvisionError, new: fn(String) -> ProvisionError) -> ProvisionError {
+fn with_verdict(error: ProvisionError, new: fn(String) -> ProvisionError) -> ProvisionError {
     let error = error.for_users(own_text);
     new(error.to_string()).with_user_text(error.user_text())
 }
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_is_told_of_volumes_that_name_another_node() {
+    async fn warns_about_volumes_that_name_another_node() {
         let folder = tempfile::tempdir().unwrap();
         let (cluster, hostpath) = on_node(&folder).await;
         let root = Root::open(folder.path()).unwrap();
@@ -352,7 +352,7 @@ mod tests {
 
     /// The claim has moved to another node.
     #[tokio::test]
-    async fn a_directory_that_another_nodes_volume_may_use_is_not_removed() {
+    async fn keeps_a_directory_that_another_nodes_volume_may_use() {
         for (root, stays) in [(Some("own"), true), (None, true), (Some("the root of another node"), false)] {
             let folder = tempfile::tempdir().unwrap();
             let (cluster, hostpath) = on_node(&folder).await;
@@ -372,7 +372,7 @@ mod tests {
 
     /// With the uid, the mark proves ownership after the volume was bound to another claim.
     #[tokio::test(start_paused = true)]
-    async fn the_mark_of_a_new_volume_gets_its_uid() {
+    async fn records_the_uid_of_a_new_volume_in_its_mark() {
         let folder = tempfile::tempdir().unwrap();
         let (cluster, hostpath) = on_node(&folder).await;
         let request = request(Parameters::default());
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_this_node_cannot_do_another_one_may() {
+    async fn reschedules_claims_that_this_node_cannot_provision() {
         let folder = tempfile::tempdir().unwrap();
         let (_cluster, hostpath) = on_node(&folder).await;
         let limited = || Parameters { enforce_size: Some(true), ..Parameters::default() };
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_volume_that_has_no_room_goes_to_another_node() {
+    async fn reschedules_volumes_that_have_no_room() {
         let folder = tempfile::tempdir().unwrap();
         let (_cluster, hostpath) = on_node(&folder).await;
         let asks = |reserve: Option<&str>| {
@@ -435,7 +435,7 @@ mod tests {
 
     /// The node lacks SELinux.
     #[tokio::test]
-    async fn a_directory_that_cannot_have_its_label_is_left_nowhere() {
+    async fn removes_a_directory_that_cannot_be_labelled() {
         if Path::new("/sys/fs/selinux/enforce").exists() {
             return;
         }
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_from_other_failures() {
+    fn distinguishes_a_full_disk_from_other_failures() {
         let error = |kind: std::io::ErrorKind| {
             let (doing, name) = ("cannot create", "pvc-1".to_owned());
             ProvisionError::from(DirectoryError::Io { doing, name, source: kind.into() })

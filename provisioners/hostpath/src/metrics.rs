@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_root_says_what_is_free() {
+    async fn reports_the_free_space_of_a_root() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         root.put_marker().unwrap();

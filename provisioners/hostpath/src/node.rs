@@ -16,8 +16,7 @@ use thiserror::Error;
 
 use crate::placement::{ANNOTATIONS, GONE_SINCE, NodePlace};
 
-/// The annotations of a volume with its node's name and uid. Another node with another disk may get the same name
-/// later.
+/// The annotations of a volume with its node's name and uid. A later node with another disk may have the same name.
 pub(crate) const NODE: &str = "hostpath-provisioner/node";
 pub(crate) const NODE_UID: &str = "hostpath-provisioner/node-uid";
 
@@ -163,7 +162,7 @@ impl ObservedNode {
 }
 
 /// Updates volumes after the node was deleted and registered again with another uid. If the root is the same, its
-/// volumes still exist: they get the node's new uid, before an administrator abandons them.
+/// volumes still exist, and receive the node's new uid so that no administrator abandons them.
 pub(crate) async fn registered_again(worker: &Worker, node: &Node, start: &StartContext) -> Result<(), StartError> {
     let Some(uid) = node.uid() else { return Ok(()) };
     let former: Option<String> = worker.run(|root| Ok::<_, StartError>(root.note(NOTE)?)).await?;
@@ -219,7 +218,7 @@ impl WrongNode {
     }
 }
 
-/// Returns the node of a volume that an earlier version created.
+/// Returns the node in the affinity of a volume. Volumes created by earlier versions have no annotation with the node.
 fn affinity(volume: &ProvisionedVolume) -> Option<&str> {
     expression(volume)?.values.as_ref()?.first().map(String::as_str)
 }
@@ -238,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_volume_of_an_unavailable_root_is_not_of_a_former_node() {
+    fn an_unavailable_root_does_not_indicate_a_former_node() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         root.put_marker().unwrap();

@@ -95,13 +95,13 @@ mod tests {
     }
 
     #[test]
-    fn a_class_may_say_nothing() {
+    fn accepts_a_class_without_parameters() {
         assert_eq!(read(&[]).unwrap(), Parameters::default());
         assert_eq!(Parameters::default().mode, FileMode(0o777));
     }
 
     #[test]
-    fn a_class_says_who_owns_a_directory_and_what_becomes_of_it() {
+    fn reads_all_parameters() {
         let parameters = [
             ("mode", "2770"),
             ("uid", "1000"),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn refuses_invalid_parameters() {
         for mode in ["", "7", "0o770", "770x", "00770", "9", "888", "-77", "0070", "4755", " 770", "+770", "7７0"] {
             assert!(read(&[("mode", mode)]).is_err(), "{mode:?}");
         }

@@ -116,7 +116,7 @@ async fn begin(args: Args) -> Result<Server<Ganesha>, Box<dyn Error + Send + Syn
     };
     let terms = Terms { hostname: args.server_hostname, most: u32::try_from(args.max_exports).ok() };
     let ganesha = Arc::new(Ganesha::new(settings, Disk::wait(worker.root().path(), &mut terminate).await?)?);
-    // If the marker is missing, the root is new or another file system than before. The controller finds out which.
+    // If the marker is missing, the root is new, or another file system is mounted. The controller finds out which.
     if worker.root().has_marker()? {
         ganesha.start(&ExportTable::new(worker.root().path()));
     }

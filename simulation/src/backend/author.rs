@@ -19,7 +19,7 @@ use crate::plan::Nature;
 use crate::process::Surroundings;
 use crate::stage::{Call, Stage};
 
-/// An author with the methods that every author has.
+/// An author that implements only the required methods.
 pub(crate) struct Plain(pub(crate) Author);
 
 /// An author with all methods.
@@ -29,7 +29,8 @@ pub(crate) struct Whole(pub(crate) Author);
 pub(crate) struct Parameters;
 
 thread_local! {
-    /// The run whose parameters are read: reading them is the only code of the author that does not know its process.
+    /// The run whose parameters this thread reads. Unlike the author's other code, reading parameters has no reference to
+    /// its process.
     static STAGE: RefCell<Weak<Stage>> = const { RefCell::new(Weak::new()) };
 }
 
@@ -158,7 +159,7 @@ impl Author {
         true
     }
 
-    /// The controller must not call the author before `start` has succeeded.
+    /// Reports a violation if the controller calls the author before `start` has succeeded.
     fn expect_started(&self) {
         if !self.started.load(Ordering::Relaxed) {
             self.stage.accuse(Invariant::Asked, format!("{} calls before `start` succeeds", self.process.name));

@@ -1,8 +1,8 @@
-//! A CSI driver on the same backend, and the provisioner of CSI drivers as the author's code.
+//! A CSI driver on the same backend, and the CSI provisioner as the author's code.
 //!
 //! The driver conforms to the specification: calls are idempotent, and its codes have their specified meaning. Its
-//! answers get lost, it rejects calls before it has checked its volumes, and it continues to work after it has
-//! answered.
+//! responses may be lost, it may reject calls before it has checked its volumes, and it may continue to work after it
+//! has responded.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,7 +45,7 @@ const EVERYWHERE: Topology = Topology { segments: BTreeMap::new() };
 
 type Texts = BTreeMap<String, String>;
 
-/// The provisioner of CSI drivers, watched by the judge.
+/// The CSI provisioner, observed by the judge.
 pub(crate) struct Sidecar {
     inner: CsiProvisioner<Driver>,
     process: Arc<Process>,
@@ -59,7 +59,7 @@ type Calls = Arc<Mutex<BTreeMap<String, Call>>>;
 struct Call {
     /// The claim's uid.
     claim: String,
-    /// The attempt has failed, and its volume is being removed.
+    /// True if the attempt has failed and its volume is being removed.
     cleans_up: bool,
 }
 
@@ -84,7 +84,7 @@ impl Sidecar {
         Self { inner, process, stage, calls }
     }
 
-    /// A call of an attempt begins.
+    /// Records the beginning of a call for an attempt.
     fn begin(&self, kind: Kind, attempt: &ProvisionRequest<Texts>) -> crate::stage::Call {
         let claim = attempt.claim.metadata.uid.clone().unwrap_or_default();
         self.stage.judge().serve(self.stage.now(), &self.process.name, &attempt.name, &claim);

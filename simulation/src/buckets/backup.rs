@@ -39,7 +39,7 @@ impl Users {
         self.world.backs_up(backup);
     }
 
-    /// Existing objects stay unchanged.
+    /// Restores the backup, without changing existing objects.
     pub(super) fn restore(&mut self) {
         let Some(Backup { claims, objects, delivered }) = self.world.backup() else { return };
         self.world.note(|| format!("the backup is restored into cluster {}", self.number));

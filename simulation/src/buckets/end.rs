@@ -103,8 +103,8 @@ impl<'a> Picture<'a> {
         let Wish { name, kind, .. } = wish;
         let claim = self.claims.get(name);
         if wish.uid.is_none() {
-            // It points at an ObjectBucket that does not name it, and no annotation assigns that one to the claim. An
-            // older definition has no conditions.
+            // The claim points at an ObjectBucket that does not name it, and no annotation assigns the ObjectBucket to
+            // the claim. Check the event, because older definitions have no conditions.
             let waits = |event: &Value| text(event, "/message").contains("that ObjectBucket does not name the claim");
             match claim {
                 Some(claim) if self.events_of(claim).any(waits) => return Ok(()),
@@ -209,7 +209,7 @@ impl<'a> Picture<'a> {
         if map["BUCKET_NAME"] != bucket || map["BUCKET_HOST"] != "store.example.com" {
             return Err((Invariant::Bound, format!("the ConfigMap of {name} has {map} about the bucket {bucket}")));
         }
-        // While its bucket did not exist, another limit was refused.
+        // A change of the limit is refused while the bucket does not exist.
         if applied != Some(limit) && !is_refused {
             return Err((Invariant::Bound, format!("{name} has the limit {applied:?} instead of {limit}")));
         }
@@ -221,7 +221,7 @@ impl<'a> Picture<'a> {
         if has { Ok(()) } else { Err((Invariant::Bound, format!("{name} has no bucket"))) }
     }
 
-    /// Returns true if something beyond the controller keeps the claim from reaching its desired state.
+    /// Returns true if something that the controller cannot change keeps the claim from its desired state.
     fn may_wait(&self, wish: &Wish, claim: &Value, origin: &str) -> bool {
         let path = format!("{NAMESPACE}/{}", wish.name);
         // The ObjectBucket of another claim with this name, or one that the claim points at and that names no claim.
@@ -235,7 +235,7 @@ impl<'a> Picture<'a> {
         }
         let name = text(claim, "/spec/bucketName");
         if let Some((other, kind)) = &wish.of {
-            // It has lost its ObjectBucket and still names the bucket of the former claim.
+            // The claim has lost its ObjectBucket and still names the bucket of the former claim.
             let names_another = self.claims.get(other).is_some_and(|other| text(other, "/spec/bucketName") != name);
             return wish.disturbed || names_another || !self.has_bucket_to_share(other, *kind);
         }
@@ -249,16 +249,16 @@ impl<'a> Picture<'a> {
         wish.kind != Kind::Granted && contested && !self.owns(mark, &user)
     }
 
-    /// Returns true if a Secret or ConfigMap that was restored for another claim has the name of this claim's. A user
-    /// must delete it.
+    /// Returns true if a Secret or ConfigMap that was restored for another claim has the same name as this claim's. A
+    /// user must delete it.
     fn is_blocked(&self, wish: &Wish, claim: &Value) -> bool {
         let is_foreign = |object: &&Value| object["metadata"]["ownerReferences"][0]["uid"] != claim["metadata"]["uid"];
         let delivered = [self.secrets.get(wish.delivered("secrets")), self.maps.get(wish.delivered("configmaps"))];
         self.world.plays.restore && delivered.into_iter().flatten().any(|object| is_foreign(&object))
     }
 
-    /// The claim that a claim's bucket was created for. A claim that took over an unfinished attempt has ended it, and
-    /// has its own.
+    /// The claim that a claim's bucket was created for. If a claim took over an unfinished attempt, it has ended that
+    /// attempt, and its bucket was created for itself.
     fn origin(&self, claim: &Value) -> String {
         let own = text(claim, "/metadata/uid");
         let has_own = self.objects.iter().any(|object| claimed_uid(object) == own);
@@ -313,7 +313,7 @@ impl<'a> Picture<'a> {
         self.events.iter().filter(move |event| text(event, "/involvedObject/uid") == uid)
     }
 
-    /// Checks that every ObjectBucket represents a claim that has it, or that an event reports why it stays.
+    /// Checks that every ObjectBucket represents an existing claim, or that an event reports why it remains.
     fn check_objects(&self, wanted: &BTreeSet<String>) -> Result<(), Unmet> {
         for object in &self.objects {
             let (name, uid) = (text(object, "/metadata/name"), claimed_uid(object));
@@ -322,15 +322,15 @@ impl<'a> Picture<'a> {
             if wanted.contains(&uid) && !of_another {
                 continue;
             }
-            // It names no claim, and no claim points at it any more; or its claim waits, and an event reports the
-            // reason.
+            // The ObjectBucket names no claim, and no claim points at it any longer; or its claim waits, and an event
+            // reports the reason.
             let lives = self.users.wishes.iter().any(|wish| wish.uid.as_deref() == Some(uid.as_str()));
             if uid.is_empty() || lives {
                 continue;
             }
             let entry = self.world.ledger().entry(&uid);
             let may_stay = of_another || entry.is_none_or(|entry| entry.lost || entry.forgotten);
-            // It was restored from a backup, or created by a late request, after its claim was deleted.
+            // After its claim was deleted, it may have been restored from a backup, or created by a late request.
             let came_late = self.world.plays.restore || self.world.plays.late > 0.0;
             if !may_stay && !came_late {
                 return Err((Invariant::Gone, format!("the ObjectBucket {name} is left")));
@@ -372,7 +372,7 @@ fn tells_of_use(event: &Value) -> bool {
     text(event, "/message").contains("which use it, are deleted")
 }
 
-/// Checks that nothing is left of deleted claims, except what no user has asked to remove.
+/// Checks that the store contains no leftovers of deleted claims, unless no user has requested their removal.
 fn check_store(world: &World, users: &[Users], wanted: &BTreeSet<String>) -> Result<(), Unmet> {
     let pictures: Vec<Picture<'_>> = users.iter().map(|users| Picture::of(users, world)).collect();
     let store = world.store();
@@ -386,7 +386,7 @@ fn check_store(world: &World, users: &[Users], wanted: &BTreeSet<String>) -> Res
     if let Some(user) = store.users.keys().find(|user| !may_stay(user)) {
         return Err((Invariant::Gone, format!("the user {user} is left")));
     }
-    // Its former ObjectBucket may have named another bucket.
+    // The former ObjectBucket of the user's claim may have named another bucket.
     let is_unknown = |user: &str| world.ledger().entry(uid_of(user)).is_some_and(|entry| entry.has_unknown_keys);
     if let Some((_, user)) = store.grants.iter().find(|(_, user)| !may_stay(user) && !is_unknown(user)) {
         return Err((Invariant::Gone, format!("the grant of {user} is left")));

@@ -40,7 +40,7 @@ impl Users {
         };
         let spec = |pointer| Part { pointer, subresource: None };
         let status = |pointer| Part { pointer, subresource: Some(Subresource::Status) };
-        // Only definitions without a schema accept all of it.
+        // Only definitions without a schema accept all of these values.
         let loose = self.world.plays.definitions == Definitions::Loose;
         let parts: &[(Part, Value)] = match of_claim {
             true if loose && deep => &[(spec("/spec"), json!("none")), (status("/status"), json!("none"))],
@@ -87,7 +87,7 @@ impl Users {
         let Some((_, now)) = found.filter(|(uid, _)| *uid == garbled.uid) else { return };
         let good = match (&now, &garbled.good) {
             (now, good) if *now == garbled.bad => good.clone(),
-            // A patch in the meantime has replaced the whole value, and the patch takes precedence.
+            // In the meantime, a patch has replaced the whole value, and takes precedence.
             (Value::Object(now), Value::Object(good)) => {
                 Value::Object(good.clone().into_iter().chain(now.clone()).collect())
             }

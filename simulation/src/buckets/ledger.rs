@@ -1,5 +1,5 @@
-//! Record of what users and administrators have requested, by claim: what may be removed, and what may stay without a
-//! claim.
+//! Record of the requests of users and administrators, by claim. It shows which backend state may be removed, and which
+//! may remain without a claim.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +17,13 @@ pub(crate) struct Ledger {
 pub(crate) struct Entry {
     /// The cluster of the claim.
     pub(crate) cluster: usize,
-    /// A user has deleted it.
+    /// A user has deleted the claim.
     deleted: bool,
     /// A user has deleted or abandoned its ObjectBucket.
     given_up: bool,
     /// It was deleted without the controller's consent: its backend state may stay, and an event reports it.
     pub(crate) lost: bool,
-    /// Its ObjectBucket was also deleted this way, so what the claim had is unknown.
+    /// Its ObjectBucket was also deleted this way, so the backend state of the claim is unknown.
     pub(crate) forgotten: bool,
     /// The keys and grants of its user are unknown, even to the claim that takes over the bucket.
     pub(crate) has_unknown_keys: bool,
@@ -69,7 +69,7 @@ impl Ledger {
         self.adopted.get(uid).map_or(uid, String::as_str)
     }
 
-    /// Returns true if a user has requested the removal of what was created for this claim.
+    /// Returns true if a user has requested the removal of the backend state of this claim.
     pub(crate) fn may_end(&self, uid: &str) -> bool {
         self.entry(uid).is_some_and(|entry| entry.deleted || entry.given_up)
     }

@@ -1,4 +1,4 @@
-//! Leftovers of another provisioner of the same store: a claim with all its objects, without anything that we write.
+//! Leftovers of another provisioner of the same store: a claim with all its objects, without our annotations.
 
 use kube_provisioner::bucket::objectbucket_api::names::{FINALIZER, PROVISIONER_LABEL, provisioner_label};
 use kube_sim::{PatchKind, Subresource, Target};
@@ -9,7 +9,7 @@ use super::users::{Kind, Users, target};
 use super::{NAMESPACE, PROVISIONER, text};
 
 impl Users {
-    /// Creates them before any process starts.
+    /// Creates the leftovers before any process starts.
     pub(super) fn inherit(&mut self) {
         let Some(at) = self.wishes.iter().position(|wish| wish.kind == Kind::Legacy) else { return };
         let (name, bucket) = (self.wishes[at].name.clone(), format!("legacy-{}", self.number));

@@ -1,5 +1,5 @@
-//! Manual actions: people remove finalizers, abandon ObjectBuckets, change the store, and at the end do what events ask
-//! of them.
+//! Manual actions of users and administrators: they remove finalizers, abandon ObjectBuckets, change the store, and at
+//! the end follow the instructions in events.
 
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ impl Users {
         }
     }
 
-    /// A claim becomes unreadable, and a user mistakes its ObjectBucket for an unused one.
+    /// Makes a claim unreadable, and deletes its ObjectBucket like a user who mistakes it for an unused one.
     fn give_up_unreadable(&mut self, at: usize) {
         self.garble_part(at, true, true);
         self.world.note(|| format!("the ObjectBucket of {} is deleted manually", self.wishes[at].name));
@@ -126,7 +126,7 @@ impl Users {
         let _ = self.cluster.delete(&target, DeleteOptions::default());
     }
 
-    /// An administrator changes the store directly.
+    /// Changes the store directly, as an administrator may do.
     fn change_store(&mut self, at: usize, deed: Deed) {
         let Some(uid) = self.wishes[at].uid.clone() else { return };
         let claim = self.cluster.get("objectbucket.io", "objectbucketclaims", NAMESPACE, &self.wishes[at].name);
@@ -216,7 +216,7 @@ impl Users {
         );
         let has_another = has_another.is_ok_and(|claim| ![&name, ""].contains(&text(&claim, "/spec/objectBucketName")));
         let claim = self.wishes.iter().position(of_path).filter(|_| !has_another);
-        // If no object names the cluster of a bucket, people know it.
+        // If no object names the cluster of a bucket, assume that users know the cluster.
         let is_here = self.world.ledger().cluster_of(&uid).is_none_or(|cluster| cluster == self.number);
         match (claim, choice) {
             (Some(at), 0..4) if is_here => {

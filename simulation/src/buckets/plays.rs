@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::refusals::{Reason, Refusal};
 
-/// Half of the seeds have none of them.
+/// The complications of one seed. Half of the seeds have only those that are drawn separately: `shares`, `names`,
+/// `replaced`, `refusals` and `late`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Plays {
     pub(crate) definitions: Definitions,
@@ -15,7 +16,7 @@ pub(crate) struct Plays {
     pub(crate) rivals: bool,
     /// An administrator creates, deletes and re-tags buckets in the store.
     pub(crate) by_hand: bool,
-    /// People remove finalizers.
+    /// Users remove finalizers.
     pub(crate) force: bool,
     /// A backup is restored with new uids and without status.
     pub(crate) restore: bool,
@@ -49,7 +50,7 @@ pub(crate) enum Definitions {
 }
 
 impl Plays {
-    /// Drawn independently of everything else, so that a seed without these plays stays unchanged.
+    /// Draws the plays independently of everything else, so that a seed without plays stays unchanged.
     pub(crate) fn draw(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed.rotate_left(17) ^ 0x0b0c_4e75);
         let shares = fastrand::Rng::with_seed(seed.rotate_left(29) ^ 0x54a2_e000).u8(0..3) == 0;

@@ -106,7 +106,7 @@ pub(crate) struct Config {
     limit: u64,
 }
 
-/// One call: it performs every change of the store.
+/// One call of the author's code. Every change of the store belongs to a call.
 struct Call {
     claim: ClaimName,
     /// The id of the cluster, as passed by the controller.
@@ -173,7 +173,8 @@ impl Author {
         }
     }
 
-    /// Changes the store. The caller must be the last one called, and everything created must be recorded.
+    /// Changes the store. Reports a violation unless this is the latest call for its claim, and an ObjectBucket records
+    /// everything that is created.
     fn change(&self, call: &Call, makes: bool, change: impl FnOnce(&mut State)) {
         let stale = {
             let store = self.world.store();
@@ -194,7 +195,7 @@ impl Author {
     fn is_recorded(&self, claim: &ClaimName) -> bool {
         let Some(cluster) = self.world.cluster(self.cluster) else { return true };
         let objects = cluster.list("objectbucket.io", "objectbuckets", None).unwrap_or_default();
-        // A user may have removed its finalizer and deleted it during the call.
+        // A user may have removed the finalizer of the ObjectBucket and deleted it during the call.
         let forgotten = self.world.ledger().entry(&claim.uid).is_some_and(|entry| entry.forgotten);
         forgotten || objects.iter().any(|object| claims_of(object).contains(&claim.uid))
     }

@@ -38,7 +38,7 @@ pub(crate) enum Kind {
     Sharing,
 }
 
-/// A claim as its user finally wants it.
+/// The final state of a claim that its user wants.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub(crate) name: String,
@@ -97,7 +97,7 @@ pub(crate) struct Users {
     pub(crate) id: String,
     pub(super) world: Arc<World>,
     random: fastrand::Rng,
-    /// Random numbers for actions that no seed without plays has.
+    /// Random numbers for actions that occur only with plays.
     pub(super) surprises: fastrand::Rng,
     pub(crate) wishes: Vec<Wish>,
     pub(super) garbled: Vec<Garbled>,
@@ -164,7 +164,7 @@ impl Users {
         }
     }
 
-    /// Brings every claim to existence or deletion, and recreates the classes.
+    /// Recreates the classes. If the seed has plays, users also respond to the events.
     pub(crate) async fn settle(&mut self) {
         for (name, kind) in CLASSES {
             self.class(name, kind);
@@ -222,7 +222,7 @@ impl Users {
         self.world.note(|| format!("{name} is deleted"));
         if let Some(uid) = &self.wishes[at].uid {
             self.world.ledger().deleted(uid);
-            // It was just replaced.
+            // The claim was just replaced, so it has no finalizer.
             if self.world.plays.replaced && !self.is_held(&name) {
                 self.world.ledger().lost(uid);
             }
@@ -317,7 +317,7 @@ impl Users {
         self.wishes[at].delivered_at(plural, &objects)
     }
 
-    /// An administrator deletes the ObjectBucket of a living claim.
+    /// Deletes the ObjectBucket of a living claim, as an administrator may do.
     pub(super) fn delete_object(&self, at: usize) {
         let name = format!("obc-{NAMESPACE}-{}", self.wishes[at].name);
         self.gives_up(&name);

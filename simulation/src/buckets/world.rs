@@ -59,7 +59,7 @@ impl World {
         lock(&self.clusters).push(cluster.clone());
     }
 
-    /// The clusters hold the wires, which hold the processes, which hold this.
+    /// Breaks a reference cycle: the clusters hold the wires, which hold the processes, which hold the world.
     pub(crate) fn clear(&self) {
         lock(&self.clusters).clear();
     }
@@ -178,8 +178,8 @@ impl Wires {
         self.world.upgrade().is_none_or(|world| world.is_calm())
     }
 
-    /// Checks the end of an ObjectBucket that represents something: its claim must not live, a user must have requested
-    /// it, and it must belong to this cluster.
+    /// Checks the deletion of an ObjectBucket that represents a bucket: a user must have requested it, and the claim must
+    /// belong to this cluster and be deleted or being deleted.
     fn check_end(&self, process: &Process<World>, request: &Request, world: &World) {
         let Some(cluster) = world.cluster(self.cluster) else { return };
         let Ok(object) = cluster.get("objectbucket.io", "objectbuckets", "", &request.name) else { return };

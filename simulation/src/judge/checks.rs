@@ -66,7 +66,7 @@ impl Judge {
             return self.accuse(at, Invariant::Untouched, seen);
         }
         let read = self.read(who, name);
-        // A volume saved since then cannot be prevented. No claim receives it.
+        // The process cannot prevent that the volume is saved after it has read it. No claim is bound to the volume.
         let late = |volume: &Volume| {
             read.is_some_and(|read| read < volume.since) && !self.picture.claims.contains_key(self.picture.uid_in(name))
         };
@@ -75,8 +75,7 @@ impl Judge {
         }
     }
 
-    /// Checks that a process does not remove what a saved volume needs, unless it was overtaken and could not prevent
-    /// it.
+    /// Checks that the asset of a saved volume is not removed while its claim exists.
     pub(super) fn check_undoing(&mut self, at: Duration, name: &str) {
         self.check_removal(at, name);
         let waits = self.picture.claims.contains_key(self.picture.uid_in(name));
@@ -131,7 +130,7 @@ impl Judge {
         }
     }
 
-    /// The newest change that this process can know of this volume.
+    /// The version of the cluster when this process last read this volume.
     fn read(&self, who: &str, name: &str) -> Option<u64> {
         self.reads.get(&(who.to_owned(), name.to_owned())).copied()
     }

@@ -22,7 +22,7 @@ impl Judge {
 
     fn unbound(&self, plan: &Plan) -> Option<String> {
         let name = |uid: &str| plan.volume_name(uid);
-        // One of the claims that share the name has the volume, or cannot have one.
+        // Another claim that shares the name has the volume, or has otherwise reached its final state.
         let waits_for_another = |uid: &String| {
             let others = self.picture.claims.iter().filter(|(other, _)| *other != uid && name(other) == name(uid));
             let volume = self.picture.volumes.get(&name(uid)).filter(|_| self.picture.served.is_some());
@@ -35,19 +35,20 @@ impl Judge {
         })
     }
 
-    /// Reports a missing volume of the claim.
+    /// Returns the problem if the claim has not reached its final state.
     fn is_unbound(&self, uid: &String, claim: &Claim, plan: &Plan) -> Option<String> {
         let index = index(&claim.name)?;
         let (name, volume) = (&claim.name, plan.volume_name(uid));
         if claim.deleting {
             return Some(format!("{name} is still being deleted"));
         }
-        // It has its former volume, or none. A restored volume may also be bound to a claim of the same name.
+        // A restored claim has its former volume, or none. A restored volume may also be bound to a claim of the same
+        // name.
         if self.copied_claims.contains(uid) || self.bound_again.contains(&claim.volume) {
             return None;
         }
-        // A claim that has its volume keeps it, whatever an administrator has done to the asset. A pending claim is
-        // refused an asset of another owner, and receives one that was only removed.
+        // A claim that has its volume keeps it, whatever an administrator has done to the asset. A pending claim does
+        // not receive an asset of another owner, but receives a new asset if its asset was only removed.
         let foreign = self.assets.get(&volume).is_some_and(Asset::is_foreign);
         if self.emptied.contains(&volume) && (foreign || !claim.volume.is_empty()) {
             return None;
@@ -67,8 +68,8 @@ impl Judge {
         if claim.volume.is_empty() && self.is_half_removed(&volume) {
             return None;
         }
-        // Deleted manually while it was being bound: Kubernetes neither binds such a volume nor removes it until the
-        // claim is deleted, regardless of its creator.
+        // The volume was deleted manually while it was being bound: Kubernetes neither binds such a volume nor removes
+        // it until the claim is deleted, regardless of its creator.
         let half_bound = |volume: &Volume| volume.bound && volume.deleting;
         if claim.volume.is_empty() && self.picture.volumes.get(&volume).is_some_and(half_bound) {
             return None;
@@ -113,7 +114,7 @@ impl Judge {
             if volume.cluster_id.as_ref().is_some_and(|id| *id != self.cluster_id) {
                 continue;
             }
-            // Its policy became Retain after its deletion had begun, which only a user can resolve.
+            // The policy became Retain after the deletion had begun, which only a user can resolve.
             if !claim_lives && volume.deleting && volume.protected && volume.retained_since.is_some() {
                 continue;
             }
@@ -125,13 +126,14 @@ impl Judge {
                 return Some(format!("the volume {name} is there, and its claim is gone"));
             }
             let stage = self.assets.get(name).map(|asset| asset.stage);
-            // Its policy became Retain after its deletion had begun: otherwise that is a violation. Or it was created
-            // by a request that arrived after its attempt was cleaned up: no claim was ever bound to it.
+            // Either the policy became Retain after the deletion had begun (the other order would be a violation), or
+            // the volume was created by a request that arrived after its attempt was cleaned up, so that no claim was
+            // ever bound to it.
             let is_removed = self.removed.contains(name) || self.cleaned.contains(name);
             if !claim_lives && (is_removed || stage == Some(AssetStage::Fading)) {
                 continue;
             }
-            // An asset that was removed before the restore, even in part, or removed manually, does not come back.
+            // An asset that was removed before the restore, even in part, or removed manually, is not recreated.
             let excused = self.bound_again.contains(name) || self.emptied.contains(name);
             if stage != Some(AssetStage::Exported) && !excused {
                 return Some(format!("the volume {name} stays, and its asset is {stage:?}"));
@@ -140,7 +142,8 @@ impl Judge {
         None
     }
 
-    /// Returns true if a user deleted the volume while its asset was being removed: no volume requests the rest.
+    /// Returns true if a user deleted the volume while its asset was being removed: then no volume requests the removal
+    /// of the rest.
     fn is_half_removed(&self, name: &str) -> bool {
         let stage = self.assets.get(name).map(|asset| asset.stage);
         stage == Some(AssetStage::Fading) && self.forgiven.contains(name)

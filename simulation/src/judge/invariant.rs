@@ -6,7 +6,7 @@ use std::time::Duration;
 /// An invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
-    /// At every moment every asset, half-made ones included, has a volume or an entry in a journal.
+    /// At every moment, every asset, including an incomplete one, has a volume or an entry in a journal.
     Covered,
     /// A claim never has two assets.
     Once,
@@ -28,7 +28,7 @@ pub enum Invariant {
     Sized,
     /// In the end every claim that can be bound is bound, and no other claim has an asset.
     Bound,
-    /// In the end every volume that is to be removed no longer exists, neither the object nor the asset.
+    /// In the end, the objects and the assets of volumes that must be removed no longer exist.
     Gone,
     /// In the end the journals are empty.
     Forgotten,

@@ -102,7 +102,8 @@ impl Picture {
             "persistentvolumes" => {
                 let before = self.volumes.get(stored.name());
                 let volume = read().volume(before, self.version);
-                // An object that is being deleted accepts no new finalizer: setting it to Delete again comes too late.
+                // Finalizers cannot be added to an object that is being deleted, so changing the policy back to Delete
+                // comes too late.
                 let let_go = before.is_some_and(|before| before.protected) && !volume.protected;
                 if volume.ours && volume.deleting && volume.retained_since.is_some() && let_go {
                     forgiven.insert(stored.name().to_owned());
@@ -154,12 +155,12 @@ impl Picture {
         Some(ours.max_by_key(|(_, volume)| volume.since)?.0.clone())
     }
 
-    /// Returns true if a volume, or the record of attempts, contains the asset with this name.
+    /// Returns true if a volume of ours or a journal refers to the asset with this name.
     pub(crate) fn knows(&self, name: &str) -> bool {
         self.volumes.get(name).is_some_and(|volume| volume.ours) || self.is_recorded(name)
     }
 
-    /// Returns true if a journal contains the asset with this name.
+    /// Returns true if a journal refers to the asset with this name.
     pub(crate) fn is_recorded(&self, name: &str) -> bool {
         self.journals.values().any(|keys| keys.contains(name))
     }

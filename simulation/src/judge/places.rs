@@ -48,7 +48,7 @@ impl Judge {
         }
     }
 
-    /// Returns the fault of the first requirement of an attempt.
+    /// Returns the problem with the first requirement of an attempt.
     fn unfit(&self, claim: &str, required: Option<&TopologyRequirement>, plan: &Topology) -> Option<&'static str> {
         // An attempt that is cleaned up may have lost its claim.
         let claim = self.picture.claims.get(claim)?;
@@ -82,8 +82,8 @@ impl Judge {
         })
     }
 
-    /// Records that the attempt has ended, or that the driver reported no leftovers. A volume keeps its topology, but
-    /// an administrator's asset of its name is none of its leftovers.
+    /// Records that the attempt has ended, or that the driver reported no leftovers. An existing asset keeps its
+    /// requirement, unless it belongs to another owner.
     pub(crate) fn requirement_ends(&mut self, name: &str) {
         if self.assets.get(name).is_none_or(Asset::is_foreign) {
             self.places.required.remove(name);

@@ -77,7 +77,8 @@ impl Users {
         self.create(&copy);
         if matches!(copying, Copying::Velero | Copying::Thorough) {
             let mut owners = object::meta(volume, "managedFields").cloned().unwrap_or_default();
-            // Here a backup is seconds old. A real one is older than the clocks of two API servers may differ.
+            // In the simulation, a backup is seconds old. In reality, its age exceeds the difference between the clocks
+            // of two API servers.
             for owner in owners.as_array_mut().into_iter().flatten() {
                 owner["time"] = "2020-01-01T00:00:00Z".into();
             }
@@ -85,7 +86,7 @@ impl Users {
         }
     }
 
-    /// Restores only claims that had a volume: the others are like new ones.
+    /// Restores the claim if it had a volume. A claim without a volume would not differ from a new one.
     fn restore_claim(&self, claim: &Value, copying: Copying) {
         let name = object::name(claim);
         if self.cluster.get("", CLAIMS, NAMESPACE, name).is_ok() {
@@ -142,7 +143,7 @@ impl Users {
         }
     }
 
-    /// Half of all users want restored volumes deleted, and confirm it as events ask.
+    /// In half of the runs, users want restored volumes to be deleted, and confirm this as events ask.
     pub(super) fn confirm_copies(&self, events: &[Value]) {
         if !self.stage.plan.seed.is_multiple_of(2) {
             return;
@@ -168,7 +169,7 @@ impl Users {
     }
 }
 
-/// Removes the fields that no restore brings back.
+/// Removes the fields that are never restored.
 fn stripped(object: &Value) -> Value {
     let mut copy = object.clone();
     for field in ["uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "managedFields", "generation"] {

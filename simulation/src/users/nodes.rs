@@ -50,7 +50,7 @@ impl Users {
         }));
     }
 
-    /// The garbage collector deletes its CSINode later.
+    /// Deletes a node. The garbage collector deletes its CSINode later.
     pub(super) fn lose_node(&self, node: usize) {
         self.remove(Kind::Node, NODES[node]);
     }
@@ -81,17 +81,17 @@ impl Users {
         self.set_drivers(NODES[node], &json!([]));
     }
 
-    /// Returns true if there is a CSINode.
+    /// Sets the drivers of a CSINode; returns `false` if it does not exist.
     fn set_drivers(&self, name: &str, drivers: &Value) -> bool {
         let Some(mut found) = self.object(Kind::CsiNode, name) else { return false };
         found["spec"]["drivers"] = drivers.clone();
-        // The simulated people act one at a time.
+        // Ignore the result: the simulated users act one at a time, so there are no conflicts.
         let _ = self.cluster.update(&found);
         true
     }
 
-    /// At the end the first node exists, and others may have been deleted. All nodes that exist have their labels, and
-    /// the driver is registered on them.
+    /// Brings the nodes to their final state. The first node exists, and others may have been deleted. All existing
+    /// nodes have their labels, and the driver is registered on them.
     pub(super) fn settle_nodes(&self) {
         let back = if self.stage.plan.seed.is_multiple_of(3) { 1 } else { 2 };
         (0..back).for_each(|node| self.make_node(node));

@@ -63,12 +63,12 @@ impl BucketSpace {
             ["--call-timeout", "5s"],
             ["--retry-interval-start", "300ms"],
             ["--retry-interval-max", "3s"],
-            // A short lease, so that another process soon takes over from a killed one.
+            // With a short lease, another process soon takes over from a killed one.
             ["--lease-duration", "3s"],
             ["--lease-renew-deadline", "2s"],
             ["--lease-retry-period", "500ms"],
         ];
-        // Its metrics are checked, too.
+        // Tests also check its metrics.
         let admin = format!("127.0.0.1:{}", free_port()?);
         let program = provisioner_program(package)?.display().to_string();
         let command = variables
@@ -125,7 +125,7 @@ impl BucketSpace {
     }
 
     /// Requests new keys. Each `request` must be a different text.
-    pub async fn ask_for_keys(&self, claim: &str, request: &str) -> anyhow::Result<()> {
+    pub async fn request_key_rotation(&self, claim: &str, request: &str) -> anyhow::Result<()> {
         self.patch(claim, json!({"metadata": {"annotations": {(ROTATE_CREDENTIALS): request}}})).await
     }
 
@@ -208,7 +208,7 @@ impl BucketSpace {
 
     /// Fails if one of these secrets appears outside of Secrets: in the program's logs, arguments or metrics, or in
     /// another object.
-    pub async fn is_discreet(&self, program: &Program, secrets: &[&str]) -> anyhow::Result<()> {
+    pub async fn leaks_no_secrets(&self, program: &Program, secrets: &[&str]) -> anyhow::Result<()> {
         let arguments = program.arguments()?;
         let address = arguments.iter().skip_while(|argument| *argument != HTTP_ENDPOINT).nth(1);
         let port: u16 = address.and_then(|address| address.rsplit_once(':')?.1.parse().ok()).context("no address")?;

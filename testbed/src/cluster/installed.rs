@@ -99,7 +99,7 @@ impl Installed<'_> {
     pub async fn delete_claim(&self, claim: &str) -> anyhow::Result<()> {
         let name = self.space.wait_bound(claim).await?.1.name_any();
         self.space.delete_claim(claim).await?;
-        anyhow::ensure!(!self.root.join(&name).exists(), "volume {name} is gone, its directory is not");
+        anyhow::ensure!(!self.root.join(&name).exists(), "volume {name} was deleted, but its directory still exists");
         Ok(())
     }
 

@@ -26,7 +26,7 @@ impl TestSpace {
         Ok(node)
     }
 
-    /// Creates the object of a ready node that accepts this test's pods. There is no kubelet behind it.
+    /// Creates the object of a ready node that accepts this test's pods. It has no kubelet.
     pub async fn create_node(&self, suffix: &str, labels: &[(&str, &str)]) -> anyhow::Result<Node> {
         let name = self.cluster_wide_name(suffix);
         let mut all = BTreeMap::from([

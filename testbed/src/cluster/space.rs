@@ -264,7 +264,7 @@ impl Drop for TestSpace {
                 anyhow::Ok(())
             })
         });
-        // A failed cleanup must not hide the reason of the test's failure.
+        // A failed cleanup must not hide the reason for the test's failure.
         let _ = thread.join();
     }
 }

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_incomplete_directory_names_what_is_missing() {
+    fn incomplete_directory_returns_missing_programs() {
         let missing = Binaries::complete(Path::new("/nonexistent")).unwrap_err();
         assert_eq!(missing, NEEDED);
     }

@@ -13,7 +13,7 @@ use crate::go_module::{COMPILER_FLAGS, STRIP};
 use crate::guard::{Guard, Lifetime, Running};
 use crate::progress::{self, SharedProgress, seconds};
 
-/// Builds the programs into their folder below `cache`. Two runs at the same time build once.
+/// Builds the programs into their folder below `cache`. Concurrent runs build them only once.
 pub(super) async fn build(
     set: &Set,
     cache: &Path,
@@ -196,14 +196,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn go_versions_are_compared_by_number() {
+    fn compares_go_versions_numerically() {
         assert!(go_version("1.26.8") > go_version("1.26.0"));
         assert!(go_version("1.9") < go_version("1.26.0"));
         assert!(go_version("1.26rc1") < go_version("1.27.0"));
     }
 
     #[test]
-    fn only_kubernetes_is_stamped() {
+    fn stamps_only_kubernetes_programs() {
         let versions = Versions::of_this_project().unwrap();
         assert_eq!(linker_flags(&PROGRAMS[0], &versions), "-s -w");
         let flags = linker_flags(&PROGRAMS[1], &versions);

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_directories_of_gone_owners_are_removed() {
+    fn removes_only_directories_of_ended_owners() {
         let all = std::env::temp_dir().join(format!("e2e-instances-{}", std::process::id()));
         for name in ["living", "crashed"] {
             fs::create_dir_all(all.join(name)).unwrap();

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_file_is_said() {
+    fn explains_a_missing_log_file() {
         assert!(last_lines(Path::new("/nonexistent/log"), 3).starts_with("(cannot read /nonexistent/log"));
     }
 }

@@ -59,12 +59,12 @@ pub struct Node {
 impl Node {
     /// The arguments of `nsenter` for a program that sees the node's mounts and otherwise stays a process of this
     /// machine.
-    pub fn into_its_mounts(&self) -> Vec<String> {
+    pub fn nsenter_mount_args(&self) -> Vec<String> {
         vec![format!("--target={}", self.init.pid), "--mount".to_owned(), "--".to_owned()]
     }
 
     /// The arguments of `nsenter` for a program that runs on the node.
-    pub(super) fn way_in(&self) -> Vec<String> {
+    pub(super) fn nsenter_args(&self) -> Vec<String> {
         let mut arguments = vec![format!("--target={}", self.init.pid)];
         arguments.extend(["--mount", "--net", "--pid", "--"].map(str::to_owned));
         arguments
@@ -177,7 +177,7 @@ pub(super) fn remove_traces(dir: &Path) {
 pub fn import_image(state: &State, archive: &Path) -> anyhow::Result<()> {
     let node = state.node.as_ref().context(NO_NODE)?;
     let mut nsenter = Command::new(crate::packages::program("nsenter")?);
-    nsenter.args(node.way_in()).arg(crate::packages::program("ctr")?);
+    nsenter.args(node.nsenter_args()).arg(crate::packages::program("ctr")?);
     output(nsenter.args(["--namespace", "k8s.io", "images", "import"]).arg(archive)).map(drop)
 }
 

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn staging_modules_are_those_that_were_published_with_it() {
+    fn requires_staging_modules_of_the_same_release() {
         let its_own = "module k8s.io/kubernetes\n\ngo 1.25.0\n\nrequire (\n\tk8s.io/api v0.0.0\n)\n\nreplace (\n\
                        \tk8s.io/api => ./staging/src/k8s.io/api\n\tk8s.io/client-go => ./staging/src/k8s.io/client-go\n)\n";
         let wrapper = wrapper("1.35.4", its_own).unwrap();

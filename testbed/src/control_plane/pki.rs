@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_readable_by_their_owner_only() {
+    fn keys_are_readable_only_by_their_owner() {
         let dir = std::env::temp_dir().join(format!("e2e-pki-{}", std::process::id()));
         let pki = Pki::create(&dir, &[Ipv4Addr::LOCALHOST]).unwrap();
         for key in [&pki.serving_key, &pki.service_account_key, &dir.join(CA_KEY)] {

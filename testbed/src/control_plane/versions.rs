@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_sum_is_another_build() {
+    fn changed_checksums_change_the_cache_key() {
         let go_mod = "go 1.26.0\nrequire k8s.io/kubernetes v1.37.1\nrequire go.etcd.io/etcd/server/v3 v3.7.0\n";
         let one = Versions::parse(Path::new("/m"), go_mod, "a").unwrap();
         let two = Versions::parse(Path::new("/m"), go_mod, "b").unwrap();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn this_project_has_versions() {
+    fn reads_versions_of_this_project() {
         Versions::of_this_project().unwrap();
     }
 }

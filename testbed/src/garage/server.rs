@@ -200,7 +200,7 @@ admin_token = "{token}"
     }
 }
 
-/// Adds the nodes to the cluster's layout; without one, nodes store nothing.
+/// Adds the nodes to the cluster's layout; nodes outside of the layout store no data.
 async fn lay_out(nodes: &[Server], ports: &[u16]) -> anyhow::Result<()> {
     let (first, mut roles, mut others) = (&nodes[0], Vec::new(), Vec::new());
     for (node, ports) in nodes.iter().zip(ports.chunks(3)) {

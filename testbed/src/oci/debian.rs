@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_merged_with_usr_is_there() -> anyhow::Result<()> {
+    fn maps_merged_directories_below_usr() -> anyhow::Result<()> {
         assert_eq!(merged(Path::new("./lib/ld.so"))?, Path::new("usr/lib/ld.so"));
         assert_eq!(merged(Path::new("./usr/lib/libc.so"))?, Path::new("usr/lib/libc.so"));
         assert_eq!(merged(Path::new("./library"))?, Path::new("library"));
@@ -142,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn of_what_people_read_the_licences_stay() {
+    fn keeps_only_licenses_of_documentation() {
         assert!(is_wanted(Path::new("usr/share/doc/libc6/copyright")));
         assert!(!is_wanted(Path::new("usr/share/doc/libc6/changelog.gz")));
         assert!(is_wanted(Path::new("usr/share/dbus-1/session.conf")));
     }
 
     #[test]
-    fn fields_are_found_by_their_whole_name() {
+    fn finds_fields_by_their_complete_name() {
         let control = b"Package: libc6\nVersion: 2\nDescription: a\n Package: no\n";
         assert_eq!(field(control, "Package"), Some("libc6"));
         assert_eq!(field(control, "Pack"), None);

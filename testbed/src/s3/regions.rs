@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_request_is_about() {
+    fn reads_bucket_and_region_of_a_request() {
         let head = "GET /photos/?tagging HTTP/1.1\r\nauthorization: AWS4-HMAC-SHA256 Credential=AKID/20261127/eu-west-1/s3/aws4_request";
         let asked = |head: &str| Asked { number: 1, head: head.to_owned(), body: String::new() };
         let request = asked(head);

@@ -214,7 +214,7 @@ mod tests {
     const UID_A: &str = "0b4e6d2a-6a4c-4b3e-9f70-1f2e3d4c5b6a";
 
     #[test]
-    fn what_differs_from_run_to_run_becomes_a_token() {
+    fn replaces_values_that_differ_between_runs() {
         let mut list = json!({"kind": "List", "items": [], "metadata": {"resourceVersion": "31", "continue": "abc"}});
         mark(&mut list);
         let answers = [
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_with_another_code_is_shown_whole() {
+    fn keeps_a_refusal_whose_code_differs_from_the_status() {
         let odd = json!({"status": 200, "body": {"kind": "Status", "apiVersion": "v1", "metadata": {}, "code": 410,
             "status": "Failure"}});
         assert_eq!(normalise(std::slice::from_ref(&odd), &BTreeSet::new(), "r-1", false), [odd]);

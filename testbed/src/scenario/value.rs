@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_keep_their_type_where_they_are_all() {
+    fn whole_string_variables_keep_their_type() {
         let objects = BTreeMap::from([("map".to_owned(), json!({"kind": "ConfigMap", "data": {"a": "$(run)"}}))]);
         let values = BTreeMap::from([("run".to_owned(), json!("r")), ("x".to_owned(), json!({"n": [7]}))]);
         let variables = Variables { values, objects: &objects };
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_is_a_part() {
+    fn holds_accepts_partial_values() {
         let actual = json!({"status": {"phase": "Bound", "conditions": [{"type": "A"}, {"type": "B", "n": 1}]}});
         assert!(holds(&actual, &json!({"status": {"phase": "Bound", "conditions": [{"type": "B"}]}, "spec": null})));
         assert!(!holds(&actual, &json!({"status": {"conditions": [{"type": "C"}]}})));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn picks_through_lists() {
+    fn pick_applies_to_all_list_items() {
         let value = json!({"items": [{"a": {"b": 1, "c": 2}}, {"a": {"b": 3}}], "kind": "L", "kinds": 1});
         assert_eq!(
             pick(&value, &["items.a.b", "kind"]),

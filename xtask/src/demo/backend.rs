@@ -99,7 +99,7 @@ impl Backend {
         }
     }
 
-    /// Checks that nothing is left; the returned lines describe the requests.
+    /// Fails if buckets or users remain. The returned lines show the requests and their results.
     pub(super) async fn nothing_left(&self) -> anyhow::Result<[String; 2]> {
         let (lines, is_empty) = match self {
             Self::Ceph(ceph) => {

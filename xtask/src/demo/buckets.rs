@@ -151,7 +151,7 @@ async fn rotate(client: &Client, report: &mut Report, before: &BucketUser) -> an
         Ok((user.id != before.id).then_some(user))
     });
     let after = report.waiting(rotated).await?.context("there is no new key")?;
-    ensure!(before.get(OBJECT).await.is_ok(), "the old key does not work any more");
+    ensure!(before.get(OBJECT).await.is_ok(), "the old key no longer works");
     ensure!(after.get(OBJECT).await?.is_some(), "the new key does not work");
     let retired = eventually(LIMIT, async || Ok(before.get(OBJECT).await.err()));
     let error = report.waiting(retired).await?.context("the old key keeps working")?;

@@ -72,7 +72,7 @@ impl Report {
 
     /// The events about an object as `kubectl describe` shows them.
     pub(super) fn events<K: Resource<DynamicType = ()>>(&self, namespace: &str, name: &str, events: &Events) {
-        let what = "    (the events of it, oldest first)";
+        let what = "    (its events, oldest first)";
         self.as_kubectl::<K>("describe", Some(namespace), name, what, &events.lines());
     }
 
@@ -105,7 +105,7 @@ impl Report {
 
     pub(super) fn summary(&self, figures: Option<&Figures>) {
         let times = self.steps.iter().map(|(step, took)| (step.as_str(), milliseconds(*took)));
-        let all = ("all of it", milliseconds(self.start.elapsed()));
+        let all = ("total", milliseconds(self.start.elapsed()));
         let figures = figures.into_iter().flat_map(|Figures { size, before, after }| {
             [
                 ("size of the program", megabytes(*size)),

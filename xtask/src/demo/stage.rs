@@ -26,7 +26,7 @@ pub(crate) enum On {
     Standing,
 }
 
-/// The control plane and the provisioner, and whether they keep running. If it is dropped early, everything is stopped.
+/// The control plane and the provisioner of the demo. If the stage is dropped before [`Stage::end`], both are stopped.
 pub(super) struct Stage {
     pub(super) state: State,
     /// `None` if the control plane keeps running.

@@ -9,7 +9,7 @@ fn project() -> &'static Path {
 }
 
 /// Scaffolds a provisioner in the target folder, which shares the build cache.
-fn made(name: &str, bucket: bool) -> PathBuf {
+fn scaffold(name: &str, bucket: bool) -> PathBuf {
     let folder = project().join("target/tmp/new").join(name);
     if folder.exists() {
         fs::remove_dir_all(&folder).unwrap();
@@ -39,8 +39,8 @@ fn cargo(folder: &Path, arguments: &[&str]) -> String {
     out.into_owned()
 }
 
-fn keeps_its_promises(name: &str, bucket: bool) {
-    let folder = made(name, bucket);
+fn check_scaffolded(name: &str, bucket: bool) {
+    let folder = scaffold(name, bucket);
     let tested = cargo(&folder, &["test", "--lib", "--test", "conformance"]);
     assert_eq!(tested.matches("1 passed").count(), 2, "{tested}");
     let program = project().join("target/debug").join(name);
@@ -60,7 +60,7 @@ fn keeps_its_promises(name: &str, bucket: bool) {
     }
     let readme = fs::read_to_string(folder.join("README.md")).unwrap();
     let applied: Vec<&str> = readme.lines().filter_map(|line| line.strip_prefix("kubectl apply -k ")).collect();
-    // Buckets also need the definitions of their kinds.
+    // Bucket provisioners also need the CRDs.
     assert_eq!(applied.len(), if bucket { 2 } else { 1 }, "{applied:?}");
     for applied in applied {
         assert!(folder.join(applied).join("kustomization.yaml").exists(), "README.md applies {applied}");
@@ -77,18 +77,18 @@ fn keeps_its_promises(name: &str, bucket: bool) {
 }
 
 #[test]
-fn a_new_provisioner_of_volumes_keeps_the_contract() {
-    keeps_its_promises("directories-of-mine", false);
+fn new_volume_provisioner_fulfills_the_contract() {
+    check_scaffolded("directories-of-mine", false);
 }
 
 #[test]
-fn a_new_provisioner_of_buckets_keeps_the_contract() {
-    keeps_its_promises("buckets-of-mine", true);
+fn new_bucket_provisioner_fulfills_the_contract() {
+    check_scaffolded("buckets-of-mine", true);
 }
 
 #[test]
-fn nothing_is_written_over_and_names_are_good_everywhere() {
-    let folder = made("twice", false);
+fn refuses_existing_folders_and_invalid_names() {
+    let folder = scaffold("twice", false);
     assert!(create("twice", false, &folder).unwrap_err().to_string().contains("already exists"));
     assert!(is_name("nfs-4") && !is_name("Nfs") && !is_name("4-nfs") && !is_name("nfs/..") && !is_name("nfs-"));
     let error = create("../nfs", false, Path::new("../nfs")).unwrap_err().to_string();
@@ -96,7 +96,7 @@ fn nothing_is_written_over_and_names_are_good_everywhere() {
     // The folder can be moved or cloned together with the library.
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
     assert!(manifest.contains("path = \"../../../../crates/kube-provisioner\""), "{manifest}");
-    // No placeholder may be left.
+    // No placeholder may remain.
     for file in ["Cargo.toml", "src/main.rs", "README.md", "deploy/deployment.yaml", "Dockerfile"] {
         let text = fs::read_to_string(folder.join(file)).unwrap();
         assert!(
@@ -106,14 +106,14 @@ fn nothing_is_written_over_and_names_are_good_everywhere() {
     }
 }
 
-/// The first provisioner in the guide is the same as the template.
+/// The guide's first provisioner is identical to the template.
 #[test]
-fn the_guide_shows_what_is_made() {
+fn guide_shows_the_scaffolded_files() {
     let page = fs::read_to_string(project().join("docs/book/pages/write/first.md")).unwrap();
     for file in ["Cargo.toml.in", "src/lib.rs", "src/main.rs", "tests/conformance.rs"] {
         let text = fs::read_to_string(project().join("xtask/template/volume").join(file)).unwrap();
         let shown = text.replace(LIBRARY, "../kube-provisioner/crates").replace(EXAMPLE, "directories");
         let shown = shown.replace(&snake(EXAMPLE), "directories");
-        assert!(page.contains(shown.trim_end()), "write/first.md does not show {file} as it is:\n{shown}");
+        assert!(page.contains(shown.trim_end()), "write/first.md does not contain {file} verbatim:\n{shown}");
     }
 }

@@ -17,7 +17,7 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328 } .title { font-weight: 6
 @media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .back { fill: #161b22 } .bar { fill: #6e7681 }
 .ours { fill: #4493f8 } .range { stroke: #e6edf3 } }";
 
-/// A panel for each quantity: the bars are medians, and the lines go from the least to the greatest value.
+/// Draws a panel for each quantity. The bars are medians; the lines span from the lowest to the highest value.
 pub(super) fn svg(figures: &Figures, quantities: &[&str]) -> String {
     let (mut body, mut top) = (String::new(), 0.0);
     for quantity in quantities {
@@ -32,7 +32,7 @@ pub(super) fn svg(figures: &Figures, quantities: &[&str]) -> String {
     )
 }
 
-/// Returns where the next panel begins.
+/// Draws a panel, and returns the top of the next one.
 fn panel(body: &mut String, top: f64, figures: &Figures, quantity: &str) -> f64 {
     let rows: Vec<(&str, Summary)> =
         figures.rows.iter().filter_map(|row| Some((row.name.as_str(), row.summary(quantity)?))).collect();

@@ -9,8 +9,8 @@ use testbed::figures::{Figures, Summary, number};
 use super::{Report, SCENARIOS, chart, folder};
 use crate::build::workspace_root;
 
-/// The rows of README.md's table: a text, the scenario and its quantity, and the rows of kube-provisioner, of its Go
-/// peer without limits, and of the Go peer with its defaults.
+/// The rows of README.md's table: a label, the scenario and its quantity, and the scenario's rows for kube-provisioner,
+/// for its Go peer without limits, and for the Go peer with its defaults.
 const HIGHLIGHTS: [[&str; 6]; 8] = [
     ["3000 waiting claims, volumes per second", "waiting-3000", "volumes/s", OURS, GO_TUNED, ""],
     ["peak memory for them", "waiting-3000", "peak memory, MB", OURS, GO_TUNED, ""],
@@ -53,7 +53,7 @@ pub(super) fn write(report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The files with figures, as they should be.
+/// The expected contents of the files with figures.
 fn files(report: &Report) -> anyhow::Result<BTreeMap<PathBuf, String>> {
     let (mut files, mut parts) = (BTreeMap::new(), BTreeMap::new());
     parts.insert("machine", machine(report));
@@ -79,7 +79,7 @@ fn files(report: &Report) -> anyhow::Result<BTreeMap<PathBuf, String>> {
     Ok(files)
 }
 
-/// Replaces what lies between `<!-- figures NAME -->` and `<!-- end -->`.
+/// Replaces the text between each `<!-- figures NAME -->` and its `<!-- end -->`.
 fn fill(page: &str, parts: &BTreeMap<&str, String>) -> anyhow::Result<String> {
     let mut pieces = page.split("<!-- figures ");
     let mut filled = pieces.next().unwrap_or_default().to_owned();
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn page_and_readme_have_the_figures_of_the_report() {
+    fn page_and_readme_match_the_report() {
         let report = Report::read().unwrap();
         for (path, expected) in files(&report).unwrap() {
             let written = std::fs::read_to_string(&path).unwrap_or_default();

@@ -33,7 +33,7 @@ const CLASS_OF_BUCKETS: &str = "google";
 /// Number of claims of each kind that exist at a time.
 const STAYING: u32 = 3;
 
-/// The site; it ends when it is dropped.
+/// The cluster, the backends and the provisioners, which all end when this value is dropped.
 pub(super) struct Site {
     simulated: Simulated,
     client: Client,
@@ -71,7 +71,7 @@ impl Site {
         self.programs.iter().map(|(_, target)| target.clone()).collect()
     }
 
-    /// Creates one claim of each kind, and deletes the claims of some rounds ago. Waits for operations that are
+    /// Creates one claim of each kind, and deletes the claims of an earlier round. Waits for operations that are
     /// expected to succeed.
     pub(super) async fn round(&mut self) -> anyhow::Result<()> {
         self.rounds += 1;
@@ -98,7 +98,7 @@ impl Site {
         Ok(())
     }
 
-    /// Makes Google unavailable, and the disk, as if it were not mounted.
+    /// Makes Google unavailable, and the disk look unmounted.
     pub(super) fn break_down(&mut self) -> anyhow::Result<()> {
         self.works = false;
         self.google.model().faults.unavailable = 1;

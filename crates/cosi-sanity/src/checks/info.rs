@@ -12,7 +12,7 @@ pub(crate) async fn name(bed: &Bed) -> Verdict {
     ensure(name.split('.').all(is_label), || format!("the name {name:?} is not a domain name"))
 }
 
-/// Returns whether a label is valid. A label of RFC 1035 begins with a letter.
+/// Returns whether a label is valid according to RFC 1035, which requires a letter at the beginning.
 fn is_label(label: &str) -> bool {
     label.starts_with(|character: char| character.is_ascii_alphabetic())
         && label.ends_with(|character: char| character.is_ascii_alphanumeric())

@@ -9,7 +9,7 @@ use cosi_sim::{Driver, Settings};
 use driver_rpc::Server;
 use tokio::task::JoinHandle;
 
-/// Long enough to cancel calls in progress.
+/// A latency that is long enough to cancel calls in progress.
 pub(crate) const LATENCY: Duration = Duration::from_millis(12);
 
 pub(crate) struct Bed {

@@ -1,4 +1,4 @@
-//! The checks of `cosi-sanity`, as a library and as a binary.
+//! Tests of `cosi-sanity`, as a library and as a binary.
 
 mod bed;
 mod program;

@@ -19,7 +19,7 @@ fn program(bed: &Bed, arguments: &[&str]) -> Command {
 }
 
 #[tokio::test]
-async fn the_status_and_the_files_tell_the_result() {
+async fn reports_the_result_by_exit_status_and_file() {
     for (faults, code, line, failures) in [
         (vec![], 0, "ok    v1alpha2/create/repeated\n", "failures=\"0\""),
         (vec![Fault::CreateTwice], 1, "FAIL  v1alpha2/create/repeated: one name has two buckets: ", "failures=\"1\""),
@@ -38,7 +38,7 @@ async fn the_status_and_the_files_tell_the_result() {
 }
 
 #[tokio::test]
-async fn an_interrupted_run_cleans_up() {
+async fn interrupted_runs_clean_up() {
     let bed = Bed::new(Settings { latency: Duration::from_millis(50), ..Settings::default() });
     let run = program(&bed, &["--focus", "create/given-up"]).spawn().unwrap();
     while bed.driver.buckets().is_empty() {
@@ -54,7 +54,7 @@ async fn an_interrupted_run_cleans_up() {
 }
 
 #[tokio::test]
-async fn the_list_has_each_check_with_its_rule() {
+async fn lists_checks_with_their_rules() {
     let bed = Bed::new(Settings::default());
     let output = program(&bed, &["--list", "--focus", "v1alpha2/delete/repeated"]).output().await.unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -63,7 +63,7 @@ async fn the_list_has_each_check_with_its_rule() {
 }
 
 #[tokio::test]
-async fn only_what_the_driver_serves_is_checked() {
+async fn checks_only_versions_that_the_driver_serves() {
     let folder = tempfile::tempdir().unwrap();
     let driver = Driver::new(Settings::default()).unwrap();
     let served = tokio::spawn(Server::bind(&folder.path().join("cosi.sock")).unwrap().cosi_v1alpha1(driver).serve());
@@ -80,7 +80,7 @@ async fn only_what_the_driver_serves_is_checked() {
 }
 
 #[tokio::test]
-async fn lost_answers_and_passing_refusals_are_no_failures() {
+async fn tolerates_lost_answers_and_transient_refusals() {
     let bed = Bed::new(Settings::default());
     for method in [Method::CreateBucket, Method::DeleteBucket, Method::GrantBucketAccess, Method::RevokeBucketAccess] {
         let steps = [Step::LoseAnswer, Step::Refuse(Code::Unavailable), Step::LoseAnswer, Step::Refuse(Code::Internal)];
@@ -92,7 +92,7 @@ async fn lost_answers_and_passing_refusals_are_no_failures() {
 }
 
 #[tokio::test]
-async fn what_a_lost_call_has_made_is_found_or_reported() {
+async fn finds_or_reports_buckets_of_lost_calls() {
     for (refusals, left) in [(1, 0), (9, 1)] {
         let bed = Bed::new(Settings::default());
         bed.driver.script(Method::CreateBucket, [Step::LoseAnswer]);
@@ -105,7 +105,7 @@ async fn what_a_lost_call_has_made_is_found_or_reported() {
 }
 
 #[tokio::test]
-async fn a_driver_that_forgets_fails_the_checks_of_restarts() {
+async fn restart_checks_fail_for_forgetful_drivers() {
     for (fault, failed) in [(None, vec![]), (Some(Fault::Forgets), vec!["restart/bucket", "restart/access"])] {
         let folder = tempfile::tempdir().unwrap();
         let report = with_restarts(folder.path(), fault).await;
@@ -119,8 +119,8 @@ async fn a_driver_that_forgets_fails_the_checks_of_restarts() {
     }
 }
 
-/// Runs the restart checks. The restart command creates a file and waits until it is removed, when another driver with
-/// the state of the first one is running.
+/// Runs the restart checks. The restart command creates a file and waits until the file is removed, which happens once
+/// another driver with the state of the first one is running.
 async fn with_restarts(folder: &Path, fault: Option<Fault>) -> Report {
     let (socket, wish) = (folder.join("cosi.sock"), folder.join("wish"));
     let command = format!("touch {0}; while [ -e {0} ]; do sleep 0.01; done", wish.display());
@@ -147,6 +147,6 @@ async fn with_restarts(folder: &Path, fault: Option<Fault>) -> Report {
     };
     tokio::select! {
         report = run(&options, |_| {}, std::future::pending()) => report.unwrap(),
-        () = restarts => unreachable!("it has no end"),
+        () = restarts => unreachable!("the loop never ends"),
     }
 }

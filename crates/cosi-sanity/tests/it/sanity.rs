@@ -9,7 +9,7 @@ use futures::future::join_all;
 use crate::bed::{self, Bed};
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_that_keeps_the_contract_passes() {
+async fn compliant_drivers_pass() {
     let several = Settings { protocols: Protocol::ALL.to_vec(), ..Settings::default() };
     let slow = Settings { latency: bed::LATENCY, ..Settings::default() };
     let single = Settings { multi_bucket: false, protocols: vec![Protocol::Azure], ..Settings::default() };
@@ -67,7 +67,7 @@ fn expected(fault: Fault) -> &'static str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_fault_fails_the_checks_that_it_should() {
+async fn each_fault_fails_the_expected_checks() {
     let found = join_all(Fault::ALL.into_iter().map(check)).await;
     let wrong: Vec<_> = found.iter().flat_map(|(_, wrong)| wrong.clone()).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -94,7 +94,7 @@ async fn check(fault: Fault) -> (BTreeSet<&'static str>, Vec<String>) {
         fail.extend(failed);
     }
     match fault {
-        // The ID of what a cancelled call created is unknown.
+        // The IDs of buckets and accounts from a cancelled call are unknown.
         Fault::CreateTwice | Fault::GrantTwice => {}
         // The name is locked, so it cannot be cleaned up, and the report lists it.
         Fault::Stuck => assert!(!report.left.is_empty()),
@@ -107,7 +107,7 @@ async fn check(fault: Fault) -> (BTreeSet<&'static str>, Vec<String>) {
 }
 
 #[test]
-fn each_rule_is_a_sentence_of_the_specification() {
+fn rules_quote_the_specification() {
     let specifications = [
         (Version::V1alpha1, include_str!("../../../driver-rpc/tests/spec/cosi-v1alpha1.proto")),
         (Version::V1alpha2, include_str!("../../../driver-rpc/tests/spec/cosi-v1alpha2.proto")),
@@ -124,7 +124,7 @@ fn each_rule_is_a_sentence_of_the_specification() {
 }
 
 #[test]
-fn the_guide_counts_the_checks() {
+fn guide_states_the_number_of_checks() {
     let page = include_str!("../../../../docs/book/pages/write/cosi-driver.md");
     let count = |version| all().iter().filter(|check| check.rule(version).is_some()).count();
     let counts = format!("{} for v1alpha1, {} for v1alpha2", count(Version::V1alpha1), count(Version::V1alpha2));

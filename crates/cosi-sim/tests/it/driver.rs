@@ -35,7 +35,7 @@ fn grant(buckets: &[&String]) -> DriverGrantBucketAccessRequest {
 }
 
 #[tokio::test]
-async fn the_state_survives_unless_the_driver_forgets() {
+async fn state_survives_restarts_unless_the_driver_forgets() {
     let folder = tempfile::tempdir().unwrap();
     let settings = |faults: &[Fault]| Settings {
         state: Some(folder.path().join("state")),
@@ -56,7 +56,7 @@ async fn the_state_survives_unless_the_driver_forgets() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_is_done_though_the_caller_has_given_up() {
+async fn completes_work_after_the_caller_cancels() {
     let sane = driver(Settings { latency: LONG, ..Settings::default() });
     assert!(timeout(LONG / 2, create(&sane, "bc-1")).await.is_err());
     assert_eq!(create(&sane, "bc-1").await, Err(Code::Aborted));
@@ -72,7 +72,7 @@ async fn work_is_done_though_the_caller_has_given_up() {
 }
 
 #[tokio::test]
-async fn an_account_ends_with_its_last_bucket() {
+async fn deletes_accounts_with_their_last_bucket() {
     let driver = driver(Settings::default());
     let (one, two) = (create(&driver, "bc-1").await.unwrap(), create(&driver, "bc-2").await.unwrap());
     let access = driver.driver_grant_bucket_access(grant(&[&one, &two])).await.unwrap();
@@ -93,7 +93,7 @@ async fn an_account_ends_with_its_last_bucket() {
 }
 
 #[tokio::test]
-async fn both_versions_have_the_same_buckets() {
+async fn both_versions_share_buckets() {
     let driver = driver(Settings::default());
     let id = create(&driver, "bc-1").await.unwrap();
     let request = v1alpha1::DriverDeleteBucketRequest { bucket_id: id, ..Default::default() };

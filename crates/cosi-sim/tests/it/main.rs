@@ -1,3 +1,3 @@
-//! The simulated COSI driver.
+//! Tests of the simulated COSI driver.
 
 mod driver;

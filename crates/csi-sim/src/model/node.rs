@@ -50,7 +50,7 @@ impl Model {
         }
         let mut others = stored.targets.keys().filter(|path| **path != request.target_path);
         if publication.mode() == Mode::SingleNodeSingleWriter && others.next().is_some() {
-            return Err(Status::failed_precondition("the volume has its only writer"));
+            return Err(Status::failed_precondition("the volume already has a writer"));
         }
         if stored.targets.get(&request.target_path).is_some_and(|before| *before != publication) {
             return Err(Status::already_exists("the volume is published there in another way"));

@@ -205,7 +205,7 @@ impl Model {
             None => return Err(Status::invalid_argument("volume_content_source is empty")),
         };
         if !self.has(Capability::Controller(capability)) {
-            return Err(Status::invalid_argument("this driver makes no volumes from such a source"));
+            return Err(Status::invalid_argument("this driver cannot create volumes from this kind of source"));
         }
         if size < size_of_source {
             return Err(Status::out_of_range(format!("the source has {size_of_source} bytes")));

@@ -1,4 +1,4 @@
-//! Tests of the contract that `csi-sanity` does not cover.
+//! Tests of the parts of the contract that `csi-sanity` does not cover.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ async fn refused(driver: &Driver, request: CreateVolumeRequest) -> Code {
 }
 
 #[tokio::test]
-async fn a_name_has_one_volume_and_another_request_is_refused() {
+async fn name_has_one_volume_and_a_different_request_is_refused() {
     let driver = two_zones();
     let first = made(&driver, within(request("one", GI, 2 * GI), &["a"], &[])).await;
     assert_eq!(made(&driver, within(request("one", GI, 0), &["a", "b"], &["b"])).await, first);
@@ -82,7 +82,7 @@ async fn a_name_has_one_volume_and_another_request_is_refused() {
 }
 
 #[tokio::test]
-async fn a_driver_that_is_not_idempotent_makes_two() {
+async fn non_idempotent_driver_creates_a_second_volume() {
     let driver = Driver::new(Settings { is_idempotent: false, ..Settings::default() });
     let [first, second] = [made(&driver, request("one", 1, 0)).await, made(&driver, request("one", 1, 0)).await];
     assert_ne!(first.volume_id, second.volume_id);
@@ -93,7 +93,7 @@ async fn a_driver_that_is_not_idempotent_makes_two() {
 }
 
 #[tokio::test]
-async fn sizes_are_in_range() {
+async fn sizes_respect_the_limits() {
     let driver = Driver::new(Settings { granularity: 10, minimum_size: 25, maximum_size: 100, ..Settings::default() });
     for (name, required, limit, size) in
         [("min", 1, 0, 30), ("up", 41, 0, 50), ("whole", 100, 0, 100), ("any", 0, 0, 100), ("limit", 0, 40, 40)]
@@ -112,7 +112,7 @@ async fn sizes_are_in_range() {
 }
 
 #[tokio::test]
-async fn volumes_are_where_they_should_be_until_that_is_full() {
+async fn volumes_use_preferred_pools_until_they_are_full() {
     let driver = two_zones();
     let place = |volume: Volume| volume.accessible_topology;
     assert_eq!(place(made(&driver, within(request("one", 6 * GI, 0), &["a", "b"], &["b", "a"])).await), [term("b")]);
@@ -131,7 +131,7 @@ async fn volumes_are_where_they_should_be_until_that_is_full() {
 }
 
 #[tokio::test]
-async fn without_its_capability_topology_means_nothing() {
+async fn topology_is_ignored_without_its_capability() {
     let driver = two_zones();
     driver.configure(|settings| settings.capabilities = Capability::without_topology());
     let volume = made(&driver, within(request("one", GI, 0), &["c"], &[])).await;
@@ -139,7 +139,7 @@ async fn without_its_capability_topology_means_nothing() {
 }
 
 #[tokio::test]
-async fn a_volume_is_no_smaller_than_its_source() {
+async fn volume_cannot_be_smaller_than_its_source() {
     let driver = two_zones();
     let volume_id = made(&driver, request("one", 2 * GI, 0)).await.volume_id;
     let source = volume_content_source::Type::Volume(volume_content_source::VolumeSource { volume_id });
@@ -152,7 +152,7 @@ async fn a_volume_is_no_smaller_than_its_source() {
 }
 
 #[tokio::test]
-async fn pages_are_complete_though_a_volume_goes() {
+async fn pages_are_complete_although_a_volume_is_deleted() {
     let driver = two_zones();
     for name in ["a", "b", "c", "d", "e"] {
         made(&driver, request(name, 1, 0)).await;
@@ -172,7 +172,7 @@ async fn pages_are_complete_though_a_volume_goes() {
 }
 
 #[tokio::test]
-async fn a_volume_of_one_node_is_on_one_node_and_is_not_deleted_there() {
+async fn published_single_node_volume_refuses_other_nodes_and_deletion() {
     let driver = two_zones();
     let volume_id = made(&driver, request("one", 1, 0)).await.volume_id;
     let publish = |node: &str| ControllerPublishVolumeRequest {
@@ -193,7 +193,7 @@ async fn a_volume_of_one_node_is_on_one_node_and_is_not_deleted_there() {
 }
 
 #[tokio::test]
-async fn targets_are_made_and_removed_and_nothing_else_is() {
+async fn creates_and_removes_only_target_paths() {
     let folder = tempfile::tempdir().unwrap();
     let driver = Driver::new(Settings { machine: Machine::TargetPaths, ..Settings::default() });
     let volume_id = made(&driver, request("one", 1, 0)).await.volume_id;

@@ -22,7 +22,7 @@ async fn code(driver: &Driver, name: &str) -> Code {
 }
 
 #[tokio::test(start_paused = true)]
-async fn scripted_calls_come_first_and_in_order() {
+async fn scripted_steps_are_used_first_and_in_order() {
     let driver = Driver::new(Settings::default());
     let small = Volume { capacity_bytes: 1, volume_id: "mine".into(), ..Default::default() };
     driver.script(Method::CreateVolume, vec![Step::refuse(Code::Internal, "no"); 2]);
@@ -48,7 +48,7 @@ async fn scripted_calls_come_first_and_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_is_done_though_the_caller_has_given_up() {
+async fn work_completes_although_the_caller_has_cancelled() {
     let driver = Driver::new(Settings { latency: LONG, ..Settings::default() });
     assert!(timeout(LONG / 2, driver.create_volume(request("one"))).await.is_err());
     assert_eq!(driver.calls()[0].outcome, None);
@@ -62,7 +62,7 @@ async fn work_is_done_though_the_caller_has_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_are_lost_or_never_come() {
+async fn scripted_calls_lose_their_connection_or_hang() {
     let driver = Driver::new(Settings::default());
     driver.script(
         Method::CreateVolume,
@@ -78,7 +78,7 @@ async fn answers_are_lost_or_never_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_loses_calls_and_work_but_no_volume() {
+async fn restart_loses_calls_and_work_but_keeps_volumes() {
     let driver = Driver::new(Settings::default());
     driver.create_volume(request("kept")).await.unwrap();
     driver.script(Method::CreateVolume, [Step::work().after(LONG)]);
@@ -98,7 +98,7 @@ async fn a_restart_loses_calls_and_work_but_no_volume() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_seed_always_has_the_same_faults() {
+async fn equal_seeds_produce_equal_faults() {
     let clone = "Controller.CloneVolume".parse::<Capability>().unwrap();
     let run = async |seed| {
         let driver = Driver::new(Settings::default());
@@ -128,7 +128,7 @@ async fn a_seed_always_has_the_same_faults() {
 }
 
 #[tokio::test]
-async fn a_driver_on_a_socket_is_the_one_in_the_process() {
+async fn socket_and_in_process_calls_reach_the_same_driver() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("csi.sock");
     let driver = Driver::new(Settings::default());

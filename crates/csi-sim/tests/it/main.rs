@@ -1,4 +1,4 @@
-//! The simulated CSI driver.
+//! Tests of the simulated CSI driver.
 
 mod contract;
 mod faults;

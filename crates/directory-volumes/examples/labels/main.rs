@@ -44,7 +44,7 @@ fn hold(place: &Path) {
     assert!(pod_writes(&labelled) && !pod_writes(&other));
     let listed = Command::new("ls").arg("-Z").arg(&labelled).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
-    assert!(listed.contains(LABEL), "what is made there has it, too: {listed}");
+    assert!(listed.contains(LABEL), "a new file lacks the label: {listed}");
     println!("a label that the policy does not know is refused");
     let unknown = Command::new("setpriv")
         .args(["--bounding-set=-mac_admin", "--inh-caps=-mac_admin"])

@@ -147,9 +147,9 @@ impl<S: Site> Adoption<'_, S> {
         let mut annotations = self.annotations(Some(volume));
         annotations.insert(ADOPTED.to_owned(), Timestamp::now().to_string());
         if plan.former.is_none() {
-            // Another client created the object, so the controller treats it as a copy. Adopting it settles its
-            // deletion; the deletion of a restored volume is settled only by a claim that is bound to it again, or by
-            // an administrator.
+            // Another client created the object, so the controller treats it as a copy whose data must not be deleted.
+            // Adoption permits the deletion. For a restored volume, only a claim that is bound to it again, or an
+            // administrator, does so.
             annotations.extend(volume.metadata.uid.clone().map(|uid| (RELEASE.to_owned(), uid)));
         }
         let patch = json!({"metadata": {"uid": volume.metadata.uid, "annotations": annotations}});

@@ -108,8 +108,8 @@ impl<S: Site> Orphans<S> {
         if self.delete { self.delete(&root, &client, &cluster, &survey, &known).await } else { Ok(()) }
     }
 
-    /// Reads everything. An attempt is recorded before its directory is created, and until its volume is saved: this
-    /// order misses nothing.
+    /// Reads the root, then the journal, and then the volumes. An attempt is recorded from before its directory is
+    /// created until its volume is saved, so reading in this order misses none.
     async fn look<'a>(
         &'a self,
         root: &'a Root,
@@ -171,7 +171,7 @@ impl<S: Site> Orphans<S> {
             let moved = self.site.unpublish(root, path).await.and_then(|()| {
                 Ok(root.move_to_trash(path, &mark.owner, None, Value::Null, &FencingToken::unlimited())?)
             });
-            // A directory that cannot be moved, such as a mount point, must not keep the others.
+            // A directory that cannot be moved, such as a mount point, must not prevent the others from being moved.
             if let Err(error) = moved {
                 failed += 1;
                 print(&format!("{path} is not moved: {}\n", error_chain(&*error)));
@@ -289,7 +289,7 @@ impl ClusterState<'_> {
         by.is_some_and(|by| self.provisioner.serves(by)) && !self.is_elsewhere(volume)
     }
 
-    /// Looks up the claim of an owner: if claims record their attempts, there is no journal.
+    /// Looks up the claim of an owner. There is no journal if attempts are recorded on their claims.
     async fn look_for_claim(&mut self, client: &Client, owner: &Owner) -> Result<(), BoxError> {
         if let Some(claim) = &owner.claim {
             let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), &claim.namespace);

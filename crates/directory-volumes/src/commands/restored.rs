@@ -39,7 +39,7 @@ impl<S: Site> Adoption<'_, S> {
         let is_other = |other: &_| owner_of(other).volume != *name && self.template.check(other).is_ok();
         self.volumes.check_alone(&self.root, &self.places, &path, is_other)?;
         owner.cluster = Some(self.cluster.clone());
-        // Accept any claim, because the backup omitted the uid.
+        // Without the uid, which a backup omits, any claim is accepted.
         owner.claim = owner.claim.filter(|claim| !claim.uid.is_empty());
         let former = self.root.mark_of(&path)?.map(|mark| mark.owner);
         if let Some(former) = &former {
@@ -48,7 +48,7 @@ impl<S: Site> Adoption<'_, S> {
         Ok(Plan { volume, path, owner, former })
     }
 
-    /// Checks the former owner: a mark that names the same volume may belong to an earlier one, if its claim no longer
+    /// Fails unless the former owner is an earlier volume with the same name whose claim is the same or no longer
     /// exists.
     async fn check_former(&self, path: &VolumePath, former: &Owner, owner: &Owner) -> Result<(), BoxError> {
         if former.volume != owner.volume || former.provisioner != owner.provisioner {
@@ -80,7 +80,7 @@ impl<S: Site> Adoption<'_, S> {
         }
     }
 
-    /// Returns all volumes whose directories are marked for their predecessors.
+    /// Adopts all volumes whose directories are marked for earlier volumes with the same names.
     pub(super) async fn restored(&self) -> Result<(), BoxError> {
         let (mut plans, mut refused) = (Vec::new(), 0);
         let mut rows = vec![["PATH", "VOLUME", "WAS", "IS", "ACTION"].map(str::to_owned)];
@@ -88,7 +88,7 @@ impl<S: Site> Adoption<'_, S> {
             let (path, former) = match self.was_restored(volume) {
                 Ok(Some(found)) => found,
                 Ok(None) => continue,
-                // A damaged mark must not keep the others.
+                // A damaged mark must not prevent the adoption of the others.
                 Err(error) => {
                     refused += 1;
                     print(&format!("the directory of {} is skipped: {error}\n", volume.name));

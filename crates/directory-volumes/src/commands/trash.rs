@@ -101,7 +101,7 @@ async fn purge(site: &impl Site, volumes: Vec<String>, all: bool, of_unknown_clu
     let (root, client) = (site.checked_root()?, site.connection().client().await?);
     let cluster = site.connection().cluster(&client).await?;
     let entries = if all { root.trash()? } else { volumes.iter().map(|volume| root.discarded(volume)).collect() };
-    // An entry that cannot be removed must not keep the others, whose space may be needed.
+    // An entry that cannot be removed must not prevent the removal of the others, whose space may be needed.
     let mut failed = 0;
     for entry in entries {
         let purged = entry.map_err(BoxError::from).and_then(|discarded| {
@@ -124,7 +124,7 @@ async fn purge(site: &impl Site, volumes: Vec<String>, all: bool, of_unknown_clu
     all_done(failed, "volumes were not removed")
 }
 
-/// Returns why this cluster must not remove an entry, if so.
+/// Returns the reason if this cluster must not remove an entry.
 fn kept(discarded: &Discarded, cluster: &str, of_unknown_cluster: bool) -> Option<String> {
     match &discarded.mark.owner.cluster {
         Some(id) if id != cluster => Some(format!("the cluster {id} moved it to the trash")),
@@ -135,8 +135,8 @@ fn kept(discarded: &Discarded, cluster: &str, of_unknown_cluster: bool) -> Optio
     }
 }
 
-/// Restores a volume. A dry run of the object comes first, then the directory: a volume without a directory would be
-/// offered to pods.
+/// Restores a volume. The directory is restored before the object is created, because pods can use the volume as soon
+/// as the object exists. A dry run checks first that the API server accepts the object.
 async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<(), BoxError> {
     let (root, client) = (site.checked_root()?, site.connection().client().await?);
     let cluster = site.connection().cluster(&client).await?;

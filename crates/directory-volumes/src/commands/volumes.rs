@@ -15,7 +15,7 @@ use crate::root::Root;
 
 /// Page size when listing volumes.
 const PAGE: u32 = 500;
-/// The driver whose volumes are directories of shares.
+/// The CSI driver whose volumes are directories in NFS shares.
 const CSI_NFS: &str = "nfs.csi.k8s.io";
 
 /// All volumes of the cluster.
@@ -41,7 +41,8 @@ pub(crate) enum Relation {
     Same,
     Above,
     Below,
-    /// The path ends in the same names: the root may have another path, or its server another name, elsewhere.
+    /// The location ends in the directory's path. It may be the same directory, because on other machines the root can
+    /// have another path, or its server another name.
     Alike,
 }
 
@@ -161,8 +162,8 @@ impl Volumes {
         touching.map(|(volume, relation)| format!("the volume {} {}", volume.name, relation.text())).collect()
     }
 
-    /// Returns what prevents the directory of a volume from being removed with it: other volumes that refer to it.
-    /// `path` is its path below the root.
+    /// Describes the other volumes that refer to the directory of a volume, and unreadable volumes that may do so. The
+    /// directory must not be removed while there are any. `path` is its path below the root.
     pub(crate) fn other_users(&self, root: &Root, volume: &PersistentVolume, path: &VolumePath) -> Vec<String> {
         let place = place_of(volume).ok().flatten().and_then(|place| place.above(path));
         let places: Vec<Place> = place.into_iter().chain([Place::Directory(root.path().to_owned())]).collect();
@@ -179,7 +180,7 @@ impl Volumes {
 }
 
 impl Named {
-    /// Returns true if it is an export of a server that is certainly another one.
+    /// Returns true if this volume and `base` certainly belong to two different servers.
     fn is_on_another_server(&self, base: &Place) -> bool {
         match (base, &self.place) {
             (Place::Export { server: here, .. }, Some(Place::Export { server: there, .. })) => differ(here, there),
@@ -234,7 +235,7 @@ fn place_of(volume: &PersistentVolume) -> Result<Option<Place>, String> {
         return Ok(Some(Place::Export { server: nfs.server.clone(), path: PathBuf::from(&nfs.path) }));
     }
     let Some(csi) = &spec.csi else { return Ok(None) };
-    // The driver ignores the case of their names.
+    // The driver ignores the case of attribute names.
     let attribute = |key: &str| {
         let mut all = csi.volume_attributes.iter().flatten();
         all.find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, value)| value.as_str())
@@ -249,7 +250,7 @@ fn place_of(volume: &PersistentVolume) -> Result<Option<Place>, String> {
     }
 }
 
-/// Returns the nodes that a volume names, by any label.
+/// Returns all values in the node affinity of a volume, whatever their labels.
 fn nodes(volume: &PersistentVolume) -> Vec<&String> {
     let required = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());
     let terms = required.into_iter().flat_map(|required| &required.node_selector_terms);
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_names_a_directory_is_found() {
+    fn finds_every_volume_that_refers_to_the_directory() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         let (top, elsewhere) = (root.path().display().to_string(), tempfile::tempdir().unwrap());
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_absent() {
+    fn lists_volumes_that_fail_to_parse_as_unreadable() {
         let volumes = volumes(&[
             json!({"hostPath": {"path": 7}}),
             Value::Null,

@@ -20,12 +20,12 @@ fn is_exposed<T: std::fmt::Debug>(result: Result<T, DirectoryError>, says: &str)
 }
 
 #[test]
-fn no_volume_is_made_in_a_directory_of_others() {
+fn refuses_directories_of_others() {
     let (dir, root) = root();
     put(&dir, "shop", 0o777);
     is_exposed(create(&root, "shop/data"), "has the mode 0777");
     is_exposed(create(&root, "shop/deep/data"), "`adopt shop`");
-    // The owner of the volume may be root in their pod.
+    // A tenant who is root in a pod can create a directory with this owner and mode.
     fs::set_permissions(dir.path().join("shop"), fs::Permissions::from_mode(0o711)).unwrap();
     for _ in 0..2 {
         is_exposed(create(&root, "shop/data"), "was not created by this provisioner");
@@ -33,13 +33,13 @@ fn no_volume_is_made_in_a_directory_of_others() {
     }
     assert_eq!(fs::read_dir(dir.path().join("shop")).unwrap().count(), 0);
     assert!(root.survey().unwrap().marked.is_empty());
-    root.take_away("shop", &FencingToken::unlimited()).unwrap_err();
+    root.remove_pv("shop", &FencingToken::unlimited()).unwrap_err();
     root.adopt_above(&at("shop")).unwrap();
     create(&root, "shop/data").unwrap();
 }
 
 #[test]
-fn a_directory_that_belongs_to_a_tenant_is_not_for_volumes() {
+fn refuses_a_directory_owned_by_a_tenant() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -51,7 +51,7 @@ fn a_directory_that_belongs_to_a_tenant_is_not_for_volumes() {
 }
 
 #[test]
-fn a_directory_that_was_opened_later_is_refused() {
+fn refuses_a_directory_that_became_writable_for_others() {
     let (dir, root) = root();
     create(&root, "shop/data").unwrap();
     fs::set_permissions(dir.path().join("shop"), fs::Permissions::from_mode(0o777)).unwrap();
@@ -64,7 +64,7 @@ fn a_directory_that_was_opened_later_is_refused() {
 }
 
 #[test]
-fn what_was_made_here_stays_known_while_it_is_there() {
+fn recognizes_its_own_directories_until_they_are_removed() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     create(&root, "team/shop/data").unwrap();
@@ -82,7 +82,7 @@ fn what_was_made_here_stays_known_while_it_is_there() {
 }
 
 #[test]
-fn no_empty_directory_is_left_when_two_remove_it() {
+fn removes_empty_directories_despite_a_concurrent_removal() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     create(&root, "team/shop/data").unwrap();
@@ -94,7 +94,7 @@ fn no_empty_directory_is_left_when_two_remove_it() {
 }
 
 #[test]
-fn a_directory_of_an_administrator_outlives_its_volumes() {
+fn keeps_a_directory_provided_by_an_administrator() {
     let (dir, root) = root();
     put(&dir, "team", 0o755);
     root.adopt_above(&at("team")).unwrap();
@@ -111,7 +111,7 @@ fn a_directory_of_an_administrator_outlives_its_volumes() {
 
 /// On a full disk, there may be room for a directory, but not for a mark in it.
 #[test]
-fn a_mark_that_cannot_be_written_leaves_no_proof() {
+fn a_failed_mark_leaves_no_directories_behind() {
     let (dir, root) = root();
     let state = root.enter().unwrap();
     fs::remove_dir(dir.path().join(".kube-provisioner/tmp")).unwrap();
@@ -120,7 +120,7 @@ fn a_mark_that_cannot_be_written_leaves_no_proof() {
 }
 
 #[test]
-fn a_process_that_is_killed_leaves_no_place_of_a_volume() {
+fn removes_mark_directories_left_by_a_killed_process() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     create(&root, "team/shop/data").unwrap();
@@ -131,9 +131,9 @@ fn a_process_that_is_killed_leaves_no_place_of_a_volume() {
     assert!(!place.exists());
 }
 
-/// `orphans --delete` does not know the object of a volume, so its directory comes back without a mark.
+/// `orphans --delete` does not know the object of a volume, so `trash restore` restores its directory without a mark.
 #[test]
-fn a_directory_without_a_mark_does_not_close_the_one_above_it() {
+fn creates_volumes_next_to_a_directory_without_a_mark() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     create(&root, "shop/data").unwrap();
@@ -144,7 +144,7 @@ fn a_directory_without_a_mark_does_not_close_the_one_above_it() {
 }
 
 #[test]
-fn nothing_is_adopted_where_others_can_replace_it() {
+fn refuses_adoption_where_others_can_replace_the_directory() {
     let (dir, root) = root();
     put(&dir, "shop", 0o777);
     put(&dir, "shop/data", 0o700);
@@ -156,7 +156,7 @@ fn nothing_is_adopted_where_others_can_replace_it() {
 }
 
 #[test]
-fn a_volume_does_not_come_back_into_a_directory_of_others() {
+fn refuses_to_restore_into_a_directory_of_others() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     create(&root, "shop/data").unwrap();

@@ -6,11 +6,11 @@ use super::*;
 use crate::files::Durable;
 
 #[test]
-fn a_root_has_one_marker_for_ever() {
+fn a_root_keeps_its_first_marker() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::open(dir.path()).unwrap();
     assert!(!root.has_marker().unwrap() && root.id().is_none());
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "looking makes nothing");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "opening creates nothing");
     assert!(matches!(root.make("pvc-1", &FencingToken::unlimited()), Err(DirectoryError::Unmarked(_))));
     root.put_marker().unwrap();
     root.put_marker().unwrap();
@@ -20,7 +20,7 @@ fn a_root_has_one_marker_for_ever() {
 }
 
 #[test]
-fn nothing_happens_while_the_file_system_is_not_mounted() {
+fn refuses_work_while_the_file_system_is_not_mounted() {
     let outer = tempfile::tempdir().unwrap();
     let (disk, away) = (outer.path().join("disk"), outer.path().join("away"));
     fs::create_dir(&disk).unwrap();
@@ -35,7 +35,7 @@ fn nothing_happens_while_the_file_system_is_not_mounted() {
     for result in [
         root.check(),
         root.make("pvc-2", &FencingToken::unlimited()).map(drop),
-        root.take_away("pvc-1", &FencingToken::unlimited()),
+        root.remove_pv("pvc-1", &FencingToken::unlimited()),
         root.finish_removals(&FencingToken::unlimited()),
         root.trash().map(drop),
         root.survey().map(drop),
@@ -46,17 +46,17 @@ fn nothing_happens_while_the_file_system_is_not_mounted() {
     // Another disk is mounted.
     let other = Root::open(&disk).unwrap();
     other.put_marker().unwrap();
-    assert!(matches!(root.take_away("pvc-1", &FencingToken::unlimited()), Err(DirectoryError::OtherRoot { .. })));
+    assert!(matches!(root.remove_pv("pvc-1", &FencingToken::unlimited()), Err(DirectoryError::OtherRoot { .. })));
     // The disk is back.
     fs::rename(&disk, outer.path().join("other")).unwrap();
     fs::rename(&away, &disk).unwrap();
     root.check().unwrap();
-    root.take_away("pvc-1", &FencingToken::unlimited()).unwrap();
+    root.remove_pv("pvc-1", &FencingToken::unlimited()).unwrap();
     assert_empty(&disk);
 }
 
 #[test]
-fn only_its_own_volume_touches_a_directory() {
+fn refuses_to_change_directories_of_other_volumes() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     let path = root.make("pvc-1", &token).unwrap();
@@ -81,12 +81,12 @@ fn only_its_own_volume_touches_a_directory() {
         }
     }
     assert_eq!((mode(&path), fs::read_to_string(path.join("data")).unwrap()), (0o777, "x".to_owned()));
-    root.take_away("pvc-1", &token).unwrap();
+    root.remove_pv("pvc-1", &token).unwrap();
     assert_empty(dir.path());
 }
 
 #[test]
-fn volumes_are_never_inside_of_each_other() {
+fn refuses_nested_volumes() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     let make = |path: &str| root.create(&at(path), &owner("pvc-1"), false, &OPEN, None, &token).map(drop);
@@ -103,7 +103,7 @@ fn volumes_are_never_inside_of_each_other() {
 }
 
 #[test]
-fn directories_above_volumes_go_only_when_they_are_empty() {
+fn removes_only_empty_directories_above_volumes() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     root.create(&at("team/shop/data"), &owner("pvc-1"), false, &OPEN, None, &token).unwrap();
@@ -114,7 +114,7 @@ fn directories_above_volumes_go_only_when_they_are_empty() {
 }
 
 #[test]
-fn a_link_above_a_volume_is_not_followed() {
+fn does_not_follow_a_symlink_above_a_volume() {
     let (dir, root) = root();
     let (token, outside) = (FencingToken::unlimited(), tempfile::tempdir().unwrap());
     root.create(&at("shop/data"), &owner("pvc-1"), false, &OPEN, None, &token).unwrap();
@@ -134,7 +134,7 @@ fn a_link_above_a_volume_is_not_followed() {
 }
 
 #[test]
-fn a_survey_tells_what_is_there() {
+fn survey_lists_marked_unmarked_and_damaged_entries() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     for (path, volume) in [("pvc-1", "pvc-1"), ("shop/data", "pvc-2"), ("gone", "pvc-3"), ("old", "pvc-4")] {
@@ -154,7 +154,7 @@ fn a_survey_tells_what_is_there() {
 }
 
 #[test]
-fn a_directory_is_adopted_as_it_is() {
+fn adoption_does_not_change_the_directory() {
     let (dir, root) = root();
     fs::create_dir(dir.path().join("old")).unwrap();
     fs::set_permissions(dir.path().join("old"), fs::Permissions::from_mode(0o705)).unwrap();
@@ -169,7 +169,7 @@ fn a_directory_is_adopted_as_it_is() {
 }
 
 #[test]
-fn a_crash_between_any_two_steps_of_making_is_made_good() {
+fn recovers_from_a_crash_during_creation() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     // Only the mark exists, and then the mark with a directory that no pod may use yet.
@@ -178,13 +178,13 @@ fn a_crash_between_any_two_steps_of_making_is_made_good() {
     root.make("pvc-1", &token).unwrap();
     fs::set_permissions(dir.path().join("pvc-1"), fs::Permissions::from_mode(0o700)).unwrap();
     assert_eq!(mode(&root.make("pvc-1", &token).unwrap()), 0o777);
-    root.take_away("pvc-1", &token).unwrap();
+    root.remove_pv("pvc-1", &token).unwrap();
     state.reserve(&at("pvc-1"), &owner("pvc-1"), false, Durable::Later).unwrap();
-    root.take_away("pvc-1", &token).unwrap();
+    root.remove_pv("pvc-1", &token).unwrap();
     assert_empty(dir.path());
 }
 
-/// On XFS and ext4, its fsync then persists all earlier changes.
+/// On XFS and ext4, the fsync of the directory then persists all earlier changes.
 #[test]
 fn the_directory_of_a_volume_is_changed_last() {
     let (dir, root) = root();
@@ -216,12 +216,12 @@ fn recovers_from_a_mark_that_a_power_cut_left_empty() {
         assert!(!root.is_marked_for(&at("pvc-1"), &owner("pvc-1")).unwrap());
         root.make("pvc-1", &token).unwrap();
         fs::write(&mark, "").unwrap();
-        // Any volume may have the path, because no volume has finished there.
+        // Any volume may use the path, because no volume was completely created there.
         root.create(&at("pvc-1"), &owner("pvc-2"), false, &OPEN, None, &token).unwrap();
         root.remove(&at("pvc-1"), &owner("pvc-2"), &token).unwrap();
         assert_empty(dir.path());
         cut(has_directory);
-        root.take_away("pvc-1", &token).unwrap();
+        root.remove_pv("pvc-1", &token).unwrap();
         assert_empty(dir.path());
         cut(has_directory);
         root.move_to_trash(&at("pvc-1"), &owner("pvc-1"), None, serde_json::Value::Null, &token).unwrap();
@@ -231,29 +231,29 @@ fn recovers_from_a_mark_that_a_power_cut_left_empty() {
     cut(true);
     fs::write(dir.path().join("pvc-1/data"), "x").unwrap();
     assert!(matches!(root.make("pvc-1", &token), Err(DirectoryError::Damaged { .. })));
-    assert!(matches!(root.take_away("pvc-1", &token), Err(DirectoryError::Damaged { .. })));
+    assert!(matches!(root.remove_pv("pvc-1", &token), Err(DirectoryError::Damaged { .. })));
     assert_eq!(fs::read_to_string(dir.path().join("pvc-1/data")).unwrap(), "x");
     // A mark that is damaged in another way does not prove that its directory is unused.
     fs::remove_file(dir.path().join("pvc-1/data")).unwrap();
     fs::write(&mark, "{").unwrap();
-    assert!(matches!(root.take_away("pvc-1", &token), Err(DirectoryError::Damaged { .. })));
+    assert!(matches!(root.remove_pv("pvc-1", &token), Err(DirectoryError::Damaged { .. })));
 }
 
 /// A mark of an earlier version names no cluster.
 #[test]
-fn a_volume_from_before_is_served() {
+fn accepts_marks_of_earlier_versions() {
     let (dir, root) = root();
     let (token, before) = (FencingToken::unlimited(), Owner { cluster: None, ..owner("pvc-1") });
     root.create(&at("pvc-1"), &before, false, &OPEN, None, &token).unwrap();
     let mark = fs::read_to_string(dir.path().join(".kube-provisioner/volumes/pvc-1")).unwrap();
     assert!(!mark.contains("cluster") && !mark.contains("retain"), "{mark}");
     root.make("pvc-1", &token).unwrap();
-    root.take_away("pvc-1", &token).unwrap();
+    root.remove_pv("pvc-1", &token).unwrap();
     assert_empty(dir.path());
 }
 
 #[test]
-fn a_directory_is_handed_over_to_the_volume_that_was_restored() {
+fn transfers_a_directory_to_the_restored_volume() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     let path = root.make("pvc-1", &token).unwrap();
@@ -274,7 +274,7 @@ fn a_directory_is_handed_over_to_the_volume_that_was_restored() {
 }
 
 #[test]
-fn marks_learn_which_volumes_are_retained() {
+fn marks_record_which_volumes_are_retained() {
     let (_dir, root) = root();
     let token = FencingToken::unlimited();
     for name in ["pvc-1", "pvc-2"] {
@@ -287,8 +287,8 @@ fn marks_learn_which_volumes_are_retained() {
     assert_eq!((retained("pvc-1"), retained("pvc-2")), (true, false));
 }
 
-/// Simulates an administrator who binds a retained volume again: the PersistentVolume stays, but its claim is another
-/// one.
+/// Simulates an administrator who binds a retained volume to another claim: the PersistentVolume is the same, but its
+/// claim is not.
 #[test]
 fn a_volume_that_is_bound_to_another_claim_keeps_its_directory() {
     let (dir, root) = root();
@@ -325,7 +325,7 @@ fn a_volume_that_is_bound_to_another_claim_keeps_its_directory() {
 
 /// Simulates GitOps recreating a claim whose class keeps the data.
 #[test]
-fn a_claim_that_is_created_again_learns_how_to_use_the_kept_data() {
+fn tells_a_recreated_claim_how_to_use_the_kept_data() {
     let (_dir, root) = root();
     let token = FencingToken::unlimited();
     root.create(&at("shop/data"), &owner("pvc-1"), false, &OPEN, None, &token).unwrap();
@@ -342,7 +342,7 @@ fn a_claim_that_is_created_again_learns_how_to_use_the_kept_data() {
 
 /// The log contains all details.
 #[test]
-fn a_tenant_reads_nothing_about_volumes_of_other_namespaces() {
+fn hides_volumes_of_other_namespaces_from_a_tenant() {
     let (_dir, root) = root();
     let token = FencingToken::unlimited();
     root.create(&at("shared"), &owner("pvc-1"), false, &OPEN, None, &token).unwrap();

@@ -23,7 +23,7 @@ fn fill(top: &OwnedFd, depth: usize, width: usize) {
         for number in 0..width {
             rustix::fs::mkdirat(&directory, long(number), Mode::RWXU).unwrap();
         }
-        // Any of them may be entered last.
+        // Continue in a sibling in the middle, because the removal may enter the siblings in any order.
         directory = rustix::fs::openat(&directory, long(width / 2), OFlags::DIRECTORY, Mode::empty()).unwrap();
     }
 }
@@ -37,7 +37,7 @@ fn open(path: &Path) -> OwnedFd {
 }
 
 #[test]
-fn a_removal_that_gets_no_memory_ends() {
+fn removal_finishes_without_memory_for_names() {
     for (bytes, depth, width) in [(0, 70, 60), (0, 1, 3000), (100_000, 70, 60)] {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("tree")).unwrap();
@@ -49,7 +49,7 @@ fn a_removal_that_gets_no_memory_ends() {
     }
 }
 
-/// Removes two of them at once, in a separate process, because memory is counted per process.
+/// Removes two hostile trees at once, in a separate process, because memory is measured per process.
 #[test]
 fn hostile_trees_take_little_memory() {
     const LEVELS: usize = 64;
@@ -72,7 +72,7 @@ fn hostile_trees_take_little_memory() {
     fs::write("/proc/self/clear_refs", "5").unwrap();
     std::thread::scope(|scope| {
         for volume in ["pvc-1", "pvc-2"] {
-            scope.spawn(|| root.take_away(volume, &FencingToken::unlimited()).unwrap());
+            scope.spawn(|| root.remove_pv(volume, &FencingToken::unlimited()).unwrap());
         }
     });
     let grown = memory("VmHWM").saturating_sub(before);

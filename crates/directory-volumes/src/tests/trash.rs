@@ -20,7 +20,7 @@ fn discard(root: &Root, path: &str, volume: &str) {
 }
 
 #[test]
-fn a_volume_waits_in_the_trash_for_its_time() {
+fn keeps_a_volume_in_the_trash_until_it_expires() {
     let (dir, root) = root();
     filled(&root, "shop/data", "pvc-1");
     discard(&root, "shop/data", "pvc-1");
@@ -37,9 +37,9 @@ fn a_volume_waits_in_the_trash_for_its_time() {
     assert_empty(dir.path());
 }
 
-/// The removal of other volumes may take hours.
+/// A purge may use a list that is hours old, because it removes other volumes first.
 #[test]
-fn a_volume_that_was_restored_and_deleted_again_has_all_its_time() {
+fn a_second_deletion_starts_the_retention_again() {
     let (_dir, root) = root();
     let token = FencingToken::unlimited();
     filled(&root, "pvc-1", "pvc-1");
@@ -68,14 +68,14 @@ fn an_interrupted_restore_does_not_prevent_a_later_one() {
 }
 
 #[test]
-fn a_volume_comes_back_from_the_trash() {
+fn restores_a_volume_from_the_trash() {
     let (dir, root) = root();
     filled(&root, "shop/data", "pvc-1");
     discard(&root, "shop/data", "pvc-1");
     root.restore("pvc-1", Some(HERE)).unwrap();
     assert_eq!(fs::read_to_string(dir.path().join("shop/data/data")).unwrap(), "pvc-1");
     assert_eq!((root.trash().unwrap().len(), root.restoring().unwrap().len()), (0, 1));
-    // Until the volume exists, the restore can be repeated, and no other operation gets the entry.
+    // Until the volume exists, the restore can be repeated, and no other operation can use the entry.
     root.restore("pvc-1", Some(HERE)).unwrap();
     let purged = root.purge("pvc-1", &FencingToken::unlimited());
     assert!(matches!(purged, Err(DirectoryError::NotThere { .. })), "{purged:?}");
@@ -86,7 +86,7 @@ fn a_volume_comes_back_from_the_trash() {
 }
 
 #[test]
-fn what_took_its_place_is_not_replaced() {
+fn restore_does_not_replace_an_existing_directory() {
     let (dir, root) = root();
     filled(&root, "shop/other", "pvc-3");
     filled(&root, "shop/data", "pvc-1");
@@ -104,7 +104,7 @@ fn what_took_its_place_is_not_replaced() {
 }
 
 #[test]
-fn names_that_lead_out_of_the_trash_are_nobodys() {
+fn refuses_names_that_lead_out_of_the_trash() {
     let (dir, root) = root();
     filled(&root, "pvc-1", "pvc-1");
     for name in ["", ".", "..", "../volumes", "../../pvc-1", "/etc", "a/b", "pvc-1", "a\0b", "pvc-1/"] {
@@ -116,7 +116,7 @@ fn names_that_lead_out_of_the_trash_are_nobodys() {
 }
 
 #[test]
-fn a_purge_that_was_cut_off_is_finished_later() {
+fn an_interrupted_purge_is_finished_later() {
     let (dir, root) = root();
     filled(&root, "pvc-1", "pvc-1");
     discard(&root, "pvc-1", "pvc-1");
@@ -127,7 +127,7 @@ fn a_purge_that_was_cut_off_is_finished_later() {
 }
 
 #[test]
-fn a_damaged_entry_hides_no_other() {
+fn purges_the_other_entries_despite_a_damaged_one() {
     let (dir, root) = root();
     for volume in ["pvc-1", "pvc-2"] {
         filled(&root, volume, volume);
@@ -144,7 +144,7 @@ fn a_damaged_entry_hides_no_other() {
 
 /// Both operations either take the whole entry, or report that it does not exist.
 #[test]
-fn who_brings_a_volume_back_and_who_removes_it_do_not_both_succeed() {
+fn restore_and_purge_never_both_succeed() {
     let (dir, root) = root();
     let (mut restored, mut purged) = (0, 0);
     for round in 0..300 {
@@ -174,7 +174,7 @@ fn who_brings_a_volume_back_and_who_removes_it_do_not_both_succeed() {
 }
 
 #[test]
-fn a_restore_without_a_volume_is_undone() {
+fn undo_restore_returns_the_entry_to_the_trash() {
     let (dir, root) = root();
     filled(&root, "shop/data", "pvc-1");
     discard(&root, "shop/data", "pvc-1");
@@ -188,7 +188,7 @@ fn a_restore_without_a_volume_is_undone() {
 
 /// A process may have ended after it took the entry, or after it moved the data.
 #[test]
-fn a_restore_that_was_cut_off_is_done_again() {
+fn continues_an_interrupted_restore() {
     let (dir, root) = root();
     filled(&root, "pvc-1", "pvc-1");
     discard(&root, "pvc-1", "pvc-1");
@@ -203,7 +203,7 @@ fn a_restore_that_was_cut_off_is_done_again() {
 }
 
 #[test]
-fn an_entry_without_data_brings_nothing_back() {
+fn refuses_to_restore_an_entry_without_data() {
     let (dir, root) = root();
     filled(&root, "pvc-1", "pvc-1");
     discard(&root, "pvc-1", "pvc-1");
@@ -213,7 +213,7 @@ fn an_entry_without_data_brings_nothing_back() {
 }
 
 #[test]
-fn nothing_expires_by_a_clock_that_cannot_be_right() {
+fn data_does_not_expire_while_the_clock_is_implausible() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     filled(&root, "pvc-1", "pvc-1");
@@ -247,7 +247,7 @@ fn nothing_expires_by_a_clock_that_cannot_be_right() {
 }
 
 #[test]
-fn the_time_of_what_was_deleted_by_a_wrong_clock_begins_when_it_is_right() {
+fn starts_the_retention_when_the_clock_becomes_plausible() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     filled(&root, "pvc-1", "pvc-1");
@@ -265,7 +265,7 @@ fn the_time_of_what_was_deleted_by_a_wrong_clock_begins_when_it_is_right() {
 }
 
 #[test]
-fn what_another_cluster_has_thrown_away_is_left_to_it() {
+fn does_not_purge_entries_of_another_cluster() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     filled(&root, "pvc-1", "pvc-1");
@@ -279,7 +279,7 @@ fn what_another_cluster_has_thrown_away_is_left_to_it() {
 
 /// Two clusters may have volumes with the same name.
 #[test]
-fn an_entry_is_that_of_one_volume() {
+fn refuses_a_second_entry_with_the_same_name() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     for path in ["one", "two"] {
@@ -295,7 +295,7 @@ fn an_entry_is_that_of_one_volume() {
 
 /// The retention starts when the volume is deleted.
 #[test]
-fn an_entry_that_a_call_has_begun_has_the_time_of_the_next_one() {
+fn replaces_the_record_of_an_interrupted_call() {
     let (dir, root) = root();
     filled(&root, "pvc-1", "pvc-1");
     let entry = dir.path().join(".kube-provisioner/trash/pvc-1");
@@ -310,7 +310,7 @@ fn an_entry_that_a_call_has_begun_has_the_time_of_the_next_one() {
 
 /// Data without an expiry stays, and so does data of another cluster.
 #[test]
-fn what_the_trash_has_no_room_for_is_removed_before_its_time_oldest_first() {
+fn removes_the_oldest_entries_that_exceed_the_limits() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     let large = |volume: &str, owner: &Owner, keep| {
@@ -344,7 +344,7 @@ fn what_the_trash_has_no_room_for_is_removed_before_its_time_oldest_first() {
 
 /// A power cut may bring back the mark of a volume that was moved, because its removal is not synced.
 #[test]
-fn a_mark_that_came_back_does_not_keep_its_path() {
+fn removes_a_mark_that_reappeared_after_a_power_cut() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     let mark = |path: &str| dir.path().join(".kube-provisioner/volumes").join(path);
@@ -358,12 +358,12 @@ fn a_mark_that_came_back_does_not_keep_its_path() {
     };
     root.move_to_trash(&at("shop/pvc-1"), &owner("pvc-1"), None, serde_json::Value::Null, &token).unwrap();
     came_back("pvc-1");
-    // Its removal was cut off halfway.
+    // The removal of pvc-2 was interrupted.
     root.move_to_trash(&at("shop/pvc-2"), &owner("pvc-2"), None, serde_json::Value::Null, &token).unwrap();
     came_back("pvc-2");
     let own = dir.path().join(".kube-provisioner");
     fs::rename(own.join("trash/pvc-2"), own.join("deleting/pvc-2")).unwrap();
-    // The path belongs to another volume by now.
+    // The path of pvc-3 now belongs to another volume.
     root.move_to_trash(&at("shop/pvc-3"), &owner("pvc-3"), None, serde_json::Value::Null, &token).unwrap();
     let next = root.create(&at("shop/pvc-3"), &owner("pvc-4"), false, &OPEN, None, &token).unwrap();
     root.finish_removals(&token).unwrap();

@@ -46,7 +46,7 @@ pub(crate) struct Disk {
 impl TrashLimits {
     const MIN_FREE: u8 = 5;
 
-    /// Returns the number of bytes to remove from the trash. Without a maximum, its size does not matter.
+    /// Returns the number of bytes to remove from the trash. `trash`, its size, matters only if there is a maximum.
     fn excess(&self, disk: Disk, trash: u64) -> u64 {
         let percent = |percent: u8| disk.size / 100 * u64::from(percent);
         let most = self.trash_max_size.into_iter().chain(self.trash_max_percent.map(percent)).min();
@@ -63,7 +63,7 @@ impl Root {
     /// Removes the oldest volumes that exceed the limits, except volumes of other clusters.
     ///
     /// # Errors
-    /// Returns what prevented a removal.
+    /// Fails if a volume cannot be removed.
     pub fn purge_excess(
         &self,
         limits: &TrashLimits,
@@ -108,7 +108,7 @@ impl Root {
         result
     }
 
-    /// Returns the size of an entry. It does not change any more, so it is recorded.
+    /// Returns the size of an entry. Records it, because it no longer changes.
     fn measure(&self, entry: &mut Discarded) -> Result<u64, DirectoryError> {
         if let Some(bytes) = entry.bytes {
             return Ok(bytes);
@@ -118,7 +118,7 @@ impl Root {
         let measured = data.and_then(usage::of).map_err(|error| failed("cannot measure", volume, error))?;
         entry.bytes = Some(measured);
         let _trash = state.lock_trash()?;
-        // A full disk has no room for the record.
+        // Ignore a failure, because a full disk may have no room for the record.
         if let Ok(current) = self.entry(&state, TRASH, volume) {
             let _ = state.rewrite(TRASH, &Discarded { bytes: entry.bytes, ..current });
         }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_smallest_limit_counts() {
+    fn applies_the_smallest_limit() {
         let limits = |size, percent, free| TrashLimits {
             trash_max_size: size,
             trash_max_percent: percent,

@@ -27,8 +27,8 @@ impl Worker {
     /// hours, so the thread checks the fencing token.
     ///
     /// # Errors
-    /// Fails if it cannot be done now. A removal that takes longer than one call is in progress, and the next call
-    /// continues.
+    /// Fails if this is not possible now. If a removal takes longer than one call, the error reports that it is in
+    /// progress, and the next call continues.
     pub async fn end(&self, deletion: Deletion, token: FencingToken) -> Result<(), DeleteError> {
         self.check_alone(&deletion).await?;
         let removal = if deletion.removes() { Some(self.removal().await?) } else { None };
@@ -59,15 +59,15 @@ impl Worker {
     }
 
     /// Same as [`removal`](Self::removal), without a time limit, for background work.
-    pub(crate) async fn removal_at_leisure(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) async fn background_removal(&self) -> Option<OwnedSemaphorePermit> {
         self.removals.clone().acquire_owned().await.ok()
     }
 
-    /// Returns the other volumes that refer to an adopted directory. Earlier versions did not check that before
-    /// adoption; a directory created by this provisioner is not known to others.
+    /// Returns the other volumes that refer to an adopted directory, which earlier versions adopted without this check.
+    /// Directories that this provisioner created are not checked, because no other volume refers to them.
     ///
     /// # Errors
-    /// Fails if they are unknown.
+    /// Fails if the volumes cannot be listed now.
     pub async fn others(&self, deletion: &Deletion) -> Result<Vec<String>, DeleteError> {
         let (Some(client), Some(volume)) = (self.client.get(), deletion.volume()) else { return Ok(Vec::new()) };
         let path = deletion.path().clone();
@@ -91,7 +91,7 @@ impl Worker {
     /// Refuses to remove an adopted directory if other volumes also refer to it.
     ///
     /// # Errors
-    /// Returns the other volumes, or why they are unknown.
+    /// Fails if there are other volumes, or if they cannot be listed now.
     pub async fn check_alone(&self, deletion: &Deletion) -> Result<(), DeleteError> {
         let others = if deletion.keeps() { Vec::new() } else { self.others(deletion).await? };
         if others.is_empty() {

@@ -31,12 +31,12 @@ fn deleting(root: &Path, volume: &str) -> usize {
     fs::read_dir(root.join(".kube-provisioner/deleting").join(volume).join("data")).map_or(0, Iterator::count)
 }
 
-/// Waits for a call. The simulated clock stands still while threads work, so nothing else would end a call that never
-/// gets a thread.
+/// Waits for a call, but not longer than 30 s of real time. The paused clock does not advance while threads work, so a
+/// call that never receives a thread would not time out.
 async fn soon<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> T {
     let (call, began) = (tokio::spawn(call), std::time::Instant::now());
     while !call.is_finished() {
-        assert!(began.elapsed() < Duration::from_secs(30), "it waits");
+        assert!(began.elapsed() < Duration::from_secs(30), "the call does not end");
         yield_now().await;
     }
     call.await.unwrap()
@@ -53,7 +53,7 @@ async fn wait_for_begun(calls: usize, begun: &mpsc::Receiver<()>) {
 
 /// Long deletions block neither claims nor the probe, and the next one waits without a warning.
 #[tokio::test(start_paused = true)]
-async fn deletions_leave_room_for_others() {
+async fn deletions_leave_threads_for_other_calls() {
     let (_dir, worker) = worker();
     for number in 0..=THREADS {
         make(&worker, &format!("pvc-{number}")).await.unwrap();
@@ -133,7 +133,7 @@ async fn a_deletion_that_takes_long_is_in_progress() {
         (calls, left) = (calls + 1, deleting(dir.path(), "pvc-1"));
     }
     assert!((2..20).contains(&calls), "{calls}");
-    // Without its Lease, the process does not know who continues.
+    // A process that has lost its Lease does not report progress, because another process may continue.
     fs::write(make(&worker, "pvc-1").await.unwrap().join("file"), "").unwrap();
     let asked = AtomicBool::new(false);
     let once = FencingToken::valid_while(move || !asked.swap(true, Ordering::Relaxed));

@@ -50,7 +50,7 @@ mod tests {
     use crate::cosi::v1alpha2::object_protocol::Type;
 
     #[test]
-    fn numbers_are_those_of_v1alpha2() {
+    fn numbers_match_v1alpha2() {
         for (protocol, number) in Protocol::ALL.into_iter().zip([Type::S3, Type::Azure, Type::Gcs]) {
             assert_eq!(Protocol::of(number.into()), Some(protocol));
             assert_eq!(protocol.to_string().parse(), Ok(protocol));

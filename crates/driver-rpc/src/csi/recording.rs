@@ -45,7 +45,7 @@ mod tests {
     use crate::Secrets;
 
     #[test]
-    fn a_recorded_request_has_the_names_of_json_and_no_empty_fields() {
+    fn recorded_request_has_json_names_and_no_empty_fields() {
         let mount = volume_capability::MountVolume { fs_type: "ext4".into(), ..Default::default() };
         let capability = |access_type| VolumeCapability { access_type: Some(access_type), access_mode: None };
         let request = CreateVolumeRequest {
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_is_not_false() {
+    fn absent_and_false_are_distinguished() {
         for (ready, recorded) in [(None, json!({})), (Some(false), json!({"ready": false}))] {
             let answer = ProbeResponse { ready };
             assert_eq!(serde_json::to_value(answer).unwrap(), recorded);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_text() {
+    fn times_are_recorded_as_text() {
         let time = Some(prost_types::Timestamp { seconds: 1_764_156_635, nanos: 0 });
         for creation_time in [time, None] {
             let snapshot = Snapshot { creation_time, ..Default::default() };

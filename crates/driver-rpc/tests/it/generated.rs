@@ -1,5 +1,5 @@
-//! The files in `src/generated` are generated from the `.proto` files in `tests/spec`. With `UPDATE_MESSAGES=1` they
-//! are written.
+//! The files in `src/generated` are generated from the `.proto` files in `tests/spec`. With `UPDATE_MESSAGES=1`, the
+//! test updates them.
 
 use std::fmt::Write;
 use std::fs;
@@ -38,7 +38,7 @@ const SERDE_FIELD: &str = r#"#[cfg_attr(feature = "serde", serde(skip_serializin
 const SERDE_TIME: &str = r#"#[cfg_attr(feature = "serde", serde(with = "crate::csi::recording::time"))]"#;
 
 #[test]
-fn the_files_are_up_to_date() {
+fn generated_files_are_up_to_date() {
     for (file, package) in SPECIFICATIONS {
         let path = Path::new("src/generated").join(format!("{package}.rs"));
         let code = generate(file, package);
@@ -62,7 +62,7 @@ pub(crate) fn is_left_out(name: &str) -> bool {
     LEFT_OUT.iter().any(|part| name.contains(part)) || name.starts_with("BlockMetadata")
 }
 
-/// Returns true if the field is marked as secret, or is one that this crate adds.
+/// Returns true if the field is marked as secret, or if this crate treats it as secret.
 pub(crate) fn is_secret(field: &FieldDescriptor) -> bool {
     let options = field.options();
     let is_marked =
@@ -94,7 +94,7 @@ fn generate(file: &str, package: &str) -> String {
         let described = pool.get_message_by_name(&format!("{package}.{}", message.name())).unwrap();
         for secret in described.fields().filter(is_secret) {
             // prost's `Debug` of a map shows everything. On the wire, a map is a list of entries.
-            let Kind::Message(entry) = secret.kind() else { panic!("{secret:?} is no map") };
+            let Kind::Message(entry) = secret.kind() else { panic!("{secret:?} is not a map") };
             config.extern_path(format!(".{}", entry.full_name()), "crate::secrets::Entry");
             message.nested_type.retain(|nested| nested.name() != entry.name());
         }

@@ -1,4 +1,4 @@
-//! Clients and servers over a socket, and the messages against the specifications.
+//! Tests of clients and servers over a socket, and of the messages against the specifications.
 
 mod csi;
 mod generated;

@@ -1,4 +1,4 @@
-//! Messages with all fields set arrive intact, and their `Debug` shows no secret.
+//! Tests that messages with all fields set arrive intact, and that their `Debug` shows no secret.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -56,7 +56,7 @@ fn known() -> BTreeMap<String, Copy> {
 }
 
 #[test]
-fn messages_arrive_whole_and_show_no_secret() {
+fn messages_arrive_intact_and_show_no_secret() {
     let mut known = known();
     let mut secrets = BTreeSet::new();
     for (file, _) in SPECIFICATIONS {

@@ -38,7 +38,7 @@ impl Provisioner for Directories {
 
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
         let path = self.root.join(&request.name);
-        tokio::fs::create_dir_all(&path).await?; // any io error: tried again later
+        tokio::fs::create_dir_all(&path).await?; // any I/O error: retried later
         let keep = request.parameters.keep_data.to_string();
         Ok(Volume::host_path(path.to_string_lossy()).annotation("example.com/keep-data", keep))
     }

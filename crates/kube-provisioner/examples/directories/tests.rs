@@ -45,7 +45,7 @@ async fn creates_a_directory_for_a_claim_and_deletes_it() {
     assert!(!std::fs::exists(&path).unwrap());
 }
 
-/// The whole contract: crashes, repeated calls, a hundred claims, an API server that fails.
+/// Checks the whole contract, including crashes, repeated calls, a hundred claims and a failing API server.
 #[test]
 fn keeps_the_contract() {
     let root = tempfile::tempdir().unwrap();

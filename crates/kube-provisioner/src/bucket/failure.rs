@@ -90,7 +90,7 @@ pub struct EmptyingTimeLimit<'a> {
 impl<'a> EmptyingTimeLimit<'a> {
     const SLICE: Duration = Duration::from_secs(20);
 
-    /// Starts the time for this bucket.
+    /// Starts the time limit for this bucket.
     pub fn new(bucket: &'a str) -> Self {
         Self { bucket, start: Instant::now(), deleted: 0 }
     }

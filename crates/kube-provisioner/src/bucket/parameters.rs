@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits() {
+    fn parses_limits() {
         let limit = |text: &str| Limit::try_from(text.to_owned());
         assert_eq!(limit("2"), Ok(Limit(2)));
         assert_eq!(limit("2G"), Ok(Limit(2_000_000_000)));

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_object_is_recent_for_some_time() {
+    async fn forgets_objects_after_the_window_or_their_removal() {
         let window = Duration::from_secs(30);
         let recent = RecentlyCreated::within(window);
         recent.created("photos");

@@ -235,7 +235,7 @@ pub struct Record<'a, P> {
 
 fn class_is_gone() -> BackendConfigError {
     BackendConfigError::new(
-        "the StorageClass does not exist any more, and nothing else records where the bucket is: create the class again",
+        "the StorageClass no longer exists, and nothing else records where the bucket is: create the class again",
     )
 }
 

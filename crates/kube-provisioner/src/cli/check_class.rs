@@ -101,7 +101,10 @@ impl CheckClass {
             problems.push(format!("provisioner {}: {problem}", quoted(&class.provisioner)));
         } else if !self.names.is_empty() && !self.names.contains(&class.provisioner) {
             let names = self.names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
-            problems.push(format!("provisioner {} is another one; this one is {names}", quoted(&class.provisioner)));
+            problems.push(format!(
+                "the class names provisioner {}, but this program serves {names}",
+                quoted(&class.provisioner)
+            ));
         }
         if self.coordination == Coordination::PerNode
             && class.volume_binding_mode.as_deref() != Some(WAIT_FOR_FIRST_CONSUMER)

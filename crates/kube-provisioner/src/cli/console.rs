@@ -20,7 +20,7 @@ pub fn print(text: &str) {
     }
 }
 
-/// Asks a question. No answer counts as no.
+/// Asks a question. Any answer other than `y` or `yes` means no.
 ///
 /// # Errors
 /// If stdin cannot be read.

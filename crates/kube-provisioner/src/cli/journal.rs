@@ -144,7 +144,7 @@ impl Journals {
     }
 }
 
-/// The journals of the replicas with one node each, as they were before the existing nodes were listed.
+/// The journals of per-node replicas, which must be listed before the existing nodes.
 pub struct NodeJournals {
     journals: Journals,
     listings: Vec<Listing>,
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wrong_name_is_reported() {
+    async fn reports_a_provisioner_without_a_journal() {
         let command = Journal { action: Action::List };
         let error = command.execute(&journals(&Cluster::new()), |_| {}).await.unwrap_err().to_string();
         assert!(error.starts_with("namespace storage has no journal of example.com/p: check"), "{error}");
@@ -350,7 +350,7 @@ p-journal-1-of-2 cannot be read: \"{\\u{1b}\"
     }
 
     #[test]
-    fn what_is_left_behind_is_named_without_the_values_of_parameters() {
+    fn describes_leftovers_without_parameter_values() {
         let listings = [listing("a", &["pvc-1"], &[]), listing("b", &["pvc-1", "pvc-2"], &[])];
         let holding = holding(&listings, "pvc-1");
         assert_eq!(holding.iter().map(|(journal, _)| &*journal.name).collect::<Vec<_>>(), ["a", "b"]);
@@ -378,7 +378,7 @@ data:
 "#;
 
     #[tokio::test(start_paused = true)]
-    async fn journals_of_gone_nodes_are_removed_unless_something_is_in_them_or_somebody_writes_them() {
+    async fn removes_unchanged_empty_journals_of_missing_nodes() {
         let cluster = Cluster::new();
         cluster.create_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: storage}}").unwrap();
         let put = |name: &str, layout: &str, entries: &str| {
@@ -416,7 +416,7 @@ data:
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_entry_is_dropped_only_on_request() {
+    async fn drops_an_entry_only_when_confirmed() {
         let cluster = Cluster::new();
         cluster.create_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: storage}}").unwrap();
         cluster.create_yaml(JOURNAL).unwrap();

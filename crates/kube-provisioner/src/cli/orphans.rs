@@ -54,18 +54,18 @@ struct Place {
     secrets: Secrets,
 }
 
-/// Questions and output.
+/// The functions that print output and ask questions.
 pub(super) struct Console {
     pub(super) print: fn(&str),
     pub(super) confirm: fn(&str) -> Result<bool, BoxError>,
 }
 
-/// The cluster and the provisioner.
+/// The cluster, and the provisioner whose assets are compared with it.
 pub(crate) struct Scene<'a> {
     pub(crate) backend: &'a dyn BucketBackend,
     pub(crate) client: Client,
     pub(crate) cluster_id: String,
-    /// The provisioner's name, and its additional ones.
+    /// The provisioner's name and its additional names.
     pub(crate) names: Vec<String>,
     /// The name of its COSI driver.
     pub(crate) driver: Option<String>,
@@ -128,7 +128,7 @@ impl Orphans {
                 }
             }
         }
-        if failed > 0 { Err(format!("{failed} orphans are not removed").into()) } else { Ok(()) }
+        if failed > 0 { Err(format!("orphans that could not be removed: {failed}").into()) } else { Ok(()) }
     }
 
     /// Returns the classes that the provisioner serves, and the reasons why others cannot be examined.
@@ -158,7 +158,7 @@ impl Orphans {
             }
         }
         if self.class.is_empty() && places.is_empty() && problems.is_empty() {
-            Err(format!("no class names {}, so no store can be searched", scene.names.join(" or ")).into())
+            Err(format!("no StorageClass names {}, so there is no backend to search", scene.names.join(" or ")).into())
         } else if named.is_empty() || self.class.is_empty() {
             Ok((places, problems))
         } else {
@@ -188,7 +188,7 @@ impl Orphans {
     }
 }
 
-/// Returns the class with its kind, which the names of COSI's classes contain already.
+/// Adds the kind to the name of a StorageClass. The names of COSI classes already contain it.
 fn with_kind(class: &str) -> String {
     if class.contains(' ') { class.to_owned() } else { format!("StorageClass {class}") }
 }

@@ -220,7 +220,7 @@ fn block_on<T>(work: impl Future<Output = Result<T, BoxError>>) -> Result<T, Box
     done
 }
 
-/// Installs the crypto provider. A provisioner's own clients need it, too: with several compiled-in providers rustls
+/// Installs the crypto provider. A provisioner's own clients also need it: with several compiled-in providers, rustls
 /// selects none.
 fn install_crypto_provider() {
     // An error means that a provider is already installed, which is fine.

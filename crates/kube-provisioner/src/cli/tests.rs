@@ -52,7 +52,7 @@ impl Hooks for Exports {
     }
 }
 
-/// Commands of the author's.
+/// The author's own commands.
 #[derive(clap::Subcommand, Debug)]
 enum Own {
     Exports { place: String },
@@ -65,13 +65,13 @@ fn invocation(arguments: &[&str]) -> Result<Invocation<Flags, Own>, clap::Error>
 fn options(more: &[&str]) -> Options {
     match invocation(&[&["--root", "/v", "--provisioner-name", "example.com/p"], more].concat()) {
         Ok(Invocation::Run(arguments)) => arguments.options,
-        Ok(_) => panic!("no command was asked for"),
+        Ok(_) => panic!("expected Invocation::Run"),
         Err(error) => panic!("{error}"),
     }
 }
 
 #[test]
-fn the_go_preset_changes_defaults_and_arguments_win() {
+fn arguments_override_the_go_preset() {
     let plain = options(&[]);
     assert_eq!((plain.api_concurrency, plain.add_finalizer), (32, true));
     let go = options(&["--preset", "go-compat", "--api-concurrency", "9"]);
@@ -82,7 +82,7 @@ fn the_go_preset_changes_defaults_and_arguments_win() {
 }
 
 #[test]
-fn former_names_of_flags_are_accepted() {
+fn accepts_former_flag_names() {
     let former = ["--workers=9", "--backend-concurrency=8", "--grace-period=7s", "--volume-finalizer=false"];
     let former = options(&[&former[..], &["--admin-address=127.0.0.1:1"]].concat());
     assert_eq!((former.api_concurrency, former.max_concurrent_calls, former.add_finalizer), (9, 8, false));
@@ -93,7 +93,7 @@ fn former_names_of_flags_are_accepted() {
 }
 
 #[test]
-fn wrong_arguments_are_errors() {
+fn rejects_invalid_arguments() {
     for wrong in [&["--preset", "other"][..], &["--api-concurrency", "0"], &["--provision-timeout", "5"], &["extra"]] {
         assert!(
             invocation(&[&["--root", "/v", "--provisioner-name", "example.com/p"], wrong].concat()).is_err(),
@@ -112,7 +112,7 @@ fn checked(text: &str, options: &[&str]) -> (String, u8) {
     let arguments = [&[CHECK_CLASS, file.path().to_str().unwrap()], options].concat();
     match invocation(&arguments) {
         Ok(Invocation::CheckClass(check)) => check.run::<(Exports, Options)>(),
-        Ok(_) => panic!("a check was asked for"),
+        Ok(_) => panic!("expected Invocation::CheckClass"),
         Err(error) => panic!("{error}"),
     }
 }
@@ -136,7 +136,7 @@ fn said(more: &str, options: &[&str]) -> Vec<String> {
 
 // Rules: G16.
 #[test]
-fn a_class_is_checked_before_it_is_used() {
+fn check_class_reports_the_events_of_a_rejected_class() {
     assert_eq!(said(GOOD, &[]), ["ok"]);
     assert_eq!(said("parameters: {server: s, adminSecretName: a, adminSecretNamespace: b}", &[]), ["ok"]);
     assert_eq!(
@@ -164,7 +164,7 @@ fn check_class_reports_a_class_that_allows_expansion() {
 }
 
 #[test]
-fn what_the_server_would_refuse_is_named() {
+fn check_class_reports_what_the_api_server_rejects() {
     assert_eq!(
         said("parameters: {server: 3, onDelete: true, list: [1]}", &[]),
         [
@@ -194,8 +194,8 @@ fn what_the_server_would_refuse_is_named() {
 }
 
 #[test]
-fn a_class_must_be_of_this_provisioner_and_fit_its_coordination() {
-    let other = r#"provisioner "example.com/p" is another one; this one is "example.com/q""#;
+fn check_class_verifies_provisioner_name_and_binding_mode() {
+    let other = r#"the class names provisioner "example.com/p", but this program serves "example.com/q""#;
     assert_eq!(said(GOOD, &["--provisioner-name", "example.com/q"]), [other]);
     let names = ["--provisioner-name", "example.com/q", "--additional-provisioner-names", "example.com/p"];
     assert_eq!(said(GOOD, &names), ["ok"]);
@@ -208,7 +208,7 @@ fn a_class_must_be_of_this_provisioner_and_fit_its_coordination() {
 }
 
 #[test]
-fn several_files_documents_and_lists_are_read() {
+fn check_class_reads_files_documents_and_lists() {
     let list = r#"{"apiVersion": "v1", "kind": "List", "items": [
         {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "a"}, "provisioner": "p", "parameters": {"server": "s"}},
         {"apiVersion": "v1", "kind": "Secret"},
@@ -229,12 +229,12 @@ fn manifests(options: &[&str]) -> Result<Vec<serde_json::Value>, String> {
             let text = rbac.run::<(Exports, Options)>(&options, Vec::new()).map_err(|error| error.to_string())?;
             Ok(serde_saphyr::from_multiple(&text).unwrap())
         }
-        _ => panic!("manifests were asked for"),
+        _ => panic!("expected Invocation::Rbac"),
     }
 }
 
 #[test]
-fn rbac_prints_what_these_options_and_the_author_need() {
+fn rbac_includes_permissions_of_options_and_hooks() {
     let manifests = |options: &[&str]| manifests(options).unwrap();
     let plain = manifests(&["--namespace", "storage"]);
     let kinds: Vec<_> = plain.iter().map(|object| object["kind"].as_str().unwrap()).collect();
@@ -265,7 +265,7 @@ fn rbac_prints_what_these_options_and_the_author_need() {
 }
 
 #[test]
-fn journal_commands_take_the_options_they_need() {
+fn journal_commands_accept_the_options_they_need() {
     let arguments =
         [JOURNAL, "drop", "pvc-1", "--yes", "--provisioner-name", "example.com/p", "--namespace", "storage"];
     match invocation(&arguments) {
@@ -273,16 +273,16 @@ fn journal_commands_take_the_options_they_need() {
             assert_eq!((&*options.provisioner_name, options.namespace.as_deref()), ("example.com/p", Some("storage")));
             assert_eq!(options.coordination, Coordination::Lease);
         }
-        Ok(_) => panic!("a journal was asked for"),
+        Ok(_) => panic!("expected Invocation::Journal"),
         Err(error) => panic!("{error}"),
     }
 }
 
 #[test]
-fn an_author_has_commands_of_their_own_beside_the_common_ones() {
+fn parses_custom_commands_in_addition_to_common_ones() {
     match invocation(&["exports", "here"]) {
         Ok(Invocation::OfAuthor(Own::Exports { place })) => assert_eq!(place, "here"),
-        Ok(_) => panic!("the author's command was asked for"),
+        Ok(_) => panic!("expected Invocation::OfAuthor"),
         Err(error) => panic!("{error}"),
     }
     assert!(matches!(invocation(&[JOURNAL, "list", "--provisioner-name", "p"]), Ok(Invocation::Journal(..))));
@@ -317,7 +317,7 @@ impl BucketProvisioner for Store {
 impl BucketHooks for Store {}
 
 #[test]
-fn a_program_of_buckets_has_commands_too() {
+fn a_bucket_program_runs_custom_commands() {
     let listed = Arc::new(Mutex::new(String::new()));
     let list = listed.clone();
     let code = super::Program::new(async |flags: BucketFlags| Ok((Store, flags.options)))
@@ -333,12 +333,12 @@ fn a_program_of_buckets_has_commands_too() {
 }
 
 #[test]
-fn rbac_knows_the_controller_of_cosi() {
+fn rbac_prints_the_permissions_of_the_cosi_controller() {
     let rights = |arguments: &[&str]| {
         let base = ["p", "rbac", "--provisioner-name", "example.com/s3", "--namespace", "n", "--cosi-controller"];
         match read::<BucketFlags, Own, (Store, BucketOptions)>(base.iter().chain(arguments).map(Into::into)).0 {
             Ok(Invocation::Rbac(rbac, options)) => rbac.run::<(Store, BucketOptions)>(&options, Vec::new()),
-            Ok(_) => panic!("no rbac"),
+            Ok(_) => panic!("expected Invocation::Rbac"),
             Err(error) => Err(error.into()),
         }
         .map_err(|error| error.to_string())
@@ -366,7 +366,7 @@ fn rbac_knows_the_controller_of_cosi() {
 }
 
 #[test]
-fn each_program_has_only_the_options_that_have_an_effect() {
+fn programs_reject_options_without_effect() {
     let run = |arguments: &[&str]| {
         let base = ["p", "--provisioner-name", "example.com/s3"];
         read::<BucketFlags, Own, (Store, BucketOptions)>(base.iter().chain(arguments).map(Into::into)).0.map(drop)
@@ -396,7 +396,7 @@ fn each_program_has_only_the_options_that_have_an_effect() {
 
 /// `UPDATE_FLAGS=1` writes the table.
 #[test]
-fn the_page_of_flags_has_every_flag() {
+fn the_flags_page_is_up_to_date() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/book/pages/reference/flags.md");
     let page = std::fs::read_to_string(path).unwrap();
     let program = command::<Flags, Own, (Exports, Options)>();
@@ -427,7 +427,7 @@ fn row_of(flag: &Arg) -> String {
 }
 
 #[tokio::test]
-async fn a_client_uses_the_address_of_the_options() {
+async fn a_client_uses_the_configured_api_server() {
     let mut options = Options::new("example.com/exports");
     options.api_server = Some("http://127.0.0.1:1".parse().unwrap());
     let error = super::client(&options).await.err().unwrap().to_string();
@@ -435,7 +435,7 @@ async fn a_client_uses_the_address_of_the_options() {
 }
 
 #[test]
-fn commands_accept_the_preset_of_the_program() {
+fn commands_accept_the_preset_option() {
     for command in [&["rbac"][..], &["journal", "list"]] {
         let arguments = [command, &["--preset", "go-compat", "--provisioner-name", "example.com/p"]].concat();
         assert!(invocation(&arguments).is_ok(), "{arguments:?}");

@@ -55,7 +55,7 @@ pub(super) async fn idempotent(subject: &Subject) -> CheckResult {
 pub(super) async fn separate(subject: &Subject) -> CheckResult {
     let (before, backend) = (subject.assets_now().await, subject.start().await?);
     let mut names: Vec<String> = (0..8).map(|_| subject.new_name()).collect();
-    // A name that another one is a prefix of, to detect `list --prefix`.
+    // A name that begins with another name, to detect lookups such as `list --prefix`.
     names.push(format!("{}0", names[0]));
     let made = try_join_all(names.iter().map(|name| subject.provision(&backend, name))).await?;
     for (index, one) in made.iter().enumerate() {

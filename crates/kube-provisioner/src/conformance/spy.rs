@@ -139,7 +139,7 @@ impl Drop for Line<'_> {
     }
 }
 
-/// Implements methods by the author's provisioner.
+/// Implements methods by calling the author's provisioner.
 macro_rules! forward {
     ($(fn $name:ident(&self $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {$(
         fn $name(&self $(, $argument: $type)*) $(-> $answer)? {

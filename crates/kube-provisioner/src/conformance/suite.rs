@@ -80,7 +80,7 @@ pub(super) use run_methods;
 
 /// The rules to check: a whole table, or a selection.
 pub(super) struct Rules<S: 'static> {
-    /// Simpler rules come first: what breaks them breaks the later ones too.
+    /// Simpler rules come first: a bug that breaks one of them usually breaks later ones as well.
     all: &'static [Rule<S>],
     pub(super) only: Vec<String>,
 }
@@ -153,7 +153,7 @@ mod tests {
     use super::super::{buckets, rules};
 
     #[test]
-    fn every_rule_is_explained() {
+    fn the_page_has_a_section_for_each_rule() {
         let page = std::fs::read_to_string(concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../../docs/book/pages/reference/conformance.md"

@@ -70,7 +70,7 @@ impl Tempo {
         let mut options = Options::new(provisioner);
         options.retry_interval_max = Duration::from_secs(60);
         if self == Self::Virtual {
-            // Renewals would take most of the processor time of virtual hours.
+            // Under the paused clock, more frequent renewals would take most of the CPU time.
             options.lease_duration = Duration::from_secs(60);
             options.lease_renew_deadline = Duration::from_secs(45);
             options.lease_retry_period = Duration::from_secs(15);

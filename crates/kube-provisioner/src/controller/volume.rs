@@ -1,7 +1,7 @@
-//! The volume controller: makes volumes for claims, and deletes released volumes.
+//! The volume controller: provisions volumes for claims, and deletes released volumes.
 //!
-//! The steps of one key: `cache` (what is known) -> `facts` -> `decide` -> `act` -> `outcome` -> `report`. The loop
-//! around it is [`provisioner_runtime::controller`].
+//! The steps for one key: `cache` (the known objects) -> `facts` -> `decide` -> `act` -> `outcome` -> `report`. The
+//! surrounding loop is [`provisioner_runtime::controller`].
 
 mod act;
 mod author_view;
@@ -121,7 +121,7 @@ pub(crate) fn control_loop(
     ControlLoop::new(client, loop_options, cache, reconciler)
 }
 
-/// The rules' inputs from the options and the author's capabilities.
+/// Returns the rules for these options and the author's capabilities.
 pub(crate) fn rules(
     options: &Options,
     backend: &dyn Backend,
@@ -133,7 +133,7 @@ pub(crate) fn rules(
     let place = node.zip(options.node_segments.clone()).map(|(node, segments)| Place::new(node, segments));
     let identity = options.identity.as_deref().or(node).or((!options.sidecar_rbac).then_some(&process.namespace));
     let identity = place.as_ref().map(Place::identity).or(identity.map(Into::into));
-    // Replicas begin at different times.
+    // The jitter lets replicas bid at different times.
     let bids = options.bid_delays.map(|BidDelays { base, max }| Backoff::exponential(base, max).with_jitter(1.0));
     Ok(Rules {
         names,
@@ -156,7 +156,8 @@ impl VolumeReconciler {
         Case { provisioner, volume, facts, attempt, repeats, waits, thresholds }
     }
 
-    /// Says to the claims that do not get the name why they have no volume. The work on the name's claim may take long.
+    /// Reports to claims that cannot have the name why they have no volume, because the work for the claim that holds
+    /// the name may take long.
     fn refuse_twins(&self, facts: &Facts, step: &Step<'_>) {
         for twin in &facts.namesakes {
             let decision = self.decide(twin);
@@ -165,7 +166,7 @@ impl VolumeReconciler {
                 continue;
             }
             let volume = step.key().to_string();
-            // As of the second attempt: the first one says nothing of a class that may come at once.
+            // Report as in a second attempt: a first one emits no event about a missing class, which may appear soon.
             let case = Case { attempt: 2, ..self.case(&volume, twin, step.work()) };
             let report = report(Err(Stopped::Refused(refusal.clone())), &case);
             events::log(&report, &case);
@@ -208,9 +209,10 @@ impl Reconciler for VolumeReconciler {
             volumes.with_health(self.actions.volumes.clone()).versioned(),
             classes,
         ];
-        let of_author = caught("in `watches`", || self.actions.backend.watches(&client()));
+        let of_author = or_default_on_panic("in `watches`", || self.actions.backend.watches(&client()));
         watches.extend(of_author.into_iter().map(|ObjectWatch { plural, scope, health, on_change }| {
-            let wakes = move |change| caught(format_args!("at a change of {plural}"), || on_change(change));
+            let wakes =
+                move |change| or_default_on_panic(format_args!("at a change of {plural}"), || on_change(change));
             let apply =
                 |cache: &mut VolumeCache, wakes: Vec<Trigger>| wakes.iter().flat_map(|wake| cache.wake(wake)).collect();
             WatchSpec::new(plural, scope, wakes, apply).with_health(health).optional()
@@ -255,11 +257,12 @@ impl Reconciler for VolumeReconciler {
         let actions = self.actions.clone();
         let read = move |entry: &Entry| {
             let attempt = journal_entry::read(entry, (&*actions.backend, &actions.rules.capabilities))?;
-            caught("in `take_over`", || actions.backend.take_over(&entry.key, &attempt.prepared));
+            or_default_on_panic("in `take_over`", || actions.backend.take_over(&entry.key, &attempt.prepared));
             Ok(attempt)
         };
         let actions = self.actions.clone();
-        let on_drop = move |key: &Key| caught("in `dropped`", || actions.backend.dropped(&key.to_string()));
+        let on_drop =
+            move |key: &Key| or_default_on_panic("in `dropped`", || actions.backend.dropped(&key.to_string()));
         JournalSpec::new(read, VolumeCache::adopt)
             .on_drop(on_drop)
             .parted_by(journal_entry::node)
@@ -268,7 +271,7 @@ impl Reconciler for VolumeReconciler {
 
     fn report_blocked(&self, facts: &Facts, _problem: &str, events: &EventRecorder) {
         for facts in facts.namesakes.iter().chain([facts]) {
-            let of_other_node = matches!(self.decide(facts), Decision::LookForNode { .. });
+            let of_other_node = matches!(self.decide(facts), Decision::CheckNode { .. });
             if let (ClaimState::Waiting(claim), false) = (&facts.claim, of_other_node) {
                 events.record(events::about_claim(not_now(), &claim.facts));
             }
@@ -277,12 +280,12 @@ impl Reconciler for VolumeReconciler {
 
     fn register(&self, registry: &mut Registry) {
         self.metrics.register(registry, self.actions.runtime.clone());
-        caught("in `register_metrics`", || self.actions.backend.register_metrics(registry));
+        or_default_on_panic("in `register_metrics`", || self.actions.backend.register_metrics(registry));
     }
 }
 
 /// Runs the provisioner's code. Logs a panic, and returns the default instead.
-fn caught<T: Default>(place: impl Display, call: impl FnOnce() -> T) -> T {
+fn or_default_on_panic<T: Default>(place: impl Display, call: impl FnOnce() -> T) -> T {
     catch_panic(call).unwrap_or_else(|panic| {
         tracing::warn!("the provisioner's code crashed {place}: {panic}");
         T::default()

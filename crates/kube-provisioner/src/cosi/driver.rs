@@ -240,7 +240,7 @@ impl Driver {
                 Record { buckets: asked(), parameters, key: None, state: Texts::new() }
             }
             (None, None) => {
-                tracing::info!(account, "nothing is revoked: the account has no Secret, so it does not exist any more");
+                tracing::info!(account, "nothing is revoked: the account has no Secret, so it no longer exists");
                 return Ok(());
             }
         };

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leaves_details_of_the_administrator_out() {
+    fn omits_details_for_administrators() {
         let error = ProvisionError::retry("10.0.0.7 refuses the connection").with_user_text("the store is unreachable");
         let status = not_created(&error, "photos");
         assert!(status.message().starts_with("the store is unreachable"), "{}", status.message());

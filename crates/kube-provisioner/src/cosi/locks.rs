@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_name_is_held_by_one_at_a_time_and_forgotten() {
+    async fn locks_each_name_once_and_removes_unused_locks() {
         let locks = Locks::default();
         let held = locks.lock("a".to_owned()).await;
         assert!(locks.lock("a".to_owned()).now_or_never().is_none());

@@ -64,7 +64,7 @@ mod tests {
     use crate::bucket::Account;
 
     #[test]
-    fn a_driver_has_a_domain_name() {
+    fn driver_names_are_domain_names() {
         let of = |provisioner: &str, name: Option<&str>| {
             let mut options = BucketOptions::new(provisioner);
             options.cosi_driver_name = name.map(str::to_owned);
@@ -84,7 +84,7 @@ mod tests {
 
     /// Searches for names that would collide.
     #[test]
-    fn nothing_of_cosi_has_the_name_of_something_of_a_claim() {
+    fn cosi_names_never_collide_with_claim_names() {
         let uid = "00000000-0000-4000-8000-000000000001";
         let accounts = |name| [Account::of_cosi_bucket(name), Account::of_cosi_access(name)];
         let cosi = [accounts(uid), accounts("photos")].concat();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_requests() {
+    fn checks_the_names_in_requests() {
         for name in ["bc-00000000-0000-4000-8000-000000000001", "photos.v2", "Photos_2"] {
             assert_eq!(check("name", name), Ok(()));
         }

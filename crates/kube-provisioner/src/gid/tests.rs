@@ -11,7 +11,7 @@ fn one_to_ten() -> IntervalAllocator {
 
 // Rules: M2.
 #[test]
-fn a_range_that_ends_before_it_begins_is_refused() {
+fn rejects_a_range_that_ends_before_it_begins() {
     assert_eq!(IntervalAllocator::new(10, 1).unwrap_err(), AllocatorError::InvalidRange);
 }
 
@@ -67,7 +67,7 @@ fn each_number_of_the_range_is_allocated_once() {
 }
 
 #[test]
-fn the_ends_of_u64() {
+fn allocates_the_lowest_and_highest_u64() {
     assert_eq!(IntervalAllocator::new(0, u64::MAX).unwrap_err(), AllocatorError::InvalidRange);
     for (min, max) in [(0, u64::MAX - 1), (1, u64::MAX)] {
         let mut numbers = IntervalAllocator::new(min, max).unwrap();
@@ -83,7 +83,7 @@ fn the_ends_of_u64() {
 }
 
 #[test]
-fn a_hundred_thousand_in_a_row_are_one_step_each() {
+fn consecutive_numbers_add_no_gaps() {
     let mut numbers = IntervalAllocator::new(2000, 2_147_483_647).unwrap();
     for expected in 2000..102_000 {
         assert_eq!(numbers.allocate_next(), Ok(expected));
@@ -112,7 +112,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn behaves_as_a_plain_set(steps in steps()) {
+    fn behaves_like_a_plain_set(steps in steps()) {
         let (mut min, mut max) = (4, 16);
         let mut used: HashSet<u64> = HashSet::new();
         let mut numbers = IntervalAllocator::new(min, max).unwrap();
@@ -153,7 +153,7 @@ proptest! {
 }
 
 #[test]
-fn ranges_of_a_class() {
+fn reads_the_range_from_class_parameters() {
     let range = |pairs: &[(&str, &str)]| {
         GidRange::from_parameters(&pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect())
     };
@@ -185,7 +185,7 @@ fn ranges_of_a_class() {
 }
 
 #[test]
-fn one_gid_per_volume_and_class() {
+fn assigns_one_gid_per_volume_and_class() {
     let gids = GidAllocator::new();
     let range = GidRange::new(None, Some(2001)).unwrap();
     assert_eq!(gids.allocate("fast", "a", range), Ok(2000));
@@ -206,14 +206,14 @@ fn one_gid_per_volume_and_class() {
 }
 
 #[test]
-fn volumes_of_an_earlier_life() {
+fn restores_the_gids_of_existing_volumes() {
     let gids = GidAllocator::new();
     gids.restore("fast", "a", 2000).unwrap();
     gids.restore("fast", "a", 2000).unwrap();
     gids.restore("fast", "below", 5).unwrap();
     assert_eq!(
         gids.restore("fast", "b", 2000).unwrap_err().to_string(),
-        r#"PersistentVolume "b" has gid 2000, which "a" has too"#
+        r#"PersistentVolume "b" has gid 2000, which "a" already has"#
     );
     assert!(matches!(gids.restore("fast", "c", 1 << 31), Err(GidError::OutOfRange { .. })));
     assert!(matches!(gids.restore("fast", "c", 1 << 32), Err(GidError::OutOfRange { .. })));
@@ -227,7 +227,7 @@ fn volumes_of_an_earlier_life() {
     assert_eq!(gids.allocate("fast", "e", range), Ok(2000));
 
     gids.restore("fast", "e", 2005).unwrap();
-    assert_eq!(gids.allocate("fast", "e", range), Ok(2005), "the volume knows better");
+    assert_eq!(gids.allocate("fast", "e", range), Ok(2005), "the restored gid");
     assert_eq!(gids.allocate("fast", "f", range), Ok(2000));
 }
 

@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn misspelt_names() {
+    fn suggests_the_nearest_name() {
         let names = ["onDelete", "server", "share", "a"];
         for (text, name) in [
             ("onDelte", Some("onDelete")),

@@ -74,7 +74,7 @@ fn complaints<T: DeserializeOwned>(pairs: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn every_type_reads_its_text() {
+fn parses_each_supported_type() {
     let everything: Everything = read(&[
         ("address", "2001:db8::1"),
         ("csi.storage.k8s.io/fstype", "ext4"),
@@ -128,7 +128,7 @@ fn absent_keys_take_their_defaults() {
 }
 
 #[test]
-fn malformed_values() {
+fn reports_malformed_values() {
     for (key, value, complaint) in [
         ("address", "nowhere", r#""nowhere" is not valid: invalid IP address syntax"#),
         ("huge", "-1", r#""-1" is not a whole number between 0 and 340282366920938463463374607431768211455"#),
@@ -160,7 +160,7 @@ fn malformed_values() {
 }
 
 #[test]
-fn all_unknown_keys_are_named_and_one_other_problem() {
+fn reports_unknown_keys_before_other_problems() {
     let unknown = [r#"unknown parameter "onDelte" (did you mean "onDelete"?)"#, r#"unknown parameter "zz""#];
     let given = [("csi.storage.k8s.io/fstype", "ext4"), ("onDelte", "archive"), ("zz", "")];
     let with = |more: &[(&str, &str)], last: &str| {
@@ -180,14 +180,14 @@ fn all_unknown_keys_are_named_and_one_other_problem() {
 }
 
 #[test]
-fn a_malformed_value_under_an_alias_is_not_missing() {
+fn reports_problems_under_the_given_alias() {
     assert_eq!(
         complaints::<Everything>(&[("bytes", "x")]),
         [r#"parameter "bytes": "x" is not a whole number between 0 and 65535"#]
     );
     assert_eq!(
         complaints::<Everything>(&[("bytes", "1"), ("server", "a"), ("size", "1")]),
-        [r#"parameter "size" is given twice, once under another name"#]
+        [r#"parameter "size" is set twice, once under an alias"#]
     );
     #[derive(Debug, Deserialize)]
     struct Short {
@@ -196,12 +196,12 @@ fn a_malformed_value_under_an_alias_is_not_missing() {
     }
     assert_eq!(
         complaints::<Short>(&[("_a", "1"), ("b", "x")]),
-        [r#"parameter "b" is another name of "_a", which is given already"#]
+        [r#"parameter "b" is an alias of "_a", which is already set"#]
     );
 }
 
 #[test]
-fn no_parameters_allowed() {
+fn unit_and_empty_structs_reject_all_parameters() {
     #[derive(Debug, Deserialize)]
     struct Unit;
     #[derive(Debug, Deserialize)]
@@ -216,7 +216,7 @@ fn no_parameters_allowed() {
 }
 
 #[test]
-fn maps_allow_everything_but_reserved_keys() {
+fn maps_accept_all_keys_except_reserved_ones() {
     let given = [("a", "1"), ("csi.storage.k8s.io/fstype", "ext4")];
     let expected = BTreeMap::from([("a".to_owned(), "1".to_owned())]);
     assert_eq!(read(&given), Ok(expected.clone()));
@@ -250,7 +250,7 @@ fn a_field_may_ignore_its_value() {
 }
 
 #[test]
-fn the_authors_own_strictness_finds_as_much() {
+fn deny_unknown_fields_reports_the_same_problems() {
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Strict {
@@ -269,7 +269,7 @@ fn the_authors_own_strictness_finds_as_much() {
 }
 
 #[test]
-fn only_flat_values() {
+fn rejects_nested_values() {
     #[derive(Debug, Deserialize, PartialEq)]
     #[serde(rename_all = "lowercase")]
     enum Mode {
@@ -287,7 +287,7 @@ fn only_flat_values() {
     assert_eq!(read::<Nested>(&[("mode", "fast")]).unwrap().mode, Some(Mode::Fast));
     for (key, value) in [("lists", "a,b"), ("map", "a=b"), ("mode", "slow")] {
         let complaint = format!(
-            "parameter {key:?}: this provisioner wants a nested value here, but only flat ones exist: text, numbers, \
+            "parameter {key:?}: the provisioner expects a nested value, but parameters can only be text, numbers, \
              true or false, names, and comma separated lists of these"
         );
         assert_eq!(complaints::<Nested>(&[(key, value)]), [complaint]);
@@ -295,7 +295,7 @@ fn only_flat_values() {
 }
 
 #[test]
-fn flattened_fields_get_text() {
+fn flattened_fields_receive_strings() {
     #[derive(Debug, Deserialize, PartialEq)]
     struct Outer {
         size: u8,
@@ -319,7 +319,7 @@ fn flattened_fields_get_text() {
 }
 
 #[test]
-fn a_whole_that_makes_no_sense() {
+fn reports_the_error_of_a_try_from_conversion() {
     #[derive(Debug, Deserialize)]
     #[serde(try_from = "Bounds")]
     struct Range;
@@ -351,14 +351,14 @@ fn messages_stay_short_and_printable() {
 }
 
 #[test]
-fn not_all_of_many_unknown_keys_are_named() {
+fn limits_the_number_of_reported_problems() {
     let many: BTreeMap<_, _> = (0..20_000).map(|index| (format!("key{index}"), "x".to_owned())).collect();
     assert_eq!(from_map::<()>(&many).unwrap_err().problems().len(), 64);
     assert_eq!(from_map::<BTreeMap<String, u8>>(&many).unwrap_err().problems().len(), 64);
 }
 
 #[test]
-fn types_that_are_no_parameters() {
+fn rejects_types_other_than_structs_and_maps() {
     assert_eq!(complaints::<u8>(&[]).len(), 1);
     assert_eq!(complaints::<String>(&[("a", "")]).len(), 1);
     assert_eq!(complaints::<OnDelete>(&[("a", "")]).len(), 1);

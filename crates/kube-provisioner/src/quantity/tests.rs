@@ -5,7 +5,7 @@ use super::*;
 const MAX: u64 = i64::MAX as u64;
 
 #[test]
-fn sizes_in_bytes() {
+fn parses_sizes_in_bytes() {
     for (text, bytes) in [
         ("0", 0),
         ("-0", 0),
@@ -64,7 +64,7 @@ fn sizes_in_bytes() {
 }
 
 #[test]
-fn not_a_quantity() {
+fn rejects_malformed_quantities() {
     for text in [
         "", " ", "+", "-", ".", "+.", "e3", "Gi", "-Gi", "1 Gi", " 1", "1 ", "1\n", "+-1", "--1", "1.1.1", "1..1",
         "1.-1", "0x10", "1_000", "1,5", "1e1.5", "1e+", "1e-", "1e--1", "1e3Gi", "1Gi1", "٣", "１", "1٣", "1²", "\0",
@@ -95,7 +95,7 @@ fn not_a_quantity() {
 }
 
 #[test]
-fn below_zero() {
+fn rejects_negative_sizes() {
     for text in ["-1", "-1Gi", "-0.1n", "-1e400", "-9Ei"] {
         assert_eq!(parse_bytes(text), Err(QuantityError::Negative { text: text.into() }), "{text}");
     }
@@ -104,7 +104,7 @@ fn below_zero() {
 }
 
 #[test]
-fn messages_name_the_text_and_what_is_expected() {
+fn messages_quote_the_text_and_the_expected_form() {
     assert_eq!(
         parse_bytes("1GB").unwrap_err().to_string(),
         r#""1GB" ends in the unknown suffix "GB": expected one of n, u, m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei"#
@@ -116,7 +116,7 @@ fn messages_name_the_text_and_what_is_expected() {
 }
 
 #[test]
-fn canonical_texts() {
+fn formats_sizes_in_canonical_form() {
     for (bytes, text) in [
         (0, "0"),
         (1, "1"),
@@ -139,7 +139,7 @@ fn canonical_texts() {
 }
 
 #[test]
-fn order_is_by_value() {
+fn compares_quantities_by_value() {
     let ascending =
         ["-1e400", "-1Ki", "-1k", "-1n", "0", "1n", "1u", "1m", "999m", "1", "1k", "1Ki", "1Gi", "8Ei", "12E", "1e400"];
     for pair in ascending.windows(2) {
@@ -179,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn canonical_text_reads_back(bytes in 0..=MAX, shift in 0..63u32) {
+    fn canonical_text_parses_to_the_same_size(bytes in 0..=MAX, shift in 0..63u32) {
         for bytes in [bytes, bytes >> shift, bytes >> shift << shift] {
             let text = format_bytes(bytes);
             prop_assert_eq!(parse_bytes(&text), Ok(bytes), "{}", text);
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_answered(text in "\\PC{0,20}|[+-]?[0-9.eEinumkKMGTP+-]{0,20}") {
+    fn no_text_causes_a_panic(text in "\\PC{0,20}|[+-]?[0-9.eEinumkKMGTP+-]{0,20}") {
         let _ = parse_bytes(&text);
     }
 }
@@ -201,7 +201,7 @@ fn scales() -> impl Strategy<Value = (String, u32, i32)> {
     ]
 }
 
-/// Computes with decimal digits, however many there are.
+/// Computes the value with any number of decimal digits.
 fn long_hand_nanos(whole: &str, fraction: &str, (_, twos, tens): &(String, u32, i32)) -> i128 {
     let mut digits: Vec<u32> = [whole, fraction].concat().bytes().rev().map(|byte| u32::from(byte - b'0')).collect();
     for _ in 0..*twos {

@@ -20,7 +20,7 @@ fn needed(options: &Options, former: &[u32]) -> Vec<String> {
 }
 
 #[test]
-fn verbs_on_objects_of_known_names_are_limited_to_these() {
+fn limits_verbs_to_known_object_names() {
     let one = [
         "get,update,delete configmaps example.com-disks-journal",
         "list,create configmaps",
@@ -36,16 +36,16 @@ fn verbs_on_objects_of_known_names_are_limited_to_these() {
         "get,list,watch,create,update,delete leases".to_owned(),
     ];
     assert_eq!(needed(&options(Coordination::Lease, 2), &[]), two);
-    assert_eq!(needed(&options(Coordination::None, 1), &[2]), two[..2], "what was left behind is adopted");
+    assert_eq!(needed(&options(Coordination::None, 1), &[2]), two[..2], "former journals are adopted");
 }
 
 #[test]
-fn what_is_not_coordinated_by_leases_needs_none() {
+fn per_node_coordination_needs_no_lease_permissions() {
     assert_eq!(needed(&options(Coordination::PerNode, 1), &[]), ["get,list,create,update,delete configmaps"]);
 }
 
 #[test]
-fn what_the_authors_code_is_capable_of_needs_rights() {
+fn capabilities_add_permissions() {
     let options = options(Coordination::None, 1);
     let resources = |capabilities: Capabilities| {
         rules(&options, &capabilities, &[]).iter().map(|rule| rule.resource).collect::<Vec<_>>()
@@ -58,7 +58,7 @@ fn what_the_authors_code_is_capable_of_needs_rights() {
 }
 
 #[test]
-fn the_advice_names_the_options_that_matter() {
+fn the_advice_contains_the_relevant_options() {
     let advice = |options| advice(&options, "storage").split_once(" rbac ").unwrap().1.to_owned();
     let plain = advice(options(Coordination::Lease, 1));
     assert!(plain.starts_with(
@@ -108,7 +108,7 @@ data: {version: \"1\"}
 
 /// Runs with exactly the permissions in the manifests.
 #[tokio::test(start_paused = true)]
-async fn the_rights_are_enough() {
+async fn the_generated_permissions_are_sufficient() {
     let modes = [(Coordination::Lease, 1), (Coordination::Lease, 2), (Coordination::None, 1)];
     for (coordination, shards) in modes {
         let options = Options { namespace: Some("default".to_owned()), ..options(coordination, shards) };
@@ -131,7 +131,7 @@ async fn the_rights_are_enough() {
         let left = |cluster: &Cluster| {
             journals(cluster).iter().any(|map| map["metadata"]["name"] == "example.com-disks-journal-1-of-2")
         };
-        // A journal of its own layout, or of another one.
+        // The journal remains only if it has the layout of these options.
         assert_eq!(left(&cluster), shards == 2);
         let claim =
             Target { plural: "persistentvolumeclaims", namespace: "default", name: "data", ..Target::default() };
@@ -143,7 +143,7 @@ async fn the_rights_are_enough() {
 
 /// Runs with the permissions that the charts of CSI drivers grant, with and without those for leader election.
 #[tokio::test(start_paused = true)]
-async fn the_rights_of_a_csi_sidecar_are_enough() {
+async fn the_permissions_of_a_csi_sidecar_are_sufficient() {
     for coordination in [Coordination::Lease, Coordination::None] {
         let options = Options {
             namespace: Some("default".to_owned()),

@@ -14,7 +14,7 @@ use super::fixture::{CLAIMS, Fixture, Script, VOLUMES, volume};
 
 type Failure = fn() -> ProvisionError;
 
-/// An author that prepares a number, and fails as the test requests.
+/// A provisioner that prepares a number for each attempt, and whose calls fail as the test requests.
 #[derive(Clone, Default)]
 struct Author(Arc<Mutex<State>>);
 
@@ -113,7 +113,7 @@ async fn until_calls(fixture: &Fixture, author: &Author, calls: &[&str]) {
 
 // Rules: G66.
 #[tokio::test(start_paused = true)]
-async fn every_call_of_an_attempt_gets_the_same_prepared_value() {
+async fn every_call_of_an_attempt_receives_the_same_prepared_value() {
     let fixture = fixture();
     let author = Author::default()
         .fails("provision", || ProvisionError::retry("the answer is lost"))
@@ -126,7 +126,7 @@ async fn every_call_of_an_attempt_gets_the_same_prepared_value() {
     let calls = ["prepare", "provision 1", "take_over 1", "provision 1", "provision 1", "end 1"];
     until_calls(&fixture, &author, &calls).await;
     assert!(fixture.is_bound("a") && fixture.get(VOLUMES, &name).is_some());
-    // A claim that is deleted during the attempt is cleaned up with it.
+    // Deleting a claim during its attempt cleans up the attempt.
     let author = author.fails("provision", || ProvisionError::in_progress("the copy is at 5 %"));
     fixture.claim("b", "class");
     fixture.until("the first call", || author.calls().len() == 8).await;
@@ -153,12 +153,12 @@ async fn an_attempt_begins_only_after_it_is_prepared() {
 
 // Rules: G68.
 #[tokio::test(start_paused = true)]
-async fn a_call_that_changed_nothing_leaves_an_attempt_as_it_was() {
-    attempt_is_left_as_it_was(|| ProvisionError::no_change("the Secret is missing")).await;
-    attempt_is_left_as_it_was(|| ProvisionError::already_exists("the volume is on another disk")).await;
+async fn call_without_changes_neither_begins_nor_ends_an_attempt() {
+    neither_begins_nor_ends_an_attempt(|| ProvisionError::no_change("the Secret is missing")).await;
+    neither_begins_nor_ends_an_attempt(|| ProvisionError::already_exists("the volume is on another disk")).await;
 }
 
-async fn attempt_is_left_as_it_was(no_change: fn() -> ProvisionError) {
+async fn neither_begins_nor_ends_an_attempt(no_change: fn() -> ProvisionError) {
     let fixture = fixture();
     let author = Author::default().fails("provision", no_change);
     let _running = fixture.start_author(1, author.clone());
@@ -179,7 +179,7 @@ async fn attempt_is_left_as_it_was(no_change: fn() -> ProvisionError) {
 
 // Rules: G69.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_ends_when_the_author_has_released_it() {
+async fn attempt_ends_only_after_end_attempt_succeeds() {
     let fixture = fixture();
     let lost = || ProvisionError::retry("the source cannot be released");
     let author = (0..3).fold(Author::default(), |author, _| author.fails("end", lost));
@@ -194,7 +194,7 @@ async fn an_attempt_ends_when_the_author_has_released_it() {
     let _second = fixture.start_author(2, author.clone());
     let calls = ["prepare", "provision 1", "end 1", "end 1", "take_over 1", "end 1", "end 1"];
     until_calls(&fixture, &author, &calls).await;
-    // An attempt that leaves nothing ends, and the next one is prepared again.
+    // An attempt that leaves nothing ends, and `prepare` is called again for the next one.
     let author = author.fails("provision", || ProvisionError::nothing_left("the pool is full"));
     fixture.claim_with("b", "class", json!({}));
     fixture.until("bound", || fixture.is_bound("b")).await;
@@ -204,7 +204,7 @@ async fn an_attempt_ends_when_the_author_has_released_it() {
 
 // Rules: G72.
 #[tokio::test(start_paused = true)]
-async fn take_over_gets_all_attempts_before_any_continues() {
+async fn take_over_receives_all_attempts_before_any_continues() {
     let fixture = fixture();
     let author = (0..4).fold(Author::default(), |author, _| {
         author.fails("provision", || ProvisionError::in_progress("the copy is at 5 %"))
@@ -226,7 +226,7 @@ async fn take_over_gets_all_attempts_before_any_continues() {
 
 // Rules: G73.
 #[tokio::test(start_paused = true)]
-async fn one_process_leads_and_a_panic_while_leading_stops_no_work() {
+async fn one_process_leads_and_a_panic_while_leading_blocks_no_claim() {
     let (fixture, author) = (fixture(), Author::default());
     let leaders = || author.0.lock().unwrap().leaders;
     let first = fixture.start_author(1, author.clone());
@@ -237,7 +237,7 @@ async fn one_process_leads_and_a_panic_while_leading_stops_no_work() {
     first.abort();
     fixture.until("no leader", || leaders() == 0).await;
     fixture.until("the next leader", || leaders() == 1).await;
-    // The process crashes in between.
+    // `while_leading` panics in the meantime.
     sleep(Duration::from_secs(60)).await;
     assert_eq!(leaders(), 0);
     fixture.claim("a", "class");

@@ -64,7 +64,7 @@ fn ids_of_tests(source: &str) -> Vec<String> {
     let mut lines = source.lines().map(str::trim);
     while let Some(line) = lines.next() {
         let Some(rules) = line.strip_prefix("// Rules: ") else { continue };
-        // Only the test's documentation may come between them.
+        // Only doc comments may come between the ids and the test.
         let next = lines.find(|line| !line.starts_with("///")).unwrap_or_default();
         let is_test = next.starts_with("#[test]") || next.starts_with("#[tokio::test");
         assert!(is_test, "{line:?} must be above a test, not above {next:?}");

@@ -1,5 +1,4 @@
-//! Tests of the bucket controller on a simulated API server, with a store in memory. Test names begin with the rows of
-//! `docs/book/pages/how/buckets.md` that they prove.
+//! Tests of the bucket controller on a simulated API server, with an in-memory store.
 
 mod config;
 mod conformance;

@@ -1,4 +1,4 @@
-//! The conformance kit, on a correct provisioner and on faulty ones.
+//! Runs the conformance kit on a correct provisioner and on faulty ones.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -19,7 +19,7 @@ fn check(flaw: Flaw) -> Conformance {
         .refuses([("tier", "faster")])
         .refuses([("tier", "fast"), ("colour", "red")])
         .shares_names([("tier", "fast"), ("named", "claim")])
-        .manually_created(async move |_, claim| hand.make_by_hand(claim))
+        .manually_created(async move |_, claim| hand.create_manually(claim))
 }
 
 /// Returns the same check for a toy with `clean_up`.
@@ -27,7 +27,7 @@ fn check_tidy(flaw: Flaw) -> Conformance {
     check_of(flaw, TidyToy).parameters([("tier", "fast")]).refuses([("tier", "faster")])
 }
 
-/// Returns a check of a provisioner that contains a toy.
+/// Returns a check of a provisioner that wraps a toy.
 fn check_of<P: Hooks>(flaw: Flaw, new: fn(Toy) -> P) -> Conformance {
     let shelf = Shelf::default();
     let assets = shelf.clone();
@@ -48,18 +48,18 @@ fn first_broken(report: &Report) -> Option<(&'static str, &str)> {
 }
 
 #[test]
-fn what_is_right_passes() {
+fn correct_provisioner_passes() {
     check(Flaw::Nothing).seeds(0..20).check();
     check_tidy(Flaw::Nothing).check();
 }
 
 #[test]
-fn what_is_wrong_is_found_for_the_right_reason() {
+fn finds_each_flaw_for_the_right_reason() {
     let cases = [
         (Flaw::RandomNames, "idempotent", "the second call of `provision` returned another volume"),
         (Flaw::OnePlace, "separate", "have the same source"),
         (Flaw::DeletesByPrefix, "separate", "after deleting only pvc-"),
-        (Flaw::MissesWhatIsGone, "delete-missing", "`delete` failed 60 times in a row"),
+        (Flaw::FailsOnMissingAsset, "delete-missing", "`delete` failed 60 times in a row"),
         (Flaw::RemembersInProcess, "delete-missing", "in a process that did not provision"),
         (Flaw::LeavesHalfMade, "cancel-provision", ".part-"),
         (Flaw::LabelsLate, "cancel-provision", "2 new assets"),
@@ -83,7 +83,7 @@ fn what_is_wrong_is_found_for_the_right_reason() {
             .unwrap();
     let rules: Vec<String> = page.lines().filter_map(|line| line.strip_prefix("## ")).map(str::to_owned).collect();
     for (flaw, rule, text) in cases {
-        // Other rules that the flaw breaks come later.
+        // The flaw may also break later rules.
         let simpler = rules.iter().map(String::as_str).take_while(|known| *known != rule).chain([rule]);
         let tidy = matches!(flaw, Flaw::CleansUpWithoutParts | Flaw::CleansUpByTrash | Flaw::ExpandsFromMemory);
         let check = if tidy { check_tidy(flaw) } else { check(flaw) };
@@ -98,30 +98,30 @@ fn what_is_wrong_is_found_for_the_right_reason() {
 
 #[test]
 #[should_panic(expected = ".only(\"storm\").seeds([")]
-fn a_storm_that_fails_says_how_to_repeat_it() {
+fn failed_storm_reports_how_to_repeat_it() {
     check(Flaw::RandomNames).only("storm").seeds(0..20).check();
 }
 
 #[test]
 #[should_panic(expected = "see docs/book/pages/reference/conformance.md#capacity")]
-fn who_fails_reads_where_to_read_on() {
+fn failure_links_to_the_documentation_of_the_rule() {
     check(Flaw::TooSmall).only("capacity").check();
 }
 
 #[test]
 #[should_panic(expected = "there is no rule \"idempotence\"")]
-fn a_rule_is_known_by_its_name() {
+fn rejects_unknown_rule_names() {
     drop(check(Flaw::Nothing).only("idempotence"));
 }
 
 #[test]
-fn rules_that_cannot_be_checked_say_why() {
+fn rules_that_do_not_apply_report_the_reason() {
     let report = run(check_of(Flaw::Nothing, |toy| toy), "refused-parameters");
     let why = "`.refuses(..)` names no bad parameters".to_owned();
     assert_eq!(report.results()[0].verdict(), &RuleVerdict::NotApplicable(why));
 }
 
-/// A provisioner that declares one of two capabilities, and implements neither method.
+/// A provisioner that declares one of two capabilities, but implements neither method.
 struct Declared<const EXPANSION: bool>(Toy);
 
 impl<const EXPANSION: bool> Provisioner for Declared<EXPANSION> {
@@ -142,7 +142,7 @@ impl<const EXPANSION: bool> Provisioner for Declared<EXPANSION> {
 
 impl<const EXPANSION: bool> Hooks for Declared<EXPANSION> {}
 
-/// A provisioner that implements `end_attempt`, and does not declare it.
+/// A provisioner that implements `end_attempt`, but does not declare it.
 struct Undeclared(Toy);
 
 impl Provisioner for Undeclared {
@@ -202,7 +202,7 @@ fn finds_declarations_that_the_methods_contradict() {
 }
 
 #[test]
-fn a_backend_may_need_real_time() {
+fn supports_backends_that_need_real_time() {
     std::thread::scope(|scope| {
         for rule in Conformance::rules() {
             scope.spawn(move || check(Flaw::Nothing).real_time().seeds(0..2).only(rule).check());
@@ -262,7 +262,7 @@ fn connected(objects: Vec<Value>) -> Conformance {
 }
 
 #[test]
-fn a_provisioner_may_have_a_client_and_need_objects() {
+fn supports_provisioners_that_need_a_client_and_objects() {
     let zone = json!({"topology.kubernetes.io/zone": "a"});
     let objects = vec![
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a", "labels": zone}}),
@@ -279,7 +279,7 @@ fn a_provisioner_may_have_a_client_and_need_objects() {
     assert!(seen.contains("has no Secret default/admin"), "{seen}");
 }
 
-/// A provisioner that asks for the node's zone in each call.
+/// A provisioner that needs the node's zone in every call.
 struct AsksAgain(Toy);
 
 impl Provisioner for AsksAgain {
@@ -304,7 +304,7 @@ impl Provisioner for AsksAgain {
 impl Hooks for AsksAgain {}
 
 #[test]
-fn an_attempt_may_outlive_its_node() {
+fn finds_provisioners_that_need_the_node_in_every_call() {
     let labels = json!({"topology.kubernetes.io/zone": "a"});
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a", "labels": labels}});
     let report = run(check_of(Flaw::Nothing, AsksAgain).node("node-a").objects([node]), "abandoned");

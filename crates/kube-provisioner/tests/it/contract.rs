@@ -1,4 +1,4 @@
-//! The guarantees for authors, each on a simulated cluster.
+//! The guarantees for authors of provisioners, tested on a simulated cluster.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ fn is_set(flag: &AtomicBool) -> bool {
 
 // Rules: S9, S10.
 #[tokio::test(start_paused = true)]
-async fn the_author_may_veto_and_is_asked_again_with_every_resync() {
+async fn vetoed_claims_are_offered_again_with_every_resync() {
     let (willing, seen) = flag();
     let accepts = move |claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim| {
         claim.metadata.name.as_deref() != Some("vetoed") || is_set(&seen)
@@ -47,7 +47,7 @@ async fn the_author_may_veto_and_is_asked_again_with_every_resync() {
 
 // Rules: G18.
 #[tokio::test(start_paused = true)]
-async fn a_panic_anywhere_fails_only_that_attempt() {
+async fn a_panic_in_any_method_fails_only_that_attempt() {
     let accepts = |claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim| {
         assert_ne!(claim.metadata.name.as_deref(), Some("crash"), "the author's veto crashes");
         true
@@ -62,17 +62,17 @@ async fn a_panic_anywhere_fails_only_that_attempt() {
     fixture.claim("crash", "class");
     fixture.claim("of-a-bad-class", "crashes");
     let fine = fixture.claim("fine", "class");
-    fixture.until("the others are served", || fixture.is_bound("fine")).await;
+    fixture.until("the other claim is bound", || fixture.is_bound("fine")).await;
     fixture.delete(CLAIMS, "fine");
     let has_event = |name: &str, text: &str| fixture.events(name).iter().any(|event| event.contains(text));
-    fixture.until("the veto's crash is told", || has_event("crash", "crashed in `accepts`")).await;
+    fixture.until("the veto's crash is reported", || has_event("crash", "crashed in `accepts`")).await;
     fixture
-        .until("the parser's crash is told", || has_event("of-a-bad-class", "crashed in `Parameters::deserialize`"))
+        .until("the parser's crash is reported", || has_event("of-a-bad-class", "crashed in `Parameters::deserialize`"))
         .await;
-    fixture.until("the guard's crash is told", || has_event(&fine, "crashed in `should_delete`")).await;
+    fixture.until("the guard's crash is reported", || has_event(&fine, "crashed in `should_delete`")).await;
     assert!(
         fixture.get(VOLUMES, &fine).unwrap()["metadata"]["deletionTimestamp"].is_null(),
-        "asked before the object goes"
+        "the guard is called before the object is deleted"
     );
 }
 
@@ -89,7 +89,7 @@ fn fails_until(flag: Arc<AtomicBool>) -> Box<dyn Fn(Request) -> Made + Send + Sy
     })
 }
 
-/// Lets a process begin an attempt for a new claim, and kills it. Returns the volume's name.
+/// Starts an attempt for a new claim, and kills the process. Returns the volume's name.
 async fn abandoned_attempt(fixture: &Fixture, claim: &str) -> String {
     let process = fixture.start(1);
     let name = fixture.claim(claim, "class");
@@ -104,7 +104,7 @@ fn replace_class(fixture: &Fixture) {
     fixture.class("class", json!({"parameters": {"server": "other"}}));
 }
 
-/// Returns a volume as an earlier request saves it for a claim.
+/// Returns the volume that an earlier request saves for a claim.
 fn saved_volume(name: &str, claim: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "PersistentVolume",
@@ -119,26 +119,26 @@ fn saved_volume(name: &str, claim: &str) -> Value {
 
 // Rules: G53.
 #[tokio::test(start_paused = true)]
-async fn leftovers_of_a_failed_call_are_cleaned_up_when_its_claim_is_deleted() {
+async fn failed_attempt_is_cleaned_up_when_its_claim_is_deleted() {
     let (_, never) = flag();
     let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
     let first = fixture.start(1);
     let name = fixture.claim("fails", "class");
     fixture.until("it has failed", || fixture.calls.count("provision fails") > 1).await;
-    fixture.until("events tell", || !fixture.events("fails").is_empty()).await;
-    assert_eq!(fixture.entries(), [name.as_str()], "the attempt stays recorded");
-    // Another process reports it as well.
+    fixture.until("the failure is reported", || !fixture.events("fails").is_empty()).await;
+    assert_eq!(fixture.entries(), [name.as_str()], "the attempt remains recorded");
+    // Another process cleans it up.
     first.abort();
     fixture.delete(CLAIMS, "fails");
     let _second = fixture.start(2);
     fixture.until("it is cleaned up", || fixture.calls.count("clean_up fails") == 1).await;
-    fixture.until("and forgotten", || fixture.entries().is_empty()).await;
+    fixture.until("its entry is removed", || fixture.entries().is_empty()).await;
     assert_eq!(fixture.calls.count("delete"), 0);
 }
 
 // Rules: G53.
 #[tokio::test(start_paused = true)]
-async fn the_asset_of_a_bound_claim_stays_when_its_volume_is_removed_by_force() {
+async fn keeps_the_asset_of_a_bound_claim_after_forced_volume_removal() {
     let (_, never) = flag();
     let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
     let name = abandoned_attempt(&fixture, "bound").await;
@@ -148,13 +148,13 @@ async fn the_asset_of_a_bound_claim_stays_when_its_volume_is_removed_by_force() 
     fixture.remove_volume(&name);
     fixture.until("it is lost", || fixture.get(CLAIMS, "bound").unwrap()["status"]["phase"] == "Lost").await;
     let _second = fixture.start(2);
-    fixture.until("it is forgotten", || fixture.entries().is_empty()).await;
+    fixture.until("its entry is removed", || fixture.entries().is_empty()).await;
     assert_eq!(fixture.calls.count("clean_up") + fixture.calls.count("delete"), 0);
 }
 
 // Rules: G53.
 #[tokio::test(start_paused = true)]
-async fn the_asset_of_a_claim_that_is_being_deleted_stays_when_its_volume_is_removed_by_force() {
+async fn keeps_the_asset_of_a_terminating_claim_after_forced_volume_removal() {
     let (_, never) = flag();
     let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
     let name = abandoned_attempt(&fixture, "bound").await;
@@ -168,15 +168,15 @@ async fn the_asset_of_a_claim_that_is_being_deleted_stays_when_its_volume_is_rem
     sleep(Duration::from_secs(60)).await;
     assert_eq!(fixture.calls.count("clean_up") + fixture.calls.count("delete"), 0);
     fixture.patch(CLAIMS, "bound", held_by(Value::Null));
-    fixture.until("it is forgotten", || fixture.entries().is_empty()).await;
+    fixture.until("its entry is removed", || fixture.entries().is_empty()).await;
     assert_eq!(fixture.calls.count("clean_up bound"), 1);
 }
 
 // Rules: G50.
-/// Another claim's volume takes the name while the next process reads the volume that it has listed, and its watch is
-/// late.
+/// While the next process reads the volume that it has listed, another claim's volume replaces that volume. The watch
+/// is silent.
 #[tokio::test(start_paused = true)]
-async fn a_volume_of_another_claim_ends_no_attempt() {
+async fn another_claims_volume_does_not_end_an_attempt() {
     let ((works, seen), outages) = (flag(), Outages::default());
     let cluster = Cluster::builder().hide_managed_fields().interceptor(Arc::new(outages.clone())).build();
     let script = Script { provision: fails_until(seen), ..Script::default() };
@@ -224,7 +224,7 @@ async fn an_attempt_whose_claim_loses_its_annotation_is_reported() {
 
 // Rules: G53.
 #[tokio::test(start_paused = true)]
-async fn the_volume_that_a_restored_claim_names_stays_while_the_claim_exists() {
+async fn keeps_the_asset_of_a_volume_that_a_restored_claim_names() {
     let (_, never) = flag();
     let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
     let name = abandoned_attempt(&fixture, "restored").await;
@@ -240,13 +240,13 @@ async fn the_volume_that_a_restored_claim_names_stays_while_the_claim_exists() {
     let is_reported = |text: &String| text.contains("a new claim of this name may need the volume");
     assert!(fixture.events("restored").iter().any(is_reported), "{:?}", fixture.events("restored"));
     fixture.delete(CLAIMS, "restored");
-    fixture.until("it is forgotten", || fixture.entries().is_empty()).await;
+    fixture.until("its entry is removed", || fixture.entries().is_empty()).await;
     assert_eq!(fixture.calls.count("clean_up restored"), 1);
 }
 
 // Rules: G53.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_left_nothing_is_forgotten_at_once() {
+async fn an_attempt_that_left_nothing_is_removed_from_the_journal() {
     let provision = |_: Request| -> Made { Box::pin(async { Err(ProvisionError::nothing_left("the pool is full")) }) };
     let fixture = Fixture::new(Script { provision: Box::new(provision), ..Script::default() });
     let _running = fixture.start(1);
@@ -292,35 +292,35 @@ async fn a_claim_continues_with_a_recreated_class() {
             .iter()
             .any(|event| event.contains("which no longer exists") && event.contains("journal drop"))
     };
-    fixture.until("the event says that the class is gone", has_event).await;
+    fixture.until("the event reports the deleted class", has_event).await;
     fixture.class("typo", json!({"parameters": {"server": "right"}}));
     fixture.until("it is bound", || fixture.is_bound("waits")).await;
-    assert_eq!(*cleaned.lock().unwrap(), ["wrong"], "with what the attempt was begun with");
+    assert_eq!(*cleaned.lock().unwrap(), ["wrong"], "the parameters with which the attempt began");
 }
 
 // Rules: G49.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_is_cleaned_up_when_its_claim_turns_to_another_provisioner() {
+async fn an_attempt_is_cleaned_up_when_its_claim_changes_provisioner() {
     const OTHER: &str = "example.com/other";
     let (_, never) = flag();
     let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
     let _running = fixture.start(1);
     fixture.claim("turns", "class");
     fixture.until("it has failed", || fixture.calls.count("provision turns") > 1).await;
-    // Like kube-controller-manager, which names the new class's provisioner in the claim.
+    // Set the annotations as kube-controller-manager does for the new class.
     let names = ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
     let asked: serde_json::Map<_, _> = names.map(|name| (name.to_owned(), json!(OTHER))).into_iter().collect();
     fixture.delete(CLASSES, "class");
     fixture.class("class", json!({"provisioner": OTHER}));
     fixture.patch(CLAIMS, "turns", json!({"metadata": {"annotations": asked}}));
-    fixture.until("it is forgotten", || fixture.entries().is_empty()).await;
+    fixture.until("its entry is removed", || fixture.entries().is_empty()).await;
     assert_eq!(fixture.calls.count("clean_up turns"), 1);
     assert!(!fixture.is_bound("turns") && fixture.get(CLAIMS, "turns").is_some());
 }
 
 // Rules: G49.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_is_not_cleaned_up_while_a_killed_process_may_save_its_volume() {
+async fn waits_for_late_saves_before_cleaning_up_an_attempt() {
     let (_, never) = flag();
     let fixture = Fixture::new(Script { provision: fails_until(never), ..Script::default() });
     let name = abandoned_attempt(&fixture, "late").await;
@@ -348,7 +348,7 @@ async fn an_attempt_with_a_replaced_class_is_cleaned_up_after_a_restart() {
 
 // Rules: G54.
 #[tokio::test(start_paused = true)]
-async fn a_guard_keeps_object_and_asset() {
+async fn should_delete_can_keep_object_and_asset() {
     let (free, seen) = flag();
     let guard = move |_| -> BoxFuture<'static, Result<(), DeleteError>> {
         let free = is_set(&seen);
@@ -360,7 +360,7 @@ async fn a_guard_keeps_object_and_asset() {
     fixture.until("it is bound", || fixture.is_bound("kept")).await;
     fixture.delete(CLAIMS, "kept");
     let has_event = || fixture.events(&name).iter().any(|event| event == "Normal VolumeDelete: two snapshots need it");
-    fixture.until("the guard is told", has_event).await;
+    fixture.until("the guard's reason is reported", has_event).await;
     let kept = fixture.get(VOLUMES, &name).unwrap();
     assert!(kept["metadata"]["deletionTimestamp"].is_null() && fixture.calls.count("delete ") == 0);
     // If the policy changes to Retain in time, the volume is not deleted.
@@ -374,7 +374,7 @@ async fn a_guard_keeps_object_and_asset() {
 
 // Rules: G47.
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_is_to_be_kept_after_its_deletion_began_keeps_its_object() {
+async fn keeps_the_object_when_its_policy_becomes_retain_during_deletion() {
     let (works, seen) = flag();
     let delete = move |_| -> BoxFuture<'static, Result<(), DeleteError>> {
         let works = is_set(&seen);
@@ -388,7 +388,7 @@ async fn a_volume_that_is_to_be_kept_after_its_deletion_began_keeps_its_object()
     fixture.until("its deletion has begun", || fixture.calls.count("delete ") > 0).await;
     fixture.patch(VOLUMES, &name, json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}}));
     let has_event = || fixture.events(&name).iter().any(|event| event.contains("became Retain after its deletion"));
-    fixture.until("that is told", has_event).await;
+    fixture.until("the change is reported", has_event).await;
     let calls = fixture.calls.count("delete ");
     sleep(Duration::from_secs(1800)).await;
     assert!(fixture.get(VOLUMES, &name).is_some());
@@ -400,7 +400,7 @@ async fn a_volume_that_is_to_be_kept_after_its_deletion_began_keeps_its_object()
 
 // Rules: G55.
 #[tokio::test(start_paused = true)]
-async fn the_author_starts_with_the_existing_volumes() {
+async fn start_receives_the_existing_volumes() {
     let known = Arc::new(Mutex::new(Vec::new()));
     let (ready, seen) = flag();
     let names = known.clone();
@@ -430,7 +430,7 @@ async fn the_author_starts_with_the_existing_volumes() {
     fixture.claim("waits", "class");
     let _running = fixture.start(1);
     let has_event = || fixture.events("waits").iter().any(|event| event.contains("the provisioner cannot work"));
-    fixture.until("the claim is told why it waits", has_event).await;
+    fixture.until("the claim reports why it waits", has_event).await;
     assert_eq!(fixture.calls.count("provision"), 0);
     ready.store(true, Ordering::Relaxed);
     fixture.until("it is bound", || fixture.is_bound("waits")).await;
@@ -464,7 +464,7 @@ async fn secrets_reach_only_the_author() {
                 || event.contains("The Secret default/data-key does not exist")
         })
     };
-    fixture.until("the missing Secret is told", has_event).await;
+    fixture.until("the missing Secret is reported", has_event).await;
     fixture.cluster.create(&secret("data-key", &[("password", "open sesame")])).unwrap();
     fixture.until("it is bound", || fixture.is_bound("data")).await;
     fixture.delete("storageclasses", "secret");
@@ -477,7 +477,7 @@ async fn secrets_reach_only_the_author() {
 
 // Rules: G57.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_has_one_token_and_one_view_for_the_author() {
+async fn every_call_of_an_attempt_receives_the_same_request() {
     let got = Arc::new(Mutex::new(Vec::new()));
     let (seen, calls) = (got.clone(), AtomicUsize::new(0));
     let provision = move |request: Request| -> Made {
@@ -550,10 +550,10 @@ async fn a_released_volume_of_a_removed_node_is_reported_once() {
         fixture.options.node_name = Some(node.to_owned());
         drop(fixture.start(number));
     }
-    let took = fixture.until("it is texts", || !fixture.events("of-gone").is_empty()).await;
-    assert!(took >= Duration::from_secs(300), "its own replica has had its time: {took:?}");
+    let took = fixture.until("it is reported", || !fixture.events("of-gone").is_empty()).await;
+    assert!(took >= Duration::from_secs(300), "reported before the node's own replica had time to act: {took:?}");
     sleep(Duration::from_secs(3600)).await;
     let texts = fixture.events("of-gone");
-    assert!(texts.len() == 1 && texts[0].contains("which does not exist any more"), "once, whoever looks: {texts:?}");
+    assert!(texts.len() == 1 && texts[0].contains("which no longer exists"), "expected one report: {texts:?}");
     assert!(fixture.events("of-there").is_empty() && fixture.calls.count("delete") == 0);
 }

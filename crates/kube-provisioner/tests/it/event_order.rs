@@ -10,7 +10,7 @@ use super::fixture::{Fixture, Script, volume};
 const CLAIMS: usize = 40;
 const API_CONCURRENCY: usize = 4;
 
-/// Every event would delay the API server's save of a volume.
+/// Each event that is sent earlier would delay the save of a volume.
 #[tokio::test(start_paused = true)]
 async fn volumes_are_saved_before_events_are_sent() {
     let script = Script {

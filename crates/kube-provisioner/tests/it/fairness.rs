@@ -9,7 +9,7 @@ use super::fixture::{CLAIMS, Fixture, Script, VOLUMES, volume};
 /// The time within which a claim of a healthy class must be bound.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// Calls for claims of class `class` hang, all others succeed immediately.
+/// Returns a script in which calls for claims of class `class` hang, and all others succeed immediately.
 fn hangs() -> Script {
     let provision = |request: super::fixture::Request| -> futures::future::BoxFuture<'static, _> {
         Box::pin(async move {
@@ -30,7 +30,7 @@ async fn a_healthy_claim_is_bound(fixture: &Fixture, after: &str) {
 
 // Rules: G52.
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_claims_of_a_class_that_hangs_stop_no_other_class() {
+async fn ten_thousand_hanging_claims_block_no_other_class() {
     let fixture = Fixture::new(hangs());
     let old = fixture.claim("old", "other");
     let _running = fixture.start(1);
@@ -41,7 +41,7 @@ async fn ten_thousand_claims_of_a_class_that_hangs_stop_no_other_class() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(
         fixture.calls.count("provision hangs") >= 50,
-        "many are under way: {}",
+        "only {} calls in progress",
         fixture.calls.count("provision hangs")
     );
     a_healthy_claim_is_bound(&fixture, "thousands-that-hang").await;
@@ -53,7 +53,7 @@ async fn ten_thousand_claims_of_a_class_that_hangs_stop_no_other_class() {
 
 // Rules: G52.
 #[tokio::test(start_paused = true)]
-async fn several_classes_that_hang_stop_no_other_class() {
+async fn several_hanging_classes_block_no_other_class() {
     let provision = |request: super::fixture::Request| -> futures::future::BoxFuture<'static, _> {
         Box::pin(async move {
             match request.class.metadata.name.as_deref() {
@@ -76,7 +76,7 @@ async fn several_classes_that_hang_stop_no_other_class() {
 
 // Rules: G52.
 #[tokio::test(start_paused = true)]
-async fn three_thousand_claims_in_progress_stop_no_other_class() {
+async fn three_thousand_claims_in_progress_block_no_other_class() {
     let provision = |request: super::fixture::Request| -> futures::future::BoxFuture<'static, _> {
         Box::pin(async move {
             match request.class.metadata.name.as_deref() {
@@ -92,13 +92,13 @@ async fn three_thousand_claims_in_progress_stop_no_other_class() {
     }
     tokio::time::sleep(Duration::from_secs(60)).await;
     let journal = fixture.entries().len();
-    assert!(journal > 500, "the journal is well used: {journal}");
+    assert!(journal > 500, "only {journal} attempts in progress");
     a_healthy_claim_is_bound(&fixture, "thousands-in-progress").await;
 }
 
 // Rules: G63.
 #[tokio::test(start_paused = true)]
-async fn a_namespace_whose_calls_hang_stops_no_other_namespace() {
+async fn a_namespace_with_hanging_calls_blocks_no_other_namespace() {
     let provision = |request: super::fixture::Request| -> futures::future::BoxFuture<'static, _> {
         Box::pin(async move {
             match request.claim.metadata.namespace.as_deref() {
@@ -117,7 +117,7 @@ async fn a_namespace_whose_calls_hang_stops_no_other_namespace() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(
         fixture.calls.count("provision hangs") >= 50,
-        "many are under way: {}",
+        "only {} calls in progress",
         fixture.calls.count("provision hangs")
     );
     a_healthy_claim_is_bound(&fixture, "a-crowd-that-hangs").await;
@@ -125,7 +125,7 @@ async fn a_namespace_whose_calls_hang_stops_no_other_namespace() {
 
 // Rules: G51.
 #[tokio::test(start_paused = true)]
-async fn deletions_that_hang_delay_no_new_claim_of_their_class() {
+async fn hanging_deletions_delay_no_new_claim_of_their_class() {
     let delete = |_| -> futures::future::BoxFuture<'static, _> { Box::pin(std::future::pending()) };
     let fixture = Fixture::new(Script { delete: Box::new(delete), ..Script::default() });
     let _running = fixture.start(1);
@@ -134,6 +134,6 @@ async fn deletions_that_hang_delay_no_new_claim_of_their_class() {
     fixture.until("the old claims are bound", || old.iter().all(|claim| fixture.is_bound(claim))).await;
     old.iter().for_each(|claim| fixture.delete(CLAIMS, claim));
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert!(fixture.calls.count("delete") >= 50, "many are under way: {}", fixture.calls.count("delete"));
+    assert!(fixture.calls.count("delete") >= 50, "only {} calls in progress", fixture.calls.count("delete"));
     a_healthy_claim_is_bound(&fixture, "deletions-that-hang").await;
 }

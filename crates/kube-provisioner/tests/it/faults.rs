@@ -43,7 +43,7 @@ fn fixture() -> (Outages, Fixture) {
     (outages, fixture)
 }
 
-/// Creates a volume to delete, in the state that the binder leaves it in.
+/// Creates a volume to delete, and waits until the binder has set its phase.
 async fn released(fixture: &Fixture, name: &str) {
     fixture.released(name, json!({}));
     fixture.until("released", || fixture.get(VOLUMES, name).unwrap()["status"]["phase"] == "Released").await;
@@ -61,7 +61,7 @@ fn volumes(fixture: &Fixture) -> usize {
     fixture.cluster.list_stored("", VOLUMES, None).unwrap().len()
 }
 
-/// Returns the names of the objects that have an event of ours with this reason, once for each event.
+/// Returns the name of the object of each of our events with this reason.
 fn named_in_events(fixture: &Fixture, reason: &str) -> Vec<String> {
     let events = fixture.cluster.list("", EVENTS, None).unwrap();
     let ours = events.iter().filter(|event| event["reportingComponent"] == PROVISIONER && event["reason"] == reason);
@@ -70,7 +70,7 @@ fn named_in_events(fixture: &Fixture, reason: &str) -> Vec<String> {
 
 // Rules: G78.
 #[tokio::test(start_paused = true)]
-async fn a_refused_write_is_tried_again_within_a_minute() {
+async fn a_refused_write_is_retried_within_a_minute() {
     for (verb, resource) in [(Create, VOLUMES), (Patch, VOLUMES), (Delete, VOLUMES), (Create, CONFIG_MAPS)] {
         let (outages, fixture) = fixture();
         outages.next(verb, resource, [Refuse(403); 12]);
@@ -89,7 +89,7 @@ async fn a_refused_write_is_tried_again_within_a_minute() {
 
 // Rules: G79.
 #[tokio::test(start_paused = true)]
-async fn an_event_that_was_refused_or_has_expired_is_sent_again() {
+async fn refused_and_expired_events_are_sent_again() {
     let (outages, fixture) = fixture();
     outages.next(Create, EVENTS, [Refuse(403)]);
     let _running = fixture.start(1);
@@ -115,8 +115,8 @@ async fn a_hanging_list_is_cancelled_and_repeated() {
     }
 }
 
-/// Checks that the controller acts within this time on changes that a silent watch does not show.
-async fn nothing_is_lost(resource: &'static str, outage: Outage, limit: Duration) {
+/// Checks that the controller acts after this time on changes that the watch does not show.
+async fn recovers_after(resource: &'static str, outage: Outage, limit: Duration) {
     let (outages, fixture) = fixture();
     let retained = json!({"metadata": {"finalizers": null}, "spec": {"persistentVolumeReclaimPolicy": "Retain"}});
     fixture.released("old", retained);
@@ -130,7 +130,7 @@ async fn nothing_is_lost(resource: &'static str, outage: Outage, limit: Duration
     fixture.claim("b", "class-2");
     fixture.patch(VOLUMES, "old", json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}}));
     let all = || fixture.is_bound("a") && fixture.is_bound("b") && fixture.get(VOLUMES, "old").is_none();
-    let took = SECOND + fixture.until("all is done", all).await;
+    let took = SECOND + fixture.until("all work is done", all).await;
     assert!((limit..limit + PAUSE).contains(&took), "{resource}: {took:?}");
     let calls = ["provision a", "provision b", "delete old"].map(|call| fixture.calls.count(call));
     assert_eq!(calls, [1, 1, 1], "{resource}");
@@ -139,20 +139,20 @@ async fn nothing_is_lost(resource: &'static str, outage: Outage, limit: Duration
 
 // Rules: G24.
 #[tokio::test(start_paused = true)]
-async fn a_watch_whose_start_hangs_is_cancelled_and_nothing_is_lost() {
+async fn recovers_from_a_watch_whose_start_hangs() {
     for resource in WATCHED {
-        nothing_is_lost(resource, Hang, 15 * SECOND).await;
+        recovers_after(resource, Hang, 15 * SECOND).await;
     }
 }
 
 // Rules: G25.
 #[tokio::test(start_paused = true)]
-async fn a_silent_watch_is_noticed_and_nothing_is_lost() {
-    nothing_is_lost(CLASSES, Silence, 65 * SECOND).await;
+async fn recovers_from_a_silent_watch() {
+    recovers_after(CLASSES, Silence, 65 * SECOND).await;
     // The controller looks up the claim of the volume to delete, and the claim no longer exists.
-    nothing_is_lost(CLAIMS, Silence, 5 * SECOND).await;
-    // The answer shows the volume that is saved for `a`.
-    nothing_is_lost(VOLUMES, Silence, 5 * SECOND).await;
+    recovers_after(CLAIMS, Silence, 5 * SECOND).await;
+    // The watch lags behind the response to the save of the volume for `a`.
+    recovers_after(VOLUMES, Silence, 5 * SECOND).await;
 }
 
 // Rules: G25.
@@ -169,14 +169,14 @@ async fn a_watch_that_misses_the_deletion_of_a_volume_is_restarted() {
     fixture.released("next", json!({}));
     let took = SECOND + until_gone(&fixture, "next").await;
     assert!(outages.are_over());
-    // For up to 5.5 s of this, the controller spares the busy server.
+    // For up to 5.5 s of this time, the controller sends no requests to the busy server.
     assert!(took < 12 * SECOND, "{took:?}");
 }
 
 // Rules: G27.
-/// The asset is deleted; the server's answer about the object need not mean that the object is deleted as well.
+/// The asset is deleted, but the conflict does not mean that the object is deleted as well.
 #[tokio::test(start_paused = true)]
-async fn a_volume_whose_deletion_meets_a_conflict_is_deleted_later() {
+async fn volume_deletion_is_retried_after_a_conflict() {
     let (outages, fixture) = fixture();
     fixture.released("bare", json!({"metadata": {"finalizers": null}}));
     outages.next(Delete, VOLUMES, [Refuse(409)]);
@@ -188,7 +188,7 @@ async fn a_volume_whose_deletion_meets_a_conflict_is_deleted_later() {
 
 // Rules: G24.
 #[tokio::test(start_paused = true)]
-async fn the_author_gets_changes_that_came_while_an_attempt_waited() {
+async fn provision_receives_changes_made_while_its_attempt_is_recorded() {
     let nodes = Arc::new(Mutex::new(Vec::new()));
     let seen = nodes.clone();
     let provision = move |request: Request| -> BoxFuture<'static, Result<Volume, ProvisionError>> {
@@ -199,7 +199,7 @@ async fn the_author_gets_changes_that_came_while_an_attempt_waited() {
     fixture.class("late", json!({"volumeBindingMode": "WaitForFirstConsumer"}));
     ["first", "second"].iter().for_each(|node| put_node(&fixture, node));
     let _running = fixture.start(1);
-    fixture.until("the journal is there", || fixture.get(CONFIG_MAPS, "example.com-fixture-journal").is_some()).await;
+    fixture.until("the journal exists", || fixture.get(CONFIG_MAPS, "example.com-fixture-journal").is_some()).await;
     outages.next(Update, CONFIG_MAPS, [Late(5 * SECOND)]);
     claim_on(&fixture, "a", "first");
     fixture.until("the attempt is being recorded", || outages.are_over()).await;
@@ -220,7 +220,7 @@ async fn a_revoked_node_is_not_used_again() {
         outages.next(Watch, CLAIMS, [Silence]);
         outages.next(Patch, CLAIMS, lost);
         let running = fixture.start(1);
-        fixture.until("the node is taken back", || selected(&fixture, "no-room").is_none()).await;
+        fixture.until("the node is revoked", || selected(&fixture, "no-room").is_none()).await;
         fixture.patch(CLASSES, "late", json!({"metadata": {"labels": {"touched": "yes"}}}));
         sleep(50 * SECOND).await;
         assert!(outages.are_over());
@@ -231,12 +231,12 @@ async fn a_revoked_node_is_not_used_again() {
 
 // Rules: G27.
 #[tokio::test(start_paused = true)]
-async fn a_node_whose_revocation_is_refused_is_revoked_soon() {
+async fn node_revocation_is_retried_soon_after_a_refusal() {
     let (outages, fixture) = fixture();
     outages.next(Patch, CLAIMS, [Refuse(409); 3]);
     claim_on(&fixture, "no-room", "node");
     let _running = fixture.start(1);
-    let took = fixture.until("the node is taken back", || selected(&fixture, "no-room").is_none()).await;
+    let took = fixture.until("the node is revoked", || selected(&fixture, "no-room").is_none()).await;
     assert!(outages.are_over() && took < 10 * SECOND, "{took:?}");
     let events = fixture.events("no-room").join(" ");
     assert!(events.contains("Asking the scheduler for another node: "), "{events}");
@@ -245,7 +245,7 @@ async fn a_node_whose_revocation_is_refused_is_revoked_soon() {
 // Rules: G25.
 /// The watch of claims does not show that the claim and its volume were deleted and that another claim has the name.
 #[tokio::test(start_paused = true)]
-async fn a_new_claim_is_not_mistaken_for_a_deleted_one_of_the_same_name() {
+async fn distinguishes_a_new_claim_from_a_deleted_namesake() {
     let (outages, fixture) = fixture();
     let first = fixture.claim("a", "class");
     sleep(SECOND).await;
@@ -268,7 +268,7 @@ async fn a_new_claim_is_not_mistaken_for_a_deleted_one_of_the_same_name() {
 
 // Rules: G46.
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_is_refused_is_cleaned_up_once_its_claim_does_not_need_it() {
+async fn refused_volume_is_cleaned_up_once_its_claim_does_not_need_it() {
     for is_deleted in [true, false] {
         let (outages, fixture) = fixture();
         outages.next(Create, VOLUMES, [Refuse(403); 1000]);
@@ -303,7 +303,7 @@ async fn a_hanging_save_delays_no_other_claim() {
     }
     until_bound(&fixture, "slow").await;
     assert!((LIMIT..LIMIT + PAUSE).contains(&started.elapsed()), "{:?}", started.elapsed());
-    assert_eq!(fixture.calls.count("provision slow"), 1, "saving again is not provisioning again");
+    assert_eq!(fixture.calls.count("provision slow"), 1, "a repeated save does not repeat the call");
     let texts = |reason: &str| -> Vec<String> {
         fixture.events("slow").into_iter().filter(|text| text.contains(reason)).collect()
     };
@@ -357,11 +357,11 @@ fn all_kinds_of_work(fixture: &Fixture) -> String {
     fixture.claim("a", "class")
 }
 
-/// Waits for the expected end state, which does not depend on the failures on the way.
+/// Waits for the expected final state, which does not depend on earlier failures.
 async fn until_all_is_done(fixture: &Fixture) {
     until_bound(fixture, "a").await;
     until_gone(fixture, "old").await;
-    fixture.until("the node is taken back", || selected(fixture, "no-room").is_none()).await;
+    fixture.until("the node is revoked", || selected(fixture, "no-room").is_none()).await;
     let has_event = || fixture.events("no-room").iter().any(|text| text.contains("ProvisioningFailed"));
     fixture.until("it has its event", has_event).await;
 }
@@ -370,13 +370,13 @@ fn calls(fixture: &Fixture) -> [usize; 2] {
     ["provision a", "delete old"].map(|call| fixture.calls.count(call))
 }
 
-/// All kinds of requests that change something.
+/// All kinds of requests that change objects.
 const WRITES: [(Verb, &str); 5] =
     [(Create, VOLUMES), (Delete, VOLUMES), (Patch, VOLUMES), (Patch, CLAIMS), (Create, EVENTS)];
 
 // Rules: G26.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_asks_to_wait_is_left_alone_for_as_long() {
+async fn honors_the_pause_that_a_busy_server_requests() {
     for (verb, resource) in WRITES {
         let (outages, fixture) = fixture();
         outages.next(verb, resource, [Busy(60)]);
@@ -405,7 +405,7 @@ async fn a_server_that_asks_to_wait_is_left_alone_for_as_long() {
 
 // Rules: G26.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_stays_busy_is_not_flooded() {
+async fn a_busy_server_is_not_flooded() {
     for (verb, resource) in WRITES {
         let (outages, fixture) = fixture();
         outages.next(verb, resource, [Busy(1); 2_000]);
@@ -422,7 +422,7 @@ async fn a_server_that_stays_busy_is_not_flooded() {
 
 // Rules: G27.
 #[tokio::test(start_paused = true)]
-async fn refused_writes_are_repeated_and_the_author_is_not_called_again() {
+async fn refused_writes_are_retried_without_calling_the_author_again() {
     let refusals: [&[Outage]; 4] = [&[Refuse(500); 3], &[Refuse(503)], &[Refuse(409)], &[Refuse(409), Refuse(500)]];
     for (verb, resource) in WRITES {
         for refusals in refusals {
@@ -445,7 +445,7 @@ async fn refused_writes_are_repeated_and_the_author_is_not_called_again() {
 
 // Rules: G28.
 #[tokio::test(start_paused = true)]
-async fn lost_answers_do_not_double_what_was_done() {
+async fn lost_responses_do_not_duplicate_work() {
     for (verb, resource) in WRITES {
         for outage in [Lose(504), Lose(500), Swallow] {
             let (outages, fixture) = fixture();
@@ -474,13 +474,13 @@ async fn stopping_under_load_sends_the_event_of_every_saved_volume() {
     let claims: Vec<String> = (0..400).map(|at| format!("claim-{at}")).collect();
     claims.iter().for_each(|claim| drop(fixture.claim(claim, "class")));
     outages.next(Create, VOLUMES, [Late(SECOND / 10); 400]);
-    // Sent sequentially, they would take longer than the controller's time for last events when it stops.
+    // Sent sequentially, they would exceed the time that a stopping controller has for its last events.
     outages.next(Create, EVENTS, [Late(SECOND / 5); 400]);
     let stop = CancellationToken::new();
     let running = tokio::spawn(fixture.controller().run_with(fixture.cluster.client("ours"), stop.clone()));
     fixture.until("a quarter is done", || volumes(&fixture) >= 100).await;
     let named = || named_in_events(&fixture, "ProvisioningSucceeded");
-    assert!(volumes(&fixture) < 400 && named().len() < 50, "stopped in the middle, with much to tell");
+    assert!(volumes(&fixture) < 400 && named().len() < 50, "most events are not sent yet");
     stop.cancel();
     running.await.unwrap().unwrap();
     assert!(volumes(&fixture) < 400);
@@ -491,7 +491,7 @@ async fn stopping_under_load_sends_the_event_of_every_saved_volume() {
     assert_eq!(named, bound);
 }
 
-/// While an entry of the journal is written, no request is in progress for a moment.
+/// While a journal entry is written, no other request is in progress for a moment.
 #[tokio::test(start_paused = true)]
 async fn no_event_is_sent_until_all_volumes_are_saved() {
     let (outages, fixture) = fixture();
@@ -501,9 +501,9 @@ async fn no_event_is_sent_until_all_volumes_are_saved() {
     outages.next(Create, VOLUMES, [Late(SECOND / 50); 400]);
     tokio::spawn(fixture.controller().run_with(fixture.cluster.client("ours"), CancellationToken::new()));
     fixture.until("all volumes are saved", || volumes(&fixture) == 400).await;
-    let told = || named_in_events(&fixture, "ProvisioningSucceeded").len();
-    assert_eq!(told(), 0);
-    fixture.until("all claims have events", || told() == 400).await;
+    let sent = || named_in_events(&fixture, "ProvisioningSucceeded").len();
+    assert_eq!(sent(), 0);
+    fixture.until("all claims have events", || sent() == 400).await;
 }
 
 // Rules: G32.
@@ -518,7 +518,7 @@ async fn pauses_do_not_depend_on_the_wall_clock() {
     tokio::spawn(fixture.controller().run_with(fixture.cluster.client("ours"), CancellationToken::new()));
     let took = until_bound(&fixture, "a").await;
     assert!((600 * SECOND..670 * SECOND).contains(&took), "{took:?}");
-    assert!(wall.elapsed().unwrap_or_default() < 120 * SECOND, "a pause of ten minutes in a moment of wall time");
+    assert!(wall.elapsed().unwrap_or_default() < 120 * SECOND, "the simulated pause took too much wall time");
 
     outages.next(Create, VOLUMES, [Busy(1)]);
     fixture.claim("b", "class");
@@ -528,15 +528,15 @@ async fn pauses_do_not_depend_on_the_wall_clock() {
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(outages.asked(Create, VOLUMES).len(), asked, "the wall clock has gone on by more than the pause");
+    assert_eq!(outages.asked(Create, VOLUMES).len(), asked, "the wall clock has advanced beyond the pause");
     until_bound(&fixture, "b").await;
 }
 
-/// The controller-manager may release a volume whose claim exists, and the cache has no claims of in-tree plugins.
+/// kube-controller-manager may release a volume whose claim exists, and the cache has no claims of in-tree plugins.
 #[tokio::test(start_paused = true)]
 async fn a_migrated_volume_stays_while_its_claim_exists() {
     const IN_TREE: &str = "kubernetes.io/aws-ebs";
-    // Without the binder, which would bind the volume again.
+    // Omit the binder, which would bind the volume again.
     let actors = Actors::none().with(Actor::Protection, Pace::PROMPT);
     let fixture = Fixture::with_actors(Cluster::new(), actors, Script::default());
     fixture.class("in-tree", json!({"provisioner": IN_TREE}));

@@ -1,4 +1,4 @@
-//! A cluster, and a provisioner whose answers the test decides.
+//! A simulated cluster, and a provisioner whose results the test decides.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -42,7 +42,7 @@ fn server<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D
     Ok(server)
 }
 
-/// The author's code, in parts.
+/// The methods of the provisioner, as closures.
 pub(crate) struct Script {
     pub(crate) provision: Box<dyn Fn(Request) -> Answer<Volume, ProvisionError> + Send + Sync>,
     pub(crate) clean_up: Box<dyn Fn(Request) -> Answer<(), DeleteError> + Send + Sync>,
@@ -179,7 +179,7 @@ impl Fixture {
         start(self.controller(), number, client)
     }
 
-    /// Starts a process of another author's code.
+    /// Starts a process of another provisioner.
     pub(crate) fn start_author(&self, number: u64, author: impl Hooks) -> JoinHandle<Result<(), RunError>> {
         let client = self.cluster.client(&format!("ours-{number}"));
         start(Controller::new(author, self.options.clone()), number, client)

@@ -36,7 +36,7 @@ impl Hooks for Growing {}
 
 // Rules: X10, G46.
 #[tokio::test(start_paused = true)]
-async fn a_new_size_that_the_api_server_rejects_is_reported_and_written_later() {
+async fn a_rejected_size_update_is_reported_and_retried() {
     let (outages, fixture) = Fixture::with_outages(Script::default());
     fixture.class("growing", json!({"allowVolumeExpansion": true}));
     let _running = fixture.start_author(1, Growing);

@@ -11,7 +11,7 @@ fn read(path: &str) -> String {
 }
 
 #[test]
-fn each_question_of_a_newcomer_leads_to_its_answer() {
+fn where_is_table_names_existing_places() {
     let text = read("CONTRIBUTING.md");
     let section = text.split("## Where is").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
     let rows: Vec<Vec<&str>> = section
@@ -27,7 +27,7 @@ fn each_question_of_a_newcomer_leads_to_its_answer() {
 }
 
 #[test]
-fn every_file_that_the_architecture_names_exists() {
+fn architecture_names_existing_files_and_all_crates() {
     let text = read("ARCHITECTURE.md");
     let controllers = root().join("crates/kube-provisioner/src/controller");
     let bases = [root(), controllers.join("volume"), controllers.join("bucket"), controllers];
@@ -54,9 +54,9 @@ fn every_file_that_the_architecture_names_exists() {
     }
 }
 
-/// A program has one thread, which also renews its Lease.
+/// A controller runs on one thread, which also renews its Lease.
 #[test]
-fn no_example_blocks_the_thread_of_its_program() {
+fn examples_do_not_block_the_controllers_thread() {
     let library =
         ["README.md", "src/lib.rs", "src/provisioner.rs"].map(|file| format!("crates/kube-provisioner/{file}"));
     for page in library.into_iter().chain(["README.md".to_owned()]) {
@@ -66,7 +66,7 @@ fn no_example_blocks_the_thread_of_its_program() {
 
 /// A tag can be moved to another commit, but a commit cannot change.
 #[test]
-fn every_action_of_the_workflows_is_pinned_by_its_commit() {
+fn workflow_actions_are_pinned_to_commits() {
     let mut count = 0;
     for entry in std::fs::read_dir(root().join(".github/workflows")).unwrap() {
         let workflow = std::fs::read_to_string(entry.unwrap().path()).unwrap();

@@ -12,22 +12,23 @@ use tokio::time::sleep;
 
 use super::fixture::{CLAIMS, Fixture, Script, VOLUMES};
 
-/// The limit of requests for the objects of a test, in addition to a read of the journal every ten seconds. A loop
-/// would cost thousands.
+/// Maximum number of requests in a test, including a read of the journal every ten seconds. A loop would send
+/// thousands.
 const FEW: usize = 120;
 
-/// The changes with which the controller sees the objects with these names.
+/// Names of objects, and the changes that the controller sees in them.
 type Odd<'a> = &'a [(&'a str, Value)];
 
 /// Tests odd objects in the list at startup, and later in the watch.
 async fn listed_and_watched(odd: Odd<'_>, put: impl Fn(&Fixture), check: impl Fn(&Fixture)) {
     for listed in [true, false] {
-        beside_others(listed, odd, &put, &check).await;
+        with_other_claims(listed, odd, &put, &check).await;
     }
 }
 
-/// Checks that claims before and after the odd objects are bound, and that no loop follows within ten minutes.
-async fn beside_others(listed: bool, odd: Odd<'_>, put: impl Fn(&Fixture), check: impl Fn(&Fixture)) {
+/// Checks that claims before and after the odd objects are bound, and that the controller does not loop within ten
+/// minutes.
+async fn with_other_claims(listed: bool, odd: Odd<'_>, put: impl Fn(&Fixture), check: impl Fn(&Fixture)) {
     let (outages, fixture) = Fixture::with_outages(Script::default());
     if listed {
         put(&fixture);
@@ -71,19 +72,19 @@ fn ten_megabytes() -> Value {
 #[tokio::test(start_paused = true)]
 async fn unread_parts_of_a_claim_do_not_make_it_too_large() {
     let odd = [("large", json!({"metadata": {"annotations": ten_megabytes()}}))];
-    beside_others(true, &odd, claims(&odd), |fixture| assert_eq!(fixture.calls.count("provision large"), 1)).await;
+    with_other_claims(true, &odd, claims(&odd), |fixture| assert_eq!(fixture.calls.count("provision large"), 1)).await;
 }
 
 // Rules: G29.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_the_journal_cannot_hold_is_refused_with_the_reason() {
+async fn a_claim_too_large_for_the_journal_is_refused() {
     let odd = [("large", json!({"metadata": {"labels": ten_megabytes()}}))];
     let check = |fixture: &Fixture| {
         assert_eq!(fixture.calls.count("provision large"), 0);
         let texts = failures(fixture, "large").join(" ");
         assert!(texts.contains("create it with fewer or shorter labels"), "{texts}");
     };
-    beside_others(true, &odd, claims(&odd), check).await;
+    with_other_claims(true, &odd, claims(&odd), check).await;
 }
 
 // Rules: G29.
@@ -94,7 +95,7 @@ async fn a_volume_of_ten_megabytes_is_deleted_like_any_other() {
     let check = |fixture: &Fixture| {
         assert_eq!((fixture.calls.count("delete large"), fixture.get(VOLUMES, "large")), (1, None));
     };
-    beside_others(false, &odd, put, check).await;
+    with_other_claims(false, &odd, put, check).await;
 }
 
 // Rules: G30.
@@ -151,9 +152,9 @@ async fn claims_with_missing_or_unknown_parts_are_harmless() {
         let texts = failures(fixture, "no-spec");
         assert!(texts.len() == 1 && texts[0].contains("names no StorageClass"), "{texts:?}");
         let texts = failures(fixture, "no-size");
-        assert!(texts.len() == 1 && texts[0].contains("created but is not saved yet"), "no server takes it: {texts:?}");
+        assert!(texts.len() == 1 && texts[0].contains("created but is not saved yet"), "expected one text: {texts:?}");
         let volumes = fixture.cluster.list("", VOLUMES, None).unwrap();
-        assert_eq!(volumes.len(), 3, "one for each other claim that was served");
+        assert_eq!(volumes.len(), 3, "expected those of before, after and unknown");
     })
     .await;
 }
@@ -188,7 +189,7 @@ async fn volumes_with_missing_or_unknown_parts_are_not_deleted() {
 
 // Rules: G31.
 #[tokio::test(start_paused = true)]
-async fn classes_that_cannot_be_read_harm_only_their_claims() {
+async fn unreadable_classes_affect_only_their_claims() {
     let odd = [("odd", json!({"parameters": ["a"]})), ("mute", json!({"provisioner": null}))];
     let put = |fixture: &Fixture| {
         for (class, _) in &odd {

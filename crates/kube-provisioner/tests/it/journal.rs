@@ -1,4 +1,4 @@
-//! The controller's use of the journal: the time of each record, and failures to record.
+//! The controller's use of the journal: when it records attempts, and how it handles failures to record them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::fixture::{CLAIMS, Fixture, Script, VOLUMES};
 use super::outages::Outage::{Hang, Refuse};
 
 const CONFIG_MAPS: &str = "configmaps";
-/// A journal of two shards, which no process writes any more.
+/// The journal of a shard in a former layout, which no process writes to now.
 const FORMER: &str = "example.com-fixture-journal-0-of-2";
 
 fn put_former_journal(fixture: &Fixture, entries: &str) {
@@ -28,7 +28,7 @@ fn put_journal(fixture: &Fixture, name: &str, layout: &str, entries: &str) {
 
 // Rules: G37.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_is_in_the_journal_from_before_it_begins_until_its_volume_is_seen() {
+async fn an_attempt_stays_in_the_journal_until_its_volume_is_seen() {
     let (outages, fixture) = Fixture::with_outages(Script::default());
     let _running = fixture.start(1);
     // The volume cannot be saved for some time.
@@ -50,7 +50,7 @@ async fn the_next_process_finishes_an_attempt_whose_claim_was_deleted() {
     let volume = fixture.claim("one", "class");
     fixture.until("provisioned", || outages.are_over()).await;
     first.abort();
-    // There is no process that could observe the deletion.
+    // No process is running that could observe the deletion.
     fixture.delete(CLAIMS, "one");
     let _second = fixture.start(2);
     fixture.until("cleaned up", || fixture.calls.count("clean_up one") == 1).await;
@@ -60,10 +60,10 @@ async fn the_next_process_finishes_an_attempt_whose_claim_was_deleted() {
 
 // Rules: G38.
 #[tokio::test(start_paused = true)]
-async fn without_a_journal_nothing_is_provisioned_and_the_claim_has_the_reason() {
+async fn provisions_nothing_without_a_journal_and_reports_the_reason() {
     let refusals = [
         (403, "does not allow"),
-        // The answer of a full etcd.
+        // The response when etcd is full.
         (500, "not available"),
     ];
     for (code, text) in refusals {
@@ -78,7 +78,7 @@ async fn without_a_journal_nothing_is_provisioned_and_the_claim_has_the_reason()
             let has_reason = events.contains(text) || events.contains("the provisioner cannot work");
             assert!(events.contains("ProvisioningFailed") && has_reason, "{verb:?} {code}: {events}");
             assert_eq!(fixture.calls.count("provision one"), 0, "{verb:?} {code}");
-            // The controller continues on its own.
+            // The controller recovers without a restart.
             fixture.until("bound", || fixture.is_bound("one")).await;
             running.abort();
         }
@@ -87,10 +87,10 @@ async fn without_a_journal_nothing_is_provisioned_and_the_claim_has_the_reason()
 
 // Rules: G38.
 #[tokio::test(start_paused = true)]
-async fn while_a_former_journal_cannot_be_written_the_claim_has_the_reason() {
+async fn reports_a_former_journal_that_cannot_be_written() {
     let (outages, fixture) = Fixture::with_outages(Script::default());
     put_former_journal(&fixture, "pvc-1 - {}\n");
-    // The present journal is created, so the first update is of the former one.
+    // The current journal is created, so the first update concerns the former one.
     outages.next(Update, CONFIG_MAPS, [Refuse(403); 6]);
     fixture.claim("one", "class");
     let _running = fixture.start(1);
@@ -102,7 +102,7 @@ async fn while_a_former_journal_cannot_be_written_the_claim_has_the_reason() {
 
 // Rules: G38.
 #[tokio::test(start_paused = true)]
-async fn only_the_claim_whose_entry_has_no_room_is_called_blocked() {
+async fn only_the_claim_whose_entry_does_not_fit_is_blocked() {
     let (outages, fixture) = Fixture::with_outages(Script::default());
     fixture.class("options", json!({"mountOptions": ["ro"]}));
     let volume = fixture.claim("one", "class");
@@ -119,10 +119,10 @@ async fn only_the_claim_whose_entry_has_no_room_is_called_blocked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_whose_attempt_is_dropped_from_a_former_journal_is_provisioned() {
+async fn a_claim_is_provisioned_after_its_former_entry_is_dropped() {
     let (_outages, fixture) = Fixture::with_outages(Script::default());
     let volume = fixture.claim("one", "class");
-    // The entry does not fit into the present journal.
+    // The entry does not fit into the current journal.
     put_former_journal(&fixture, &format!("{volume} - {}\n", "x".repeat(460_000)));
     let _running = fixture.start(1);
     sleep(Duration::from_secs(10)).await;
@@ -132,7 +132,7 @@ async fn a_claim_whose_attempt_is_dropped_from_a_former_journal_is_provisioned()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_that_cannot_be_used_stays_until_a_new_attempt_replaces_it() {
+async fn an_unusable_entry_remains_until_a_new_attempt_replaces_it() {
     let (_outages, fixture) = Fixture::with_outages(Script::default());
     fixture.class("options", json!({"mountOptions": ["ro"]}));
     let volumes = ["options", "class"].map(|class| fixture.claim(class, class));
@@ -141,7 +141,7 @@ async fn an_entry_that_cannot_be_used_stays_until_a_new_attempt_replaces_it() {
     let _running = fixture.start(1);
     fixture.until("refused", || !fixture.events("options").is_empty()).await;
     fixture.until("bound", || fixture.is_bound("class")).await;
-    // A removal waits for other changes.
+    // The removal of an entry may wait for other changes.
     sleep(Duration::from_secs(10)).await;
     assert_eq!(fixture.entries(), [volumes[0].clone()]);
     fixture.delete(CLAIMS, "options");
@@ -151,7 +151,7 @@ async fn an_entry_that_cannot_be_used_stays_until_a_new_attempt_replaces_it() {
 
 // Rules: G39.
 #[tokio::test(start_paused = true)]
-async fn a_second_process_takes_over_and_the_first_one_reports_it() {
+async fn a_second_process_takes_over_and_the_first_reports_it() {
     let (outages, fixture) = Fixture::with_outages(Script::default());
     let first = fixture.start(1);
     fixture.claim("one", "class");

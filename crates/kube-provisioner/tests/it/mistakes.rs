@@ -33,7 +33,7 @@ const REMEDIES: [&str; 12] = [
 /// Returns the problem with the texts about one mistake.
 fn fault(mistake: &str, says: &str, texts: &[String]) -> Option<String> {
     let Some(text) = texts.iter().find(|text| text.contains(says)) else {
-        return Some(format!("{mistake}: nothing says {says:?}: {texts:#?}"));
+        return Some(format!("{mistake}: no text contains {says:?}: {texts:#?}"));
     };
     if !REMEDIES.iter().any(|remedy| text.contains(remedy)) {
         return Some(format!("{mistake}: no remedy: {text}"));
@@ -63,7 +63,7 @@ fn provision(request: Request) -> BoxFuture<'static, Result<Volume, ProvisionErr
 }
 
 #[tokio::test(start_paused = true)]
-async fn mistakes_in_claims_for_volumes() {
+async fn events_of_volume_claims_name_mistake_and_remedy() {
     let spec = |spec: Value| json!({"spec": spec});
     let parameters = |parameters: Value| json!({"parameters": parameters});
     let asks_us = json!({
@@ -76,7 +76,7 @@ async fn mistakes_in_claims_for_volumes() {
     let snapshot = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"});
     let topology = json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]);
     let (none, missing) = (json!({}), json!({"adminSecretName": "x", "adminSecretNamespace": "default"}));
-    // The claim's name, the changes of the claim and of its class, and the text.
+    // The claim's name, the changes to the claim and to its class, and the expected text.
     let rows: [(&str, Value, Value, &str); 19] = [
         (
             "selector",
@@ -151,7 +151,7 @@ async fn mistakes_in_claims_for_volumes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn mistakes_in_claims_for_buckets() {
+async fn events_of_bucket_claims_name_mistake_and_remedy() {
     use super::buckets::fixture::{CLAIMS, Fixture};
     let config = |config: Value| json!({"additionalConfig": config});
     let named = |name: &str| json!({"generateBucketName": null, "bucketName": name});

@@ -25,7 +25,7 @@ struct Assets {
 }
 
 impl Store {
-    /// The duration of every call, which leaves time for other events.
+    /// Duration of each step of a call, during which other events can occur.
     const STEP: Duration = Duration::from_millis(100);
 
     fn script(&self) -> Script {
@@ -64,7 +64,7 @@ impl Store {
     fn check(&self, request: &Request, method: &str) -> MutexGuard<'_, Assets> {
         let mut assets = self.lock();
         if let Some(owner) = assets.owners.get(&request.name).filter(|owner| **owner != claim_of(request)) {
-            let seen = format!("{method} for {} meets the asset of {owner}", claim_of(request));
+            let seen = format!("{method} for {} finds the asset of {owner}", claim_of(request));
             assets.mistakes.push(seen);
         }
         assets
@@ -97,7 +97,7 @@ fn twins(store: &Store, seed: u64) -> (Fixture, String, String, String) {
         let name = format!("pvc-{}", &uid[..1]);
         if let Some((first, first_uid)) = known.remove(&name) {
             known.values().for_each(|(claim, _)| fixture.delete(CLAIMS, claim));
-            // Both were created in the same second.
+            // Both were created in the same second, so their uids decide which is older.
             let (older, younger) = if first_uid < uid { (first, claim) } else { (claim, first) };
             return (fixture, older, younger, name);
         }
@@ -108,7 +108,7 @@ fn twins(store: &Store, seed: u64) -> (Fixture, String, String, String) {
 
 // Rules: G70.
 #[tokio::test(start_paused = true)]
-async fn one_of_two_claims_is_bound_and_the_other_names_the_claim_that_it_waits_for() {
+async fn a_claim_with_a_taken_volume_name_reports_the_other_claim() {
     let store = Store::default();
     let (fixture, first, second, name) = twins(&store, 1);
     let running = fixture.start(1);
@@ -138,13 +138,13 @@ async fn one_of_two_claims_is_bound_and_the_other_names_the_claim_that_it_waits_
 }
 
 /// Deletes one of two claims at some moment, and optionally restarts the process.
-async fn one_goes(seed: u64, after: Duration, first_goes: bool, restarts: bool) {
+async fn delete_one(seed: u64, after: Duration, first_goes: bool, restarts: bool) {
     let store = Store::default();
     let (fixture, first, second, name) = twins(&store, seed);
     let mut running = fixture.start(1);
     sleep(after).await;
     let (gone, stays) = if first_goes { (&first, &second) } else { (&second, &first) };
-    let case = format!("seed {seed}, {gone} goes after {after:?}, restarts: {restarts}");
+    let case = format!("seed {seed}, {gone} is deleted after {after:?}, restarts: {restarts}");
     fixture.delete(CLAIMS, gone);
     if restarts {
         running.abort();
@@ -153,37 +153,37 @@ async fn one_goes(seed: u64, after: Duration, first_goes: bool, restarts: bool) 
     fixture.until(&case, || fixture.is_bound(stays) && fixture.entries().is_empty()).await;
     assert_eq!(store.seen(), (vec![stays.clone()], vec![]), "{case}");
     assert_eq!(fixture.get(VOLUMES, &name).unwrap()["spec"]["claimRef"]["name"], **stays, "{case}");
-    // After the last claim is deleted as well, nothing is left.
+    // Deleting the last claim leaves nothing behind.
     fixture.delete(CLAIMS, stays);
     fixture.until(&case, || fixture.get(VOLUMES, &name).is_none() && fixture.entries().is_empty()).await;
     assert_eq!(store.seen(), (vec![], vec![]), "{case}");
     assert!(!running.is_finished(), "{case}");
 }
 
-async fn one_goes_at_each_moment(restarts: bool) {
+async fn delete_one_at_each_moment(restarts: bool) {
     for moment in 0..8 {
         for first_goes in [true, false] {
-            one_goes(1 + moment % 2, Duration::from_millis(1 + moment * 80), first_goes, restarts).await;
+            delete_one(1 + moment % 2, Duration::from_millis(1 + moment * 80), first_goes, restarts).await;
         }
     }
 }
 
 // Rules: G70.
 #[tokio::test(start_paused = true)]
-async fn each_claim_takes_only_its_own_volume_whenever_one_is_deleted() {
-    one_goes_at_each_moment(false).await;
+async fn each_claim_uses_its_own_volume_after_a_deletion() {
+    delete_one_at_each_moment(false).await;
 }
 
 // Rules: G70.
 #[tokio::test(start_paused = true)]
-async fn each_claim_takes_only_its_own_volume_whenever_one_is_deleted_with_the_process() {
-    one_goes_at_each_moment(true).await;
+async fn each_claim_uses_its_own_volume_after_deletion_and_restart() {
+    delete_one_at_each_moment(true).await;
 }
 
 // Rules: G70.
 /// Another program has created a volume for the second claim while the author created one for the first.
 #[tokio::test(start_paused = true)]
-async fn a_foreign_volume_that_took_the_name_loses_nothing() {
+async fn keeps_a_foreign_volume_with_the_same_name() {
     let store = Store::default();
     let (fixture, first, second, name) = twins(&store, 3);
     let _running = fixture.start(1);
@@ -206,7 +206,7 @@ async fn a_foreign_volume_that_took_the_name_loses_nothing() {
 // Rules: G70.
 /// The watch does not show the volume of a deleted claim.
 #[tokio::test(start_paused = true)]
-async fn a_name_is_looked_up_before_it_is_used_again() {
+async fn looks_up_a_volume_name_before_reusing_it() {
     let (store, outages) = (Store::default(), Outages::default());
     let cluster = Cluster::builder().hide_managed_fields().interceptor(Arc::new(outages.clone())).build();
     let mut fixture = Fixture::on(cluster, store.script());

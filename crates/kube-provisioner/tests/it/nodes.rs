@@ -18,7 +18,7 @@ use super::fixture::{CLAIMS, Fixture, Script, VOLUMES, volume};
 /// A waiting claim shows the reason within this time.
 const TOLD: Duration = Duration::from_secs(120);
 
-/// Replicas on `node-1` and `node-2`, which exist, and a class that waits for its consumer.
+/// Starts replicas on the new nodes `node-1` and `node-2`, and creates a class with WaitForFirstConsumer.
 fn per_node(mut fixture: Fixture) -> Fixture {
     fixture.class("late", json!({"volumeBindingMode": "WaitForFirstConsumer"}));
     fixture.options.coordination = Coordination::PerNode;
@@ -30,7 +30,7 @@ fn per_node(mut fixture: Fixture) -> Fixture {
     fixture
 }
 
-/// Denies all requests for nodes.
+/// Denies reading nodes.
 struct NoNodes;
 
 impl Authorizer for NoNodes {
@@ -46,7 +46,7 @@ impl Authorizer for NoNodes {
 
 // Rules: G40.
 #[tokio::test(start_paused = true)]
-async fn replicas_of_nodes_do_not_share_an_identity() {
+async fn per_node_replicas_do_not_share_an_identity() {
     let mut fixture = Fixture::new(Script::default());
     fixture.options.coordination = Coordination::PerNode;
     fixture.options.node_name = Some("node-1".to_owned());
@@ -76,14 +76,14 @@ pub(crate) fn selected(fixture: &Fixture, claim: &str) -> Option<String> {
 
 // Rules: G64.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_no_longer_exists_is_removed_from_its_claim() {
+async fn a_deleted_node_is_removed_from_its_claim() {
     let fixture = per_node(Fixture::new(Script::default()));
     claim(&fixture, "data", "gone");
     let took = fixture.until("the scheduler may choose again", || selected(&fixture, "data").is_none()).await;
     assert!(took < TOLD, "{took:?}");
     fixture.until("it has an event", || !fixture.events("data").is_empty()).await;
     fixture.patch(CLAIMS, "data", json!({"metadata": {"annotations": {SELECTED_NODE: "node-2"}}}));
-    fixture.until("it is served by the next node", || fixture.calls.count("provision data") == 1).await;
+    fixture.until("the next node provisions it", || fixture.calls.count("provision data") == 1).await;
     sleep(Duration::from_secs(600)).await;
     let texts = fixture.events("data");
     let moved = "The selected node gone does not exist; the scheduler is asked for another node";
@@ -92,7 +92,7 @@ async fn a_node_that_no_longer_exists_is_removed_from_its_claim() {
 
 /// Idle requests matter, since a cluster with a thousand nodes has a thousand such replicas.
 #[tokio::test(start_paused = true)]
-async fn a_replica_of_a_node_sends_only_watches_while_nothing_happens() {
+async fn an_idle_per_node_replica_sends_only_watches() {
     let fixture = per_node(Fixture::on(Cluster::builder().hide_managed_fields().trace().build(), Script::default()));
     let claims: Vec<String> = (0..50).map(|at| format!("claim-{at}")).collect();
     claims.iter().for_each(|name| claim(&fixture, name, "node-1"));
@@ -109,7 +109,7 @@ async fn a_replica_of_a_node_sends_only_watches_while_nothing_happens() {
 
 // Rules: G64.
 #[tokio::test(start_paused = true)]
-async fn an_unreadable_node_is_not_absent() {
+async fn an_unreadable_node_is_not_treated_as_deleted() {
     let cluster = Cluster::builder().hide_managed_fields().authorizer(Arc::new(NoNodes)).build();
     let fixture = per_node(Fixture::on(cluster, Script::default()));
     claim(&fixture, "data", "gone");
@@ -121,7 +121,7 @@ async fn an_unreadable_node_is_not_absent() {
 
 // Rules: G64.
 #[tokio::test(start_paused = true)]
-async fn a_claim_reports_that_its_node_has_no_replica_is_not_ready_or_does_not_answer() {
+async fn a_claim_reports_why_its_node_does_not_provision_it() {
     let fixture = per_node(Fixture::new(Script::default()));
     put_node(&fixture, "virtual");
     put_node(&fixture, "down");
@@ -146,9 +146,9 @@ async fn a_claim_reports_that_its_node_has_no_replica_is_not_ready_or_does_not_a
         "Warning ProvisioningFailed: The selected node down is not ready",
         "Normal Provisioning: The replica of example.com/fixture on the selected node crashing has not provisioned the volume",
     ]) {
-        assert!(texts.len() == 1 && texts[0].starts_with(expected), "one for all replicas: {texts:?}");
+        assert!(texts.len() == 1 && texts[0].starts_with(expected), "expected one event: {texts:?}");
     }
-    assert_eq!(selected(&fixture, "on-virtual").as_deref(), Some("virtual"), "only a person knows what to do");
+    assert_eq!(selected(&fixture, "on-virtual").as_deref(), Some("virtual"), "only an administrator can decide");
     // The node is deleted later.
     fixture.cluster.delete(&node("virtual"), DeleteOptions::default()).unwrap();
     fixture.until("the scheduler may choose again", || selected(&fixture, "on-virtual").is_none()).await;
@@ -156,7 +156,7 @@ async fn a_claim_reports_that_its_node_has_no_replica_is_not_ready_or_does_not_a
 
 // Rules: G77.
 #[tokio::test(start_paused = true)]
-async fn other_nodes_do_not_report_the_silence_of_a_replica_that_refuses_the_claim() {
+async fn other_nodes_report_nothing_if_the_nodes_replica_refuses() {
     let fixture = per_node(Fixture::new(Script::default()));
     let block = json!({"metadata": {"annotations": {SELECTED_NODE: "node-2"}}, "spec": {"volumeMode": "Block"}});
     fixture.claim_with("data", "late", block);
@@ -168,16 +168,16 @@ async fn other_nodes_do_not_report_the_silence_of_a_replica_that_refuses_the_cla
 
 // Rules: G64.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_another_nodes_replica_provisions_gets_no_other_event() {
+async fn other_nodes_report_nothing_if_the_nodes_replica_provisions() {
     let fixture = per_node(Fixture::new(Script::default()));
     claim(&fixture, "data", "node-1");
-    fixture.until("it is made", || fixture.calls.count("provision data") == 1).await;
+    fixture.until("it is provisioned", || fixture.calls.count("provision data") == 1).await;
     sleep(Duration::from_secs(600)).await;
     let texts = fixture.events("data");
     assert!(texts.len() == 1 && texts[0].contains("ProvisioningSucceeded"), "{texts:?}");
 }
 
-/// A provisioner whose nodes have separate storage. Its calls take this long, or fail.
+/// A provisioner whose nodes have separate storage. Its calls take the time `takes`, or fail.
 struct NodeLocal {
     node: &'static str,
     takes: Option<Duration>,
@@ -214,7 +214,7 @@ impl Hooks for NodeLocal {}
 
 // Rules: G49.
 #[tokio::test(start_paused = true)]
-async fn the_asset_of_a_claim_that_moved_stays_only_on_the_node_of_its_volume() {
+async fn a_moved_claim_keeps_only_the_asset_of_its_volume() {
     let minutes = |count: u64| Some(Duration::from_secs(60 * count));
     for (first, second, expected) in
         [(None, minutes(0), "node-2"), (minutes(2), minutes(0), "node-2"), (minutes(1), minutes(2), "node-1")]
@@ -234,15 +234,15 @@ async fn the_asset_of_a_claim_that_moved_stays_only_on_the_node_of_its_volume() 
         fixture.patch(CLAIMS, "data", on("node-2"));
         fixture.until("bound", || fixture.is_bound("data")).await;
         let expected = BTreeSet::from([(expected, name)]);
-        fixture.until("one is left", || *assets.lock().unwrap() == expected).await;
-        fixture.until("forgotten", || fixture.entries().is_empty()).await;
+        fixture.until("one asset remains", || *assets.lock().unwrap() == expected).await;
+        fixture.until("the entries are removed", || fixture.entries().is_empty()).await;
         assert!(fixture.is_bound("data"));
     }
 }
 
-/// The asset of the former node may be the one of the volume.
+/// Both nodes may have used the same asset, which now belongs to the volume.
 #[tokio::test(start_paused = true)]
-async fn storage_that_nodes_may_share_is_kept_when_a_claim_moves() {
+async fn possibly_shared_storage_is_kept_when_a_claim_moves() {
     let script = Script {
         provision: Box::new(|request| {
             Box::pin(async move {
@@ -259,13 +259,13 @@ async fn storage_that_nodes_may_share_is_kept_when_a_claim_moves() {
     fixture.until("begun", || fixture.calls.count("provision data") == 1).await;
     fixture.patch(CLAIMS, "data", json!({"metadata": {"annotations": {SELECTED_NODE: "node-2"}}}));
     fixture.until("bound", || fixture.is_bound("data")).await;
-    fixture.until("forgotten", || fixture.entries().is_empty()).await;
+    fixture.until("the entries are removed", || fixture.entries().is_empty()).await;
     assert_eq!(fixture.calls.count("clean_up"), 0);
 }
 
 /// If one of twenty replicas is down, another replica checks the node in the next round.
 #[tokio::test(start_paused = true)]
-async fn one_replica_looks_for_the_node_of_a_released_volume() {
+async fn one_replica_at_a_time_checks_the_node_of_a_released_volume() {
     const NODES: u64 = 20;
     let cluster = Cluster::builder().hide_managed_fields().trace().build();
     let mut fixture = Fixture::on(cluster, Script::default());
@@ -293,12 +293,12 @@ async fn one_replica_looks_for_the_node_of_a_released_volume() {
     assert_eq!(
         counts,
         (0..10).collect::<Vec<_>>(),
-        "one each time, and none before the replica of the node had its time"
+        "expected one check per period, after a period for the node's own replica"
     );
     fixture.cluster.delete(&node("node-07"), DeleteOptions::default()).unwrap();
-    let gone = "is on the node node-07, which does not exist any more";
+    let gone = "is on the node node-07, which no longer exists";
     let took =
-        fixture.until("the event is there", || fixture.events(&volume).iter().any(|text| text.contains(gone))).await;
+        fixture.until("the event exists", || fixture.events(&volume).iter().any(|text| text.contains(gone))).await;
     assert!(took <= Duration::from_secs(301), "{took:?}");
     assert!(fixture.get(VOLUMES, &volume).is_some());
 }
@@ -306,7 +306,7 @@ async fn one_replica_looks_for_the_node_of_a_released_volume() {
 // Rules: G64.
 /// With a Lease, the only replica reads the node before it makes a call.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_on_a_removed_node_is_not_forgotten() {
+async fn an_attempt_on_a_removed_node_is_kept() {
     let script = Script {
         provision: Box::new(|request| {
             Box::pin(async move {
@@ -331,8 +331,8 @@ async fn an_attempt_on_a_removed_node_is_not_forgotten() {
     fixture.cluster.delete(&node("there"), DeleteOptions::default()).unwrap();
     sleep(Duration::from_secs(1800)).await;
     assert_eq!(selected(&fixture, "begun").as_deref(), Some("there"));
-    let told = |text: &String| text.contains("The selected node there does not exist");
-    assert!(fixture.events("begun").iter().any(told), "{:?}", fixture.events("begun"));
+    let reports_node = |text: &String| text.contains("The selected node there does not exist");
+    assert!(fixture.events("begun").iter().any(reports_node), "{:?}", fixture.events("begun"));
     put_node(&fixture, "there");
     fixture.until("it is bound", || fixture.is_bound("begun")).await;
 }

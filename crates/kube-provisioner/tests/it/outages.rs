@@ -1,4 +1,4 @@
-//! An API server whose next requests fail as the test requests, and that records all requests.
+//! An interceptor that makes the next requests fail as the test requests, and records all requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};

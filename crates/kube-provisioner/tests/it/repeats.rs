@@ -43,7 +43,7 @@ fn the_same_seed_gives_the_same_trace() {
         assert_eq!(difference, None, "seed {seed}");
         assert_eq!(one.len(), two.len(), "seed {seed}");
         let succeeded = |replica: u64| one.contains(&format!("ours-{} create persistentvolumes", seed + replica));
-        assert!(succeeded(2) || succeeded(3), "seed {seed}: nobody went on");
+        assert!(succeeded(2) || succeeded(3), "seed {seed}: no replica continued");
     }
     assert_ne!(run(0), run(1));
 }

@@ -67,7 +67,7 @@ fn fixture(seed: u64) -> Fixture {
 
 // Rules: L1.
 #[test]
-fn of_five_controllers_one_provisions() {
+fn only_one_of_five_replicas_provisions_a_claim() {
     for seed in 0..10 {
         run(async {
             // Longer than a lease, which is renewed during the call.
@@ -88,7 +88,7 @@ fn of_five_controllers_one_provisions() {
 
 // Rules: L1.
 #[test]
-fn another_replica_finishes_the_work_of_one_that_dies() {
+fn another_replica_finishes_the_work_of_a_dead_one() {
     for seed in 0..20 {
         run(async {
             let (fixture, author) = (fixture(seed), Slow::new(Duration::from_secs(5)));
@@ -113,7 +113,7 @@ fn another_replica_finishes_the_work_of_one_that_dies() {
 // Rules: G53.
 /// Without `clean_up`, an attempt is completed, and its volume released and deleted.
 #[test]
-fn an_asset_that_a_restored_claim_names_is_not_completed_to_be_deleted() {
+fn a_restored_claims_attempt_is_neither_completed_nor_deleted() {
     run(async {
         let (fixture, author) = (fixture(0), Slow::new(Duration::from_secs(5)));
         let first = fixture.start_author(1, author.clone());

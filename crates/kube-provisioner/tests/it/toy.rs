@@ -1,4 +1,4 @@
-//! A backend in memory, and a provisioner with one flaw at a time.
+//! An in-memory backend, and a provisioner with at most one flaw.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,12 +22,12 @@ pub(crate) enum Flaw {
     LeavesHalfMade,
     /// Rounds sizes down.
     TooSmall,
-    /// All volumes lead to one place.
+    /// All volumes point to the same place.
     OnePlace,
     /// Finds assets only by their label, which is set after their creation.
     LabelsLate,
     /// Fails to delete an asset that no longer exists.
-    MissesWhatIsGone,
+    FailsOnMissingAsset,
     /// Deletes all assets whose name has this prefix.
     DeletesByPrefix,
     /// Deletes the asset that the volume object names.
@@ -36,7 +36,7 @@ pub(crate) enum Flaw {
     ForgetsTrash,
     /// Deletes only assets that this process created.
     RemembersInProcess,
-    /// Is ready only once it works.
+    /// `probe` fails until the first volume is provisioned.
     ReadyWhenItWorks,
     /// Detects a bad parameter late, and reports it as a transient failure.
     RetriesBadParameters,
@@ -46,7 +46,7 @@ pub(crate) enum Flaw {
     CleansUpWithoutParts,
     /// Renames an asset before the clean-up, and forgets the new name.
     CleansUpByTrash,
-    /// A thread without a valid token leaves something that later calls do not find.
+    /// A thread whose token is no longer valid leaves something that later calls do not find.
     StopsHalfway,
     /// Detects a size that is too large only after it has created a part.
     RefusesLate,
@@ -87,7 +87,7 @@ impl Shelf {
     }
 
     /// Creates an asset manually, like an administrator.
-    pub(crate) fn make_by_hand(&self, id: String) -> Option<String> {
+    pub(crate) fn create_manually(&self, id: String) -> Option<String> {
         let mut inner = self.lock();
         let is_free = !inner.assets.contains_key(&id);
         is_free.then(|| inner.assets.insert(id.clone(), String::new()));
@@ -290,7 +290,7 @@ impl Provisioner for Toy {
                 }
                 let removed = shelf.remove(name).await;
                 let part = shelf.remove(&format!("{name}.part")).await;
-                if *flaw == Flaw::MissesWhatIsGone && !removed && !part {
+                if *flaw == Flaw::FailsOnMissingAsset && !removed && !part {
                     return Err(DeleteError::retry(format!("there is no {name}")));
                 }
             }
@@ -309,7 +309,7 @@ impl Provisioner for Toy {
 
 impl Hooks for Toy {}
 
-/// A toy whose volumes grow, and that cleans up what its attempts have left.
+/// A toy with `expand` and `clean_up`.
 pub(crate) struct TidyToy(pub(crate) Toy);
 
 impl Provisioner for TidyToy {

@@ -26,7 +26,7 @@ pub(super) struct Binder {
     claims: BTreeMap<String, Arc<Stored>>,
     volumes: VolumeIndex,
     classes: BTreeMap<String, Arc<Stored>>,
-    /// Keys whose last sync could not finish.
+    /// Keys whose last sync could not complete.
     waiting: BTreeSet<Key>,
     /// Time of the next resync.
     resync: Option<Instant>,

@@ -100,7 +100,7 @@ impl Controller for GarbageCollector {
 }
 
 impl GarbageCollector {
-    /// Records an object's owners. Returns its former ones.
+    /// Records an object's owners, and returns the previous ones.
     fn replace(&mut self, id: &ObjectKey, owners: &[Owner]) -> Vec<Owner> {
         let before = self.owners.remove(id).unwrap_or_default();
         for owner in &before {

@@ -1,5 +1,5 @@
-//! Nodes that a volume, a pod or a class allows: `component-helpers/scheduling/corev1/nodeaffinity` and `v1helper` of
-//! Kubernetes.
+//! Checks whether a volume, a pod or a class allows a node: `component-helpers/scheduling/corev1/nodeaffinity` and
+//! `v1helper` of Kubernetes.
 
 use serde_json::Value;
 
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn one_term_is_enough_and_all_of_a_term_must_hold() {
+    fn selects_node_if_all_requirements_of_one_term_hold() {
         let wanted =
             |key: &str, operator: &str, values: &[&str]| json!({"key": key, "operator": operator, "values": values});
         let cases = [
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_keep_off_tainted_and_cordoned_nodes_unless_they_tolerate_it() {
+    fn pod_fits_tainted_or_cordoned_node_only_with_toleration() {
         let tainted = json!({"metadata": {"name": "n"}, "spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}});
         let cordoned = json!({"metadata": {"name": "n"}, "spec": {"unschedulable": true}});
         let pod = |toleration: Value| json!({"spec": {"tolerations": [toleration]}});

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn taints_follow_conditions_and_leave_others_alone() {
+    fn updates_condition_taints_and_keeps_others() {
         let taint = |key: &str| json!({"key": key, "effect": "NoSchedule"});
         let (not_ready, own) = (taint("node.kubernetes.io/not-ready"), taint("example.com/own"));
         let node = |ready: &str, cordoned: bool| json!({"spec": {"unschedulable": cordoned}, "status": {"conditions": [{"type": "Ready", "status": ready}]}});

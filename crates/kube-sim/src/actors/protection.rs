@@ -1,5 +1,5 @@
 //! Protects claims that pods use, and bound volumes, from deletion: `pkg/controller/volume/pvcprotection` and
-//! `pvprotection` of Kubernetes. Since 1.37 `pvcprotection` also reports since when a claim is unused (KEP-5541).
+//! `pvprotection` of Kubernetes. Since 1.37 `pvcprotection` also sets the claim's condition `Unused` (KEP-5541).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,9 +47,9 @@ struct Pod {
 /// The pods that count as users of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
-    /// A pod on a node has the volume mounted, or may have.
+    /// Pods on a node that have mounted the volume, or may have.
     HoldsVolume,
-    /// A pod that has not ended wants it.
+    /// Pods that refer to the claim and have not ended.
     WantsVolume,
 }
 

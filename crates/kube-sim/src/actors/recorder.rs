@@ -1,4 +1,4 @@
-//! Events as client-go's `tools/record` writes them: core/v1, and a repeated event only raises its count.
+//! Events in core/v1, as client-go's `tools/record` writes them: a repeated event only increments its count.
 
 use std::collections::BTreeMap;
 

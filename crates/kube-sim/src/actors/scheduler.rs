@@ -1,5 +1,5 @@
-//! kube-scheduler as far as volumes are concerned: its plugin `volumebinding`, and the labels, taints and cordons of
-//! nodes. It selects one of the fitting nodes at random. Resources other than storage never run out.
+//! The parts of kube-scheduler that concern volumes: the plugin `volumebinding`, and the labels, taints and cordons of
+//! nodes. It selects a random node among those that fit. Resources other than storage never run out.
 //!
 //! To exclude a node, a test cordons it. To simulate a node without capacity, a test creates a CSIDriver with
 //! `storageCapacity`, and CSIStorageCapacity objects for the other nodes only, as a CSI driver does.

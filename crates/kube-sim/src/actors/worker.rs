@@ -60,7 +60,7 @@ impl<C: Controller> Worker<C> {
             let Some(key) = self.queue.pop(now) else {
                 let due = [feed.next_due(), self.queue.next_due()].into_iter().flatten().min();
                 match due {
-                    // The next turn handles both: the passed time and the change.
+                    // The next iteration handles both the elapsed time and the change.
                     Some(due) => drop(timeout_at(due, feed.arrival(&mut self.api)).await),
                     None => feed.arrival(&mut self.api).await,
                 }

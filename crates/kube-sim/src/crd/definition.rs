@@ -19,7 +19,7 @@ pub(crate) struct Definition {
     selectable_fields: Vec<String>,
 }
 
-/// The finalizer that holds a definition until its objects are deleted.
+/// The finalizer that keeps a definition until its objects are deleted.
 pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl Definition {
@@ -81,7 +81,7 @@ pub(crate) fn prepare(old: Option<&Value>, object: &mut Value) -> Result<(), Sta
     Ok(())
 }
 
-/// The checks of `apiextensions/validation` without which the registry would be inconsistent.
+/// The checks of `apiextensions/validation` that keep the registry consistent.
 pub(crate) fn validate(object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let mut require = |path: &[&str]| {
@@ -115,7 +115,7 @@ pub(crate) fn validate(object: &Value) -> Vec<Cause> {
         match at(version, &["schema", "openAPIV3Schema"]) {
             None => causes.push(Cause::required(field, "")),
             Some(schema) if text_at(schema, &["type"]) != "object" => {
-                // The server moves the schema of a single version to the field of the API from before versions.
+                // The server moves the schema of a single version to `spec.validation`, which predates `versions`.
                 let field = if several { field } else { "spec.validation.openAPIV3Schema".to_owned() };
                 causes.push(match text_at(schema, &["type"]) {
                     "" => Cause::required(format!("{field}.type"), "must not be empty at the root"),

@@ -150,7 +150,7 @@ fn check_kind(resource: &Resource, object: &Value) -> Result<(), WrongKind> {
         )
     } else if let Some(other) = builtins().iter().find(|other| other.kind == kind && other.api_version() == api_version)
     {
-        // The server decodes the object as its own kind before it checks that kind.
+        // The server decodes the object as the kind that it names before it checks that kind.
         fields(other, &mut object.clone()).err().unwrap_or_else(|| {
             let group = resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
             format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", resource.kind)
@@ -193,7 +193,7 @@ impl Decoder {
             *value = Value::Object(Map::new());
         }
         let Value::Object(map) = value else {
-            // Fields of another type are refused elsewhere, so this is the root.
+            // Fields of a wrong type are refused by the caller, so this is the root.
             return Err(format!(
                 "json: cannot unmarshal {} into Go value of type v1.{}",
                 kind_of(value),

@@ -359,7 +359,7 @@ mod tests {
     use crate::resource::builtins;
 
     #[test]
-    fn the_table_is_whole() {
+    fn reads_every_field_of_the_table() {
         let lines = include_str!("../../shapes/shapes.txt").lines().filter(|line| line.starts_with(' ')).count();
         let fields: usize = SCHEMA.structs.values().map(|structure| structure.fields.len()).sum();
         assert_eq!(fields, lines, "every field of the table is read");
@@ -373,14 +373,14 @@ mod tests {
     }
 
     #[test]
-    fn every_built_in_resource_has_its_struct_but_definitions() {
+    fn every_builtin_resource_except_crds_has_a_struct() {
         let missing: Vec<_> = builtins().iter().filter(|resource| Struct::of(resource).is_none()).collect();
         let kinds: Vec<_> = missing.iter().map(|resource| resource.kind.as_str()).collect();
         assert_eq!(kinds, ["CustomResourceDefinition"]);
     }
 
     #[test]
-    fn what_a_field_says() {
+    fn reads_field_properties() {
         let spec = Struct::named("core/v1.PersistentVolumeSpec");
         let host_path = spec.field("hostPath").unwrap();
         assert_eq!((host_path.embedded, host_path.ty.pointer), ("PersistentVolumeSource.", true));

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn what_a_new_object_gets() {
+fn sets_defaults_of_new_objects() {
     for (group, plural, mut object, path, value) in [
         ("", "persistentvolumes", json!({"spec": {"iscsi": {}}}), "/spec/iscsi/iscsiInterface", json!("default")),
         ("storage.k8s.io", "csidrivers", json!({}), "/spec/attachRequired", json!(true)),

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_times_are_refused_with_gos_words() {
+    fn rejects_invalid_times_with_go_errors() {
         use Precision::{Microseconds, Seconds};
         // Recorded from kube-apiserver 1.37.1.
         for (text, precision, complaint) in [

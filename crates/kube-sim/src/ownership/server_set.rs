@@ -47,13 +47,13 @@ impl ServerSet {
     pub(crate) const NOTHING: Self = Self(0);
 
     /// Returns the fields that the client did not change; for a new object, those that it left out.
-    pub(crate) fn left_alone(resource: &Resource, old: Option<&Value>, sent: &Value) -> Self {
+    pub(crate) fn unchanged_by_client(resource: &Resource, old: Option<&Value>, sent: &Value) -> Self {
         Self(u8::MAX).holds(resource, old, sent, |before, after| before == after)
     }
 
     /// Returns the subset of fields that have changed.
     #[must_use]
-    pub(crate) fn now_changed(self, resource: &Resource, old: Option<&Value>, kept: &Value) -> Self {
+    pub(crate) fn changed_since(self, resource: &Resource, old: Option<&Value>, kept: &Value) -> Self {
         self.holds(resource, old, kept, |before, after| before != after)
     }
 
@@ -125,16 +125,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_server_set_is_undone() {
+    fn undo_restores_the_object_as_sent() {
         let resource = Resource::builtin("", "persistentvolumeclaims");
         let sent = json!({"metadata": {"name": "a", "finalizers": ["x/y"]}, "spec": {"storageClassName": "fast"}});
         let kept = json!({
             "metadata": {"name": "a", "finalizers": ["x/y", "kubernetes.io/pvc-protection"]},
             "spec": {"storageClassName": "fast", "dataSource": {"kind": "A"}},
         });
-        let set = ServerSet::left_alone(&resource, None, &sent).now_changed(&resource, None, &kept);
+        let set = ServerSet::unchanged_by_client(&resource, None, &sent).changed_since(&resource, None, &kept);
         assert_eq!(set.undo(&resource, None, kept.clone()), sent);
-        let same = ServerSet::left_alone(&resource, Some(&kept), &kept).now_changed(&resource, Some(&kept), &kept);
+        let same =
+            ServerSet::unchanged_by_client(&resource, Some(&kept), &kept).changed_since(&resource, Some(&kept), &kept);
         assert_eq!(same, ServerSet::NOTHING);
         assert_eq!(same.undo(&resource, Some(&kept), kept.clone()), kept);
     }

@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_by_maturity_then_number() {
+    fn sorts_versions_by_maturity_then_number() {
         let mut versions =
             ["v1", "v1alpha1", "foo1", "v11beta2", "v10", "v2", "v3beta1", "foo10", "v12alpha1", "v1beta"];
         versions.sort_by_key(|version| Reverse(priority(version)));

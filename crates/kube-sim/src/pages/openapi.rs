@@ -15,7 +15,7 @@ use crate::resource::Resource;
 use crate::state::State;
 use crate::status::Status;
 
-/// `/openapi/v2`, without types. Clients that know version 3 use it for types that version 3 lacks.
+/// `/openapi/v2`, without types. Clients of version 3 fall back to it for types that version 3 lacks.
 pub(super) fn old(headers: &HeaderMap) -> Page {
     const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
     // Go accepts no `@` in the content type of an answer.

@@ -1,5 +1,5 @@
 //! JSON patch, compatible with the server's library (evanphx/json-patch v4). It is more lenient than RFC 6902:
-//! `replace` may set a missing member, `test` takes a missing member for null, and indices may count from the end.
+//! `replace` may set a missing member, `test` treats a missing member as null, and indices may count from the end.
 
 use serde_json::Value;
 

@@ -12,7 +12,7 @@ const OPTIONS: PatchOptions<'static> = PatchOptions {
 };
 
 #[test]
-fn merge_patches_of_rfc_7386() {
+fn merge_patches_follow_rfc_7386() {
     for (target, patch, result) in [
         (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
         (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
@@ -31,7 +31,7 @@ fn merge_patches_of_rfc_7386() {
 }
 
 #[test]
-fn json_patches_as_the_servers_library_does_them() {
+fn json_patches_match_the_server_library() {
     let object = json!({"m": {"a/b": 1, "c~d": 2}, "l": [1, 2, 3]});
     let done = |operations: Value| json::patch(&object, operations.to_string().as_bytes());
     for (operation, pointer, value) in [
@@ -47,11 +47,11 @@ fn json_patches_as_the_servers_library_does_them() {
         assert_eq!(result.pointer(pointer), Some(&value), "{operation}");
     }
     let ignored = [json!({"op": "remove", "path": "/m"}), json!({"op": "test", "path": "/l", "value": 0})];
-    assert_eq!(done(json!(ignored)).unwrap_err().code, 422, "one that fails fails all");
+    assert_eq!(done(json!(ignored)).unwrap_err().code, 422, "one failing operation fails the whole patch");
 }
 
 #[test]
-fn unknown_fields_are_warned_of_or_refused() {
+fn unknown_fields_cause_warnings_or_refusals() {
     let resource = Resource::builtin("", "configmaps");
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}});
     for (kind, patch, warning) in [
@@ -73,7 +73,7 @@ fn unknown_fields_are_warned_of_or_refused() {
 }
 
 #[test]
-fn a_creator_owns_what_it_sent() {
+fn creator_owns_all_fields_it_sent() {
     // Recorded from kube-apiserver 1.37.1.
     for (group, plural, sent, fields) in [
         (
@@ -150,7 +150,7 @@ fn a_creator_owns_what_it_sent() {
 }
 
 #[test]
-fn a_writer_owns_what_it_changed_and_others_lose_it() {
+fn writer_takes_over_ownership_of_changed_fields() {
     let resource = Resource::builtin("", "persistentvolumes");
     let old = json!({"metadata": {"name": "w", "annotations": {"a": "1"}, "labels": {"l": "1"}}, "status": {}});
     let mut new = old.clone();
@@ -202,7 +202,7 @@ fn difference(from: &Value, to: &Value) -> Value {
 
 proptest! {
     #[test]
-    fn the_merge_patch_of_a_difference_leads_to_the_target(from in document(), to in document()) {
+    fn merge_patch_of_a_difference_yields_the_target(from in document(), to in document()) {
         let patch = difference(&from, &to);
         let patched = merge::patch(&from, patch.clone()).unwrap();
         prop_assert_eq!(&patched, &to);
@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn a_json_patch_that_adds_and_removes_changes_nothing(object in document(), value in document()) {
+    fn adding_and_removing_a_member_changes_nothing(object in document(), value in document()) {
         let patch = json!([
             {"op": "add", "path": "/zz", "value": value}, {"op": "test", "path": "/zz", "value": value},
             {"op": "remove", "path": "/zz"},

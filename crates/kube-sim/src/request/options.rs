@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queries() {
+    fn parses_query_parameters() {
         let options =
             Options::parse("limit=5&labelSelector=a%3Db%2Cc+in+%28d%29&watch=1&allowWatchBookmarks=false&x=y").unwrap();
         assert_eq!((options.limit, options.label_selector.as_str()), (5, "a=b,c in (d)"));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_replaces_the_query_of_a_delete() {
+    fn delete_body_replaces_query_options() {
         let mut options = Options::parse("propagationPolicy=Orphan").unwrap();
         let body = br#"{"preconditions":{"uid":"u"},"dryRun":["All"]}"#;
         options.read_delete_body(body).unwrap();

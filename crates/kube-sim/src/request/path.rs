@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths() {
+    fn parses_resource_paths() {
         let cases = [
             ("/api/v1/persistentvolumes", Some(["", "v1", "persistentvolumes", "", "", ""])),
             ("/api/v1/persistentvolumes/a/status", Some(["", "v1", "persistentvolumes", "", "a", "status"])),

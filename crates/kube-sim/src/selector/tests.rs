@@ -4,7 +4,7 @@ use super::*;
 use crate::resource::Resource;
 
 #[test]
-fn label_selectors_match_as_the_server_does() {
+fn label_selectors_match_like_the_server() {
     let labels = |key: &str| match key {
         "app" => Some("web"),
         "tier" => Some("5"),
@@ -29,7 +29,7 @@ fn label_selectors_match_as_the_server_does() {
 }
 
 #[test]
-fn label_selectors_are_refused_with_the_servers_words() {
+fn rejects_label_selectors_with_server_errors() {
     // Recorded from kube-apiserver 1.37.1.
     for (selector, message) in [
         ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
@@ -70,7 +70,7 @@ fn label_selectors_are_refused_with_the_servers_words() {
 }
 
 #[test]
-fn label_selector_objects() {
+fn converts_label_selector_objects() {
     assert_eq!(LabelSelector::from_object(None), None);
     assert!(LabelSelector::from_object(Some(&json!({}))).is_some_and(|selector| selector.is_empty()));
     let selector = json!({
@@ -123,7 +123,7 @@ fn field_selectors_match_the_stored_object() {
 }
 
 #[test]
-fn field_selectors_are_refused_with_the_servers_words() {
+fn rejects_field_selectors_with_server_errors() {
     for (group, plural, selector, message) in [
         (
             "",
@@ -151,7 +151,7 @@ fn field_selectors_are_refused_with_the_servers_words() {
 }
 
 #[test]
-fn custom_resources_declare_their_fields() {
+fn custom_resources_declare_selectable_fields() {
     let custom = Resource { custom: true, ..(*Resource::builtin("", "configmaps")).clone() };
     let selectable = ["spec.color".to_owned()];
     let selector = FieldSelector::parse("spec.color=red", &custom, &selectable).unwrap();

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_choice_that_can_be_served() {
+    fn selects_first_supported_media_type() {
         let json = |representation| Some(MediaType { representation, language: Language::Json });
         let cases = [
             ("application/json", json(Representation::Objects)),

@@ -1,4 +1,4 @@
-//! Protobuf in requests: Go clients send built-in objects in it, and accept JSON in answers.
+//! Protobuf request bodies: Go clients send built-in objects as protobuf, and accept JSON in answers.
 //!
 //! A body is `k8s\0` and a `runtime.Unknown`, which names the kind and holds the object. The field numbers are in
 //! `shapes/protobuf.txt`, which is generated from Kubernetes' Go types.
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume() {
+    fn decodes_a_volume() {
         let entry = [field(1, b"storage"), field(2, &field(1, b"1Gi"))].concat();
         let host_path = field(3, &field(1, b"/data"));
         let claim = field(2, b"default");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn pointers_times_and_bytes() {
+    fn decodes_pointers_times_and_bytes() {
         let time = [integer(1, 60), integer(2, 0)].concat();
         let spec = [field(1, b"me"), integer(2, 0), field(3, &time), field(4, &[])].concat();
         let lease = read(&body("coordination.k8s.io/v1", "Lease", &field(2, &spec)));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read() {
+    fn rejects_unreadable_bodies() {
         assert_eq!(to_json(&Bytes::from_static(b"{}")).unwrap_err().code, 400);
         assert_eq!(to_json(&body("v1", "Nothing", b"")).unwrap_err().code, 501);
         assert_eq!(to_json(&body("v1", "Secret", &[0x0a, 0x7f])).unwrap_err().code, 400);

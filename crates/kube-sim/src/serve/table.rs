@@ -103,7 +103,7 @@ impl Tables {
     }
 }
 
-/// The body of a watch with a table of one row for each object. Only the first has columns.
+/// The body of a watch that delivers each object as a table with one row. Only the first table has columns.
 pub(super) struct TableWatch {
     body: Body,
     tables: Tables,

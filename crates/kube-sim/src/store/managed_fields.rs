@@ -25,9 +25,9 @@ impl Stored {
             chain.push(state);
         }
         for state in chain.iter().rev() {
-            state.work_out();
+            state.compute_owners();
         }
-        self.work_out()
+        self.compute_owners()
     }
 
     /// Computes the owners, so that the previous state can be freed.
@@ -38,11 +38,11 @@ impl Stored {
     }
 
     /// Computes the owners. The owners of the previous state must be known.
-    fn work_out(&self) -> Arc<str> {
+    fn compute_owners(&self) -> Arc<str> {
         let mut origin = self.ownership().lock();
         let owners = match &*origin {
             Origin::Known(owners) => return Arc::clone(owners),
-            Origin::Same(before) => before.work_out(),
+            Origin::Same(before) => before.compute_owners(),
             Origin::Created(writer, at, unowned) => {
                 let sent = unowned.undo(&writer.resource, None, writer.value_of(self));
                 Managers::of_creation(&writer.resource, &sent, &writer.options(&seconds(*at))).to_json().into()
@@ -50,7 +50,7 @@ impl Stored {
             Origin::Changed(writer, at, unowned, before) => {
                 let old = writer.value_of(before);
                 let sent = unowned.undo(&writer.resource, Some(&old), writer.value_of(self));
-                let owners = Managers::from_json(&before.work_out());
+                let owners = Managers::from_json(&before.compute_owners());
                 owners.after_change(&writer.resource, &old, &sent, &writer.options(&seconds(*at))).to_json().into()
             }
         };

@@ -66,7 +66,7 @@ mod tests {
     use crate::Cluster;
 
     #[tokio::test]
-    async fn a_state_is_read_once() {
+    async fn parses_a_cached_state_once() {
         let cluster = Cluster::new();
         let map = |name: &str| {
             let name = format!("map-{name}");

@@ -177,7 +177,7 @@ fn leniency(old: &Value) -> ToleratedValues {
     }
 }
 
-/// Only the request (and the attributes class) of a bound claim, a first volume name and a first class may change.
+/// Allows a bound claim to change its request and attributes class. The volume name and the class can be set once.
 fn spec_is_immutable(new: &Value, old: &Value, causes: &mut Vec<Cause>) {
     let Some((new_spec, old_spec)) = new.get("spec").zip(old.get("spec")) else { return };
     let class = "storageClassName";

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_source_as_the_server_shows_it() {
+    fn diffs_a_changed_source_like_the_server() {
         let old = spec(&json!({"hostPath": {"path": "/x", "type": ""}}));
         let new = spec(&json!({"hostPath": {"path": "/y", "type": ""}}));
         let shown = "@@ -2,7 +2,7 @@\n  \"GCEPersistentDisk\": null,\n  \"AWSElasticBlockStore\": null,\n  \"HostPath\": {\n-  \
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn internal_types_show_gos_names_and_every_field() {
+    fn prints_internal_types_with_go_names_and_all_fields() {
         let affinity = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "c", "operator": "In", "values": ["b"]}]}]}});
         let shown = GoValue::structure(&affinity, Struct::named("core/v1.VolumeNodeAffinity")).to_string();
         assert_eq!(

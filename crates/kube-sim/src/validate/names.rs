@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_names_have_the_servers_complaints() {
+    fn reports_invalid_names_like_the_server() {
         assert_eq!(dns_label("a.b"), ["must not contain dots"]);
         assert_eq!(dns_label(&"a".repeat(64)), ["must be no more than 63 characters"]);
         assert_eq!(dns_subdomain(&"a".repeat(254)), ["must be no more than 253 characters"]);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_end_is_masked() {
+    fn masks_trailing_dash_of_prefix() {
         assert_eq!(with_open_end("pvc-"), "pva");
         assert_eq!(with_open_end("-"), "-");
         assert_eq!(with_open_end("x"), "x");

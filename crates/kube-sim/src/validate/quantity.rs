@@ -278,11 +278,12 @@ mod tests {
     }
 
     #[test]
-    fn canonical_forms() {
+    fn prints_canonical_forms() {
         // From `TestQuantityParse*` and `TestQuantityString` of apimachinery, and from kube-apiserver 1.37.1.
         for (text, canonical) in [
             ("0", "0"),
             ("0Gi", "0"),
+            ("Gi", "0"),
             ("00", "0"),
             ("1Gi", "1Gi"),
             ("1024Mi", "1Gi"),
@@ -321,29 +322,23 @@ mod tests {
     }
 
     #[test]
-    fn refused() {
+    fn rejects_invalid_quantities() {
         for (text, error) in [
             ("", QuantityError::Format),
             ("1Gx", QuantityError::Format),
             ("1 Gi", QuantityError::Format),
-            ("Gi", QuantityError::Format),
             ("1..5", QuantityError::Format),
             ("1gi", QuantityError::Format),
             ("1iG", QuantityError::Suffix),
             ("1e", QuantityError::Suffix),
             ("1mi", QuantityError::Suffix),
         ] {
-            // The server also parses a suffix without digits as zero.
-            if text == "Gi" {
-                assert_eq!(written(text), "0");
-                continue;
-            }
             assert_eq!(Quantity::parse(text).unwrap_err(), error, "{text}");
         }
     }
 
     #[test]
-    fn resource_lists_are_rounded_to_thousandths() {
+    fn rounds_resource_lists_up_to_thousandths() {
         assert_eq!(Quantity::rewrite("1Gi", true), Ok(None));
         assert_eq!(Quantity::rewrite("0.0001", true), Ok(Some("1m".to_owned())));
         assert_eq!(Quantity::rewrite("1n", true), Ok(Some("1m".to_owned())));
@@ -351,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_compared_across_notations() {
+    fn compares_amounts_across_notations() {
         for (left, right, order) in [
             ("1Gi", "1024Mi", Ordering::Equal),
             ("1G", "1Gi", Ordering::Less),
@@ -377,7 +372,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn writing_keeps_the_amount_and_is_stable(
+        fn printing_keeps_the_amount_and_is_stable(
             number in "[+-]?[0-9]{1,12}(\\.[0-9]{0,9})?",
             suffix in prop::sample::select(vec!["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "e3", "E-2"]),
         ) {

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn sources_of_volumes() {
+fn checks_volume_sources() {
     let resource = Resource::builtin("", "persistentvolumes");
     for (source, value, fields) in [
         ("iscsi", json!({"targetPortal": "a", "iqn": "x", "lun": 256}), vec!["spec.iscsi.iqn", "spec.iscsi.lun"]),
@@ -27,7 +27,7 @@ fn sources_of_volumes() {
 }
 
 #[test]
-fn access_reviews_are_about_one_thing() {
+fn checks_specs_of_access_reviews() {
     let resources = json!({"resourceAttributes": {"verb": "get"}});
     for (plural, spec, fields) in [
         ("selfsubjectaccessreviews", resources.clone(), vec![]),

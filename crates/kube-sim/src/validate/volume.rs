@@ -243,7 +243,7 @@ const BETA_LABELS: [(&str, &str); 5] = [
     ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
 ];
 
-/// Returns the old affinity with the beta labels renamed that the new one renames.
+/// Returns the old affinity with its beta labels replaced wherever the new affinity has their GA successors.
 fn with_ga_labels(old: &Value, new: &Value) -> Value {
     let mut renamed = old.clone();
     let terms = renamed.pointer_mut("/required/nodeSelectorTerms").and_then(Value::as_array_mut);

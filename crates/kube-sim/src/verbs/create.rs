@@ -29,7 +29,7 @@ pub(super) fn create_object(state: &mut State, request: &Request, object: Value)
     let resource_version_given = !matches!(object::resource_version(&object), "" | "0");
     set_system_fields(state, resource, &mut object);
     let now = state.clock.seconds();
-    let left_out = ServerSet::left_alone(resource, None, &object);
+    let left_out = ServerSet::unchanged_by_client(resource, None, &object);
     defaults::on_create(resource, &mut object, &*state, &now)?;
     custom::prepare(state, request, None, &mut object)?;
     refuse(state, resource, object::name(&object), validate_new(state, resource, &object))?;
@@ -42,7 +42,7 @@ pub(super) fn create_object(state: &mut State, request: &Request, object: Value)
     }
     let credit = match owners {
         Some(owners) => Credit::Known(owners.to_string().into()),
-        None => credit(state, request, left_out.now_changed(resource, None, &object)),
+        None => credit(state, request, left_out.changed_since(resource, None, &object)),
     };
     if request.options.dry_run {
         let ownership = Ownership::of_new(credit);

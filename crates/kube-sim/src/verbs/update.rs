@@ -111,7 +111,7 @@ fn write(
         Some(owners) => sent_owners(request, before, (old, &object), &owners, &now),
         None => None,
     };
-    let left_alone = ServerSet::left_alone(resource, Some(old), &object);
+    let unchanged_by_client = ServerSet::unchanged_by_client(resource, Some(old), &object);
     defaults::on_update(resource, old, &mut object, part, &*state, &now);
     custom::prepare(state, request, Some(old), &mut object)?;
     let mut causes = validate::on_update(resource, old, &object, part);
@@ -120,7 +120,7 @@ fn write(
     defaults::admit_update(resource, old, &object, part, &*state)?;
     let credit = match owners {
         Some(owners) => Credit::Known(owners),
-        None => credit(state, request, left_alone.now_changed(resource, Some(old), &object)),
+        None => credit(state, request, unchanged_by_client.changed_since(resource, Some(old), &object)),
     };
     let finished = is_finished(request, old, &object);
     if finished || request.options.dry_run {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 #[tokio::test(start_paused = true)]
-async fn nothing_happens_before_an_actor_starts_and_after_it_is_dropped() {
+async fn actor_acts_only_between_start_and_drop() {
     let cluster = Cluster::new();
     created(&cluster, class("fast", "Immediate"));
     created(&cluster, claim("data", "fast"));
@@ -20,9 +20,9 @@ async fn nothing_happens_before_an_actor_starts_and_after_it_is_dropped() {
     let late = Pace::PROMPT.starting_after(Duration::from_secs(60));
     let actors = cluster.run(Actors::none().with(Actor::Binder, late));
     sleep(Duration::from_secs(59)).await;
-    assert!(!is_asked(&cluster));
+    assert!(!is_provisioning_requested(&cluster));
     sleep(Duration::from_secs(2)).await;
-    assert!(is_asked(&cluster));
+    assert!(is_provisioning_requested(&cluster));
 
     drop(actors);
     created(&cluster, volume("disk", "fast"));
@@ -32,7 +32,7 @@ async fn nothing_happens_before_an_actor_starts_and_after_it_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_actor_that_is_started_again_goes_on_from_what_there_is() {
+async fn restarted_binder_completes_a_partial_binding() {
     let cluster = Cluster::new();
     created(&cluster, class("fast", "Immediate"));
     let slow = Pace { request: Duration::from_secs(1)..=Duration::from_secs(1), ..Pace::PROMPT };
@@ -40,7 +40,7 @@ async fn an_actor_that_is_started_again_goes_on_from_what_there_is() {
     created(&cluster, claim("data", "fast"));
     sleep(Duration::from_secs(3)).await;
     provision(&cluster, "data", "disk");
-    // The volume is written, the claim is not.
+    // The binder has written the volume, but not the claim.
     until(&cluster, || volume_phase(&cluster, "disk") == "Bound").await;
     actors.stop(Actor::Binder);
     sleep(Duration::from_secs(60)).await;
@@ -51,7 +51,7 @@ async fn an_actor_that_is_started_again_goes_on_from_what_there_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_comes_between_is_no_failure() {
+async fn binder_retries_after_concurrent_write() {
     let cluster = Cluster::new();
     created(&cluster, class("fast", "Immediate"));
     let slow = Pace { request: Duration::from_secs(1)..=Duration::from_secs(1), ..Pace::PROMPT };
@@ -61,12 +61,12 @@ async fn a_write_that_comes_between_is_no_failure() {
     let mut seen = get(&cluster, "data");
     object::set_label(&mut seen, "touched", "yes");
     cluster.update(&seen).unwrap();
-    until(&cluster, || is_asked(&cluster)).await;
+    until(&cluster, || is_provisioning_requested(&cluster)).await;
     assert_eq!(object::label(&get(&cluster, "data"), "touched"), Some("yes"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_and_late_actors_come_to_the_same_end() {
+async fn slow_and_late_actors_reach_the_same_state() {
     for seed in 0..20 {
         let cluster = Cluster::builder().seed(seed).build();
         let actors =
@@ -85,7 +85,7 @@ async fn slow_and_late_actors_come_to_the_same_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_scheduler_keeps_off_nodes_without_capacity() {
+async fn scheduler_avoids_nodes_without_capacity() {
     let cluster = Cluster::new();
     let _actors = cluster.run(Actors::all());
     created(&cluster, class("fast", "WaitForFirstConsumer"));
@@ -110,7 +110,7 @@ async fn the_scheduler_keeps_off_nodes_without_capacity() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_comes_to_the_node_its_volume_is_bound_to() {
+async fn pod_is_scheduled_to_the_node_of_its_volume() {
     let cluster = Cluster::new();
     let _actors = cluster.run(Actors::all());
     created(&cluster, class("fast", "Immediate"));
@@ -149,7 +149,7 @@ fn selected_node(cluster: &Cluster) -> Option<String> {
     object::annotation(&get(cluster, "data"), SELECTED_NODE).map(str::to_owned)
 }
 
-fn is_asked(cluster: &Cluster) -> bool {
+fn is_provisioning_requested(cluster: &Cluster) -> bool {
     object::annotation(&get(cluster, "data"), "volume.kubernetes.io/storage-provisioner").is_some()
 }
 
@@ -159,12 +159,12 @@ fn volume_phase(cluster: &Cluster, name: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_passes_only_while_something_is_to_come() {
+async fn prompt_actors_take_no_virtual_time() {
     let cluster = Cluster::new();
     let _actors = cluster.run(Actors::all());
     let start = Instant::now();
     created(&cluster, class("fast", "Immediate"));
     created(&cluster, claim("data", "fast"));
-    until(&cluster, || is_asked(&cluster)).await;
+    until(&cluster, || is_provisioning_requested(&cluster)).await;
     assert_eq!(start.elapsed(), Duration::ZERO);
 }

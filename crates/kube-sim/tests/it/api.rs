@@ -43,7 +43,7 @@ fn settings(name: &str) -> ConfigMap {
 /// Returns the next item of a stream, which must be available without delay.
 async fn next<S: Stream + Unpin>(stream: &mut S) -> S::Item {
     let next = tokio::time::timeout(Duration::from_secs(5), stream.next()).await;
-    next.expect("nothing came").expect("the stream ended")
+    next.expect("the stream yielded nothing").expect("the stream ended")
 }
 
 /// Returns the raw answer to a request.

@@ -73,7 +73,7 @@ pub(crate) async fn until(cluster: &Cluster, mut holds: impl FnMut() -> bool) {
     // Yields, so that immediate reactions can run.
     sleep(Duration::ZERO).await;
     while !holds() {
-        assert!(tokio::time::timeout_at(deadline, changes.next()).await.is_ok(), "it never came to that");
+        assert!(tokio::time::timeout_at(deadline, changes.next()).await.is_ok(), "the condition never held");
     }
 }
 

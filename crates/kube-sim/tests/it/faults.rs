@@ -1,4 +1,4 @@
-//! Tests of faults, and that a seed determines the whole run.
+//! Tests of faults, and of the reproducibility of runs.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn with(fault: Fault) -> (Cluster, Api<ConfigMap>) {
     (cluster, maps)
 }
 
-/// Returns the code of a refusal, 0 for a broken connection, `None` for an answer or for none within ten minutes.
+/// Returns the code of a refusal, 0 for a broken connection, and `None` for a success or a missing answer.
 async fn outcome<T>(request: impl Future<Output = kube::Result<T>>) -> Option<u16> {
     match timeout(Duration::from_secs(600), request).await.ok()? {
         Ok(_) => None,
@@ -37,7 +37,7 @@ async fn outcome<T>(request: impl Future<Output = kube::Result<T>>) -> Option<u1
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_fault_does_what_its_name_says_and_no_more() {
+async fn request_faults_have_their_documented_effects() {
     // Fault, outcome of a write, whether the write happened, outcome of a read, minimum duration of the write in
     // seconds.
     let cases = [
@@ -65,7 +65,7 @@ async fn each_fault_does_what_its_name_says_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_write_happens_after_the_connection_broke_and_a_read_is_not_late() {
+async fn late_fault_delays_writes_but_not_reads() {
     let (cluster, maps) = with(Fault::Late);
     let exists = |name| cluster.get("", "configmaps", "default", name).is_ok();
     assert_eq!(outcome(maps.create(&PostParams::default(), &map("new"))).await, Some(0));
@@ -76,7 +76,7 @@ async fn a_late_write_happens_after_the_connection_broke_and_a_read_is_not_late(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_lost_although_the_write_happened() {
+async fn lost_answer_hides_a_successful_write() {
     let (cluster, maps) = with(Fault::LostAnswer);
     for index in 0..10 {
         let name = format!("new-{index}");
@@ -88,7 +88,7 @@ async fn an_answer_is_lost_although_the_write_happened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn conflicts_hit_what_may_conflict() {
+async fn conflict_fault_hits_only_requests_that_can_conflict() {
     let (cluster, maps) = with(Fault::Conflict);
     let patch = Patch::Merge(json!({"data": {"a": "b"}}));
     assert_eq!(outcome(maps.patch("old", &PatchParams::default(), &patch)).await, Some(409));
@@ -97,7 +97,7 @@ async fn conflicts_hit_what_may_conflict() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_that_may_be_old_are_old_and_others_are_not() {
+async fn stale_list_fault_hits_only_lists_from_cache() {
     let (cluster, maps) = with(Fault::StaleList);
     let before = cluster.resource_version();
     for index in 0..200 {
@@ -119,7 +119,7 @@ async fn lists_that_may_be_old_are_old_and_others_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_are_cut_in_every_way() {
+async fn watch_faults_have_their_documented_effects() {
     // Fault, what the watch yields instead of the event, minimum delay in seconds.
     let cases = [
         (Fault::WatchEnd, "end", 0),
@@ -147,7 +147,7 @@ async fn watches_are_cut_in_every_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn faults_end_when_told_and_hit_only_whom_they_are_to_hit() {
+async fn faults_affect_only_their_users_until_they_end() {
     let faults = Faults::none(3).with(Fault::Unavailable, 1.0).only("unlucky").until(Duration::from_secs(60));
     let cluster = Cluster::builder().faults(&faults).build();
     let maps = |user: &str| Api::<ConfigMap>::default_namespaced(cluster.client(user));
@@ -165,7 +165,7 @@ async fn faults_end_when_told_and_hit_only_whom_they_are_to_hit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rates_are_met() {
+async fn faults_occur_at_their_rates() {
     let faults = Faults::none(5).with(Fault::Unavailable, 0.2).with(Fault::Break, 0.1);
     let cluster = Cluster::builder().faults(&faults).build();
     let maps = Api::<ConfigMap>::default_namespaced(cluster.client("test"));
@@ -244,7 +244,7 @@ async fn run(seed: u64) -> (String, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_seed_is_the_same_run_to_the_byte() {
+async fn same_seed_reproduces_the_run_byte_for_byte() {
     let (trace, dump) = run(7).await;
     for part in
         ["provisioner-0 create persistentvolumes", "system:kube-scheduler update", " ! ", "-- the storm is over"]
@@ -260,7 +260,7 @@ async fn the_same_seed_is_the_same_run_to_the_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_storm_passes() {
+async fn controllers_recover_from_every_storm() {
     for seed in 0..12 {
         run(seed).await;
     }

@@ -83,7 +83,7 @@ mod csi {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_simulator_agrees() -> anyhow::Result<()> {
+async fn simulator_agrees_with_recordings() -> anyhow::Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testbed/scenarios");
     let library = Library::load_from(&folder, "SCENARIOS", 120)?;
     let mut disagreements = Vec::new();

@@ -69,7 +69,7 @@ fn settings(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn only_loopback_addresses() {
+async fn rejects_non_loopback_addresses() {
     let address: SocketAddr = "0.0.0.0:0".parse().unwrap();
     let error = Server::bind(Cluster::new(), address, Transport::Http).await.unwrap_err();
     assert!(matches!(error, Error::NotLoopback(_)));
@@ -78,7 +78,7 @@ async fn only_loopback_addresses() {
 }
 
 #[tokio::test]
-async fn objects_and_changes() {
+async fn serves_objects_and_watches() {
     let served = Served::new(Cluster::new()).await;
     let maps: Api<ConfigMap> = Api::default_namespaced(served.client(None));
     let mut changes = maps.watch(&WatchParams::default(), "0").await.unwrap().boxed();
@@ -95,19 +95,19 @@ async fn objects_and_changes() {
 }
 
 #[tokio::test]
-async fn the_end_cuts_watches_and_refuses_connections() {
+async fn shutdown_closes_watches_and_refuses_connections() {
     let served = Served::new(Cluster::new()).await;
     let client = served.client(None);
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
     let mut changes = maps.watch(&WatchParams::default(), "0").await.unwrap().boxed();
     served.end.send(()).unwrap();
-    tokio::time::timeout(Duration::from_secs(10), served.task).await.expect("it must end").unwrap();
+    tokio::time::timeout(Duration::from_secs(10), served.task).await.expect("the server stops").unwrap();
     assert!(matches!(changes.next().await, None | Some(Err(_))));
     assert!(maps.list(&ListParams::default()).await.is_err());
 }
 
 #[tokio::test]
-async fn a_kubeconfig_is_all_a_client_needs() {
+async fn kubeconfig_is_sufficient_for_a_client() {
     use std::os::unix::fs::PermissionsExt as _;
 
     for transport in [Transport::Http, Transport::Https] {

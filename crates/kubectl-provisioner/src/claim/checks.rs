@@ -1,4 +1,4 @@
-//! Checks of a claim's surroundings: class, node, pods, data source and size.
+//! Checks of a claim's class, node, pods, data source and size.
 
 use kube_provisioner::protocol;
 use provisioner_runtime::journal::part_journal_name;
@@ -14,11 +14,12 @@ use crate::reader::{CLAIM, CLASS, Lookup, POD};
 
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// Adds the class, or the default class if the claim names none, and which component has to ask the provisioner.
+/// Adds the class, or the default class if the claim names none. If kube-controller-manager has to
+/// act next, also checks whether it runs.
 pub(super) async fn add_class(asked: &CommandContext<'_>, answer: &mut Answer, case: &Case) {
     match (class_name(&case.claim), case.class.object()) {
         (Some(named), Some(class)) => {
-            answer.fact("Class", format!("{named}: {}", told_class(class)));
+            answer.fact("Class", format!("{named}: {}", describe_class(class)));
             add_topology(answer, case, class);
         }
         (Some(named), None) if case.class.is_absent() => answer.fact("Class", format!("{named}, which does not exist")),
@@ -34,7 +35,7 @@ pub(super) async fn add_class(asked: &CommandContext<'_>, answer: &mut Answer, c
     }
 }
 
-fn told_class(class: &Value) -> String {
+fn describe_class(class: &Value) -> String {
     let mode = given(class, &["volumeBindingMode"]).unwrap_or("Immediate");
     let policy = given(class, &["reclaimPolicy"]).unwrap_or("Delete");
     let grows = if class["allowVolumeExpansion"] == true { ", volumes may grow" } else { "" };
@@ -58,7 +59,7 @@ async fn add_default_class(asked: &CommandContext<'_>, answer: &mut Answer) {
     }
 }
 
-/// Checks the class's allowed topologies, and that the selected node exists.
+/// Adds the class's allowed topologies, and checks that the selected node matches them.
 fn add_topology(answer: &mut Answer, case: &Case, class: &Value) {
     let terms = items(class, &["allowedTopologies"]);
     if terms.is_empty() || case.is_bound() {
@@ -137,7 +138,7 @@ pub(super) async fn add_pods(asked: &CommandContext<'_>, answer: &mut Answer, ca
     };
     let users: Vec<&Value> = pods.iter().filter(uses).collect();
     for pod in &users {
-        answer.fact("Pod", format!("{} {}", name(pod), told_pod(pod)));
+        answer.fact("Pod", format!("{} {}", name(pod), describe_pod(pod)));
     }
     if !awaits_node || is_being_deleted(&case.claim) {
         return;
@@ -158,7 +159,7 @@ pub(super) async fn add_pods(asked: &CommandContext<'_>, answer: &mut Answer, ca
     }
 }
 
-fn told_pod(pod: &Value) -> String {
+fn describe_pod(pod: &Value) -> String {
     if let Some(node) = given(pod, &["spec", "nodeName"]) {
         return format!("is on node {node}");
     }

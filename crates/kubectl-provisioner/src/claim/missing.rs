@@ -1,4 +1,4 @@
-//! A claim that does not exist: a quota or another event may explain why.
+//! Explains a claim that does not exist, from events and quotas.
 
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ pub(super) async fn explain(asked: &CommandContext<'_>, claim: &str, subject: St
     answer
 }
 
-/// Returns the storage quotas that leave no room.
+/// Returns the storage quotas that are used up.
 async fn full_quotas(asked: &CommandContext<'_>) -> Vec<String> {
     let quotas = asked.reader.list(&QUOTA, asked.namespace, ("", "")).await.unwrap_or_default();
     let mut full = Vec::new();

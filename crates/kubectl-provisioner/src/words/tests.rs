@@ -1,11 +1,11 @@
-//! Every idle state and every refusal of both controllers is explained. A new one does not compile until it has its
-//! words and a sample in these lists.
+//! Checks that every decision of both controllers is explained. A new variant does not compile until it has an
+//! explanation and a sample in these lists.
 
 use kube_provisioner::explain::{bucket, volume};
 
 use super::*;
 
-/// Returns all variants, once each: the generated match is exhaustive.
+/// Returns a sample of each variant. The generated match does not compile if a variant is missing.
 macro_rules! all {
     ($kind:ty: $($pattern:pat => $sample:expr),+ $(,)?) => {{
         fn _is_complete(one: &$kind) {
@@ -54,7 +54,7 @@ fn volume_actions() -> Vec<volume::Decision> {
     all!(D: D::NoAction(_) => D::NoAction(volume::NoAction::Bound), D::Refuse(_) => D::Refuse(volume::Refusal::Block),
         D::Provision => D::Provision, D::Bid => D::Bid, D::CleanUp => D::CleanUp, D::DeleteSurplus => D::DeleteSurplus,
         D::Confirm => D::Confirm, D::ConfirmVolume => D::ConfirmVolume,
-        D::Save => D::Save, D::LookForNode { .. } => D::LookForNode { name: "n".to_owned() }, D::Protect => D::Protect,
+        D::Save => D::Save, D::CheckNode { .. } => D::CheckNode { name: "n".to_owned() }, D::Protect => D::Protect,
         D::Unprotect => D::Unprotect, D::Expand { .. } => D::Expand { bytes: 1 },
         D::Delete(Deletion::Protected) => D::Delete(Deletion::Protected),
         D::Delete(Deletion::Checked) => D::Delete(Deletion::Checked),
@@ -100,7 +100,7 @@ fn bucket_actions() -> Vec<bucket::Decision> {
         D::ReleaseClaim => D::ReleaseClaim)
 }
 
-/// Asserts that these are well-formed sentences, and that no two are equal.
+/// Asserts that these texts are well-formed, and that different states have different reasons.
 fn check(all: &[Words]) {
     for (at, Words { state, why, remedy }) in all.iter().enumerate() {
         assert!(!state.is_empty() && !state.ends_with('.'), "{state:?}");
@@ -111,13 +111,13 @@ fn check(all: &[Words]) {
         assert!(!remedy.ends_with('.'), "{remedy:?}");
         assert!(
             all[..at].iter().all(|other| other.why != *why || why.is_empty() || other.state == *state),
-            "twice: {why:?}"
+            "duplicate: {why:?}"
         );
     }
 }
 
 #[test]
-fn every_rest_and_every_refusal_of_volumes_is_explained() {
+fn every_volume_decision_is_explained() {
     let rests = volume_rests().into_iter().map(volume_rest);
     let refusals = volume_refusals();
     let actions = volume_actions();
@@ -128,7 +128,7 @@ fn every_rest_and_every_refusal_of_volumes_is_explained() {
 }
 
 #[test]
-fn every_rest_and_every_refusal_of_buckets_is_explained() {
+fn every_bucket_decision_is_explained() {
     let rests = bucket_rests().into_iter().map(bucket_rest);
     let refusals = bucket_refusals();
     let actions = bucket_actions();

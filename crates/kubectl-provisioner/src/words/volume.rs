@@ -140,7 +140,7 @@ pub(crate) fn action(decision: &Decision) -> Option<Words> {
         Decision::Save => {
             words("its volume is being saved", "The storage exists, and the provisioner writes its object.")
         }
-        Decision::LookForNode { .. } => with_remedy(
+        Decision::CheckNode { .. } => with_remedy(
             "left to the replica of its node",
             "The node's replica creates the volume, or deletes the data. The others check whether the node still exists.",
             "administrator: check whether the node exists and its replica runs",

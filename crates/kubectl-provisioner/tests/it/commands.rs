@@ -1,4 +1,4 @@
-//! The commands beside a provisioner that works, by a client that may only read.
+//! Runs the commands while a provisioner is running.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn claim(name: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_commands_tell_what_a_provisioner_does() {
+async fn commands_report_the_state_of_a_running_provisioner() {
     let cluster = Cluster::builder().hide_managed_fields().build();
     let _actors = cluster.run(Actors::all());
     let class = json!({
@@ -84,7 +84,7 @@ async fn the_commands_tell_what_a_provisioner_does() {
     let text = ask(&format!("explain pv {volume}")).await;
     assert!(text.starts_with(&format!("PersistentVolume {volume}: bound\n")), "{text}");
     assert_eq!(ask("orphans").await, "no orphans were found\n");
-    // The cluster has no CustomResourceDefinition for it.
+    // The cluster has no CustomResourceDefinition for ObjectBucketClaims.
     let text = ask("bucket photos").await;
     assert!(text.contains("cannot be read") && text.contains("does not serve this resource"), "{text}");
 
@@ -95,7 +95,7 @@ async fn the_commands_tell_what_a_provisioner_does() {
 }
 
 #[test]
-fn the_page_names_each_kind_that_is_read() {
+fn page_lists_every_kind_that_is_read() {
     let read = |path: &str| std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let (page, reader) = (read("../../docs/book/pages/use/kubectl-plugin.md"), read("src/reader.rs"));
     let kinds = reader.lines().filter(|line| line.contains(": Kind = kind("));

@@ -1,4 +1,4 @@
-//! Situations and the answers to them, as one file: `tests/situations.txt`. With `UPDATE_SITUATIONS=1` it is written.
+//! Compares the answers in many situations with `tests/situations.txt`. `UPDATE_SITUATIONS=1` rewrites the file.
 
 mod buckets;
 mod claims;
@@ -10,14 +10,14 @@ use std::path::Path;
 
 use self::cluster::answer;
 
-/// A cluster, and what somebody asks.
+/// A cluster, and the command to run in it.
 #[derive(Clone)]
 pub(crate) struct Situation {
     title: &'static str,
     command: &'static str,
-    /// Objects as YAML. `UID(name)` stands for the uid of an object before.
+    /// Objects as YAML. `UID(name)` stands for the uid of an earlier object.
     objects: Vec<String>,
-    /// What who asks may not read.
+    /// The resources that the user may not read.
     denied: &'static [&'static str],
 }
 
@@ -33,7 +33,7 @@ impl Situation {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_situation_has_its_answer() {
+async fn answers_match_the_recorded_situations() {
     let situations = [claims::all(), volumes::all(), buckets::all(), fleets::all()].concat();
     assert!(situations.len() >= 40, "{}", situations.len());
     let (mut text, mut broken) = (String::new(), String::new());
@@ -44,22 +44,22 @@ async fn every_situation_has_its_answer() {
         });
         text.push_str(&format!("# {}\n$ kubectl provisioner {}\n{answer}\n", situation.title, situation.command));
     }
-    assert!(broken.is_empty(), "objects that no API server takes:\n{broken}");
+    assert!(broken.is_empty(), "the API server rejects these objects:\n{broken}");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/situations.txt");
     if std::env::var_os("UPDATE_SITUATIONS").is_some() {
         std::fs::write(&path, &text).unwrap();
     }
     let known = std::fs::read_to_string(&path).unwrap_or_default();
     for (now, before) in text.split("# ").zip(known.split("# ")) {
-        assert_eq!(now, before, "run the test with UPDATE_SITUATIONS=1 if this is better");
+        assert_eq!(now, before, "run the test with UPDATE_SITUATIONS=1 if the change is intended");
     }
-    assert_eq!(text.len(), known.len(), "situations came or went; run the test with UPDATE_SITUATIONS=1");
+    assert_eq!(text.len(), known.len(), "situations were added or removed; run the test with UPDATE_SITUATIONS=1");
     for secret in ["sesame", "c2VzYW1l"] {
-        assert!(!text.contains(secret), "a Secret's data are shown");
+        assert!(!text.contains(secret), "the answers contain a Secret's data");
     }
 }
 
-/// Situations that need a person: the situation, the problem, and the remedy. `Do (administrator):` addresses the
+/// Situations that do not resolve themselves, as title, problem and remedy. `Do (administrator):` addresses the
 /// cluster's administrator, `Do:` the claim's owner.
 const STUCK: [(&str, &str, &str); 20] = [
     ("A claim that does not exist", "does not exist", "Do: create it, or correct the name or the namespace (-n)"),
@@ -130,7 +130,7 @@ const STUCK: [(&str, &str, &str); 20] = [
         "does not exist. Kubernetes never binds it",
         "Do: delete the claim and create it again",
     ),
-    ("A bucket has failed for good", "maxObjects must be a number", "Do: correct the claim as the message says"),
+    ("A bucket has failed permanently", "maxObjects must be a number", "Do: correct the claim as the message says"),
     (
         "A bucket's class is for volumes",
         "provisions volumes for PersistentVolumeClaims",
@@ -149,7 +149,7 @@ const STUCK: [(&str, &str, &str); 20] = [
 ];
 
 #[test]
-fn a_stuck_situation_has_its_cause_and_who_can_end_it() {
+fn stuck_situations_name_problem_and_remedy() {
     let all = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/situations.txt")).unwrap();
     for (title, wrong, remedy) in STUCK {
         let (_, from) = all.split_once(&format!("# {title}\n")).unwrap_or_else(|| panic!("no situation {title:?}"));

@@ -1,4 +1,4 @@
-//! The files in `crds/` and in the charts match [`crds`]. With `UPDATE_CRDS=1` they are written.
+//! Tests that the files in `crds/` and in the charts match [`crds`]. With `UPDATE_CRDS=1`, the tests write the files.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ fn strict_files_are_current() {
     check(Validation::Strict, "crds/strict");
 }
 
-/// Otherwise, a claim whose class or bucket name changed would be deprovisioned by other rules than it was provisioned
-/// by.
+/// Otherwise, a claim whose class or bucket name changed would be deprovisioned under other rules than those under
+/// which it was provisioned.
 #[test]
-fn the_charts_install_the_strict_files() {
+fn charts_contain_the_strict_files() {
     for store in ["aws-s3", "ceph-rgw", "garage", "gcs"] {
         check(Validation::Strict, &format!("../../deploy/charts/{store}-provisioner/crds"));
     }
@@ -33,7 +33,7 @@ fn check(validation: Validation, folder: &str) {
             std::fs::write(&path, yaml).unwrap();
         } else {
             let found = std::fs::read_to_string(&path).unwrap_or_default();
-            assert_eq!(found, yaml, "{} is old; run the test with UPDATE_CRDS=1", path.display());
+            assert_eq!(found, yaml, "{} is outdated; run the test with UPDATE_CRDS=1", path.display());
         }
     }
 }

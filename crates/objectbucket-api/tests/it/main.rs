@@ -1,4 +1,4 @@
-//! The CRDs and types of ObjectBucketClaims and ObjectBuckets.
+//! Tests of the CRDs and types of ObjectBucketClaims and ObjectBuckets.
 
 mod crds;
 mod reading;

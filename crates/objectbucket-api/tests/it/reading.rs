@@ -1,4 +1,4 @@
-//! Objects of other provisioners are read, and written back without `null`.
+//! Tests that objects of other provisioners are read, and written back without `null`.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
@@ -32,7 +32,7 @@ fn written(object: &impl Serialize) -> Value {
 }
 
 #[test]
-fn a_familys_objects_belong_together() {
+fn fixtures_of_a_family_are_consistent() {
     for (family, provisioner) in FAMILIES {
         let claim: ObjectBucketClaim = fixture(&format!("{family}/claim"));
         let bucket: ObjectBucket = fixture(&format!("{family}/bucket"));
@@ -72,9 +72,9 @@ fn a_familys_objects_belong_together() {
     }
 }
 
-/// A controller that writes back what it has read must lose nothing.
+/// A controller that reads an object and writes it back must not lose data.
 #[test]
-fn writing_back_keeps_all_but_what_is_empty() {
+fn writing_back_drops_only_empty_objects() {
     for (family, _) in FAMILIES {
         for kind in ["claim", "bucket"] {
             let mut found: Value = fixture(&format!("{family}/{kind}"));
@@ -95,7 +95,7 @@ fn drop_empty_objects(value: &mut Value) {
 }
 
 #[test]
-fn rook_says_whose_bucket_it_is() {
+fn reads_the_claim_of_rook_buckets() {
     let bucket: ObjectBucket = fixture("rook/bucket");
     let claim: ObjectBucketClaim = fixture("rook/claim");
     let reference = bucket.spec.claim_ref.unwrap();
@@ -105,7 +105,7 @@ fn rook_says_whose_bucket_it_is() {
 }
 
 #[test]
-fn a_reference_pruned_to_nothing_is_none() {
+fn treats_empty_references_as_missing() {
     let bucket: ObjectBucket = fixture("noobaa/bucket");
     assert_eq!(bucket.spec.claim_ref, None);
     let bucket: ObjectBucket = read(json!({"metadata": {}, "spec": {"claimRef": {"kind": null, "name": ""}}}));
@@ -115,7 +115,7 @@ fn a_reference_pruned_to_nothing_is_none() {
 }
 
 #[test]
-fn nulls_are_nothing_and_are_not_written() {
+fn treats_nulls_as_missing_and_never_writes_them() {
     let claim: ObjectBucketClaim = fixture("rook/claim-new");
     assert_eq!(claim.spec.bucket_name, None);
     assert!(claim.spec.additional_config.is_empty());
@@ -132,7 +132,7 @@ fn nulls_are_nothing_and_are_not_written() {
 }
 
 #[test]
-fn unknown_words_are_kept() {
+fn keeps_unknown_words() {
     let bucket: ObjectBucket =
         read(json!({"metadata": {}, "spec": {"reclaimPolicy": "Archive"}, "status": {"phase": "Melted"}}));
     assert_eq!(bucket.spec.reclaim_policy, Some(ReclaimPolicy::Unknown("Archive".to_owned())));
@@ -142,9 +142,9 @@ fn unknown_words_are_kept() {
     assert_eq!(claim.status.unwrap().phase, Some(ClaimPhase::Pending));
 }
 
-/// All of these pass the lenient existing CRDs.
+/// The lenient existing CRDs accept all of these objects.
 #[test]
-fn odd_objects_do_not_spoil_their_list() {
+fn malformed_objects_do_not_break_their_list() {
     let list = |kind: &str, items: Vec<Value>| json!({"apiVersion": "objectbucket.io/v1alpha1", "kind": format!("{kind}List"), "metadata": {}, "items": items});
     let claims: ObjectList<ObjectBucketClaim> = read(list(
         "ObjectBucketClaim",
@@ -176,7 +176,7 @@ fn odd_objects_do_not_spoil_their_list() {
 }
 
 #[test]
-fn conditions_are_those_of_the_field() {
+fn omits_malformed_conditions() {
     let ready = json!({"type": "Ready", "status": "False", "reason": "Denied", "message": "no room",
         "lastTransitionTime": "2026-01-02T03:04:05Z", "observedGeneration": 3});
     let claim: ObjectBucketClaim = read(

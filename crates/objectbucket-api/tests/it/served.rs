@@ -129,7 +129,7 @@ impl Served {
     }
 
     /// Checks that every `null` of Go writers is accepted. The server drops values that a schema does not allow; our
-    /// CRDs keep all.
+    /// CRDs keep all values.
     pub(crate) async fn takes_nulls(&self, keeps_them: bool) {
         for (index, (kind, fixture)) in NULLS.into_iter().enumerate() {
             let object = self.sent(serde_json::from_str(fixture).unwrap(), &self.name(index, "nulls"));
@@ -141,7 +141,7 @@ impl Served {
         }
     }
 
-    /// Checks what our schemas add: conditions, and any other field in the status, but no unknown field in the spec.
+    /// Checks that our schemas keep conditions and any other field in the status, but no unknown field in the spec.
     pub(crate) async fn keeps_status_apart(&self) {
         let claim = json!({"kind": "ObjectBucketClaim", "metadata": {}, "status": {"phase": "Bound"},
             "spec": {"storageClassName": "fast", "unknown": 1, "additionalConfig": {"": ""}}});
@@ -224,14 +224,14 @@ impl Served {
     }
 }
 
-/// Asserts that the server refused it as invalid with this message.
+/// Asserts that the server refused the request as invalid with this message.
 pub(crate) fn assert_refused(answer: kube::Result<DynamicObject>, why: &str) {
     match answer {
         Err(kube::Error::Api(status)) => {
             assert_eq!(status.code, 422, "{status:?}");
             assert!(status.message.contains(why), "{why:?} is not in {:?}", status.message);
         }
-        other => panic!("it is not refused with {why:?}: {other:?}"),
+        other => panic!("expected a refusal with {why:?}: {other:?}"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The simulated API server treats claims and buckets as the real one does.
+//! Tests that the simulated API server treats claims and buckets like the real one.
 
 use kube_sim::Cluster;
 use objectbucket_api::Validation;
@@ -24,7 +24,7 @@ fn install(cluster: &Cluster, definitions: &[serde_json::Value]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn standard() {
+async fn serves_standard_definitions() {
     let (cluster, served) = served();
     install(&cluster, &served.definitions(Validation::Standard));
     served.takes_what_others_left(false).await;
@@ -35,7 +35,7 @@ async fn standard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn strict() {
+async fn serves_strict_definitions() {
     let (cluster, served) = served();
     install(&cluster, &served.definitions(Validation::Strict));
     served.takes_what_others_left(false).await;
@@ -46,7 +46,7 @@ async fn strict() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rook() {
+async fn serves_rook_definitions() {
     let (cluster, served) = served();
     install(&cluster, &served.definitions_of(ROOK));
     served.takes_what_others_left(false).await;
@@ -54,14 +54,14 @@ async fn rook() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn upstream() {
+async fn serves_upstream_definitions() {
     let (cluster, served) = served();
     install(&cluster, &served.definitions_of(UPSTREAM));
     served.takes_what_others_left(false).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn noobaa() {
+async fn serves_noobaa_definitions() {
     let (cluster, served) = served();
     install(&cluster, &served.definitions_of(NOOBAA));
     served.takes_what_others_left(true).await;

@@ -72,7 +72,7 @@ impl Started {
         line.trim().to_owned()
     }
 
-    /// Waits until it has exited.
+    /// Waits until the process has exited, and checks that it succeeded.
     pub(crate) fn end(mut self) {
         assert!(self.process.wait().unwrap().success());
     }

@@ -13,7 +13,7 @@ pub(crate) fn projects_in_use_are_seen(disk: &Disk) {
     let id = ProjectId::new(200).unwrap();
     assert!(quota.is_free(id).unwrap());
     quota.set_limit(id, MIB).unwrap();
-    assert!(!quota.is_free(id).unwrap(), "a limit is use");
+    assert!(!quota.is_free(id).unwrap(), "a project with a limit is in use");
     quota.remove_limit(id).unwrap();
     assert!(quota.is_free(id).unwrap());
 
@@ -22,7 +22,7 @@ pub(crate) fn projects_in_use_are_seen(disk: &Disk) {
     assert_eq!(quota.project_of(open(&path)).unwrap(), None);
     quota.assign(open(&path), id).unwrap();
     assert_eq!(quota.project_of(open(&path)).unwrap(), Some(id));
-    assert!(!quota.is_free(id).unwrap(), "an empty directory is use");
+    assert!(!quota.is_free(id).unwrap(), "a project with an empty directory is in use");
     // Assigning it again changes nothing.
     quota.assign(open(&path), id).unwrap();
     fs::remove_dir(&path).unwrap();
@@ -65,8 +65,8 @@ pub(crate) fn renaming_keeps(disk: &Disk) {
     fs::remove_dir(elsewhere).unwrap();
 }
 
-/// Neither hard links nor renames bring a file into another project's directory, nor into a directory without a
-/// project: it keeps its own.
+/// Hard links and renames cannot move a file into another project's directory. A file that is moved into a directory
+/// without a project keeps its project.
 pub(crate) fn projects_are_separate(disk: &Disk) {
     let one = disk.volume("one", 230, 8 * MIB);
     let two = disk.volume("two", 231, 8 * MIB);

@@ -6,7 +6,7 @@ use std::io::{Seek, SeekFrom, Write};
 use crate::child::Child;
 use crate::{Disk, MIB, open};
 
-/// A limit binds a user to the last block, including in subdirectories, and no other user.
+/// A user can write up to the last block of the limit, including in subdirectories. Other projects are not affected.
 pub(crate) fn bind_users(disk: &Disk) {
     let volume = disk.volume("users", 100, 8 * MIB);
     let below = volume.path.join("a/b");
@@ -27,7 +27,8 @@ pub(crate) fn bind_users(disk: &Disk) {
     volume.remove();
 }
 
-/// Root is bound on XFS. On ext4 it is bound only without CAP_SYS_RESOURCE, which containers do not get.
+/// On XFS, limits apply to root. On ext4, they apply to root only without CAP_SYS_RESOURCE, which containers do not
+/// have.
 pub(crate) fn bind_root(disk: &Disk) {
     let volume = disk.volume("root", 110, 4 * MIB);
     let (written, result) = volume.write_as(&Child::root(), "privileged", 6 * MIB);

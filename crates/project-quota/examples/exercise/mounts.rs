@@ -15,19 +15,19 @@ pub(crate) fn limits_outlive_a_mount(disk: &Disk) {
     // The handle keeps the file system busy.
     drop(volume);
 
-    disk.mount_anew("prjquota");
+    disk.mount_again("prjquota");
     let quota = disk.quota();
     assert_eq!(quota.usage(id).unwrap().limit_bytes, Some(8 * MIB));
     assert!(quota.usage(id).unwrap().used_bytes >= 4 * MIB);
     drop(quota);
 
-    disk.mount_anew("defaults");
+    disk.mount_again("defaults");
     let child = crate::Child::user();
     child.run(&["write", path.join("more").to_str().unwrap(), &(2 * MIB).to_string()]);
-    disk.mount_anew("prjquota");
+    disk.mount_again("prjquota");
     let volume = crate::Volume { quota: disk.quota(), id, path };
     assert_eq!(volume.limit(), Some(8 * MIB));
-    assert!(volume.used() >= 6 * MIB, "what was written without quotas counts");
+    assert!(volume.used() >= 6 * MIB, "data written without quotas counts");
     assert_eq!(volume.write("rest", 4 * MIB).1, disk.full());
     volume.remove();
 }
@@ -40,27 +40,27 @@ pub(crate) fn limits_outlive_a_crash(disk: &Disk) {
     drop(volume);
     // From here on, nothing in memory is written to disk.
     run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(&disk.mount_point));
-    disk.mount_anew("prjquota");
+    disk.mount_again("prjquota");
     let volume = crate::Volume { quota: disk.quota(), id, path };
     assert_eq!(volume.quota.project_of(open(&volume.path)).unwrap(), Some(id));
     assert_eq!(volume.limit(), Some(8 * MIB));
     volume.remove();
 }
 
-/// File systems without project quotas, or with accounting only, have none.
+/// `ProjectQuota::of` returns `None` for file systems without project quotas, or with accounting only.
 pub(crate) fn other_mounts_have_none(disk: &Disk) {
     let none = |path: &Path| ProjectQuota::of(open(path)).unwrap().is_none();
     assert!(none(Path::new("/")), "the file system of another machine");
     assert!(none(Path::new("/mnt")), "a file system in memory");
     let others: &[&str] = if disk.is_xfs { &["defaults", "pqnoenforce", "uquota"] } else { &["defaults", "usrquota"] };
     for options in others {
-        disk.mount_anew(options);
+        disk.mount_again(options);
         assert!(none(&disk.mount_point), "{options}");
     }
-    disk.mount_anew("prjquota");
+    disk.mount_again("prjquota");
     assert!(!none(&disk.mount_point));
     // ext4 loads its quotas when it is mounted for writing; XFS can be queried, and reports why it accepts no changes.
-    disk.mount_anew("ro,prjquota");
+    disk.mount_again("ro,prjquota");
     let quota = ProjectQuota::of(open(&disk.mount_point)).unwrap();
     assert_eq!(quota.is_some(), disk.is_xfs);
     if let Some(quota) = quota {
@@ -70,7 +70,7 @@ pub(crate) fn other_mounts_have_none(disk: &Disk) {
 }
 
 impl Disk {
-    fn mount_anew(&self, options: &str) {
+    fn mount_again(&self, options: &str) {
         run(Command::new("umount").arg(&self.mount_point));
         run(Command::new("mount").args(["-o", options]).arg(&self.device).arg(&self.mount_point));
     }

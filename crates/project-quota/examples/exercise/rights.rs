@@ -6,7 +6,7 @@ use crate::child::Child;
 use crate::{Disk, MIB, USER};
 
 /// CAP_SYS_ADMIN is required and sufficient; directories of other users also require CAP_FOWNER.
-pub(crate) fn of_who_manages(disk: &Disk) {
+pub(crate) fn of_managers(disk: &Disk) {
     let path = disk.mount_point.join("managed");
     fs::create_dir(&path).unwrap();
     let manage = |child: Child| child.run(&["manage", path.to_str().unwrap(), "300"]).trim().to_owned();
@@ -19,7 +19,7 @@ pub(crate) fn of_who_manages(disk: &Disk) {
 
     std::os::unix::fs::chown(&path, Some(USER), Some(USER)).unwrap();
     let theirs = "not allowed: cannot put the directory into its project";
-    assert_eq!(manage(only_admin()), "managed", "it is in the project already");
+    assert_eq!(manage(only_admin()), "managed", "the directory is already in the project");
     assert!(Child::user().succeeds(&["chattr", "-p", "0", path.to_str().unwrap()]), "owners may leave a project");
     assert_eq!(manage(only_admin()), theirs);
     assert_eq!(manage(Child::root_with("--bounding-set=-all,+sys_admin,+fowner")), "managed");
@@ -28,7 +28,7 @@ pub(crate) fn of_who_manages(disk: &Disk) {
 }
 
 /// The owner of a file may remove it from its project, except in user namespaces: limits prevent mistakes, not intent.
-pub(crate) fn of_who_writes(disk: &Disk) {
+pub(crate) fn of_writers(disk: &Disk) {
     let volume = disk.volume("owner", 310, 8 * MIB);
     volume.write("file", 4 * MIB);
     let file = volume.path.join("file");
@@ -38,7 +38,7 @@ pub(crate) fn of_who_writes(disk: &Disk) {
     assert!(!Child::namespaced_root().succeeds(&leave), "an owner in a user namespace may not");
     assert!(volume.used() >= 4 * MIB);
     std::os::unix::fs::chown(&file, Some(USER), Some(USER)).unwrap();
-    assert!(Child::user().succeeds(&leave), "the kernel lets owners do it");
+    assert!(Child::user().succeeds(&leave), "the kernel allows owners to do this");
     assert!(volume.used() < MIB);
     volume.remove();
 }

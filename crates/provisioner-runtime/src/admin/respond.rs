@@ -24,7 +24,7 @@ pub(super) async fn respond<B>(request: &Request<B>, checks: &Checks, registry: 
         "/healthz/leader-election" => text(StatusCode::OK, PLAIN, "ok".to_owned()),
         "/readyz" => match checks.report().await {
             (true, report) => text(StatusCode::OK, PLAIN, report),
-            // As the API server does. `kubectl get --raw` would not print the text of a 503.
+            // The API server responds with 500 as well. `kubectl get --raw` would not print the text of a 503.
             (false, report) => text(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, report),
         },
         "/metrics" => metrics(request, registry),

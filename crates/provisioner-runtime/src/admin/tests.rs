@@ -11,14 +11,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::*;
 
 #[tokio::test]
-async fn a_process_that_runs_is_alive() {
+async fn running_process_is_alive() {
     let server = Server::start(Checks::new()).await;
     assert_eq!(server.get("/livez").await, (200, "alive\n".to_owned()));
     assert_eq!(server.get("/healthz/leader-election").await, (200, "ok".to_owned()));
 }
 
 #[tokio::test]
-async fn readiness_names_each_check_and_what_is_wrong() {
+async fn readyz_lists_each_check_with_its_problem() {
     let checks = Checks::new();
     let server = Server::start(checks.clone()).await;
     assert_eq!(server.get("/readyz").await, (200, "ready\n".to_owned()));
@@ -36,7 +36,7 @@ async fn readiness_names_each_check_and_what_is_wrong() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_is_asked_seldom_and_waited_for_a_time() {
+async fn probe_results_are_cached_and_time_limited() {
     let asked = Arc::new(AtomicUsize::new(0));
     let checks = Checks::new();
     let count = asked.clone();
@@ -79,7 +79,7 @@ async fn unknown_paths_and_methods_are_refused() {
 }
 
 #[tokio::test]
-async fn metrics_come_in_the_format_that_is_asked_for() {
+async fn serves_metrics_in_the_requested_format() {
     let server = Server::start(Checks::new()).await;
     let plain = server.send("GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").await;
     assert!(plain.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{plain}");
@@ -97,7 +97,7 @@ async fn metrics_come_in_the_format_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn garbage_is_survived() {
+async fn survives_malformed_requests() {
     let server = Server::start(Checks::new()).await;
     let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(100_000));
     let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(1_000));
@@ -111,7 +111,7 @@ async fn garbage_is_survived() {
 }
 
 #[tokio::test]
-async fn clients_that_say_nothing_do_not_keep_others_waiting_for_long() {
+async fn silent_clients_do_not_block_others_for_long() {
     let server = Server::start(Checks::new()).await;
     let mut silent = Vec::new();
     for _ in 0..MOST_CONNECTIONS {
@@ -123,7 +123,7 @@ async fn clients_that_say_nothing_do_not_keep_others_waiting_for_long() {
 }
 
 #[tokio::test]
-async fn a_taken_address_is_one_clear_line() {
+async fn address_in_use_is_reported_in_one_line() {
     let server = Server::start(Checks::new()).await;
     let error = AdminServer::bind(server.address).await.unwrap_err().to_string();
     let start = format!("Cannot listen on {} for probes and metrics: Address already in use", server.address);
@@ -143,7 +143,7 @@ async fn ipv6_reaches_a_server_on_all_addresses() {
 }
 
 #[tokio::test]
-async fn it_ends_when_it_is_stopped() {
+async fn server_ends_when_stopped() {
     let server = Server::start(Checks::new()).await;
     server.stop.cancel();
     timeout(Duration::from_secs(5), server.task).await.unwrap().unwrap();

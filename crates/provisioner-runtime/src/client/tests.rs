@@ -19,7 +19,7 @@ const DENIED: &str = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 12\r\n\r\nUna
 const TOKEN: &str = "a-secret-token";
 
 #[tokio::test]
-async fn a_server_that_answers_is_connected_to() {
+async fn connects_to_a_server_that_responds() {
     let file = kubeconfig(&format!("server: {}", serve(OK).await));
     let connection = connect(Some(file.path())).await.unwrap();
     assert_eq!(connection.namespace, "here");
@@ -39,7 +39,7 @@ fn kubectl_in_a_pod_prefers_the_kubeconfig_in_the_home_directory() {
 }
 
 #[tokio::test]
-async fn another_address_than_the_kubeconfigs_is_connected_to() {
+async fn connects_to_an_address_that_overrides_the_kubeconfig() {
     let file = kubeconfig("server: http://127.0.0.1:1");
     for (kubeconfig, namespace) in [(Some(file.path()), "here"), (None, "default")] {
         let server: Uri = serve(OK).await.parse().unwrap();
@@ -50,7 +50,7 @@ async fn another_address_than_the_kubeconfigs_is_connected_to() {
 }
 
 #[tokio::test]
-async fn credentials_that_are_not_accepted_are_one_clear_line() {
+async fn rejected_credentials_are_reported_in_one_line() {
     let server = serve(DENIED).await;
     let file = kubeconfig(&format!("server: {server}"));
     let text = refused(file.path()).await;
@@ -63,7 +63,7 @@ async fn credentials_that_are_not_accepted_are_one_clear_line() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_reached_is_one_clear_line() {
+async fn unreachable_server_is_reported_in_one_line() {
     let file = kubeconfig("server: http://127.0.0.1:1");
     let text = refused(file.path()).await;
     assert!(text.starts_with("The API server http://127.0.0.1:1/ of the kubeconfig /"), "{text}");
@@ -72,7 +72,7 @@ async fn a_server_that_cannot_be_reached_is_one_clear_line() {
 }
 
 #[tokio::test]
-async fn a_server_whose_certificate_is_not_trusted_is_one_clear_line() {
+async fn untrusted_certificate_is_reported_in_one_line() {
     let (server, authority) = serve_tls("localhost").await;
     let (_, other) = serve_tls("localhost").await;
     let file = kubeconfig(&with_authority(&server, &authority));
@@ -90,7 +90,7 @@ async fn a_server_whose_certificate_is_not_trusted_is_one_clear_line() {
 }
 
 #[tokio::test]
-async fn a_kubeconfig_that_cannot_be_read_is_one_clear_line_without_its_token() {
+async fn invalid_kubeconfig_is_reported_without_its_token() {
     let missing = Path::new("/does/not/exist");
     let text = refused(missing).await;
     assert!(text.starts_with("The kubeconfig /does/not/exist cannot be used: "), "{text}");
@@ -105,7 +105,7 @@ async fn a_kubeconfig_that_cannot_be_read_is_one_clear_line_without_its_token() 
 }
 
 #[tokio::test]
-async fn the_wish_to_wait_of_a_busy_server_is_kept() {
+async fn keeps_retry_after_of_a_busy_server() {
     const BUSY: &str = "HTTP/1.1 429 Too Many Requests\r\n\
         retry-after: 7\r\ncontent-length: 26\r\n\r\nToo many requests, for now";
     let file = kubeconfig(&format!("server: {}", serve_each(vec![OK, BUSY]).await));
@@ -119,7 +119,7 @@ async fn the_wish_to_wait_of_a_busy_server_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_answer_is_one_clear_line() {
+async fn silent_server_is_reported_in_one_line() {
     let silent = client(|_| std::future::pending());
     let text = check(&silent, origin()).await.unwrap_err().to_string();
     let expected = "The API server https://server/ of the pod's service account cannot be reached: \
@@ -129,14 +129,14 @@ async fn a_server_that_does_not_answer_is_one_clear_line() {
 }
 
 #[tokio::test]
-async fn an_account_that_may_not_look_around_is_good_enough() {
+async fn accepts_an_account_without_discovery_permission() {
     let message = "forbidden: User \"system:serviceaccount:n:a\" cannot get path \"/api\"";
     let server = client(move |_| async move { refusal(403, "Forbidden", message) });
     check(&server, origin()).await.unwrap();
 }
 
 #[tokio::test]
-async fn being_nobody_is_not() {
+async fn rejects_an_anonymous_account() {
     let message = "forbidden: User \"system:anonymous\" cannot get path \"/api\"";
     let server = client(move |_| async move { refusal(403, "Forbidden", message) });
     let error = check(&server, origin()).await.unwrap_err();
@@ -144,7 +144,7 @@ async fn being_nobody_is_not() {
 }
 
 #[tokio::test]
-async fn a_server_in_trouble_is_one_clear_line() {
+async fn failing_server_is_reported_in_one_line() {
     let server = client(|_| async { refusal(500, "InternalError", "no\nleader") });
     let text = check(&server, origin()).await.unwrap_err().to_string();
     assert!(text.contains("does not work: no leader. Check the server."), "{text}");
@@ -153,7 +153,7 @@ async fn a_server_in_trouble_is_one_clear_line() {
 }
 
 #[tokio::test]
-async fn connection_data_are_looked_for_in_the_promised_order() {
+async fn searches_connection_data_in_the_documented_order() {
     let home = TempDir::new().unwrap();
     let sources =
         |kubeconfig: Option<OsString>, in_pod| ConfigSources { kubeconfig, in_pod, home: Some(home.path().to_owned()) };
@@ -178,7 +178,7 @@ async fn connection_data_are_looked_for_in_the_promised_order() {
 }
 
 #[tokio::test]
-async fn several_kubeconfigs_are_one() {
+async fn merges_several_kubeconfigs() {
     let (first, second) = (kubeconfig("server: http://first"), kubeconfig("server: http://second"));
     let paths = [first.path().to_owned(), second.path().to_owned()];
     let (config, source) = from_files(&paths, &KubeConfigOptions::default()).await.unwrap();

@@ -1,5 +1,5 @@
-//! Adoption of entries from other journals of the fleet that no other process will finish: as many as fit, and the rest
-//! as entries end.
+//! Adoption of entries in other journals of the fleet that no other process will finish. Entries that do not fit are
+//! adopted later, when others end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -71,7 +71,7 @@ impl<'a, R: Reconciler> Adopter<'a, R> {
         }
     }
 
-    /// Reports attempts that need an administrator after the kind of sharing has changed, once in a term.
+    /// Reports attempts that need an administrator after the kind of sharing has changed, once per term.
     fn report(&mut self, strays: Strays) {
         for ((journal, uid), mut keys) in strays {
             keys.retain(|key| self.reported.insert(key.clone()));
@@ -106,7 +106,7 @@ impl<'a, R: Reconciler> Adopter<'a, R> {
     }
 }
 
-/// Returns a Warning event about one of the journals with these options.
+/// Returns a Warning event about a journal; `options` determine its kind and namespace.
 pub(super) fn journal_event(
     options: &JournalOptions,
     name: &str,

@@ -21,8 +21,8 @@ pub trait Cache: Send + 'static {
     /// Returns, in order, the keys for which `among` returns true and that need work.
     fn unsettled(&self, among: &dyn Fn(&Self::Key) -> bool) -> Vec<Self::Key>;
 
-    /// Returns true if an attempt of this key was begun whose result the API server may not show yet. The key's journal
-    /// entry is then kept. The default suits a controller that records nothing in its journal.
+    /// Returns true if an attempt of this key has begun and its result may not be visible in the API server yet. The
+    /// key's journal entry is then kept. The default suits a controller that records nothing in its journal.
     fn unfinished(&self, _key: &Self::Key) -> bool {
         false
     }
@@ -30,8 +30,8 @@ pub trait Cache: Send + 'static {
     /// Discards the attempts of these keys: another process continues them.
     fn forget(&mut self, _keys: &dyn Fn(&Self::Key) -> bool) {}
 
-    /// Suspends work on these keys until their entries are in a journal of this process. The default does not, which
-    /// suits attempts that are determined by their key: a second attempt continues the first one.
+    /// Suspends work on these keys until their entries are in a journal of this process. The default does nothing,
+    /// which suits attempts that are determined by their key: a second attempt continues the first one.
     fn await_adoption(&mut self, _keys: &[Self::Key]) {}
 
     /// Resumes work on a key: its entry is in a journal of this process, or it has none.

@@ -35,7 +35,8 @@ const IDLE_EVENTS: usize = 16;
 /// Maximum time under load before events are sent alongside the work. Otherwise constant load would hold them back
 /// forever.
 const EVENT_PATIENCE: Duration = Duration::from_secs(10);
-/// The time after which load is over. Keys whose journal entries were written together send their requests in bursts.
+/// The time without work after which load is considered over. Keys whose journal entries were written together send
+/// their requests in bursts.
 const LULL: Duration = Duration::from_millis(100);
 
 /// State shared by the tasks of one controller.
@@ -145,7 +146,7 @@ impl<R: Reconciler> Engine<R> {
     }
 
     /// Resumes the work on these keys.
-    pub(super) fn go_on(&self, keys: Vec<KeyOf<R>>) {
+    pub(super) fn resume(&self, keys: Vec<KeyOf<R>>) {
         let mut cache = self.cache();
         keys.iter().for_each(|key| cache.adopted(key));
         self.wake(&cache, keys, Priority::Resync);
@@ -183,7 +184,7 @@ impl<R: Reconciler> Engine<R> {
     pub(super) fn report_delayed(&self, shard: u32, problem: &str, error: &CallError) {
         let problem = format!("{problem}: {error}");
         if !error.is_transient() {
-            // Once work on the shard has begun, only keys whose entries are left wait, which have their own report.
+            // Once work on the shard has begun, only keys whose entries did not fit wait. They are reported separately.
             self.report_blocked(|key| self.shards.shard_of(key) == shard && !self.shards.owns(key), &problem);
         }
         self.shards.set_problem(shard, Some(problem));
@@ -198,7 +199,7 @@ impl<R: Reconciler> Engine<R> {
         self.cache().forget(&of);
         let mut keys = self.queue.keys();
         keys.retain(&of);
-        // In order, because each of them may hand on a permit.
+        // The order must be reproducible, because each key may pass on a permit.
         keys.sort_unstable();
         keys.iter().for_each(|key| self.queue.forget(key));
     }
@@ -236,7 +237,7 @@ impl<R: Reconciler> Engine<R> {
     /// Defers events under load, up to [`EVENT_PATIENCE`] or until half of their queue is taken. Never returns.
     pub(super) async fn pace_events(self: Arc<Self>) -> String {
         let events = self.context.events();
-        // When the load began, and when it was last seen.
+        // The times when the load began and was last observed.
         let mut load: Option<(Instant, Instant)> = None;
         loop {
             if !events.is_due() {
@@ -258,7 +259,7 @@ impl<R: Reconciler> Engine<R> {
         }
     }
 
-    /// Sends the last events, for at most `limit`; returns the number of lines left.
+    /// Sends the last events, for at most `limit`; returns the number of unsent lines.
     pub(super) async fn flush_events(&self, limit: Duration) -> usize {
         self.context.events().set_concurrency(IDLE_EVENTS);
         self.context.events().flush(limit).await
@@ -352,8 +353,8 @@ impl<R: Reconciler> Engine<R> {
         let step = Step { context: &self.context, work, ownership, safeguards: self.shards.options.safeguards };
         let started = Instant::now();
         let outcome = self.reconciler.act(decision, &facts, &step).await;
-        // A key that is not unfinished needs no entry. Hold the cache's lock, because an adoption makes the key
-        // unfinished.
+        // A key without an unfinished attempt needs no entry. Hold the cache's lock, because a concurrent adoption may
+        // add an attempt.
         let name = work.key().to_string();
         if ownership.journal.contains(&name) {
             let cache = self.cache();

@@ -31,7 +31,7 @@ pub struct FencingToken {
     over: Arc<AtomicBool>,
 }
 
-/// Ends its token when dropped, because the caller no longer waits for the call.
+/// Invalidates its token when dropped, because the caller no longer waits for the call.
 #[must_use = "the token ends when this is dropped"]
 #[derive(Debug)]
 pub struct TokenGuard(Arc<AtomicBool>);
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_ends_with_its_call_and_with_what_it_depends_on() {
+    fn token_is_invalid_once_its_call_or_condition_ends() {
         let valid = Arc::new(AtomicBool::new(true));
         let asked = valid.clone();
         let (token, guard) = FencingToken::of_call(move || asked.load(Ordering::Relaxed));

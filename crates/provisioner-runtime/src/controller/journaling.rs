@@ -17,8 +17,8 @@ type OnDrop<C> = dyn Fn(&<C as Cache>::Key) + Send + Sync;
 pub(super) type Adopt<C> = Box<dyn FnOnce(&mut C) -> bool + Send>;
 
 impl<C: Cache> JournalSpec<C> {
-    /// Creates a spec. `read` decodes an entry or returns what is wrong with it, in which case the entry stays in the
-    /// journal. It may call an author's code, because no lock is held. `adopt` puts an attempt that another process has
+    /// Creates a spec. `read` decodes an entry, or returns the problem, in which case the entry stays in the journal.
+    /// `read` may call an author's code, because no lock is held. `adopt` puts an attempt that another process has
     /// begun into the cache, and returns `false` if there is nothing to finish.
     pub fn new<A: Send + 'static>(
         read: impl Fn(&Entry) -> Result<A, String> + Send + Sync + 'static,
@@ -50,7 +50,7 @@ impl<C: Cache> JournalSpec<C> {
         Self { on_drop: Box::new(on_drop), ..self }
     }
 
-    /// Sets the tenant of an entry, such as a namespace: see
+    /// Sets the function that returns the tenant of an entry, such as a namespace: see
     /// [`JournalOptions::tenant_of`](crate::JournalOptions::tenant_of).
     #[must_use]
     pub fn shared_by(self, tenant_of: fn(&Entry) -> String) -> Self {

@@ -15,7 +15,7 @@ use crate::name::stable_hash;
 /// The way in which replicas share the work.
 #[derive(Clone, Debug)]
 pub enum Sharing {
-    /// Each shard has a Lease; its holder works.
+    /// Each shard has a Lease, whose holder works on the keys of the shard.
     Leases(LeaseOptions),
     /// A single process works. A second one ends the first.
     Alone,
@@ -93,8 +93,8 @@ pub fn shard_of(key: &str, shards: u32) -> u32 {
 }
 
 impl Ownership {
-    /// Returns a check for whether another process can have taken the shard. Together with the journal, which needs no
-    /// clock, it stops a process that was suspended.
+    /// Returns a function that returns true while no other process can have taken the shard. Together with the journal,
+    /// which needs no clock, it stops a process that was suspended.
     pub(super) fn validity(&self) -> impl Fn() -> bool + Send + Sync + use<> {
         let (over, term) = (self.journal.over().clone(), self.term.clone());
         move || !over.is_cancelled() && term.is_valid()
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_with_one_text_are_in_one_shard() {
+    fn keys_with_equal_shard_text_share_a_shard() {
         let by_group =
             LoopOptions { shard_by: |key| key.split('/').next().unwrap_or_default().to_owned(), ..sharded(4) };
         let shards = |plan: &LoopOptions| -> std::collections::BTreeSet<u32> {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_share_the_work_has_its_journals() {
+    fn journal_name_and_layout_depend_on_sharing() {
         let journal = |plan: &LoopOptions, shard| (plan.journal_of(shard).name, plan.journal_of(shard).layout);
         assert_eq!(journal(&sharded(1), 0), ("example.com-disks-journal".to_owned(), "1".to_owned()));
         assert_eq!(journal(&sharded(4), 2), ("example.com-disks-journal-2-of-4".to_owned(), "4".to_owned()));

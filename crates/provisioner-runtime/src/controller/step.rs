@@ -36,7 +36,7 @@ pub struct Safeguards {
     pub journal: bool,
     /// Keeps a process that has lost the journal from beginning anything.
     pub fencing: bool,
-    /// Leaves attempts recorded in a restored journal alone.
+    /// Keeps a process from continuing attempts that a restored journal contains.
     pub restored: bool,
 }
 
@@ -93,7 +93,7 @@ pub enum Refused {
     #[error("the call cannot be recorded in the journal: {0}")]
     Journal(JournalError),
     /// The final check of the cache refused the call.
-    #[error("the call is not wanted any more")]
+    #[error("the call is no longer needed")]
     Unwanted,
     /// The call began but returned no result.
     #[error(transparent)]
@@ -103,10 +103,10 @@ pub enum Refused {
 /// The reason why an author's call returned no result.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallAborted {
-    /// It panicked with this text.
+    /// The call panicked with this text.
     #[error("the call panicked: {0}")]
     Panicked(String),
-    /// It took longer than this.
+    /// The call took longer than this.
     #[error("the call took longer than {0:?}")]
     TimedOut(Duration),
     /// The token became invalid: another process may have taken over.
@@ -147,7 +147,7 @@ impl<'a, C: Cache> Step<'a, C> {
         self.ownership.journal.remove(&self.key().to_string());
     }
 
-    /// Makes sure that this process may still begin work, and that removed entries are stored.
+    /// Makes sure that this process may still begin work, and that earlier removals of entries are stored.
     ///
     /// # Errors
     /// Fails if another process holds the journal, or if it cannot be read.

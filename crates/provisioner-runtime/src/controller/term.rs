@@ -43,7 +43,7 @@ pub(super) async fn serve<R: Reconciler>(engine: Arc<Engine<R>>, term: Term) -> 
     };
     over.cancel();
     journal.close();
-    shard.give_up().await;
+    shard.release().await;
     ended
 }
 
@@ -98,7 +98,7 @@ impl<R: Reconciler> Shard<'_, R> {
             () = self.while_leading() => {}
         }
         self.end(&working).await;
-        // This way, the next holder need not check entries that were removed last.
+        // Otherwise the next holder would have to check entries that were removed just before the end.
         let _ = timeout(LAST_WRITE, journal.flush()).await;
     }
 
@@ -116,7 +116,7 @@ impl<R: Reconciler> Shard<'_, R> {
             self.set_problem(Some(format!("the provisioner cannot begin: {error}")));
             retry.failed(error).await;
         }
-        // The problem, which may be the adoption's, ends with the adoption.
+        // Do not clear the problem here: it may come from the concurrent adoption. `left_behind` sets it afterwards.
     }
 
     fn begin(&self, term: &Term, journal: Journal, working: &TaskTracker) {
@@ -139,7 +139,7 @@ impl<R: Reconciler> Shard<'_, R> {
             let differs = keys::<R>(&left) != keys::<R>(&rest);
             let released = [keys::<R>(&entries), keys::<R>(&no_longer_left(left, &rest))].concat();
             self.engine.adopt(entries, journal);
-            self.engine.go_on(released);
+            self.engine.resume(released);
             left = rest;
             self.left_behind(&left, differs);
         }
@@ -151,7 +151,7 @@ impl<R: Reconciler> Shard<'_, R> {
         let keys = keys::<R>(left);
         let problem = (!keys.is_empty()).then(|| {
             format!(
-                "{} attempts of another replica wait for space in the journal: they are taken over when other attempts end",
+                "{} attempts of other replicas wait for space in the journal: they are taken over when other attempts end",
                 keys.len()
             )
         });
@@ -181,7 +181,7 @@ impl<R: Reconciler> Shard<'_, R> {
             let entries = journal.accepted().await;
             let keys = keys::<R>(&entries);
             self.engine.adopt(entries, journal);
-            self.engine.go_on(keys);
+            self.engine.resume(keys);
         }
     }
 
@@ -193,7 +193,7 @@ impl<R: Reconciler> Shard<'_, R> {
         std::future::pending::<()>().await;
     }
 
-    /// Reports entries that a backup has restored, and a journal that is not stored anywhere.
+    /// Reports entries that were restored from a backup, and a journal that exists only in memory.
     fn report_journal(&self, options: &JournalOptions, journal: &Journal) {
         let (JournalStats { restored, in_memory, .. }, uid) = (journal.stats(), journal.uid());
         let (reason, note) = match (restored, in_memory) {
@@ -226,7 +226,7 @@ impl<R: Reconciler> Shard<'_, R> {
         self.engine.shards.set_problem(self.number, problem);
     }
 
-    async fn give_up(&self) {
+    async fn release(&self) {
         if let Some(working) = self.engine.shards.remove(self.number) {
             // The tasks end at their next poll, because the journal is closed.
             working.wait().await;
@@ -250,7 +250,8 @@ impl<R: Reconciler> Drop for Shard<'_, R> {
     }
 }
 
-/// Returns the entries that left the other journals, not necessarily for ours: an administrator may have dropped them.
+/// Returns the entries that are no longer in the other journals. They are not necessarily in ours: an administrator may
+/// have dropped them.
 fn no_longer_left(left: Vec<Entry>, rest: &[Entry]) -> Vec<Entry> {
     let rest: BTreeSet<&str> = rest.iter().map(|entry| &*entry.key).collect();
     left.into_iter().filter(|entry| !rest.contains(&*entry.key)).collect()

@@ -1,4 +1,4 @@
-//! Terms of a controller without work.
+//! Tests of the terms of a controller without work.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ impl Cache for NoKeys {
     }
 }
 
-/// Does nothing, and counts.
+/// A reconciler that does nothing and counts its calls.
 #[derive(Default)]
 struct Idle {
     acted: AtomicUsize,
@@ -94,7 +94,7 @@ fn journal(name: &str, layout: &str, entries: &str) -> Value {
     })
 }
 
-/// Breaks the connection of each request for a list while it is true.
+/// Breaks the connection of each list request while the flag is true.
 struct BreaksLists(AtomicBool);
 
 impl Interceptor for BreaksLists {
@@ -105,7 +105,7 @@ impl Interceptor for BreaksLists {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readyz_names_the_failed_adoption_until_one_succeeds() {
+async fn readyz_reports_a_failed_adoption_until_it_succeeds() {
     let lists = Arc::new(BreaksLists(AtomicBool::new(true)));
     let cluster = Cluster::builder().interceptor(lists.clone()).build();
     let engine = start(&cluster, "one", Sharing::Alone);
@@ -126,7 +126,7 @@ async fn readyz_names_the_failed_adoption_until_one_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn attempts_of_another_kind_of_sharing_are_reported_once() {
+async fn reports_attempts_of_another_sharing_kind_once() {
     let of_node = |node: &str| Sharing::Own { part: node.to_owned() };
     for (sharing, layout, reason) in
         [(vec![of_node("n1"), of_node("n2")], "1", "JournalUnclaimed"), (vec![Sharing::Alone], "node", "JournalMoved")]
@@ -148,7 +148,7 @@ async fn attempts_of_another_kind_of_sharing_are_reported_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn attempts_that_wait_for_room_are_reported_once() {
+async fn reports_attempts_waiting_for_journal_space_once() {
     let cluster = Cluster::builder().build();
     let full: String = (0..5).map(|number| format!("large-{number} - {}\n", "x".repeat(100_000))).collect();
     cluster.create(&journal("example.com-disks-journal", "1", &full)).unwrap();
@@ -160,7 +160,7 @@ async fn attempts_that_wait_for_room_are_reported_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_of_a_shard_that_is_given_up_are_forgotten() {
+async fn forgets_the_keys_of_a_released_shard() {
     let (cluster, stop) = (Cluster::builder().build(), CancellationToken::new());
     let engine = start_until(&stop, &cluster, "one", Sharing::Alone);
     sleep(Duration::from_secs(10)).await;
@@ -173,7 +173,7 @@ async fn keys_of_a_shard_that_is_given_up_are_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_work_begins_when_the_term_has_ended_before_any_task_has_noticed() {
+async fn begins_no_work_after_an_unnoticed_end_of_the_term() {
     let cluster = Cluster::builder().build();
     let leases = LeaseOptions::new("default", "example.com-disks", "one");
     let control = control(&cluster, "one", Sharing::Leases(leases));
@@ -192,7 +192,7 @@ async fn no_work_begins_when_the_term_has_ended_before_any_task_has_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_at_any_moment_releases_the_lease() {
+async fn shutdown_at_any_moment_releases_the_lease() {
     let latency = Duration::from_millis(50);
     for moment in (0..40_u32).map(|number| number * latency / 2) {
         let cluster = Cluster::builder().faults(&Faults::none(1).latency(latency..=latency)).build();

@@ -29,7 +29,7 @@ pub(super) struct Watched<C> {
     pub(super) name: &'static str,
     pub(super) health: WatchHealth,
     pub(super) after_first_term: bool,
-    /// The loop does not wait for it, and it may fail.
+    /// True if the loop neither waits for this watch nor depends on it.
     pub(super) optional: bool,
     /// Fetches the current version; `None` if the watch is not versioned.
     pub(super) version: Option<FetchVersion<C>>,
@@ -86,8 +86,8 @@ impl<C: Cache> WatchSpec<C> {
         Self { versioned: true, ..self }
     }
 
-    /// Delays the watch until this process gets its first shard, so that nothing it delivers is stale. The delay is at
-    /// most half a second, so that everything is known by then.
+    /// Delays the watch until this process gets its first shard, so that the watch delivers nothing stale. The delay is
+    /// at most half a second, so that a replica that gets its first shard later has a complete cache.
     #[must_use]
     pub fn after_first_term(self) -> Self {
         Self { after_first_term: true, ..self }

@@ -1,4 +1,4 @@
-//! The waiting lines, the written events, and each object's rate. No clock, no tasks.
+//! The waiting lines, the written events, and each object's rate. Uses no clock and no tasks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -153,7 +153,7 @@ impl State {
         let track = self.track(&line)?;
         let pending = track.pending.take()?;
         let current = |written: &LastEvent| {
-            // An event that all replicas report keeps its name. To write it again would not keep it from expiring.
+            // An event that all replicas report keeps its name. Writing it again would not postpone its expiry.
             let is_current = now.saturating_duration_since(written.at) < SERIES || written.id == pending.id;
             is_current && written.note == fingerprint(&pending.event.note)
         };

@@ -1,4 +1,4 @@
-//! The recorder against an API server that records its requests.
+//! Tests of the recorder against an API server that records its requests.
 
 mod clock;
 mod fleet;
@@ -63,7 +63,7 @@ async fn an_event_has_all_required_fields() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_of_cluster_scoped_objects_go_to_the_namespace_default() {
+async fn writes_events_of_cluster_scoped_objects_to_namespace_default() {
     let test = Test::start([]);
     let mut event = event("a", "note");
     event.object.namespace = None;
@@ -112,7 +112,7 @@ async fn waiting_notes_are_merged_into_the_latest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_note_again_raises_the_count_and_changes_nothing_else() {
+async fn repeated_note_raises_only_the_count() {
     let test = Test::start([]);
     for _ in 0..3 {
         test.recorder.record(event("a", "note"));
@@ -131,7 +131,7 @@ async fn the_same_note_again_raises_the_count_and_changes_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_note_is_a_new_event() {
+async fn different_note_creates_a_new_event() {
     let test = Test::start([]);
     for note in ["one", "two"] {
         test.recorder.record(event("a", note));
@@ -178,7 +178,7 @@ async fn long_texts_are_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_burst_of_three_thousand_loses_none_and_keeps_to_its_concurrency() {
+async fn sends_a_burst_of_3000_events_within_the_concurrency_limit() {
     let test = Test::start([]);
     for number in 0..3_000 {
         test.recorder.record(event(&number.to_string(), "note"));
@@ -204,7 +204,7 @@ async fn the_number_of_concurrent_requests_can_be_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_is_filling_when_more_than_half_of_it_is_taken() {
+async fn is_filling_when_more_than_half_of_the_queue_waits() {
     let test = Test::with(EventOptions { capacity: 4, ..options() }, []);
     test.recorder.set_concurrency(0);
     let filling = ["a", "b", "c"].map(|object| {
@@ -215,7 +215,7 @@ async fn a_queue_is_filling_when_more_than_half_of_it_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_due_while_sending_is_held_back() {
+async fn is_due_respects_pauses_and_object_rates() {
     let test = Test::with(EventOptions { burst: 1, ..options() }, [Answer::Busy(20)]);
     let due_after = async || {
         assert!(!test.recorder.is_due());
@@ -259,7 +259,7 @@ async fn a_full_queue_drops_new_events_and_still_merges_notes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_with_too_many_events_has_to_wait() {
+async fn object_beyond_its_burst_has_to_wait() {
     let test = Test::start([]);
     for number in 0..40 {
         test.recorder.record(event("a", &number.to_string()));
@@ -328,7 +328,7 @@ async fn an_undeliverable_event_is_dropped_and_the_rest_are_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_is_not_written_twice_after_a_lost_answer() {
+async fn lost_response_does_not_write_an_event_twice() {
     let test = Test::start([Answer::Silence, Answer::Refusal(409, "AlreadyExists", "")]);
     test.recorder.record(event("a", "note"));
     test.wait(15).await;
@@ -376,7 +376,7 @@ async fn flush_stops_at_its_time_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_are_forgotten() {
+async fn idle_objects_are_forgotten() {
     let test = Test::start([]);
     for hour in 0..4 {
         for number in 0..1_500 {
@@ -403,7 +403,7 @@ async fn memory_is_bounded_for_any_number_of_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sending_ends_when_the_last_sink_is_dropped() {
+async fn sending_ends_when_the_last_recorder_is_dropped() {
     let test = Test::start([]);
     let shared = Arc::downgrade(&test.recorder.shared);
     let other = test.recorder.clone();
@@ -494,7 +494,7 @@ struct Test {
 }
 
 impl Test {
-    /// Creates a recorder whose server gives these answers, and accepts everything after them.
+    /// Creates a recorder whose server gives these answers, and accepts all later requests.
     fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
         Self::with(options(), answers)
     }

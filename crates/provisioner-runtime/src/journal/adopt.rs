@@ -68,7 +68,7 @@ pub struct Adoption<'a> {
     copied: BTreeMap<String, (Entry, String)>,
     /// By key: entries that are no longer in any other journal.
     adopted: BTreeMap<String, Entry>,
-    /// The journals that the log has named.
+    /// The journals that the log has already mentioned.
     named: BTreeSet<String>,
 }
 

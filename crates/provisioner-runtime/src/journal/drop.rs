@@ -10,7 +10,7 @@ use super::text::{ACCEPT, COMPONENT, Content, DROP, VERSION, VERSION_KEY, accept
 use super::write::{LIMIT, TRIES};
 use crate::call::{CallError, call};
 
-/// The reason why an entry cannot be dropped.
+/// The reason why an entry cannot be dropped or accepted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DropError {

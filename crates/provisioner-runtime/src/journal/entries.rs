@@ -1,4 +1,4 @@
-//! The entries of a journal, and the division of its room.
+//! The entries of a journal, and the division of its space among groups and tenants.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -289,13 +289,13 @@ mod tests {
     }
 
     #[test]
-    fn a_group_leaves_the_others_room() {
+    fn group_leaves_room_for_other_groups() {
         let mut entries = entries();
         let alone = fill(&mut entries, "a", Room::Fair);
         assert!((340..=360).contains(&alone), "{alone}");
         assert!(fill(&mut entries, "b", Room::Fair) > 60);
         assert!(fill(&mut entries, "c", Room::Fair) > 10);
-        // Replacements and entries begun elsewhere only need to fit at all.
+        // Replacements and adopted entries may use all free room, not only the group's share.
         entries.try_put(entry("a-0", "a", 1_500), Room::Fair).unwrap();
         assert!(fill(&mut entries, "d", Room::All) > 1);
         assert!(matches!(entries.try_put(entry("a-0", "a", 9_000), Room::Fair), Err(JournalError::Full { .. })));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_leaves_the_others_of_its_group_room() {
+    fn tenant_leaves_room_for_other_tenants_of_its_group() {
         let mut entries = entries();
         let mut fill = |tenant: &str, group: &str| {
             let fits = |number: &usize| {
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_too_full_already_still_lets_entries_shrink() {
+    fn overfull_journal_lets_entries_shrink() {
         let large = (0..9).map(|key| entry(&key.to_string(), "a", 90_000)).collect();
         let mut entries =
             Entries::new(Content { entries: large, ..Content::default() }, JournalKind::ConfigMap.capacity(), tenant);
@@ -335,7 +335,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_bytes_are_those_that_are_written(
+        fn counted_bytes_equal_written_bytes(
             steps in prop::collection::vec(("[xy]?/[0-4]", 0..3_usize, prop::collection::vec((0..3_u8, 0..3_usize), 0..3)), 0..60),
         ) {
             let mut entries = entries();

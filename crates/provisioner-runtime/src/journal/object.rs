@@ -23,7 +23,7 @@ pub enum JournalKind {
     /// In the data of ConfigMaps.
     #[default]
     ConfigMap,
-    /// In annotations of Leases, which have a quarter of the room: for an account without permissions on ConfigMaps.
+    /// In annotations of Leases, which have less room: for an account without permissions on ConfigMaps.
     Lease,
     /// In memory only, for an account without permissions on either: when the process ends, the record of its attempts
     /// is lost.

@@ -42,8 +42,8 @@ pub fn journal_name(name: &str, shard: u32, shards: u32) -> String {
 /// The [layout](JournalOptions::layout) of journals of parts.
 pub const PART_LAYOUT: &str = "node";
 
-/// Returns the name of the journal of a process with its own part, such as a node, for a controller called `name`. A
-/// process writes it as soon as it has started.
+/// Returns the name of the journal of a process with its own part, such as a node, for a controller called `name`. The
+/// process writes this journal as soon as it has started.
 pub fn part_journal_name(name: &str, part: &str) -> String {
     lease_name(&format!("{name}-journal-node-{part}"))
 }

@@ -351,7 +351,7 @@ impl State {
         self.writing = None;
         self.failures += 1;
         self.stats.failures += 1;
-        // Attempts wait until then.
+        // New attempts wait for this pause, so limit it.
         let asked = error.retry_after().map(|pause| pause.min(LONGEST_PAUSE));
         let pause = asked.unwrap_or_else(|| RETRIES.delay(self.failures, random));
         self.not_before = Some(now + pause);
@@ -375,7 +375,7 @@ impl State {
         }
     }
 
-    /// Ends writing; waiters get an error.
+    /// Ends writing; waiters receive an error.
     pub(super) fn end(&mut self, taken_by: &str) {
         if self.over.is_some() {
             return;

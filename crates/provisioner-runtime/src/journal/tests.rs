@@ -75,9 +75,9 @@ async fn stored_keys(cluster: &Cluster) -> Vec<String> {
 }
 
 #[test]
-fn what_is_written_is_read_again_and_the_rest_is_kept() {
+fn reads_back_entries_and_keeps_unreadable_lines() {
     let plain = Entry { key: "a".into(), text: "x y".into(), shared: Vec::new() };
-    // One of its texts is lost, and no other line has the rest.
+    // One of its shared texts is lost, and no other line uses the remaining one.
     let damaged = Unreadable::new("b silver,lost-text {}", &[("silver", "{}".into())].into());
     let mut two = entry("d");
     two.shared.push(("spec".into(), "s".into()));
@@ -92,7 +92,7 @@ fn what_is_written_is_read_again_and_the_rest_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_is_stored_before_it_is_confirmed_and_found_by_the_next_holder() {
+async fn confirmed_entries_are_stored_and_found_by_the_next_holder() {
     let cluster = Cluster::builder().build();
     let first = hold(&cluster, "first").await;
     assert_eq!(first.entries, []);
@@ -103,7 +103,7 @@ async fn a_record_is_stored_before_it_is_confirmed_and_found_by_the_next_holder(
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_texts_of_one_name_are_both_kept() {
+async fn keeps_different_texts_with_the_same_name() {
     let cluster = Cluster::builder().build();
     let held = hold(&cluster, "one").await;
     let with = |key: &str, text: &str| Entry { shared: vec![("gold".into(), text.into())], ..entry(key) };
@@ -119,7 +119,7 @@ async fn two_texts_of_one_name_are_both_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_arrives_while_a_write_is_under_way_shares_the_next() {
+async fn changes_during_a_write_share_the_next_one() {
     let cluster = Cluster::builder().build();
     let held = hold(&cluster, "one").await;
     let all = (0..100).map(|number| held.journal.record(entry(&format!("key-{number}"))));
@@ -131,7 +131,7 @@ async fn what_arrives_while_a_write_is_under_way_shares_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn removals_wait_for_company_but_not_for_ever() {
+async fn removals_are_batched_but_not_delayed_forever() {
     let cluster = Cluster::builder().build();
     let held = hold(&cluster, "one").await;
     held.journal.record(entry("a")).await.unwrap();
@@ -153,7 +153,7 @@ async fn removals_wait_for_company_but_not_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_not_the_holder_any_more_can_begin_nothing() {
+async fn former_holder_is_fenced() {
     let cluster = Cluster::builder().build();
     let old = hold(&cluster, "old").await;
     old.journal.record(entry("a")).await.unwrap();
@@ -167,7 +167,7 @@ async fn whoever_is_not_the_holder_any_more_can_begin_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fence_alone_costs_a_check_and_no_write_and_finds_the_new_holder() {
+async fn fence_checks_the_holder_without_a_write() {
     let cluster = Cluster::builder().build();
     let old = hold(&cluster, "old").await;
     old.journal.fence().await.unwrap();
@@ -181,7 +181,7 @@ async fn a_fence_alone_costs_a_check_and_no_write_and_finds_the_new_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fence_stores_what_was_removed_before_it() {
+async fn fence_stores_earlier_removals() {
     let cluster = Cluster::builder().build();
     let held = hold(&cluster, "one").await;
     held.journal.record(entry("a")).await.unwrap();
@@ -191,7 +191,7 @@ async fn a_fence_stores_what_was_removed_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_s_edit_is_written_over_and_a_vanished_journal_written_anew() {
+async fn overwrites_manual_edits_and_recreates_a_deleted_journal() {
     let cluster = Cluster::builder().build();
     let held = hold(&cluster, "one").await;
     held.journal.record(entry("a")).await.unwrap();
@@ -208,7 +208,7 @@ async fn a_person_s_edit_is_written_over_and_a_vanished_journal_written_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vanished_journal_is_not_written_by_one_that_may_have_lost_it() {
+async fn does_not_recreate_a_journal_it_may_have_lost() {
     let cluster = Cluster::builder().build();
     let ours = Arc::new(AtomicBool::new(true));
     let asked = ours.clone();
@@ -222,7 +222,7 @@ async fn a_vanished_journal_is_not_written_by_one_that_may_have_lost_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_journal_refuses_and_has_room_again() {
+async fn full_journal_refuses_entries_until_others_are_removed() {
     let cluster = Cluster::builder().build();
     let held = hold(&cluster, "one").await;
     let mut refused = Vec::new();
@@ -231,7 +231,7 @@ async fn a_full_journal_refuses_and_has_room_again() {
         refused.extend(recorded.err().map(|error| (number, error.to_string())));
     }
     let (first, error) = &refused[0];
-    assert_eq!(*first, 23, "it leaves others a fifth");
+    assert_eq!(*first, 23, "a group leaves a fifth to others");
     assert!(error.contains("other attempts of this class must end first"), "{error}");
     let other = Entry { shared: vec![("other".into(), "{}".into())], ..large("other") };
     held.journal.record(other).await.unwrap();
@@ -248,7 +248,7 @@ async fn a_full_journal_refuses_and_has_room_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_keep_below_twenty_and_one_and_a_half_megabytes_in_a_second() {
+async fn limits_writes_to_20_and_1500_kilobytes_per_second() {
     let cluster = Cluster::builder().build();
     let held = hold(&cluster, "one").await;
     let started = Instant::now();
@@ -272,7 +272,7 @@ fn large(key: &str) -> Entry {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_format_of_a_later_version_is_not_touched() {
+async fn does_not_touch_the_format_of_a_later_version() {
     let cluster = Cluster::builder().build();
     let api: Api<ConfigMap> = Api::default_namespaced(cluster.client("later"));
     let later = serde_json::json!({"metadata": {"name": NAME}, "data": {"version": "2", "blob": "…"}});
@@ -283,7 +283,7 @@ async fn a_format_of_a_later_version_is_not_touched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_a_storm_what_is_confirmed_is_stored() {
+async fn confirmed_entries_are_stored_despite_faults() {
     let mut total = 0;
     for seed in 0..50 {
         let faults = Faults::storm(seed);
@@ -324,7 +324,7 @@ async fn in_a_storm_what_is_confirmed_is_stored() {
 /// The caller that recorded first stops waiting, and another caller records the same entry again before the first write
 /// has failed.
 #[tokio::test(start_paused = true)]
-async fn a_write_that_fails_takes_nothing_with_it_that_was_recorded_again() {
+async fn failed_write_keeps_an_entry_that_was_recorded_again() {
     let mut state = State::new(Content::default(), &options(NAME, "holder"), Vec::new());
     drop(state.record(entry("a")).unwrap());
     let WriterAction::Commit(_, first) = state.next_action(Instant::now()) else {
@@ -363,7 +363,7 @@ async fn a_restored_entry_stays_until_its_replacement_is_stored() {
 
 /// The first write is under way when the same entry is recorded again, and then fails.
 #[tokio::test(start_paused = true)]
-async fn what_is_only_being_written_does_not_count_as_stored() {
+async fn entry_of_an_unfinished_write_does_not_count_as_stored() {
     let mut state = State::new(Content::default(), &options(NAME, "holder"), Vec::new());
     let first = state.record(entry("a")).unwrap();
     let WriterAction::Commit(_, batch) = state.next_action(Instant::now()) else {
@@ -383,7 +383,7 @@ async fn what_is_only_being_written_does_not_count_as_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_empty_journal_with_a_problem_is_checked_until_the_problem_has_passed() {
+async fn checks_an_empty_journal_until_its_problem_has_passed() {
     let day = Some(Duration::from_secs(86_400));
     let busy = CallError::TooManyRequests { retry_after: day, message: String::new() };
     for error in [CallError::TimedOut(Duration::from_secs(10)), busy] {
@@ -401,7 +401,7 @@ async fn an_empty_journal_with_a_problem_is_checked_until_the_problem_has_passed
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_earlier_version_left_in_it_is_not_kept() {
+async fn removes_data_of_an_earlier_version() {
     let cluster = Cluster::builder().build();
     let api: Api<ConfigMap> = Api::default_namespaced(cluster.client("earlier"));
     let earlier = serde_json::json!({"metadata": {"name": NAME}, "data": {
@@ -416,7 +416,7 @@ async fn what_an_earlier_version_left_in_it_is_not_kept() {
 // Rules: G80.
 /// The first write arrives after the second one, which has removed the entry again.
 #[tokio::test(start_paused = true)]
-async fn a_late_write_of_the_journal_restores_no_entry() {
+async fn late_write_does_not_restore_a_removed_entry() {
     struct Late(Arc<AtomicBool>);
     impl Interceptor for Late {
         fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {

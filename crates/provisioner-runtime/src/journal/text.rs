@@ -89,7 +89,7 @@ impl Unreadable {
 pub(super) struct Content {
     pub(super) entries: Vec<Entry>,
     pub(super) unreadable: Vec<Unreadable>,
-    /// Entries of another object. Their attempts may have ended in any way since.
+    /// Entries that were written for another object. Their attempts may have ended since, with any result.
     pub(super) restored: Vec<Unreadable>,
 }
 

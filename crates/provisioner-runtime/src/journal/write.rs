@@ -55,8 +55,8 @@ impl Writer {
         Self { store, shared, still_ours, random }
     }
 
-    /// Runs until the journal is lost or closed; returns its next holder. When the writer is dropped, waiters get an
-    /// error.
+    /// Runs until the journal is lost or closed; returns its next holder. When the writer is dropped, waiters receive
+    /// an error.
     pub async fn run(mut self) -> String {
         let shared = self.shared.clone();
         loop {
@@ -66,7 +66,7 @@ impl Writer {
                 WriterAction::Wait(due) => {
                     tokio::select! {
                         biased;
-                        () = shared.over.cancelled() => return "nobody yet".to_owned(),
+                        () = shared.over.cancelled() => return "no process yet".to_owned(),
                         () = changed => {}
                         () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
                     }
@@ -149,8 +149,7 @@ pub(super) struct JournalStore {
     options: JournalOptions,
     uid: Option<String>,
     version: Option<String>,
-    /// Number of writes without a response. Each may still arrive, unless the object has got another version in the
-    /// meantime.
+    /// Number of writes without a response. Each may still take effect, unless the object's version has changed since.
     unanswered: u32,
 }
 

@@ -288,7 +288,7 @@ mod tests {
 
     /// The server's data was restored from a backup: its versions start again.
     #[test]
-    fn an_answer_counts_more_than_what_was_known_before_the_request() {
+    fn response_overrides_versions_known_before_its_request() {
         let cache = LeaseCache::new(Duration::from_secs(15));
         let holder = || cache.holder_identity(NAME).unwrap();
         cache.observe(lease("b", 50));

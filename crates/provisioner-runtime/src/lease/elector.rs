@@ -29,7 +29,7 @@ pub(super) struct Elector<'a, W> {
     random: Random,
     /// True if the request that failed last would fail again, although requests of other replicas succeed.
     is_refused: bool,
-    /// When the last write was sent that acquired or renewed the Lease.
+    /// The time when the last write that acquired or renewed the Lease was sent.
     sent: Option<Instant>,
     /// Later renewals whose responses were lost: the time in each, and when it was sent.
     unanswered: Vec<(String, Instant)>,
@@ -45,7 +45,7 @@ struct Acquisition {
 enum Loss {
     /// It could not be renewed in time.
     Expired,
-    /// Another identity is in it.
+    /// Another identity holds it.
     Taken,
 }
 
@@ -71,7 +71,7 @@ where
                     self.fleet.health.works(&self.part);
                     self.hold(acquisition).await;
                 }
-                // A change of the other replicas' Leases shows when to try again.
+                // A change of another replica's Lease triggers the next attempt.
                 Ok(None) if !self.is_ready(Instant::now()) => continue,
                 Ok(None) => {}
                 Err(error) => {
@@ -109,7 +109,7 @@ where
                 tracing::info!(lease = self.name, holder, "standing by: another replica does the work");
             }
             known = holder;
-            // This replica sends no request that would show the end of the failure.
+            // While standing by, this replica sends no request whose success would clear an earlier failure.
             let other = self.fleet.cache.holder(&self.name, now);
             if !self.is_refused && other.is_some_and(|other| other != self.fleet.options.identity) {
                 self.fleet.health.works(&self.part);
@@ -288,7 +288,7 @@ where
                             let (now, short) = (Instant::now(), options.short_pause());
                             // The time of a long attempt counts towards the pause.
                             let pause = short.max((2 * short).saturating_sub(now - begun));
-                            // Honour the server's Retry-After, but make the last attempt before the end.
+                            // Honour the server's Retry-After, but make a last attempt before the term ends.
                             let left = term.valid_until().saturating_duration_since(now) / 2;
                             next = now + error.retry_after().unwrap_or(pause).min(left).max(pause);
                         }
@@ -423,8 +423,8 @@ where
         }
     }
 
-    /// Returns the Lease's record if the last write to it is an unanswered one of this replica. The write counts from
-    /// when it was sent, however it was observed.
+    /// Returns the Lease's record if its last write is an unanswered write of this replica. The renewal counts from the
+    /// time when that write was sent, however it was observed.
     fn confirm_write(&mut self) -> Option<Spec> {
         if self.unanswered.is_empty() {
             return None;

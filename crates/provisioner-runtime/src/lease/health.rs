@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-/// The state of a replica's Leases; clones show the same.
+/// The state of a replica's Leases; clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct LeaseHealth {
     state: Arc<Mutex<State>>,
 }
 
-/// A shard that is held.
+/// A shard that this replica holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldShard {
     /// The number of the shard, from 0.
@@ -55,14 +55,14 @@ impl LeaseHealth {
         crate::sync::lock(&self.state).lost
     }
 
-    /// Describes what does not work, for an administrator. Suitable for a readiness probe.
+    /// Describes the current problems, for an administrator. Suitable for a readiness probe.
     pub fn problem(&self) -> Option<String> {
         joined(&crate::sync::lock(&self.state).problems)
     }
 
-    /// Describes what this replica waits for although everything works, for an administrator: usually a fleet with
-    /// another number of shards that is still alive. Not suitable for a readiness probe: a rolling update ends old
-    /// replicas only when new ones are ready.
+    /// Describes what this replica waits for without a problem, for an administrator: usually a fleet with another
+    /// number of shards that is still alive. Not suitable for a readiness probe: a rolling update ends old replicas
+    /// only when new ones are ready.
     pub fn waiting_notice(&self) -> Option<String> {
         joined(&crate::sync::lock(&self.state).notices)
     }
@@ -80,7 +80,7 @@ impl LeaseHealth {
 
     pub(super) fn ends(&self, shard: u32) {
         if crate::sync::lock(&self.state).held.remove(&shard).is_some() {
-            info!(shard, "the Lease is not held any more");
+            info!(shard, "the Lease is no longer held");
         }
     }
 

@@ -54,9 +54,11 @@ impl LeaseOptions {
         }
     }
 
+    /// Validates the options. The rules for the times are the same as in client-go.
+    ///
     /// # Errors
     ///
-    /// Returns the first option that is not valid. The rules for times are client-go's.
+    /// Returns the first option that is not valid.
     pub fn check(&self) -> Result<(), LeaseOptionsError> {
         let Self { name, identity, shards, duration, renew_deadline, retry_period, .. } = self;
         let least = retry_period.mul_f64(JITTER);
@@ -114,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_client_gos_and_make_sense() {
+    fn default_options_are_valid() {
         let options = LeaseOptions::new("default", "example.com-hostpath", "me");
         assert_eq!(options.check(), Ok(()));
         assert_eq!(options.shard_name(0), "example.com-hostpath");
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn error_describes_the_invalid_option() {
         let good = LeaseOptions::new("default", "name", "me");
         let seconds = Duration::from_secs;
         let cases = [

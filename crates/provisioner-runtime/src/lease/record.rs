@@ -70,7 +70,7 @@ pub(super) fn next_transition(number: u32) -> u32 {
     if number < i32::MAX.unsigned_abs() { number + 1 } else { 0 }
 }
 
-/// Returns the number of shards that the Lease's holder runs with. The Go library always has one.
+/// Returns the number of shards that the Lease's holder runs with. A client-go holder records none and has one.
 pub(super) fn shards_of(lease: &Lease) -> u32 {
     let text = lease.metadata.annotations.as_ref().and_then(|annotations| annotations.get(SHARDS));
     text.and_then(|text| text.parse().ok()).filter(|shards| *shards > 0).unwrap_or(1)
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_write_by_hand_is_read() {
+    fn reads_manually_written_leases() {
         let own = Duration::from_secs(15);
         let read = |spec: Value| {
             let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {}, "spec": spec});
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_without_a_spec_is_read_and_what_we_do_not_know_is_kept() {
+    fn reads_missing_spec_and_keeps_unknown_fields() {
         let lease: Lease = serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
         assert_eq!(lease.spec, None);
         let spec = json!({"holderIdentity": "a", "strategy": "OldestEmulationVersion"});
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_transitions_has_31_bits() {
+    fn transition_count_wraps_after_31_bits() {
         assert_eq!(next_transition(0), 1);
         assert_eq!(next_transition(2_147_483_647), 0);
     }

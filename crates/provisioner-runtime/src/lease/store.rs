@@ -23,7 +23,7 @@ pub(super) struct LeaseStore {
     /// The value of the fleet's label.
     pub(super) fleet: String,
     labels: BTreeMap<String, String>,
-    /// The only Lease that may lack the label: the Go library sets none.
+    /// The only Lease that may lack the label: client-go sets none.
     single: String,
     shards: u32,
     environment: Environment,
@@ -108,7 +108,7 @@ impl LeaseStore {
         let params = ListParams::default().labels(&self.selector());
         let list = call(limit, self.api.list(&params));
         let is_single = |lease: &Lease| lease.metadata.name.as_ref() == Some(&self.single);
-        // The Lease of the Go library has no label. Request it concurrently if it may exist.
+        // A Lease written by client-go has no label. Request it concurrently if it may exist.
         let has_label = |lease: &Lease| record::fleet_of(lease) == Some(&self.fleet);
         let expected = cache.known(&self.single).and_then(|known| known.lease).is_some_and(|lease| has_label(&lease));
         let list = if expected {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The time in which a replica holds a shard, from acquiring its Lease to releasing it. Clones are the same term.
+/// The time in which a replica holds a shard, from acquiring its Lease to releasing it. Clones refer to the same term.
 #[derive(Clone)]
 pub struct Term {
     /// The number of the shard, from 0.
@@ -29,15 +29,15 @@ impl Term {
         Self { shard, transitions, leave, lost: CancellationToken::new(), valid_until }
     }
 
-    /// Creates a term without an election that lasts until `stop` is cancelled.
+    /// Creates a term that needs no election and lasts until `stop` is cancelled.
     pub(crate) fn alone(stop: &CancellationToken) -> Self {
         /// Longer than any process runs.
         const ALWAYS: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
         Self::new(0, 0, stop.clone(), Instant::now() + ALWAYS)
     }
 
-    /// Returns true if no other process can hold the shard now: it was renewed within the renew deadline, and is not
-    /// lost.
+    /// Returns true if no other process can hold the shard now: its Lease was renewed within the renew deadline, and
+    /// the term is not lost.
     ///
     /// This is based on the monotonic clock, which may stop while the machine sleeps. Operations that must never happen
     /// twice need their own precondition.

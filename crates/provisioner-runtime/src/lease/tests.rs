@@ -1,4 +1,4 @@
-//! Fleets of replicas against a simulated API server.
+//! Tests of replica fleets against a simulated API server.
 
 mod one;
 mod safety;
@@ -46,13 +46,14 @@ impl Terms {
         *first = first.take().or(conflict);
     }
 
-    /// Asserts that no shard has or had two holders, now or when a term began.
+    /// Asserts that no shard has two holders now, or had two when a term began.
     fn check(&self) {
         assert_eq!(crate::sync::lock(&self.1).clone(), None);
         assert_eq!(self.conflict(), None);
     }
 
-    /// Returns a conflict: each shard may have one valid term, and there may be one number of shards.
+    /// Returns a conflict, if any: each shard may have only one valid term, and all replicas with valid terms must have
+    /// the same number of shards.
     fn conflict(&self) -> Option<String> {
         let valid = self.valid();
         for (index, (shards, identity, shard)) in valid.iter().enumerate() {
@@ -170,7 +171,7 @@ impl Replica {
 async fn until(holds: impl Fn() -> bool) -> Duration {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < seconds(120), "that takes too long");
+        assert!(start.elapsed() < seconds(120), "the condition does not hold within two minutes");
         sleep(Duration::from_millis(5)).await;
     }
     start.elapsed()
@@ -240,7 +241,7 @@ fn foreign(name: &str, spec: &Value) -> Value {
 struct Cut {
     all: std::sync::atomic::AtomicBool,
     verb: Mutex<Option<kube_sim::Verb>>,
-    /// Only one in this number of updates is answered; 0 answers each.
+    /// One in this many updates receives a response; 0 means that all do.
     mute: std::sync::atomic::AtomicUsize,
     updates: std::sync::atomic::AtomicUsize,
     requests: std::sync::atomic::AtomicUsize,

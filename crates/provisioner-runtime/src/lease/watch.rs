@@ -56,7 +56,7 @@ pub(super) async fn follow(fleet: &Fleet) {
 }
 
 /// Lists the Leases every retry period while the watch delivers nothing. A live fleet always has changes, because its
-/// members renew. The Lease of the Go library has no label, so the watch does not deliver it. Runs until dropped.
+/// members renew. A Lease written by client-go has no label, so the watch does not deliver it. Runs until dropped.
 pub(super) async fn poll(fleet: &Fleet) {
     let mut random = fleet.options.environment.random("lease poll");
     let period = fleet.options.retry_period;
@@ -93,7 +93,7 @@ async fn watch_from(fleet: &Fleet, seconds: u32, version: &mut String, delivered
     let begun = timeout(limit, Reader::<Lease>::open(&client, request)).await;
     let progressed = || {
         fleet.cache.progressed();
-        // While the watch delivers, no list shows that lists work again.
+        // While the watch delivers changes, no list runs whose success would clear an earlier failure.
         fleet.health.works(LIST);
     };
     let mut events = begun.map_err(|_| WatchError::Failed(CallError::TimedOut(limit)))??;

@@ -1,4 +1,4 @@
-//! Permits, waiters, and the choice of the next one. No clock, no tasks.
+//! Permits, waiters, and the choice of the next waiter. Uses no clock and no tasks.
 
 use super::pool::Pool;
 use super::{Flow, Limits, Purpose};

@@ -11,7 +11,7 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn one_group_gets_four_fifths_and_leaves_room_for_a_newcomer() {
+fn single_group_gets_four_fifths_of_the_permits() {
     for (total, alone) in [(1, 1), (2, 1), (3, 2), (4, 3), (5, 4), (6, 4), (10, 8), (100, 80)] {
         let mut shares = shares(total, 0);
         assert_eq!(fill(&mut shares, &["a"]), [alone], "of {total}");
@@ -34,7 +34,7 @@ fn several_groups_get_equal_parts() {
 }
 
 #[test]
-fn within_a_group_in_order_and_between_groups_in_turns() {
+fn waiters_of_a_group_keep_order_and_groups_take_turns() {
     let mut shares = shares(1, 0);
     assert!(shares.try_acquire(&flow("a")));
     for (group, waiter) in [("a", 1), ("a", 2), ("b", 3), ("a", 4), ("b", 5), ("c", 6)] {
@@ -55,7 +55,7 @@ fn within_a_group_in_order_and_between_groups_in_turns() {
 }
 
 #[test]
-fn a_group_that_may_have_no_more_lets_others_pass() {
+fn group_at_its_limit_does_not_block_others() {
     let mut shares = shares(0, 1);
     for group in ["a", "b"] {
         assert!(shares.try_acquire(&flow(group)));
@@ -67,7 +67,7 @@ fn a_group_that_may_have_no_more_lets_others_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_gets_the_permit_that_is_given_back() {
+async fn returned_permit_is_given_to_the_waiter() {
     let limiter = Limiter::new(Limits { total: 0, per_group: 1, one_each: false });
     let permit = limiter.acquire(&flow("a")).await;
     let _other = limiter.acquire(&flow("b")).await;
@@ -78,13 +78,13 @@ async fn who_waits_gets_the_permit_that_is_given_back() {
     });
     sleep(SECOND).await;
     drop(permit);
-    assert!(limiter.acquire(&flow("a")).now_or_never().is_none(), "it is promised to whoever waits");
+    assert!(limiter.acquire(&flow("a")).now_or_never().is_none(), "the permit is reserved for the waiter");
     drop(waiting.await.unwrap());
     assert!(limiter.acquire(&flow("a")).now_or_never().is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_future_that_is_dropped_with_or_without_its_permit_loses_none() {
+async fn dropped_futures_lose_no_permit() {
     let limiter = Limiter::new(Limits { total: 1, per_group: 0, one_each: false });
     let permit = limiter.acquire(&flow("a")).await;
     let (a, b) = (flow("a"), flow("b"));
@@ -100,9 +100,9 @@ async fn a_future_that_is_dropped_with_or_without_its_permit_loses_none() {
     assert!(limiter.acquire(&flow("b")).now_or_never().is_some());
 }
 
-/// Groups that hang one after another take all permits, yet the next group still gets one.
+/// Groups that hang one after another take all permits, yet with `one_each` the next group still gets one.
 #[test]
-fn a_group_that_holds_none_gets_one_where_that_is_so() {
+fn group_without_permits_gets_one_only_with_one_each() {
     let hang = |one_each: bool| {
         let mut shares = Shares::<()>::new(Limits { total: 10, per_group: 0, one_each });
         for group in 0..20 {

@@ -75,9 +75,9 @@ impl<K: Clone + Eq + Hash, M: Member<K>> RoundRobin<K, M> {
         self.places.first_key_value().map_or(0, |(place, _)| place.least)
     }
 
-    /// Returns the member whose turn it is, among those that wait and may take a permit. A member that may take one may
-    /// also do so with fewer permits. Only the first of those with equally many is checked, so the number of checks
-    /// depends only on the number of permits.
+    /// Returns the member whose turn it is, among the members that wait and may take a permit. A member that `may`
+    /// allows would also be allowed if it held fewer permits. Of the members that hold equally many, only the first is
+    /// checked, so the number of checks depends only on the number of permits.
     pub(super) fn next(&self, may: impl Fn(Place) -> bool) -> Option<K> {
         let mut first: Option<(u64, &K)> = None;
         let mut from = Place { held: 0, least: 0, sequence: 0 };

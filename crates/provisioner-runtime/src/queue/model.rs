@@ -1,5 +1,5 @@
-//! The queue against a naive model: one list of keys, searched from end to end for every question. The permits have a
-//! model in the limiter's tests.
+//! Tests the queue against a naive model: one list of keys that is searched linearly. The model of the permits is in
+//! the limiter's tests.
 
 use std::time::Duration;
 
@@ -175,7 +175,7 @@ impl Both {
         self.model.check_parked();
     }
 
-    /// When all running work ends well, only keys that await a change are left.
+    /// When all running work succeeds, only keys that await a change remain.
     fn settle(&mut self) {
         loop {
             for (key, run) in std::mem::take(&mut self.running) {
@@ -427,7 +427,7 @@ impl Model {
         })
     }
 
-    /// Only hand-outs while a level has a waiting key count.
+    /// Counts hand-outs only while a level has a waiting key.
     fn reset_idle_levels(&mut self) {
         for level in 0..3 {
             if self.waiting(level).next().is_none() {

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_more_urgent_priority_goes_first() {
+    fn more_urgent_priorities_come_first() {
         let mut ready = Ready::new();
         ready.push("resync", Resync);
         ready.push("retry", Retry);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_front_goes_before_all_and_keeps_its_own_order() {
+    fn keys_pushed_to_the_front_come_first_in_push_order() {
         let mut ready = Ready::new();
         ready.push("change", Change);
         ready.push_front("first");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_that_were_not_waited_for_do_not_count() {
+    fn counts_passed_over_turns_only_while_a_key_waits() {
         let mut ready = Ready::new();
         for key in 0..100 {
             ready.push(key, Change);
@@ -171,7 +171,7 @@ mod tests {
     proptest! {
         /// At most eight keys of more urgent priorities are taken in a row before a waiting key.
         #[test]
-        fn nobody_starves(pushes in prop::collection::vec((0..3_usize, 0..4_usize), 1..400)) {
+        fn no_priority_starves(pushes in prop::collection::vec((0..3_usize, 0..4_usize), 1..400)) {
             let mut ready = Ready::new();
             let mut counts = [0_usize; LEVELS];
             let mut rows = [0; LEVELS];

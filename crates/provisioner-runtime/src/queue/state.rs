@@ -1,4 +1,4 @@
-//! The queue's state of its keys, and every transition of a key. No clock, no tasks.
+//! The state of all keys in a queue, and every transition of a key. Uses no clock and no tasks.
 
 use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{BTreeMap, HashMap};

@@ -1,4 +1,4 @@
-//! One test for each guarantee of the queue; those about permits and workers have their own files.
+//! One test for each guarantee of the queue. Permits and workers are tested in separate files.
 
 mod permits;
 mod workers;
@@ -43,7 +43,7 @@ async fn a_running_key_is_not_handed_out_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_done_a_wake_during_the_run_counts_even_with_the_same_inputs() {
+async fn successful_run_repeats_after_any_wake() {
     let queue = woken();
     let work = take(&queue, "a");
     queue.wake("a", 1, Resync);
@@ -52,7 +52,7 @@ async fn after_done_a_wake_during_the_run_counts_even_with_the_same_inputs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_failure_a_wake_during_the_run_with_the_same_inputs_changes_nothing() {
+async fn failed_run_ignores_wakes_with_the_same_inputs() {
     for next in [Next::Retry, Next::RetryAfter(SECOND), Next::AwaitChange] {
         let queue = woken();
         let work = take(&queue, "a");
@@ -63,7 +63,7 @@ async fn after_a_failure_a_wake_during_the_run_with_the_same_inputs_changes_noth
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_failure_a_wake_during_the_run_with_other_inputs_runs_at_once() {
+async fn failed_run_repeats_at_once_after_wakes_with_other_inputs() {
     for next in [Next::Retry, Next::RetryAfter(SECOND), Next::AwaitChange, Next::Again] {
         let queue = woken();
         take(&queue, "a").finish(Next::Again);
@@ -76,7 +76,7 @@ async fn after_a_failure_a_wake_during_the_run_with_other_inputs_runs_at_once() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wake_is_judged_by_the_inputs_that_the_run_began_with() {
+async fn wakes_are_compared_with_the_inputs_of_the_run() {
     for (inputs, is_ready) in [(1, true), (2, false)] {
         let queue = woken();
         let work = take(&queue, "a");
@@ -88,7 +88,7 @@ async fn a_wake_is_judged_by_the_inputs_that_the_run_began_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn inputs_that_changed_and_changed_back_during_the_run_count_as_changed() {
+async fn inputs_that_change_back_during_a_run_count_as_changed() {
     let queue = woken();
     let work = take(&queue, "a");
     queue.wake("a", 2, Change);
@@ -98,7 +98,7 @@ async fn inputs_that_changed_and_changed_back_during_the_run_count_as_changed() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wake_with_the_same_inputs_does_not_cut_a_backoff_short() {
+async fn wake_with_the_same_inputs_does_not_shorten_a_backoff() {
     let queue = woken();
     take(&queue, "a").finish(Next::Retry);
     queue.wake("a", 1, Change);
@@ -108,7 +108,7 @@ async fn a_wake_with_the_same_inputs_does_not_cut_a_backoff_short() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wake_with_other_inputs_cuts_a_backoff_short_and_restarts_the_attempts() {
+async fn wake_with_other_inputs_ends_a_backoff_and_restarts_attempts() {
     let queue = woken();
     take(&queue, "a").finish(Next::Retry);
     queue.wake("a", 2, Change);
@@ -134,7 +134,7 @@ async fn the_backoff_grows_with_the_attempts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retry_after_waits_as_long_as_it_says_and_counts_as_an_attempt() {
+async fn retry_after_waits_exactly_and_counts_as_an_attempt() {
     let queue = woken();
     take(&queue, "a").finish(Next::RetryAfter(100 * SECOND));
     let start = Instant::now();
@@ -145,7 +145,7 @@ async fn retry_after_waits_as_long_as_it_says_and_counts_as_an_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retry_within_is_a_back_off_with_a_limit_of_its_own() {
+async fn retry_within_backs_off_up_to_its_own_limit() {
     let queue = woken();
     let start = Instant::now();
     let mut times = Vec::new();
@@ -159,7 +159,7 @@ async fn retry_within_is_a_back_off_with_a_limit_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_work_item_is_a_retry() {
+async fn dropped_work_item_counts_as_a_retry() {
     let queue = woken();
     drop(take(&queue, "a"));
     assert_eq!(queue.stats().delayed, 1);
@@ -201,7 +201,7 @@ async fn again_runs_at_once_with_the_attempts_unchanged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_third_again_in_a_row_is_a_retry_and_so_is_the_fourth() {
+async fn third_and_later_consecutive_again_count_as_retry() {
     let queue = woken();
     for repeats in 0..2 {
         let work = take(&queue, "a");
@@ -224,7 +224,7 @@ async fn the_third_again_in_a_row_is_a_retry_and_so_is_the_fourth() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_is_not_failing_and_its_pauses_grow_to_half_a_minute() {
+async fn waits_grow_to_30_seconds_without_counting_as_failures() {
     let queue = woken();
     take(&queue, "a").finish(Next::Retry);
     let mut pauses = Vec::new();
@@ -257,7 +257,7 @@ async fn only_other_inputs_cut_a_wait_short() {
     take(&queue, "a").finish(Next::Wait(None));
     let start = Instant::now();
     let _ = queue.next().await.unwrap();
-    assert_eq!(start.elapsed(), SECOND, "the row begins anew");
+    assert_eq!(start.elapsed(), SECOND, "the count of waits starts over");
 }
 
 #[tokio::test(start_paused = true)]
@@ -297,7 +297,7 @@ async fn a_forgotten_key_that_runs_is_dropped_after_its_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forgotten_key_that_is_woken_during_its_run_starts_anew() {
+async fn forgotten_key_woken_during_its_run_starts_over() {
     let queue = woken();
     take(&queue, "a").finish(Next::Again);
     let work = take(&queue, "a");
@@ -308,7 +308,7 @@ async fn a_forgotten_key_that_is_woken_during_its_run_starts_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_seed_makes_the_jitter_repeatable() {
+async fn jitter_is_reproducible_for_a_seed() {
     async fn times(seed: u64) -> Vec<Duration> {
         let environment = Environment::simulated(seed, Timestamp::UNIX_EPOCH);
         let queue = Queue::new(QueueOptions { environment, ..QueueOptions::default() });

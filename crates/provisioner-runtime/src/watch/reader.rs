@@ -76,7 +76,7 @@ impl<T: FromJson> Reader<T> {
         Ok(Self { body, line: Vec::new(), last_read, silence, objects: PhantomData })
     }
 
-    /// Returns the next event; `None` if the server has ended the watch, or must have: it was silent for [`SILENCE`].
+    /// Returns the next event; `None` if the server has ended the watch, or was silent for [`SILENCE`].
     pub(crate) async fn next(&mut self) -> Option<kube::Result<WatchEvent<T>>> {
         let read_line = loop {
             tokio::select! {
@@ -159,7 +159,7 @@ mod tests {
     impl FromJson for Value {}
 
     #[test]
-    fn lines_are_read_however_they_are_written() {
+    fn reads_lines_regardless_of_formatting() {
         let object = json!({"a": {"b": "}\",\"object\":"}});
         for line in [
             format!(r#"{{"type":"MODIFIED","object":{object}}}"#) + "\n",
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_is_closed_is_no_failure() {
+    fn closed_connection_is_not_a_failure() {
         let chunk = io::Error::other("error reading a body: unexpected EOF during chunk size line");
         let nested = io::Error::other(io::Error::from(io::ErrorKind::UnexpectedEof));
         let broken = io::Error::from(io::ErrorKind::ConnectionReset);

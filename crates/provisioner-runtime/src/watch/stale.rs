@@ -14,7 +14,7 @@ use crate::notify::Notifier;
 /// did not help.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Doubled this often, the time is longer than a watch may be silent.
+/// With this many doublings, the time exceeds the longest silence of a watch.
 const MOST_DOUBLINGS: u32 = 4;
 
 /// The version that the watch has to reach.

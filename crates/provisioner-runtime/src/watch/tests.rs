@@ -28,7 +28,7 @@ async fn all_pages_are_listed_between_begin_and_ready() {
 }
 
 #[tokio::test]
-async fn waiting_for_the_rest_of_a_page_costs_nothing() {
+async fn reading_a_slow_page_does_not_rewrite_the_buffer() {
     let chunks = stream::iter(0..20_000).then(async |_| {
         tokio::task::yield_now().await;
         Ok(b"x")
@@ -42,7 +42,7 @@ async fn waiting_for_the_rest_of_a_page_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_goes_on_where_the_last_one_ended() {
+async fn watch_continues_from_the_last_position() {
     let test = Test::start([
         Answer::Object(page(&[], "1", "")),
         Answer::Events(vec![change("ADDED", "a", "2"), change("MODIFIED", "a", "3")]),
@@ -57,14 +57,14 @@ async fn a_watch_goes_on_where_the_last_one_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_begins_before_it_is_asked_for() {
+async fn begin_does_not_wait_for_the_list_response() {
     let test = Test::start([Answer::Silence]);
     test.wait(1).await;
     assert_eq!((test.events(), test.queries().len()), (vec!["begin".to_owned()], 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_for_again_is_listed_after_that() {
+async fn list_again_delivers_a_new_list() {
     let test = Test::start([
         Answer::Object(page(&["a"], "1", "")),
         Answer::EventsThenSilence(vec![change("ADDED", "b", "2")]),
@@ -79,7 +79,7 @@ async fn what_is_asked_for_again_is_listed_after_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_position_that_is_too_old_leads_to_a_new_list() {
+async fn expired_position_triggers_a_new_list() {
     let gone = json!({ "kind": "Status", "code": 410, "reason": "Expired", "message": "too old" });
     let test = Test::start([
         Answer::Object(page(&["a"], "1", "")),
@@ -95,7 +95,7 @@ async fn a_position_that_is_too_old_leads_to_a_new_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_position_that_is_too_new_leads_to_a_new_list() {
+async fn too_new_position_triggers_a_new_list() {
     let cause = json!({ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" });
     let details = json!({ "causes": [cause], "retryAfterSeconds": 1 });
     let unknown = json!({ "kind": "Status", "code": 504, "reason": "Timeout", "details": details });
@@ -110,7 +110,7 @@ async fn a_position_that_is_too_new_leads_to_a_new_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_breaks_off_begins_anew() {
+async fn failed_list_starts_over() {
     let test = Test::start([
         Answer::Object(page(&["a"], "", "more")),
         Answer::Refusal(500, "InternalError"),
@@ -121,7 +121,7 @@ async fn a_list_that_breaks_off_begins_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_expires_before_its_last_page_is_a_problem() {
+async fn reports_a_list_that_expires_midway() {
     let test = Test::start([
         Answer::Object(page(&["a"], "", "more")),
         Answer::Refusal(410, "Expired"),
@@ -134,7 +134,7 @@ async fn a_list_that_expires_before_its_last_page_is_a_problem() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_falls_silent_is_noticed_within_65_seconds() {
+async fn notices_a_silent_connection_within_65_seconds() {
     let test = Test::start([
         Answer::Object(page(&[], "1", "")),
         Answer::EventsThenSilence(vec![change("ADDED", "a", "2")]),
@@ -149,7 +149,7 @@ async fn a_connection_that_falls_silent_is_noticed_within_65_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_is_silent_about_what_the_server_has_shown_is_begun_anew() {
+async fn reconnects_when_an_expected_version_does_not_arrive() {
     let silence = |name: &str, version: &str| Answer::EventsThenSilence(vec![change("ADDED", name, version)]);
     let test =
         Test::start([Answer::Object(page(&[], "1", "")), silence("a", "2"), silence("b", "3"), silence("c", "4")]);
@@ -164,7 +164,7 @@ async fn a_connection_that_is_silent_about_what_the_server_has_shown_is_begun_an
     assert_eq!(test.queries().len(), 2);
     test.wait(2).await;
     assert_eq!(test.events(), ["begin", "ready", "applied a", "applied b"]);
-    // It has still not arrived.
+    // The expected version has still not arrived.
     test.wait(10).await;
     assert_eq!(test.events(), ["begin", "ready", "applied a", "applied b", "applied c"]);
     test.wait(20).await;
@@ -173,7 +173,7 @@ async fn a_connection_that_is_silent_about_what_the_server_has_shown_is_begun_an
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_expected_in_vain_costs_few_connections() {
+async fn expected_version_that_never_arrives_causes_few_reconnects() {
     let test = Test::start([Answer::Object(page(&[], "1", ""))]);
     test.wait(2).await;
     test.health.expect(2);
@@ -183,7 +183,7 @@ async fn what_is_expected_in_vain_costs_few_connections() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_behind_and_still_delivers_is_left_alone() {
+async fn keeps_a_lagging_watch_that_still_delivers() {
     let changes = (2..40).map(|version| change("MODIFIED", "a", &version.to_string()));
     let test = Test::start([Answer::Object(page(&[], "1", "")), Answer::Slow(changes.collect())]);
     test.wait(2).await;
@@ -194,7 +194,7 @@ async fn a_watch_that_is_behind_and_still_delivers_is_left_alone() {
 
 /// The server's data was restored from a backup: its versions start again.
 #[tokio::test(start_paused = true)]
-async fn what_was_expected_before_a_new_list_is_forgotten() {
+async fn new_list_clears_the_expected_version() {
     let test = Test::start([
         Answer::Object(page(&[], "90", "")),
         Answer::EventsThenSilence(Vec::new()),
@@ -210,7 +210,7 @@ async fn what_was_expected_before_a_new_list_is_forgotten() {
 }
 
 #[test]
-fn a_list_of_restored_data_counts_more_than_earlier_states() {
+fn list_of_restored_data_outdates_earlier_states() {
     let health = WatchHealth::new();
     health.delivered("90");
     health.delivers("95");
@@ -221,7 +221,7 @@ fn a_list_of_restored_data_counts_more_than_earlier_states() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_is_not_answered_is_tried_again() {
+async fn retries_a_list_without_response() {
     let test = Test::start([Answer::Silence, Answer::Object(page(&["a"], "1", ""))]);
     sleep(LIST + Duration::from_millis(50)).await;
     let problem = test.health.problem();
@@ -233,7 +233,7 @@ async fn a_list_that_is_not_answered_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_does_not_start_is_tried_again() {
+async fn retries_a_watch_that_does_not_start() {
     let test = Test::start([
         Answer::Object(page(&[], "1", "")),
         Answer::Silence,
@@ -244,7 +244,7 @@ async fn a_watch_that_does_not_start_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_are_repeated_with_a_growing_delay() {
+async fn retries_failures_with_growing_delays() {
     let refusals = (0..1_000).map(|_| Answer::Refusal(403, "Forbidden"));
     let test = Test::start(refusals);
     test.wait(600).await;
@@ -256,7 +256,7 @@ async fn failures_are_repeated_with_a_growing_delay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_ends_each_watch_at_once_is_not_flooded() {
+async fn does_not_flood_a_server_that_ends_every_watch() {
     let ends = (0..1_000).map(|_| Answer::Ends);
     let test = Test::start([Answer::Object(page(&[], "1", ""))].into_iter().chain(ends));
     test.wait(60).await;
@@ -265,7 +265,7 @@ async fn a_server_that_ends_each_watch_at_once_is_not_flooded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_delay_is_short_again_after_a_success() {
+async fn success_resets_the_retry_delay() {
     let refusals = || (0..10).map(|_| Answer::Refusal(503, "ServiceUnavailable"));
     let works = [
         Answer::Object(page(&[], "1", "")),
@@ -282,7 +282,7 @@ async fn the_delay_is_short_again_after_a_success() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_that_cannot_be_read_is_left_out() {
+async fn skips_an_unreadable_change() {
     let unreadable = json!({ "type": "ADDED", "object": { "metadata": { "name": 1 } } });
     let test = Test::start([
         Answer::Object(page(&[], "1", "")),
@@ -302,7 +302,7 @@ async fn waiters_for_the_first_list_are_woken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_watch_that_works_shows_progress() {
+async fn working_watch_reports_progress_without_changes() {
     let test = Test::start([Answer::Object(page(&[], "1", ""))]);
     test.wait(3_600).await;
     assert!(test.health.last_progress() <= Duration::from_secs(60));
@@ -327,7 +327,7 @@ async fn watches_that_began_together_do_not_end_together() {
     assert!(most.is_some_and(|most| most < 60), "{most:?}");
     let again: Vec<Test> = (0..3).map(start).collect();
     again[0].wait(1).await;
-    assert!(again.iter().zip(&asked).all(|(test, asked)| seconds_in(&test.queries()[1]) == *asked), "a seed repeats");
+    assert!(again.iter().zip(&asked).all(|(test, asked)| seconds_in(&test.queries()[1]) == *asked), "reproducible");
     // The next watch of the same process has a different duration.
     tests[0].wait(600).await;
     assert_ne!(seconds_in(&tests[0].queries()[2]), asked[0]);

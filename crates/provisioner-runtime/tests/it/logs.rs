@@ -1,4 +1,4 @@
-//! Log set-up concerns the whole process, so it is tested in one of its own.
+//! Tests of log initialization, which affects the whole process.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 use provisioner_runtime::logs::{LogFormat, init};
 
 #[test]
-fn a_second_call_does_no_harm() {
+fn second_initialization_has_no_effect() {
     init(LogFormat::Text);
     init(LogFormat::Json);
     tracing::info!("still logged as text");
 }
 
 #[test]
-fn a_line_that_cannot_be_written_stops_nothing() {
+fn unwritable_log_line_does_not_end_the_process() {
     const CHILD: &str = "WRITES_A_LINE";
     if std::env::var_os(CHILD).is_some() {
         init(LogFormat::Text);
@@ -21,7 +21,7 @@ fn a_line_that_cannot_be_written_stops_nothing() {
         return;
     }
     let full = File::options().write(true).open("/dev/full").unwrap();
-    let name = "logs::a_line_that_cannot_be_written_stops_nothing";
+    let name = "logs::unwritable_log_line_does_not_end_the_process";
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args([name, "--exact", "--nocapture"]).env(CHILD, "").stdout(Stdio::null()).stderr(full);
     assert!(child.status().unwrap().success());

@@ -1,11 +1,11 @@
-//! Signals reach a whole process, so they are tried on another one.
+//! Signals affect a whole process, so the test sends them to a child process.
 
 use std::io::{self, BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 #[test]
 fn the_first_signal_cancels_and_the_second_ends_the_process() {
-    // Cargo builds examples with the tests, beside the folder of the test programs.
+    // Cargo builds the examples with the tests, in a folder next to the folder of the test binaries.
     let programs = std::env::current_exe().unwrap();
     let program = programs.parent().unwrap().parent().unwrap().join("examples/wait_for_signal");
     assert!(program.exists(), "run `cargo test` without `--test`, so that it builds the examples");

@@ -64,7 +64,7 @@ fn key(map: &Value) -> String {
     format!("{}/{}/{}", part("namespace"), part("name"), part("uid"))
 }
 
-/// Returns what is wrong at the end.
+/// Returns the keys whose tokens are wrong at the end.
 async fn storm(seed: u64, safeguards: Safeguards) -> Vec<Difference> {
     let faults = Faults::storm(seed);
     let cluster = Cluster::builder().seed(seed).faults(&faults).hide_managed_fields().build();
@@ -112,7 +112,7 @@ async fn storm(seed: u64, safeguards: Safeguards) -> Vec<Difference> {
     difference
 }
 
-/// A key whose token is not as it should be: what its ConfigMap has, and what the registry has.
+/// A key whose tokens differ: the token in its ConfigMap, and the token in the registry.
 type Difference = (String, [Option<Value>; 2]);
 
 fn differing(wanted: BTreeMap<String, Value>, issued: BTreeMap<String, Value>) -> Vec<Difference> {
@@ -127,7 +127,7 @@ fn run(seed: u64, safeguards: Safeguards) -> Vec<Difference> {
 }
 
 #[test]
-fn no_token_is_lost_or_left_whoever_dies() {
+fn crashes_neither_lose_nor_leak_tokens() {
     for seed in 0..SEEDS {
         let difference = run(seed, Safeguards::default());
         assert!(difference.is_empty(), "seed {seed}: {difference:?}");
@@ -136,7 +136,7 @@ fn no_token_is_lost_or_left_whoever_dies() {
 
 /// A replica crashes before it observes that the token was saved, and the ConfigMap then no longer asks for a token.
 #[tokio::test(start_paused = true)]
-async fn a_token_that_was_received_is_kept() {
+async fn keeps_a_token_that_its_configmap_has_received() {
     let latency = Duration::from_millis(20);
     let faults = Faults::none(1).latency(latency..=latency);
     let cluster = Cluster::builder().seed(1).faults(&faults).hide_managed_fields().build();
@@ -161,7 +161,7 @@ async fn a_token_that_was_received_is_kept() {
 }
 
 #[test]
-fn without_the_journal_tokens_are_left() {
+fn tokens_leak_without_the_journal() {
     let without = Safeguards { journal: false, ..Safeguards::default() };
     assert!((0..SEEDS).any(|seed| !run(seed, without).is_empty()));
 }

@@ -1,9 +1,9 @@
-//! The crate runs any controller, so its sources say nothing of what the controllers of this project work on.
+//! Checks that the sources do not mention the objects of this project's controllers: the crate runs any controller.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Looked for as whole words, whatever their case. A word ends where letters, digits and `_` end.
+/// Whole words to search for, regardless of case. A word consists of letters, digits and `_`.
 const WORDS: &[&str] = &[
     "volume",
     "volumes",
@@ -26,7 +26,7 @@ const WORDS: &[&str] = &[
     "provisioners",
 ];
 
-/// What may stay, and why.
+/// The permitted occurrences, and the reason for each.
 const ALLOWED: &[(&str, &str)] = &[
     ("kube-provisioner/", "labels and annotations of objects that are stored in clusters"),
     ("\"the provisioner cannot begin", "a text that users see, and the purpose of its random pauses"),
@@ -34,28 +34,28 @@ const ALLOWED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn sources_have_no_word_of_what_is_controlled() {
+fn sources_mention_no_controlled_objects() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let files: Vec<PathBuf> = ["src", "examples"].iter().flat_map(|folder| sources(&root.join(folder))).collect();
     assert!(files.len() > 50, "the sources are not where this test looks");
     let texts: Vec<(PathBuf, String)> =
         files.into_iter().map(|file| (file.clone(), fs::read_to_string(file).unwrap())).collect();
     let found: Vec<String> = texts.iter().flat_map(|(file, text)| problems(file, text)).collect();
-    assert!(found.is_empty(), "words of what is controlled:\n{}", found.join("\n"));
+    assert!(found.is_empty(), "the sources mention controlled objects:\n{}", found.join("\n"));
     for (text, reason) in ALLOWED {
         assert!(texts.iter().any(|(_, source)| source.contains(text)), "{text:?} ({reason}) is not needed any more");
     }
 }
 
 #[test]
-fn words_are_found_whatever_their_case_and_neighbours() {
+fn finds_words_regardless_of_case_and_neighbours() {
     let found = |line: &str| problems(Path::new("a.rs"), line).len();
     assert_eq!(found("/// A PVC, and its StorageClass: \"storage\"."), 3);
     assert_eq!(found("use provisioner_runtime::Queue; // reclaim, volumetric"), 0);
     assert_eq!(found("label(\"kube-provisioner/holder\"); // of the provisioner"), 1);
 }
 
-/// `FILE:LINE: WORD` for each word.
+/// Returns `FILE:LINE: WORD` for each word found.
 fn problems(file: &Path, text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -67,7 +67,7 @@ fn problems(file: &Path, text: &str) -> Vec<String> {
     problems
 }
 
-/// The Rust files below a folder, in their order.
+/// Returns the Rust files below a folder, in order.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();

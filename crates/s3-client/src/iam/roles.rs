@@ -7,7 +7,7 @@ impl Iam {
     /// Returns a role; `None` if it does not exist.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn role(&self, name: &str) -> Result<Option<Identity>, Error> {
         let answer = self.unless_absent(self.sdk.get_role().role_name(name).send().await)?;
         Ok(answer.and_then(|answer| answer.role).map(|role| Identity {
@@ -17,11 +17,10 @@ impl Iam {
         }))
     }
 
-    /// Creates a role that the identities named in this policy may assume. Like all creations, the request is sent
-    /// once.
+    /// Creates a role that the identities named in this policy may assume. Creation requests are sent only once.
     ///
     /// # Errors
-    /// `EntityAlreadyExists`, `MalformedPolicyDocument` and others.
+    /// Returns an [`Error`], such as `EntityAlreadyExists` or `MalformedPolicyDocument`, if the request fails.
     pub async fn create_role(&self, role: NewIdentity<'_>, trust: &str) -> Result<(), Error> {
         let boundary = role.permissions_boundary.map(str::to_owned);
         let request = self.sdk.create_role().role_name(role.name).path(role.path).assume_role_policy_document(trust);
@@ -32,7 +31,7 @@ impl Iam {
     /// Sets the trust policy, which determines who may assume a role.
     ///
     /// # Errors
-    /// `NoSuchEntity`, `MalformedPolicyDocument` and others.
+    /// Returns an [`Error`], such as `NoSuchEntity` or `MalformedPolicyDocument`, if the request fails.
     pub async fn set_role_trust(&self, role: &str, trust: &str) -> Result<(), Error> {
         let set = self.sdk.update_assume_role_policy().role_name(role).policy_document(trust);
         self.read(set.send().await).map(drop)
@@ -41,7 +40,7 @@ impl Iam {
     /// Deletes a role without policies. Succeeds if it no longer exists.
     ///
     /// # Errors
-    /// `DeleteConflict` and others.
+    /// Returns an [`Error`], such as `DeleteConflict`, if the request fails.
     pub async fn delete_role(&self, name: &str) -> Result<(), Error> {
         self.unless_absent(self.sdk.delete_role().role_name(name).send().await).map(drop)
     }
@@ -49,7 +48,8 @@ impl Iam {
     /// Sets an inline policy of a role.
     ///
     /// # Errors
-    /// `NoSuchEntity`, `LimitExceeded`, `MalformedPolicyDocument` and others.
+    /// Returns an [`Error`], such as `NoSuchEntity`, `LimitExceeded` or `MalformedPolicyDocument`, if the request
+    /// fails.
     pub async fn put_role_policy(&self, role: &str, policy: &str, document: &str) -> Result<(), Error> {
         let put = self.sdk.put_role_policy().role_name(role).policy_name(policy).policy_document(document);
         self.read(put.send().await).map(drop)
@@ -58,7 +58,7 @@ impl Iam {
     /// Returns the names of a role's inline policies; empty if the role does not exist.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn role_policies(&self, role: &str) -> Result<Vec<String>, Error> {
         let names = self.sdk.list_role_policies().role_name(role).into_paginator().items().send();
         Ok(self.unless_absent(names.collect::<Result<Vec<_>, _>>().await)?.unwrap_or_default())
@@ -67,7 +67,7 @@ impl Iam {
     /// Deletes an inline policy of a role. Succeeds if it no longer exists.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn delete_role_policy(&self, role: &str, policy: &str) -> Result<(), Error> {
         self.unless_absent(self.sdk.delete_role_policy().role_name(role).policy_name(policy).send().await).map(drop)
     }
@@ -75,7 +75,7 @@ impl Iam {
     /// Returns the ARNs of the policies attached to a role; empty if the role does not exist.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn attached_role_policies(&self, role: &str) -> Result<Vec<String>, Error> {
         let policies = self.sdk.list_attached_role_policies().role_name(role).into_paginator().items().send();
         let policies = self.unless_absent(policies.collect::<Result<Vec<_>, _>>().await)?.unwrap_or_default();
@@ -85,7 +85,7 @@ impl Iam {
     /// Detaches a policy from a role. Succeeds if it is not attached.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn detach_role_policy(&self, role: &str, arn: &str) -> Result<(), Error> {
         self.unless_absent(self.sdk.detach_role_policy().role_name(role).policy_arn(arn).send().await).map(drop)
     }

@@ -36,8 +36,8 @@ impl Client {
     /// Creates a bucket. `location` is the `LocationConstraint`; without it the service chooses.
     ///
     /// # Errors
-    /// `BucketAlreadyOwnedByYou`, `BucketAlreadyExists` and others; some services report success for a bucket that the
-    /// key's user already owns.
+    /// Returns an [`Error`], such as `BucketAlreadyOwnedByYou` or `BucketAlreadyExists`, if the request fails. Some
+    /// services report success for a bucket that the key's user already owns.
     pub async fn create_bucket(&self, name: &str, location: Option<&str>) -> Result<(), Error> {
         self.create_bucket_with(name, NewBucket { location, ..NewBucket::default() }).await
     }
@@ -79,7 +79,7 @@ impl Client {
     /// Sets the ownership rule for objects that are written to a bucket.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn put_bucket_ownership(&self, name: &str, rule: &str) -> Result<(), Error> {
         let rule = OwnershipControlsRule::builder().object_ownership(rule.into()).build().map_err(incomplete)?;
         let controls = OwnershipControls::builder().rules(rule).build().map_err(incomplete)?;
@@ -91,7 +91,7 @@ impl Client {
     /// there is none.
     ///
     /// # Errors
-    /// Same as for every request. Many services do not support such rules and refuse the request.
+    /// Returns an [`Error`] if the request fails. Many services do not support such rules and refuse the request.
     pub async fn bucket_ownership(&self, name: &str) -> Result<Option<String>, Error> {
         let answer = self.sdk.get_bucket_ownership_controls().bucket(name).send().await;
         let controls = self.unless(&["OwnershipControlsNotFoundError"], answer)?;
@@ -103,7 +103,7 @@ impl Client {
     /// Returns the canonical ids of users with an explicit grant to read a bucket's ACL.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn bucket_acl_readers(&self, name: &str) -> Result<Vec<String>, Error> {
         let acl = self.read(self.sdk.get_bucket_acl().bucket(name).send().await)?;
         let grants = acl.grants.unwrap_or_default().into_iter();
@@ -114,7 +114,7 @@ impl Client {
     /// Returns true if a bucket exists that this key may access.
     ///
     /// # Errors
-    /// Status 403 for another user's bucket.
+    /// Returns an [`Error`] if the request fails, with status 403 for another user's bucket.
     pub async fn bucket_exists(&self, name: &str) -> Result<bool, Error> {
         match self.read(self.sdk.head_bucket().bucket(name).send().await) {
             Err(error) if error.status() == Some(404) => Ok(false),
@@ -125,7 +125,7 @@ impl Client {
     /// Deletes an empty bucket. Returns true if it existed.
     ///
     /// # Errors
-    /// `BucketNotEmpty` and others.
+    /// Returns an [`Error`], such as `BucketNotEmpty`, if the request fails.
     pub async fn delete_bucket(&self, name: &str) -> Result<bool, Error> {
         let deleted = self.sdk.delete_bucket().bucket(name).send().await;
         Ok(self.unless(&["NoSuchBucket"], deleted)?.is_some())
@@ -134,7 +134,7 @@ impl Client {
     /// Returns the names of the buckets of this key's user.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn list_buckets(&self) -> Result<Vec<String>, Error> {
         // AWS refuses requests without a page size for accounts with a quota of more than 10 000 buckets.
         let buckets = self.sdk.list_buckets().into_paginator().page_size(1000).items().send();

@@ -25,7 +25,7 @@ impl Client {
     /// Writes an object.
     ///
     /// # Errors
-    /// Same as for every request; also `QuotaExceeded`.
+    /// Returns an [`Error`], such as `QuotaExceeded`, if the request fails.
     pub async fn put_object(&self, bucket: &str, key: &str, body: impl Into<Bytes>) -> Result<(), Error> {
         let body = body.into().into();
         self.read(self.sdk.put_object().bucket(bucket).key(key).body(body).send().await).map(drop)
@@ -34,7 +34,7 @@ impl Client {
     /// Reads an object. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// Same as for every request; also fails for an object larger than the client's response limit.
+    /// Returns an [`Error`] if the request fails, or if the object is larger than the client's response limit.
     pub async fn get_object(&self, bucket: &str, key: &str) -> Result<Option<Bytes>, Error> {
         let answer = self.sdk.get_object().bucket(bucket).key(key).send().await;
         let Some(answer) = self.unless(&["NoSuchKey"], answer)? else { return Ok(None) };
@@ -45,7 +45,7 @@ impl Client {
     /// Returns true if an object exists.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn object_exists(&self, bucket: &str, key: &str) -> Result<bool, Error> {
         match self.read(self.sdk.head_object().bucket(bucket).key(key).send().await) {
             Err(error) if error.status() == Some(404) => Ok(false),
@@ -56,7 +56,7 @@ impl Client {
     /// Deletes an object. Succeeds if it does not exist.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn delete_object(&self, bucket: &str, key: &str) -> Result<(), Error> {
         self.delete_version(bucket, key, None).await
     }
@@ -64,7 +64,7 @@ impl Client {
     /// Returns the first page of the versions of a bucket's objects: at most 1000, and none if the bucket is empty.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn list_object_versions(&self, name: &str) -> Result<Vec<ObjectVersion>, Error> {
         // XML cannot represent some characters that are allowed in names, so request encoded names.
         let list = self.sdk.list_object_versions().bucket(name).encoding_type(EncodingType::Url);
@@ -96,7 +96,7 @@ impl Client {
     /// service supports such requests, or else one by one.
     ///
     /// # Errors
-    /// [`Error::Object`] names the first object that could not be deleted; the others may have been.
+    /// Returns [`Error::Object`] with the first object that could not be deleted. The others may have been deleted.
     pub async fn delete_objects(&self, name: &str, versions: &[ObjectVersion]) -> Result<(), Error> {
         let (batch, single): (Vec<_>, Vec<_>) = versions.iter().partition(|version| xml_can_write(&version.key));
         match self.delete_batch(name, &batch).await {
@@ -147,13 +147,13 @@ impl Client {
     /// number: 0 means that the bucket is empty.
     ///
     /// # Errors
-    /// Same as for every request. Deleted versions stay deleted; another call continues.
+    /// Returns an [`Error`] if a request fails. Another call continues with the remaining versions.
     pub async fn delete_some(&self, name: &str) -> Result<usize, Error> {
         // Always use the first page: its entries no longer exist the next time.
         let versions = self.list_object_versions(name).await?;
         if !versions.is_empty() {
             self.delete_objects(name, &versions).await?;
-            // Some services list such names as different ones, which cannot be deleted.
+            // Some services list such objects under different names, which cannot be deleted.
             let is_garbled = |version: &ObjectVersion| {
                 version.key.contains(char::REPLACEMENT_CHARACTER) || !xml_can_write(&version.key)
             };
@@ -168,7 +168,7 @@ impl Client {
     /// Deletes all objects of a bucket with all their versions, and aborts all uploads, page by page.
     ///
     /// # Errors
-    /// Same as for every request. Deleted versions stay deleted; another call continues.
+    /// Returns an [`Error`] if a request fails. Another call continues with the remaining versions.
     pub async fn empty_bucket(&self, name: &str) -> Result<(), Error> {
         while self.delete_some(name).await? > 0 {}
         Ok(())
@@ -205,8 +205,8 @@ fn xml_can_write(text: &str) -> bool {
         .all(|letter| matches!(letter, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..))
 }
 
-/// Returns true if the service cannot handle the request: it rejects it, does not know it, or fails on it. Missing
-/// permissions, missing objects and an overload would affect requests for single objects as well.
+/// Returns true if the service rejects the request, does not support it, or fails to process it. Missing permissions,
+/// missing objects and an overload would affect requests for single objects as well.
 fn is_about_the_request(error: &Error) -> bool {
     match error {
         Error::Answer(answer) => !answer.is_busy() && ![401, 403, 404, 503].contains(&answer.status),

@@ -18,7 +18,7 @@ impl Client {
     /// Returns a bucket's policy; empty if there is none.
     ///
     /// # Errors
-    /// Same as for every request; also [`Error::Policy`].
+    /// Returns an [`Error`] if the request fails, or [`Error::Policy`] if the policy cannot be parsed.
     pub async fn bucket_policy(&self, name: &str) -> Result<Policy, Error> {
         let answer = self.sdk.get_bucket_policy().bucket(name).send().await;
         let text = self.unless(&["NoSuchBucketPolicy"], answer)?.and_then(|answer| answer.policy);
@@ -28,7 +28,7 @@ impl Client {
     /// Sets a bucket's policy. A policy without statements is deleted, because S3 has no empty policies.
     ///
     /// # Errors
-    /// Same as for every request; also `MalformedPolicy`.
+    /// Returns an [`Error`], such as `MalformedPolicy`, if the request fails.
     pub async fn put_bucket_policy(&self, name: &str, policy: &Policy) -> Result<(), Error> {
         if policy.is_empty() {
             return self.delete_bucket_policy(name).await;
@@ -39,7 +39,7 @@ impl Client {
     /// Deletes a bucket's policy. Succeeds if there is none.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn delete_bucket_policy(&self, name: &str) -> Result<(), Error> {
         self.unless(&["NoSuchBucketPolicy"], self.sdk.delete_bucket_policy().bucket(name).send().await).map(drop)
     }
@@ -47,7 +47,7 @@ impl Client {
     /// Returns a bucket's lifecycle; empty if there is none.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn bucket_lifecycle(&self, name: &str) -> Result<Lifecycle, Error> {
         let answer = self.sdk.get_bucket_lifecycle_configuration().bucket(name).send().await;
         let answer = self.unless(&["NoSuchLifecycleConfiguration"], answer)?;
@@ -57,7 +57,7 @@ impl Client {
     /// Sets a bucket's lifecycle. A lifecycle without rules is deleted.
     ///
     /// # Errors
-    /// Same as for every request; also `MalformedXML` and `InvalidArgument`.
+    /// Returns an [`Error`], such as `MalformedXML` or `InvalidArgument`, if the request fails.
     pub async fn put_bucket_lifecycle(&self, name: &str, lifecycle: &Lifecycle) -> Result<(), Error> {
         if lifecycle.is_empty() {
             let deleted = self.sdk.delete_bucket_lifecycle().bucket(name).send().await;
@@ -70,7 +70,7 @@ impl Client {
     /// Returns a bucket's tags.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn bucket_tagging(&self, name: &str) -> Result<BTreeMap<String, String>, Error> {
         let answer = self.sdk.get_bucket_tagging().bucket(name).send().await;
         let answer = self.unless(&["NoSuchTagSet", "NoSuchTagSetError"], answer)?;
@@ -81,7 +81,7 @@ impl Client {
     /// Replaces all tags of a bucket.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn put_bucket_tagging(&self, name: &str, wanted: &BTreeMap<String, String>) -> Result<(), Error> {
         let tagging = Tagging::builder().set_tag_set(Some(tags(wanted)?)).build().map_err(incomplete)?;
         self.read(self.sdk.put_bucket_tagging().bucket(name).tagging(tagging).send().await).map(drop)
@@ -90,7 +90,7 @@ impl Client {
     /// Returns true if a bucket keeps the versions of its objects; `None` if versioning was never configured.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn bucket_versioning(&self, name: &str) -> Result<Option<bool>, Error> {
         let answer = self.read(self.sdk.get_bucket_versioning().bucket(name).send().await)?;
         Ok(answer.status.map(|status| status == BucketVersioningStatus::Enabled))
@@ -99,7 +99,7 @@ impl Client {
     /// Enables or suspends versioning of a bucket.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn put_bucket_versioning(&self, name: &str, enabled: bool) -> Result<(), Error> {
         let status = if enabled { BucketVersioningStatus::Enabled } else { BucketVersioningStatus::Suspended };
         let wanted = VersioningConfiguration::builder().status(status).build();
@@ -110,7 +110,7 @@ impl Client {
     /// Blocks all public access to a bucket and its objects, whatever policies and ACLs allow.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn put_public_access_block(&self, name: &str) -> Result<(), Error> {
         let blocks = PublicAccessBlockConfiguration::builder()
             .block_public_acls(true)
@@ -125,7 +125,7 @@ impl Client {
     /// Allows policies and ACLs of a bucket to make it public. AWS blocks that in every new bucket.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn delete_public_access_block(&self, name: &str) -> Result<(), Error> {
         let deleted = self.sdk.delete_public_access_block().bucket(name).send().await;
         self.unless(&["NoSuchPublicAccessBlockConfiguration"], deleted).map(drop)
@@ -134,7 +134,7 @@ impl Client {
     /// Makes a bucket encrypt new objects with this KMS key.
     ///
     /// # Errors
-    /// Same as for every request.
+    /// Returns an [`Error`] if the request fails.
     pub async fn put_bucket_encryption(&self, name: &str, kms_key: &str) -> Result<(), Error> {
         let by_default = ServerSideEncryptionByDefault::builder();
         let by_default = by_default.sse_algorithm(ServerSideEncryption::AwsKms).kms_master_key_id(kms_key);
@@ -151,7 +151,7 @@ impl Client {
     /// `COMPLIANCE`.
     ///
     /// # Errors
-    /// `InvalidBucketState` for a bucket without object lock, and others.
+    /// Returns an [`Error`], such as `InvalidBucketState` for a bucket without object lock, if the request fails.
     pub async fn put_object_lock(&self, name: &str, mode: &str, days: u32) -> Result<(), Error> {
         let retention = DefaultRetention::builder().mode(ObjectLockRetentionMode::from(mode));
         let retention = retention.days(days.try_into().unwrap_or(i32::MAX)).build();

@@ -1,3 +1,3 @@
-//! The S3 and IAM clients against a server.
+//! Tests of the S3 and IAM clients against a server.
 
 mod server;

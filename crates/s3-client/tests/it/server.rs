@@ -61,7 +61,7 @@ fn lines(seen: &Seen) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn names_are_sent_as_they_are() {
+async fn sends_object_names_unchanged() {
     let (settings, seen) = server(&[(200, ""), (200, "")]).await;
     let s3 = client(settings);
     for key in ["a b/ü+?#", "../..//x"] {
@@ -77,7 +77,7 @@ async fn names_are_sent_as_they_are() {
 }
 
 #[tokio::test]
-async fn errors_by_meaning() {
+async fn classifies_errors() {
     let html = "<html><body><h1>502 Bad Gateway</h1></body></html>";
     let echo =
         "<Error><Code>SignatureDoesNotMatch</Code><Message>hidden</Message><StringToSign>hidden</StringToSign></Error>";
@@ -99,7 +99,7 @@ async fn errors_by_meaning() {
 }
 
 #[tokio::test]
-async fn what_fails_for_a_moment_is_sent_again_where_that_is_safe() {
+async fn retries_transient_failures_of_idempotent_requests() {
     let busy = "<Error><Code>SlowDown</Code></Error>";
     let broken = "<Error><Code>InternalError</Code></Error>";
     let too_many = "<Error><Code>TooManyRequests</Code></Error>";
@@ -113,7 +113,7 @@ async fn what_fails_for_a_moment_is_sent_again_where_that_is_safe() {
 }
 
 #[tokio::test]
-async fn buckets_are_listed_in_pages() {
+async fn lists_buckets_in_pages() {
     let page = |name: &str, next: &str| {
         let buckets = format!("<Buckets><Bucket><Name>{name}</Name></Bucket></Buckets>");
         format!("<ListAllMyBucketsResult>{buckets}{next}</ListAllMyBucketsResult>")
@@ -125,9 +125,9 @@ async fn buckets_are_listed_in_pages() {
     assert!(lines[0].contains("max-buckets=1000") && lines[1].contains("continuation-token=next"), "{lines:?}");
 }
 
-/// In the meantime, another client or the first request may have created it.
+/// Before a second request, another client or the first request may have created the bucket.
 #[tokio::test]
-async fn a_bucket_is_asked_for_once() {
+async fn sends_bucket_creations_only_once() {
     for (status, code, refused) in [(503, "SlowDown", true), (500, "InternalError", false)] {
         let body = format!("<Error><Code>{code}</Code></Error>");
         let (mut settings, seen) = server(&[(status, &body), (200, "")]).await;
@@ -139,7 +139,7 @@ async fn a_bucket_is_asked_for_once() {
 }
 
 #[tokio::test]
-async fn answers_are_bounded_in_length_and_time() {
+async fn limits_length_and_time_of_responses() {
     let long = "x".repeat(5000);
     let (mut settings, _) = server(&[(200, &long)]).await;
     settings.answer_limit = 4999;
@@ -154,7 +154,7 @@ async fn answers_are_bounded_in_length_and_time() {
 }
 
 #[tokio::test]
-async fn settings_that_make_no_sense() {
+async fn rejects_invalid_settings() {
     for endpoint in ["", "host:80", "ftp://host", "http://user:hidden@host", "http://host/?x", "http://host/s3/"] {
         let refused = Client::new(&at(endpoint), Credentials::new("", "")).unwrap_err();
         assert!(matches!(refused, SettingsError::Endpoint(_)), "{endpoint}");
@@ -167,7 +167,7 @@ async fn settings_that_make_no_sense() {
 }
 
 #[tokio::test]
-async fn a_bucket_is_emptied_page_by_page() {
+async fn empties_buckets_page_by_page() {
     let page = "<ListVersionsResult><IsTruncated>true</IsTruncated><NextKeyMarker>b</NextKeyMarker>\
         <Version><Key>a&amp;</Key><VersionId>1</VersionId></Version>\
         <DeleteMarker><Key>b</Key><VersionId>null</VersionId></DeleteMarker></ListVersionsResult>";
@@ -194,7 +194,7 @@ async fn a_bucket_is_emptied_page_by_page() {
 }
 
 #[tokio::test]
-async fn an_object_that_stays_is_an_error() {
+async fn reports_objects_that_cannot_be_deleted() {
     let locked = "<DeleteResult><Error><Key>a</Key><Code>AccessDenied</Code></Error></DeleteResult>";
     let (settings, _) = server(&[(200, locked)]).await;
     let versions = [ObjectVersion { key: "a".to_owned(), version_id: None }];
@@ -202,9 +202,9 @@ async fn an_object_that_stays_is_an_error() {
     assert_eq!(error.to_string(), "cannot delete the object \"a\": AccessDenied");
 }
 
-/// Such a list is not valid XML.
+/// A list with such names is not valid XML.
 #[tokio::test]
-async fn names_that_a_store_does_not_encode_are_read() {
+async fn reads_names_that_a_store_does_not_encode() {
     let page = "<ListVersionsResult><Version><Key>a\u{1}b\u{1f}\t</Key></Version></ListVersionsResult>";
     let (settings, seen) = server(&[(200, page), (204, "")]).await;
     let s3 = client(settings);
@@ -216,7 +216,7 @@ async fn names_that_a_store_does_not_encode_are_read() {
 
 /// XML cannot represent some characters.
 #[tokio::test]
-async fn names_with_control_characters_are_read_and_deleted() {
+async fn reads_and_deletes_names_with_control_characters() {
     let page = "<ListVersionsResult><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>\
         <NextKeyMarker>a%01b</NextKeyMarker><NextVersionIdMarker>2+x</NextVersionIdMarker>\
         <Version><Key>a%01b</Key><VersionId>1</VersionId></Version>\
@@ -238,7 +238,7 @@ async fn names_with_control_characters_are_read_and_deleted() {
 }
 
 #[tokio::test]
-async fn what_a_service_does_not_delete_together_is_deleted_one_by_one() {
+async fn deletes_objects_one_by_one_if_batches_fail() {
     let answer = |code: &str| format!("<Error><Code>{code}</Code></Error>");
     for (status, body) in [(400, answer("MalformedXML")), (501, answer("NotImplemented")), (500, "<html>".to_owned())] {
         let refusal = (status, body.as_str());
@@ -261,7 +261,7 @@ async fn what_a_service_does_not_delete_together_is_deleted_one_by_one() {
 }
 
 #[tokio::test]
-async fn a_bucket_is_made_with_its_tags() {
+async fn creates_buckets_with_tags_and_settings() {
     let controls =
         "<OwnershipControls><Rule><ObjectOwnership>BucketOwnerEnforced</ObjectOwnership></Rule></OwnershipControls>";
     let none = "<Error><Code>OwnershipControlsNotFoundError</Code></Error>";
@@ -346,7 +346,7 @@ async fn all_operations_on_a_real_service() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_the_bundle_is_trusted_and_no_other() {
+async fn trusts_only_certificates_in_the_bundle() {
     let [trusted, other] = [(); 2].map(|()| rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap());
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let key = rustls::pki_types::PrivateKeyDer::try_from(trusted.signing_key.serialize_der()).unwrap();

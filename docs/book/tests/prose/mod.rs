@@ -1,7 +1,7 @@
-//! Comments and pages in plain English: patterns that have a plainer form, with a budget for each crate.
+//! Style check for comments and pages: counts patterns that have a plainer form, with a budget for each crate.
 //!
-//! `budget.tsv` has the number of places per area and pattern. More places fail the test. `UPDATE_PROSE=1 cargo test -p
-//! guide prose` lowers the budget after a rewrite.
+//! `budget.tsv` contains the allowed number of uses per area and pattern; the test fails if there are more. After a
+//! rewrite, lower the budget with `UPDATE_PROSE=1 cargo test -p guide prose`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::project;
 
-/// A pattern, with the words that it consists of and the rule against it. `*` stands for a doc comment's beginning.
+/// Patterns: a name, its phrases, and the rule against them. `*` is the beginning of a doc comment.
 const PATTERNS: [(&str, &[&str], &str); 12] = [
     (
         "opener",
@@ -33,7 +33,7 @@ const PATTERNS: [(&str, &[&str], &str); 12] = [
         "write `report`, `release` or `life cycle`",
     ),
 ];
-/// Correct uses.
+/// Phrases that are correct although they contain a pattern.
 const EXCEPTIONS: [&str; 6] =
     ["is no longer", "are no longer", "there is no", "there are no", "is no more", "are no more"];
 
@@ -68,7 +68,7 @@ fn patterns_stay_within_their_budgets() {
         let most = budget.get(&key).copied().unwrap_or_default();
         if places.len() > most {
             let rule = PATTERNS.iter().find(|(name, ..)| *name == key.1).map_or("", |(.., rule)| rule);
-            writeln!(report, "{}: {} places of {:?}, and the budget is {most}: {rule}", key.0, places.len(), key.1)
+            writeln!(report, "{}: {} uses of {:?}, and the budget is {most}: {rule}", key.0, places.len(), key.1)
                 .unwrap();
             places.iter().for_each(|place| writeln!(report, "    {}", place.text).unwrap());
         }
@@ -109,7 +109,7 @@ fn area(path: &str) -> String {
     }
 }
 
-/// The comments of a source file, each as one text with the number of its first line.
+/// The comments in a source file: the first line's number, and the text of all lines.
 fn comments(text: &str) -> Vec<(usize, String)> {
     let mut all: Vec<(usize, String)> = Vec::new();
     let mut before = "";
@@ -127,7 +127,7 @@ fn comments(text: &str) -> Vec<(usize, String)> {
     all
 }
 
-/// The lines of a page outside of its blocks.
+/// The lines of a page outside its code blocks.
 fn paragraphs(text: &str) -> Vec<(usize, String)> {
     let mut is_block = false;
     let lines = text.lines().enumerate().filter(|(_, line)| {

@@ -55,9 +55,9 @@ pub(crate) async fn keeps<M: Future<Output = bool> + Send + 'static>(
         },
     )
     .manually_created(
-        move |name| make(makes.admin().expect("the store's address is one"), name),
+        move |name| make(makes.admin().expect("the store's address is valid"), name),
         move |name: String| {
-            let admin = removes.admin().expect("the store's address is one");
+            let admin = removes.admin().expect("the store's address is valid");
             async move {
                 admin.empty_bucket(&name).await.expect("the store answers");
                 admin.delete_bucket(&name).await.expect("the store answers");
@@ -129,20 +129,20 @@ impl<S: Store> One<S> {
     /// Runs an attempt in which `decide` chooses the fate of requests.
     pub(crate) async fn broken(&self, decide: impl Fn(&Asked) -> Fate + Send + Sync + 'static) -> anyhow::Result<()> {
         let broken = proxy::start_with(self.account(), Duration::ZERO, decide).await?;
-        self.provision_of(Parameters::default(), Some(&broken)).await.err().context("the attempt does not fail")?;
+        self.provision_of(Parameters::default(), Some(&broken)).await.err().context("the attempt succeeds")?;
         Ok(())
     }
 
     /// While a claim waits for a bucket that cannot be created, a user creates an empty bucket of its name, which has
     /// no owner mark. The provisioner must not take it.
-    pub(crate) async fn never_takes_what_is_made_by_hand_meanwhile(&self) -> anyhow::Result<()> {
+    pub(crate) async fn never_adopts_buckets_created_during_an_attempt(&self) -> anyhow::Result<()> {
         let admin = self.account().admin()?;
-        // After the last two, the attempt is not over.
+        // After the last two faults, the outcome of the request is unknown.
         for fate in [Fate::Refused(503, "SlowDown"), Fate::Refused(500, "InternalError"), Fate::Lost] {
             self.broken(move |asked| if asked.makes_bucket("photos") { fate } else { Fate::Answered }).await?;
             admin.create_bucket("photos", Some(REGION)).await?;
             let refused = self.provision().await.err();
-            let refused = refused.with_context(|| format!("{fate:?}: it has taken the administrator's bucket"))?;
+            let refused = refused.with_context(|| format!("{fate:?}: the claim adopted the administrator's bucket"))?;
             ensure!(refused.to_string().contains("was not created for this claim"), "{fate:?}: {refused}");
             self.delete().await.with_context(|| format!("{fate:?}"))?;
             assert_eq!(self.account().assets().await?, ["photos"], "{fate:?}");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, ensure};
 use s3_client::{Client, Credentials};
 use serde_json::json;
-use testbed::bucket_cases::{BucketFixture, killed_at_any_moment_nothing_is_left};
+use testbed::bucket_cases::{BucketFixture, leaves_nothing_behind_when_killed_at_random};
 use testbed::bucket_rights::Administered;
 use testbed::cluster::{BucketSpace, Program};
 use testbed::control_plane::State;
@@ -16,7 +16,7 @@ use testbed::s3::proxy::{self, Faults};
 /// The region of every class.
 pub(crate) const REGION: &str = "eu-central-1";
 
-/// A store that ends with this value.
+/// A running store, which is stopped when this value is dropped.
 pub(crate) trait Store: Sized {
     async fn start(guard: &Guard) -> anyhow::Result<Self>;
 
@@ -56,7 +56,7 @@ impl<S: Store> Fixture<S> {
     pub(crate) async fn survives_kills(self) -> anyhow::Result<()> {
         let is_settled = async || is_settled(self.account()).await;
         let claims = (|kill| json!({"bucketName": format!("named-{kill}")}), json!({}));
-        killed_at_any_moment_nothing_is_left(&self, &[], claims, is_settled).await?;
+        leaves_nothing_behind_when_killed_at_random(&self, &[], claims, is_settled).await?;
         self.done().await
     }
 
@@ -112,8 +112,8 @@ impl<S: Store> Fixture<S> {
         self.delete("locked").await
     }
 
-    /// Every bucket in this store has a rule for object ownership.
-    pub(crate) async fn never_takes_what_is_made_by_hand(&self) -> anyhow::Result<()> {
+    /// Checks that buckets without owner tags are refused and left unchanged, with and without objects.
+    pub(crate) async fn never_adopts_manually_created_buckets(&self) -> anyhow::Result<()> {
         let _program = self.start().await?;
         let admin = self.account().admin()?;
         for name in ["empty-bucket", "full-bucket"] {

@@ -14,7 +14,7 @@ use super::fixture::{Fixture, SOON};
 
 // Rules: W1, W2, Z16.
 #[tokio::test]
-async fn ceph_a_pod_uses_only_its_own_bucket() -> anyhow::Result<()> {
+async fn ceph_pod_can_use_only_its_own_bucket() -> anyhow::Result<()> {
     let (fixture, program) = Fixture::started("bucket-use").await?;
     let claim = fixture.claim("photos", "class", json!({})).await?;
     fixture.claim("videos", "class", json!({})).await?;
@@ -32,7 +32,7 @@ async fn ceph_a_pod_uses_only_its_own_bucket() -> anyhow::Result<()> {
     assert_eq!(photos.get("cat").await?.as_deref(), Some("miaow"));
     let error = videos.client.get_object(&photos.bucket, "cat").await.unwrap_err();
     assert_eq!(error.code(), "AccessDenied");
-    // A claim's user can have only one bucket.
+    // A claim's user cannot create other buckets.
     assert!(photos.client.create_bucket("another-one-of-mine", None).await.is_err());
     photos.client.delete_object(&photos.bucket, "cat").await?;
 
@@ -43,7 +43,7 @@ async fn ceph_a_pod_uses_only_its_own_bucket() -> anyhow::Result<()> {
         fixture.space.wait_gone(&fixture.space.api::<Secret>(), gone).await?;
         fixture.space.wait_gone(&fixture.space.api::<ConfigMap>(), gone).await?;
     }
-    fixture.is_discreet(&program, &[&fixture.ceph.secret_key, &photos.secret, &videos.secret]).await?;
+    fixture.leaks_no_secrets(&program, &[&fixture.ceph.secret_key, &photos.secret, &videos.secret]).await?;
     fixture.done().await
 }
 
@@ -79,7 +79,7 @@ async fn ceph_quotas_hold_and_change() -> anyhow::Result<()> {
 
 // Rules: W7, W8.
 #[tokio::test]
-async fn ceph_policies_and_lifecycles_follow_the_claim() -> anyhow::Result<()> {
+async fn ceph_policies_and_lifecycles_follow_changes_of_the_claim() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("bucket-policy").await?;
     let user = fixture.new_user("photos", "class", json!({})).await?;
     let policy = |action: &str| {
@@ -117,7 +117,7 @@ async fn ceph_policies_and_lifecycles_follow_the_claim() -> anyhow::Result<()> {
     has(None).await?;
     let gone =
         eventually(SOON, async || Ok(user.client.bucket_lifecycle(&user.bucket).await?.is_empty().then_some(())));
-    ensure!(gone.await?.is_some(), "the lifecycle stays");
+    ensure!(gone.await?.is_some(), "the lifecycle is not removed");
     fixture.done_without(&["photos"]).await
 }
 
@@ -128,7 +128,7 @@ async fn ceph_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
     fixture.class("short", &[("credentialsOverlap", "8s")]).await?;
     let _program = fixture.start().await?;
     let before = fixture.new_user("photos", "short", json!({})).await?;
-    fixture.ask_for_keys("photos", "now").await?;
+    fixture.request_key_rotation("photos", "now").await?;
     let after = fixture.next_user("photos", &before).await?;
     after.put("a", "x").await?;
     assert_eq!(before.get("a").await?.as_deref(), Some("x"), "the old key works during the overlap");
@@ -144,7 +144,7 @@ async fn ceph_keys_rotate_with_an_overlap() -> anyhow::Result<()> {
 
 // Rules: W9, W11, W12, W13.
 #[tokio::test]
-async fn ceph_an_owner_named_by_the_claim_keeps_its_user() -> anyhow::Result<()> {
+async fn ceph_existing_bucket_owner_is_used_and_kept() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("bucket-owner").await?;
     let owner = format!("owner-{}", fixture.space.namespace());
     fixture.claim("early", "class", json!({"additionalConfig": {"bucketOwner": owner}})).await?;
@@ -158,13 +158,13 @@ async fn ceph_an_owner_named_by_the_claim_keeps_its_user() -> anyhow::Result<()>
     fixture.delete("early").await?;
     fixture.ceph.radosgw_admin(&["user", "info", "--uid", &owner]).await?;
     let buckets = fixture.ceph.radosgw_admin(&["bucket", "list", "--uid", &owner]).await?;
-    assert_eq!(buckets, json!([]), "its buckets are gone");
+    assert_eq!(buckets, json!([]), "the owner still has buckets");
     fixture.ceph.radosgw_admin(&["user", "rm", "--uid", &owner]).await?;
     fixture.done().await
 }
 
 #[tokio::test]
-async fn ceph_nothing_is_written_when_nothing_changes() -> anyhow::Result<()> {
+async fn ceph_restart_does_not_write_unchanged_objects() -> anyhow::Result<()> {
     let (fixture, program) = Fixture::started("bucket-idle").await?;
     fixture.bind("photos", "class", json!({})).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -189,7 +189,7 @@ async fn ceph_nothing_is_written_when_nothing_changes() -> anyhow::Result<()> {
 
 // Rules: W3, W4.
 #[tokio::test]
-async fn ceph_a_users_quota_holds_and_is_raised() -> anyhow::Result<()> {
+async fn ceph_user_quota_is_enforced_and_raised() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("bucket-user-quota").await?;
     let user = fixture.new_user("photos", "class", json!({"additionalConfig": {"maxObjects": "2"}})).await?;
     for key in ["a", "b"] {
@@ -202,7 +202,7 @@ async fn ceph_a_users_quota_holds_and_is_raised() -> anyhow::Result<()> {
         let answer = user.client.put_object(&user.bucket, &format!("more-{number}"), "x").await;
         Ok(answer.err().filter(|error| error.code() == "QuotaExceeded"))
     });
-    ensure!(refused.await?.is_some(), "more than two objects fit");
+    ensure!(refused.await?.is_some(), "the quota of two objects is not enforced");
     fixture.patch("photos", json!({"spec": {"additionalConfig": {"maxObjects": "1000"}}})).await?;
     let raised = eventually(SOON, async || Ok(user.put("c", "x").await.ok()));
     ensure!(raised.await?.is_some(), "the quota is not raised");
@@ -211,7 +211,7 @@ async fn ceph_a_users_quota_holds_and_is_raised() -> anyhow::Result<()> {
 
 // Rules: W10, Y10.
 #[tokio::test]
-async fn ceph_another_owner_is_refused_and_an_owner_no_longer_named_is_kept() -> anyhow::Result<()> {
+async fn ceph_bucket_owner_can_be_unset_but_not_changed() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("bucket-owners").await?;
     let owners = ["one", "two"].map(|name| format!("{name}-{}", fixture.space.namespace()));
     for owner in &owners {
@@ -222,10 +222,10 @@ async fn ceph_another_owner_is_refused_and_an_owner_no_longer_named_is_kept() ->
     fixture.patch("photos", json!({"spec": {"additionalConfig": {"bucketOwner": owners[1]}}})).await?;
     let message = fixture.message("photos", "ProvisioningFailed").await?;
     ensure!(message.contains(&owners[0]), "{message}");
-    assert_eq!(user.get("a").await?.as_deref(), Some("x"), "the bucket is not given away");
+    assert_eq!(user.get("a").await?.as_deref(), Some("x"), "the bucket must stay with its owner");
     fixture.patch("photos", json!({"spec": {"additionalConfig": {"bucketOwner": null}}})).await?;
     fixture.message("photos", "Bound").await?;
-    assert_eq!(user.get("a").await?.as_deref(), Some("x"), "the owner is kept");
+    assert_eq!(user.get("a").await?.as_deref(), Some("x"), "the bucket must keep its owner");
     fixture.delete("photos").await?;
     for owner in &owners {
         fixture.ceph.radosgw_admin(&["user", "rm", "--uid", owner]).await?;
@@ -235,7 +235,7 @@ async fn ceph_another_owner_is_refused_and_an_owner_no_longer_named_is_kept() ->
 
 // Rules: Z14.
 #[tokio::test]
-async fn ceph_versions_delete_markers_and_open_uploads_are_deleted_with_the_bucket() -> anyhow::Result<()> {
+async fn ceph_versions_and_open_uploads_are_deleted_with_the_bucket() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("bucket-versions").await?;
     let user = fixture.new_user("photos", "class", json!({})).await?;
     user.client.put_bucket_versioning(&user.bucket, true).await?;

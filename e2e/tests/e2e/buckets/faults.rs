@@ -4,7 +4,7 @@ use anyhow::ensure;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use testbed::bucket_cases::{BucketFixture as _, killed_at_any_moment_nothing_is_left};
+use testbed::bucket_cases::{BucketFixture as _, leaves_nothing_behind_when_killed_at_random};
 use testbed::ceph::{Ceph, State};
 use testbed::control_plane;
 use testbed::progress;
@@ -13,7 +13,7 @@ use super::fixture::Fixture;
 
 // Rules: Z13.
 #[tokio::test]
-async fn ceph_a_gateway_that_is_down_or_hangs_is_reported_and_awaited() -> anyhow::Result<()> {
+async fn ceph_stopped_or_hanging_gateway_is_reported_and_retried() -> anyhow::Result<()> {
     let ceph = Ceph::start(&State::for_tests()?.guard(), &progress::silent()).await?;
     let fixture = Fixture::on(State::read(&ceph.state().path())?, "bucket-down").await?;
     let _program = fixture.start().await?;
@@ -37,7 +37,7 @@ async fn ceph_a_gateway_that_is_down_or_hangs_is_reported_and_awaited() -> anyho
 }
 
 #[tokio::test]
-async fn ceph_wrong_admin_keys_are_told_and_new_ones_taken() -> anyhow::Result<()> {
+async fn ceph_wrong_admin_keys_are_reported_and_new_keys_used() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("bucket-admin").await?;
     fixture.set_admin(&fixture.ceph.access_key, "wrong")?;
     fixture.claim("photos", "class", json!({})).await?;
@@ -51,7 +51,7 @@ async fn ceph_wrong_admin_keys_are_told_and_new_ones_taken() -> anyhow::Result<(
 
 // Rules: Z1, Z2.
 #[tokio::test]
-async fn ceph_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyhow::Result<()> {
+async fn ceph_kills_leave_no_leftovers_and_no_duplicates() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-kill").await?;
     let quota = |limit: &str| json!({"additionalConfig": {"bucketMaxObjects": limit}});
     // Five users, each with one key after the overlap.
@@ -65,13 +65,13 @@ async fn ceph_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyhow:
         Ok((users.len(), keys) == (5, 5))
     };
     let claims = (|_| quota("5"), json!({"spec": quota("6")}));
-    killed_at_any_moment_nothing_is_left(&fixture, &[("credentialsOverlap", "2s")], claims, is_settled).await?;
+    leaves_nothing_behind_when_killed_at_random(&fixture, &[("credentialsOverlap", "2s")], claims, is_settled).await?;
     fixture.done().await
 }
 
 // Rules: U10.
 #[tokio::test]
-async fn ceph_tls_uses_the_certificates_of_the_classs_secret() -> anyhow::Result<()> {
+async fn ceph_tls_trusts_the_authorities_in_the_secret_of_the_class() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("bucket-tls").await?;
     let admin = |ca_bundle: &str| -> anyhow::Result<Secret> {
         let data = json!({

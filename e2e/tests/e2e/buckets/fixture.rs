@@ -1,4 +1,4 @@
-//! The provisioner, its classes and claims, and the gateway as a pod with the claim's Secret sees it.
+//! A provisioner with its classes and claims, and access to the gateway as from a pod with the claim's Secret.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use testbed::cluster::eventually;
 use super::fixture::{Fixture, SOON};
 
 #[tokio::test]
-async fn ceph_grants_come_and_go_one_by_one() -> anyhow::Result<()> {
+async fn ceph_grants_are_added_and_revoked_independently() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("bucket-grant").await?;
     let name = format!("shared-{}", fixture.space.namespace());
     let owner = fixture.new_user("owner", "class", json!({"bucketName": name})).await?;
@@ -27,18 +27,18 @@ async fn ceph_grants_come_and_go_one_by_one() -> anyhow::Result<()> {
     two.put("c", "x").await?;
     assert_eq!(reader.put("d", "x").await.unwrap_err().code(), "AccessDenied");
     fixture.delete("one").await?;
-    ensure!(one.get("a").await.is_err(), "a revoked user reads");
-    assert_eq!(two.get("b").await?.as_deref(), Some("x"), "the others keep their access");
+    ensure!(one.get("a").await.is_err(), "a revoked user can still read");
+    assert_eq!(two.get("b").await?.as_deref(), Some("x"), "other users must keep their access");
     assert_eq!(reader.get("b").await?.as_deref(), Some("x"));
     fixture.delete("two").await?;
     fixture.delete("reader").await?;
-    // As in S3, objects of other users belong to them; the bucket and the owner's objects stay.
+    // The bucket and the owner's objects remain; as in S3, each user owns the objects that it has written.
     assert_eq!(owner.get("a").await?.as_deref(), Some("x"));
     fixture.done_without(&["owner"]).await
 }
 
 #[tokio::test]
-async fn ceph_a_bucket_that_does_not_exist_is_not_granted() -> anyhow::Result<()> {
+async fn ceph_access_to_a_missing_bucket_is_refused() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("bucket-nogrant").await?;
     fixture.class("missing", &[("bucketName", &format!("missing-{}", fixture.space.namespace()))]).await?;
     fixture.claim("waits", "missing", json!({})).await?;

@@ -12,7 +12,7 @@ use super::fixture::{Fixture, SOON};
 
 #[tokio::test]
 #[expect(clippy::print_stderr, reason = "a figure for people")]
-async fn ceph_a_hundred_claims_at_once() -> anyhow::Result<()> {
+async fn ceph_hundred_claims_at_once_are_bound_and_deleted() -> anyhow::Result<()> {
     const COUNT: usize = 100;
     let (fixture, _program) = Fixture::started("bucket-many").await?;
     let claims = fixture.space.api::<ObjectBucketClaim>();
@@ -26,7 +26,7 @@ async fn ceph_a_hundred_claims_at_once() -> anyhow::Result<()> {
             let now = if bound { all.iter().filter(|claim| is_bucket_bound(claim)).count() } else { all.items.len() };
             Ok((now == wanted).then_some(()))
         });
-        anyhow::ensure!(reached.await?.is_some(), "not {wanted} claims in time");
+        anyhow::ensure!(reached.await?.is_some(), "the number of claims is not {wanted} in time");
         anyhow::Ok(())
     };
     count(4 * SOON, COUNT, true).await?;

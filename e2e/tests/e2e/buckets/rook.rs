@@ -44,7 +44,7 @@ impl Left {
             let text = text.replace(r#""BUCKET_PORT": "80""#, &format!(r#""BUCKET_PORT": "{port}""#));
             let mut object: Value = serde_json::from_str(&text)?;
             for given in ["uid", "resourceVersion", "creationTimestamp", "generation"] {
-                object["metadata"].as_object_mut().context("a map")?.remove(given);
+                object["metadata"].as_object_mut().context("no metadata")?.remove(given);
             }
             Ok(object)
         };
@@ -71,7 +71,7 @@ impl Left {
         let claim: ObjectBucketClaim = fixture.space.create(&serde_json::from_value(self.claim)?).await?;
         let uid = json!(claim.uid());
         self.bucket["spec"]["claimRef"]["uid"] = uid.clone();
-        self.secret.as_object_mut().context("a map")?.remove("data");
+        self.secret.as_object_mut().context("not an object")?.remove("data");
         self.secret["stringData"] = json!({"AWS_ACCESS_KEY_ID": access, "AWS_SECRET_ACCESS_KEY": secret});
         for object in [&mut self.secret, &mut self.map] {
             object["metadata"]["ownerReferences"][0]["uid"] = uid.clone();
@@ -105,7 +105,7 @@ async fn seen(fixture: &Fixture) -> anyhow::Result<BTreeMap<&'static str, String
 
 // Rules: Z15.
 #[tokio::test]
-async fn ceph_settings_that_rook_applied_are_removed_with_their_keys_in_the_claim() -> anyhow::Result<()> {
+async fn ceph_settings_from_rook_are_removed_with_the_claims_keys() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-rook-policy").await?;
     let mut left = Left::in_scene(&fixture)?;
     let bucket = left.claim["spec"]["bucketName"].as_str().context("no bucket")?.to_owned();
@@ -145,7 +145,7 @@ async fn ceph_settings_that_rook_applied_are_removed_with_their_keys_in_the_clai
 
 // Rules: Z15, Y8.
 #[tokio::test]
-async fn ceph_objects_of_rook_are_adopted_and_later_deleted() -> anyhow::Result<()> {
+async fn ceph_objects_from_rook_are_adopted_and_later_deleted() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-rook").await?;
     let client = Left::in_scene(&fixture)?.make(&fixture).await?;
     let before = seen(&fixture).await?;

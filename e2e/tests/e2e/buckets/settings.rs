@@ -11,7 +11,7 @@ use super::fixture::{Fixture, SOON};
 
 // Rules: W15.
 #[tokio::test]
-async fn ceph_tags_and_versioning_follow_the_claim() -> anyhow::Result<()> {
+async fn ceph_tags_and_versioning_follow_changes_of_the_claim() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("bucket-tags").await?;
     let asked =
         json!({"bucketTags": "team=shop", "bucketVersioning": "Enabled", "bucketPlacement": "default-placement"});
@@ -33,7 +33,7 @@ async fn ceph_tags_and_versioning_follow_the_claim() -> anyhow::Result<()> {
 
 // Rules: W16.
 #[tokio::test]
-async fn ceph_a_missing_placement_is_reported_and_a_bucket_stays_in_its_own() -> anyhow::Result<()> {
+async fn ceph_missing_placement_is_reported_and_buckets_never_move() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("bucket-placement").await?;
     fixture.claim("nowhere", "class", json!({"additionalConfig": {"bucketPlacement": "nowhere"}})).await?;
     fixture.told("nowhere", "InvalidLocationConstraint").await?;
@@ -45,6 +45,6 @@ async fn ceph_a_missing_placement_is_reported_and_a_bucket_stays_in_its_own() ->
     fixture.bind("photos", "class", json!({})).await?;
     fixture.patch("photos", json!({"spec": {"additionalConfig": {"bucketPlacement": "elsewhere"}}})).await?;
     fixture.told("photos", "is in the placement default-placement").await?;
-    ensure!(fixture.user("photos").await?.works().await, "the bucket does not work any more");
+    ensure!(fixture.user("photos").await?.works().await, "the bucket no longer works");
     fixture.done_without(&["photos"]).await
 }

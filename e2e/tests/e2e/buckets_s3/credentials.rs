@@ -1,4 +1,4 @@
-//! The administrator's credentials, from each source that processes on AWS use.
+//! Administrator credentials from each source that processes on AWS can use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,15 +36,15 @@ async fn claims_before_and_after_renewal(fixture: &Fixture, program: &Program, s
     fixture.bind("videos", "class", json!({})).await?;
     ensure!(first > 0 && source.given() > first, "{first} keys and later {}", source.given());
     // One key is used for all requests until its renewal.
-    ensure!(source.given() < 20, "{} keys were asked for", source.given());
+    ensure!(source.given() < 20, "{} keys were requested", source.given());
     let user = fixture.user("videos").await?;
-    fixture.is_discreet(program, &[&user.secret, POD_TOKEN]).await?;
+    fixture.leaks_no_secrets(program, &[&user.secret, POD_TOKEN]).await?;
     fixture.delete("photos").await?;
     fixture.delete("videos").await
 }
 
 #[tokio::test]
-async fn aws_the_administrator_may_be_a_role_of_the_provisioners_service_account() -> anyhow::Result<()> {
+async fn aws_credentials_come_from_the_service_accounts_role() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-role").await?;
     let role = fixture.server().create_role("provisioner").await?;
     let token = "eyJhbGciOiJSUzI1NiJ9.the-token-of-a-service-account";
@@ -66,12 +66,12 @@ async fn aws_the_administrator_may_be_a_role_of_the_provisioners_service_account
     fixture.bound("photos").await?;
     let user = fixture.user("photos").await?;
     ensure!(user.works().await, "the key of the claim does not work");
-    fixture.is_discreet(&program, &[token, &user.secret]).await?;
+    fixture.leaks_no_secrets(&program, &[token, &user.secret]).await?;
     fixture.done_without(&["photos"]).await
 }
 
 #[tokio::test]
-async fn aws_the_administrator_may_be_an_association_of_eks_pod_identity() -> anyhow::Result<()> {
+async fn aws_credentials_come_from_eks_pod_identity() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-pod").await?;
     let source = Source::start(fixture.server(), &role(&fixture, "pod").await?, LIFETIME).await?;
     let file = tempfile::NamedTempFile::new()?;
@@ -86,7 +86,7 @@ async fn aws_the_administrator_may_be_an_association_of_eks_pod_identity() -> an
 }
 
 #[tokio::test]
-async fn aws_the_administrator_may_be_the_role_of_the_node() -> anyhow::Result<()> {
+async fn aws_credentials_come_from_the_nodes_role() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-node").await?;
     let source = Source::start(fixture.server(), &role(&fixture, "node").await?, LIFETIME).await?;
     let program = spawn(&fixture, &[format!("AWS_EC2_METADATA_SERVICE_ENDPOINT={}", source.endpoint)])?;
@@ -95,7 +95,7 @@ async fn aws_the_administrator_may_be_the_role_of_the_node() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn aws_the_administrator_may_be_a_profile_with_a_process() -> anyhow::Result<()> {
+async fn aws_credentials_come_from_a_process_in_a_profile() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-profile").await?;
     let dir = tempfile::tempdir()?;
     let server = fixture.server();
@@ -106,13 +106,13 @@ async fn aws_the_administrator_may_be_a_profile_with_a_process() -> anyhow::Resu
     let file = dir.path().join("config");
     let program = spawn(&fixture, &["AWS_PROFILE=storage".to_owned(), format!("AWS_CONFIG_FILE={}", file.display())])?;
     fixture.bind("photos", "class", json!({})).await?;
-    fixture.is_discreet(&program, &[&server.secret_key]).await?;
+    fixture.leaks_no_secrets(&program, &[&server.secret_key]).await?;
     fixture.done_without(&["photos"]).await
 }
 
 /// Each class may use a separate account.
 #[tokio::test]
-async fn aws_a_class_has_a_role_that_the_administrator_assumes() -> anyhow::Result<()> {
+async fn aws_administrator_assumes_the_role_of_the_class() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-assume").await?;
     let role = fixture.server().create_role("storage").await?;
     let sts = format!("AWS_ENDPOINT_URL_STS={}", fixture.server().endpoint);
@@ -128,12 +128,12 @@ async fn aws_a_class_has_a_role_that_the_administrator_assumes() -> anyhow::Resu
     fixture.bound("photos").await?;
     let user = fixture.user("photos").await?;
     ensure!(user.works().await, "the key of the claim does not work");
-    fixture.is_discreet(&program, &[&user.secret, &server.secret_key]).await?;
+    fixture.leaks_no_secrets(&program, &[&user.secret, &server.secret_key]).await?;
     fixture.done_without(&["photos"]).await
 }
 
 #[tokio::test]
-async fn aws_without_credentials_the_event_says_where_they_may_come_from() -> anyhow::Result<()> {
+async fn aws_event_explains_how_to_set_missing_credentials() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-none").await?;
     let program = spawn(&fixture, &["AWS_EC2_METADATA_DISABLED=true".to_owned()])?;
     fixture.claim("photos", "class", json!({})).await?;
@@ -146,7 +146,7 @@ async fn aws_without_credentials_the_event_says_where_they_may_come_from() -> an
 
 /// The node's metadata is never requested through a proxy.
 #[tokio::test]
-async fn aws_requests_take_the_proxy_of_the_environment() -> anyhow::Result<()> {
+async fn aws_requests_use_the_proxy_from_the_environment() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-proxy").await?;
     let server = fixture.server();
     let requests = Arc::<AtomicU64>::default();
@@ -160,11 +160,11 @@ async fn aws_requests_take_the_proxy_of_the_environment() -> anyhow::Result<()> 
     let program = spawn(&fixture, &[proxy.clone(), key[0].clone(), key[1].clone()])?;
     fixture.bind("photos", "class", json!({})).await?;
     let through = requests.load(Ordering::Relaxed);
-    ensure!(through >= 6, "only {through} requests took the proxy");
+    ensure!(through >= 6, "only {through} requests used the proxy");
     drop(program);
 
     let _program = spawn(&fixture, &[proxy, "NO_PROXY=127.0.0.1".to_owned(), key[0].clone(), key[1].clone()])?;
     fixture.bind("videos", "class", json!({})).await?;
-    ensure!(requests.load(Ordering::Relaxed) == through, "NO_PROXY is not kept");
+    ensure!(requests.load(Ordering::Relaxed) == through, "NO_PROXY is ignored");
     fixture.done_without(&["photos", "videos"]).await
 }

@@ -62,7 +62,8 @@ impl Keyless {
     }
 
     async fn refuses(&self, claim: &str, token: &str, why: &str) -> anyhow::Result<()> {
-        let refused = self.uses(claim, token).await.err().with_context(|| format!("the token works; not {why}"))?;
+        let refused =
+            self.uses(claim, token).await.err().with_context(|| format!("the token works, expected {why}"))?;
         ensure!(refused.to_string().contains(why), "{refused}");
         Ok(())
     }
@@ -78,7 +79,7 @@ impl Keyless {
 }
 
 #[tokio::test]
-async fn aws_clients_use_a_bucket_by_the_token_of_one_service_account() -> anyhow::Result<()> {
+async fn aws_clients_use_a_bucket_with_a_service_account_token() -> anyhow::Result<()> {
     let keyless = Keyless::new("s3-keyless").await?;
     let fixture = &keyless.fixture;
     let _program = fixture.start().await?;
@@ -102,10 +103,10 @@ async fn aws_clients_use_a_bucket_by_the_token_of_one_service_account() -> anyho
     keyless.ask("photos", json!({"serviceAccount": "another"})).await?;
     let token = keyless.token("another", AUDIENCE).await?;
     let moved = eventually(SOON, async || Ok(keyless.uses("photos", &token).await.ok())).await?;
-    ensure!(moved.is_some(), "the other service account gets nothing");
+    ensure!(moved.is_some(), "the other service account has no access");
     keyless.refuses("photos", &keyless.token("web", AUDIENCE).await?, "AccessDenied").await?;
 
-    fixture.ask_for_keys("photos", "now").await?;
+    fixture.request_key_rotation("photos", "now").await?;
     fixture.space.wait_for_message("ObjectBucketClaim", "photos", "has no keys").await?;
     for claim in ["photos", "videos"] {
         fixture.delete(claim).await?;
@@ -115,7 +116,7 @@ async fn aws_clients_use_a_bucket_by_the_token_of_one_service_account() -> anyho
 }
 
 #[tokio::test]
-async fn aws_clients_use_a_bucket_with_a_key_or_without_as_the_claim_says() -> anyhow::Result<()> {
+async fn aws_clients_use_a_bucket_after_switching_between_key_and_role() -> anyhow::Result<()> {
     let keyless = Keyless::new("s3-switch").await?;
     let fixture = &keyless.fixture;
     let _program = fixture.start().await?;
@@ -123,7 +124,7 @@ async fn aws_clients_use_a_bucket_with_a_key_or_without_as_the_claim_says() -> a
     user.put("cat", "miaow").await?;
     keyless.ask("photos", json!({"authentication": "ServiceAccount", "serviceAccount": "web"})).await?;
     let gone = eventually(SOON, async || Ok(keyless.key("photos").await?.is_none().then_some(()))).await?;
-    ensure!(gone.is_some() && !user.works().await, "the key is still there, or works");
+    ensure!(gone.is_some() && !user.works().await, "the key still exists or works");
     keyless.uses("photos", &keyless.token("web", AUDIENCE).await?).await?;
 
     keyless.ask("photos", json!({"authentication": null, "serviceAccount": null})).await?;
@@ -138,7 +139,7 @@ async fn aws_clients_use_a_bucket_with_a_key_or_without_as_the_claim_says() -> a
 // Rules: Z1.
 /// The process is killed while it replaces a key with a role, and the claim then asks for a key again.
 #[tokio::test]
-async fn aws_killed_at_any_moment_no_role_stays_beside_a_key() -> anyhow::Result<()> {
+async fn aws_kills_leave_no_role_next_to_a_key() -> anyhow::Result<()> {
     let keyless = Keyless::new("s3-switch-kill").await?;
     let fixture = &keyless.fixture;
     let mut program = fixture.start().await?;
@@ -160,7 +161,7 @@ async fn aws_killed_at_any_moment_no_role_stays_beside_a_key() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn aws_a_claim_asks_for_access_without_a_key_where_that_is_possible_and_allowed() -> anyhow::Result<()> {
+async fn aws_unsupported_or_forbidden_authentication_is_refused() -> anyhow::Result<()> {
     let keyless = Keyless::new("s3-refused").await?;
     let fixture = &keyless.fixture;
     let _program = fixture.start().await?;
@@ -184,7 +185,7 @@ async fn aws_a_claim_asks_for_access_without_a_key_where_that_is_possible_and_al
 /// A role is created, trusted and given its policy in separate steps, and the process is killed between any two of
 /// them.
 #[tokio::test]
-async fn aws_killed_at_any_moment_no_role_is_left() -> anyhow::Result<()> {
+async fn aws_kills_leave_no_roles_of_deleted_claims() -> anyhow::Result<()> {
     let keyless = Keyless::new("s3-keyless-kill").await?;
     let fixture = &keyless.fixture;
     let config = json!({"authentication": "ServiceAccount", "serviceAccount": "web"});

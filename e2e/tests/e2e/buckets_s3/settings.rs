@@ -13,7 +13,7 @@ const ALLOWED: &str = "ALLOWED_ADDITIONAL_CONFIG=bucketLifecycle,bucketPolicy,bu
 
 // Rules: W7, W8, W15.
 #[tokio::test]
-async fn aws_policy_tags_and_versioning_follow_the_claim() -> anyhow::Result<()> {
+async fn aws_policy_tags_and_versioning_follow_changes_of_the_claim() -> anyhow::Result<()> {
     let fixture = Fixture::new("s3-config").await?;
     let server = fixture.server();
     let key = server.variables();
@@ -68,7 +68,7 @@ async fn aws_policy_tags_and_versioning_follow_the_claim() -> anyhow::Result<()>
     fixture
         .patch("photos", json!({"spec": {"additionalConfig": {"bucketTags": "kube-provisioner/claim-uid=x"}}}))
         .await?;
-    ensure!(fixture.message("photos", "InvalidConfig").await?.contains("is reserved"), "it is not told");
+    ensure!(fixture.message("photos", "InvalidConfig").await?.contains("is reserved"), "the tag is not refused");
     becomes(json!({"bucketTags": null, "bucketVersioning": null}), (false, tags(&[]), 3)).await?;
     // A policy that denies deletions to everyone does not keep the bucket.
     let locked = json!({"Version": "2012-10-17", "Statement": [{

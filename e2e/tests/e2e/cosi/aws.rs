@@ -46,19 +46,19 @@ impl Fixture {
 
     async fn done(self) -> anyhow::Result<()> {
         let (users, buckets) = (self.users().await?, self.aws.server().admin_in("eu-west-1")?.list_buckets().await?);
-        ensure!(users.is_empty() && buckets.is_empty(), "left: {users:?} {buckets:?}");
+        ensure!(users.is_empty() && buckets.is_empty(), "leftovers: {users:?} {buckets:?}");
         self.bed.has_no_records().await?;
         self.bed.space.done().await
     }
 }
 
 #[tokio::test]
-async fn aws_the_driver_is_sane_in_v1alpha1() -> anyhow::Result<()> {
+async fn aws_driver_passes_cosi_sanity_in_v1alpha1() -> anyhow::Result<()> {
     is_sane("cosi-aws-1", Version::V1alpha1).await
 }
 
 #[tokio::test]
-async fn aws_the_driver_is_sane_in_v1alpha2() -> anyhow::Result<()> {
+async fn aws_driver_passes_cosi_sanity_in_v1alpha2() -> anyhow::Result<()> {
     is_sane("cosi-aws-2", Version::V1alpha2).await
 }
 
@@ -69,7 +69,7 @@ async fn is_sane(test: &str, version: Version) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn aws_a_driver_that_is_killed_gives_the_same_key_and_leaves_nothing() -> anyhow::Result<()> {
+async fn aws_killed_driver_returns_the_same_key_and_leaves_nothing() -> anyhow::Result<()> {
     let fixture = Fixture::new("cosi-kill").await?;
     let bed = &fixture.bed;
     let mut program = fixture.start(ALL).await?;
@@ -94,16 +94,16 @@ async fn aws_a_driver_that_is_killed_gives_the_same_key_and_leaves_nothing() -> 
         ensure!(keys.len() == 1, "{} keys of {account}", keys.len());
         bed.revoke(&account, "bc-photos").await?;
     }
-    ensure!(key.client()?.get_object("bc-photos", "cat").await?.is_some(), "the key works no more");
-    Bed::is_discreet(&program, &[&key.secret])?;
+    ensure!(key.client()?.get_object("bc-photos", "cat").await?.is_some(), "the key no longer works");
+    Bed::leaks_no_secrets(&program, &[&key.secret])?;
     bed.revoke("ba-photos", "bc-photos").await?;
-    ensure!(key.client()?.get_object("bc-photos", "cat").await.is_err(), "the key works still");
+    ensure!(key.client()?.get_object("bc-photos", "cat").await.is_err(), "the key still works");
     bed.delete("bc-photos").await?;
     fixture.done().await
 }
 
 #[tokio::test]
-async fn aws_a_bucket_that_has_lost_its_tags_is_not_forgotten() -> anyhow::Result<()> {
+async fn aws_deletion_fails_while_the_bucket_lacks_its_tags() -> anyhow::Result<()> {
     let fixture = Fixture::new("cosi-tags").await?;
     let bed = &fixture.bed;
     let _program = fixture.start(USUAL).await?;
@@ -120,7 +120,7 @@ async fn aws_a_bucket_that_has_lost_its_tags_is_not_forgotten() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn aws_a_bucket_of_somebody_else_is_refused_and_stays() -> anyhow::Result<()> {
+async fn aws_foreign_bucket_is_refused_and_kept() -> anyhow::Result<()> {
     let fixture = Fixture::new("cosi-foreign").await?;
     let bed = &fixture.bed;
     let _program = fixture.start(USUAL).await?;

@@ -8,7 +8,7 @@ use testbed::ceph::State;
 use super::fixture::Bed;
 
 #[tokio::test]
-async fn ceph_the_driver_is_sane() -> anyhow::Result<()> {
+async fn ceph_driver_passes_cosi_sanity() -> anyhow::Result<()> {
     let (bed, ceph, files) = (Bed::new("cosi-ceph").await?, State::for_tests()?, tempfile::tempdir()?);
     let file = |name: &str| files.path().join(name).display().to_string();
     let (access, secret) = (file("access"), file("secret"));
@@ -27,9 +27,9 @@ async fn ceph_the_driver_is_sane() -> anyhow::Result<()> {
     let key = bed.grant(account, bucket, &[]).await?;
     key.client()?.put_object(bucket, "cat", "miaow").await?;
     bed.revoke(account, bucket).await?;
-    ensure!(key.client()?.get_object(bucket, "cat").await.is_err(), "the key works still");
+    ensure!(key.client()?.get_object(bucket, "cat").await.is_err(), "the key still works");
     bed.delete(bucket).await?;
-    Bed::is_discreet(&program, &[&key.secret, &ceph.secret_key])?;
+    Bed::leaks_no_secrets(&program, &[&key.secret, &ceph.secret_key])?;
 
     for kind in ["user", "bucket"] {
         let all = ceph.radosgw_admin(&[kind, "list"]).await?;
@@ -37,7 +37,7 @@ async fn ceph_the_driver_is_sane() -> anyhow::Result<()> {
         // Only this test creates such names on the gateway.
         let left =
             names.find(|name| ["obc-bucket.", "obc-access.", "cosi-"].iter().any(|start| name.starts_with(start)));
-        ensure!(left.is_none(), "left: {left:?}");
+        ensure!(left.is_none(), "leftovers: {left:?}");
     }
     bed.has_no_records().await?;
     bed.space.done().await

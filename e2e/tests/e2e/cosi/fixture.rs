@@ -1,4 +1,4 @@
-//! A driver with exactly the permissions of a driver, and calls like a sidecar's.
+//! A driver with only the permissions that COSI drivers need, and calls as a sidecar sends them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl Bed {
             ensure!(program.is_running(), "the driver has ended");
             Ok(self.folder.path().join("cosi.sock").exists().then_some(()))
         });
-        serves.await?.context("the driver does not serve")?;
+        serves.await?.context("the driver does not accept calls")?;
         Ok(program)
     }
 
@@ -86,7 +86,7 @@ impl Bed {
         Ok(Client::new(self.endpoint().parse()?).with_timeout(Duration::from_secs(20)))
     }
 
-    /// Fails unless the driver that `start` starts keeps the contract of a version. `other_bucket` contains parameters
+    /// Fails unless the driver that `start` starts passes cosi-sanity for a version. `other_bucket` contains parameters
     /// that contradict the usual ones.
     pub(crate) async fn is_sane(
         &self,
@@ -205,12 +205,12 @@ impl Bed {
     pub(crate) async fn has_no_records(&self) -> anyhow::Result<()> {
         let records = self.records().await?.into_iter().map(|secret| secret.metadata.name);
         let names: Vec<_> = records.collect();
-        ensure!(names.is_empty(), "records are left: {names:?}");
+        ensure!(names.is_empty(), "records still exist: {names:?}");
         Ok(())
     }
 
     /// Fails if the log or the arguments contain one of these secrets.
-    pub(crate) fn is_discreet(program: &Program, secrets: &[&str]) -> anyhow::Result<()> {
+    pub(crate) fn leaks_no_secrets(program: &Program, secrets: &[&str]) -> anyhow::Result<()> {
         let told = [program.output(), program.arguments()?.join(" ")].concat();
         let found = secrets.iter().find(|secret| told.contains(**secret));
         ensure!(found.is_none(), "a secret is in the log or in the arguments");

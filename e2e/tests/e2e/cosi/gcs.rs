@@ -9,7 +9,7 @@ use gcs_sim::Server;
 use super::fixture::Bed;
 
 #[tokio::test]
-async fn gcs_the_driver_is_sane() -> anyhow::Result<()> {
+async fn gcs_driver_passes_cosi_sanity() -> anyhow::Result<()> {
     let (bed, google, files) = (Bed::new("cosi-gcs").await?, Server::start().await?, tempfile::tempdir()?);
     let file = files.path().join("key.json").display().to_string();
     std::fs::write(&file, google.admin_key())?;
@@ -27,11 +27,11 @@ async fn gcs_the_driver_is_sane() -> anyhow::Result<()> {
     program.kill().await?;
     let program = start().await?;
     ensure!(bed.grant("ba-gcs-photos", "bc-gcs-photos", &[]).await? == key, "the key has changed");
-    Bed::is_discreet(&program, &[&key.secret, "ya29.", "PRIVATE KEY"])?;
+    Bed::leaks_no_secrets(&program, &[&key.secret, "ya29.", "PRIVATE KEY"])?;
     bed.revoke("ba-gcs-photos", "bc-gcs-photos").await?;
     bed.delete("bc-gcs-photos").await?;
     let left: BTreeSet<_> = google.assets().into_iter().collect();
-    ensure!(left.is_empty(), "left: {left:?}");
+    ensure!(left.is_empty(), "leftovers: {left:?}");
     bed.has_no_records().await?;
     bed.space.done().await
 }

@@ -148,7 +148,7 @@ impl Native {
 
     pub(crate) async fn gone(&self, kind: &str, name: &str) -> anyhow::Result<()> {
         let gone = eventually(SOON, async || Ok(self.cosi.api(kind).get_opt(name).await?.is_none().then_some(())));
-        gone.await?.with_context(|| format!("{kind} {name} is not gone"))
+        gone.await?.with_context(|| format!("{kind} {name} still exists"))
     }
 
     pub(crate) async fn entries(&self, secret: &str) -> anyhow::Result<Entries> {
@@ -162,7 +162,7 @@ impl Native {
         let left = self.space.api::<Secret>().list(&ListParams::default()).await?;
         let names: Vec<_> =
             left.iter().filter(|secret| secret.type_.as_deref() == Some("Opaque")).map(ResourceExt::name_any).collect();
-        ensure!(names.is_empty(), "Secrets are left: {names:?}");
+        ensure!(names.is_empty(), "Secrets still exist: {names:?}");
         let told = [program.output(), program.arguments()?.join(" ")].concat();
         ensure!(!secrets.iter().any(|secret| told.contains(secret)), "a secret is in the log or in the arguments");
         self.space.done().await

@@ -42,14 +42,14 @@ impl Aws {
 
     async fn done(self, program: &Program, secrets: &[&str]) -> anyhow::Result<()> {
         let (users, buckets) = (self.users().await?, self.s3.server().admin_in(REGION)?.list_buckets().await?);
-        ensure!(users.is_empty() && buckets.is_empty(), "left: {users:?} {buckets:?}");
+        ensure!(users.is_empty() && buckets.is_empty(), "leftovers: {users:?} {buckets:?}");
         self.native.done(program, secrets).await
     }
 }
 
 // Rules: J3, J6, J14, J16, J17.
 #[tokio::test]
-async fn aws_a_claim_and_its_access_are_created_restored_and_deleted() -> anyhow::Result<()> {
+async fn aws_claims_and_accesses_are_created_restored_and_deleted() -> anyhow::Result<()> {
     let aws = Aws::new("cosi-n-life").await?;
     let (native, program) = (&aws.native, aws.start()?);
     native.claim("photos", "delete").await?;
@@ -71,10 +71,10 @@ async fn aws_a_claim_and_its_access_are_created_restored_and_deleted() -> anyhow
 
     native.cosi.delete("BucketAccess", "web").await?;
     native.gone("BucketAccess", "web").await?;
-    ensure!(!entries.works().await?, "the key works still");
-    ensure!(secrets.get_opt("web-photos").await?.is_none(), "its Secret is left");
+    ensure!(!entries.works().await?, "the key still works");
+    ensure!(secrets.get_opt("web-photos").await?.is_none(), "its Secret still exists");
     let admin = aws.s3.server().admin_in(REGION)?;
-    ensure!(admin.get_object(entries.bucket(), "cat").await?.is_some(), "the object is gone");
+    ensure!(admin.get_object(entries.bucket(), "cat").await?.is_some(), "the object no longer exists");
     native.cosi.delete("BucketClaim", "photos").await?;
     native.gone("BucketClaim", "photos").await?;
     let secret = entries.get("AWS_SECRET_ACCESS_KEY").to_owned();
@@ -83,7 +83,7 @@ async fn aws_a_claim_and_its_access_are_created_restored_and_deleted() -> anyhow
 
 // Rules: J7, J13.
 #[tokio::test]
-async fn aws_foreign_secrets_and_retained_buckets_stay() -> anyhow::Result<()> {
+async fn aws_foreign_secrets_and_retained_buckets_are_kept() -> anyhow::Result<()> {
     let aws = Aws::new("cosi-n-keep").await?;
     let (native, program) = (&aws.native, aws.start()?);
     native.claim("films", "retain").await?;
@@ -112,7 +112,7 @@ async fn aws_foreign_secrets_and_retained_buckets_stay() -> anyhow::Result<()> {
     native.gone("BucketClaim", "films").await?;
     let admin = aws.s3.server().admin_in(REGION)?;
     sleep(Duration::from_secs(2)).await;
-    ensure!(admin.list_buckets().await?.len() == 1, "the bucket is gone");
+    ensure!(admin.list_buckets().await?.len() == 1, "the bucket no longer exists");
     // An administrator decides to delete the bucket after all.
     let policy = Patch::Merge(json!({"spec": {"deletionPolicy": "Delete"}}));
     native.cosi.api("Bucket").patch(&bound, &PatchParams::default(), &policy).await?;
@@ -123,7 +123,7 @@ async fn aws_foreign_secrets_and_retained_buckets_stay() -> anyhow::Result<()> {
 
 // Rules: J15, J18.
 #[tokio::test]
-async fn aws_a_killed_controller_leaves_nothing() -> anyhow::Result<()> {
+async fn aws_killed_controller_leaves_no_leftovers() -> anyhow::Result<()> {
     let aws = Aws::new("cosi-n-kill").await?;
     let native = &aws.native;
     let mut program = aws.start()?;
@@ -154,7 +154,7 @@ async fn aws_a_killed_controller_leaves_nothing() -> anyhow::Result<()> {
     }
     ensure!(native.entries("web-photos").await? == entries, "the key has changed");
     ensure!(secrets.get("web-photos").await?.resource_version() == version, "the Secret was written again");
-    ensure!(entries.works().await?, "the key works no more");
+    ensure!(entries.works().await?, "the key no longer works");
     native.cosi.delete("BucketAccess", "web").await?;
     native.cosi.delete("BucketClaim", "photos").await?;
     native.gone("BucketClaim", "photos").await?;

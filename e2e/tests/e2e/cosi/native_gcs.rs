@@ -25,16 +25,16 @@ async fn gcs_one_account_has_access_to_two_buckets() -> anyhow::Result<()> {
     native.access("web", &["photos", "films"]).await?;
     native.ready("BucketAccess", "web").await?;
     let (photos, films) = (native.entries("web-photos").await?, native.entries("web-films").await?);
-    ensure!(photos.get("AWS_ACCESS_KEY_ID") == films.get("AWS_ACCESS_KEY_ID"), "two accounts");
+    ensure!(photos.get("AWS_ACCESS_KEY_ID") == films.get("AWS_ACCESS_KEY_ID"), "the accesses have different keys");
     ensure!(photos.bucket() != films.bucket() && photos.works().await? && films.works().await?, "a key does not work");
     native.cosi.delete("BucketAccess", "web").await?;
     native.gone("BucketAccess", "web").await?;
-    ensure!(!photos.works().await? && !films.works().await?, "the key works still");
+    ensure!(!photos.works().await? && !films.works().await?, "the key still works");
     for claim in ["photos", "films"] {
         native.cosi.delete("BucketClaim", claim).await?;
         native.gone("BucketClaim", claim).await?;
     }
     let left: Vec<_> = google.assets().into_iter().collect();
-    ensure!(left.is_empty(), "left: {left:?}");
+    ensure!(left.is_empty(), "leftovers: {left:?}");
     native.done(&program, &[photos.get("AWS_SECRET_ACCESS_KEY"), "ya29.", "PRIVATE KEY"]).await
 }

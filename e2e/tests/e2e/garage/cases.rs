@@ -21,7 +21,7 @@ async fn garage_only_orphans_are_found_and_removed() -> anyhow::Result<()> {
 
 // Rules: Z1, Z2.
 #[tokio::test]
-async fn garage_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyhow::Result<()> {
+async fn garage_kills_leave_no_leftovers_and_no_duplicates() -> anyhow::Result<()> {
     let mut fixture = Fixture::new("garage-kill").await?;
     fixture.disturb(Faults::USUAL).await?;
     let claims = (
@@ -34,6 +34,6 @@ async fn garage_killed_at_any_moment_nothing_is_left_or_created_twice() -> anyho
         let keys = all.iter().filter(|asset| asset.starts_with("key ")).count();
         Ok((keys, all.len()) == (5, 13))
     };
-    cases::killed_at_any_moment_nothing_is_left(&fixture, &[], claims, is_settled).await?;
+    cases::leaves_nothing_behind_when_killed_at_random(&fixture, &[], claims, is_settled).await?;
     fixture.done().await
 }

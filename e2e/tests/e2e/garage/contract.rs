@@ -9,7 +9,7 @@ use kube_provisioner::bucket::{AssetKind, Assets, BucketHooks as _, Granted, Lis
 use kube_provisioner::conformance::{BucketClaim, BucketConformance};
 use kube_provisioner::{ProvisionError, Secrets};
 use serde_json::json;
-use testbed::bucket_attempts::{an_attempt_that_ends_after_any_request_leaves_nothing, that_ends_after};
+use testbed::bucket_attempts::{attempts_can_end_after_any_request, start_proxy_closing_after};
 use testbed::cluster::eventually;
 use testbed::control_plane::State;
 use testbed::garage::{Garage, Server};
@@ -36,7 +36,7 @@ async fn garage_the_contract_is_kept_when_calls_fail() -> anyhow::Result<()> {
 async fn contract(nodes: usize, faults: Option<Faults>) -> anyhow::Result<()> {
     let garage = Garage::of_nodes(nodes, &State::for_tests()?.guard()).await?;
     let server = garage.node(nodes - 1).clone();
-    ensure!(server.make_bucket("existing").await?, "there is a bucket");
+    ensure!(server.make_bucket("existing").await?, "the bucket already exists");
     let mut endpoint = garage.node(nodes / 2).endpoint.clone();
     let mut admin_endpoint = garage.server().admin_endpoint.clone();
     if let Some(faults) = faults {
@@ -139,7 +139,7 @@ impl One {
     }
 
     async fn refused(&self, part: &str) -> anyhow::Result<()> {
-        let refused = self.provision().await.err().context("the claim gets the bucket")?.to_string();
+        let refused = self.provision().await.err().context("the claim received the bucket")?.to_string();
         ensure!(refused.contains(part), "{refused}");
         Ok(())
     }
@@ -155,9 +155,9 @@ impl One {
 
 /// The bucket, its two names, the key and the permissions are written by separate requests.
 #[tokio::test]
-async fn garage_an_attempt_that_ends_after_any_request_leaves_nothing() -> anyhow::Result<()> {
+async fn garage_attempt_interrupted_after_any_request_leaves_nothing() -> anyhow::Result<()> {
     let one = One::new().await?;
-    let last = an_attempt_that_ends_after_any_request_leaves_nothing(
+    let last = attempts_can_end_after_any_request(
         &one.server().admin_endpoint,
         async |endpoint| one.provision_through(endpoint).await.map(drop).map_err(|error| anyhow!("{error}")),
         async || one.delete().await,
@@ -168,9 +168,9 @@ async fn garage_an_attempt_that_ends_after_any_request_leaves_nothing() -> anyho
     Ok(())
 }
 
-/// The next call continues after any request that was the last to arrive.
+/// Whichever request was the last to arrive, the next call completes the deletion.
 #[tokio::test]
-async fn garage_a_deletion_that_ends_after_any_request_goes_on() -> anyhow::Result<()> {
+async fn garage_deletion_interrupted_after_any_request_is_completed() -> anyhow::Result<()> {
     let mut one = One::new().await?;
     for recorded in [false, true] {
         let mut last = 0;
@@ -183,7 +183,7 @@ async fn garage_a_deletion_that_ends_after_any_request_goes_on() -> anyhow::Resu
             let key = made.credentials.context("no key")?;
             let s3 = one.server().s3(s3_client::Credentials::new(key.access_key_id, key.secret_access_key))?;
             s3.put_object("photos", "cat", "miaow").await?;
-            let broken = that_ends_after(&one.server().admin_endpoint, ends_after).await?;
+            let broken = start_proxy_closing_after(&one.server().admin_endpoint, ends_after).await?;
             let ended = one.delete_through(&broken).await.is_ok();
             one.delete().await.with_context(|| format!("after request {ends_after}"))?;
             assert_eq!(one.server().assets().await?, [""; 0], "after request {ends_after}");
@@ -198,9 +198,9 @@ async fn garage_a_deletion_that_ends_after_any_request_goes_on() -> anyhow::Resu
 }
 
 /// Claims of several clusters ask several nodes for one name at the same time. Whatever Garage answers, the name
-/// finally belongs to one of them, and a key can access only its own bucket.
+/// finally belongs to at most one of them, and a key can access only its own bucket.
 #[tokio::test]
-async fn garage_claims_that_race_for_a_name_on_several_nodes_never_share_a_bucket() -> anyhow::Result<()> {
+async fn garage_claims_racing_for_a_name_never_share_a_bucket() -> anyhow::Result<()> {
     let mut one = One { garage: Garage::of_nodes(3, &State::for_tests()?.guard()).await?, ..One::new().await? };
     const CLUSTERS: [&str; 3] = ["cluster-a", "cluster-b", "cluster-c"];
     let (mut alone, mut shared) = (0, 0);
@@ -216,9 +216,9 @@ async fn garage_claims_that_race_for_a_name_on_several_nodes_never_share_a_bucke
             let key = bucket.credentials.as_ref().context("no key")?;
             let s3 = one.server().s3(s3_client::Credentials::new(&key.access_key_id, &key.secret_access_key))?;
             let written = eventually(SOON, async || Ok(s3.put_object("photos", &format!("{at}"), "x").await.ok()));
-            ensure!(written.await?.is_some(), "the key does not open its bucket");
+            ensure!(written.await?.is_some(), "the key does not give access to its bucket");
             let listed = s3.list_object_versions("photos").await?;
-            ensure!(listed.len() == 1, "the bucket is of several claims: {listed:?}");
+            ensure!(listed.len() == 1, "several claims share the bucket: {listed:?}");
         }
         if made.len() == 1 {
             alone += 1;
@@ -238,10 +238,9 @@ async fn garage_claims_that_race_for_a_name_on_several_nodes_never_share_a_bucke
     Ok(())
 }
 
-/// In a cluster that was restored from a backup, the claim is a different one, even if the ObjectBucket was restored,
-/// too.
+/// In a cluster that was restored from a backup, the claim is a different one, even if its ObjectBucket was restored.
 #[tokio::test]
-async fn garage_a_bucket_of_the_same_claim_in_another_cluster_stays() -> anyhow::Result<()> {
+async fn garage_bucket_of_another_cluster_is_refused_and_kept() -> anyhow::Result<()> {
     let mut one = One::new().await?;
     let bucket = one.provision().await?;
     let before = one.server().assets().await?;
@@ -265,7 +264,7 @@ async fn garage_a_bucket_of_the_same_claim_in_another_cluster_stays() -> anyhow:
 
 /// A key whose id matches the claim's, with a name that the provisioner never assigns.
 #[tokio::test]
-async fn garage_a_key_of_somebody_else_is_neither_used_nor_deleted() -> anyhow::Result<()> {
+async fn garage_foreign_key_is_neither_used_nor_deleted() -> anyhow::Result<()> {
     let one = One::new().await?;
     let own = one.provision().await?.credentials.context("no key")?.access_key_id;
     one.delete().await?;
@@ -277,15 +276,15 @@ async fn garage_a_key_of_somebody_else_is_neither_used_nor_deleted() -> anyhow::
     let before = one.server().assets().await?;
     assert_eq!(before.len(), 2, "{before:?}");
     let used = one.provision().await?.credentials.context("no key")?.access_key_id;
-    ensure!(!before.iter().any(|key| key.contains(&used)), "{used} is somebody's");
+    ensure!(!before.iter().any(|key| key.contains(&used)), "{used} is a foreign key");
     one.delete().await?;
     assert_eq!(one.server().assets().await?, before);
     Ok(())
 }
 
-/// Manual changes of an administrator to a claim's bucket.
+/// An administrator changes a claim's key and bucket manually.
 #[tokio::test]
-async fn garage_what_is_changed_by_hand_is_put_right_or_shown() -> anyhow::Result<()> {
+async fn garage_manual_changes_are_repaired_or_reported() -> anyhow::Result<()> {
     let mut one = One::new().await?;
     let first = one.provision().await?;
     one.record(&first);
@@ -322,7 +321,7 @@ async fn garage_what_is_changed_by_hand_is_put_right_or_shown() -> anyhow::Resul
 #[tokio::test]
 async fn garage_buckets_and_keys_are_listed_with_their_marks() -> anyhow::Result<()> {
     let mut one = One::new().await?;
-    ensure!(one.server().make_bucket("of-somebody").await?, "there is a bucket");
+    ensure!(one.server().make_bucket("of-somebody").await?, "the bucket already exists");
     // More keys than fit on a page.
     for at in 0..1001 {
         one.server().ask("CreateKey", Some(json!({"name": format!("owner of {at}")}))).await?;
@@ -343,7 +342,7 @@ async fn garage_buckets_and_keys_are_listed_with_their_marks() -> anyhow::Result
     }
 
     // An administrator gives the key an alias for a bucket that was not created for the claim.
-    let bucket = one.server().bucket("of-somebody").await?.context("the bucket is gone")?["id"].clone();
+    let bucket = one.server().bucket("of-somebody").await?.context("the bucket no longer exists")?["id"].clone();
     let alias = json!({"bucketId": bucket, "accessKeyId": key, "localAlias": "mine"});
     one.server().ask("AddBucketAlias", Some(alias.clone())).await?;
     let Assets { found, unread, .. } = one.listed().await?;
@@ -356,9 +355,9 @@ async fn garage_buckets_and_keys_are_listed_with_their_marks() -> anyhow::Result
 }
 
 // Rules: Z34.
-/// A bucket that stays while it contains objects keeps its name, even if nothing records it.
+/// A bucket that is kept because it contains objects keeps its name, even if no ObjectBucket records it.
 #[tokio::test]
-async fn garage_a_bucket_that_stays_keeps_its_name() -> anyhow::Result<()> {
+async fn garage_bucket_kept_for_its_objects_keeps_its_name() -> anyhow::Result<()> {
     let one = One::new().await?;
     let key = one.provision().await?.credentials.context("no key")?;
     let s3 = one.server().s3(s3_client::Credentials::new(key.access_key_id, key.secret_access_key))?;
@@ -366,7 +365,7 @@ async fn garage_a_bucket_that_stays_keeps_its_name() -> anyhow::Result<()> {
     let mut claim = one.claim();
     claim.parameters = Arc::new(serde_json::from_value(json!({"deletionPolicy": "DeleteIfEmpty"}))?);
     let kept =
-        claim.delete(&one.provisioner(&one.server().admin_endpoint)).await.err().context("the bucket is gone")?;
+        claim.delete(&one.provisioner(&one.server().admin_endpoint)).await.err().context("the bucket was deleted")?;
     ensure!(one.server().bucket("photos").await?.is_some(), "the bucket has lost its name: {kept}");
     one.delete().await
 }

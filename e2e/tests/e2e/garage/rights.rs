@@ -10,7 +10,7 @@ use crate::bucket_clients::all_work;
 
 // Rules: W1, W2, Z8, Z9, Z16.
 #[tokio::test]
-async fn garage_a_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
+async fn garage_pod_uses_only_its_own_bucket_and_keys_rotate() -> anyhow::Result<()> {
     Fixture::case("garage-use", rights::a_pod_uses_only_its_own_bucket_and_keys_rotate).await
 }
 
@@ -20,9 +20,9 @@ async fn garage_claims_get_access_to_an_existing_bucket() -> anyhow::Result<()> 
     Fixture::case("garage-grant", rights::claims_get_access_to_an_existing_bucket).await
 }
 
-/// A claim's access to its own bucket can be restricted, too, because the claim does not own it in Garage.
+/// Access to a claim's own bucket can also be restricted, because in Garage the claim does not own the bucket.
 #[tokio::test]
-async fn garage_a_claim_asks_for_less_in_its_own_bucket() -> anyhow::Result<()> {
+async fn garage_claim_can_restrict_access_to_its_own_bucket() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("garage-less").await?;
     for access in ["read-only", "write-only", "read-write"] {
         let name = format!("own-{access}");
@@ -37,14 +37,14 @@ async fn garage_a_claim_asks_for_less_in_its_own_bucket() -> anyhow::Result<()> 
     let changed = testbed::cluster::eventually(super::fixture::SOON, async || {
         Ok(rights::has_access("write-only", &before, "x").await.ok())
     });
-    ensure!(changed.await?.is_some(), "the key has the former access");
+    ensure!(changed.await?.is_some(), "the key still has the previous access");
     for access in ["read-only", "write-only", "read-write"] {
         fixture.delete(access).await?;
     }
     fixture.done().await
 }
 
-/// boto3, the AWS CLI and rclone, with only the entries of Secret and ConfigMap.
+/// Runs boto3, the AWS CLI and rclone with only the entries of Secret and ConfigMap.
 #[tokio::test]
 async fn garage_clients_use_a_bucket() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("garage-clients").await?;
@@ -54,7 +54,7 @@ async fn garage_clients_use_a_bucket() -> anyhow::Result<()> {
 
 /// Uses the scope of the provisioner's token verbatim from `docs/book/pages/use/garage.md`.
 #[tokio::test]
-async fn garage_the_documented_scope_is_enough() -> anyhow::Result<()> {
+async fn garage_documented_scope_suffices() -> anyhow::Result<()> {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/book/pages/use/garage.md"))?;
     let scope = page.split("--scope ").nth(1).and_then(|text| text.split_whitespace().next());
     let scope: Vec<&str> = scope.context("the page has no scope")?.split(',').collect();
@@ -66,13 +66,13 @@ async fn garage_the_documented_scope_is_enough() -> anyhow::Result<()> {
     fixture.bind("photos", "class", json!({"additionalConfig": config})).await?;
     fixture.patch("photos", json!({"spec": {"additionalConfig": {"accessMode": "write-only"}}})).await?;
     let user = fixture.user("photos").await?;
-    fixture.ask_for_keys("photos", "now").await?;
+    fixture.request_key_rotation("photos", "now").await?;
     let next = fixture.next_user("photos", &user).await?;
     next.put("cat", "miaow").await?;
     fixture.class_with("granted", &[("bucketName", &next.bucket)]).await?;
     fixture.bind("granted", "granted", json!({})).await?;
     fixture.delete("granted").await?;
     fixture.delete("photos").await?;
-    fixture.is_discreet(&program, &[token, &user.secret, &next.secret]).await?;
+    fixture.leaks_no_secrets(&program, &[token, &user.secret, &next.secret]).await?;
     fixture.done().await
 }

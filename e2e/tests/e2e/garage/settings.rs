@@ -26,7 +26,7 @@ async fn becomes(fixture: &Fixture, bucket: &str, what: &str, is_so: impl Fn(&Va
 }
 
 #[tokio::test]
-async fn garage_quotas_and_lifecycle_are_kept_and_go() -> anyhow::Result<()> {
+async fn garage_quotas_and_lifecycle_are_applied_and_removed() -> anyhow::Result<()> {
     let fixture = Fixture::new("garage-settings").await?;
     let allowed = ["--allowed-additional-config", "maxObjects,maxSize,bucketLifecycle"];
     let _program = fixture.spawn_with(&fixture.server().token, &allowed)?;
@@ -36,10 +36,10 @@ async fn garage_quotas_and_lifecycle_are_kept_and_go() -> anyhow::Result<()> {
     for name in ["one", "two"] {
         user.put(name, "x").await?;
     }
-    let full = user.put("three", "x").await.err().context("the quota does not hold")?;
+    let full = user.put("three", "x").await.err().context("the object quota is not enforced")?;
     ensure!(full.to_string().contains("quota"), "{full}");
     let large = user.client.put_object("my-photos", "two", vec![b'x'; 2000]).await;
-    ensure!(large.is_err(), "the quota of bytes does not hold");
+    ensure!(large.is_err(), "the size quota is not enforced");
     becomes(&fixture, "my-photos", "the rules", |live| live["lifecycleRules"][0]["Expiration"]["Days"] == 30).await?;
 
     fixture.patch("photos", json!({"spec": {"additionalConfig": {"maxObjects": "3", "maxSize": null}}})).await?;
@@ -48,17 +48,17 @@ async fn garage_quotas_and_lifecycle_are_kept_and_go() -> anyhow::Result<()> {
     fixture.patch("photos", json!({"spec": {"additionalConfig": null}})).await?;
     let none = json!({"maxObjects": null, "maxSize": null});
     let is_bare = |live: &Value| live["quotas"] == none && live["lifecycleRules"].as_array().is_none_or(Vec::is_empty);
-    becomes(&fixture, "my-photos", "nothing more", is_bare).await?;
+    becomes(&fixture, "my-photos", "no settings", is_bare).await?;
 
     // Garage would ignore this setting silently.
     fixture.claim("cold", "class", json!({"additionalConfig": {"bucketLifecycle": TRANSITION}})).await?;
-    fixture.told("cold", "not a lifecycle that Garage has").await?;
+    fixture.told("cold", "not a lifecycle that Garage supports").await?;
     fixture.done_without(&["cold", "photos"]).await
 }
 
 /// Names with a special meaning in URLs, in XML and for file systems, and an unfinished upload.
 #[tokio::test]
-async fn garage_whatever_a_bucket_holds_goes_with_it() -> anyhow::Result<()> {
+async fn garage_all_contents_are_deleted_with_the_bucket() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("garage-names").await?;
     for (claim, names) in [("uploads", &[][..]), ("photos", &["a b+c%41&<ü>", "dir/", "dir/cat", "dir/sub/cat", "."])]
     {
@@ -77,7 +77,7 @@ async fn garage_whatever_a_bucket_holds_goes_with_it() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn garage_a_bucket_that_is_made_by_hand_is_never_taken() -> anyhow::Result<()> {
+async fn garage_manually_created_bucket_is_never_adopted() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("garage-by-hand").await?;
     for name in ["empty-bucket", "full-bucket"] {
         let administrator = fixture.make_bucket(name).await?;
@@ -95,9 +95,9 @@ async fn garage_a_bucket_that_is_made_by_hand_is_never_taken() -> anyhow::Result
     fixture.done().await
 }
 
-/// A retained bucket can still be found, but has no keys.
+/// A retained bucket still exists under its name, but no key can access it.
 #[tokio::test]
-async fn garage_a_bucket_that_is_kept_keeps_its_name_and_loses_its_keys() -> anyhow::Result<()> {
+async fn garage_retained_bucket_keeps_its_name_and_loses_its_keys() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("garage-retain").await?;
     let class = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "reclaimPolicy": "Retain",
@@ -112,7 +112,7 @@ async fn garage_a_bucket_that_is_kept_keeps_its_name_and_loses_its_keys() -> any
     });
     ensure!(only.await?.is_some() && !user.works().await, "{:?}", fixture.assets().await?);
     let owner = fixture.server().owner_of("kept-photos").await?;
-    ensure!(owner.get_object("kept-photos", "cat").await?.is_some(), "the object is gone");
+    ensure!(owner.get_object("kept-photos", "cat").await?.is_some(), "the object no longer exists");
     owner.empty_bucket("kept-photos").await?;
     fixture.remove_bucket("kept-photos").await?;
     fixture.done().await

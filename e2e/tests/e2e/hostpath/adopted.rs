@@ -12,7 +12,7 @@ use testbed::cluster::TestSpace;
 use super::fixture::*;
 
 #[tokio::test]
-async fn a_directory_becomes_a_volume() -> anyhow::Result<()> {
+async fn adopted_directory_becomes_a_volume() -> anyhow::Result<()> {
     let (space, root, _access, _program) = serving("adopt").await?;
     let class = space.class_with("class", []).await?;
     fs::create_dir_all(root.path().join("old/data"))?;

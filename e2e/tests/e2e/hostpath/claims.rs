@@ -13,7 +13,7 @@ use testbed::control_plane::Signal;
 use super::fixture::*;
 
 #[tokio::test]
-async fn a_claim_becomes_a_directory_and_goes_with_it() -> anyhow::Result<()> {
+async fn directory_is_created_and_deleted_with_its_claim() -> anyhow::Result<()> {
     let (space, root, _access, _program) = serving("hostpath").await?;
     let class = space.create_class(space.class("class")).await?;
     let (_, volume) = space.bind(space.claim("claim", &class)).await?;
@@ -27,7 +27,7 @@ async fn a_claim_becomes_a_directory_and_goes_with_it() -> anyhow::Result<()> {
     let volumes = space.cluster_api::<PersistentVolume>();
     let gone = eventually(SOON, async || {
         let object_is_gone = volumes.get_opt(&volume.name_any()).await?.is_none();
-        anyhow::ensure!(!object_is_gone || !Path::new(&path).exists(), "the volume went before its directory");
+        anyhow::ensure!(!object_is_gone || !Path::new(&path).exists(), "the volume was deleted before its directory");
         Ok(object_is_gone.then_some(()))
     });
     assert!(gone.await?.is_some());
@@ -37,12 +37,12 @@ async fn a_claim_becomes_a_directory_and_goes_with_it() -> anyhow::Result<()> {
 
 // Rules: G14.
 #[tokio::test]
-async fn a_provisioner_that_was_killed_finishes_its_work_when_restarted() -> anyhow::Result<()> {
+async fn killed_provisioner_finishes_its_work_after_a_restart() -> anyhow::Result<()> {
     let (space, root, access, mut program) = serving("killed").await?;
     let class = space.create_class(space.class("class")).await?;
     let some = async {
         let made = eventually(SOON, async || Ok((directories(&root).len() >= 20).then_some(()))).await?;
-        anyhow::ensure!(made.is_some(), "no directories were made");
+        anyhow::ensure!(made.is_some(), "too few directories were created");
         program.kill().await
     };
     tokio::try_join!(space.create_claims(&class, 100), some)?;
@@ -51,10 +51,10 @@ async fn a_provisioner_that_was_killed_finishes_its_work_when_restarted() -> any
     space.wait_all_bound(100, 4 * SOON).await?;
     let volumes: BTreeSet<_> = space.volumes().await?.iter().map(ResourceExt::name_any).collect();
     assert_eq!(directories(&root), volumes);
-    // Kill it in the middle of deletions, too.
+    // Kill it again during deletions.
     space.delete_claims().await?;
     let gone = eventually(SOON, async || Ok((directories(&root).len() < 80).then_some(()))).await?;
-    anyhow::ensure!(gone.is_some(), "no directories were removed");
+    anyhow::ensure!(gone.is_some(), "too few directories were removed");
     program.kill().await?;
     drop(program);
     let _program = started(&space, &access, root.path(), &[]).await?;
@@ -85,13 +85,13 @@ async fn work_resumes_when_the_api_server_returns() -> anyhow::Result<()> {
     }
     space.api::<PersistentVolumeClaim>().delete("before", &DeleteParams::default()).await?;
     let gone = eventually(4 * SOON, async || Ok(volumes.get_opt(&before.name_any()).await?.is_none().then_some(())));
-    assert!(gone.await?.is_some(), "the deletion goes on");
-    assert!(program.is_running(), "the same process all along");
+    assert!(gone.await?.is_some(), "the volume is not deleted");
+    assert!(program.is_running(), "the provisioner has ended");
     space.done().await
 }
 
 #[tokio::test]
-async fn bad_input_is_one_clear_line() -> anyhow::Result<()> {
+async fn bad_input_is_reported_in_one_line() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("input").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let file = root.path().join("file");

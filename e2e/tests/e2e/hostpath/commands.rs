@@ -11,7 +11,7 @@ use testbed::cluster::eventually;
 use super::fixture::*;
 
 #[tokio::test]
-async fn a_deleted_volume_comes_back_from_the_trash() -> anyhow::Result<()> {
+async fn deleted_volume_is_restored_from_the_trash() -> anyhow::Result<()> {
     let (space, root, _access, _program) = serving("trash").await?;
     let pairs = [("onDelete", "trash"), ("trashTtl", "1h"), ("pathPattern", PATTERN)];
     let class = space.class_with("class", pairs).await?;
@@ -33,7 +33,7 @@ async fn a_deleted_volume_comes_back_from_the_trash() -> anyhow::Result<()> {
         (restored.name_any(), fs::read_to_string(path_of(&restored).join("data"))?),
         (volume.name_any(), "x".into())
     );
-    // It is a normal volume again.
+    // The restored volume behaves like any other.
     space.delete_claim("claim").await?;
     let (ok, text) = command(&space, root.path(), &["trash", "purge", &volume.name_any()])?;
     assert!(ok && text.contains("is removed"), "{text}");
@@ -44,7 +44,7 @@ async fn a_deleted_volume_comes_back_from_the_trash() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_belongs_to_nobody_is_found_and_removed_on_request() -> anyhow::Result<()> {
+async fn orphans_are_listed_and_removed_on_request() -> anyhow::Result<()> {
     let (space, root, _access, program) = serving("orphans").await?;
     let class = space.class_with("class", []).await?;
     for name in ["used", "forgotten", "missing"] {
@@ -86,8 +86,8 @@ async fn what_belongs_to_nobody_is_found_and_removed_on_request() -> anyhow::Res
     assert!(line(&kept.name_any()).contains("kept"), "{text}");
     assert!(line("stranger").contains("no ownership mark"), "{text}");
     assert!(text.contains("1 in use, 1 orphans, 0 in the trash"), "{text}");
-    assert!(path_of(&volumes[1]).exists(), "looking removes nothing");
-    // The confirmation is not answered.
+    assert!(path_of(&volumes[1]).exists(), "listing must not remove anything");
+    // There is no answer to the confirmation prompt.
     let (ok, text) = command(&space, root.path(), &["orphans", "--delete"])?;
     assert!(ok && text.contains(&format!("the volume {forgotten}")) && path_of(&volumes[1]).exists(), "{text}");
     let (ok, text) = command(&space, root.path(), &["orphans", "--delete", "--yes"])?;

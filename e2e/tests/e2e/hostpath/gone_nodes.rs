@@ -66,16 +66,16 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn hostpath_abandons_volumes_of_a_removed_node_after_some_time() -> anyhow::Result<()> {
+async fn hostpath_abandons_volumes_of_a_deleted_node_after_some_time() -> anyhow::Result<()> {
     let (fixture, program) = Fixture::new("l4").await?;
-    assert_eq!(fixture.look("0s")?, "", "the node is there");
+    assert_eq!(fixture.look("0s")?, "", "the node exists");
     // The next write removes the entry of an attempt that has ended.
     let is_empty = |journal: &ConfigMap| journal.data.as_ref().is_none_or(|data| !data.contains_key("entries"));
     let emptied = eventually(SOON, async || Ok(fixture.journal().await?.filter(is_empty))).await?;
     assert!(emptied.is_some());
     drop(program);
     fixture.delete_node().await?;
-    assert!(fixture.look("0s")?.contains("no longer exists"), "the first look deletes no volume");
+    assert!(fixture.look("0s")?.contains("no longer exists"), "the first run must not delete volumes");
     assert!(fixture.journal().await?.is_none(), "an empty journal is deleted with its node");
     for (kind, name) in [("PersistentVolume", fixture.volume.as_str()), ("PersistentVolumeClaim", "claim")] {
         let event = fixture.space.wait_for_event(kind, name, "NodeGone").await?;
@@ -138,7 +138,7 @@ async fn hostpath_uses_another_disk_only_after_an_administrator_confirms() -> an
     // After the deletion of the former disk's last volume, the new disk can be used.
     let marker = disk.join(".kube-provisioner/root");
     assert!(eventually(SOON, async || Ok(marker.exists().then_some(()))).await?.is_some());
-    assert!(former.join(&fixture.volume).exists(), "nobody has touched the former disk");
+    assert!(former.join(&fixture.volume).exists(), "the former disk must not change");
     fixture.space.done().await
 }
 
@@ -160,6 +160,6 @@ async fn hostpath_gives_a_renamed_node_the_volumes_of_its_disk() -> anyhow::Resu
     let _program = started(&fixture.space, &fixture.access, fixture.root.path(), &["--node-name", &node]).await?;
     fixture.space.delete_claim("claim").await?;
     fixture.space.wait_gone(&fixture.space.cluster_api::<PersistentVolume>(), &fixture.volume).await?;
-    assert!(directories(&fixture.root).is_empty(), "it ends as any other volume");
+    assert!(directories(&fixture.root).is_empty(), "the directory is not deleted with its volume");
     fixture.space.done().await
 }

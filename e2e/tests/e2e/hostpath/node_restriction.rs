@@ -65,7 +65,7 @@ fn refused<T: std::fmt::Debug>(done: kube::Result<T>, rule: &str) -> anyhow::Res
 }
 
 #[tokio::test]
-async fn the_pod_of_a_node_writes_only_what_is_of_that_node() -> anyhow::Result<()> {
+async fn pods_write_only_objects_of_their_own_node() -> anyhow::Result<()> {
     const VOLUMES: &str = "may write only volumes whose node affinity";
     let (space, root) = (TestSpace::new("node-restriction").await?, tempfile::tempdir()?);
     let without_node = account_per_node(&space).await?;
@@ -96,7 +96,7 @@ async fn the_pod_of_a_node_writes_only_what_is_of_that_node() -> anyhow::Result<
         refused(from_here.create(&dry_run, &volume).await, VOLUMES).with_context(|| affinity.to_string())?;
     }
     let mut anywhere = own.clone();
-    anywhere.spec.as_mut().context("a volume without a spec")?.node_affinity = None;
+    anywhere.spec.as_mut().context("the volume has no spec")?.node_affinity = None;
     refused(from_here.create(&dry_run, &anywhere).await, VOLUMES)?;
     for key in ["hostpath-provisioner/node", "kube-provisioner/identity"] {
         let volume = volume(&space, &hostname(&name), &json!({key: other_name}))?;
@@ -111,7 +111,7 @@ async fn the_pod_of_a_node_writes_only_what_is_of_that_node() -> anyhow::Result<
     let class = space.create_class(class).await?;
     space.create_claim(space.claim("claim", &class)).await?;
     let mut pod = space.pod("pod", "claim");
-    let labels = pod.spec.as_mut().and_then(|spec| spec.node_selector.as_mut()).context("a pod for any node")?;
+    let labels = pod.spec.as_mut().and_then(|spec| spec.node_selector.as_mut()).context("no node selector")?;
     labels.insert("kubernetes.io/hostname".to_owned(), name.clone());
     space.create(&pod).await?;
     let (_, made) = space.wait_bound("claim").await?;

@@ -12,7 +12,7 @@ use testbed::cluster::TestSpace;
 use super::fixture::*;
 
 #[tokio::test]
-async fn a_class_that_waits_gets_its_volume_on_the_chosen_node() -> anyhow::Result<()> {
+async fn delayed_binding_creates_the_volume_on_the_selected_node() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("waits").await?, tempfile::tempdir()?);
     let access = account_per_node(&space).await?;
     // On some clouds, the hostname label that volumes are bound to differs from the node's name.
@@ -39,11 +39,11 @@ async fn a_class_that_waits_gets_its_volume_on_the_chosen_node() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn a_class_can_keep_the_data_of_deleted_volumes() -> anyhow::Result<()> {
+async fn class_can_keep_the_data_of_deleted_volumes() -> anyhow::Result<()> {
     let (space, root, _access, _program) = serving("retain").await?;
     let class = space.class_with("class", [("onDelete", "retain")]).await?;
     let (_, volume) = space.bind(space.claim("claim", &class)).await?;
-    // The same must work without the class.
+    // The data must be kept even after the class is deleted.
     space.cluster_api::<StorageClass>().delete(&class.name_any(), &DeleteParams::default()).await?;
     space.delete_claim("claim").await?;
     assert_eq!(directories(&root), BTreeSet::from([volume.name_any()]));

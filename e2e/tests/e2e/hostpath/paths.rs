@@ -21,13 +21,13 @@ async fn hostpath_creates_directories_by_the_pattern_of_the_class() -> anyhow::R
     let (_, volume) = space.bind(space.claim("claim", &class)).await?;
     assert_eq!(path_of(&volume), root.path().canonicalize()?.join(space.namespace()).join("claim"));
     space.delete_claim("claim").await?;
-    assert!(directories(&root).is_empty(), "the directory of the namespace goes with the last volume in it");
+    assert!(directories(&root).is_empty(), "the namespace's directory must be deleted with its last volume");
     space.done().await
 }
 
-/// The paths of these rows of the local path provisioner's suite are refused, and cannot be allowed.
+/// These patterns are refused, and no parameter or annotation can allow them.
 #[tokio::test]
-async fn hostpath_refuses_a_pattern_that_may_leave_the_root() -> anyhow::Result<()> {
+async fn hostpath_refuses_patterns_that_could_leave_the_root() -> anyhow::Result<()> {
     let (space, root, _access, _program) = serving("p13").await?;
     let patterns = [
         ("../${pv.metadata.name}", "begins with a dot"),
@@ -46,7 +46,7 @@ async fn hostpath_refuses_a_pattern_that_may_leave_the_root() -> anyhow::Result<
         let annotations = [("nfs.io/storage-path", "../../etc"), ("path", ".."), ("allowUnsafePathPattern", "true")];
         claim.annotations_mut().extend(annotations.map(|(key, value)| (key.to_owned(), value.to_owned())));
         space.create_claim(claim).await?;
-        // Before, the controller-manager may report that it does not know the class yet.
+        // An earlier event may come from the controller-manager, which does not know the class yet.
         space.wait_for_message("PersistentVolumeClaim", &name, says).await?;
     }
     let class = space.class_with("unsafe", [("allowUnsafePathPattern", "true")]).await?;
@@ -93,7 +93,7 @@ async fn hostpath_volumes_use_the_node_label_of_the_class() -> anyhow::Result<()
     assert_eq!(expression, &json!({"key": "example.com/host", "operator": "In", "values": ["rack-7"]}));
     space.api::<k8s_openapi::api::core::v1::Pod>().delete("pod", &DeleteParams::default().grace_period(0)).await?;
     space.delete_claim("claim").await?;
-    assert!(directories(&root).is_empty(), "the data goes with the volume");
+    assert!(directories(&root).is_empty(), "the data must be deleted with the volume");
     // The class names a label that the node does not have.
     let class = space.waiting_class_with("missing", [("nodeAffinityKey", "example.com/none")]).await?;
     space.create_claim(space.claim("missing", &class)).await?;
@@ -103,7 +103,7 @@ async fn hostpath_volumes_use_the_node_label_of_the_class() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn hostpath_a_claim_may_choose_its_volume_type() -> anyhow::Result<()> {
+async fn hostpath_claim_can_choose_its_volume_type() -> anyhow::Result<()> {
     let (space, _root, _access, _program) = serving("p2").await?;
     let class = space.class_with("class", []).await?;
     let claim = |name: &str, value: &str| {
@@ -122,7 +122,7 @@ async fn hostpath_a_claim_may_choose_its_volume_type() -> anyhow::Result<()> {
 
 /// Users who may create volumes can write any path into them.
 #[tokio::test]
-async fn hostpath_a_manually_created_volume_removes_no_foreign_file() -> anyhow::Result<()> {
+async fn hostpath_manually_created_volumes_cannot_delete_foreign_files() -> anyhow::Result<()> {
     let (space, outer) = (TestSpace::new("k8").await?, tempfile::tempdir()?);
     let root = outer.path().canonicalize()?.join("root");
     fs::create_dir(&root)?;

@@ -18,7 +18,7 @@ use crate::expansion::{ask_for, has};
 
 /// The API server itself counts the calls, in its audit log.
 #[tokio::test]
-async fn a_volume_costs_two_calls_to_make_and_two_to_delete() -> anyhow::Result<()> {
+async fn creating_and_deleting_a_volume_take_two_calls_each() -> anyhow::Result<()> {
     const COUNT: usize = 20;
     let (space, root) = (TestSpace::new("calls").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
@@ -29,7 +29,7 @@ async fn a_volume_costs_two_calls_to_make_and_two_to_delete() -> anyhow::Result<
     let delete_all = async || -> anyhow::Result<()> {
         space.delete_claims().await?;
         let empty = eventually(2 * SOON, async || Ok(space.volumes().await?.is_empty().then_some(()))).await?;
-        empty.ok_or_else(|| anyhow::anyhow!("volumes are left"))
+        empty.ok_or_else(|| anyhow::anyhow!("volumes still exist"))
     };
     // Before the first deletion, the controller does not know that the provisioner has no `should_delete`, and reads
     // the volume for it.
@@ -44,7 +44,7 @@ async fn a_volume_costs_two_calls_to_make_and_two_to_delete() -> anyhow::Result<
         let as_expected = eventually(SOON, async || {
             seen.clear();
             let entries = audit.entries_of(&access.user)?;
-            // If another client writes in between, the call is repeated after a read.
+            // If another client writes in the meantime, the provisioner reads the object and repeats the call.
             let contested: BTreeSet<&str> =
                 entries.iter().filter(|entry| entry.code == 409).map(|entry| entry.name.as_str()).collect();
             let repeated = |entry: &&AuditEntry| {
@@ -81,7 +81,7 @@ async fn a_volume_costs_two_calls_to_make_and_two_to_delete() -> anyhow::Result<
 
 /// Compares the permissions in the roles with the requests in the API server's audit log, which must be equal.
 #[tokio::test]
-async fn the_rights_are_the_smallest_set() -> anyhow::Result<()> {
+async fn granted_permissions_are_minimal() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("rights").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let audit = space.cluster().audit_log()?;
@@ -126,7 +126,7 @@ async fn the_rights_are_the_smallest_set() -> anyhow::Result<()> {
     space.done().await
 }
 
-/// Needed only for a claim that looks unbound after its volume was deleted; see `worlds.rs` in the library.
+/// Needed only for a claim that looks unbound after its volume was deleted; see `still_unbound` in the library.
 const NEEDED_IN_RARE_CASES: [&str; 1] = ["get persistentvolumeclaims"];
 
 /// Expands a claim.
@@ -139,7 +139,7 @@ async fn grown(space: &TestSpace) -> anyhow::Result<()> {
     space.wait_for(&space.api(), "growing", "grown", |claim| has(claim, "2Mi")).await.map(drop)
 }
 
-/// Repeated events become one event with a count.
+/// Causes a repeated event, which becomes one event with a count.
 async fn repeated_failure(space: &TestSpace, root: &TempDir) -> anyhow::Result<()> {
     let class = space.waiting_class_with("waits", []).await?;
     let claim = space.create_claim(space.claim("blocked", &class)).await?;
@@ -159,7 +159,7 @@ async fn repeated_failure(space: &TestSpace, root: &TempDir) -> anyhow::Result<(
     Ok(())
 }
 
-/// A provisioner with the same account that requests another node.
+/// Runs a provisioner with the same account that requests another node for its claim.
 async fn taken_back(space: &TestSpace, access: &Access) -> anyhow::Result<()> {
     let toy = Toy::new().on_provision(|_, _| Answer::Failed(ProvisionError::reschedule("no room")));
     let mut options = testbed::toy::options(space);
@@ -180,7 +180,7 @@ async fn taken_back(space: &TestSpace, access: &Access) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_missing_right_is_named() -> anyhow::Result<()> {
+async fn missing_permission_is_reported_by_name() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("forbidden").await?, tempfile::tempdir()?);
     for (at, missing) in
         ["create persistentvolumes", "watch storageclasses", "patch persistentvolumeclaims", "update configmaps"]

@@ -19,7 +19,7 @@ fn private(path: &Path) -> anyhow::Result<()> {
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o700))?)
 }
 
-/// Replaces the directory by an empty one, which is how an unmounted file system looks to a program.
+/// Replaces the root with an empty directory, which is how an unmounted file system looks to a program.
 #[tokio::test]
 async fn hostpath_creates_and_removes_nothing_while_the_disk_is_missing() -> anyhow::Result<()> {
     let (space, outer) = (TestSpace::new("k1").await?, tempfile::tempdir()?);
@@ -54,7 +54,7 @@ async fn hostpath_creates_and_removes_nothing_while_the_disk_is_missing() -> any
 }
 
 #[tokio::test]
-async fn a_root_where_others_may_write_is_refused() -> anyhow::Result<()> {
+async fn root_writable_by_other_users_is_refused() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("unsafe").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     fs::set_permissions(root.path(), fs::Permissions::from_mode(0o777))?;
@@ -70,7 +70,7 @@ async fn a_root_where_others_may_write_is_refused() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_size_that_is_a_mere_number_is_told() -> anyhow::Result<()> {
+async fn unenforced_size_is_reported() -> anyhow::Result<()> {
     let (space, _root, _access, _program) = serving("size").await?;
     let told = space.class_with("told", []).await?;
     space.create_claim(space.claim("told", &told)).await?;
@@ -92,7 +92,7 @@ async fn a_size_that_is_a_mere_number_is_told() -> anyhow::Result<()> {
 
 /// A node with two disks, whose volumes the provisioner finds after a restart.
 #[tokio::test]
-async fn a_class_chooses_one_of_several_roots() -> anyhow::Result<()> {
+async fn class_chooses_one_of_several_roots() -> anyhow::Result<()> {
     let (space, outer) = (TestSpace::new("roots").await?, tempfile::tempdir()?);
     let outer = outer.path().canonicalize()?;
     let (disk, ssd) = (outer.join("disk"), outer.join("ssd"));
@@ -133,7 +133,7 @@ async fn a_class_chooses_one_of_several_roots() -> anyhow::Result<()> {
 
 /// A cluster file system is a root that all replicas share, and pods on all nodes can reach its volumes.
 #[tokio::test]
-async fn a_root_of_all_nodes_needs_no_node() -> anyhow::Result<()> {
+async fn volume_on_a_shared_root_has_no_node_affinity() -> anyhow::Result<()> {
     let (space, root, access, first) = serving("shared").await?;
     let class = space.class_with("class", []).await?;
     let mut claim = space.claim("claim", &class);
@@ -148,7 +148,7 @@ async fn a_root_of_all_nodes_needs_no_node() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_claim_that_has_no_room_says_so() -> anyhow::Result<()> {
+async fn claim_larger_than_the_free_space_is_reported() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("room").await?, tempfile::tempdir()?);
     let (access, port) = (account(&space).await?, free_port()?);
     let _program = started(&space, &access, root.path(), &["--http-endpoint", &format!("127.0.0.1:{port}")]).await?;
@@ -170,6 +170,6 @@ async fn a_claim_that_has_no_room_says_so() -> anyhow::Result<()> {
     let metrics = eventually(SOON, async || {
         Ok(ask(port, "GET /metrics", "").await.ok().filter(|metrics| metrics.contains(&line)))
     });
-    assert!(metrics.await?.is_some(), "there is no {line}");
+    assert!(metrics.await?.is_some(), "the metrics do not contain {line}");
     space.done().await
 }

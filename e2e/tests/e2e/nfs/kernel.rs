@@ -42,10 +42,10 @@ fn written(guest: &Guest) -> u32 {
 }
 
 #[expect(clippy::print_stdout, reason = "figures")]
-async fn goes_on(guest: &Guest, what: &str) -> anyhow::Result<()> {
+async fn keeps_writing(guest: &Guest, what: &str) -> anyhow::Result<()> {
     let (start, before) = (Instant::now(), written(guest));
     let more = eventually(PATIENCE, async || Ok((written(guest) > before + 20).then_some(()))).await?;
-    more.with_context(|| format!("{what}: the client does not go on; it said:\n{}", guest.text()))?;
+    more.with_context(|| format!("{what}: the client does not continue; its output:\n{}", guest.text()))?;
     println!("{what}: 20 more writes after {:.1?}", start.elapsed());
     Ok(())
 }
@@ -53,7 +53,7 @@ async fn goes_on(guest: &Guest, what: &str) -> anyhow::Result<()> {
 /// The file stays open while the server restarts, while the server and the provisioner are killed, separately and
 /// together, and while another replica takes over at the end.
 #[tokio::test]
-async fn ganesha_the_kernels_client_continues_with_an_open_file() -> anyhow::Result<()> {
+async fn ganesha_kernel_client_continues_with_an_open_file() -> anyhow::Result<()> {
     let (space, link) = (TestSpace::new("ganesha-kernel").await?, Link::new()?);
     let (access, server) = (account(&space).await?, Server::at(link.here())?);
     let guest = Guest::start(Machine::with(&link), &writer(server.client.port)).await?;
@@ -61,29 +61,29 @@ async fn ganesha_the_kernels_client_continues_with_an_open_file() -> anyhow::Res
     space.create_class_and_claim("claim").await?;
     let (_, volume) = space.wait_bound("claim").await?;
     guest.tell("volume", &place(&volume))?;
-    goes_on(&guest, "mounted").await?;
+    keeps_writing(&guest, "mounted").await?;
 
     let killed = server.ganesha()?;
     killed.signal(Signal::KILL);
     server.ready(Some(killed)).await?;
-    goes_on(&guest, "the server was killed").await?;
+    keeps_writing(&guest, "the server was killed").await?;
 
     program.terminate(SOON).await?;
     drop(program);
     let mut program = server.started(&space, &access).await?;
-    goes_on(&guest, "the provisioner ended and was started").await?;
+    keeps_writing(&guest, "the provisioner was restarted").await?;
 
     program.kill().await?;
-    goes_on(&guest, "the provisioner is killed").await?;
+    keeps_writing(&guest, "the provisioner is killed").await?;
     drop(program);
     let mut program = server.started(&space, &access).await?;
-    goes_on(&guest, "another one has taken its place").await?;
+    keeps_writing(&guest, "another provisioner has taken over").await?;
 
     program.kill().await?;
     server.ganesha()?.signal(Signal::KILL);
     drop(program);
     let mut program = server.started(&space, &access).await?;
-    goes_on(&guest, "both were killed").await?;
+    keeps_writing(&guest, "both were killed").await?;
 
     let other = server.standby()?;
     let standby = other.start(&space, &access, &[])?;
@@ -91,7 +91,7 @@ async fn ganesha_the_kernels_client_continues_with_an_open_file() -> anyhow::Res
     program.kill().await?;
     server.ganesha()?.signal(Signal::KILL);
     other.ready(None).await?;
-    goes_on(&guest, "another replica has the disk").await?;
+    keeps_writing(&guest, "another replica has taken over the disk").await?;
 
     guest.tell("end", "")?;
     let outcome = guest.ended().await?;
@@ -101,7 +101,7 @@ async fn ganesha_the_kernels_client_continues_with_an_open_file() -> anyhow::Res
 
 /// NFSv3 needs rpcbind next to the server, so both the server and the client run inside the guest.
 #[tokio::test]
-async fn ganesha_serves_the_kernels_client_of_version_3() -> anyhow::Result<()> {
+async fn ganesha_serves_the_kernels_nfsv3_client() -> anyhow::Result<()> {
     let (space, link) = (TestSpace::new("ganesha-v3").await?, Link::new()?);
     let access = account(&space).await?;
     let server = ["server", "--export-directory=/mnt/export", "--server-hostname=127.0.0.1", "--nfs-versions=3,4"];

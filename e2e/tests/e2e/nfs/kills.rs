@@ -75,7 +75,7 @@ async fn survives(
         let journal = serde_json::to_string(&space.api::<ConfigMap>().list(&ListParams::default()).await?.items)?;
         let volumes = volumes().await?;
         let nobodys: Vec<_> = there.difference(&volumes).filter(|name| !journal.contains(name.as_str())).collect();
-        anyhow::ensure!(nobodys.is_empty(), "neither a volume nor an entry after kill {round}: {nobodys:?}");
+        anyhow::ensure!(nobodys.is_empty(), "directories without a volume or entry after kill {round}: {nobodys:?}");
         unfinished += there.difference(&volumes).count();
     }
     let _program = start().await?;

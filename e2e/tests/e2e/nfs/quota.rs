@@ -35,12 +35,12 @@ said end"
 }
 
 #[tokio::test]
-async fn ganesha_no_client_writes_beyond_the_size_on_xfs() -> anyhow::Result<()> {
+async fn ganesha_sizes_are_enforced_on_xfs() -> anyhow::Result<()> {
     sizes_hold("ganesha-xfs", Disk::Xfs).await
 }
 
 #[tokio::test]
-async fn ganesha_no_client_writes_beyond_the_size_on_ext4() -> anyhow::Result<()> {
+async fn ganesha_sizes_are_enforced_on_ext4() -> anyhow::Result<()> {
     sizes_hold("ganesha-ext4", Disk::Ext4).await
 }
 

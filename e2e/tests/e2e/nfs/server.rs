@@ -31,7 +31,7 @@ async fn ganesha_two_clients_see_each_others_file() -> anyhow::Result<()> {
     server.client.put(&file, &format!("{path}/hello")).await?;
     assert_eq!(server.client.get(&format!("{path}/hello")).await?, "hello");
     assert!(server.client.list(&path).await?.contains("hello"));
-    // The old provisioner's own tests refuse these, in addition to parameters and limits.
+    // As in the old provisioner's own tests, selectors and existing directories are refused.
     let mut selects = space.claim("selects", &class);
     selects.spec.get_or_insert_default().selector = Some(LabelSelector::default());
     space.create_claim(selects).await?;
@@ -45,13 +45,13 @@ async fn ganesha_two_clients_see_each_others_file() -> anyhow::Result<()> {
     std::fs::remove_dir(&there)?;
     let (_, volume) = space.wait_bound("there").await?;
     server.client.put(&file, &format!("{}/hello", source(&volume).path)).await?;
-    assert_ne!(std::fs::metadata(there.join("hello"))?.uid(), 0, "root of a client is nobody here");
+    assert_ne!(std::fs::metadata(there.join("hello"))?.uid(), 0, "the client's root user is not squashed");
     space.delete_claim("there").await?;
     let start = Instant::now();
     space.delete_claim("claim").await?;
     assert!(start.elapsed().as_secs() < 60);
     assert_eq!((server.exports(), names(server.root.path())), (vec![], vec![]));
-    assert!(server.client.list(&path).await.is_err(), "nothing is exported");
+    assert!(server.client.list(&path).await.is_err(), "the path is still exported");
     space.done().await
 }
 
@@ -93,7 +93,7 @@ async fn ganesha_restarts_keep_ids_and_data() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn ganesha_limits_and_parameters_are_told() -> anyhow::Result<()> {
+async fn ganesha_limits_and_parameters_are_enforced() -> anyhow::Result<()> {
     let (space, server) = (TestSpace::new("ganesha-limits").await?, Server::new()?);
     let access = account(&space).await?;
     let _program = server.start(&space, &access, &["--max-exports=1"])?;
@@ -119,7 +119,7 @@ async fn ganesha_limits_and_parameters_are_told() -> anyhow::Result<()> {
 
 #[tokio::test]
 #[expect(clippy::print_stdout, reason = "figures")]
-async fn ganesha_many_exports_are_served_again() -> anyhow::Result<()> {
+async fn ganesha_many_exports_are_restored_after_a_restart() -> anyhow::Result<()> {
     // Set `E2E_CLAIMS` for longer runs.
     let count = testbed::count("E2E_CLAIMS", 60)?;
     let (space, server, access, program) = Server::serving("ganesha-500").await?;
@@ -151,7 +151,7 @@ async fn ganesha_many_exports_are_served_again() -> anyhow::Result<()> {
 /// Only one replica uses the disk at a time. Its server keeps the disk while it runs, even if the provisioner has
 /// ended.
 #[tokio::test]
-async fn ganesha_a_standby_replica_takes_over_the_disk() -> anyhow::Result<()> {
+async fn ganesha_standby_replica_takes_over_the_disk() -> anyhow::Result<()> {
     let (space, server) = (TestSpace::new("ganesha-k13").await?, Server::new()?);
     let (access, other) = (account(&space).await?, server.standby()?);
     let mut program = server.started(&space, &access).await?;
@@ -169,7 +169,7 @@ async fn ganesha_a_standby_replica_takes_over_the_disk() -> anyhow::Result<()> {
     let left = server.ganesha()?;
     space.create_claim(space.claim("third", &class)).await?;
     space.wait_for_message("PersistentVolumeClaim", "third", "the NFS server cannot export the volume").await?;
-    assert!(left.is_running() && other.ganesha().is_err(), "one server at a time");
+    assert!(left.is_running() && other.ganesha().is_err(), "two servers run at the same time");
     assert_eq!(server.client.get(&path).await?, "hello");
 
     let exports = server.exports();
@@ -177,7 +177,7 @@ async fn ganesha_a_standby_replica_takes_over_the_disk() -> anyhow::Result<()> {
     other.ready(None).await?;
     space.wait_bound("third").await?;
     assert_eq!(other.gets(&path).await?, "hello");
-    assert!(exports.iter().all(|export| other.exports().contains(export)), "every id is the same");
+    assert!(exports.iter().all(|export| other.exports().contains(export)), "the ids of the exports have changed");
     space.done().await
 }
 
@@ -203,12 +203,12 @@ async fn ganesha_exports_a_claim_with_the_longest_name() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn ganesha_a_client_needs_a_privileged_port_and_an_allowed_network() -> anyhow::Result<()> {
+async fn ganesha_client_needs_a_privileged_port_and_an_allowed_network() -> anyhow::Result<()> {
     let (space, server, access, mut program) = Server::serving("ganesha-d4").await?;
     space.create_class_and_claim("claim").await?;
     let path = source(&space.wait_bound("claim").await?.1).path;
     server.client.list(&path).await?;
-    assert!(server.client.list_from_unprivileged_port(&path).await.is_err(), "any user may mount it");
+    assert!(server.client.list_from_unprivileged_port(&path).await.is_err(), "unprivileged users can mount the export");
     // At the next start, recorded exports follow the new flags.
     for (flag, root, anybody) in
         [("--export-privileged-port=false", true, true), ("--export-clients=192.0.2.0/24,::1", false, false)]
@@ -223,8 +223,8 @@ async fn ganesha_a_client_needs_a_privileged_port_and_an_allowed_network() -> an
     space.done().await
 }
 
-/// Clients' file handles contain ids, so they are never reused, and the old provisioner's records of an export remain
-/// valid.
+/// Clients' file handles contain export ids. Therefore ids are never reused, and the old provisioner's records of
+/// exports remain valid.
 #[tokio::test]
 async fn ganesha_volumes_of_the_old_provisioner_keep_their_exports() -> anyhow::Result<()> {
     let (space, server) = (TestSpace::new("ganesha-k14").await?, Server::new()?);

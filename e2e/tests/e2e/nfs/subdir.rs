@@ -14,7 +14,7 @@ use testbed::cluster::{TestSpace, eventually};
 use super::fixture::*;
 
 #[tokio::test]
-async fn nfs_a_claim_becomes_a_directory_of_the_share() -> anyhow::Result<()> {
+async fn nfs_claim_becomes_a_directory_on_the_share() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("nfs-s1").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = subdir(&space, &access, &[share(root.path())], &[])?;
@@ -52,7 +52,7 @@ async fn nfs_a_claim_becomes_a_directory_of_the_share() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn nfs_no_claim_leaves_the_share_or_enters_another_claims_directory() -> anyhow::Result<()> {
+async fn nfs_claim_cannot_leave_the_share_or_use_foreign_directories() -> anyhow::Result<()> {
     const KEY: &str = "nfs.io/storage-path";
     let (space, outer) = (TestSpace::new("nfs-s3").await?, tempfile::tempdir()?);
     let root = outer.path().join("share");
@@ -83,7 +83,7 @@ async fn nfs_no_claim_leaves_the_share_or_enters_another_claims_directory() -> a
     fs::write(root.join("shared/team/data"), "x")?;
     space.create_claim(asks("second")).await?;
     space.wait_for_message("PersistentVolumeClaim", "second", "first").await?;
-    // The archive keeps both under one path.
+    // The archive keeps both directories, although they had the same path.
     space.delete_claim("first").await?;
     space.wait_bound("second").await?;
     assert_eq!(names(&root.join("shared/team")), Vec::<String>::new());
@@ -95,7 +95,7 @@ async fn nfs_no_claim_leaves_the_share_or_enters_another_claims_directory() -> a
 }
 
 #[tokio::test]
-async fn nfs_a_deleted_class_still_decides_about_the_data() -> anyhow::Result<()> {
+async fn nfs_settings_of_a_deleted_class_still_apply() -> anyhow::Result<()> {
     let (space, root) = (TestSpace::new("nfs-s6").await?, tempfile::tempdir()?);
     let access = account(&space).await?;
     let _program = subdir(&space, &access, &[share(root.path())], &[])?;
@@ -103,13 +103,13 @@ async fn nfs_a_deleted_class_still_decides_about_the_data() -> anyhow::Result<()
     let (_, volume) = space.bind(space.claim("claim", &class)).await?;
     space.cluster_api::<StorageClass>().delete(&class.name_any(), &DeleteParams::default()).await?;
     space.delete_claim("claim").await?;
-    assert!(root.path().join(volume.name_any()).exists(), "as the class said");
+    assert!(root.path().join(volume.name_any()).exists(), "the class retains the data");
     space.done().await
 }
 
-/// Replaces the directory by an empty one, which is how an unmounted share looks to a program.
+/// Replaces the share with an empty directory, which is how an unmounted share looks to a program.
 #[tokio::test]
-async fn nfs_an_unavailable_share_blocks_no_other() -> anyhow::Result<()> {
+async fn nfs_unavailable_share_does_not_block_other_shares() -> anyhow::Result<()> {
     let (space, outer) = (TestSpace::new("nfs-k1").await?, tempfile::tempdir()?);
     let (one, two, away) = (outer.path().join("one"), outer.path().join("two"), outer.path().join("away"));
     fs::create_dir(&one)?;

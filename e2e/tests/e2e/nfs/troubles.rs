@@ -90,7 +90,7 @@ find /mnt/exported -name 'pvc-*' -printf 'left: %p\n'"#,
 /// An event reports each fault with its remedy, faults of one share do not block others, and waiting claims continue
 /// when the fault ends.
 #[tokio::test]
-async fn ganesha_a_share_with_problems_is_reported_and_blocks_no_other() -> anyhow::Result<()> {
+async fn ganesha_faulty_share_is_reported_and_does_not_block_others() -> anyhow::Result<()> {
     let (space, link) = (TestSpace::new("ganesha-troubles").await?, Link::new()?);
     let access = account(&space).await?;
     let shares = SHARES.map(|share| format!("--share=127.0.0.1:/mnt/exported/{share}=/mnt/shares/{share}"));
@@ -149,5 +149,5 @@ async fn troubles(space: &TestSpace, guest: &Guest) -> anyhow::Result<()> {
     guest.tell("removed", "")?;
     space.delete_claims().await?;
     let gone = eventually(4 * SOON, async || Ok(space.volumes().await?.is_empty().then_some(()))).await?;
-    gone.context("there are volumes left")
+    gone.context("volumes still exist")
 }

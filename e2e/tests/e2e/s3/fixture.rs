@@ -53,7 +53,7 @@ impl Fixture {
     }
 
     /// Creates a bucket as the administrator, with an object in it.
-    pub(crate) async fn make_by_hand(&self, bucket: &str) -> anyhow::Result<()> {
+    pub(crate) async fn create_manually(&self, bucket: &str) -> anyhow::Result<()> {
         let location = (self.region != "us-east-1").then_some(self.region);
         self.admin()?.create_bucket(bucket, location).await?;
         Ok(self.admin()?.put_object(bucket, "report", "figures").await?)

@@ -6,7 +6,7 @@ use super::fixture::{Fixture, PHOTOS, REGIONS};
 
 /// XML cannot represent the first name, and S3 refuses a batch that contains it.
 #[tokio::test]
-async fn aws_objects_with_odd_names_go_with_all_their_versions() -> anyhow::Result<()> {
+async fn aws_objects_with_odd_names_are_deleted_with_all_versions() -> anyhow::Result<()> {
     for region in REGIONS {
         let fixture = Fixture::new(region).await?;
         let mut process = fixture.process();
@@ -22,14 +22,14 @@ async fn aws_objects_with_odd_names_go_with_all_their_versions() -> anyhow::Resu
         assert_eq!(admin.list_object_versions("photos").await?.len(), 18);
         process.delete(PHOTOS, state).await?;
         let left = fixture.assets().await?;
-        ensure!(left.is_empty(), "{region}: {left:?} is left");
+        ensure!(left.is_empty(), "{region}: {left:?} remain");
     }
     Ok(())
 }
 
-/// Combined, the longest names that Kubernetes allows exceed the length of a tag.
+/// Together, the longest namespace and claim names that Kubernetes allows exceed the length of a tag.
 #[tokio::test]
-async fn aws_the_longest_names_of_claims_are_no_error() -> anyhow::Result<()> {
+async fn aws_longest_claim_names_are_accepted() -> anyhow::Result<()> {
     let fixture = Fixture::new(REGIONS[0]).await?;
     let process = fixture.process();
     let longest = ["n".repeat(63), "c".repeat(253)];
@@ -40,6 +40,6 @@ async fn aws_the_longest_names_of_claims_are_no_error() -> anyhow::Result<()> {
     let tags = fixture.admin()?.bucket_tagging("photos").await?;
     assert_eq!(tags["kube-provisioner/claim"], longest.join("/")[..256]);
     process.delete(PHOTOS, made.state.clone()).await?;
-    ensure!(fixture.assets().await?.is_empty(), "something is left");
+    ensure!(fixture.assets().await?.is_empty(), "assets remain");
     Ok(())
 }

@@ -13,9 +13,9 @@ use testbed::s3::regions;
 
 use super::fixture::{Claim, Fixture, Kept, NO_LATENCY, PHOTOS, REGIONS, RIVAL};
 
-/// Two processes, either of two clusters or of one whose Lease has just changed hands.
+/// Two processes: of two clusters, or of one cluster whose Lease has just changed its holder.
 #[tokio::test]
-async fn aws_of_two_claims_with_one_name_one_gets_the_bucket() -> anyhow::Result<()> {
+async fn aws_only_one_of_two_claims_receives_the_bucket() -> anyhow::Result<()> {
     for region in REGIONS {
         let fixture = Fixture::new(region).await?;
         let rivals = [RIVAL, Claim { cluster: PHOTOS.cluster, ..RIVAL }];
@@ -24,7 +24,7 @@ async fn aws_of_two_claims_with_one_name_one_gets_the_bucket() -> anyhow::Result
             let (one, other, rival) = (fixture.process(), fixture.process(), rivals[round % 2]);
             let (first, second) = tokio::join!(one.settle(PHOTOS), other.settle(rival));
             both += usize::from(first.is_ok() && second.is_ok());
-            ensure!(first.is_ok() || second.is_ok(), "{region}: nobody gets it: {first:?}, {second:?}");
+            ensure!(first.is_ok() || second.is_ok(), "{region}: neither received it: {first:?}, {second:?}");
             let [(winner, state), (loser, refusal)] = match (first, second) {
                 (Ok(state), refusal) => [(PHOTOS, state), (rival, refusal.unwrap_or_default())],
                 (Err(_), state) => [(rival, state.unwrap_or_default()), (PHOTOS, Kept::new())],
@@ -32,19 +32,19 @@ async fn aws_of_two_claims_with_one_name_one_gets_the_bucket() -> anyhow::Result
             fixture.admin()?.put_object("photos", "cat", "miaow").await?;
             other.delete(loser, refusal).await?;
             let kept = fixture.admin()?.get_object("photos", "cat").await;
-            ensure!(matches!(kept, Ok(Some(_))), "{region}: the loser's end has taken the winner's data: {kept:?}");
+            ensure!(matches!(kept, Ok(Some(_))), "{region}: deleting the loser removed the winner's data: {kept:?}");
             one.delete(winner, state).await?;
             let left = fixture.assets().await?;
-            ensure!(left.is_empty(), "{region}: {left:?} is left");
+            ensure!(left.is_empty(), "{region}: {left:?} remain");
         }
-        ensure!(both == 0, "{region}: {both} of 12 pairs both got the bucket");
+        ensure!(both == 0, "{region}: {both} of 12 pairs both received the bucket");
     }
     Ok(())
 }
 
 /// AWS reserves some prefixes and suffixes of names.
 #[tokio::test]
-async fn aws_a_name_that_the_store_refuses_is_final() -> anyhow::Result<()> {
+async fn aws_name_refused_by_the_store_makes_the_claim_invalid() -> anyhow::Result<()> {
     let fixture = Fixture::new(REGIONS[1]).await?;
     let decide = |asked: &proxy::Asked| {
         if asked.makes_bucket("photos") { Fate::Refused(400, "InvalidBucketName") } else { Fate::Answered }
@@ -53,13 +53,13 @@ async fn aws_a_name_that_the_store_refuses_is_final() -> anyhow::Result<()> {
     let refused = process.provision(PHOTOS).await.err().context("the name is accepted")?;
     assert_eq!(refused.verdict(), ProvisionVerdict::Invalid, "{refused}");
     ensure!(refused.to_string().contains("choose another bucketName"), "{refused}");
-    ensure!(fixture.assets().await?.is_empty(), "something is left");
+    ensure!(fixture.assets().await?.is_empty(), "assets remain");
     Ok(())
 }
 
 /// While a claim waits for its bucket, which cannot be created, a user creates a bucket of that name manually.
 #[tokio::test]
-async fn aws_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> anyhow::Result<()> {
+async fn aws_bucket_created_manually_during_an_attempt_is_never_adopted() -> anyhow::Result<()> {
     for region in REGIONS {
         let fixture = Fixture::new(region).await?;
         for fate in [Fate::Refused(403, "AccessDenied"), Fate::Refused(503, "SlowDown"), Fate::Lost] {
@@ -69,10 +69,10 @@ async fn aws_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> anyhow:
                 if breaks.load(Ordering::Relaxed) && asked.makes_bucket("photos") { fate } else { Fate::Answered }
             };
             let process = fixture.process_at(&proxy::start_with(fixture.server(), NO_LATENCY, decide).await?);
-            process.provision(PHOTOS).await.err().context("the bucket cannot be made")?;
+            process.provision(PHOTOS).await.err().context("the bucket was created")?;
             broken.store(false, Ordering::Relaxed);
-            fixture.make_by_hand("photos").await?;
-            let refused = process.settle(PHOTOS).await.err().context("it has taken the administrator's bucket")?;
+            fixture.create_manually("photos").await?;
+            let refused = process.settle(PHOTOS).await.err().context("the claim adopted the administrator's bucket")?;
             ensure!(refused.to_string().contains("was not created for this claim"), "{region}: {refused}");
             process.delete(PHOTOS, Kept::new()).await?;
             fixture.is_untouched("photos").await?;
@@ -86,7 +86,7 @@ async fn aws_a_bucket_that_is_made_by_hand_meanwhile_is_never_taken() -> anyhow:
 
 /// The account has a bucket of this name in another region.
 #[tokio::test]
-async fn aws_a_bucket_of_another_region_stays_and_holds_up_no_deletion() -> anyhow::Result<()> {
+async fn aws_bucket_in_another_region_stays_and_does_not_block_deletion() -> anyhow::Result<()> {
     let fixture = Fixture::new("eu-central-1").await?;
     let endpoint = regions::start(fixture.server()).await?;
     let key = Credentials::new(&fixture.server().access_key, &fixture.server().secret_key);
@@ -95,7 +95,7 @@ async fn aws_a_bucket_of_another_region_stays_and_holds_up_no_deletion() -> anyh
     admin.put_object("photos", "report", "figures").await?;
 
     let process = fixture.process_at(&endpoint);
-    let refused = process.provision(PHOTOS).await.err().context("it has taken the bucket")?;
+    let refused = process.provision(PHOTOS).await.err().context("the claim adopted the bucket")?;
     ensure!(refused.verdict() == ProvisionVerdict::AlreadyExists, "{refused:?}");
     ensure!(refused.to_string().contains("in another region: set region"), "{refused}");
     process.delete(PHOTOS, Kept::new()).await?;
@@ -106,7 +106,7 @@ async fn aws_a_bucket_of_another_region_stays_and_holds_up_no_deletion() -> anyh
 
 /// A process is killed at its first request, its second, and so on, before or after the request is executed.
 #[tokio::test]
-async fn aws_killed_at_any_request_the_claim_gets_its_bucket_or_leaves_nothing() -> anyhow::Result<()> {
+async fn aws_kill_at_any_request_leaves_no_leftovers() -> anyhow::Result<()> {
     let cases = REGIONS.into_iter().flat_map(|region| [Fate::Lost, Fate::Unanswered].map(|last| (region, last)));
     try_join_all(cases.map(|(region, last)| killed_at_each_request(region, last))).await.map(drop)
 }
@@ -134,15 +134,15 @@ async fn killed_at_each_request(region: &'static str, last: Fate) -> anyhow::Res
             let gone = next.delete(claim, state).await;
             gone.with_context(|| format!("{region}: killed at request {kill}, {last:?}"))?;
             let left = fixture.assets().await?;
-            ensure!(left.is_empty(), "{region}: killed at request {kill}, {last:?}: {left:?} is left");
+            ensure!(left.is_empty(), "{region}: killed at request {kill}, {last:?}: {left:?} remain");
         }
     }
     Ok(())
 }
 
-/// A backup has restored the same claim in another cluster.
+/// The same claim was restored from a backup in another cluster.
 #[tokio::test]
-async fn aws_what_carries_another_clusters_id_is_anothers() -> anyhow::Result<()> {
+async fn aws_bucket_of_another_cluster_is_not_touched() -> anyhow::Result<()> {
     for region in REGIONS {
         let (fixture, elsewhere) = (Fixture::new(region).await?, Claim { cluster: RIVAL.cluster, ..PHOTOS });
         let process = fixture.process();
@@ -152,31 +152,31 @@ async fn aws_what_carries_another_clusters_id_is_anothers() -> anyhow::Result<()
         for kept in [Kept::new(), state.clone()] {
             let known = kept.clone();
             let refused = process.made(elsewhere, |request| request.state = known).await;
-            ensure!(refused.is_err(), "{region}: another cluster got the bucket");
+            ensure!(refused.is_err(), "{region}: another cluster received the bucket");
             process.delete(elsewhere, kept).await?;
         }
         assert_eq!(fixture.assets().await?, before, "{region}");
-        ensure!(fixture.admin()?.get_object("photos", "cat").await?.is_some(), "{region}: the object is gone");
-        // Tags from versions in which clusters had no ids.
+        ensure!(fixture.admin()?.get_object("photos", "cat").await?.is_some(), "{region}: the object no longer exists");
+        // Tags as written by versions in which clusters had no ids.
         let mut tags = fixture.admin()?.bucket_tagging("photos").await?;
         tags.remove("kube-provisioner/cluster-id").context("the bucket does not name its cluster")?;
         fixture.admin()?.put_bucket_tagging("photos", &tags).await?;
         process.delete(PHOTOS, state).await?;
-        ensure!(fixture.assets().await?.is_empty(), "{region}: something is left");
+        ensure!(fixture.assets().await?.is_empty(), "{region}: assets remain");
     }
     Ok(())
 }
 
-/// A tenant chooses the name that another claim's bucket will have.
+/// An administrator creates a bucket with a claim's generated name, and a tenant's claim requests that name.
 #[tokio::test]
-async fn aws_a_name_that_ends_with_a_claims_uid_proves_nothing() -> anyhow::Result<()> {
+async fn aws_uid_in_a_bucket_name_does_not_prove_ownership() -> anyhow::Result<()> {
     for region in REGIONS {
         let fixture = Fixture::new(region).await?;
         let generated = Claim { bucket: "e2e-00000000-0000-4000-8000-00000000000a", ..PHOTOS };
         let (process, thief) = (fixture.process(), Claim { bucket: generated.bucket, ..RIVAL });
-        fixture.make_by_hand(generated.bucket).await?;
+        fixture.create_manually(generated.bucket).await?;
         for claim in [generated, thief] {
-            ensure!(process.provision(claim).await.is_err(), "{region}: it has taken the administrator's bucket");
+            ensure!(process.provision(claim).await.is_err(), "{region}: the claim adopted the administrator's bucket");
             process.delete(claim, Kept::new()).await?;
             fixture.is_untouched(generated.bucket).await?;
         }

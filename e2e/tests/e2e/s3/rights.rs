@@ -48,7 +48,7 @@ fn class(parameters: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[tokio::test]
-async fn aws_the_documented_policy_is_enough_for_all_that_a_class_can_say() -> anyhow::Result<()> {
+async fn aws_documented_policy_suffices_for_all_class_parameters() -> anyhow::Result<()> {
     let rule = r#"{"Rules":[{"ID":"old","Status":"Enabled","Filter":{"Prefix":""},"Expiration":{"Days":30}}]}"#;
     let settings: [&[(&str, &str)]; 3] = [
         &[],
@@ -76,13 +76,13 @@ async fn aws_the_documented_policy_is_enough_for_all_that_a_class_can_say() -> a
             })?;
             process.delete(PHOTOS, state).await.with_context(|| format!("{region}, {more:?}"))?;
             let left = fixture.assets().await?;
-            ensure!(left.is_empty(), "{region}, {more:?}: {left:?} is left");
+            ensure!(left.is_empty(), "{region}, {more:?}: {left:?} remain");
         }
     }
     Ok(())
 }
 
-/// The parameters of a class that gives roles instead of keys.
+/// The parameters of a class that grants roles instead of keys.
 const WITHOUT_KEY: [(&str, &str); 4] = [
     ("permissionsBoundary", BOUNDARY),
     ("authentication", "ServiceAccount"),
@@ -93,13 +93,13 @@ const WITHOUT_KEY: [(&str, &str); 4] = [
 /// The documented policy, with the permissions for roles.
 fn documented_for_roles() -> anyhow::Result<Value> {
     let (mut policy, roles) = (documented()?, policy_of_page(3)?);
-    let of_roles = roles["Statement"].as_array().context("there are statements")?;
-    policy["Statement"].as_array_mut().context("there are statements")?.extend(of_roles.iter().cloned());
+    let of_roles = roles["Statement"].as_array().context("the policy has no statements")?;
+    policy["Statement"].as_array_mut().context("the policy has no statements")?.extend(of_roles.iter().cloned());
     Ok(policy)
 }
 
 #[tokio::test]
-async fn aws_the_documented_policy_for_roles_is_enough() -> anyhow::Result<()> {
+async fn aws_documented_policy_suffices_for_roles() -> anyhow::Result<()> {
     let fixture = Fixture::new(REGIONS[1]).await?;
     let (key, endpoint) = limited(&fixture, documented_for_roles()?, Duration::ZERO).await?;
     let process = fixture.process_of(&key, &endpoint, class(&WITHOUT_KEY));
@@ -107,17 +107,17 @@ async fn aws_the_documented_policy_for_roles_is_enough() -> anyhow::Result<()> {
     ensure!(state["RoleARN"].contains(":role/kube-provisioner/obc.photos"), "{state:?}");
     fixture.server().iam()?.role("obc.photos").await?.context("there is no role")?;
     process.delete(PHOTOS, state).await?;
-    ensure!(fixture.assets().await?.is_empty(), "something is left");
-    ensure!(fixture.server().iam()?.role("obc.photos").await?.is_none(), "the role is left");
+    ensure!(fixture.assets().await?.is_empty(), "assets remain");
+    ensure!(fixture.server().iam()?.role("obc.photos").await?.is_none(), "the role still exists");
     Ok(())
 }
 
-/// While releases without the boundary are in use, their policy must suffice for the first claim.
+/// Without permission to read users that do not exist, a claim is provisioned, and the same process can delete it.
 #[tokio::test]
-async fn aws_a_missing_user_that_may_not_be_looked_at_stops_no_claim() -> anyhow::Result<()> {
+async fn aws_unreadable_missing_user_does_not_block_a_claim() -> anyhow::Result<()> {
     let fixture = Fixture::new(REGIONS[1]).await?;
     let mut policy = documented()?;
-    let statements = policy["Statement"].as_array_mut().context("there are statements")?;
+    let statements = policy["Statement"].as_array_mut().context("the policy has no statements")?;
     let before = statements.len();
     statements.retain(|statement| statement["Resource"] != "arn:aws:iam::*:user/obc*");
     assert_eq!(statements.len(), before - 1);
@@ -125,22 +125,21 @@ async fn aws_a_missing_user_that_may_not_be_looked_at_stops_no_claim() -> anyhow
     let process = fixture.process_of(&key, &endpoint, class(&[("permissionsBoundary", BOUNDARY)]));
     let state = process.provision(PHOTOS).await.map_err(|error| anyhow!("the first claim: {error}"))?;
     process.delete(PHOTOS, state).await?;
-    ensure!(fixture.assets().await?.is_empty(), "something is left");
-    // Another process cannot know that the user does not exist, and its message explains how to continue.
+    ensure!(fixture.assets().await?.is_empty(), "assets remain");
+    // Another process cannot know whether the user exists, and its message names the missing permission.
     let process = fixture.process_of(&key, &endpoint, class(&[("permissionsBoundary", BOUNDARY)]));
-    let unknown =
-        process.delete(PHOTOS, Kept::new()).await.err().context("an unreadable user is taken for an absent one")?;
+    let unknown = process.delete(PHOTOS, Kept::new()).await.err().context("an unreadable user is treated as absent")?;
     ensure!(unknown.to_string().contains("iam:GetUser, for arn:aws:iam::*:user/obc*"), "{unknown}");
     Ok(())
 }
 
 /// The provisioner's key can create keys, but only for users within the boundary.
 #[tokio::test]
-async fn aws_the_provisioners_key_makes_no_administrators() -> anyhow::Result<()> {
+async fn aws_provisioner_key_cannot_create_administrators() -> anyhow::Result<()> {
     let fixture = Fixture::new(REGIONS[1]).await?;
     let (key, endpoint) = limited(&fixture, documented()?, Duration::ZERO).await?;
     let process = fixture.process_of(&key, &endpoint, class(&[]));
-    let refused = process.provision(PHOTOS).await.err().context("a user is made without the boundary")?;
+    let refused = process.provision(PHOTOS).await.err().context("a user is created without the boundary")?;
     ensure!(refused.to_string().contains("permissionsBoundary"), "{refused}");
 
     let (iam, tags) = (fixture.server().iam_at(&endpoint, key)?, Default::default());
@@ -160,10 +159,10 @@ async fn aws_the_provisioners_key_makes_no_administrators() -> anyhow::Result<()
 
 /// IAM does not show new users immediately. The claim is deleted at once, with and without a bucket.
 #[tokio::test]
-async fn aws_a_user_who_is_not_shown_yet_is_not_left_behind() -> anyhow::Result<()> {
+async fn aws_user_that_iam_does_not_show_yet_is_deleted() -> anyhow::Result<()> {
     for may_create in [true, false] {
         let (fixture, mut policy) = (Fixture::new(REGIONS[0]).await?, documented()?);
-        let actions = policy["Statement"][0]["Action"].as_array_mut().context("there are actions")?;
+        let actions = policy["Statement"][0]["Action"].as_array_mut().context("the statement has no actions")?;
         actions.retain(|action| may_create || *action != json!("s3:CreateBucket"));
         let (key, endpoint) = limited(&fixture, policy, Duration::from_secs(1)).await?;
         let process = fixture.process_of(&key, &endpoint, class(&[("permissionsBoundary", BOUNDARY)]));
@@ -174,14 +173,14 @@ async fn aws_a_user_who_is_not_shown_yet_is_not_left_behind() -> anyhow::Result<
         };
         process.delete(PHOTOS, state).await?;
         let left = fixture.assets().await?;
-        ensure!(left.is_empty(), "{left:?} is left");
+        ensure!(left.is_empty(), "{left:?} remain");
     }
     Ok(())
 }
 
 /// IAM does not show new roles immediately, and the process that created one ends.
 #[tokio::test]
-async fn aws_a_role_that_is_not_shown_yet_is_not_left_behind() -> anyhow::Result<()> {
+async fn aws_role_that_iam_does_not_show_yet_is_deleted() -> anyhow::Result<()> {
     let (fixture, hidden) = (Fixture::new(REGIONS[1]).await?, Duration::from_secs(1));
     let (key, endpoint) = limited(&fixture, documented_for_roles()?, hidden).await?;
     let mut process = fixture.process_of(&key, &endpoint, class(&[("permissionsBoundary", BOUNDARY)]));
@@ -189,10 +188,10 @@ async fn aws_a_role_that_is_not_shown_yet_is_not_left_behind() -> anyhow::Result
     tokio::time::sleep(hidden).await;
     process.class = class(&WITHOUT_KEY);
     let made = process.made(PHOTOS, |claim| claim.state.clone_from(&state)).await;
-    let error = made.err().context("the role is shown at once")?;
+    let error = made.err().context("IAM shows the role immediately")?;
     ensure!(error.to_string().contains("does not show the newly created IAM role"), "{error}");
     let another = fixture.process_of(&key, &endpoint, class(&WITHOUT_KEY));
     another.delete(PHOTOS, state).await?;
-    ensure!(fixture.server().iam()?.role("obc.photos").await?.is_none(), "the role is left");
+    ensure!(fixture.server().iam()?.role("obc.photos").await?.is_none(), "the role still exists");
     Ok(())
 }

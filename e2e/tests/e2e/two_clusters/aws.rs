@@ -31,7 +31,7 @@ impl Store for S3 {
     }
 
     fn class(&self, number: usize) -> &'static str {
-        // Claims that request names are in both regions, too.
+        // Both regions also contain claims that request names.
         [EAST, CENTRAL][(number + number / 10) % 2]
     }
 

@@ -1,4 +1,4 @@
-//! The interface between a play and a kind of storage.
+//! The interface between the scenario and a kind of storage.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ pub(crate) trait Backend {
     fn spawn(&self, side: usize) -> anyhow::Result<Program>;
 
     /// A claim with this number. With `wanted`, it requests a name in the backend that the same claim in the other
-    /// cluster requests, too.
+    /// cluster also requests.
     fn claim(&self, name: &str, number: usize, wanted: bool) -> Value;
 
     fn is_bound(claim: &Value) -> bool {

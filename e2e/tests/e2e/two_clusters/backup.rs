@@ -157,7 +157,7 @@ fn as_restored(object: &Value, keeps_claim: bool) -> anyhow::Result<Value> {
     ];
     const OF_BINDING: [&str; 2] = ["pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller"];
     let mut object = object.clone();
-    object.as_object_mut().context("an object")?.remove("status");
+    object.as_object_mut().context("not an object")?.remove("status");
     let metadata = object["metadata"].as_object_mut().context("no metadata")?;
     metadata.retain(|field, _| !OF_SERVER.contains(&field.as_str()));
     if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {

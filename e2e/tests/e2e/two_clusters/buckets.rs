@@ -1,4 +1,4 @@
-//! The plays with bucket claims.
+//! The scenario with bucket claims.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -130,7 +130,7 @@ impl<S: Store> Backend for Pair<S> {
     }
 
     async fn mistake(&self, side: usize) -> anyhow::Result<()> {
-        persons::take_what_is_anothers(&self.sides[side].space).await
+        persons::misuse_foreign_objects(&self.sides[side].space).await
     }
 
     async fn done(self) -> anyhow::Result<()> {
@@ -150,7 +150,7 @@ pub(crate) async fn count_objects(client: &Client, bucket: &str, inventory: &mut
     let mut pages = client.sdk().list_objects_v2().bucket(bucket).into_paginator().send();
     while let Some(page) = pages.try_next().await? {
         for key in page.contents().iter().filter_map(|object| object.key()) {
-            let bytes = client.get_object(bucket, key).await?.context("an object that is listed is gone")?;
+            let bytes = client.get_object(bucket, key).await?.context("a listed object no longer exists")?;
             inventory.0.insert(format!("bucket/{bucket}/{key}"), String::from_utf8_lossy(&bytes).into_owned());
         }
     }

@@ -16,7 +16,7 @@ impl Inventory {
     }
 
     /// The paths that belong to no claim: neither to one of the assets, nor to a parent directory of one.
-    pub(crate) fn of_nobody(&self, assets: &BTreeSet<String>) -> Vec<&str> {
+    pub(crate) fn without_owner(&self, assets: &BTreeSet<String>) -> Vec<&str> {
         let above: BTreeSet<&str> = assets.iter().flat_map(|path| ancestors(path)).collect();
         let is_somebodys = |path: &str| above.contains(path) || ancestors(path).any(|path| assets.contains(path));
         self.0.keys().map(String::as_str).filter(|path| !is_somebodys(path)).collect()

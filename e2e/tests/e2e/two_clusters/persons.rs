@@ -1,4 +1,4 @@
-//! The steps of administrators with buckets after a restore, as events and conditions request them.
+//! Administrator steps for buckets after a restore, as requested by events and conditions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,8 +16,8 @@ use super::backup::list;
 
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Gives each claim the assets back that it had before the loss: with the guide's commands, and then with the steps
-/// that conditions request, until all claims are bound.
+/// Returns to each claim the assets that it had before the loss: runs the guide's commands, and then the steps that
+/// conditions request, until all claims are bound.
 pub(crate) async fn give_back(space: &TestSpace) -> anyhow::Result<String> {
     run_guide(space).await?;
     let claims = space.api::<ObjectBucketClaim>();
@@ -44,7 +44,7 @@ pub(crate) async fn give_back(space: &TestSpace) -> anyhow::Result<String> {
         }
         Ok(waiting.is_empty().then_some(()))
     });
-    ensure!(all.await?.is_some(), "these claims do not get their buckets back: {waiting:#?}");
+    ensure!(all.await?.is_some(), "these claims have not received their buckets again: {waiting:#?}");
     let followed = done.iter().map(|(reason, claims)| format!("what {reason} says for {} claims", claims.len()));
     Ok(["the guide's commands".to_owned()].into_iter().chain(followed).collect::<Vec<_>>().join(", "))
 }
@@ -53,9 +53,10 @@ pub(crate) async fn give_back(space: &TestSpace) -> anyhow::Result<String> {
 async fn run_guide(space: &TestSpace) -> anyhow::Result<()> {
     let page = include_str!("../../../../docs/book/pages/operate/backup.md");
     let mut blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let commands = blocks.find(|block| block.contains("adopt-for")).context("the page has the commands")?;
+    let commands =
+        blocks.find(|block| block.contains("adopt-for")).context("the page does not contain the commands")?;
     let state = space.cluster().state();
-    let kubectl = state.kubectl.as_ref().and_then(|program| program.parent()).context("there is a kubectl")?;
+    let kubectl = state.kubectl.as_ref().and_then(|program| program.parent()).context("there is no kubectl")?;
     let path = format!("{}:{}", kubectl.display(), std::env::var("PATH")?);
     let mut shell = Command::new("sh");
     // They also process objects of other tests, which may no longer exist. The claims show the success.
@@ -89,9 +90,9 @@ async fn annotate(space: &TestSpace, object: &str, annotation: &str, value: &str
     Ok(())
 }
 
-/// Requests every possible operation on objects that were restored into the wrong cluster: the claims adopt them,
-/// rotate keys and are deleted, and so are the objects.
-pub(crate) async fn take_what_is_anothers(space: &TestSpace) -> anyhow::Result<()> {
+/// Requests every possible operation on objects that were restored into the wrong cluster: adoption by claims, key
+/// rotation, and deletion of claims and objects.
+pub(crate) async fn misuse_foreign_objects(space: &TestSpace) -> anyhow::Result<()> {
     let claims = space.api::<ObjectBucketClaim>();
     let kind = super::buckets::records();
     let records = || list(space, &kind);

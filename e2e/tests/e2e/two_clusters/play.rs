@@ -1,4 +1,4 @@
-//! The acts of the play.
+//! The scenario: two clusters share a backend, one of them is lost, and backups are restored.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -18,12 +18,12 @@ use super::backup::{Backup, Volumes, list, wipe};
 use super::fleet::Fleet;
 use super::inventory::Inventory;
 
-/// Every fifth claim requests a name in the backend that the claim in the other cluster requests, too.
+/// Every fifth claim requests a name in the backend that the claim in the other cluster also requests.
 const WANTED: usize = 5;
 /// Every waiting claim must report a reason within this time.
 const TOLD: Duration = Duration::from_secs(120);
 
-/// Runs the play with `E2E_CLAIMS` claims in each cluster and `E2E_KILLS` kills.
+/// Runs the scenario with `E2E_CLAIMS` claims in each cluster and `E2E_KILLS` kills.
 #[expect(clippy::print_stdout, reason = "figures")]
 pub(crate) async fn play<B: Backend>(backend: B) -> anyhow::Result<()> {
     let (claims, kills) = (testbed::count("E2E_CLAIMS", 10_usize)?, testbed::count("E2E_KILLS", 5)?);
@@ -80,12 +80,12 @@ impl<'a, B: Backend> Play<'a, B> {
         self.end(WEST).await?;
         self.backend.clean(WEST).await?;
         let now = self.is_untouched(&before, &[EAST], "west's claims were deleted").await?;
-        let left = now.of_nobody(&before.assets[EAST]);
-        ensure!(left.is_empty(), "west leaves {left:?}");
+        let left = now.without_owner(&before.assets[EAST]);
+        ensure!(left.is_empty(), "leftovers of west: {left:?}");
         self.end(EAST).await?;
         let now = self.backend.inventory().await?;
-        let left = now.of_nobody(&BTreeSet::new());
-        ensure!(left.is_empty(), "east leaves {left:?}");
+        let left = now.without_owner(&BTreeSet::new());
+        ensure!(left.is_empty(), "leftovers of east: {left:?}");
         self.say("all claims deleted, 0 things left", start);
         Ok(())
     }
@@ -139,10 +139,10 @@ impl<'a, B: Backend> Play<'a, B> {
                 for side in BOTH {
                     bound[side] = B::is_bound(&json!(self.claims_of(side).get(&claim).await?));
                 }
-                ensure!(bound != [true; 2], "both clusters have what {claim} asks for");
+                ensure!(bound != [true; 2], "both clusters received the name that {claim} requests");
                 Ok(bound.iter().position(|bound| *bound).map(|winner| 1 - winner))
             });
-            let loser = loser.await?.with_context(|| format!("neither cluster gets what {claim} asks for"))?;
+            let loser = loser.await?.with_context(|| format!("neither cluster received the name of {claim}"))?;
             self.told(loser, &B::claims().kind, &claim, "ProvisioningFailed").await?;
             self.claims_of(loser).delete(&claim, &DeleteParams::default()).await?;
         }
@@ -160,7 +160,7 @@ impl<'a, B: Backend> Play<'a, B> {
             Ok((claims == expected && records == expected).then_some(()))
         });
         let settled = settled.await?;
-        ensure!(settled.is_some(), "not {expected} claims are left: {:?}", [names(EAST).await?, names(WEST).await?]);
+        ensure!(settled.is_some(), "expected {expected} claims: {:?}", [names(EAST).await?, names(WEST).await?]);
         Ok(())
     }
 
@@ -177,11 +177,11 @@ impl<'a, B: Backend> Play<'a, B> {
         let (inventory, assets) =
             (self.backend.inventory().await?, [self.assets(EAST).await?, self.assets(WEST).await?]);
         let both: Vec<_> = assets[EAST].intersection(&assets[WEST]).collect();
-        ensure!(both.is_empty(), "both clusters have {both:?}");
-        let left = inventory.of_nobody(&assets[EAST].union(&assets[WEST]).cloned().collect());
-        ensure!(left.is_empty(), "nobody has {left:?}");
+        ensure!(both.is_empty(), "assets of both clusters: {both:?}");
+        let left = inventory.without_owner(&assets[EAST].union(&assets[WEST]).cloned().collect());
+        ensure!(left.is_empty(), "without an owner: {left:?}");
         let missing: Vec<_> = texts.iter().filter(|text| !inventory.holds(text)).collect();
-        ensure!(missing.is_empty(), "these data are not there: {missing:?}");
+        ensure!(missing.is_empty(), "missing data: {missing:?}");
         let of = [inventory.of(&assets[EAST]), inventory.of(&assets[WEST])];
         self.said.push(format!(
             "on the backend: east has {} assets, {} things; west {} assets, {} things; with data of {} claims",
@@ -193,7 +193,7 @@ impl<'a, B: Backend> Play<'a, B> {
         ));
         let whole = Whole { assets, of };
         self.backend.clean(EAST).await?;
-        self.is_untouched(&whole, &BOTH, "east's administrator removed what nobody needs").await?;
+        self.is_untouched(&whole, &BOTH, "east's administrator removed orphans").await?;
         Ok(whole)
     }
 
@@ -213,12 +213,12 @@ impl<'a, B: Backend> Play<'a, B> {
         self.fleet.kill(self.kills / 10).await?;
         let mut told = 0;
         for record in list(space, &B::records()).await? {
-            if self.is_told_of(&record) {
+            if self.must_be_reported(&record) {
                 self.told(WEST, &B::records().kind, &record.name_any(), "belongs to the cluster").await?;
                 told += 1;
             }
         }
-        ensure!(told > 0, "no object says whose it is");
+        ensure!(told > 0, "no event reports another cluster's object");
         self.is_untouched(before, &BOTH, "east's backup was restored into the west").await?;
         self.backend.mistake(WEST).await?;
         self.fleet.kill(self.kills / 10).await?;
@@ -227,8 +227,8 @@ impl<'a, B: Backend> Play<'a, B> {
             left = list(space, &B::claims()).await?.iter().map(ResourceExt::name_any).collect();
             Ok(left.is_empty().then_some(()))
         });
-        ensure!(gone.await?.is_some(), "in the wrong cluster these claims do not go: {left:?}");
-        self.is_untouched(before, &BOTH, "what was restored into the west was deleted").await?;
+        ensure!(gone.await?.is_some(), "these claims are not deleted in the wrong cluster: {left:?}");
+        self.is_untouched(before, &BOTH, "the objects restored into the west were deleted").await?;
         self.said.push(format!(
             "{told} objects of the wrong cluster say so; untouched there: {} of {} things of east, {} of {} of west",
             before.of[EAST].len(),
@@ -244,14 +244,14 @@ impl<'a, B: Backend> Play<'a, B> {
         self.fleet.stop(WEST).await?;
         wipe(self.space(WEST)).await?;
         let there = backup.restore(self.space(WEST), Volumes::Bindable).await?;
-        ensure!(there == 0, "{there} objects were there before they were restored");
+        ensure!(there == 0, "{there} objects already existed before the restore");
         self.fleet.resume(WEST)?;
         let done = self.backend.take_over(WEST).await?;
         self.said.push(format!("for west's own restore a person did: {done}"));
         self.wait_bound(WEST, |_| true).await?;
         let now = self.is_untouched(before, &[EAST], "the west was restored").await?;
         before.of[WEST].data().is_untouched_in(&now, "the west was restored")?;
-        ensure!(self.assets(WEST).await? == before.assets[WEST], "the west has other assets than before");
+        ensure!(self.assets(WEST).await? == before.assets[WEST], "the assets of the west have changed");
         for claim in list(self.space(WEST), &B::claims()).await? {
             self.backend.write(WEST, &claim.name_any(), "more", "after the restore".to_owned()).await?;
         }
@@ -319,10 +319,10 @@ impl<'a, B: Backend> Play<'a, B> {
         Ok(())
     }
 
-    /// True if another cluster created the object and events must report that it waits.
-    fn is_told_of(&self, record: &DynamicObject) -> bool {
+    /// True if another cluster created the object, so that an event must report it.
+    fn must_be_reported(&self, record: &DynamicObject) -> bool {
         let made_here = record.annotations().get(CLUSTER_ID).is_none_or(|cluster| *cluster == self.west);
-        // A volume that is bound to a restored claim is in use, and no claim waits for it.
+        // A volume that is bound to a restored claim is in use and needs no event.
         let waits = B::records().kind == "ObjectBucket" || record.data["status"]["phase"] == "Released";
         !made_here && waits
     }

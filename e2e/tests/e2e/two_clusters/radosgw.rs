@@ -1,4 +1,4 @@
-//! The play on a Ceph object gateway.
+//! The scenario on a Ceph object gateway.
 
 use anyhow::Context;
 use s3_client::{Client, Credentials};
@@ -66,7 +66,7 @@ impl Store for Radosgw {
         let all = self.ceph.radosgw_admin(&["bucket", "stats"]).await?;
         for bucket in all.as_array().into_iter().flatten() {
             let (name, owner) =
-                (bucket["bucket"].as_str().context("a name")?, bucket["owner"].as_str().context("an owner")?);
+                (bucket["bucket"].as_str().context("no name")?, bucket["owner"].as_str().context("no owner")?);
             let Some((access_key, secret_key)) = keys.get(owner) else {
                 if name.contains(namespace) {
                     inventory.0.insert(format!("bucket/{name}"), format!("of {owner}, who is no user of a claim"));

@@ -76,7 +76,7 @@ async fn policy_for(store: &Store, request: &GrantOf<Aws>, bucket: &BucketAccess
 }
 
 /// Grants access to the claim's user with a key, or to its service account with a role. `bucket` is the bucket that the
-/// user is named after, or else the first one.
+/// user is named after, or else the first bucket.
 async fn give_access(
     store: &Store,
     account: &Account,
@@ -108,7 +108,7 @@ async fn give_access(
                 account.remove_former_policy(store).await?;
             }
             let key = account.key(store, request.access_key_id.as_deref(), request.credentials.clone()).await?;
-            // An attempt that did not end may have created a role before the claim asked for a key again.
+            // An interrupted attempt may have created a role before the claim requested a key again.
             if account.has_role || store.oidc_provider(&request.parameters).is_some() {
                 account.remove_role(store).await?;
             }

@@ -123,14 +123,14 @@ impl Account {
         user.new_key(&keys).ok_or_else(|| ProvisionError::retry("the gateway returned no new key"))
     }
 
-    /// Records in the user's mark that this bucket belongs to the claim, before it is given to another user.
+    /// Records in the user's mark that this bucket belongs to the claim, before the transfer to another user.
     pub(super) async fn note(&self, store: &Store, handed_over: TransferredBucket) -> Result<(), Failure> {
         let mark = Mark { cluster: self.cluster.clone(), handed_over: Some(handed_over) };
         store.admin.set_display_name(&self.id, &mark.to_string()).await
     }
 
-    /// Removes all keys except this one, or except the first if it is unknown. Returns the IDs of all keys before the
-    /// removal.
+    /// Removes all keys except `keep`, or except the first usable key if the user has no such key. Returns the IDs of
+    /// all keys before the removal.
     pub(super) async fn remove_other_keys(
         &self,
         store: &Store,

@@ -19,10 +19,10 @@ use crate::users::TransferredBucket;
 /// The default storage class of buckets, which the gateway omits.
 const STANDARD: &str = "STANDARD";
 
-/// Creates the bucket if it is `absent`, and gives it to its owner. The claim's own user always creates it: only that
-/// user's name contains the claim's uid, so its bucket belongs to the claim, even if this function is interrupted. A
-/// bucket created by the owner whom the claim names could not be distinguished from that owner's other buckets. Returns
-/// the marker of a bucket that belongs to that owner.
+/// Creates the bucket if it is `absent`, and transfers it to its owner. The claim's own user always creates it: only
+/// that user's name contains the claim's uid, so its bucket belongs to the claim, even if this function is interrupted.
+/// A bucket created by the owner whom the claim names could not be distinguished from that owner's other buckets.
+/// Returns the marker of a bucket that belongs to that owner.
 pub(super) async fn make(
     store: &Store,
     users: &Users,
@@ -80,13 +80,13 @@ async fn has_room(store: &Store, account: &Account, owner: &User) -> Result<(), 
     let full = most < 0 || (most > 0 && store.admin.buckets_of(id).await?.len() as i64 >= most);
     if full {
         let text =
-            format!("the user {id} may own no further bucket: radosgw-admin user modify --uid={id} --max-buckets=…");
+            format!("the user {id} has reached its bucket limit: radosgw-admin user modify --uid={id} --max-buckets=…");
         return Err(RequestFailure::Failed(ProvisionError::retry(text)));
     }
     Ok(())
 }
 
-/// Updates a bucket to match its claim. Writes only differences. `is_new`: the same call has created the bucket.
+/// Updates a bucket to match its claim. Writes only differences. `is_new` is true if the same call created the bucket.
 pub(super) async fn apply(
     store: &Store,
     request: &RequestOf<Rgw>,
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_stays_where_it_is() {
+    fn rejects_placement_changes_of_existing_buckets() {
         let misplaced = |rule: &str, pairs: &[(&str, &str)]| {
             let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
             let text = |text: &str| text.to_owned();

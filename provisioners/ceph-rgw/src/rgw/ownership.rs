@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_of_claims_and_of_others() {
+    fn determines_bucket_ownership() {
         const OWN: &str = "obc-shop-photos-u-1";
         let of_alice = [("cephUser", "alice"), ("bucketOwner", "alice")];
         let with_marker = |marker| [of_alice[0], of_alice[1], ("bucketMarker", marker)];
@@ -102,11 +102,11 @@ mod tests {
             ("obc-shop-photos", None, None, &[("cephUser", "obc-shop-photos")], BucketOwnership::Claim),
             ("alice", None, None, &[], BucketOwnership::Others),
             ("alice", None, None, &[("cephUser", OWN)], BucketOwnership::Others),
-            // Another cluster's claim of the same name.
+            // The user of a claim with the same name in another cluster.
             ("obc-shop-photos-u-2", None, None, &[], BucketOwnership::Others),
             ("alice", Some("alice"), None, &[], BucketOwnership::Others),
             ("alice", Some("alice"), Some("m"), &[], BucketOwnership::Claim),
-            // A bucket of the same name that was made later.
+            // Another bucket was created later with the same name.
             ("alice", Some("alice"), Some("former"), &[], BucketOwnership::Others),
             ("alice", Some("alice"), None, &with_marker("m"), BucketOwnership::Claim),
             ("alice", None, None, &with_marker("former"), BucketOwnership::Others),
@@ -119,7 +119,7 @@ mod tests {
             ("alice", None, Some("m"), &[], BucketOwnership::OfFormerOwner),
             ("alice", Some("bob"), Some("m"), &[], BucketOwnership::OfFormerOwner),
             ("bob", Some("bob"), Some("m"), &[], BucketOwnership::Others),
-            // An administrator has given it away.
+            // An administrator has transferred the bucket.
             ("bob", None, Some("m"), &with_marker("m"), BucketOwnership::Others),
         ] {
             assert_eq!(

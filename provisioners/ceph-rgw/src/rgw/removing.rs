@@ -23,7 +23,11 @@ impl Rgw {
                 }
                 Err(AccountError::Failed(failure)) => return Err(failure.into()),
                 Ok(BucketOwnership::Others) => {
-                    tracing::info!(bucket = name, owner = live.owner, "left a bucket that is not the claim's");
+                    tracing::info!(
+                        bucket = name,
+                        owner = live.owner,
+                        "kept a bucket that does not belong to the claim"
+                    );
                 }
                 // The bucket was never handed over, or the claim named another owner before the first record.
                 Ok(BucketOwnership::Claim | BucketOwnership::ToHandOver | BucketOwnership::OfFormerOwner) => {
@@ -120,8 +124,8 @@ async fn empty(store: &Store, bucket: &ProvisionedBucket<Parameters>) -> Result<
     if deleted { Ok(()) } else { Err(DeletionPolicy::not_empty(name)) }
 }
 
-/// Deletes the user's keys, then the user: the gateway keeps a user who owns another bucket, which an administrator may
-/// have given to it.
+/// Deletes the user's keys, then the user. The gateway refuses to delete a user who owns another bucket, which an
+/// administrator may have transferred to the user.
 async fn delete_user(store: &Store, account: &Account) -> Result<(), DeleteError> {
     if is_ours(store, account).await? {
         remove_all_keys(store, account).await?;

@@ -91,7 +91,7 @@ impl Fake {
     }
 
     /// Creates a bucket that does not belong to a claim. Returns `false` if the name is taken.
-    pub(super) fn make_by_hand(&self, name: &str) -> bool {
+    pub(super) fn create_foreign_bucket(&self, name: &str) -> bool {
         let mut model = self.model.lock().unwrap();
         let is_free = !model.buckets.contains_key(name);
         if is_free {
@@ -267,7 +267,7 @@ impl Model {
             return self.create_bucket(name, user, &String::from_utf8_lossy(&body));
         }
         let Some(bucket) = self.buckets.get_mut(name) else { return refusal(404, "NoSuchBucket") };
-        if bucket.owner != user && (key.is_empty() || !bucket.lets_in(user, method)) {
+        if bucket.owner != user && (key.is_empty() || !bucket.allows(user, method)) {
             return refusal(403, "AccessDenied");
         }
         match (method.as_str(), setting) {
@@ -356,7 +356,7 @@ impl Bucket {
     }
 
     /// Returns whether the policy allows this user to read or write objects.
-    fn lets_in(&self, user: &str, method: &Method) -> bool {
+    fn allows(&self, user: &str, method: &Method) -> bool {
         let action = if method == Method::PUT { "s3:PutObject" } else { "s3:GetObject" };
         self.statements().iter().any(|statement| {
             let actions: BTreeSet<&str> =

@@ -5,7 +5,7 @@ use kube_provisioner::bucket::{AssetKind, BucketHooks, ListAssets, MarkedCluster
 use super::Fixture;
 
 #[tokio::test]
-async fn buckets_and_users_are_listed_with_what_their_marks_say() {
+async fn lists_buckets_and_users_with_their_marks() {
     let fixture = Fixture::new("list").await;
     let listed = async |cluster: &str| {
         let list = ListAssets::new(fixture.parameters(), fixture.secrets(), cluster);
@@ -34,7 +34,7 @@ async fn buckets_and_users_are_listed_with_what_their_marks_say() {
     request.revoke(&fixture.rgw).await.unwrap();
     let retained = listed(&cluster).await.found;
     assert!(retained.len() == 2 && retained.iter().all(|asset| asset.retained), "{retained:?}");
-    // A process has ended while it changed the bucket's policy.
+    // A process ended while it was changing the bucket's policy.
     fixture.admin().create_temporary_key(&user).await.unwrap().unwrap();
     assert!(listed(&cluster).await.found.iter().all(|asset| asset.retained));
     fixture.admin().set_display_name(&user, &user).await.unwrap();
@@ -42,7 +42,7 @@ async fn buckets_and_users_are_listed_with_what_their_marks_say() {
 }
 
 #[tokio::test]
-async fn what_is_listed_can_be_removed_without_its_record() {
+async fn deletes_listed_buckets_without_their_record() {
     let fixture = Fixture::new("orphan").await;
     let request = fixture.request("a", &[]);
     drop(request.provision(&fixture.rgw).await.unwrap());

@@ -28,14 +28,14 @@ impl Fixture {
     }
 }
 
-fn told(error: ProvisionError, part: &str, hidden: &[&str]) {
+fn assert_message(error: ProvisionError, part: &str, hidden: &[&str]) {
     let text = error.to_string();
     assert!(text.contains(part), "{text}");
     assert!(!hidden.iter().any(|hidden| text.contains(hidden)), "{text}");
 }
 
 #[tokio::test]
-async fn of_two_claims_with_one_name_at_once_one_has_the_bucket() {
+async fn only_one_of_two_concurrent_claims_receives_the_bucket() {
     let fixture = Fixture::new("two").await;
     let (owner, _) = fixture.stranger("owner").await;
     for (bucket, config) in [("own", &[][..]), ("lent", &[("bucketOwner", owner.as_str())])] {
@@ -45,10 +45,10 @@ async fn of_two_claims_with_one_name_at_once_one_has_the_bucket() {
         let (won, lost, answer, error) = match answers {
             (Ok(answer), Err(error)) => (first, second, answer, error),
             (Err(error), Ok(answer)) => (second, first, answer, error),
-            (Ok(_), Ok(_)) => panic!("both have the bucket {bucket}"),
-            (Err(one), Err(two)) => panic!("nobody has the bucket {bucket}: {one} {two}"),
+            (Ok(_), Ok(_)) => panic!("both claims received the bucket {bucket}"),
+            (Err(one), Err(two)) => panic!("neither claim received the bucket {bucket}: {one} {two}"),
         };
-        told(error, "choose another bucketName", &[&won.account().name, &won.claim.namespace]);
+        assert_message(error, "choose another bucketName", &[&won.account().name, &won.claim.namespace]);
         fixture.s3(&answer).put_object(&won.name, "x", "hello").await.unwrap();
         drop(lost.provision(&fixture.rgw).await.unwrap_err());
         lost.delete(&fixture.rgw).await.unwrap();
@@ -62,7 +62,7 @@ async fn of_two_claims_with_one_name_at_once_one_has_the_bucket() {
 }
 
 #[tokio::test]
-async fn what_tenants_can_write_makes_no_bucket_theirs() {
+async fn tenants_cannot_forge_ownership() {
     let fixture = Fixture::new("tenant").await;
     let (owner, s3) = fixture.stranger("owner").await;
     let config = [("bucketOwner", owner.as_str())];
@@ -78,7 +78,7 @@ async fn what_tenants_can_write_makes_no_bucket_theirs() {
     for request in [tagged, named] {
         let error = request.provision(&fixture.rgw).await.unwrap_err();
         assert_eq!(error.verdict(), ProvisionVerdict::Invalid, "{error}");
-        told(error, "was not created for this claim", &[]);
+        assert_message(error, "was not created for this claim", &[]);
         request.delete(&fixture.rgw).await.unwrap();
         assert!(s3.object_exists(&request.name, "x").await.unwrap(), "{} is purged", request.name);
         fixture.admin().delete_bucket(&request.name, true).await.unwrap();
@@ -87,7 +87,7 @@ async fn what_tenants_can_write_makes_no_bucket_theirs() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_an_administrator_makes_meanwhile_is_the_administrators() {
+async fn does_not_adopt_buckets_created_by_an_administrator() {
     let fixture = Fixture::new("meanwhile").await;
     let (owner, s3) = fixture.stranger("owner").await;
     for (bucket, config) in [("own", &[][..]), ("lent", &[("bucketOwner", owner.as_str())])] {
@@ -98,7 +98,7 @@ async fn a_bucket_that_an_administrator_makes_meanwhile_is_the_administrators() 
         drop(early.provision(&fixture.rgw).await.unwrap_err());
         s3.create_bucket(&request.name, None).await.unwrap();
         s3.put_object(&request.name, "x", "hello").await.unwrap();
-        told(request.provision(&fixture.rgw).await.unwrap_err(), "choose another bucketName", &[]);
+        assert_message(request.provision(&fixture.rgw).await.unwrap_err(), "choose another bucketName", &[]);
         request.delete(&fixture.rgw).await.unwrap();
         assert!(s3.object_exists(&request.name, "x").await.unwrap());
         fixture.admin().delete_bucket(&request.name, true).await.unwrap();
@@ -119,7 +119,7 @@ async fn a_bucket_that_an_administrator_makes_meanwhile_is_the_administrators() 
 }
 
 #[tokio::test]
-async fn a_key_is_not_taken_for_deleted_when_the_gateway_rejects_the_admin_key() {
+async fn reports_a_rejected_admin_key_when_deleting_keys() {
     let fixture = Fixture::new("rejected").await;
     let Some(fake) = &fixture.fake else { return };
     let request = fixture.request("a", &[]);
@@ -137,7 +137,7 @@ async fn a_key_is_not_taken_for_deleted_when_the_gateway_rejects_the_admin_key()
 }
 
 #[tokio::test]
-async fn what_is_of_another_cluster_is_left_alone() {
+async fn does_not_change_users_and_buckets_of_other_clusters() {
     let fixture = Fixture::new("clones").await;
     // Both clusters were restored from one backup, so the claim and its uid are the same.
     let theirs = fixture.request("a", &[]);
@@ -150,7 +150,7 @@ async fn what_is_of_another_cluster_is_left_alone() {
     for ours in [theirs.clone(), fixture.request("a", &[]).after(&bucket)] {
         let error = elsewhere(ours.clone()).provision(&fixture.rgw).await.unwrap_err();
         assert_eq!(error.verdict(), ProvisionVerdict::Retry);
-        told(error, "created for a claim of another cluster", &["test-cluster"]);
+        assert_message(error, "created for a claim of another cluster", &["test-cluster"]);
         for record in [elsewhere(ours.clone()), elsewhere(ours.clone()).with_existing_bucket()] {
             record.delete(&fixture.rgw).await.unwrap();
             record.revoke(&fixture.rgw).await.unwrap();
@@ -173,7 +173,7 @@ async fn what_is_of_another_cluster_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_was_not_handed_over_yet_is_the_claims() {
+async fn owns_buckets_before_they_are_handed_over() {
     let fixture = Fixture::new("handover").await;
     let (owner, s3) = fixture.stranger("owner").await;
     let config = [("bucketOwner", owner.as_str())];
@@ -190,9 +190,9 @@ async fn a_bucket_that_was_not_handed_over_yet_is_the_claims() {
             for config in [&[][..], &[("bucketOwner", "bob")]] {
                 let error = fixture.request(bucket, config).provision(&fixture.rgw).await.unwrap_err();
                 assert_eq!(error.verdict(), ProvisionVerdict::Retry);
-                told(error, "restore the former bucketOwner", &[&owner]);
+                assert_message(error, "restore the former bucketOwner", &[&owner]);
             }
-            // Or it asks for less than its owner may do.
+            // Or the claim requests less access than an owner has.
             let config = [config[0], ("accessMode", "read-only")];
             let error = fixture.request(bucket, &config).provision(&fixture.rgw).await.unwrap_err();
             assert_eq!(error.verdict(), ProvisionVerdict::Retry, "{error}");
@@ -206,7 +206,7 @@ async fn a_bucket_that_was_not_handed_over_yet_is_the_claims() {
     fixture.admin().set_max_buckets(&owner, 1).await.unwrap();
     let (one, two) = (fixture.request("one", &config), fixture.request("two", &config));
     let answer = one.provision(&fixture.rgw).await.unwrap();
-    told(two.provision(&fixture.rgw).await.unwrap_err(), "may own no further bucket", &[]);
+    assert_message(two.provision(&fixture.rgw).await.unwrap_err(), "has reached its bucket limit", &[]);
     two.delete(&fixture.rgw).await.unwrap();
     one.after(&answer).delete(&fixture.rgw).await.unwrap();
     assert!(!fixture.has_user(&two.account().name).await);
@@ -214,7 +214,7 @@ async fn a_bucket_that_was_not_handed_over_yet_is_the_claims() {
 }
 
 #[tokio::test]
-async fn a_user_without_a_mark_is_from_before_and_is_served() {
+async fn adopts_unmarked_users_of_earlier_versions() {
     let fixture = Fixture::new("before").await;
     let request = fixture.request("a", &[]);
     let user = request.account().name;
@@ -228,7 +228,7 @@ async fn a_user_without_a_mark_is_from_before_and_is_served() {
 }
 
 #[tokio::test]
-async fn the_longest_names_are_no_trouble() {
+async fn supports_names_of_maximum_length() {
     let fixture = Fixture::new("long").await;
     let (owner, s3) = fixture.stranger("owner").await;
     let long = |name: &str, config: &[(&str, &str)]| {

@@ -7,7 +7,7 @@ use kube_provisioner::ProvisionVerdict;
 use super::Fixture;
 
 #[tokio::test]
-async fn tags_and_versions_follow_the_claim() {
+async fn tags_and_versioning_follow_the_claim() {
     let fixture = Fixture::new("tags").await;
     let name = fixture.request("a", &[]).name;
     let asked = [("bucketTags", "team=shop,stage=test"), ("bucketVersioning", "Enabled")];
@@ -39,7 +39,7 @@ async fn tags_and_versions_follow_the_claim() {
 }
 
 #[tokio::test]
-async fn a_policy_may_deny_the_other_settings() {
+async fn replaces_a_policy_that_denies_other_settings() {
     let fixture = Fixture::new("frozen").await;
     let name = fixture.request("a", &[]).name;
     let policy = |action: &str| {
@@ -62,7 +62,7 @@ async fn a_policy_may_deny_the_other_settings() {
 }
 
 #[tokio::test]
-async fn a_placement_is_chosen_once() {
+async fn placement_cannot_change_after_creation() {
     let fixture = Fixture::new("placement").await;
     let asked = [("bucketPlacement", "default-placement"), ("bucketStorageClass", "STANDARD")];
     let first = fixture.request("a", &asked);

@@ -1,3 +1,3 @@
-//! The binary `ceph-rgw-provisioner`.
+//! Tests of the `ceph-rgw-provisioner` binary.
 
 mod help;

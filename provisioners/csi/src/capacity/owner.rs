@@ -1,4 +1,4 @@
-//! The owner of the published objects. They are deleted with it.
+//! The owner of the published objects, which are deleted together with it.
 
 use kube_provisioner::error_chain;
 use kube_provisioner::k8s_openapi::api::core::v1::Pod;

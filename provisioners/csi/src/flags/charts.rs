@@ -24,7 +24,7 @@ fn starts(flags: &Flags) -> String {
 }
 
 #[test]
-fn the_arguments_and_the_rights_of_charts_say_what_is_served() {
+fn chart_arguments_and_permissions_match_the_table() {
     let lines = include_str!("charts.tsv").lines().filter(|line| !line.starts_with('#'));
     let rows: Vec<Vec<&str>> = lines.skip(1).map(|line| line.split('\t').collect()).collect();
     assert_eq!(rows.len(), 53);
@@ -36,5 +36,5 @@ fn the_arguments_and_the_rights_of_charts_say_what_is_served() {
         assert_eq!(starts(&flags), of_start, "{driver}");
     }
     let starting = rows.iter().filter(|row| row[5] == "yes").count();
-    assert_eq!(starting, 53, "the guide says how many start");
+    assert_eq!(starting, 53, "the guide states how many charts start");
 }

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_value_counts_and_a_gate_overrides_its_stage() {
+    fn last_value_wins_and_a_gate_overrides_its_stage() {
         for (arguments, is_on) in [
             (&[][..], false),
             (&["--feature-gates=CrossNamespaceVolumeDataSource=true"], true),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn other_arguments_are_kept() {
+    fn returns_other_arguments_unchanged() {
         let (features, others) = split(&[
             "rbac",
             "--enable-capacity",

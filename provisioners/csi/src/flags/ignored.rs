@@ -36,7 +36,7 @@ const FLAGS: [(&str, bool); 30] = [
     ("vmodule", false),
 ];
 
-/// The flags of this kind that are set.
+/// The ignored flags that are set.
 #[derive(Clone, Debug)]
 pub(super) struct Ignored(pub(super) Vec<&'static str>);
 

@@ -59,7 +59,7 @@ impl Situation {
 }
 
 #[test]
-fn requirements_are_those_of_external_provisioner() {
+fn requirements_match_external_provisioner() {
     let mut count = 0;
     for line in include_str!("requirements.jsonl").lines() {
         let situation: Situation = serde_json::from_str(line).unwrap();
@@ -88,7 +88,7 @@ fn hosts(count: usize, first: usize) -> Requirement {
 }
 
 #[test]
-fn a_long_list_is_cut_into_parts_that_claims_share() {
+fn long_lists_are_split_into_shared_parts() {
     assert_eq!(hosts(200, 0).places.len(), 200);
     let mut parts = BTreeSet::new();
     for first in (0..5000).step_by(17) {
@@ -104,7 +104,7 @@ fn a_long_list_is_cut_into_parts_that_claims_share() {
 }
 
 #[test]
-fn a_place_that_is_larger_than_a_part_is_not_lost() {
+fn place_larger_than_a_part_is_not_lost() {
     let place = |number: u32| Segments::from([("key".to_owned(), format!("{number}{}", "x".repeat(PART)))]);
     for first in 0..10 {
         let requirement = Requirement { places: (0..10).map(place).collect(), first: first as usize }.bounded(0);
@@ -113,7 +113,7 @@ fn a_place_that_is_larger_than_a_part_is_not_lost() {
 }
 
 #[test]
-fn each_attempt_gets_another_part_of_many_places() {
+fn each_attempt_tries_another_part_of_the_places() {
     let place = |number: usize| Segments::from([("zone".to_owned(), format!("zone-{number:03}"))]);
     let part = |turn| Requirement { places: (0..1000).map(place).collect(), first: 999 }.bounded(turn);
     let places: BTreeSet<Segments> = (0..30).flat_map(|turn| part(turn).places).collect();
@@ -122,7 +122,7 @@ fn each_attempt_gets_another_part_of_many_places() {
 }
 
 #[test]
-fn combinations_of_allowed_values_are_cut_or_refused() {
+fn too_many_allowed_combinations_are_shortened_or_refused() {
     let choose = |keys: &[&str], count: usize| {
         let values: Vec<_> = (0..count).map(|number| format!("{number:063}")).collect();
         let requirements: Vec<_> = keys.iter().map(|key| json!({"key": key, "values": values})).collect();
@@ -186,7 +186,7 @@ fn terms(places: &[&[(&str, &str)]]) -> Value {
 }
 
 #[test]
-fn the_answer_says_which_nodes_can_use_the_volume() {
+fn affinity_lists_the_places_in_the_answer() {
     assert_eq!(terms(&[]), Value::Null);
     // The API server rejects a selector without terms.
     assert_eq!(terms(&[&[]]), Value::Null);

@@ -1,12 +1,13 @@
-//! The contract of provisioners, with an in-memory driver as the backend.
+//! Runs the conformance rules of provisioners with an in-memory driver as the backend.
 
 use csi_provisioner::{CsiProvisioner, DriverInfo, Settings};
 use csi_sim::{Driver, Faults};
 use kube_provisioner::conformance::Conformance;
 
-/// A driver deletes a volume by its id, and a recreated volume has a new id. Therefore `delete` cannot find a volume by
-/// its name, and it trusts an object that names another object's volume. The journal and fencing prevent a volume from
-/// being recreated, and the controller deletes nothing for an object that it did not create.
+/// The rules that a provisioner for a CSI driver cannot keep. A driver deletes a volume by its id, and a recreated
+/// volume has a new id. Therefore `delete` cannot find a volume by its name, and it trusts an object that names another
+/// object's volume. The journal and fencing prevent a volume from being recreated, and the controller deletes nothing
+/// for an object that it did not create.
 const OF_DRIVERS: [&str; 2] = ["cancel-provision", "foreign-volume"];
 
 async fn conformance(faults: Faults) -> Conformance {
@@ -23,13 +24,13 @@ async fn conformance(faults: Faults) -> Conformance {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_s_provisioner_keeps_the_contract() {
+async fn breaks_only_rules_that_no_driver_can_keep() {
     let report = conformance(Faults::default()).await.run().await;
     assert_eq!(report.broken().collect::<Vec<_>>(), OF_DRIVERS, "{report}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_keeps_the_contract_although_the_driver_fails() {
+async fn keeps_conformance_rules_although_the_driver_fails() {
     let rules = [
         "provision",
         "idempotent",

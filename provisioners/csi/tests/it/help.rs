@@ -1,4 +1,4 @@
-//! The output of `--help` and `rbac` is stable: a change requires a change of this file's snapshots.
+//! The output of `--help` and `rbac` is stable: a change requires new snapshots.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ fn rbac_has_the_rights_of_external_provisioner() {
 }
 
 #[test]
-fn features_decide_about_the_rights() {
+fn features_determine_the_permissions() {
     let rules = |more: &[&str]| {
         let arguments = ["rbac", "--provisioner-name", "ebs.csi.example.com", "--namespace", "kube-system"];
         let (status, text) = said(&[&arguments, more].concat());

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_that_a_key_has_a_name_for_may_be_an_administrators() {
+    fn recognizes_buckets_that_were_created_for_the_claim() {
         let keys = ["GK1", "GK2"].map(|id| Key { id: id.to_owned(), name: String::new(), expired: false });
         let is_theirs = |global: &[&str], local: &[(&str, &[&str])]| {
             let keys_of = local.iter().map(|(id, aliases)| {

@@ -66,8 +66,8 @@ async fn delete_empty(store: &Store, live: &BucketInfo) -> Result<bool, Failure>
     store.admin.delete_bucket(&live.id).await
 }
 
-/// Deletes the bucket and its contents, or a part of the contents, which it reports as an error. Revokes write access
-/// first. The keys remain until the bucket is deleted, because they prove its ownership.
+/// Deletes the bucket and its contents. If this takes too long, deletes a part of the contents and returns an error.
+/// Revokes all access first. The keys remain until the bucket is deleted, because they prove its ownership.
 async fn empty(store: &Store, claim: &Claim, name: &str, live: &BucketInfo) -> Result<(), DeleteError> {
     let (_, for_deletion) = claim.keys(store).await?;
     for key in live.keys.iter().filter(|key| key.permissions.any()) {

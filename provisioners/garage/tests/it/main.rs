@@ -1,3 +1,3 @@
-//! The binary `garage-provisioner`.
+//! Tests of the `garage-provisioner` binary.
 
 mod help;

@@ -28,7 +28,7 @@ impl Account {
         if self.generated && recorded.is_none() {
             self.remove_keys_but(store, None).await?;
         }
-        // A key that was not delivered is only known by the state.
+        // Only the state records a key that was not delivered.
         if let Some(undelivered) = request.state.get(ACCESS_KEY_ID).filter(|_| !self.generated && recorded.is_none()) {
             self.remove_key(store, undelivered).await?;
         }
@@ -99,7 +99,7 @@ pub(super) fn former_keys(state: &BTreeMap<String, String>) -> impl Iterator<Ite
 /// Returns true if the account has reached Google's limit of keys.
 fn is_full(failure: &Failure) -> bool {
     let message = failure.message().to_lowercase();
-    // "Rate limit exceeded" is not about the account, whose keys may all be in use.
+    // "Rate limit exceeded" does not concern the account's keys, which may all be in use.
     !failure.is_rate_limited() && (message.contains("maximum") || message.contains("limit"))
 }
 
@@ -109,7 +109,7 @@ mod tests {
     use crate::api::Refusal;
 
     #[test]
-    fn only_an_account_without_room_is_full() {
+    fn detects_accounts_that_reached_the_key_limit() {
         for (status, reason, message, full) in [
             (400, "invalid", "The maximum number of HMAC keys for the service account is reached.", true),
             (403, "quotaExceeded", "Service account HMAC key limit reached", true),

@@ -25,7 +25,7 @@ impl Gcs {
         let BucketState::Bucket(live) = store.storage.find_bucket(name).await? else { return Ok(()) };
         let (claim, cluster) = (&bucket.owner.claim, &bucket.cluster_id);
         match owner(&live, claim, cluster) {
-            // Access ends after the bucket, which stays usable if it is not empty.
+            // Access is revoked only after the deletion, so that a bucket with objects stays usable.
             Owner::Claim if record.parameters.deletion_policy == DeletionPolicy::DeleteIfEmpty => {
                 if store.storage.delete_bucket(name).await? { Ok(()) } else { Err(DeletionPolicy::not_empty(name)) }
             }
@@ -42,7 +42,7 @@ impl Gcs {
                 )))
             }
             Owner::Other | Owner::Unknown => {
-                tracing::info!(bucket = name, "left a bucket that is not the claim's");
+                tracing::info!(bucket = name, "kept a bucket that does not belong to the claim");
                 Ok(())
             }
         }
@@ -51,7 +51,7 @@ impl Gcs {
     /// Revokes the account's permissions and keys, and leaves the buckets.
     pub(super) async fn remove_account(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         let (store, account) = self.of_account(&known).await?;
-        // A claim without a key may have asked for one since its state was recorded.
+        // A claim without a key may have requested one since its state was recorded.
         if !known.state.contains_key(SERVICE_ACCOUNT) {
             account.wait_for_unfinished(&store).await?;
         }
@@ -82,7 +82,7 @@ impl Account {
                 let is_others = |live| owner(live, &self.claim, &known.cluster_id) == Owner::Other;
                 matches!(&live, BucketState::Bucket(live) if !is_others(live))
             } else {
-                // An administrator granted the permissions of an existing account there.
+                // An administrator has granted an existing account its permissions on such a bucket.
                 self.generated
             };
             if ours {
@@ -121,7 +121,7 @@ impl Account {
     }
 }
 
-/// Deletes the bucket and its objects. Returns an error of the kind "in progress" after a part of them.
+/// Deletes the bucket and its objects. If this takes too long, deletes a part of them and returns an error.
 async fn empty(store: &Store, name: &str) -> Result<(), DeleteError> {
     let mut emptying = EmptyingTimeLimit::new(name);
     loop {

@@ -132,7 +132,7 @@ fn get(path: &str) -> Request<Bytes> {
 }
 
 #[tokio::test]
-async fn google_is_asked_through_a_proxy_and_the_metadata_server_is_not() {
+async fn uses_a_proxy_except_for_the_metadata_server() {
     for (no_proxy, is_used) in [("", true), ("example.com", true), ("127.0.0.0/8", false), ("127.0.0.1", false)] {
         let (google, proxy) = (Server::start().await.unwrap(), CountingProxy::start().await);
         let defaults = Defaults { workload_identity: true, ..Defaults::of(&google) };
@@ -150,7 +150,7 @@ async fn google_is_asked_through_a_proxy_and_the_metadata_server_is_not() {
 }
 
 #[tokio::test]
-async fn a_key_is_exchanged_through_a_proxy() {
+async fn exchanges_keys_through_a_proxy() {
     let (fixture, proxy) = (Fixture::new().await, CountingProxy::start().await);
     let gcs = Gcs::new(Defaults::of(&fixture.google), proxy.proxies(&[]));
     drop(fixture.request("photos", &[]).provision(&gcs).await.unwrap());
@@ -159,7 +159,7 @@ async fn a_key_is_exchanged_through_a_proxy() {
 }
 
 #[tokio::test]
-async fn tls_is_tunnelled_and_only_the_own_certificates_are_trusted() {
+async fn tunnels_tls_and_trusts_only_configured_certificates() {
     let (acceptor, certificate) = tls();
     let found = "HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\ncontent-length: 5\r\n\r\nhello".to_owned();
     let address = server(found, Some(acceptor)).await;
@@ -187,7 +187,7 @@ async fn tls_is_tunnelled_and_only_the_own_certificates_are_trusted() {
 }
 
 #[tokio::test]
-async fn errors_about_proxies_hold_no_passwords() {
+async fn proxy_errors_contain_no_passwords() {
     let refusal = "HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n".to_owned();
     for address in [server(refusal, None).await, "127.0.0.1:1".to_owned()] {
         let proxy = CountingProxy { address, heads: Arc::default() };
@@ -204,7 +204,7 @@ async fn errors_about_proxies_hold_no_passwords() {
 }
 
 #[tokio::test]
-async fn answers_are_bounded_in_length_and_time() {
+async fn limits_length_and_time_of_responses() {
     let long = |length: usize| format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{}", "x".repeat(length));
     for (length, fits) in [(8 << 20, true), ((8 << 20) + 1, false)] {
         let url = format!("http://{}", server(long(length), None).await);
@@ -220,7 +220,7 @@ async fn answers_are_bounded_in_length_and_time() {
 }
 
 #[tokio::test]
-async fn addresses_are_taken_as_they_are_or_refused() {
+async fn rejects_invalid_urls_and_paths() {
     let clients = Clients::new(Proxies::default(), Duration::from_secs(5));
     for url in ["", "storage", "ftp://host", "http://", "https://host?x=y", "https://user:secret@host"] {
         let error = clients.get(url, None).err().unwrap();

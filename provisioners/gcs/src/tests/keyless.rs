@@ -26,13 +26,13 @@ fn roles(fixture: &Fixture, bucket: &str, principal: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_bucket_without_a_key_is_for_one_service_account() {
+async fn grants_one_service_account_access_without_a_key() {
     let fixture = Fixture::new().await;
     let request = keyless(&fixture, "photos", "web");
     let bucket = request.provision(&fixture.gcs).await.unwrap();
     assert_eq!(bucket.credentials, None);
     assert_eq!(roles(&fixture, "photos", &principal("web")), ["roles/storage.objectUser"]);
-    assert!(fixture.google.model().accounts.is_empty(), "nobody needs an account of Google");
+    assert!(fixture.google.model().accounts.is_empty(), "access without a key needs no account");
     let policy = fixture.google.model().buckets["photos"].policy.clone();
     let bucket = request.after(&bucket).provision(&fixture.gcs).await.unwrap();
     assert_eq!(fixture.google.model().buckets["photos"].policy, policy);
@@ -47,7 +47,7 @@ async fn a_bucket_without_a_key_is_for_one_service_account() {
 }
 
 #[tokio::test]
-async fn a_claim_may_change_between_a_key_and_a_service_account() {
+async fn claims_can_switch_between_key_and_service_account() {
     let fixture = Fixture::new().await;
     let (with_key, without) =
         (fixture.request("photos", &[("workloadIdentityPool", POOL)]), keyless(&fixture, "photos", "web"));
@@ -80,7 +80,7 @@ async fn waits_for_the_account_of_an_attempt_that_failed_midway() {
 }
 
 #[tokio::test]
-async fn grants_without_a_key_come_and_go_one_by_one() {
+async fn grants_and_revokes_keyless_access_per_claim() {
     let fixture = Fixture::new().await;
     fixture.own_bucket("shared");
     let before = fixture.google.model().buckets["shared"].policy.clone();
@@ -90,7 +90,7 @@ async fn grants_without_a_key_come_and_go_one_by_one() {
         request
     });
     let (of_a, of_b) = (a.provision(&fixture.gcs).await.unwrap(), b.provision(&fixture.gcs).await.unwrap());
-    assert_eq!(roles(&fixture, "shared", &principal("web")).len(), 2, "each claim has its own");
+    assert_eq!(roles(&fixture, "shared", &principal("web")).len(), 2, "each claim has its own binding");
     a.after(&of_a).revoke(&fixture.gcs).await.unwrap();
     assert_eq!(roles(&fixture, "shared", &principal("web")).len(), 1);
     drop(of_b);
@@ -100,7 +100,7 @@ async fn grants_without_a_key_come_and_go_one_by_one() {
 }
 
 #[tokio::test]
-async fn what_access_without_a_key_needs_is_said() {
+async fn reports_missing_requirements_of_keyless_access() {
     let fixture = Fixture::new().await;
     for (class, part) in [
         (vec![], "--workload-identity-pool"),

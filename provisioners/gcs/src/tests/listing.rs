@@ -16,7 +16,7 @@ async fn listed(fixture: &Fixture, request: &Claim, cluster: &str) -> Vec<(Asset
 }
 
 #[tokio::test]
-async fn buckets_and_service_accounts_are_listed_with_what_their_marks_say() {
+async fn lists_buckets_and_service_accounts_with_their_marks() {
     let fixture = Fixture::new().await;
     fixture.own_bucket("by-hand");
     let request = fixture.request("photos", &[]);
@@ -35,7 +35,7 @@ async fn buckets_and_service_accounts_are_listed_with_what_their_marks_say() {
 }
 
 #[tokio::test]
-async fn a_service_account_whose_display_name_is_not_its_claims_is_left_out() {
+async fn skips_service_accounts_with_a_foreign_display_name() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[]);
     drop(request.provision(&fixture.gcs).await.unwrap());

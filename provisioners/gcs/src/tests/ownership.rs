@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{Claim, Fixture};
 
-fn told(error: &ProvisionError, part: &str, hidden: &str) {
+fn assert_message(error: &ProvisionError, part: &str, hidden: &str) {
     let text = error.to_string();
     assert!(text.contains(part) && !text.contains(hidden), "{text}");
 }
@@ -20,7 +20,7 @@ fn elsewhere(request: &Claim) -> Claim {
 }
 
 #[tokio::test]
-async fn of_two_claims_with_one_name_at_once_one_has_the_bucket() {
+async fn only_one_of_several_concurrent_claims_receives_the_bucket() {
     let fixture = Fixture::new().await;
     let first = fixture.request("photos", &[]);
     // One claim has the same namespace and name in another cluster, and one is in another namespace.
@@ -33,7 +33,7 @@ async fn of_two_claims_with_one_name_at_once_one_has_the_bucket() {
     for (at, (request, answer)) in requests.iter().zip(&answers).enumerate().filter(|(at, _)| *at != won) {
         let error = answer.as_ref().unwrap_err();
         assert_eq!(error.verdict(), ProvisionVerdict::Invalid, "{at}");
-        told(error, "choose another bucketName", &requests[won].claim.uid);
+        assert_message(error, "choose another bucketName", &requests[won].claim.uid);
         let mut record = request.clone();
         record.cluster_id.clone_from(&request.cluster_id);
         record.delete(&fixture.gcs).await.unwrap();
@@ -45,7 +45,7 @@ async fn of_two_claims_with_one_name_at_once_one_has_the_bucket() {
 }
 
 #[tokio::test]
-async fn a_bucket_does_not_move_to_another_location() {
+async fn rejects_changes_of_the_location() {
     let fixture = Fixture::new().await;
     let asked = |location: &'static str| fixture.request("photos", &[("location", location)]);
     drop(asked("eu").provision(&fixture.gcs).await.unwrap());
@@ -53,29 +53,29 @@ async fn a_bucket_does_not_move_to_another_location() {
     drop(asked("EU").provision(&fixture.gcs).await.unwrap());
     let error = asked("ASIA").provision(&fixture.gcs).await.unwrap_err();
     assert_eq!(error.verdict(), ProvisionVerdict::AlreadyExists);
-    told(&error, "the bucket photos exists in EU: set location to EU, or delete the bucket", "ASIA");
+    assert_message(&error, "the bucket photos exists in EU: set location to EU, or delete the bucket", "ASIA");
     assert!(fixture.google.model().buckets.contains_key("photos"));
 }
 
 #[tokio::test]
-async fn tries_again_while_a_former_bucket_keeps_the_name() {
+async fn retries_while_a_deleted_bucket_occupies_its_name() {
     let fixture = Fixture::new().await;
     fixture.google.model().ending.insert("photos".to_owned());
     let error = fixture.request("photos", &[]).provision(&fixture.gcs).await.unwrap_err();
-    told(&error, "reports that the bucket photos exists", "bucketClaimName");
+    assert_message(&error, "reports that the bucket photos exists", "bucketClaimName");
     assert_eq!(error.verdict(), ProvisionVerdict::Retry);
     assert_eq!(fixture.google.assets(), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn a_bucket_that_an_administrator_makes_meanwhile_is_the_administrators() {
+async fn does_not_adopt_buckets_created_by_an_administrator() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[]);
     fixture.google.model().denied.insert("storage.buckets.create".to_owned());
     drop(request.provision(&fixture.gcs).await.unwrap_err());
     fixture.google.model().denied.clear();
     fixture.own_bucket("photos");
-    told(&request.provision(&fixture.gcs).await.unwrap_err(), "was not created for this claim", "@");
+    assert_message(&request.provision(&fixture.gcs).await.unwrap_err(), "was not created for this claim", "@");
     request.delete(&fixture.gcs).await.unwrap();
     let left = fixture.google.assets();
     assert!(left.len() == 1 && left[0].starts_with("bucket photos"), "{left:?}");
@@ -85,20 +85,20 @@ async fn a_bucket_that_an_administrator_makes_meanwhile_is_the_administrators() 
     fixture.google.model().buckets.remove("videos");
     fixture.own_bucket("videos");
     let error = request.after(&bucket).provision(&fixture.gcs).await.unwrap_err();
-    told(&error, "has lost its label", "@");
+    assert_message(&error, "has lost its label", "@");
     drop(request.after(&bucket).delete(&fixture.gcs).await.unwrap_err());
     assert!(fixture.google.model().buckets.contains_key("videos"));
 }
 
 #[tokio::test]
-async fn what_is_of_another_cluster_is_left_alone() {
+async fn does_not_change_assets_of_other_clusters() {
     let fixture = Fixture::new().await;
     let theirs = fixture.request("photos", &[]);
     let bucket = theirs.provision(&fixture.gcs).await.unwrap();
     let before = fixture.google.assets();
     for ours in [theirs.clone(), theirs.after(&bucket)] {
         let error = elsewhere(&ours).provision(&fixture.gcs).await.unwrap_err();
-        told(&error, "was not created for this claim", "test-cluster");
+        assert_message(&error, "was not created for this claim", "test-cluster");
         for record in [elsewhere(&ours), elsewhere(&ours).with_existing_bucket()] {
             record.delete(&fixture.gcs).await.unwrap();
             record.revoke(&fixture.gcs).await.unwrap();
@@ -111,7 +111,7 @@ async fn what_is_of_another_cluster_is_left_alone() {
     fixture.own_bucket("shared");
     let mut granted = elsewhere(&theirs).with_existing_bucket();
     granted.name = "shared".to_owned();
-    told(
+    assert_message(
         &granted.provision(&fixture.gcs).await.unwrap_err(),
         "was not created for this claim in this cluster",
         "test-cluster",
@@ -121,7 +121,7 @@ async fn what_is_of_another_cluster_is_left_alone() {
 }
 
 #[tokio::test]
-async fn what_is_from_before_is_served_and_marked() {
+async fn adopts_and_marks_assets_of_earlier_versions() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[]);
     let bucket = request.provision(&fixture.gcs).await.unwrap();
@@ -141,7 +141,7 @@ async fn what_is_from_before_is_served_and_marked() {
 }
 
 #[tokio::test]
-async fn an_account_that_replaces_the_claims_keeps_its_keys_and_its_rights() {
+async fn keeps_keys_and_permissions_of_foreign_accounts() {
     let fixture = Fixture::new().await;
     fixture.own_bucket("shared");
     let mut request = fixture.request("a", &[]).with_existing_bucket();
@@ -165,7 +165,7 @@ async fn an_account_that_replaces_the_claims_keeps_its_keys_and_its_rights() {
 }
 
 #[tokio::test]
-async fn the_longest_names_are_no_trouble() {
+async fn supports_names_of_maximum_length() {
     let fixture = Fixture::new().await;
     let mut request = fixture.request("photos", &[]);
     request.claim.namespace = "n".repeat(63);
@@ -182,7 +182,7 @@ async fn the_longest_names_are_no_trouble() {
 }
 
 #[tokio::test]
-async fn a_bucket_goes_whatever_its_objects_are_called() {
+async fn deletes_buckets_with_unusual_object_names() {
     let fixture = Fixture::new().await;
     let request = fixture.request("photos", &[("versioning", "true")]);
     let bucket = request.provision(&fixture.gcs).await.unwrap();

@@ -12,13 +12,13 @@ fn help_says_every_option_with_its_default_and_unit() {
 }
 
 #[test]
-fn credentials_are_of_one_kind() {
+fn accepts_only_one_kind_of_credentials() {
     let both = ["--provisioner-name", "gcs.example.com/bucket", "--workload-identity", "--credentials-file", "x"];
     PROGRAM.refuses(&[(&both, "cannot be used with")]);
 }
 
 #[test]
-fn a_proxy_that_cannot_be_used_ends_the_program() {
+fn exits_if_a_proxy_is_invalid() {
     for variable in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY"] {
         let environment = [(variable, "socks5://user:secret@proxy.example.com")];
         let (success, text) = PROGRAM.run_with(&["--provisioner-name", "gcs.example.com/bucket"], &environment);

@@ -1,3 +1,3 @@
-//! The binary `gcs-provisioner`.
+//! Tests of the `gcs-provisioner` binary.
 
 mod help;

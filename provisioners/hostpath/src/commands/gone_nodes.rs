@@ -87,7 +87,7 @@ struct GoneNodesRun {
     options: GoneNodes,
 }
 
-/// The required fields of a volume. They are few, because a cluster may have very many volumes.
+/// The fields of a volume that this command needs. The rest is dropped, because a cluster may have very many volumes.
 struct VolumeSummary {
     name: String,
     uid: String,
@@ -137,7 +137,7 @@ impl GoneNodesRun {
             print(&format!("{name}: the node {node} has not existed since {since}\n"));
             return Ok(());
         }
-        // The work on other volumes may have taken minutes.
+        // Check the node again, because the work on other volumes may have taken minutes.
         let live = self.nodes(&ListParams::default().fields(&format!("metadata.name={node}"))).await?;
         if live.is_empty() {
             self.give_up(volume).await
@@ -147,8 +147,8 @@ impl GoneNodesRun {
         }
     }
 
-    /// Deletes empty journals of former nodes. The entries of a journal that is not empty are finished by its node, if
-    /// the node returns with its disk.
+    /// Deletes empty journals of former nodes. If a journal is not empty, its node finishes the entries when it returns
+    /// with its disk.
     async fn at_journals(&self, journals: &NodeJournals, nodes: &BTreeSet<String>) -> Result<(), BoxError> {
         for (journal, entries) in journals.of_missing_nodes(nodes.iter()) {
             if entries > 0 {
@@ -216,7 +216,7 @@ impl GoneNodesRun {
                     namespace: some(&namespace),
                     ..ObjectMeta::default()
                 },
-                action: some("LookForNode"),
+                action: some("CheckNode"),
                 event_time: Some(MicroTime(now)),
                 note: some(note),
                 reason: some("NodeGone"),

@@ -79,7 +79,7 @@ fn confirm(volumes: &[PersistentVolume], yes: bool, question: &str) -> Result<()
     if yes || is_confirmed(question)? { Ok(()) } else { Err("nothing was changed".into()) }
 }
 
-/// Abandons the volumes of this node that were created in the root's directory, but on another disk than the present
+/// Abandons the volumes of this node that were created in the root's directory, but on a disk other than the current
 /// one.
 async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     let directory = site.directory()?;
@@ -103,13 +103,13 @@ async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     let is_lost = |volume: &PersistentVolume| {
         let (there, disk) = (annotation(volume, NODE), annotation(volume, ANNOTATIONS.root));
         let path = Path::new(directory_of(volume));
-        // The paths of volumes may lead through a symlink, or not.
+        // Volumes may refer to the root by a path with or without symlinks.
         let is_here = root.as_ref().map_or_else(|| path.starts_with(directory), |root| root.contains(path));
         there == node && is_here && disk.is_some() && disk != id
     };
     let mut lost = volumes(&api, |volume| is_lost(&volume).then_some(volume)).await?;
     if let Some(root) = root.as_ref().filter(|root| root.id().is_some()) {
-        // An administrator has copied these directories with their marks.
+        // If a mark exists, an administrator has copied the directory with its mark.
         lost.retain(|volume| match is_marked(root, volume) {
             Ok(false) => true,
             Ok(true) => {
@@ -146,8 +146,8 @@ async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Returns true if the error means that the disk is dead or missing. The volumes of a root that others may write to, or
-/// that is read-only, are still there.
+/// Returns true if the error means that the disk is dead or missing. If others may write to the root, or if it is
+/// read-only, its volumes still exist.
 fn is_missing(error: &DirectoryError) -> bool {
     match error {
         DirectoryError::NotADirectory(_) => true,
@@ -167,7 +167,7 @@ fn is_marked(root: &Root, volume: &PersistentVolume) -> Result<bool, BoxError> {
 }
 
 /// Moves the volumes of this disk that name a missing node. A volume's node cannot be changed, so each object is
-/// recreated. The root's note restores an object that was deleted before a crash.
+/// recreated. The root's note contains the object, in case of a crash after its deletion.
 async fn adopt(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     let root = site.checked_root()?;
     let name = site.connection().node_name.clone().ok_or("specify the node's current name with --node-name")?;

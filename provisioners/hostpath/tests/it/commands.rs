@@ -1,4 +1,4 @@
-//! Runs the commands for ownership of directories, as programs with a simulated API server.
+//! Runs the commands for ownership of directories as child processes, with a simulated API server.
 
 mod adopt;
 mod gone_nodes;

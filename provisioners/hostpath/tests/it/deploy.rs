@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 #[test]
-fn the_image_is_of_this_version() {
+fn image_labels_match_the_version() {
     let dockerfile = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Dockerfile")).unwrap();
     assert!(dockerfile.contains(concat!("image.version=\"", env!("CARGO_PKG_VERSION"), "\"")), "{dockerfile}");
     assert!(dockerfile.contains(concat!("localhost/hostpath-provisioner:", env!("CARGO_PKG_VERSION"))), "{dockerfile}");

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn the_guide_shows_what_check_class_says() {
+fn the_guide_shows_the_output_of_check_class() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/book/pages/use/classes.md");
     let text = fs::read_to_string(page).unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -68,7 +68,7 @@ impl commands::Site for Site {
         Ok(Box::new(VolumeTemplate { hostname: self.server_hostname.clone() }))
     }
 
-    /// Exports a directory that has become a volume's, with the id of its former export if that is known.
+    /// Exports a directory that has become a volume, with the id of its former export if that is known.
     async fn publish(&self, root: &Root, path: &VolumePath, volume: &PersistentVolume) -> Result<(), BoxError> {
         let wanted = former::id(volume);
         let export = ExportTable::new(root.path()).reserve(path, former::access(volume), wanted, None)?;
@@ -81,7 +81,7 @@ impl commands::Site for Site {
         Ok(add_while_running(&self.runtime_directory, root.path(), &self.offer, &export).await?)
     }
 
-    /// Removes the export. The server would serve the directory from its new place for the next volume at this path.
+    /// Removes the export. Otherwise the server would serve the moved directory to the next volume at this path.
     async fn unpublish(&self, root: &Root, path: &VolumePath) -> Result<(), BoxError> {
         let table = ExportTable::new(root.path());
         if let Some(export) = table.find(path)? {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_directory_that_went_again_has_no_export() {
+    async fn unpublish_removes_the_export() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().to_str().unwrap();
         let arguments = ["", "--server-hostname", "server", "--provisioner-name", "p", "--export-directory", directory];

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn without_a_bus_there_is_no_answer() {
+    async fn reports_an_unreachable_bus() {
         let bus = Bus::new(Path::new("/nowhere"));
         assert!(!bus.is_answering().await);
         let error = bus.remove(1).await.unwrap_err();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_come_from_the_server_and_not_from_the_bus() {
+    fn distinguishes_refusals_of_the_server_from_bus_errors() {
         let error = |error: fdo::Error| BusError::from(Error::from(error));
         let refused = error(fdo::Error::InvalidFileContent("Selected entries\n  already active".to_owned()));
         assert!(

@@ -39,7 +39,7 @@ impl Disk {
             told = true;
             tokio::select! {
                 biased;
-                _ = terminate.recv() => return Err("received SIGTERM while another replica has the disk".into()),
+                _ = terminate.recv() => return Err("received SIGTERM while another replica uses the disk".into()),
                 () = sleep(POLL) => {}
             }
         }
@@ -58,7 +58,7 @@ pub(super) fn locked(directory: &Path) -> io::Result<Option<File>> {
 }
 
 fn tell(root: &Path) {
-    tracing::info!("another replica has {}; this one waits until that replica ends", root.display());
+    tracing::info!("another replica uses {}; this one waits until that replica ends", root.display());
 }
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_has_the_lock_that_is_its_input() {
+    fn a_process_holds_the_lock_through_its_standard_input() {
         let root = tempfile::tempdir().unwrap();
         let lock = locked(root.path()).unwrap().unwrap();
         let mut server = Command::new("sleep").arg("60").stdin(Stdio::from(lock)).spawn().unwrap();

@@ -126,8 +126,8 @@ fn is_client(text: &str) -> bool {
     length.is_none_or(|length| length.parse::<u8>().is_ok_and(|length| length <= bits))
 }
 
-/// Validates the server's name or address for volumes. Kubernetes keeps an undefined variable unexpanded, and the
-/// variable would be part of every volume.
+/// Validates the server's name or address for volumes. Kubernetes does not expand an undefined variable in the pod's
+/// arguments, so its name would be part of every volume.
 pub(crate) fn hostname(text: &str) -> Result<String, String> {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | ':' | '[' | ']');
     if !text.is_empty() && text.chars().all(allowed) {
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_the_server() {
+    fn validates_names_of_the_server() {
         for good in ["10.96.0.20", "nfs.storage.svc", "fd00::1", "[fd00::1]"] {
             assert_eq!(hostname(good).as_deref(), Ok(good));
         }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_says_who_may_do_what() {
+    fn export_block_contains_clients_and_access() {
         let path = "shop/data".to_owned().try_into().unwrap();
         let export = Export { id: 7, path, access: Access { root_squash: true } };
         let offer = |privileged| Offer {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_break_the_configuration_is_refused() {
+    fn refuses_texts_that_could_break_the_configuration() {
         for text in
             ["", "10.0.0.0/33", "fd00::/129", "*; }", "10.0.0.1\n10.0.0.2", "host", "**", "10.0.0.0/8,", "10.0.0.0/ 8"]
         {

@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn the_old_provisioners_export_keeps_its_id_and_its_squash() {
+    fn reads_id_and_squash_from_the_old_provisioners_annotations() {
         let block = |squash: &str| {
             format!(
                 "\nEXPORT\n{{\n\tExport_Id = 7;\n\tPath = /export/pvc-1;\n\tPseudo = /export/pvc-1;\n\tAccess_Type = RW;\n\t\
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ours_say_counts_first() {
+    fn own_annotations_take_precedence() {
         let adopted = [(EXPORT_ID, "9"), (ROOT_SQUASH, "false"), ("Export_Id", "7"), ("EXPORT_block", "root_squash")];
         assert_eq!((id(&volume(&adopted)), access(&volume(&adopted)).root_squash), (Some(9), false));
         assert_eq!(id(&volume(&[("Export_Id", "0")])), None);

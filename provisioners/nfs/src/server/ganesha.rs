@@ -20,7 +20,7 @@ use super::disk::{self, Disk};
 use super::export::{Export, Offer, is_plain};
 use super::export_table::ExportTable;
 
-/// Time for the server's start. With many exports it takes seconds to read them.
+/// Maximum time for the server's start, which takes seconds if there are many exports.
 const START: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
 /// Delay before a restart of the server. It doubles until the server has run for some time.
@@ -40,13 +40,13 @@ pub(crate) struct Settings {
     pub(crate) offer: Offer,
 }
 
-/// A server of exports.
+/// An NFS server that serves the exports.
 pub(crate) trait Exporter: Send + Sync + 'static {
     /// Starts to serve the exports in the table. Later calls have no effect.
     fn start(self: &Arc<Self>, table: &ExportTable);
 
-    /// Prevents a restart of the server while the guard is held, so that changes of the export table and of the server
-    /// are one step.
+    /// Prevents a restart of the server while the guard is held, so that the export table and the server change
+    /// together.
     fn hold(&self) -> impl Future<Output = RwLockReadGuard<'_, ()>> + Send;
 
     /// Serves an export in the table. Succeeds if the server already serves it.
@@ -145,7 +145,7 @@ impl Ganesha {
             end_leftover(&runtime.join(name), runtime).await;
         }
         let lock = disk::locked(&config::recovery(&self.settings)).map_err(|error| format!("cannot lock: {error}"))?;
-        let lock = lock.ok_or("a server that another replica has left behind still has the disk")?;
+        let lock = lock.ok_or("a server that another replica has left behind still uses the disk")?;
         let _ = fs::remove_file(self.bus.socket());
         let mut bus = Command::new("dbus-daemon");
         bus.arg(format!("--config-file={}", runtime.join(config::BUS_CONFIG).display()));
@@ -227,7 +227,7 @@ impl Exporter for Ganesha {
 async fn added(runtime: &Path, root: &Path, offer: &Offer, bus: &Bus, export: &Export) -> Result<(), ExportError> {
     let file = config::write_export(runtime, root, offer, export).map_err(ExportError::Configuration)?;
     let answer = bus.add(export.id, &file).await;
-    // The file takes a page of the memory that the runtime directory may occupy, and its id is not used again soon.
+    // Remove the file, which occupies a page of memory in the runtime directory. Its id is not reused soon.
     let _ = fs::remove_file(&file);
     let refused = match answer {
         // The server has already read the export at its start.

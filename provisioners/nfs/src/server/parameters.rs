@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_of_the_old_provisioner_are_understood() {
+    fn accepts_classes_of_the_old_provisioner() {
         assert_eq!(read("gid", "none").unwrap(), Parameters::default());
         assert_eq!(read("gid", "1000").unwrap().permissions().mode, 0o2770);
         assert!(read("rootSquash", "true").unwrap().access().root_squash);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn refuses_invalid_parameters() {
         for (key, value) in [
             ("gid", "0"),
             ("gid", ""),

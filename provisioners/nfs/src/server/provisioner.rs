@@ -104,7 +104,7 @@ impl<E: Exporter> Server<E> {
 
     /// Removes the export before the directory, so that no export lacks a directory.
     async fn end(&self, deletion: Deletion, token: kube_provisioner::FencingToken) -> Result<(), DeleteError> {
-        // Other volumes of the directory need the export.
+        // Other volumes that refer to the directory need the export.
         self.worker.check_alone(&deletion).await?;
         let is_shared = deletion.keeps() && !self.worker.others(&deletion).await?.is_empty();
         let (table, path, owner) = (self.table.clone(), deletion.path().clone(), deletion.owner().clone());

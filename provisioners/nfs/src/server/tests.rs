@@ -1,4 +1,4 @@
-//! Runs the contract with a fake server that records its exports.
+//! Runs the conformance suite with a fake server that records its exports.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -129,9 +129,9 @@ async fn an_attempt_with_an_empty_mark_is_cleaned_up() {
     assert!(!mark.exists() && !directory.exists());
 }
 
-/// The file with the ids of volumes cannot be written either if the disk is full.
+/// On a full disk, for example, the file with the ids of volumes cannot be written.
 #[tokio::test]
-async fn ids_that_cannot_be_reserved_prevent_no_start() {
+async fn starts_even_if_ids_cannot_be_reserved() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::open(folder.path()).unwrap();
     root.put_marker().unwrap();
@@ -193,7 +193,7 @@ async fn a_shared_directory_stays_exported() {
     assert!(served.lock().unwrap().contains("shared"));
 }
 
-/// Lists the volumes, their exports, and the data that is kept of them.
+/// Lists the volumes, their exports, and the data that is being removed.
 fn entries(root: &Path, served: &BTreeSet<String>) -> Vec<String> {
     let own = root.join(".kube-provisioner");
     let places = [root.to_owned(), own.join("volumes"), own.join("deleting"), own.join("exports")];

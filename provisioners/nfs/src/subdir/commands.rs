@@ -70,7 +70,7 @@ struct VolumeTemplate {
 impl commands::VolumeTemplate for VolumeTemplate {
     /// Keeps deleted data of adopted volumes in the trash, because their former provisioner may have archived it.
     fn annotations(&self, volume: Option<&PersistentVolume>) -> BTreeMap<String, String> {
-        // This provisioner's own volumes name their root. Without the other annotation their data is to be removed.
+        // This provisioner's own volumes name their root. Without the other annotation, their data must be removed.
         let is_said = |volume: &PersistentVolume| {
             let all = volume.metadata.annotations.as_ref();
             all.is_some_and(|all| all.contains_key(ANNOTATIONS.on_delete) || all.contains_key(ANNOTATIONS.root))

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_of_the_former_provisioner_archives_unless_it_says_otherwise() {
+    fn classes_of_the_former_provisioner_archive_by_default() {
         let own = Some("example.com/nfs");
         for name in [
             "k8s-sigs.io/nfs-subdir-external-provisioner",

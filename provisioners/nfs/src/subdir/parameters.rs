@@ -98,7 +98,7 @@ impl TryFrom<RawParameters> for Parameters {
     }
 }
 
-/// A mode in octal. The value `0` leaves the mode to the server, and is read as 0755.
+/// A mode in octal. In csi-driver-nfs, the value `0` leaves the mode to the server. Here it means 0755.
 struct MountPermissions(FileMode);
 
 impl<'de> Deserialize<'de> for MountPermissions {
@@ -123,12 +123,12 @@ mod tests {
     }
 
     #[test]
-    fn a_class_may_say_nothing() {
+    fn accepts_a_class_without_parameters() {
         assert_eq!(read(&[]).unwrap(), Parameters::default());
     }
 
     #[test]
-    fn classes_of_nfs_subdir_external_provisioner_are_understood() {
+    fn accepts_classes_of_nfs_subdir_external_provisioner() {
         let kept = |pairs: &[(&str, &str)]| read(pairs).map(|read| (read.on_delete, read.trash_ttl)).unwrap();
         assert_eq!(kept(&[("archiveOnDelete", "true")]), (OnDelete::Trash, None));
         assert_eq!(kept(&[("archiveOnDelete", "false")]), (OnDelete::Delete, None));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_of_csi_driver_nfs_are_understood() {
+    fn accepts_classes_of_csi_driver_nfs() {
         let class = [
             ("server", "nfs.example.com"),
             ("share", "/"),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn refuses_invalid_parameters() {
         for pairs in [
             &[("pathPattern", "a-${pv.metadata.name}"), ("subDir", "b-${pv.metadata.name}")][..],
             &[("mode", "0777"), ("mountPermissions", "0777")],

@@ -1,4 +1,4 @@
-//! Runs the contract, and tests the classes of the former provisioner.
+//! Runs the conformance suite, and tests the classes of the former provisioner.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use kube_provisioner::{ProvisionRequest, Provisioner};
 use super::provisioner::Subdir;
 use super::share::Mounted;
 
-/// The provisioner's name in the contract's classes.
+/// The provisioner's name in the classes of the conformance suite.
 const OWN: &str = "conformance.example.com/provisioner";
 
 /// nfs-subdir-external-provisioner archived by default. The volume's annotations and an event show it.
 #[tokio::test]
-async fn a_class_of_the_former_provisioner_that_says_nothing_archives() {
+async fn archives_volumes_of_former_classes_without_a_policy() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::open_shared(folder.path()).unwrap();
     root.put_marker().unwrap();

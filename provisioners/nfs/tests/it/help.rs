@@ -5,7 +5,7 @@ use kube_provisioner::CommandLine;
 const PROGRAM: CommandLine = CommandLine::of(env!("CARGO_BIN_EXE_nfs-provisioner"));
 
 #[test]
-fn each_mode_says_its_options() {
+fn each_mode_lists_its_options() {
     for (mode, options) in [
         (
             "subdir",
@@ -56,9 +56,9 @@ fn wrong_arguments_are_one_clear_line_first() {
     ]);
 }
 
-/// `check-class` warns users of an adopted class that its default is its former provisioner's.
+/// `check-class` notes that an adopted class uses the default of its former provisioner.
 #[test]
-fn check_class_says_what_a_class_leaves_out() {
+fn check_class_notes_defaults_of_the_former_provisioner() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("class.yaml");
     let checked = |parameters: &str, more: &[&str]| {

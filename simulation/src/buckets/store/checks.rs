@@ -1,4 +1,4 @@
-//! Checks of what the controller must never ask the author's code to remove.
+//! Checks that the controller never asks the author's code to remove something that is still needed.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ impl Author {
         }
     }
 
-    /// Checks that nothing is removed while its claim lives, or before a user has asked for it.
+    /// Checks that a user has requested the removal, and that the claim is deleted or being deleted.
     pub(super) fn check_removal(&self, call: &Call, what: &str) {
         let Some(cluster) = self.world.cluster(self.cluster) else { return };
         let claim = cluster.get("objectbucket.io", "objectbucketclaims", NAMESPACE, &call.claim.name);
@@ -33,7 +33,7 @@ impl Author {
                 && claim["metadata"]["deletionTimestamp"].is_null()
         });
         let may_end = ledger.may_end(&call.claim.uid);
-        // Only its ObjectBucket recorded whether the attempt was finished.
+        // Only the deleted ObjectBucket recorded whether the attempt was finished.
         let is_unknown = what == "the user" && ledger.entry(&call.claim.uid).is_some_and(|entry| entry.forgotten);
         drop(ledger);
         // An attempt ends when the bucket that it is to use is removed, or when its own bucket is refused.
@@ -69,7 +69,7 @@ impl Author {
             .filter(|secret| is_ours(secret) && text(secret, "/metadata/name") == name)
             .map(|secret| text(secret, "/data/AWS_ACCESS_KEY_ID").to_owned())
             .collect();
-        // Without its ObjectBucket it is unknown which key it was.
+        // Without the ObjectBucket, it is unknown which key was the current one.
         let forgotten = ledger.entry(&call.claim.uid).is_some_and(|entry| entry.has_unknown_keys);
         drop(ledger);
         let store = self.world.store();

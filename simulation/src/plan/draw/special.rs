@@ -66,12 +66,12 @@ pub(super) fn make_again(plan: &mut Plan, dice: &mut Dice) {
     second.lag = dice.seconds(5.0, 60.0);
     let mut again = first.clone();
     first.fates = vec![(Trigger::Edge(Edge::Step, dice.number(8, 32)), Fate::Crash)];
-    // The other process must continue.
+    // In the meantime, the other process must continue the work of the first one.
     again.after = Duration::from_secs(60);
     plan.slots = vec![vec![first, again], vec![second]];
 }
 
-/// Claims that are bound soon, stay, and ask for more again and again.
+/// Claims are bound early and expanded repeatedly.
 pub(super) fn grow(plan: &mut Plan, dice: &mut Dice) {
     plan.whole_author = true;
     plan.storm = Duration::from_secs(dice.pick(&[60, 180]));

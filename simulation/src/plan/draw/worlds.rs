@@ -1,7 +1,7 @@
 //! Outside influences: a second cluster, restored backups, unreadable objects, removal by force, and manual changes in
 //! the backend.
 //!
-//! It has its own dice, so that the rest of a plan does not depend on it.
+//! This module has its own dice, so that the rest of a plan does not depend on it.
 
 use std::time::Duration;
 

@@ -22,7 +22,7 @@ pub(super) fn set_weight() {
         (root, "cpu.weight", "800")
     };
     let parent = tree.join(PARENT);
-    // Where this is not possible, pods are only slower.
+    // If this fails, pods are only slower.
     let _ = fs::create_dir_all(&parent).and_then(|()| fs::write(parent.join(file), weight));
 }
 

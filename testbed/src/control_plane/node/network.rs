@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_with_routes_are_left_alone() {
+    fn detects_networks_with_routes() {
         let routes = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n\
                       eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n\
                       eth0\t0005A10A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_server_has_the_first_address_of_the_services_and_nobody_elses() {
+    fn divides_a_network_into_distinct_ranges() {
         let network = Network { second: 160 };
         assert_eq!(network.services(), "10.160.0.0/18");
         assert_eq!(network.api_server().to_string(), "10.160.0.1");

@@ -22,7 +22,7 @@ pub(in crate::control_plane) fn components(dir: &Path, node: &Node, kubeconfig: 
     let nsenter = packages::program("nsenter")?;
     // nsenter stays outside of the namespaces as the parent. The program that it starts must not outlive it.
     let inside = |program: &Path, arguments: &[String]| {
-        let mut all = node.way_in();
+        let mut all = node.nsenter_args();
         all.extend(["setpriv", "--pdeathsig", "KILL", "--"].map(str::to_owned));
         all.push(program.display().to_string());
         all.extend_from_slice(arguments);
@@ -78,7 +78,7 @@ pub(super) fn kubelet_config(address: Ipv4Addr, cert: &Path, key: &Path, ca: &Pa
         "healthzBindAddress": address,
         "healthzPort": HEALTH_PORT,
         "clusterDomain": "cluster.local",
-        // There is no name server.
+        // The node has no name server.
         "resolvConf": "",
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "maxPods": 200,

@@ -129,7 +129,7 @@ impl Driver {
 
 impl State {
     fn answer(&mut self, subject: &str, call: &str) -> Value {
-        // Calls that concern no volume are answered from the current script, too.
+        // Calls that do not concern a volume are also answered from the current script.
         let script = if subject.is_empty() {
             &mut self.script
         } else {

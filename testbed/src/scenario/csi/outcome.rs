@@ -242,12 +242,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_volume_is_found_by_its_claims_uid() {
+    fn recognizes_volumes_by_the_uid_of_their_claim() {
         let uid = "0b4e6d2a-6a4c-4b3e-9f70-1f2e3d4c5b6a";
         assert!(is_of(&format!("pvc-{uid}"), uid));
         assert!(is_of("pvc-0b4e6d2a6a", uid));
         assert!(is_of("0b4e6d2a6a4c4b3e9f701f2e3d4c5b6a", uid));
-        assert!(!is_of("pvc-0b4e", uid), "too short to be sure");
+        assert!(!is_of("pvc-0b4e", uid), "too short to identify the claim");
         assert!(!is_of("pvc-0b4e6d2b", uid) && !is_of("pvc-", uid) && !is_of("pvc-0b4e6d2a", ""));
         let outcome = json!({"name": "pvc-0b4e6d2a6a"});
         let shown = without_part_of_uid(outcome, &["pvc-0b4e6d2a6a".to_owned()], uid).unwrap();

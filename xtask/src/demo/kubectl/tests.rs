@@ -7,7 +7,7 @@ fn table(columns: Value, rows: Value) -> Table {
 }
 
 #[test]
-fn a_table_shows_what_kubectl_get_shows() {
+fn table_matches_kubectl_get() {
     let columns = json!([
         { "name": "Name", "priority": 0 },
         { "name": "Status", "priority": 0 },
@@ -32,7 +32,7 @@ fn event(reason: &str, seen: Value, version: &str, count: i32, source: Value) ->
 }
 
 #[test]
-fn events_show_what_kubectl_describe_shows() {
+fn events_match_kubectl_describe() {
     let columns = ["Last Seen", "Type", "Reason", "Message", "First Seen", "Count"];
     let columns = columns.map(|name| json!({ "name": name, "priority": 0 }));
     let made = json!({ "reportingComponent": "example.com/hostpath" });

@@ -72,7 +72,7 @@ impl BucketHooks for Store {
 }
 
 /// Returns a bucket and the account of its claim.
-fn made(bucket: &str, uid: &str) -> [Asset; 2] {
+fn bucket_assets(bucket: &str, uid: &str) -> [Asset; 2] {
     let claim = ClaimName { namespace: "shop".into(), name: bucket.into(), uid: uid.into() };
     let asset = |kind, name: &str| Asset::new(kind, name, claim.clone(), MarkedCluster::This);
     [asset(AssetKind::Bucket, bucket), asset(AssetKind::Account, &Account::of(claim.clone()).name)]
@@ -130,8 +130,8 @@ fn delete() -> Orphans {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_is_removed_on_request_alone() {
-    let fixture = Fixture::new(made("photos", UID));
+async fn removes_an_orphan_only_when_confirmed() {
+    let fixture = Fixture::new(bucket_assets("photos", UID));
     assert_eq!(fixture.run(Orphans::default()).await.0.len(), 2);
     assert_eq!(fixture.run(Orphans { delete: true, ..Orphans::default() }).await.0.len(), 2, "without a confirmation");
     let unknown = Orphans { class: vec!["slow".to_owned()], ..delete() };
@@ -140,31 +140,31 @@ async fn an_orphan_is_removed_on_request_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_removed_without_the_kinds_that_would_name_it() {
+async fn removes_nothing_if_a_crd_is_missing() {
     for kinds in [&["ObjectBucket"][..], &["ObjectBucketClaim"], &[]] {
-        let fixture = Fixture::serving(kinds, made("photos", UID));
+        let fixture = Fixture::serving(kinds, bucket_assets("photos", UID));
         assert_eq!(fixture.run(delete()).await.0.len(), 2, "{kinds:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bucket_with_objects_is_removed_if_it_is_named() {
-    let fixture = Fixture::new(made("full-1", UID).into_iter().chain(made("full-2", OTHER_UID)));
+async fn removes_a_bucket_with_objects_only_if_named() {
+    let fixture = Fixture::new(bucket_assets("full-1", UID).into_iter().chain(bucket_assets("full-2", OTHER_UID)));
     let named = Orphans { with_objects: vec!["full-1".to_owned()], ..delete() };
     let (left, error) = fixture.run(named).await;
     assert!(left.len() == 2 && left.contains(&"full-2".to_owned()), "{left:?}");
-    assert_eq!(error.as_deref(), Some("1 orphans are not removed"));
+    assert_eq!(error.as_deref(), Some("orphans that could not be removed: 1"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backend_that_is_still_deleting_is_called_again_after_a_pause() {
-    let (fixture, start) = (Fixture::new(made("slow", UID)), Instant::now());
+async fn repeats_an_unfinished_deletion_after_a_pause() {
+    let (fixture, start) = (Fixture::new(bucket_assets("slow", UID)), Instant::now());
     assert_eq!(fixture.run(delete()).await, (Vec::new(), None));
     assert!(start.elapsed() >= Duration::from_secs(2), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_object_bucket_may_stand_for_is_kept() {
+async fn keeps_assets_that_an_object_bucket_may_represent() {
     let record = json!({"source": "Provisioned", "claim": {"namespace": "shop", "name": "x", "uid": UID}}).to_string();
     let user = format!("obc-shop-photos-{UID}");
     for (spec, record) in [
@@ -175,7 +175,7 @@ async fn what_an_object_bucket_may_stand_for_is_kept() {
         (json!({"endpoint": {"bucketName": "other"}}), &*record),
         (json!({"endpoint": {"bucketName": "other"}}), "{"),
     ] {
-        let fixture = Fixture::new(made("photos", UID));
+        let fixture = Fixture::new(bucket_assets("photos", UID));
         fixture.object_bucket(spec.clone(), record);
         let (left, error) = fixture.run(delete()).await;
         assert_eq!(left.len(), 2, "{spec} {record}");
@@ -184,22 +184,22 @@ async fn what_an_object_bucket_may_stand_for_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_attempt_may_be_making_is_kept() {
+async fn keeps_assets_of_an_existing_claim() {
     let fixture = Fixture::new([]);
     let metadata = json!({"namespace": "default", "name": "photos"});
     let claim = json!({"apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucketClaim", "metadata": metadata,
         "spec": {"storageClassName": "fast", "bucketName": "photos"}});
     let claim = fixture.cluster.create(&claim).unwrap();
     let uid = claim["metadata"]["uid"].as_str().unwrap();
-    fixture.store.0.lock().unwrap().extend(made("photos", uid));
+    fixture.store.0.lock().unwrap().extend(bucket_assets("photos", uid));
     assert_eq!(fixture.run(delete()).await.0.len(), 2);
 }
 
 #[test]
-fn only_what_nobody_may_need_is_an_orphan() {
+fn only_unneeded_assets_are_orphans() {
     let recorded = Recorded { are_served: true, ..Recorded::default() };
     let state = |change: &dyn Fn(&mut Asset)| {
-        let mut assets = made("photos", UID);
+        let mut assets = bucket_assets("photos", UID);
         change(&mut assets[0]);
         let found = assets.into_iter().map(|asset| ("fast".to_owned(), asset)).collect();
         sets(found).into_iter().next().unwrap().state(&recorded)
@@ -216,24 +216,24 @@ fn only_what_nobody_may_need_is_an_orphan() {
     }
     let mut unreadable = recorded;
     unreadable.objects.unreadable.push("o".to_owned());
-    let found = made("photos", UID).into_iter().map(|asset| ("fast".to_owned(), asset)).collect();
+    let found = bucket_assets("photos", UID).into_iter().map(|asset| ("fast".to_owned(), asset)).collect();
     assert_eq!(sets(found)[0].state(&unreadable), State::Unreadable);
 }
 
 #[test]
-fn a_class_that_is_left_out_is_named_with_its_kind() {
+fn adds_the_kind_to_a_class_name() {
     assert_eq!(["fast", "BucketAccessClass fast"].map(with_kind), ["StorageClass fast", "BucketAccessClass fast"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_account_of_cosi_without_its_access_is_an_orphan() {
+async fn a_cosi_account_without_bucket_access_is_an_orphan() {
     let account = |name: &str| {
         let claim = ClaimName { namespace: String::new(), name: name.to_owned(), uid: format!("a.{name}") };
         Asset::new(AssetKind::Account, name, claim, MarkedCluster::This)
     };
     let fixture = Fixture::new(["ba-lost", "ba-granted", "ba-recorded"].map(account));
     let left = async || fixture.run(delete()).await.0;
-    assert_eq!(left().await.len(), 3, "without the CRDs nothing is known of COSI");
+    assert_eq!(left().await.len(), 3, "without COSI's CRDs nothing is removed");
     let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testbed/cosi/v1alpha2");
     for definition in std::fs::read_dir(definitions).unwrap() {
         fixture.cluster.create_yaml(&std::fs::read_to_string(definition.unwrap().path()).unwrap()).unwrap();
@@ -257,14 +257,14 @@ async fn an_account_of_cosi_without_its_access_is_an_orphan() {
     });
     fixture.cluster.create(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})).unwrap();
     assert_eq!(left().await, ["ba-granted"]);
-    assert_eq!(fixture.cluster.list("", "secrets", Some("default")).unwrap(), Vec::<Value>::new(), "the record");
+    assert_eq!(fixture.cluster.list("", "secrets", Some("default")).unwrap(), Vec::<Value>::new(), "record deleted");
 }
 
 #[tokio::test]
-async fn a_name_without_a_class_is_reported() {
-    let fixture = Fixture::new(made("photos", "u"));
+async fn reports_a_provisioner_name_without_a_class() {
+    let fixture = Fixture::new(bucket_assets("photos", "u"));
     let class = Target { group: "storage.k8s.io", plural: "storageclasses", namespace: "", name: "fast" };
     fixture.cluster.delete(&class, DeleteOptions::default()).unwrap();
     let (_, error) = fixture.run(Orphans::default()).await;
-    assert_eq!(error.as_deref(), Some("no class names example.com/b, so no store can be searched"));
+    assert_eq!(error.as_deref(), Some("no StorageClass names example.com/b, so there is no backend to search"));
 }

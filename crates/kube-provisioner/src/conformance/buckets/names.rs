@@ -80,7 +80,7 @@ async fn moments(subject: &Subject) -> Result<Vec<usize>, Broken> {
         polls += 1;
         call.as_mut().poll(context)
     });
-    // A backend that fails occasionally may fail here, too.
+    // A backend that fails occasionally may also fail here.
     let _ = answer.await;
     let process = fixture.start(1);
     fixture.bound("one").await?;

@@ -233,7 +233,7 @@ async fn share(subject: &Subject) -> CheckResult {
     fixture.remove("two").await?;
     fixture.gone("one").await?;
     fixture.as_before("both claims are deleted").await?;
-    // The claim that the bucket was created for may exist longer, too.
+    // The claim that the bucket was created for may also outlive the other claim.
     fixture.claim("one", "class", None);
     fixture.bound("one").await?;
     let alone_again = (subject.assets)().await.len();

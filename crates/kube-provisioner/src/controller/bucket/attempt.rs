@@ -207,7 +207,9 @@ impl<'a> Attempt<'a> {
             }
             Err(CallError::AlreadyExists) => match objects.read_bucket(&object).await? {
                 // Finalizers of other writers keep the object of a former attempt.
-                Some(live) if live.is_let_go() => Err(Stopped::call_failed(CREATING)(CallError::AlreadyExists)),
+                Some(live) if live.has_only_foreign_finalizers() => {
+                    Err(Stopped::call_failed(CREATING)(CallError::AlreadyExists))
+                }
                 // Our watch is behind: the object already belongs to this claim or to another one.
                 _ => Err(Stopped::Changed),
             },
@@ -376,8 +378,8 @@ impl<'a> Attempt<'a> {
         attempted.iter().chain(changed).map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    /// Returns true if the claim has both a name for its bucket and a prefix. A generated name is written to the claim,
-    /// too.
+    /// Returns true if the claim has both a prefix and a bucket name that was not generated from it. The controller
+    /// also writes generated names to the claim.
     fn has_unused_prefix(&self) -> bool {
         let Self { claim, source, name, .. } = self;
         let has_prefix = claim.prefix.as_deref().is_some_and(|prefix| !prefix.is_empty());

@@ -177,7 +177,7 @@ impl BucketCache {
     }
 
     /// Removes a claim that no longer exists according to the API server, even if the watch still shows it.
-    pub(crate) fn claim_is_gone(&mut self, key: &Key) {
+    pub(crate) fn remove_claim(&mut self, key: &Key) {
         if let Some(known) = self.claims.remove(key) {
             self.claim_gone(key, &known);
             self.gone.add(key.uid());
@@ -204,7 +204,7 @@ impl BucketCache {
 
     /// Removes the ObjectBucket with this uid, which no longer exists according to the API server, even if the watch
     /// still shows it.
-    pub(crate) fn bucket_is_gone(&mut self, name: &str, uid: &str) {
+    pub(crate) fn remove_bucket(&mut self, name: &str, uid: &str) {
         if self.buckets.get(name).is_some_and(|known| *known.uid == *uid) {
             self.bucket_gone(name);
             self.gone.add(uid);

@@ -49,7 +49,7 @@ fn with_bucket(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     if let Some(decision) = elsewhere(bucket, facts, rules) {
         return decision;
     }
-    if bucket.is_let_go() {
+    if bucket.has_only_foreign_finalizers() {
         // The process that let it go may have ended before it released the claim.
         let is_held = facts.claim.as_ref().is_some_and(|claim| claim.deleting && claim.has_finalizer());
         return if is_held { Decision::ReleaseClaim } else { Decision::NoAction(NoAction::ObjectBeingDeleted) };
@@ -82,8 +82,8 @@ fn with_bucket(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     }
 }
 
-/// Decides about an ObjectBucket whose claim is absent, which alone deletes nothing: our own release marks the
-/// ObjectBucket before it removes the claim's finalizer. If the ObjectBucket is not being deleted, it was restored
+/// Decides about an ObjectBucket whose claim is absent. Its absence does not prove a deletion: our own release marks
+/// the ObjectBucket before it removes the claim's finalizer. If the ObjectBucket is not being deleted, it was restored
 /// without its claim, or the claim's finalizer was removed manually.
 fn without_claim(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     let careful = rules.safeguards.include(BucketSafeguard::Absence);

@@ -238,7 +238,7 @@ fn after_attempts(text: &str) -> Record {
 
 // Rules: Z36.
 #[test]
-fn an_attempt_changes_no_input_of_the_next_one() {
+fn an_attempt_does_not_change_the_inputs() {
     let recorded = |text: &str, made: bool| {
         let record = serde_json::to_value(Record { made, ..after_attempts(text) }).unwrap();
         let written = json!({
@@ -267,7 +267,7 @@ fn an_attempt_changes_no_input_of_the_next_one() {
 
 // Rules: Z38.
 #[test]
-fn protection_of_a_bound_claim_is_restored() {
+fn restores_the_protection_of_a_bound_claim() {
     let bound = || Fixture::bound();
     let lost = [
         ("finalizer", json!({"metadata": {"finalizers": null}})),
@@ -284,7 +284,7 @@ fn protection_of_a_bound_claim_is_restored() {
 
 // Rules: Z39.
 #[test]
-fn changes_without_effect_are_reported() {
+fn reports_changes_without_effect() {
     let told = |change| Refuse(Refusal::ChangeWithoutEffect(change));
     let spec = |spec: Value| Fixture::bound().claim(json!({"spec": spec}));
     let class = ChangeWithoutEffect::Class { class: "class".to_owned(), policy: "Delete", object: OBJECT.to_owned() };
@@ -313,13 +313,13 @@ fn changes_without_effect_are_reported() {
     let refused = || not_allowed(&["maxSize"], &[]);
     check([
         ("config", gold().class(allows()), refused()),
-        ("without the owner", gold().class(allows()).delivered(Delivered::Unowned, Delivered::Intact), refused()),
-        ("while the class is absent", Fixture { class: Value::Null, ..gold().record(allows()) }, refused()),
+        ("an unowned Secret", gold().class(allows()).delivered(Delivered::Unowned, Delivered::Intact), refused()),
+        ("an absent class", Fixture { class: Value::Null, ..gold().record(allows()) }, refused()),
     ]);
 }
 
 #[test]
-fn a_new_claim() {
+fn decides_about_a_new_claim() {
     let new = Fixture::new;
     let named = |spec: Value| new().claim(json!({"spec": {"bucketName": null}})).claim(json!({"spec": spec}));
     let limited = Fixture {
@@ -338,26 +338,26 @@ fn a_new_claim() {
         ("the class allows nothing", by_class(""), not_allowed(&["maxObjects", "maxSize"], &[])),
         ("its class is ours", new(), Attempt(Reason::New)),
         ("its class is absent", Fixture { class: Value::Null, ..new() }, rest(NoAction::ClassMissing)),
-        ("its class is another's", new().class(json!({"provisioner": "other"})), rest(NoAction::ForeignClass)),
+        ("its class is foreign", new().class(json!({"provisioner": "other"})), rest(NoAction::ForeignClass)),
         ("its name is generated", named(json!({"generateBucketName": "photos"})), Attempt(Reason::New)),
         ("it has no name", named(json!({})), Refuse(Refusal::NoName)),
         (
-            "the class has the name",
+            "the class names the bucket",
             named(json!({})).class(json!({"parameters": {"bucketName": "shared"}})),
             Attempt(Reason::New),
         ),
         ("a key that is not allowed", limited, not_allowed(&["maxObjects"], &["maxSize"])),
         (
-            "another's Secret",
+            "a foreign Secret",
             new().delivered(Delivered::Unmanaged, Delivered::Absent),
             Refuse(Refusal::NotOwned { kind: "Secret" }),
         ),
         (
-            "another's ConfigMap",
+            "a foreign ConfigMap",
             new().delivered(Delivered::Absent, Delivered::Unmanaged),
             Refuse(Refusal::NotOwned { kind: "ConfigMap" }),
         ),
-        ("deleted before anything was made", new().deleted(), rest(NoAction::Unrelated)),
+        ("deleted before anything was created", new().deleted(), rest(NoAction::Unrelated)),
         ("deleted with our finalizer", new().claim(held).deleted(), ReleaseClaim),
         ("it is absent", new().without_claim(), rest(NoAction::Unrelated)),
     ]);
@@ -367,7 +367,7 @@ fn a_new_claim() {
 
 // Rules: Z32.
 #[test]
-fn claim_and_class_choose_the_names_of_secret_and_config_map() {
+fn claim_and_class_can_name_secret_and_config_map() {
     use Delivered::{Absent, Intact, Unmanaged};
     let asks = |config: Value| json!({"spec": {"additionalConfig": config}});
     let (new, bound) = (|config: Value| Fixture::new().claim(asks(config)), Fixture::bound);
@@ -384,26 +384,26 @@ fn claim_and_class_choose_the_names_of_secret_and_config_map() {
     let pending = || unsaid().delivered(Absent, Absent);
     let told = |key| Refuse(Refusal::ChangeWithoutEffect(ChangeWithoutEffect::Config { key }));
     check([
-        ("the claim has one", new(secret()), Attempt(Reason::New)),
-        ("no object can have it", new(map()), bad("ConfigMap", "Keys")),
-        ("it is empty", new(json!({"secretName": ""})), bad("Secret", "")),
-        ("not a key that is allowed", limited, not_allowed(&["secretName"], &[])),
-        ("the class has one", Fixture::new().class(class("s3-${pvc.name}")), Attempt(Reason::New)),
-        ("it is too long for this claim", Fixture::new().class(class(&long)), bad("Secret", &"photos".repeat(50))),
-        ("another one for a bound claim", bound().claim(asks(secret())), told("secretName")),
-        ("another one for a claim that is not bound yet", pending().claim(asks(secret())), Attempt(Reason::Config)),
-        ("another one once the Secret is delivered", unsaid().claim(asks(secret())), Restore),
-        ("no object can have the other one", pending().claim(asks(map())), bad("ConfigMap", "Keys")),
-        ("it is delivered", named(), rest(NoAction::Bound)),
-        ("the class has changed since", named().class(class("other")), rest(NoAction::Bound)),
-        ("another provisioner has made it under the claim's name", own(), rest(NoAction::Bound)),
-        ("another's Secret", named().delivered(Unmanaged, Intact), Refuse(Refusal::NotOwned { kind: "Secret" })),
+        ("the claim names the Secret", new(secret()), Attempt(Reason::New)),
+        ("an invalid ConfigMap name", new(map()), bad("ConfigMap", "Keys")),
+        ("an empty Secret name", new(json!({"secretName": ""})), bad("Secret", "")),
+        ("a key that is not allowed", limited, not_allowed(&["secretName"], &[])),
+        ("the class names the Secret", Fixture::new().class(class("s3-${pvc.name}")), Attempt(Reason::New)),
+        ("a name too long for this claim", Fixture::new().class(class(&long)), bad("Secret", &"photos".repeat(50))),
+        ("another name for a bound claim", bound().claim(asks(secret())), told("secretName")),
+        ("another name for an unbound claim", pending().claim(asks(secret())), Attempt(Reason::Config)),
+        ("another name after the delivery", unsaid().claim(asks(secret())), Restore),
+        ("another name, which is invalid", pending().claim(asks(map())), bad("ConfigMap", "Keys")),
+        ("the Secret is delivered", named(), rest(NoAction::Bound)),
+        ("the class has changed", named().class(class("other")), rest(NoAction::Bound)),
+        ("another provisioner named it after the claim", own(), rest(NoAction::Bound)),
+        ("a foreign Secret", named().delivered(Unmanaged, Intact), Refuse(Refusal::NotOwned { kind: "Secret" })),
         (
-            "another's Secret, and the claim is not bound yet and asks for another name",
+            "a foreign Secret, and the unbound claim requests another name",
             pending().claim(asks(json!({"secretName": "mine"}))).delivered(Unmanaged, Intact),
             Attempt(Reason::Config),
         ),
-        ("its Secret is gone", named().delivered(Absent, Intact), Attempt(Reason::Secret)),
+        ("its Secret was deleted", named().delivered(Absent, Intact), Attempt(Reason::Secret)),
         ("deleted", named().deleted(), Release(Ending::Delete)),
     ]);
     let wrong = Fixture::new().class(class("${pvc.uid}")).decision();
@@ -411,7 +411,7 @@ fn claim_and_class_choose_the_names_of_secret_and_config_map() {
 }
 
 #[test]
-fn names_that_no_bucket_can_have() {
+fn refuses_invalid_bucket_names() {
     for name in ["ab", "Photos", "-photos", "photos-", "a..b", "a.-b", "192.168.0.1", &"a".repeat(64)] {
         let decision = Fixture::new().claim(json!({"spec": {"bucketName": name}})).decision();
         assert!(matches!(decision, Refuse(Refusal::BadName { .. })), "{name}: {decision:?}");
@@ -423,7 +423,7 @@ fn names_that_no_bucket_can_have() {
 }
 
 #[test]
-fn a_claim_with_its_bucket() {
+fn decides_about_a_claim_with_a_bucket() {
     use Delivered::{Absent, Changed, Intact, Unmanaged, Unowned};
     let bound = Fixture::bound;
     let rotated = |value: &str| bound().claim(json!({"metadata": {"annotations": {ROTATE: value}}}));
@@ -432,10 +432,10 @@ fn a_claim_with_its_bucket() {
     let unable =
         Fixture { rules: Rules { capabilities: BucketCapabilities::default(), ..bound().rules }, ..rotated("again") };
     check([
-        ("all is there", bound(), rest(NoAction::Bound)),
-        ("the class is gone", Fixture { class: Value::Null, ..bound() }, rest(NoAction::Bound)),
+        ("everything exists", bound(), rest(NoAction::Bound)),
+        ("the class was deleted", Fixture { class: Value::Null, ..bound() }, rest(NoAction::Bound)),
         ("no Secret", bound().delivered(Absent, Intact), Attempt(Reason::Secret)),
-        ("a Secret that somebody has edited", bound().delivered(Changed, Intact), Attempt(Reason::Secret)),
+        ("an edited Secret", bound().delivered(Changed, Intact), Attempt(Reason::Secret)),
         ("a restored bucket", bound().record(json!({"assigned": true})), Attempt(Reason::Secret)),
         (
             "a restored bucket in the middle of a rotation",
@@ -443,11 +443,11 @@ fn a_claim_with_its_bucket() {
             Attempt(Reason::Secret),
         ),
         ("a restored Secret", bound().delivered(Unowned, Intact), Attempt(Reason::Secret)),
-        ("another's Secret", bound().delivered(Unmanaged, Intact), Refuse(Refusal::NotOwned { kind: "Secret" })),
+        ("a foreign Secret", bound().delivered(Unmanaged, Intact), Refuse(Refusal::NotOwned { kind: "Secret" })),
         ("no ConfigMap", bound().delivered(Intact, Absent), Restore),
-        ("a ConfigMap that somebody has edited", bound().delivered(Intact, Changed), Restore),
+        ("an edited ConfigMap", bound().delivered(Intact, Changed), Restore),
         ("a restored ConfigMap", bound().delivered(Intact, Unowned), Restore),
-        ("another's ConfigMap", bound().delivered(Intact, Unmanaged), Refuse(Refusal::NotOwned { kind: "ConfigMap" })),
+        ("a foreign ConfigMap", bound().delivered(Intact, Unmanaged), Refuse(Refusal::NotOwned { kind: "ConfigMap" })),
         ("the claim's status is lost", bound().claim(json!({"status": null})), Restore),
         ("the ObjectBucket's status is lost", bound().bucket(json!({"status": null})), Restore),
         (
@@ -461,20 +461,20 @@ fn a_claim_with_its_bucket() {
             Attempt(Reason::Config),
         ),
         ("a rotation", rotated("again"), Rotate),
-        ("a rotation that is done", rotated("again").record(json!({"rotation": "again"})), rest(NoAction::Bound)),
-        ("a rotation that the author cannot do", unable, Refuse(Refusal::NoRotation)),
+        ("a finished rotation", rotated("again").record(json!({"rotation": "again"})), rest(NoAction::Bound)),
+        ("an unsupported rotation", unable, Refuse(Refusal::NoRotation)),
         (
             "a rotation of a claim without a key",
             rotated("again").record(json!({"keyless": true})),
             Refuse(Refusal::NoRotation),
         ),
         ("a rotation that has begun", bound().record(new_key.clone()), Rotate),
-        ("a rotation whose Secret is gone", bound().record(new_key).delivered(Absent, Intact), Attempt(Reason::Secret)),
+        ("a rotation without its Secret", bound().record(new_key).delivered(Absent, Intact), Attempt(Reason::Secret)),
         ("keys to remove", bound().record(json!({"retireAt": "2024-01-01T00:00:00Z"})), Retire),
-        ("its attempt goes on", bound().record(json!({"made": false})), Attempt(Reason::New)),
-        ("somebody deletes the ObjectBucket", bound().bucket_deleted(), Refuse(Refusal::ObjectDeleted)),
+        ("an unfinished attempt", bound().record(json!({"made": false})), Attempt(Reason::New)),
+        ("the ObjectBucket is being deleted", bound().bucket_deleted(), Refuse(Refusal::ObjectDeleted)),
         (
-            "nothing holds a deleted ObjectBucket",
+            "a terminating ObjectBucket without finalizers",
             bound().bucket_deleted().bucket(json!({"metadata": {"finalizers": null}})),
             rest(NoAction::ObjectBeingDeleted),
         ),
@@ -483,7 +483,7 @@ fn a_claim_with_its_bucket() {
             bound().deleted().bucket_deleted().bucket(json!({"metadata": {"finalizers": ["other"]}})),
             ReleaseClaim,
         ),
-        ("a person gives it to the claim", bound().annotated("kube-provisioner/adopt-for", "shop/photos"), Adopt),
+        ("assigned by an administrator", bound().annotated("kube-provisioner/adopt-for", "shop/photos"), Adopt),
     ]);
     let garbled = bound().annotated("kube-provisioner/bucket", "garbled");
     assert!(matches!(Fixture { record: Value::Null, ..garbled }.decision(), Refuse(Refusal::Record(_))));
@@ -504,7 +504,7 @@ fn counts_a_claim_under_the_class_of_its_bucket() {
 }
 
 #[test]
-fn what_others_have_made() {
+fn decides_about_buckets_of_other_creators() {
     let bound = Fixture::bound;
     let waiting = || bound().claim(json!({"status": null}));
     let [cluster, identity, creator] =
@@ -527,28 +527,28 @@ fn what_others_have_made() {
             Refuse(Refusal::OtherInstallation { creator: "other".to_owned() }),
         ),
         (
-            "another installation's, and a person abandons it",
+            "another installation's, and an administrator abandons it",
             bound().annotated(identity, "other").annotated("kube-provisioner/abandon", "true").deleted(),
             Release(Ending::Abandon),
         ),
-        ("made by the Go library", of_library(), Adopt),
+        ("created by the Go library", of_library(), Adopt),
         (
-            "made by the Go library under a definition that drops the claim's uid",
+            "created by the Go library under a CRD that drops the claim's uid",
             of_library().bucket(json!({"spec": {"claimRef": {"uid": null}}})),
             Adopt,
         ),
         (
-            "made by the Go library under a definition that drops the claim",
+            "created by the Go library under a CRD that drops the claim",
             named_alone().bucket(json!({"spec": {"claimRef": null}})),
             Adopt,
         ),
         (
-            "named alike, with another bucket",
+            "the same name, but another bucket",
             named_alone().bucket(json!({"spec": {"claimRef": null, "endpoint": {"bucketName": "other"}}})),
             Refuse(Refusal::Unproven { object: OBJECT.to_owned() }),
         ),
         (
-            "made by the Go library, and its class is gone",
+            "created by the Go library, and its class was deleted",
             Fixture {
                 class: Value::Null,
                 ..of_library().bucket(json!({"metadata": {"labels": {LABEL: LABEL_VALUE}}}))
@@ -561,7 +561,7 @@ fn what_others_have_made() {
 }
 
 #[test]
-fn how_a_bucket_ends() {
+fn chooses_how_to_remove_a_bucket() {
     let rows = [
         ("Provisioned", "Delete", true, Ending::Delete),
         ("Provisioned", "Retain", true, Ending::Revoke),
@@ -589,11 +589,11 @@ fn a_bound_claim_whose_object_bucket_was_lost_keeps_its_data() {
     check([
         ("its class retains it", lost("Retain").deleted(), Release(Ending::Revoke)),
         ("its class deletes it", lost("Delete").deleted(), Release(Ending::CleanUp)),
-        ("the claim is gone", lost("Retain").without_claim().bucket_deleted(), Release(Ending::Revoke)),
+        ("the claim was deleted", lost("Retain").without_claim().bucket_deleted(), Release(Ending::Revoke)),
         ("never bound", lost("Retain").claim(json!({"status": null})).deleted(), Release(Ending::CleanUp)),
-        ("it asks for another bucket", lost("Delete").claim(asks.clone()), Attempt(Reason::New)),
+        ("it requests another bucket", lost("Delete").claim(asks.clone()), Attempt(Reason::New)),
         (
-            "never bound, and it asks for another bucket",
+            "never bound, and it requests another bucket",
             lost("Delete").claim(asks).claim(json!({"status": null})),
             Release(Ending::CleanUp),
         ),
@@ -601,16 +601,16 @@ fn a_bound_claim_whose_object_bucket_was_lost_keeps_its_data() {
 }
 
 #[test]
-fn absence_alone_deletes_nothing() {
+fn does_not_delete_because_the_claim_is_absent() {
     let gone = || Fixture::bound().without_claim();
     let object = || OBJECT.to_owned();
     let unknown = Fixture { record: Value::Null, ..gone().annotated("kube-provisioner/cluster-id", "this") };
     let unknown = unknown.bucket(json!({"metadata": {"annotations": {"kube-provisioner/cluster-id": null}}}));
     check([
-        ("nobody has seen the claim being deleted", gone(), Refuse(Refusal::NoClaim { object: object() })),
-        ("nothing says in which cluster it was made", unknown, Refuse(Refusal::NoCluster { object: object() })),
+        ("the deletion was not observed", gone(), Refuse(Refusal::NoClaim { object: object() })),
+        ("its cluster is unknown", unknown, Refuse(Refusal::NoCluster { object: object() })),
         (
-            "it was made in another cluster",
+            "it was created in another cluster",
             gone().annotated("kube-provisioner/cluster-id", "that"),
             Refuse(Refusal::OtherCluster { creator: "that".to_owned() }),
         ),
@@ -623,22 +623,22 @@ fn absence_alone_deletes_nothing() {
 }
 
 #[test]
-fn what_is_in_a_new_claims_way() {
+fn other_object_buckets_block_a_new_claim() {
     let of_former = |fixture: Fixture| fixture.bucket(json!({"spec": {"claimRef": {"uid": "former"}}}));
     let new = || of_former(Fixture { claim: Fixture::new().claim, ..Fixture::bound() });
     let object = || OBJECT.to_owned();
     let pointing = Fixture { record: Value::Null, ..Fixture::bound().claim(json!({"status": null})) };
     check([
-        ("the former claim's bucket is there", new(), Refuse(Refusal::Left { object: object() })),
+        ("the former claim's bucket exists", new(), Refuse(Refusal::Left { object: object() })),
         ("the former claim's bucket is being removed", new().bucket_deleted(), Refuse(Refusal::Former)),
         (
             "the former claim's bucket is another cluster's",
             new().annotated("kube-provisioner/cluster-id", "that"),
             Refuse(Refusal::OtherCluster { creator: "that".to_owned() }),
         ),
-        ("a person gives it the former claim's", new().annotated("kube-provisioner/adopt-for", "shop/photos"), Adopt),
+        ("it is assigned the former bucket", new().annotated("kube-provisioner/adopt-for", "shop/photos"), Adopt),
         (
-            "the class that decides whose bucket it is does not exist",
+            "the class that determines the owner does not exist",
             Fixture {
                 record: Value::Null,
                 class: Value::Null,
@@ -647,12 +647,12 @@ fn what_is_in_a_new_claims_way() {
             rest(NoAction::Bound),
         ),
         (
-            "it points at one that names nobody",
+            "it points at an ObjectBucket without a claim",
             pointing.clone().bucket(json!({"spec": {"claimRef": null}})),
             Refuse(Refusal::Unproven { object: object() }),
         ),
         (
-            "it points at one without a uid that has another bucket",
+            "it points at an ObjectBucket without a uid and with another bucket",
             pointing.bucket(json!({"spec": {"claimRef": {"uid": null}, "endpoint": {"bucketName": "other"}}})),
             Refuse(Refusal::Unproven { object: object() }),
         ),
@@ -663,7 +663,7 @@ fn what_is_in_a_new_claims_way() {
 
 /// Users can edit the class of a bound claim.
 #[test]
-fn the_object_bucket_names_the_class_of_an_unrecorded_bucket() {
+fn uses_the_object_buckets_class_without_a_record() {
     let edited = Fixture::bound().claim(json!({"spec": {"storageClassName": "other"}}));
     let edited = Fixture { record: Value::Null, ..edited };
     assert_eq!(edited.decision(), Adopt);

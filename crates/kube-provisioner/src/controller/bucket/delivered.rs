@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edited_secret_is_noticed_and_what_others_add_is_not() {
+    fn detects_edits_but_ignores_added_entries() {
         let data = [(AWS_ACCESS_KEY_ID, "id"), (AWS_SECRET_ACCESS_KEY, "secret")];
         let sum = checksum(data.iter().map(|(name, value)| (*name, value.as_bytes())).collect());
         let state = |data: &[(&str, &str)], sum| secret(data, sum).as_secret("u", Some(&record("id")));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restored_secret_is_the_claims_by_its_content_and_its_key() {
+    fn identifies_a_restored_secret_by_checksum_and_key() {
         let data = [(AWS_ACCESS_KEY_ID, "id"), (AWS_SECRET_ACCESS_KEY, "secret")];
         let sum = checksum(data.iter().map(|(name, value)| (*name, value.as_bytes())).collect());
         let (none, pod) = (json!([]), json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p"}]));
@@ -256,19 +256,19 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_of_a_claim_without_a_key_has_none() {
+    fn the_secret_of_a_keyless_claim_contains_no_key() {
         let keyless = Record { keyless: true, ..Record::default() };
         let (empty, key) = (checksum(BTreeMap::new()), [(AWS_ACCESS_KEY_ID, "id"), (AWS_SECRET_ACCESS_KEY, "secret")]);
         let of_key = checksum(key.iter().map(|(name, value)| (*name, value.as_bytes())).collect());
         assert_eq!(secret(&[], Some(&empty)).as_secret("u", Some(&keyless)), Delivered::Intact);
         assert_eq!(secret(&key, Some(&of_key)).as_secret("u", Some(&keyless)), Delivered::Changed, "an old key");
-        assert_eq!(secret(&key, Some(&empty)).as_secret("u", Some(&keyless)), Delivered::Changed, "somebody's key");
+        assert_eq!(secret(&key, Some(&empty)).as_secret("u", Some(&keyless)), Delivered::Changed, "a foreign key");
         assert_eq!(secret(&[], Some(&empty)).as_secret("u", Some(&record("id"))), Delivered::Changed);
         assert_eq!(owned(&[], Some(&empty), &json!([])).as_secret("u", Some(&keyless)), Delivered::Unowned);
     }
 
     #[test]
-    fn what_other_provisioners_wrote_is_taken_as_it_is() {
+    fn accepts_the_secret_of_another_provisioner() {
         let data = [(AWS_ACCESS_KEY_ID, "id"), (AWS_SECRET_ACCESS_KEY, "secret")];
         assert_eq!(secret(&data, None).as_secret("u", None), Delivered::Intact);
         assert_eq!(secret(&[(AWS_ACCESS_KEY_ID, "")], None).as_secret("u", None), Delivered::Changed);

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_names_them_by_templates() {
+    fn takes_name_templates_from_class_parameters() {
         let texts = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
             pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
         };

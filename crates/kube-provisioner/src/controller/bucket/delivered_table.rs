@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_answer_brings_nothing_back() {
+    fn a_late_answer_does_not_restore_a_deleted_object() {
         let (mut table, none) = (DeliveredTable::default(), |_: &str| Vec::new());
         table.observe(secret("4"));
         assert!(knows(&table));
@@ -119,7 +119,7 @@ mod tests {
 
     /// The object was created, its watch was interrupted, and it was deleted before the list that closes the gap.
     #[test]
-    fn an_answer_during_a_list_brings_nothing_back() {
+    fn a_list_removes_an_object_that_it_does_not_contain() {
         let (mut table, none) = (DeliveredTable::default(), |_: &str| Vec::new());
         table.event(none, Change::Begin);
         table.observe(secret("4"));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_during_a_list_is_newer_than_what_is_listed() {
+    fn a_listed_version_does_not_replace_a_newer_answer() {
         let (mut table, none) = (DeliveredTable::default(), |_: &str| Vec::new());
         table.event(none, Change::Begin);
         table.observe(secret("6"));

@@ -107,7 +107,7 @@ every!(all_stopped -> Stopped {
     Stopped::ClassGone => [Stopped::ClassGone],
     Stopped::AwaitsPermit(_) => [Stopped::AwaitsPermit(Flow::creating("CLASS"))],
     Stopped::Changed => [Stopped::Changed],
-    // The type belongs to another crate, which may extend it. Nothing is recorded there, so no other variant occurs.
+    // The type belongs to another crate, which may extend it. Buckets have no journal, so no other variant occurs.
     Stopped::NotFenced(_) => [
         Stopped::NotFenced(JournalError::Lost("another".to_owned())),
         Stopped::NotFenced(JournalError::Call(Arc::new(call_error()))),

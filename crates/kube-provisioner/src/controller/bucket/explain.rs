@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_is_judged_by_the_rules_of_the_controller() {
+    fn applies_the_rules_of_the_controller() {
         let (provisioner, identity) = ("example.com/b".to_owned(), "storage".to_owned());
         let installation = Installation { provisioner, identity, cluster_id: "this".to_owned(), node: None };
         let claim = |name: &str| {

@@ -292,7 +292,7 @@ impl BucketFacts {
     }
 
     /// Returns true if it is being deleted, and only finalizers of other writers keep it.
-    pub(crate) fn is_let_go(&self) -> bool {
+    pub(crate) fn has_only_foreign_finalizers(&self) -> bool {
         self.deleting && !self.has_finalizer()
     }
 

@@ -62,7 +62,7 @@ fn of_owner(owner: &OwnerFacts) -> impl Hash {
     (claim, bucket)
 }
 
-/// Returns true if the claim's bucket name is the one that we write to a claim without one.
+/// Returns true if the claim's bucket name is the name that we write to a claim that names no bucket.
 fn is_given_by_us(facts: &Facts, claim: &ClaimFacts, name: &str) -> bool {
     let granted = facts.class.ours().is_some_and(|class| class.bucket.as_deref() == Some(name));
     let shared = facts.owner.bucket.as_ref().is_some_and(|bucket| &*bucket.endpoint.bucket == name);

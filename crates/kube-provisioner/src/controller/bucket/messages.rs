@@ -44,7 +44,7 @@ pub(crate) enum State {
     /// The operation needs a change to succeed.
     Failed,
     /// The claim is being deleted.
-    Going,
+    Deleting,
     /// The claim's bucket was removed, and only foreign finalizers keep the claim.
     Released,
 }
@@ -75,7 +75,7 @@ pub(crate) fn user_message(
     }
     let Some(attempts) = gave_up else { return Some(message) };
     Some(match message.state {
-        Some(State::Going) => UserMessage { text: gave_up_deletion_text(&message.text, attempts), ..message },
+        Some(State::Deleting) => UserMessage { text: gave_up_deletion_text(&message.text, attempts), ..message },
         _ => UserMessage { text: gave_up_text(&message.text, attempts), state: Some(State::Failed), ..message },
     })
 }
@@ -164,11 +164,11 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
         }
         Stopped::NotReleased { verdict: DeleteVerdict::Ignored, .. } => return None,
         Stopped::NotReleased { verdict: DeleteVerdict::InProgress | DeleteVerdict::InUse, message, .. } => {
-            normal("BucketDelete", message.clone(), State::Going)
+            normal("BucketDelete", message.clone(), State::Deleting)
         }
-        Stopped::NotReleased { message, .. } => warning("BucketFailedDelete", message.clone(), State::Going),
+        Stopped::NotReleased { message, .. } => warning("BucketFailedDelete", message.clone(), State::Deleting),
         Stopped::ReleaseAborted { method, aborted } => {
-            warning("BucketFailedDelete", no_answer_text(aborted, method), State::Going)
+            warning("BucketFailedDelete", no_answer_text(aborted, method), State::Deleting)
         }
         Stopped::CallFailed { doing, error } => {
             warning(failed_reason(facts), call_failed_text(doing, error), going_or(facts, State::Pending))
@@ -192,7 +192,7 @@ fn message_of(done: &Done, facts: &Facts, provisioner: &str) -> Option<UserMessa
             UserMessage { severity: Severity::Silent, ..normal(reason, text.to_owned(), State::Bound) }
         }
         Done::KeyReplaced => {
-            let text = "The claim's Secret has a new key: the Secret was edited or deleted, or its key did not work any more; former keys stay valid for the credentialsOverlap of the class where the backend allows it; restart the pods that use them".to_owned();
+            let text = "The claim's Secret has a new key: the Secret was edited or deleted, or its key no longer worked; former keys stay valid for the credentialsOverlap of the class where the backend allows it; restart the pods that use them".to_owned();
             warning("CredentialsReplaced", text, State::Bound)
         }
         Done::Adopted => event_only(normal("Adopted", format!("{provisioner} now manages this bucket"), State::Bound)),
@@ -280,7 +280,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
                 "The claim {claim} of this ObjectBucket does not exist, and this cluster has no record of its deletion, so the bucket is kept; to delete the bucket: kubectl delete objectbucket {object}; to assign it to the current claim of that name: {}",
                 adopt(object, &claim)
             ),
-            State::Going,
+            State::Deleting,
         ),
         Refusal::Unclaimed { object } => warning(
             "ObjectBucketUnclaimed",
@@ -289,7 +289,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
                 adopt(object, "NAMESPACE/CLAIM"),
                 abandon(object)
             ),
-            State::Going,
+            State::Deleting,
         ),
         Refusal::NoCluster { object } => warning(
             "ClaimMissing",
@@ -298,7 +298,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
                 adopt(object, &claim),
                 abandon(object)
             ),
-            State::Going,
+            State::Deleting,
         ),
         Refusal::Unreadable { kind, problem } => warning(
             "Unreadable",
@@ -393,7 +393,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         Refusal::InUse { by } => normal(
             "BucketInUse",
             format!("The bucket stays until these claims, which use it, are deleted: {}", listed(by, printable)),
-            State::Going,
+            State::Deleting,
         ),
     }
 }
@@ -521,21 +521,21 @@ fn not_owned(kind: &str, name: &str, facts: &Facts) -> UserMessage {
 fn released(ending: Ending, bucket: &str) -> UserMessage {
     match ending {
         Ending::Delete => {
-            normal("BucketDeleted", format!("Deleted bucket {bucket} and revoked access to it"), State::Going)
+            normal("BucketDeleted", format!("Deleted bucket {bucket} and revoked access to it"), State::Deleting)
         }
         Ending::Revoke => {
-            normal("BucketReleased", format!("Revoked access; the bucket {bucket} is kept"), State::Going)
+            normal("BucketReleased", format!("Revoked access; the bucket {bucket} is kept"), State::Deleting)
         }
         Ending::RevokeUnknown => warning(
             "BucketReleased",
             format!(
                 "Revoked access; the bucket {bucket} is kept, because its StorageClass no longer exists and no record shows that the bucket was created for this claim"
             ),
-            State::Going,
+            State::Deleting,
         ),
         Ending::CleanUp => {
             let text = format!("Removed what the unfinished attempt for the bucket {bucket} had created");
-            normal("BucketReleased", text, State::Going)
+            normal("BucketReleased", text, State::Deleting)
         }
         Ending::Abandon => warning(
             "BucketAbandoned",
@@ -543,7 +543,7 @@ fn released(ending: Ending, bucket: &str) -> UserMessage {
                 "Removed the ObjectBucket as its annotation {} requests; the bucket {bucket} and its user may still exist",
                 protocol::ABANDON
             ),
-            State::Going,
+            State::Deleting,
         ),
     }
 }
@@ -560,7 +560,7 @@ fn failed_reason(facts: &Facts) -> &'static str {
 }
 
 fn going_or(facts: &Facts, state: State) -> State {
-    if facts.is_ending() { State::Going } else { state }
+    if facts.is_ending() { State::Deleting } else { state }
 }
 
 /// Leaves the status unchanged.

@@ -136,7 +136,7 @@ impl Objects {
                 Err(Stopped::Changed)
             }
             Err(CallError::NotFound) => {
-                self.cache().claim_is_gone(&key_of(claim));
+                self.cache().remove_claim(&key_of(claim));
                 Err(Stopped::ClaimGone)
             }
             Err(error) => Err(Stopped::CallFailed { doing: "writing the claim", error }),
@@ -156,7 +156,7 @@ impl Objects {
         }
         let live = live.filter(|live| *live.uid == *claim.uid);
         if live.is_none() {
-            cache.claim_is_gone(&Key::of(&claim.namespace, &claim.name, &claim.uid));
+            cache.remove_claim(&Key::of(&claim.namespace, &claim.name, &claim.uid));
         }
         Ok(live)
     }
@@ -173,7 +173,7 @@ impl Objects {
     pub(super) async fn confirm_bucket(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
         let live = self.read_bucket(&bucket.name).await?;
         if live.is_none() {
-            self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
+            self.cache().remove_bucket(&bucket.name, &bucket.uid);
         }
         let is_it = |live: BucketFacts| live.uid == bucket.uid && live.resource_version == bucket.resource_version;
         if live.is_some_and(is_it) { Ok(()) } else { Err(Stopped::Changed) }
@@ -328,7 +328,7 @@ impl Objects {
         match answer {
             Ok(answer) => Ok(Some(answer)),
             Err(CallError::NotFound) => {
-                self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
+                self.cache().remove_bucket(&bucket.name, &bucket.uid);
                 Ok(None)
             }
             // The object has changed, or another object has this name now.
@@ -363,7 +363,7 @@ impl Objects {
     /// Removes our finalizer, which completes the deletion of the ObjectBucket.
     pub(super) async fn end_deletion(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
         self.remove_finalizer(bucket).await?;
-        self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
+        self.cache().remove_bucket(&bucket.name, &bucket.uid);
         Ok(())
     }
 
@@ -393,7 +393,7 @@ impl Objects {
         // A late deletion must not affect the ObjectBucket of a later attempt, which has the finalizer again.
         let answer = self.delete::<Value>(bucket, version).await;
         if self.current(bucket, answer, "deleting the ObjectBucket").await?.is_some() {
-            self.cache().bucket_is_gone(&bucket.name, &bucket.uid);
+            self.cache().remove_bucket(&bucket.name, &bucket.uid);
         }
         Ok(())
     }
@@ -419,7 +419,7 @@ impl Objects {
         let api: Api<WatchedBucket> = Api::all(self.context.client().clone());
         let users = self.context.request(api.list(&ListParams::default().labels(&selector))).await;
         let users = users.map_err(Stopped::call_failed("listing the users of the bucket"))?;
-        let users = users.iter().filter_map(bucket_facts).filter(|user| !user.is_let_go());
+        let users = users.iter().filter_map(bucket_facts).filter(|user| !user.has_only_foreign_finalizers());
         let name = |user: BucketFacts| user.claim().map_or(user.name.to_string(), |claim| claim.to_string());
         Ok(users.map(name).collect())
     }
@@ -739,7 +739,7 @@ fn claim_reference(claim: &ClaimFacts) -> Value {
     })
 }
 
-/// Reports the version in the answer to the watch's health check: the watch must show it soon, too.
+/// Reports the version in the answer to the watch's health check: the watch must also show it soon.
 fn shown<T>(
     watch: &WatchHealth,
     answer: Result<T, CallError>,

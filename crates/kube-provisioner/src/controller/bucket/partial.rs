@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_without_quotes_are_texts() {
+    fn reads_unquoted_settings_as_strings() {
         let claim = claim(json!({"storageClassName": "c", "additionalConfig": {"maxObjects": 1000, "on": true}}));
         let config: Vec<_> = claim.config.iter().map(|(key, value)| (&**key, &**value)).collect();
         assert_eq!(config, [("maxObjects", "1000"), ("on", "true")]);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_present() {
+    fn unreadable_objects_are_present() {
         let claim = claim(json!("nonsense"));
         assert!(claim.unreadable.is_some() && claim.deleting && claim.has_finalizer());
         assert_eq!((&*claim.namespace, &*claim.name, &*claim.uid), ("shop", "photos", "u"));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_are_about_to_make_has_no_name_yet() {
+    fn an_object_without_an_endpoint_is_readable() {
         let text = json!({"metadata": {"name": "obc-shop-photos", "uid": "o"}, "spec": {"endpoint": null}}).to_string();
         assert!(bucket_facts(&WatchedBucket::from_json(&text).unwrap()).unwrap().unreadable.is_none());
     }

@@ -94,7 +94,7 @@ mod tests {
 
     // Rules: Z45.
     #[tokio::test(start_paused = true)]
-    async fn a_process_is_ready_while_the_backend_of_one_class_can_be_reached() {
+    async fn is_ready_while_one_backend_can_be_reached() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let alive = format!("http://{}", listener.local_addr().unwrap());
         let [good, dead, slow] = [class("good", &alive), class("dead", "http://127.0.0.1:1"), class("slow", "hangs")];

@@ -150,7 +150,7 @@ pub(super) async fn release_claim(
     if let Some(object) = &claim.object_bucket {
         objects.read_bucket(object).await?;
     }
-    if objects.cache().facts(step.key()).bucket().is_some_and(|bucket| !bucket.is_let_go()) {
+    if objects.cache().facts(step.key()).bucket().is_some_and(|bucket| !bucket.has_only_foreign_finalizers()) {
         return Err(Stopped::Changed);
     }
     objects.remove_delivered(&claim.name(), facts).await?;

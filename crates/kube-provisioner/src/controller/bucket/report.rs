@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_backend_that_was_not_asked_is_asked_within_a_minute() {
+    fn retries_an_unasked_backend_within_a_minute() {
         let failed = |verdict| Err(Stopped::NotProvisioned { verdict, message: String::new(), retry_after: None });
         let next = |verdict| next(&failed(verdict), 9, Thresholds::default());
         assert_eq!(next(ProvisionVerdict::NoChange), Next::RetryWithin(UNASKED));

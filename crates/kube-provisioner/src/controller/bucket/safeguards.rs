@@ -24,7 +24,7 @@ pub enum BucketSafeguard {
     Unreadable,
     /// A bucket is kept while other claims use it.
     Shared,
-    /// An ObjectBucket without a claim's uid belongs to a claim only if more than the claim says so.
+    /// An ObjectBucket without a claim's uid belongs to a claim only if more than the claim's own reference proves it.
     Pointer,
     /// A write names the version of the ObjectBucket on which its decision is based.
     Version,

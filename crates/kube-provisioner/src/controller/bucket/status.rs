@@ -60,7 +60,7 @@ fn phase(state: State, claim: &ClaimFacts) -> &'static str {
         State::Released => "Released",
         _ if claim.is_bound() => "Bound",
         State::Bound => "Bound",
-        State::Pending | State::Going => "Pending",
+        State::Pending | State::Deleting => "Pending",
         State::Failed => "Failed",
     }
 }

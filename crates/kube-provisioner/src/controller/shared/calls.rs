@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::error::StartError;
 
-/// A longer call emits a separate event.
+/// The duration after which a call emits a separate event.
 const SLOW: Duration = Duration::from_secs(2);
 
 /// A panic of the provisioner's code where it must not panic.

@@ -33,7 +33,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Finds out where it runs. `None` if `shutdown` comes first.
+    /// Determines the settings of this process. Returns `None` if `shutdown` is cancelled first.
     pub(crate) async fn identify(
         options: &Options,
         serves: &'static str,
@@ -49,8 +49,8 @@ impl Process {
         Ok(Some(Self { client, namespace, cluster_id, journal, instance, sharing, environment }))
     }
 
-    /// The client, and the options of a loop whose metrics name its queue so, and in which this part of a key chooses
-    /// the shard.
+    /// Returns the client, and the options of the control loop. `queue` names the loop's queue in metrics, and
+    /// `shard_by` returns the part of a key that selects its shard.
     pub(crate) fn into_loop(
         self,
         options: &Options,
@@ -136,8 +136,7 @@ fn instance(options: &Options, environment: &Environment) -> String {
     format!("{host}_{random:016x}")
 }
 
-/// Returns true if the identity contains the node's name, which is not a part of a longer word: `n10` does not name
-/// `n1`.
+/// Returns true if the identity contains the node's name as a whole word: `n10` does not contain `n1`.
 fn names(identity: &str, node: &str) -> bool {
     let ends = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_ascii_alphanumeric());
     identity.match_indices(node).any(|(at, _)| {
@@ -146,7 +145,7 @@ fn names(identity: &str, node: &str) -> bool {
     })
 }
 
-/// Returns the mode in which replicas share the work. Their Leases carry `serves`.
+/// Returns the mode in which replicas share the work. `serves` is the value of a label of their Leases.
 fn sharing(
     options: &Options,
     serves: &'static str,
@@ -191,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_leases_have_shards() {
+    fn rejects_shards_without_leases() {
         for coordination in [Coordination::None, Coordination::PerNode] {
             let node_name = Some("node".to_owned());
             let options = Options { coordination, shards: 2, node_name, ..Options::new("example.com/p") };
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_does_not_answer_refuses_no_permission() {
+    async fn an_outage_does_not_count_as_a_missing_permission() {
         let (outage, role) = (PAUSE * 10, PAUSE * 12);
         let faults = Faults::none(1).with(Fault::Unavailable, 1.0).until(outage);
         let cluster = Cluster::builder().rbac().faults(&faults).build();

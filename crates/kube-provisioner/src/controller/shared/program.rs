@@ -19,7 +19,7 @@ const ACCESS_CHECKS: u32 = 4;
 const ACCESS_PAUSE: Duration = Duration::from_millis(500);
 
 /// Sets up logs and signals, connects, checks that the account has these permissions, and adds the namespace to the
-/// options. Returns the client and a token that a stop signal cancels, or `None` if the signal comes meanwhile.
+/// options. Returns the client and a token that a stop signal cancels, or `None` if the signal arrives first.
 pub(crate) async fn start(
     options: &mut Options,
     rules: &[rbac::AccessRule],

@@ -38,8 +38,8 @@ impl<C> ReadClass<C> {
         class.ours.as_ref().map(|_| &*class.name)
     }
 
-    /// Reads a class. Returns the name of a class that cannot be read as an error: the class counts as missing, since
-    /// attempts end if their class names another provisioner.
+    /// Reads a class. Returns the name of an unreadable class as an error. Such a class counts as missing instead of as
+    /// another provisioner's: attempts end if their class names another provisioner.
     fn read(watched: &WatchedClass, names: &ProvisionerNames, own: impl Fn(StorageClass) -> C) -> Result<Self, Self> {
         let with = |ours| Self { name: watched.name().into(), ours };
         let problem = match &watched.fields {

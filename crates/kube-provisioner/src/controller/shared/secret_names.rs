@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_named_by_the_claims_names() {
+    fn resolves_secret_names_from_templates() {
         let mut all = parameters(&[
             ("adminSecretName", "${pvc.name}-${pv.name}"),
             ("adminSecretNamespace", "${pvc.namespace}"),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_name_a_secret_is_refused() {
+    fn rejects_invalid_secret_names() {
         let problem = |pairs: &[(&str, &str)]| take(&mut parameters(pairs), &roles()).unwrap_err();
         assert_eq!(problem(&[]), "parameter \"adminSecretName\" is required");
         assert_eq!(problem(&[("adminSecretName", "a")]), "parameter \"adminSecretNamespace\" is required");

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_library_has_created_is_no_copy() {
+    fn volumes_created_by_this_library_are_not_copies() {
         assert!(!copied(json!([entry(protocol::CREATOR, CREATION, true)]), true));
         let status =
             json!({"manager": "kube-controller-manager", "subresource": "status", "fieldsV1": {"f:status": {}}});
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_restore_has_created_is_a_copy() {
+    fn restored_volumes_are_copies() {
         assert!(copied(json!([entry("kubectl-create", CREATION, true)]), true));
         assert!(copied(json!([entry("some-backup", CREATION, true)]), true));
         // The record was restored too, and is older than the object.
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_bound_here_after_it_was_restored_is_no_copy_any_more() {
+    fn a_restored_volume_bound_here_is_not_a_copy() {
         let restored = json!({
             "manager": "velero-server", "time": CREATION,
             "fieldsV1": {"f:metadata": {"f:annotations": {"f:pv.kubernetes.io/provisioned-by": {}}}},
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_from_before_are_judged_by_who_can_have_made_them() {
+    fn volumes_without_cluster_id_are_copies_if_tools_created_them() {
         assert!(!copied(json!([entry("csi-provisioner", CREATION, true)]), false));
         assert!(!copied(json!([entry("unknown", CREATION, true)]), false));
         assert!(copied(json!([entry("kubectl-client-side-apply", CREATION, true)]), false));

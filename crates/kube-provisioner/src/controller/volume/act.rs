@@ -94,7 +94,7 @@ impl Actions {
             Decision::DeleteSurplus => Box::pin(self.delete_surplus(facts, step)).await,
             Decision::Delete(deletion) => Box::pin(self.delete(deletion, facts, step)).await,
             Decision::Expand { bytes } => Box::pin(self.expand(bytes, facts, step)).await,
-            Decision::LookForNode { name } => Box::pin(self.look_for_node(name, facts, step)).await,
+            Decision::CheckNode { name } => Box::pin(self.look_for_node(name, facts, step)).await,
             Decision::Confirm => self.confirm(facts, key).await,
             Decision::ConfirmVolume => self.confirm_volume(facts, step).await,
             Decision::Save => Box::pin(self.save_again(facts, step)).await,
@@ -115,7 +115,7 @@ impl Actions {
             Decision::Provision | Decision::Bid | Decision::Confirm => true,
             Decision::Refuse(refusal) => !refusal.is_about_volume(),
             // The first decision about another node's claim only begins to wait.
-            Decision::LookForNode { .. } => step.work().waits() > 0,
+            Decision::CheckNode { .. } => step.work().waits() > 0,
             _ => false,
         };
         let ClaimState::Waiting(claim) = &facts.claim else { return Ok(None) };

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_the_class_names_annotations_the_specification_has_what_all_claims_have() {
+    fn class_templates_keep_only_common_spec_fields() {
         let common = json!({
             "accessModes": ["ReadWriteOnce"], "dataSource": {"kind": "VolumeSnapshot", "name": "s"},
             "dataSourceRef": {"kind": "VolumeSnapshot", "name": "s"}, "resources": {"requests": {"storage": "1Gi"}},
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_claim_there_is_what_is_documented_and_what_is_declared() {
+    fn keeps_documented_fields_and_declared_annotations() {
         let object = json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {

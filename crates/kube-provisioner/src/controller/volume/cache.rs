@@ -116,7 +116,7 @@ impl VolumeCache {
         waiting.fold((0, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)))
     }
 
-    /// Returns the number of attempts in journals that no process writes any more.
+    /// Returns the number of attempts in journals that no process writes to now.
     pub(crate) fn awaiting_adoption(&self) -> usize {
         self.progress.values().filter(|progress| matches!(progress, Progress::AwaitsAdoption)).count()
     }

@@ -188,7 +188,7 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
                 };
             }
             // Only replicas on other nodes can detect that the selected node no longer exists or has no replica.
-            Some(selected) if !claim.deleting => return Decision::LookForNode { name: selected.to_string() },
+            Some(selected) if !claim.deleting => return Decision::CheckNode { name: selected.to_string() },
             _ => return Decision::NoAction(NoAction::OtherNode),
         }
     }
@@ -280,7 +280,7 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
         return match &volume.identity {
             // Only this refusal shows the user that the node no longer exists.
             Some(identity) if released && (rules.is_named_by_node() || rules.place.is_some()) => {
-                Decision::LookForNode { name: identity.to_string() }
+                Decision::CheckNode { name: identity.to_string() }
             }
             None if rules.node.is_some() && growth(volume, facts).is_some() => Decision::Refuse(Refusal::Unadopted),
             // No replica considers the volume its own.

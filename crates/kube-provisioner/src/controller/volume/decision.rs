@@ -22,7 +22,7 @@ pub enum Decision {
     /// Select our node for a claim that does not wait for a pod, unless another node is faster.
     Bid,
     /// Check whether the node whose replica has to create or delete the volume exists and has a running replica.
-    LookForNode {
+    CheckNode {
         /// The node, or the volume's place if that decides.
         name: String,
     },

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_author_knows_is_told_by_both_ends() {
+    fn the_decision_depends_on_the_assumed_capabilities() {
         let claim = json!({
             "metadata": {"name": "c", "namespace": "n", "uid": "u",
                 "annotations": {"volume.kubernetes.io/storage-provisioner": "example.com/p"}},

@@ -142,7 +142,7 @@ impl Progress {
 pub(crate) struct Pending {
     pub(crate) claim: Arc<WaitingClaim>,
     pub(crate) class: Arc<OurClass>,
-    /// See [`ProvisionRequest::idempotency_token`](crate::ProvisionRequest::token).
+    /// See [`ProvisionRequest::idempotency_token`](crate::ProvisionRequest::idempotency_token).
     pub(crate) token: Arc<str>,
     /// The result of the provisioner's `prepare`.
     pub(crate) prepared: Prepared,

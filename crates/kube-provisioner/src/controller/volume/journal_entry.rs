@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_says_all_that_an_author_gets() {
+    fn an_entry_contains_all_that_provisioners_receive() {
         let entry = write(&pending(), &Key::of_claim(UID)).unwrap();
         assert_eq!((&*entry.key, &*namespace(&entry)), (&*format!("pvc-{UID}"), "shop"));
         let text: Value = serde_json::from_str(&entry.text).unwrap();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_from_an_entry_is_what_was_begun() {
+    fn reading_an_entry_restores_the_attempt() {
         let key = Key::of_claim(UID);
         let entry = write(&pending(), &key).unwrap();
         let again = read(&entry, (&Plain, &capabilities())).unwrap();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_author_shares_is_a_text_of_its_own() {
+    fn stores_the_shared_string_separately() {
         let prepared = Prepared::new(&7).unwrap().with_shared("[\"zone-a\"]");
         let (key, begun) = (Key::of_claim(UID), Pending { prepared, ..pending() });
         let entry = write(&begun, &key).unwrap();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_of_an_earlier_version_is_read() {
+    fn reads_entries_of_earlier_versions() {
         let pending = pending();
         let text = pending.claim.object.as_deref().unwrap();
         let whole: Value = serde_json::from_str(text).unwrap();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_entry_says_what_is_wrong() {
+    fn reports_the_problem_of_a_damaged_entry() {
         let good = write(&pending(), &Key::of_claim("u")).unwrap();
         let bad = |entry: Entry| read(&entry, (&Plain, &capabilities())).err();
         let nameless = bad(Entry { shared: Vec::new(), ..good.clone() });

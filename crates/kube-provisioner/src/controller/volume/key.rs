@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn canonical_uuids_are_packed_and_everything_else_is_kept() {
+    fn packs_only_canonical_uuids() {
         let uid = "0a1b2c3d-0000-4fff-8001-00000000000a";
         assert!(matches!(Key::of_claim(uid), Key::ForClaim(_)));
         assert_eq!(Key::of_claim(uid), Key::of_volume(&format!("pvc-{uid}")));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shard_gets_its_share_and_replicas_of_all_versions_agree() {
+    fn distributes_keys_evenly_and_equally_in_all_versions() {
         let keys: Vec<String> = (0..4000_u128)
             .map(|number| Key::ForClaim(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_string())
             .collect();
@@ -151,7 +151,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_key_prints_the_name_it_was_made_of(uid in any::<u128>(), name in "[a-z0-9.-]{0,60}") {
+        fn a_key_prints_the_name_it_was_created_from(uid in any::<u128>(), name in "[a-z0-9.-]{0,60}") {
             let text = Key::ForClaim(uid).to_string();
             prop_assert_eq!(Key::of_volume(&text), Key::ForClaim(uid));
             prop_assert_eq!(Key::of_volume(&name).to_string(), name.clone());

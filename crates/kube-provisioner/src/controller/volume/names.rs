@@ -86,7 +86,7 @@ mod tests {
 
     // Rules: G70.
     #[test]
-    fn replicas_of_nodes_do_not_share_names() {
+    fn rejects_shortened_uids_with_per_node_replicas() {
         let mut options = Options::new("example.com/p");
         (options.coordination, options.volume_name_prefix) = (Coordination::PerNode, "disk".to_owned());
         assert!(VolumeNames::of(&options).is_ok());
@@ -96,7 +96,7 @@ mod tests {
 
     // Rules: G70.
     #[test]
-    fn names_have_the_prefix_and_the_length_of_the_options() {
+    fn names_have_the_configured_prefix_and_length() {
         assert!(matches!(names("pvc", None), Ok(VolumeNames::Usual)));
         assert_eq!(name("pvc", None, UID), format!("pvc-{UID}"));
         assert_eq!(name("my-volumes", None, UID), format!("my-volumes-{UID}"));
@@ -109,7 +109,7 @@ mod tests {
 
     // Rules: G70.
     #[test]
-    fn impossible_volume_names_are_refused_at_the_start() {
+    fn rejects_options_that_make_names_invalid() {
         for bad in ["", "-a", "A", "a_b", "a..b", ".a", "a-.b", "a/b", &"x".repeat(217)] {
             assert!(names(bad, None).unwrap_err().contains("cannot begin with"), "{bad}");
         }

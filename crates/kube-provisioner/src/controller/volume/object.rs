@@ -195,7 +195,7 @@ mod tests {
 
     // Rules: G12, L9.
     #[test]
-    fn a_class_without_a_policy_means_delete_and_a_larger_volume_shows_its_size() {
+    fn defaults_to_delete_and_shows_a_larger_size() {
         let (claim, class) = (claim(), class(json!({})));
         let spec = build(&inputs(&claim, &class), Volume::nfs("s", "/x").capacity(2 << 30)).unwrap().spec.unwrap();
         assert_eq!(spec.persistent_volume_reclaim_policy.as_deref(), Some("Delete"));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_without_a_volume_attributes_class_may_say_so_by_an_empty_name() {
+    fn omits_an_empty_volume_attributes_class_name() {
         let mut claim = claim();
         for (name, expected) in [(None, None), (Some(""), None), (Some("silver"), Some("silver"))] {
             claim.spec.as_mut().unwrap().volume_attributes_class_name = name.map(str::to_owned);
@@ -236,7 +236,7 @@ mod tests {
 
     // Rules: G20.
     #[test]
-    fn a_volume_that_the_api_server_or_the_user_would_not_accept_is_refused() {
+    fn rejects_invalid_volumes() {
         let (claim, class) = (claim(), class(json!({})));
         let refused = |volume| build(&inputs(&claim, &class), volume).unwrap_err();
         assert!(matches!(refused(Volume::nfs("s", "/x").capacity(1)), TemplateError::TooSmall { .. }));

@@ -203,14 +203,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unreadable_object_keeps_its_name_and_says_why() {
+    fn an_unreadable_object_has_its_name_and_the_problem() {
         let text = r#"{"metadata":{"name":"c","namespace":"n","uid":"u"},"spec":{"accessModes":7}}"#;
         let claim: WatchedClaim = serde_json::from_str(text).unwrap();
         assert_eq!((claim.name(), claim.namespace()), ("c", "n"));
         assert!(claim.fields.unwrap_err().problem.contains("invalid type"));
         let nothing: WatchedClaim = serde_json::from_str("{}").unwrap();
         assert!(nothing.fields.is_err());
-        assert!(WatchedClaim::from_json(r#"{"metadata":{"name":"c"}"#).is_err(), "half an object is none");
+        assert!(WatchedClaim::from_json(r#"{"metadata":{"name":"c"}"#).is_err(), "truncated JSON is an error");
     }
 
     #[test]

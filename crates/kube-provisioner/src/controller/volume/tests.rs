@@ -1,5 +1,5 @@
 //! The rules, from objects as the API server sends them to decisions. The comment `Rules` above a
-//! test names the rows of `docs/book/pages/reference/behaviour.md` that it proves.
+//! test names the rows of `docs/book/pages/reference/behaviour.md` that it covers.
 
 mod cache;
 mod claims;

@@ -96,7 +96,7 @@ fn annotated(name: &str) -> Change<'static> {
 
 // Rules: J1.
 #[test]
-fn objects_of_other_drivers_are_left_alone() {
+fn ignores_objects_of_other_drivers() {
     let other = |path| (path, json!("other.example.com"));
     for changes in [
         &[other("/spec/driverName")][..],
@@ -112,7 +112,7 @@ fn objects_of_other_drivers_are_left_alone() {
 
 // Rules: J2.
 #[test]
-fn another_protocol_is_refused() {
+fn refuses_other_protocols() {
     let protocols = |list: Value| about_bucket(&[("/spec/protocols", list)]);
     assert_eq!(protocols(json!(["S3", "Azure"])), Decision::Refuse(Refusal::Protocol("Azure".to_owned())));
     assert_eq!(protocols(json!(["S3"])), Decision::Protect);
@@ -121,11 +121,11 @@ fn another_protocol_is_refused() {
 
 // Rules: J3.
 #[test]
-fn the_finalizer_comes_before_the_bucket_and_the_status_after_it() {
+fn adds_the_finalizer_before_it_creates_the_bucket() {
     assert_eq!(about_bucket(&[]), Decision::Protect);
     assert_eq!(about_bucket(&[protected()]), Decision::Provision);
     assert_eq!(about_bucket(&[protected(), ready()]), Decision::NoAction);
-    assert_eq!(about_bucket(&[ready()]), Decision::Protect, "somebody has removed our finalizer");
+    assert_eq!(about_bucket(&[ready()]), Decision::Protect, "our finalizer was removed");
     // Only half of the status has been written.
     assert_eq!(about_bucket(&[protected(), ("/status", json!({"readyToUse": true}))]), Decision::Provision);
     assert_eq!(
@@ -140,7 +140,7 @@ fn the_finalizer_comes_before_the_bucket_and_the_status_after_it() {
 
 // Rules: J4.
 #[test]
-fn a_bucket_that_exists_needs_no_claim_yet() {
+fn an_existing_bucket_may_be_unbound() {
     let existing = ("/spec/existingBucketID", json!("photos"));
     let unbound = ("/spec/bucketClaimRef", json!({"namespace": "shop", "name": "photos"}));
     assert_eq!(about_bucket(&[protected(), existing.clone(), unbound.clone()]), Decision::Provision);
@@ -176,7 +176,7 @@ fn delete_needs_the_annotation_and_a_deletion_time() {
 
 // Rules: J7.
 #[test]
-fn retain_deletes_nothing() {
+fn retain_keeps_the_bucket() {
     let retain = || ("/spec/deletionPolicy", json!("Retain"));
     assert_eq!(about_bucket(&[protected(), ready(), retain(), annotated(ENDS)]), Decision::NoAction);
     assert_eq!(about_bucket(&[protected(), ready(), retain(), annotated(ENDS), deleted()]), Decision::Release);
@@ -184,7 +184,7 @@ fn retain_deletes_nothing() {
 
 // Rules: J8.
 #[test]
-fn a_bucket_of_two_objects_is_deleted_with_the_last() {
+fn keeps_a_bucket_that_another_object_represents() {
     let bucket = bucket(&[protected(), ready(), annotated(ENDS), deleted()]).unwrap();
     assert_eq!(decide(&Facts::Bucket(BucketView { bucket, twin: Some("static".into()) })), Decision::Release);
 }
@@ -207,7 +207,7 @@ fn an_unreadable_object_still_shares_the_bucket() {
 
 // Rules: J9.
 #[test]
-fn an_unreadable_object_is_present() {
+fn refuses_unreadable_objects() {
     let refused = |decision: Decision| match decision {
         Decision::Refuse(Refusal::Unreadable(problem)) => problem,
         decision => panic!("{decision:?}"),
@@ -250,7 +250,7 @@ fn an_unreadable_object_is_present() {
 
 // Rules: J10.
 #[test]
-fn an_access_is_ours_from_the_hand_over_to_the_cleanup() {
+fn handles_an_access_from_handover_to_cleanup() {
     assert_eq!(about_access(&[("/status", json!({"readyToUse": false}))]), Decision::NoAction);
     assert_eq!(about_access(&[("/status", Value::Null)]), Decision::NoAction);
     assert_eq!(about_access(&[]), Decision::Protect);
@@ -291,7 +291,7 @@ fn refuses_an_access_that_cannot_be_granted() {
 
 // Rules: J12.
 #[test]
-fn an_access_needs_ready_buckets_that_stay() {
+fn grants_access_only_to_ready_buckets() {
     let with = |state: BucketState| {
         let view = AccessView { buckets: vec![state], ..view(access(&[protected()]).unwrap()) };
         decide(&Facts::Access(view))
@@ -313,7 +313,7 @@ fn an_access_needs_ready_buckets_that_stay() {
 
 // Rules: J13, J15, J16.
 #[test]
-fn the_state_of_the_secrets_decides_about_another_grant() {
+fn grants_again_if_a_secret_is_missing_or_changed() {
     let with = |changes: &[Change<'_>], state: SecretState| {
         let view = AccessView { secrets: vec![state], ..view(access(changes).unwrap()) };
         decide(&Facts::Access(view))
@@ -331,7 +331,7 @@ fn the_state_of_the_secrets_decides_about_another_grant() {
 
 // Rules: J13.
 #[test]
-fn a_secret_is_ours_only_by_its_controller() {
+fn owns_only_secrets_that_the_access_controls() {
     let access = access(&[protected()]).unwrap();
     let state = |change: Value| {
         let mut secret = secrets::reserved(&access, "key", DRIVER);

@@ -22,7 +22,7 @@ pub(super) struct Message {
     pub(super) is_warning: bool,
     pub(super) reason: &'static str,
     pub(super) text: String,
-    /// True if the object's status contains the message, too.
+    /// True if the object's status also contains the message.
     pub(super) in_status: bool,
 }
 
@@ -51,16 +51,16 @@ pub(super) fn message(operation: Operation, outcome: &Outcome, gave_up: Option<u
         Ok(Done::Restored) => good("SecretsRestored", "The Secrets were written again".to_owned()),
         Ok(Done::Revoked) => good("AccessRevoked", "The account and its key are removed".to_owned()),
         Err(Stopped::Failed(status)) if is_in_progress(status) => good("InProgress", sentence(status.message())),
-        Err(Stopped::Failed(status)) => bad(true, with_way_out(operation, sentence(status.message()))),
+        Err(Stopped::Failed(status)) => bad(true, with_abandon_hint(operation, sentence(status.message()))),
         Err(Stopped::Aborted(aborted)) => {
-            bad(true, with_way_out(operation, no_answer_text(aborted, operation.label())))
+            bad(true, with_abandon_hint(operation, no_answer_text(aborted, operation.label())))
         }
         Err(Stopped::CallFailed { doing, error }) => bad(true, call_failed_text(doing, error)),
     }
 }
 
-/// Adds how to end a removal, which is repeated until it succeeds although the backend may no longer exist.
-fn with_way_out(operation: Operation, text: String) -> String {
+/// Adds how to abandon a removal, which is otherwise repeated until it succeeds: the backend may no longer exist.
+fn with_abandon_hint(operation: Operation, text: String) -> String {
     match operation {
         Operation::Delete => {
             format!(
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retries_within_a_minute_what_a_user_has_to_make_possible() {
+    fn retries_a_failed_precondition_within_a_minute() {
         let thresholds = Thresholds { provision: 1, delete: 1 };
         let next = |code| next(Operation::Delete, &Err(Stopped::Failed(Status::new(code, "text"))), 9, thresholds);
         assert_eq!(next(Code::FailedPrecondition), Next::RetryWithin(UNASKED));

@@ -174,14 +174,14 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_written_only_in_the_version_that_was_read() {
+    fn patches_only_the_version_that_was_read() {
         let mut read = SecretFacts::of(&Secret::default(), "s3.example.com");
         read.version = "7".to_owned();
         assert_eq!(patch(&read, &written(), "s3.example.com")["metadata"]["resourceVersion"], "7");
     }
 
     #[test]
-    fn an_edited_secret_is_noticed_and_what_others_add_is_not() {
+    fn detects_edits_but_ignores_added_entries() {
         assert!(secret(|_| {}).intact);
         assert!(secret(|secret| secret["data"]["mine"] = json!("eA==")).intact);
         assert!(!secret(|secret| secret["data"]["BUCKET_NAME"] = json!("eA==")).intact);

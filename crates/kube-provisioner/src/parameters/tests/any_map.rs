@@ -24,7 +24,7 @@ fn unknown(error: &ParameterError) -> Vec<&str> {
 }
 
 /// Returns the error of one pair if all other parameters are valid.
-fn alone(key: &str, value: &str) -> Option<ParameterError> {
+fn error_of_pair(key: &str, value: &str) -> Option<ParameterError> {
     let mut map = BTreeMap::from([("server", ""), ("size", "1")]);
     if key == "bytes" {
         map.remove("size");
@@ -35,9 +35,9 @@ fn alone(key: &str, value: &str) -> Option<ParameterError> {
 
 proptest! {
     #[test]
-    fn no_map_makes_it_panic(map in maps()) {
+    fn no_map_causes_a_panic(map in maps()) {
         let bad: BTreeMap<&str, ParameterError> =
-            map.iter().filter_map(|(key, value)| Some((key.as_str(), alone(key, value)?))).collect();
+            map.iter().filter_map(|(key, value)| Some((key.as_str(), error_of_pair(key, value)?))).collect();
         let given = |key: &str| map.contains_key(key);
         let incomplete = !given("server") || given("size") == given("bytes");
         let error = from_map::<Everything>(&map).err();

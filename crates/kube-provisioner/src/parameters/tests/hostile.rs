@@ -19,7 +19,7 @@ pub(super) fn read_all(map: &BTreeMap<String, String>) {
 }
 
 #[test]
-fn problems_of_unusual_types() {
+fn counts_the_problems_of_unusual_types() {
     let map = BTreeMap::from([("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())]);
     let problems = |error: super::ParameterError| error.problems().len();
     assert_eq!(from_map::<Hostile<LEAVES_EARLY>>(&map).map_err(problems).err(), Some(2));
@@ -29,14 +29,14 @@ fn problems_of_unusual_types() {
 }
 
 #[test]
-fn enums_of_maps_are_read_as_far_as_text_goes() {
+fn untagged_and_tagged_enums_receive_strings() {
     let map = |pairs: [(&str, &str); 1]| BTreeMap::from(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())));
     let server = from_map(&map([("server", "a")])).ok();
     assert_eq!(server, Some(Untagged::Server { server: "a".to_owned() }));
     assert_eq!(
         from_map(&map([("other", "1")])).ok(),
         None::<Untagged>,
-        "serde keeps it as text, and text is no number"
+        "serde passes the value as a string, which is not a number"
     );
     assert_eq!(from_map(&map([("server", "B")])).ok(), Some(Tagged::B));
     assert_eq!(from_map(&map([("server", "A")])).ok(), None::<Tagged>);

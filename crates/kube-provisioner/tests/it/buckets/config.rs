@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::fixture::{BUCKETS, CLAIMS, Fixture};
-use super::ownership::{HOUR, OBJECT, told};
+use super::ownership::{HOUR, OBJECT, is_reported};
 use super::store::Failure;
 
 // Rules: Z24.
@@ -29,12 +29,12 @@ async fn applied_settings_are_never_refused_later() {
     fixture.until("it is back", || fixture.get("secrets", "photos").is_some()).await;
     // A new unknown key is refused.
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"nobodys": "x"}}}));
-    fixture.until("it is told", || told(&fixture, "photos", "nobodys")).await;
+    fixture.until("it is reported", || is_reported(&fixture, "photos", "nobodys")).await;
 }
 
 // Rules: Z24.
 #[tokio::test(start_paused = true)]
-async fn settings_that_a_failed_attempt_may_have_applied_are_recorded() {
+async fn records_settings_that_a_failed_attempt_may_have_applied() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
@@ -46,7 +46,7 @@ async fn settings_that_a_failed_attempt_may_have_applied_are_recorded() {
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "2"}}}));
     fixture.until("it fails", || fixture.store.calls("create_bucket") >= 2).await;
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": null}}));
-    fixture.until("it is taken away", || fixture.store.state().configs.values().next() == Some(&None)).await;
+    fixture.until("the setting is removed", || fixture.store.state().configs.values().next() == Some(&None)).await;
     assert_eq!(applied(), ["maxObjects"]);
     sleep(HOUR).await;
     let calls = fixture.store.calls("create_bucket");
@@ -57,14 +57,14 @@ async fn settings_that_a_failed_attempt_may_have_applied_are_recorded() {
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "3"}}}));
     fixture.until("it is applied", || fixture.store.state().configs.values().next() == Some(&Some(3))).await;
     let shown = || fixture.get(BUCKETS, OBJECT).unwrap()["spec"]["endpoint"]["additionalConfig"]["maxObjects"].clone();
-    fixture.until("it is shown", || shown() == "3").await;
+    fixture.until("the ObjectBucket contains the setting", || shown() == "3").await;
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": null}}));
-    fixture.until("it is shown no longer", || shown().is_null()).await;
+    fixture.until("the ObjectBucket lacks the setting", || shown().is_null()).await;
 }
 
 // Rules: Z24.
 #[tokio::test(start_paused = true)]
-async fn a_deletion_knows_the_settings_that_a_failed_attempt_may_have_applied() {
+async fn delete_bucket_receives_settings_of_failed_attempts() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
@@ -81,7 +81,7 @@ async fn a_deletion_knows_the_settings_that_a_failed_attempt_may_have_applied() 
 
 // Rules: Z24.
 #[tokio::test(start_paused = true)]
-async fn a_change_reverted_before_it_was_recorded_is_reverted_in_the_store() {
+async fn reverts_settings_that_were_applied_but_not_recorded() {
     let fixture = Fixture::new();
     let config = |objects: Value| json!({"spec": {"additionalConfig": {"maxObjects": objects}}});
     fixture.claim("photos", config(json!("1"))["spec"].clone());
@@ -94,16 +94,16 @@ async fn a_change_reverted_before_it_was_recorded_is_reverted_in_the_store() {
         fixture.patch(CLAIMS, "photos", config(changed));
         fixture.until("the store has it", || limit() == applied).await;
         fixture.patch(CLAIMS, "photos", config(json!("1")));
-        fixture.until("it is taken back", || limit() == Some(1)).await;
+        fixture.until("the setting is reverted", || limit() == Some(1)).await;
     }
     sleep(HOUR).await;
     let calls = fixture.store.calls("create_bucket");
     sleep(HOUR).await;
-    assert_eq!(fixture.store.calls("create_bucket"), calls, "nothing is left to do");
+    assert_eq!(fixture.store.calls("create_bucket"), calls, "no further calls");
 }
 
 #[tokio::test(start_paused = true)]
-async fn refuses_the_key_account_as_any_unknown_key() {
+async fn refuses_the_config_key_account() {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
     let shared = json!({"additionalConfig": {"account": "team"}});
@@ -111,12 +111,12 @@ async fn refuses_the_key_account_as_any_unknown_key() {
     fixture.until("it is refused", || fixture.phase("films") == "Failed").await;
     let (reason, message) = fixture.ready("films");
     assert!(reason == "InvalidConfig" && message.contains("unknown key \"account\""), "{reason}: {message}");
-    assert!(told(&fixture, "films", "unknown key \"account\""));
+    assert!(is_reported(&fixture, "films", "unknown key \"account\""));
     assert!(fixture.store.is_empty());
     // A bound claim keeps its bucket.
     fixture.claim("photos", json!({}));
     fixture.bound("photos").await;
     fixture.patch(CLAIMS, "photos", json!({"spec": shared}));
-    fixture.until("it is told", || told(&fixture, "photos", "unknown key \"account\"")).await;
+    fixture.until("it is reported", || is_reported(&fixture, "photos", "unknown key \"account\"")).await;
     assert_eq!((fixture.phase("photos").as_str(), fixture.store.state().users.len()), ("Bound", 1));
 }

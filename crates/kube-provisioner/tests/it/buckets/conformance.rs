@@ -1,4 +1,4 @@
-//! The conformance kit finds the flaws of a provisioner, and reports the right reason.
+//! Runs the conformance kit for buckets on a correct provisioner and on faulty ones.
 
 use kube_provisioner::bucket::{
     Bucket, BucketCapabilities, BucketHooks, BucketProvisioner, GrantOf, Granted, GrantedAccount, ProvisionedBucket,
@@ -36,14 +36,14 @@ fn kit(store: &Store) -> BucketConformance {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_right_passes() {
+async fn correct_provisioner_passes() {
     let report = kit(&Store::with(None)).run().await;
     assert!(report.is_kept(), "{report}");
     assert_eq!(report.results().len(), 20);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_wrong_is_found() {
+async fn finds_each_fault() {
     for (fault, rule) in [
         (Fault::NewKeyEachTime, "bucket-repeat"),
         (Fault::KeepsUsers, "bucket-delete"),
@@ -52,11 +52,11 @@ async fn what_is_wrong_is_found() {
         (Fault::LooksThenMakes, "bucket-one-name"),
         (Fault::TakesBucketsOver, "bucket-one-name"),
         (Fault::LooksThenMakes, "bucket-concurrent-creation"),
-        (Fault::OwnsWhatItSawAbsent, "bucket-concurrent-creation"),
+        (Fault::OwnsBucketsSeenAbsent, "bucket-concurrent-creation"),
         (Fault::KnowsNoCluster, "bucket-other-cluster"),
-        (Fault::FailsWhereNothingIs, "bucket-missing"),
+        (Fault::FailsOnMissingBucket, "bucket-missing"),
         (Fault::RevokesAll, "bucket-grant"),
-        (Fault::LetsInByName, "bucket-share"),
+        (Fault::GrantsByName, "bucket-share"),
         (Fault::RevokesAll, "bucket-share"),
         (Fault::TakesBucketsOver, "bucket-separate-removal"),
         (Fault::DeletesByName, "bucket-separate-removal"),

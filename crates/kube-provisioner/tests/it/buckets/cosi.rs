@@ -1,4 +1,4 @@
-//! The same author as a COSI driver on a socket, with exactly the permissions in its manifests.
+//! The provisioner of the tests as a COSI driver on a socket, with exactly the permissions in its manifests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -151,7 +151,7 @@ fn refused<A: std::fmt::Debug>(answer: Result<A, Error>, code: Code, part: &str)
 }
 
 #[tokio::test]
-async fn the_driver_keeps_the_contract_of_both_versions() {
+async fn driver_passes_the_sanity_checks_of_both_versions() {
     for shows_keys_once in [false, true] {
         let bed = Bed::new().await;
         bed.store.state().shows_keys_once = shows_keys_once;
@@ -201,7 +201,7 @@ async fn an_account_keeps_its_key_over_restarts() {
 }
 
 #[tokio::test]
-async fn a_driver_that_ends_at_any_time_leaves_nothing() {
+async fn crashes_at_any_time_leave_nothing_behind() {
     let mut bed = Bed::new().await;
     bed.store.state().shows_keys_once = true;
     bed.store.state().pauses =
@@ -227,7 +227,7 @@ async fn a_driver_that_ends_at_any_time_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn buckets_of_others_are_refused_and_stay() {
+async fn foreign_buckets_are_refused_and_kept() {
     let bed = Bed::new().await;
     let claims = "obc-shop-photos-00000000-0000-4000-8000-000000000001";
     bed.store.state().buckets.insert("photos".to_owned(), claims.to_owned());
@@ -238,7 +238,7 @@ async fn buckets_of_others_are_refused_and_stay() {
     refused(bed.grant(access("ba-1", &["photos"])).await, Code::InvalidArgument, "set existingBuckets to");
     bed.revoke("ba-1", &["photos"], &[]).await.unwrap();
     assert_eq!(bed.store.assets(), before);
-    assert_eq!(bed.records(), Vec::<Value>::new(), "nothing was granted, and nothing is to be revoked");
+    assert_eq!(bed.records(), Vec::<Value>::new(), "no access was granted, so none is recorded");
 
     let asked = |id: &str| DriverGetExistingBucketRequest { existing_bucket_id: id.into(), ..Default::default() };
     bed.client().driver_get_existing_bucket(asked("photos")).await.unwrap();
@@ -253,7 +253,7 @@ async fn buckets_of_others_are_refused_and_stay() {
 }
 
 #[tokio::test]
-async fn settings_of_a_bucket_are_parameters_of_its_class() {
+async fn bucket_settings_are_class_parameters() {
     let bed = Bed::new().await;
     let (limited, wrong) = ([("maxObjects", "5")], [("maxObjects", "many")]);
     bed.create_with("photos", &limited).await.unwrap();
@@ -317,7 +317,7 @@ async fn bad_input_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_secret_that_the_class_names_is_read() {
+async fn reads_the_secret_that_the_class_names() {
     let bed = Bed::new().await;
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "admin", "namespace": "secrets"}});
     bed.cluster.create(&secret).unwrap();
@@ -326,7 +326,7 @@ async fn a_secret_that_the_class_names_is_read() {
 }
 
 #[tokio::test]
-async fn v1alpha1_knows_by_the_record_what_is_to_be_revoked() {
+async fn v1alpha1_revokes_the_recorded_access() {
     let bed = Bed::new().await;
     bed.create("photos").await.unwrap();
     let granted = V1::driver_grant_bucket_access(&bed.client(), first("ba-1", "photos")).await.unwrap();
@@ -353,7 +353,7 @@ async fn v1alpha1_knows_by_the_record_what_is_to_be_revoked() {
 }
 
 #[tokio::test]
-async fn failures_of_the_author_are_repeated() {
+async fn repeated_calls_succeed_after_failures() {
     let bed = Bed::new().await;
     let failures = [Failure::Retry, Failure::Panic, Failure::Late, Failure::NothingLeft];
     bed.store.state().failures.insert("create_bucket", failures.to_vec());
@@ -370,7 +370,7 @@ async fn failures_of_the_author_are_repeated() {
     bed.grant(access("ba-1", &["photos"])).await.unwrap();
     bed.store.state().failures.insert("revoke", vec![Failure::Retry]);
     refused(bed.revoke("ba-1", &["photos"], &[]).await, Code::Unavailable, "");
-    assert_eq!(bed.records().len(), 1, "the record stays as long as the account");
+    assert_eq!(bed.records().len(), 1, "the record exists as long as the account");
     bed.revoke("ba-1", &["photos"], &[]).await.unwrap();
     bed.delete("photos").await.unwrap();
     bed.assert_empty();

@@ -1,5 +1,5 @@
-//! The same author behind the controller of COSI's Buckets and BucketAccesses, with exactly the permissions in its
-//! manifests. The test plays the central controller.
+//! The provisioner of the tests behind the controller for COSI's Buckets and BucketAccesses, with exactly the
+//! permissions in its manifests. The test acts as the central controller.
 
 mod crashes;
 mod rules;
@@ -47,7 +47,8 @@ impl Drop for Running {
     }
 }
 
-/// Stops the controller's writes to objects and Secrets at one write, before or after it.
+/// Simulates a crash at a write to a Bucket, BucketAccess or Secret: this write hangs, before or after it takes effect,
+/// and so do all later ones.
 struct Crash {
     left: AtomicU64,
     after: bool,
@@ -59,7 +60,7 @@ impl Crash {
         is_write && ["buckets", "bucketaccesses", "secrets"].contains(&&*request.resource.plural)
     }
 
-    /// Returns whether the crash has happened, after which no further write takes place.
+    /// Returns whether the crash has happened.
     fn is_over(&self) -> bool {
         self.left.load(Ordering::Relaxed) == 0
     }
@@ -241,7 +242,7 @@ impl Bed {
     }
 
     /// Waits until an event about an object contains this text.
-    async fn told(&self, name: &str, part: &str) {
+    async fn until_event(&self, name: &str, part: &str) {
         self.until(part, || self.events(name).iter().any(|text| text.contains(part))).await;
     }
 

@@ -26,7 +26,7 @@ async fn everything_is_deleted_with_the_claim() {
     fixture.store.fail("delete_bucket", Failure::Late);
     fixture.delete(CLAIMS, "photos");
     fixture
-        .until("it is told", || fixture.events("photos").iter().any(|event| event.contains("BucketFailedDelete")))
+        .until("it is reported", || fixture.events("photos").iter().any(|event| event.contains("BucketFailedDelete")))
         .await;
     fixture.gone("photos").await;
     assert!(fixture.store.is_empty());
@@ -48,7 +48,7 @@ async fn keeps_a_bucket_whose_policy_changes_while_its_deletion_waits() {
 
 async fn keeps_a_bucket_while_its_deletion_waits(kept: Value) {
     let mut fixture = Fixture::new();
-    // Two attempts of a namespace begin, and one of them calls.
+    // Two attempts of a namespace may begin, but only one of them may call the store at a time.
     fixture.options.options.max_concurrent_calls = 2;
     let _running = fixture.start(1);
     for name in ["photos", "films"] {
@@ -67,7 +67,7 @@ async fn keeps_a_bucket_while_its_deletion_waits(kept: Value) {
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.state().buckets.len()), (1, 1));
 }
 
-/// Silences the watch of ObjectBuckets from the event with the policy Retain on.
+/// Silences the watch of ObjectBuckets at the first event with the policy Retain.
 struct HidesRetain;
 
 impl Interceptor for HidesRetain {
@@ -83,7 +83,7 @@ impl WatchInterceptor for HidesRetain {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keeps_a_bucket_whose_policy_the_watch_has_not_shown() {
+async fn keeps_a_bucket_whose_policy_change_the_watch_missed() {
     let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(HidesRetain)));
     let _running = fixture.start(1);
     fixture.claim("photos", json!({}));
@@ -112,7 +112,7 @@ async fn reports_a_deletion_that_cannot_begin() {
 
 /// The process ends after it has removed its finalizer from the ObjectBucket, which another finalizer holds.
 #[tokio::test(start_paused = true)]
-async fn a_claim_does_not_wait_for_foreign_finalizers_of_its_object_bucket() {
+async fn a_claim_ignores_foreign_finalizers_of_its_object_bucket() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -128,9 +128,9 @@ async fn a_claim_does_not_wait_for_foreign_finalizers_of_its_object_bucket() {
     assert_eq!(fixture.store.calls("delete_bucket"), 0);
 }
 
-/// The finalizer of an ObjectBucket of another provisioner was removed.
+/// Another provisioner created the ObjectBucket, and its finalizer was removed.
 #[tokio::test(start_paused = true)]
-async fn repeats_the_deletion_of_an_unprotected_bucket_of_another_provisioner() {
+async fn retries_the_deletion_of_a_bucket_without_a_finalizer() {
     let fixture = Fixture::new();
     let uid = fixture.claim("photos", json!({"bucketName": "photos", "objectBucketName": "obc-default-photos"}));
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"finalizers": ["objectbucket.io/finalizer"]}}));
@@ -151,7 +151,7 @@ async fn repeats_the_deletion_of_an_unprotected_bucket_of_another_provisioner() 
 
 // Rules: Y3.
 #[tokio::test(start_paused = true)]
-async fn a_bucket_that_stays_keeps_its_account() {
+async fn keeps_the_account_until_the_bucket_is_deleted() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
@@ -184,7 +184,7 @@ async fn a_bucket_is_deleted_without_its_class() {
 
 // Rules: Z4.
 #[tokio::test(start_paused = true)]
-async fn a_recreated_class_cannot_turn_a_granted_bucket_into_a_provisioned_one() {
+async fn a_recreated_class_does_not_delete_a_granted_bucket() {
     let fixture = Fixture::new();
     fixture.store.state().buckets.insert("shared".to_owned(), "somebody".to_owned());
     fixture.class("granted", json!({"parameters": {"bucketName": "shared"}}));
@@ -200,7 +200,7 @@ async fn a_recreated_class_cannot_turn_a_granted_bucket_into_a_provisioned_one()
 }
 
 #[tokio::test(start_paused = true)]
-async fn retained_buckets_lose_their_user() {
+async fn deletes_the_user_of_a_retained_bucket() {
     let fixture = Fixture::new();
     fixture.class("kept", json!({"reclaimPolicy": "Retain"}));
     fixture.claim("photos", json!({"storageClassName": "kept"}));
@@ -212,7 +212,7 @@ async fn retained_buckets_lose_their_user() {
     assert_eq!((state.buckets.len(), state.users.len()), (1, 0));
 }
 
-/// An administrator removes the ObjectBucket of a bound claim by force, and the attempt that recreates it does not end.
+/// An administrator removes the ObjectBucket of a bound claim by force, and the attempt to recreate it keeps failing.
 #[tokio::test(start_paused = true)]
 async fn a_retained_bucket_survives_the_loss_of_its_object_bucket() {
     let fixture = Fixture::new();
@@ -241,7 +241,7 @@ async fn an_unfinished_attempt_is_cleaned_up() {
     }
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.until("it is made", || !fixture.store.state().buckets.is_empty()).await;
+    fixture.until("the bucket exists", || !fixture.store.state().buckets.is_empty()).await;
     fixture.delete(CLAIMS, "photos");
     fixture.gone("photos").await;
     assert!(fixture.store.is_empty());
@@ -249,7 +249,7 @@ async fn an_unfinished_attempt_is_cleaned_up() {
 
 // Rules: Z11.
 #[tokio::test(start_paused = true)]
-async fn a_recreated_claim_waits_until_the_former_one_is_finished() {
+async fn a_recreated_claim_waits_until_its_predecessor_is_cleaned_up() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({"bucketName": "photos"}));
     let running = fixture.start(1);
@@ -258,7 +258,7 @@ async fn a_recreated_claim_waits_until_the_former_one_is_finished() {
         fixture.store.fail("delete_bucket", Failure::Retry);
     }
     fixture.delete(CLAIMS, "photos");
-    fixture.until("the end has begun", || fixture.store.calls("delete_bucket") > 0).await;
+    fixture.until("the deletion has begun", || fixture.store.calls("delete_bucket") > 0).await;
     running.abort();
     // A user removes the claim's finalizer while no process runs.
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"finalizers": null}}));
@@ -272,7 +272,7 @@ async fn a_recreated_claim_waits_until_the_former_one_is_finished() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_person_gives_up_goes_without_the_backend() {
+async fn an_abandoned_claim_is_released_without_deleting_its_bucket() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
@@ -290,7 +290,7 @@ async fn what_a_person_gives_up_goes_without_the_backend() {
     fixture.gone("photos").await;
     assert_eq!(fixture.store.state().buckets.len(), 1);
     fixture
-        .until("it is told", || fixture.events("photos").iter().any(|event| event.contains("BucketAbandoned")))
+        .until("it is reported", || fixture.events("photos").iter().any(|event| event.contains("BucketAbandoned")))
         .await;
 }
 
@@ -311,7 +311,7 @@ impl Interceptor for Overtaken {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_overtakes_the_finalizer_leaves_nothing() {
+async fn a_deletion_that_overtakes_the_finalizer_leaves_nothing_behind() {
     let overtaken = Arc::new(Overtaken(OnceLock::new()));
     let cluster = Cluster::builder().hide_managed_fields().interceptor(overtaken.clone()).build();
     for definition in crds(Validation::Standard) {
@@ -342,21 +342,22 @@ impl Interceptor for Holds {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reports_an_object_bucket_that_a_foreign_finalizer_keeps_after_a_failed_attempt() {
+async fn reports_an_object_bucket_that_a_foreign_finalizer_keeps() {
     let holds = Arc::new(Holds(OnceLock::new()));
     let fixture = Fixture::built(Cluster::builder().interceptor(holds.clone()));
     holds.0.set(fixture.cluster.clone()).ok().unwrap();
     fixture.store.fail("create_bucket", Failure::NothingLeft);
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    let told = || fixture.events("photos").iter().any(|event| event.contains("Creating the ObjectBucket: An object"));
-    fixture.until("it is reported", told).await;
+    let is_reported =
+        || fixture.events("photos").iter().any(|event| event.contains("Creating the ObjectBucket: An object"));
+    fixture.until("it is reported", is_reported).await;
     fixture.patch(BUCKETS, "obc-default-photos", json!({"metadata": {"finalizers": null}}));
     fixture.bound("photos").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_finalizer_of_a_new_object_bucket_is_removed_although_a_late_list_does_not_have_it() {
+async fn a_late_list_leaves_no_terminating_object_bucket() {
     let list = LateList::default();
     let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(list.clone())));
     fixture.claim("earlier", json!({}));
@@ -397,18 +398,18 @@ async fn the_protection_of_a_bound_claim_is_restored() {
     let replaced = json!({
         "metadata": {"finalizers": null, "labels": null}, "spec": {"bucketName": null, "objectBucketName": null},
     });
-    // Replace the claim while it is idle, while a former key waits for its end, and while no process runs.
+    // Replace the claim while it is idle, while a former key is still valid, and while no process runs.
     fixture.patch(CLAIMS, "photos", replaced.clone());
-    fixture.until("it is whole", || whole() == before).await;
+    fixture.until("the claim is restored", || whole() == before).await;
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
     let rotated = || fixture.events("photos").iter().any(|event| event.contains("CredentialsRotated"));
     fixture.until("it is rotated", rotated).await;
     fixture.patch(CLAIMS, "photos", replaced.clone());
-    fixture.until("it is whole", || whole() == before).await;
+    fixture.until("the claim is restored", || whole() == before).await;
     running.abort();
     fixture.patch(CLAIMS, "photos", replaced);
     let _another = fixture.start(2);
-    fixture.until("it is whole", || whole() == before).await;
+    fixture.until("the claim is restored", || whole() == before).await;
     fixture.delete(CLAIMS, "photos");
     fixture.gone("photos").await;
     assert!(fixture.store.is_empty(), "{:?}", fixture.store.assets());
@@ -417,14 +418,14 @@ async fn the_protection_of_a_bound_claim_is_restored() {
 // Rules: Z39.
 /// Users often change a claim to a class that retains buckets to keep its data, which has no effect.
 #[tokio::test(start_paused = true)]
-async fn the_event_of_another_class_says_how_to_keep_the_bucket() {
+async fn the_event_about_a_changed_class_explains_retention() {
     let fixture = Fixture::new();
     fixture.class("keep", json!({"reclaimPolicy": "Retain"}));
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
     fixture.bound("photos").await;
     fixture.patch(CLAIMS, "photos", json!({"spec": {"storageClassName": "keep"}}));
-    let told = || {
+    let is_reported = || {
         let remedy =
             "kubectl patch objectbucket obc-default-photos --type=merge -p '{\"spec\":{\"reclaimPolicy\":\"Retain\"}}'";
         fixture
@@ -432,7 +433,7 @@ async fn the_event_of_another_class_says_how_to_keep_the_bucket() {
             .iter()
             .any(|event| event.contains("Warning ChangeWithoutEffect") && event.contains(remedy))
     };
-    fixture.until("it is told", told).await;
+    fixture.until("it is reported", is_reported).await;
     fixture.patch(BUCKETS, "obc-default-photos", json!({"spec": {"reclaimPolicy": "Retain"}}));
     fixture.delete(CLAIMS, "photos");
     fixture.gone("photos").await;

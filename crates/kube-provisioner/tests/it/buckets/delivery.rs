@@ -12,7 +12,7 @@ use super::refusing::refusing;
 
 // Rules: Z6.
 #[tokio::test(start_paused = true)]
-async fn a_foreign_secret_is_left_alone() {
+async fn a_foreign_secret_or_config_map_is_left_unchanged() {
     for (kind, plural) in [("Secret", "secrets"), ("ConfigMap", "configmaps")] {
         let fixture = Fixture::new();
         let field = if kind == "Secret" { "stringData" } else { "data" };
@@ -23,7 +23,7 @@ async fn a_foreign_secret_is_left_alone() {
         let before = fixture.get(plural, "photos");
         fixture.claim("photos", json!({}));
         let _running = fixture.start(1);
-        fixture.until("it is told", || fixture.ready("photos").0 == format!("{kind}NotOwned")).await;
+        fixture.until("it is reported", || fixture.ready("photos").0 == format!("{kind}NotOwned")).await;
         assert_eq!(fixture.phase("photos"), "Pending");
         assert_eq!(fixture.get(plural, "photos"), before);
         fixture.delete(plural, "photos");
@@ -34,7 +34,7 @@ async fn a_foreign_secret_is_left_alone() {
 
 // Rules: Z8.
 #[tokio::test(start_paused = true)]
-async fn lost_or_edited_objects_are_written_again_with_the_same_keys() {
+async fn lost_or_edited_objects_are_restored_with_the_same_keys() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
@@ -47,12 +47,12 @@ async fn lost_or_edited_objects_are_written_again_with_the_same_keys() {
     fixture.until("both are back", || data("secrets") == secret && data("configmaps") == map).await;
     fixture.patch("secrets", "photos", json!({"data": {"AWS_SECRET_ACCESS_KEY": "eA=="}}));
     fixture.patch("configmaps", "photos", json!({"data": {"BUCKET_HOST": "elsewhere"}}));
-    fixture.until("both are mended", || data("secrets") == secret && data("configmaps") == map).await;
+    fixture.until("both are repaired", || data("secrets") == secret && data("configmaps") == map).await;
     assert_eq!(fixture.store.state().users.values().map(Vec::len).sum::<usize>(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_written_when_nothing_changes() {
+async fn writes_nothing_when_nothing_changes() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -76,10 +76,10 @@ async fn nothing_is_written_when_nothing_changes() {
     assert_eq!(fixture.store.calls("create_bucket"), 1);
 }
 
-/// The API server does not compare the uid when the status of a custom resource is patched, so the status might be a
-/// new claim's.
+/// The API server does not compare the uid when the status of a custom resource is patched, so the patch could apply to
+/// a new claim.
 #[tokio::test(start_paused = true)]
-async fn the_status_is_written_only_over_the_version_that_was_read() {
+async fn status_writes_name_the_version_that_was_read() {
     let (refused, fixture) = refusing(|request| {
         request.resource.plural == CLAIMS
             && request.subresource == Some(Subresource::Status)
@@ -102,14 +102,14 @@ async fn an_event_is_sent_although_the_status_cannot_be_written() {
     let _running = fixture.start(1);
     fixture.bound("photos").await;
     let succeeded = || fixture.events("photos").iter().any(|event| event.contains("ProvisioningSucceeded"));
-    fixture.until("the event is there", succeeded).await;
+    fixture.until("the event exists", succeeded).await;
     assert_eq!((refused.load(Ordering::Relaxed), fixture.store.calls("create_bucket")), (0, 1));
 }
 
 // Rules: Z29.
-/// The claim's pods authenticate in another way.
+/// The claim's pods authenticate without a key.
 #[tokio::test(start_paused = true)]
-async fn a_claim_without_a_key_has_none_in_its_secret() {
+async fn the_secret_of_a_claim_without_keys_contains_none() {
     let fixture = Fixture::new();
     let without_key = json!({"spec": {"additionalConfig": {"authentication": "ServiceAccount"}}});
     fixture.claim("photos", without_key["spec"].clone());
@@ -132,8 +132,8 @@ async fn a_claim_without_a_key_has_none_in_its_secret() {
     fixture.until("it is back", || keys("photos") == Some(0)).await;
     // There is no key to rotate.
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
-    let told = || fixture.events("photos").iter().any(|event| event.contains("The claim has no keys"));
-    fixture.until("it is told", told).await;
+    let is_reported = || fixture.events("photos").iter().any(|event| event.contains("The claim has no keys"));
+    fixture.until("it is reported", is_reported).await;
     assert_eq!((fixture.store.calls("rotate"), fixture.ready("photos").0.as_str()), (0, "Bound"));
     // A claim may change its authentication later.
     fixture.patch(CLAIMS, "videos", without_key.clone());
@@ -146,5 +146,5 @@ async fn a_claim_without_a_key_has_none_in_its_secret() {
     assert_eq!(fixture.get("configmaps", "videos").unwrap()["data"]["other"], "x");
     let calls = fixture.store.calls("create_bucket");
     sleep(Duration::from_secs(3600)).await;
-    assert_eq!(fixture.store.calls("create_bucket"), calls, "nothing changes");
+    assert_eq!(fixture.store.calls("create_bucket"), calls, "no further calls");
 }

@@ -19,7 +19,7 @@ fn with_namespaces() -> Fixture {
     fixture
 }
 
-/// Returns the number of calls of `provision` for other claims before the call for this bucket.
+/// Returns the number of further calls of `create_bucket` before the call for this bucket.
 async fn calls_before(fixture: &Fixture, bucket: &str) -> usize {
     let now = fixture.store.calls("create_bucket");
     let name = format!("create_bucket {bucket}");
@@ -29,7 +29,7 @@ async fn calls_before(fixture: &Fixture, bucket: &str) -> usize {
     calls.iter().position(|call| **call == name).unwrap() - now
 }
 
-async fn many_of_a_slow_store(fixture: &Fixture) {
+async fn create_many_slow_claims(fixture: &Fixture) {
     fixture.store.state().pauses.insert("create_bucket", SLOW);
     for index in 0..500 {
         fixture.claim_in("a", &format!("many-{index}"), json!({}));
@@ -42,8 +42,8 @@ async fn many_of_a_slow_store(fixture: &Fixture) {
 async fn a_namespace_with_500_claims_delays_no_other_namespace() {
     let fixture = with_namespaces();
     let _running = fixture.start(1);
-    many_of_a_slow_store(&fixture).await;
-    assert!(fixture.store.calls("create_bucket") >= 50, "many are under way");
+    create_many_slow_claims(&fixture).await;
+    assert!(fixture.store.calls("create_bucket") >= 50, "too few calls in progress");
     fixture.claim_in("b", "one", json!({"bucketName": "one"}));
     let before = calls_before(&fixture, "one").await;
     assert!(before <= 3, "{before}");
@@ -57,7 +57,7 @@ async fn with_one_call_at_a_time_namespaces_take_turns() {
     let mut fixture = with_namespaces();
     fixture.options.options.class_concurrency = 1;
     let _running = fixture.start(1);
-    many_of_a_slow_store(&fixture).await;
+    create_many_slow_claims(&fixture).await;
     fixture.claim_in("b", "one", json!({"bucketName": "one"}));
     fixture.claim_in("c", "two", json!({"bucketName": "two"}));
     let before = calls_before(&fixture, "one").await;
@@ -67,9 +67,9 @@ async fn with_one_call_at_a_time_namespaces_take_turns() {
 }
 
 // Rules: Z27.
-/// A namespace leaves room for others, regardless of the number of calls that it holds.
+/// A namespace leaves room for others, regardless of the number of its hanging calls.
 #[tokio::test(start_paused = true)]
-async fn a_namespace_whose_calls_hang_stops_no_other_namespace() {
+async fn a_namespace_with_hanging_calls_blocks_no_other_namespace() {
     let fixture = with_namespaces();
     let _running = fixture.start(1);
     fixture.store.state().pauses.insert("create_bucket", HANGS);
@@ -77,7 +77,7 @@ async fn a_namespace_whose_calls_hang_stops_no_other_namespace() {
         fixture.claim_in("a", &format!("hangs-{index}"), json!({}));
     }
     sleep(Duration::from_secs(5)).await;
-    assert!(fixture.store.calls("create_bucket") >= 50, "many are under way");
+    assert!(fixture.store.calls("create_bucket") >= 50, "too few calls in progress");
     fixture.store.state().pauses.clear();
     fixture.claim_in("b", "one", json!({}));
     let took = fixture.until("it is bound", || fixture.phase("b/one") == "Bound").await;
@@ -86,13 +86,13 @@ async fn a_namespace_whose_calls_hang_stops_no_other_namespace() {
 
 // Rules: Z28.
 #[tokio::test(start_paused = true)]
-async fn a_hundred_purges_that_hang_delay_no_new_claim() {
+async fn a_hundred_hanging_deletions_delay_no_new_claim() {
     for class_concurrency in [0, 1] {
-        purges_hang(class_concurrency).await;
+        hanging_deletions_delay_no_new_claim(class_concurrency).await;
     }
 }
 
-async fn purges_hang(class_concurrency: usize) {
+async fn hanging_deletions_delay_no_new_claim(class_concurrency: usize) {
     let mut fixture = Fixture::new();
     fixture.options.options.class_concurrency = class_concurrency;
     let _running = fixture.start(1);

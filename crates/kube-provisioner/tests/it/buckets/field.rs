@@ -1,5 +1,5 @@
-//! Objects of Rook, NooBaa and the AWS provisioner of 2019 are adopted, without a call that changes anything and
-//! without rewriting a Secret.
+//! Adoption of objects created by Rook, NooBaa and the AWS provisioner of 2019, without calls to the store and without
+//! changes to Secrets or ConfigMaps.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ const LEFT: [(&str, [&str; 4]); 4] = [
     ),
 ];
 
-/// Creates the objects that one provisioner has left, with the uids of this cluster.
+/// Creates the objects of another provisioner, with the uids of this cluster.
 fn leave(fixture: &Fixture, [claim, bucket, secret, map]: [&str; 4]) -> (String, String, String) {
     let [mut claim, mut bucket, mut secret, mut map] =
         [claim, bucket, secret, map].map(|text| serde_json::from_str::<Value>(text).unwrap());
@@ -95,7 +95,7 @@ fn leave(fixture: &Fixture, [claim, bucket, secret, map]: [&str; 4]) -> (String,
 
 // Rules: Z15, Y6, Y7, Y8.
 #[tokio::test(start_paused = true)]
-async fn objects_of_other_provisioners_are_adopted_and_then_deleted_correctly() {
+async fn adopts_and_deletes_objects_of_other_provisioners() {
     for (from, left) in LEFT {
         let mut fixture = Fixture::new();
         let (path, object, class) = leave(&fixture, left);
@@ -120,7 +120,7 @@ async fn objects_of_other_provisioners_are_adopted_and_then_deleted_correctly() 
             })
             .await;
         sleep(Duration::from_secs(3600)).await;
-        assert_eq!(fixture.store.state().calls, Vec::<String>::new(), "{from}: nothing is called");
+        assert_eq!(fixture.store.state().calls, Vec::<String>::new(), "{from}: no calls");
         assert_eq!((fixture.get("secrets", &path), fixture.get("configmaps", &path)), (secret, map), "{from}");
         assert_eq!(fixture.phase(&path), "Bound");
         // The class may be deleted, since the information needed for the deletion is recorded.

@@ -63,7 +63,7 @@ impl Fixture {
         self.create(class);
     }
 
-    /// Sets the overlap of former keys for claims of the usual class. Simulated hours also cost time.
+    /// Sets the overlap of former keys for claims of the class `class`. A short overlap makes a test faster.
     pub(crate) fn overlap(&self, text: &str) {
         self.delete("storageclasses", "class");
         self.class("class", json!({"parameters": {"credentialsOverlap": text}}));

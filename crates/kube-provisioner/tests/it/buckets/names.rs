@@ -32,7 +32,7 @@ impl Fixture {
 
 // Rules: Z32.
 #[tokio::test(start_paused = true)]
-async fn a_claim_or_its_class_names_secret_and_config_map() {
+async fn a_claim_or_its_class_sets_the_names() {
     let fixture = Fixture::new();
     let parameters = json!({"claimSecretName": "${pvc.name}-keys", "claimConfigMapName": "${pvc.namespace}-store"});
     fixture.class("naming", json!({"parameters": parameters}));
@@ -54,7 +54,7 @@ async fn a_claim_or_its_class_names_secret_and_config_map() {
         assert_eq!(fixture.key_in("sounds-keys"), key);
         fixture.patch("secrets", "mine", json!({"data": {"AWS_SECRET_ACCESS_KEY": "eA=="}}));
         let mended = || fixture.get("secrets", "mine").unwrap()["data"]["AWS_SECRET_ACCESS_KEY"] != "eA==";
-        fixture.until("it is mended", mended).await;
+        fixture.until("it is repaired", mended).await;
         if number == 2 {
             running.abort();
             let _another = fixture.start(number);
@@ -70,7 +70,7 @@ async fn a_claim_or_its_class_names_secret_and_config_map() {
 
 // Rules: Z32.
 #[tokio::test(start_paused = true)]
-async fn a_foreign_object_of_the_chosen_name_is_left_alone() {
+async fn a_foreign_object_with_the_requested_name_is_left_unchanged() {
     let fixture = Fixture::new();
     fixture.create(json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys", "namespace": "default"},
@@ -84,19 +84,19 @@ async fn a_foreign_object_of_the_chosen_name_is_left_alone() {
     fixture.claim("clips", names("clips", "settings"));
     fixture.claim("videos", json!({}));
     let _running = fixture.start(1);
-    fixture.until("it is told", || fixture.ready("photos").0 == "SecretNotOwned").await;
+    fixture.until("it is reported", || fixture.ready("photos").0 == "SecretNotOwned").await;
     assert!(fixture.ready("photos").1.contains("The Secret default/keys exists"), "{:?}", fixture.ready("photos"));
     fixture.until("the ConfigMap is reported", || fixture.ready("clips").0 == "ConfigMapNotOwned").await;
     fixture.bound("videos").await;
-    assert_eq!(fixture.store.calls("create_bucket"), 1, "nothing was created for the claims that are refused");
+    assert_eq!(fixture.store.calls("create_bucket"), 1, "no bucket was created for the refused claims");
     fixture.patch(CLAIMS, "clips", json!({"spec": names("clips", "clips")}));
     fixture.bound("clips").await;
     // The claim may request another name until it is bound.
     fixture.patch(CLAIMS, "photos", json!({"spec": names("videos", "photos")}));
-    fixture.until("it is told", || fixture.ready("photos").1.contains("The Secret default/videos")).await;
+    fixture.until("it is reported", || fixture.ready("photos").1.contains("The Secret default/videos")).await;
     assert_eq!(fixture.get("secrets", "keys"), before);
     fixture.patch(CLAIMS, "photos", json!({"spec": names("Photos", "photos")}));
-    fixture.until("it is told", || fixture.ready("photos").0 == "InvalidObjectName").await;
+    fixture.until("it is reported", || fixture.ready("photos").0 == "InvalidObjectName").await;
     fixture.patch(CLAIMS, "photos", json!({"spec": names("others", "photos")}));
     fixture.bound("photos").await;
     assert_eq!(fixture.delivered(), [["clips", "others", "videos"], ["clips", "photos", "videos"]]);
@@ -113,8 +113,9 @@ async fn names_are_fixed_once_the_claim_is_bound() {
     for (secret, map) in [("keys", "photos"), ("photos", "store"), ("Keys", "photos")] {
         fixture.patch(CLAIMS, "photos", json!({"spec": names(secret, map)}));
         let key = if map == "photos" { "secretName" } else { "configMapName" };
-        let told = || fixture.events("photos").iter().any(|event| event.contains(&format!("The changed key {key} of")));
-        fixture.until("it is told", told).await;
+        let is_reported =
+            || fixture.events("photos").iter().any(|event| event.contains(&format!("The changed key {key} of")));
+        fixture.until("it is reported", is_reported).await;
         assert_eq!(fixture.delivered(), [["photos"], ["photos"]]);
     }
     // All other work continues: repairs, rotation, other settings, and the work of another process.

@@ -49,7 +49,7 @@ fn lose(fixture: &Fixture, objects: &[(&str, &str)]) {
     }
 }
 
-pub(super) fn told(fixture: &Fixture, name: &str, reason: &str) -> bool {
+pub(super) fn is_reported(fixture: &Fixture, name: &str, reason: &str) -> bool {
     fixture.events(name).iter().any(|event| event.contains(reason))
 }
 
@@ -57,7 +57,7 @@ pub(super) const HOUR: Duration = Duration::from_secs(3600);
 
 // Rules: Z20.
 #[tokio::test(start_paused = true)]
-async fn a_restored_object_bucket_is_kept_until_an_administrator_gives_it_to_its_claim() {
+async fn a_restored_object_bucket_waits_until_an_administrator_assigns_it() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -69,7 +69,7 @@ async fn a_restored_object_bucket_is_kept_until_an_administrator_gives_it_to_its
     lose(&fixture, &[(CLAIMS, "photos"), (BUCKETS, OBJECT)]);
     fixture.create(object);
     let _another = fixture.start(2);
-    fixture.until("it is told", || told(&fixture, OBJECT, "ClaimMissing")).await;
+    fixture.until("it is reported", || is_reported(&fixture, OBJECT, "ClaimMissing")).await;
     sleep(HOUR).await;
     let calls = fixture.store.state().calls.len();
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.state().buckets.len()), (0, 1));
@@ -81,11 +81,11 @@ async fn a_restored_object_bucket_is_kept_until_an_administrator_gives_it_to_its
         text.contains("kubectl annotate objectbucket obc-default-photos kube-provisioner/adopt-for=default/photos")
     );
     sleep(HOUR).await;
-    assert_eq!(fixture.store.state().calls.len(), calls, "nothing is called before a person says so");
+    assert_eq!(fixture.store.state().calls.len(), calls, "no calls before an administrator decides");
     let adopt = json!({"metadata": {"annotations": {"kube-provisioner/adopt-for": "default/photos"}}});
     fixture.patch(BUCKETS, OBJECT, adopt);
     fixture.bound("photos").await;
-    assert!(told(&fixture, "photos", "Adopted"));
+    assert!(is_reported(&fixture, "photos", "Adopted"));
     fixture
         .until("the Secret is back", || fixture.get("secrets", "photos").is_some_and(|secret| secret["data"] == key))
         .await;
@@ -98,7 +98,7 @@ async fn a_restored_object_bucket_is_kept_until_an_administrator_gives_it_to_its
 
 // Rules: Z20.
 #[tokio::test(start_paused = true)]
-async fn a_secret_and_a_config_map_restored_without_an_owner_belong_to_the_claim() {
+async fn adopts_a_secret_and_config_map_restored_without_owner() {
     let fixture = Fixture::new();
     fixture.store.state().shows_keys_once = true;
     fixture.claim("photos", json!({}));
@@ -114,7 +114,7 @@ async fn a_secret_and_a_config_map_restored_without_an_owner_belong_to_the_claim
     let _another = fixture.start(2);
     fixture.until("it waits", || fixture.ready("photos").0 == "BucketLeft").await;
     let owners = |plural| fixture.get(plural, "photos").unwrap()["metadata"]["ownerReferences"].clone();
-    assert!(owners("secrets").is_null(), "nobody has given the bucket to the claim");
+    assert!(owners("secrets").is_null(), "the bucket is not assigned to the claim yet");
     let adopt = json!({"metadata": {"annotations": {"kube-provisioner/adopt-for": "default/photos"}}});
     fixture.patch(BUCKETS, OBJECT, adopt);
     fixture.bound("photos").await;
@@ -123,8 +123,8 @@ async fn a_secret_and_a_config_map_restored_without_an_owner_belong_to_the_claim
         fixture.until("it is owned", || owners(plural)[0]["uid"] == uid).await;
     }
     assert_eq!(fixture.get("secrets", "photos").unwrap()["data"], secret["data"]);
-    assert_eq!(fixture.store.calls("create_bucket"), 2, "the bucket may be gone since the backup");
-    fixture.until("keys that nobody knows are removed", || fixture.store.calls("retire") == 1).await;
+    assert_eq!(fixture.store.calls("create_bucket"), 2, "the bucket may have been deleted since the backup");
+    fixture.until("unknown keys are removed", || fixture.store.calls("retire") == 1).await;
     fixture.delete(CLAIMS, "photos");
     fixture.gone("photos").await;
     assert!(fixture.store.is_empty());
@@ -132,7 +132,7 @@ async fn a_secret_and_a_config_map_restored_without_an_owner_belong_to_the_claim
 
 // Rules: Z20.
 #[tokio::test(start_paused = true)]
-async fn objects_deleted_since_the_backup_are_recreated_although_a_call_fails() {
+async fn recreates_bucket_and_user_that_were_deleted_after_the_backup() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -157,7 +157,7 @@ async fn objects_deleted_since_the_backup_are_recreated_although_a_call_fails() 
 
 // Rules: Z20.
 #[tokio::test(start_paused = true)]
-async fn a_restored_object_bucket_is_removed_when_an_administrator_deletes_it() {
+async fn an_administrator_can_delete_a_restored_object_bucket() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -167,7 +167,7 @@ async fn a_restored_object_bucket_is_removed_when_an_administrator_deletes_it() 
     lose(&fixture, &[(CLAIMS, "photos"), (BUCKETS, OBJECT)]);
     fixture.create(object);
     let _another = fixture.start(2);
-    fixture.until("it is told", || told(&fixture, OBJECT, "ClaimMissing")).await;
+    fixture.until("it is reported", || is_reported(&fixture, OBJECT, "ClaimMissing")).await;
     fixture.delete(BUCKETS, OBJECT);
     fixture.until("it is gone", || fixture.get(BUCKETS, OBJECT).is_none()).await;
     assert!(fixture.store.is_empty());
@@ -175,7 +175,7 @@ async fn a_restored_object_bucket_is_removed_when_an_administrator_deletes_it() 
 
 // Rules: Z39.
 #[tokio::test(start_paused = true)]
-async fn serves_claims_whose_conditions_the_definition_of_lib_bucket_provisioner_drops() {
+async fn provisions_claims_whose_definition_drops_conditions() {
     let fixture = fixture(UPSTREAM);
     fixture.claim("photos", json!({}));
     fixture.claim("named", json!({"generateBucketName": null, "bucketName": "named"}));
@@ -192,7 +192,7 @@ async fn serves_claims_whose_conditions_the_definition_of_lib_bucket_provisioner
 
 // Rules: Z20.
 #[tokio::test(start_paused = true)]
-async fn an_object_bucket_that_rook_left_without_its_claim_is_kept() {
+async fn keeps_an_object_bucket_of_rook_without_a_claim() {
     let mut fixture = fixture(ROOK);
     let mut object: Value =
         serde_json::from_str(include_str!("../../../../objectbucket-api/fixtures/rook/bucket.json")).unwrap();
@@ -205,7 +205,7 @@ async fn an_object_bucket_that_rook_left_without_its_claim_is_kept() {
     "rook-ceph.ceph.rook.io/bucket".clone_into(&mut fixture.options.options.provisioner_name);
     fixture.class(&class, json!({"provisioner": "rook-ceph.ceph.rook.io/bucket"}));
     let _running = fixture.start(1);
-    fixture.until("it is told", || told(&fixture, &name, "ClaimMissing")).await;
+    fixture.until("it is reported", || is_reported(&fixture, &name, "ClaimMissing")).await;
     sleep(HOUR).await;
     assert!(fixture.get(BUCKETS, &name).unwrap()["metadata"]["deletionTimestamp"].is_null());
     // The ObjectBucket may be a copy, and the bucket may be in use in another cluster.
@@ -219,7 +219,7 @@ async fn an_object_bucket_that_rook_left_without_its_claim_is_kept() {
 
 // Rules: Z20.
 #[tokio::test(start_paused = true)]
-async fn adopting_an_object_bucket_of_rook_uses_the_uid_of_its_former_claim() {
+async fn adopts_an_object_bucket_of_rook_by_its_former_claims_uid() {
     let mut fixture = fixture(ROOK);
     let mut object: Value =
         serde_json::from_str(include_str!("../../../../objectbucket-api/fixtures/rook/bucket.json")).unwrap();
@@ -238,7 +238,7 @@ async fn adopting_an_object_bucket_of_rook_uses_the_uid_of_its_former_claim() {
     let path = format!("{namespace}/{name}");
     fixture.claim_in(&namespace, &name, json!({"storageClassName": class, "bucketName": bucket}));
     let _running = fixture.start(1);
-    fixture.until("it waits", || told(&fixture, &name, "BucketLeft")).await;
+    fixture.until("it waits", || is_reported(&fixture, &name, "BucketLeft")).await;
     let adopt = json!({"metadata": {"annotations": {"kube-provisioner/adopt-for": path}}});
     fixture.patch(BUCKETS, &object_name, adopt);
     fixture.bound(&path).await;
@@ -250,7 +250,7 @@ async fn adopting_an_object_bucket_of_rook_uses_the_uid_of_its_former_claim() {
 
 // Rules: Z21.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_points_at_a_foreign_object_bucket_gets_nothing_of_it() {
+async fn a_claim_naming_a_foreign_object_bucket_receives_its_own() {
     let fixture = fixture(NOOBAA);
     fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "evil"}}));
     fixture.claim("photos", json!({}));
@@ -294,13 +294,13 @@ fn left_by_noobaa() -> Fixture {
 
 // Rules: Z21.
 #[tokio::test(start_paused = true)]
-async fn an_object_bucket_that_no_claim_names_has_an_event_and_is_forgotten_on_request() {
+async fn an_unclaimed_object_bucket_is_reported_and_removed_on_request() {
     let fixture = left_by_noobaa();
     let _running = fixture.start(1);
-    fixture.until("it has an event", || told(&fixture, "obc-shop-backups", "ObjectBucketUnclaimed")).await;
+    fixture.until("it has an event", || is_reported(&fixture, "obc-shop-backups", "ObjectBucketUnclaimed")).await;
     fixture.delete(BUCKETS, "obc-shop-backups");
     sleep(HOUR).await;
-    assert!(fixture.get(BUCKETS, "obc-shop-backups").is_some(), "its bucket would be forgotten");
+    assert!(fixture.get(BUCKETS, "obc-shop-backups").is_some(), "the record of its bucket would be lost");
     let abandon = json!({"metadata": {"annotations": {"kube-provisioner/abandon": "true"}}});
     fixture.patch(BUCKETS, "obc-shop-backups", abandon);
     fixture.until("it is gone", || fixture.get(BUCKETS, "obc-shop-backups").is_none()).await;
@@ -309,7 +309,7 @@ async fn an_object_bucket_that_no_claim_names_has_an_event_and_is_forgotten_on_r
 
 // Rules: Z21.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_is_being_deleted_can_be_given_its_object_bucket() {
+async fn an_object_bucket_can_be_assigned_to_a_terminating_claim() {
     let fixture = left_by_noobaa();
     fixture.store.state().buckets.insert("backups-1".to_owned(), "somebody's".to_owned());
     let spec = json!({"storageClassName": "noobaa", "objectBucketName": "obc-shop-backups"});
@@ -318,7 +318,7 @@ async fn a_claim_that_is_being_deleted_can_be_given_its_object_bucket() {
     fixture.patch(CLAIMS, "backups", json!({"metadata": {"finalizers": ["objectbucket.io/finalizer"]}}));
     fixture.delete(CLAIMS, "backups");
     let _running = fixture.start(1);
-    fixture.until("it says why", || told(&fixture, "backups", "ObjectBucketNotProven")).await;
+    fixture.until("it is reported", || is_reported(&fixture, "backups", "ObjectBucketNotProven")).await;
     let adopt = json!({"metadata": {"annotations": {"kube-provisioner/adopt-for": "default/backups"}}});
     fixture.patch(BUCKETS, "obc-shop-backups", adopt);
     fixture.gone("backups").await;
@@ -327,29 +327,29 @@ async fn a_claim_that_is_being_deleted_can_be_given_its_object_bucket() {
 
 // Rules: Z21.
 #[tokio::test(start_paused = true)]
-async fn only_an_administrator_gives_away_an_object_bucket_that_names_no_claim() {
+async fn only_an_administrator_assigns_an_unclaimed_object_bucket() {
     let fixture = left_by_noobaa();
     fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "evil"}}));
     let spec = json!({"storageClassName": "noobaa", "objectBucketName": "obc-shop-backups"});
     sleep(Duration::from_secs(5)).await;
     fixture.claim_in("evil", "x", spec.clone());
     let _running = fixture.start(1);
-    fixture.until("it is told", || told(&fixture, "x", "ObjectBucketNotProven")).await;
-    // A namespace and a name that result in the same ObjectBucket, created after it.
+    fixture.until("it is reported", || is_reported(&fixture, "x", "ObjectBucketNotProven")).await;
+    // Create, after the ObjectBucket, a claim whose namespace and name result in the same ObjectBucket name.
     fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}));
     fixture.claim_in("shop", "backups", spec);
-    fixture.until("it is told", || told(&fixture, "backups", "ObjectBucketNotProven")).await;
+    fixture.until("it is reported", || is_reported(&fixture, "backups", "ObjectBucketNotProven")).await;
     sleep(HOUR).await;
     assert_eq!(fixture.store.state().calls, Vec::<String>::new());
     let adopt = json!({"metadata": {"annotations": {"kube-provisioner/adopt-for": "shop/backups"}}});
     fixture.patch(BUCKETS, "obc-shop-backups", adopt);
-    fixture.until("it is adopted", || told(&fixture, "backups", "Adopted")).await;
-    assert!(!told(&fixture, "x", "Adopted"));
+    fixture.until("it is adopted", || is_reported(&fixture, "backups", "Adopted")).await;
+    assert!(!is_reported(&fixture, "x", "Adopted"));
 }
 
 // Rules: Z22.
 #[tokio::test(start_paused = true)]
-async fn objects_of_another_cluster_are_left_alone() {
+async fn objects_of_another_cluster_are_left_unchanged() {
     let fixture = seeded(1, ROOK);
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -366,12 +366,12 @@ async fn objects_of_another_cluster_are_left_alone() {
     let all = || fixture.store.state().calls.iter().filter(|call| !call.starts_with("list_keys")).count();
     let calls = all();
     let _running = other.start(7);
-    other.until("it is told", || told(&other, OBJECT, "OtherCluster")).await;
-    other.until("its claim is told", || other.ready("photos").0 == "OtherCluster").await;
+    other.until("it is reported", || is_reported(&other, OBJECT, "OtherCluster")).await;
+    other.until("its claim reports it", || other.ready("photos").0 == "OtherCluster").await;
     other.bound("videos").await;
     other.delete(BUCKETS, OBJECT);
     sleep(HOUR).await;
-    assert_eq!(all(), calls + 2, "the other claim's bucket and its account alone");
+    assert_eq!(all(), calls + 2, "only the other claim's bucket and account");
     // An administrator can request the removal of its objects, but nothing else is removed.
     other.patch(BUCKETS, OBJECT, json!({"metadata": {"annotations": {"kube-provisioner/abandon": "true"}}}));
     other.until("it is gone", || other.get(BUCKETS, OBJECT).is_none()).await;
@@ -380,7 +380,7 @@ async fn objects_of_another_cluster_are_left_alone() {
 
 // Rules: Z23.
 #[tokio::test(start_paused = true)]
-async fn a_claim_names_the_installation_that_has_to_release_it() {
+async fn a_terminating_claim_reports_the_installation_that_owns_it() {
     let mut fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -390,16 +390,16 @@ async fn a_claim_names_the_installation_that_has_to_release_it() {
     fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}}));
     let _moved = fixture.start(2);
     sleep(HOUR).await;
-    assert!(!told(&fixture, "photos", "OtherInstallation"), "it can be used");
+    assert!(!is_reported(&fixture, "photos", "OtherInstallation"), "the bucket can still be used");
     fixture.delete(CLAIMS, "photos");
-    let waited = fixture.until("it is told", || told(&fixture, "photos", "OtherInstallation")).await;
+    let waited = fixture.until("it is reported", || is_reported(&fixture, "photos", "OtherInstallation")).await;
     assert!(waited < Duration::from_secs(120), "{waited:?}");
     assert!(fixture.events("photos").iter().any(|event| event.contains("--identity default")));
 }
 
 // Rules: Z25.
 #[tokio::test(start_paused = true)]
-async fn the_key_in_the_secret_works_although_the_write_of_the_next_one_fails() {
+async fn the_current_key_works_while_the_next_cannot_be_written() {
     let (refused, fixture) = refusing(|request| request.resource.plural == "secrets");
     fixture.store.state().shows_keys_once = true;
     fixture.claim("photos", json!({}));
@@ -418,7 +418,7 @@ async fn the_key_in_the_secret_works_although_the_write_of_the_next_one_fails() 
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
     for _ in 0..20_000 {
         let key = in_secret();
-        assert!(works(&key), "the pods' key is gone");
+        assert!(works(&key), "the pods' key was removed");
         if key != first {
             break;
         }
@@ -426,7 +426,7 @@ async fn the_key_in_the_secret_works_although_the_write_of_the_next_one_fails() 
     }
     assert_eq!(refused.load(Ordering::Relaxed), 0);
     assert_ne!(in_secret(), first);
-    assert!(works(&first), "it lives for the overlap");
+    assert!(works(&first), "it works during the overlap");
     fixture
         .until("the record is complete", || {
             let record = record(&fixture);
@@ -438,7 +438,7 @@ async fn the_key_in_the_secret_works_although_the_write_of_the_next_one_fails() 
 
 // Rules: Z25.
 #[tokio::test(start_paused = true)]
-async fn a_secret_that_is_lost_in_a_rotation_comes_back_with_the_new_key() {
+async fn a_secret_lost_during_rotation_is_restored_with_the_new_key() {
     let (refused, fixture) = refusing(|request| request.resource.plural == "secrets" && !request.options.dry_run);
     fixture.overlap("2h");
     fixture.claim("photos", json!({}));
@@ -446,7 +446,7 @@ async fn a_secret_that_is_lost_in_a_rotation_comes_back_with_the_new_key() {
     fixture.bound("photos").await;
     refused.store(u32::MAX, Ordering::Relaxed);
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
-    fixture.until("a key is made that the Secret does not get", || !record(&fixture)["newKey"].is_null()).await;
+    fixture.until("a key is recorded but not delivered", || !record(&fixture)["newKey"].is_null()).await;
     running.abort();
     let newest = record(&fixture)["newKey"]["accessKeyId"].as_str().unwrap().to_owned();
     fixture.delete("secrets", "photos");
@@ -460,7 +460,7 @@ async fn a_secret_that_is_lost_in_a_rotation_comes_back_with_the_new_key() {
     assert_eq!(
         fixture.store.state().users.values().map(Vec::len).sum::<usize>(),
         2,
-        "the key before lives for the overlap"
+        "the former key works during the overlap"
     );
     sleep(2 * HOUR).await;
     assert_eq!(fixture.store.state().users.values().map(Vec::len).sum::<usize>(), 1);
@@ -468,7 +468,7 @@ async fn a_secret_that_is_lost_in_a_rotation_comes_back_with_the_new_key() {
 
 // Rules: Z25.
 #[tokio::test(start_paused = true)]
-async fn a_rotation_is_not_undone_by_the_loss_of_a_secret_of_a_claim_that_is_not_bound_yet() {
+async fn losing_the_secret_of_an_unbound_claim_keeps_the_rotation() {
     let is_refused = |request: &Request| match request.resource.plural.as_str() {
         "configmaps" => format!("{:?}", request.content).contains("BUCKET_NAME"),
         "secrets" => request.verb == Verb::Patch && !request.options.dry_run,
@@ -482,7 +482,7 @@ async fn a_rotation_is_not_undone_by_the_loss_of_a_secret_of_a_claim_that_is_not
     let in_secret = || fixture.get("secrets", "photos").unwrap()["data"]["AWS_ACCESS_KEY_ID"].clone();
     let first = in_secret();
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
-    fixture.until("a key is made", || record(&fixture)["newKey"].is_object()).await;
+    fixture.until("a key is created", || record(&fixture)["newKey"].is_object()).await;
     running.abort();
     fixture.delete("secrets", "photos");
     refused.store(0, Ordering::Relaxed);
@@ -510,14 +510,14 @@ impl Interceptor for LatePatch {
 
 // Rules: Z25.
 #[tokio::test(start_paused = true)]
-async fn the_late_write_of_a_key_that_was_replaced_fails() {
+async fn a_late_write_of_a_replaced_key_fails() {
     let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(LatePatch::default())));
     fixture.store.state().shows_keys_once = true;
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
     fixture.bound("photos").await;
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
-    fixture.until("a key is made", || fixture.store.calls("rotate") == 1).await;
+    fixture.until("a key is created", || fixture.store.calls("rotate") == 1).await;
     // Each call removes the key of the previous call.
     for _ in 0..20 {
         fixture.store.fail("rotate", Failure::Late);

@@ -1,4 +1,4 @@
-//! Creating the bucket of a claim.
+//! Provisioning of buckets for claims.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::store::Failure;
 
 // Rules: U1, U3, U6, U7, U8, Y1, Y3, Y4.
 #[tokio::test(start_paused = true)]
-async fn a_claim_gets_bucket_user_secret_and_config_map() {
+async fn a_claim_receives_bucket_user_secret_and_config_map() {
     let fixture = Fixture::new();
     let uid = fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -58,7 +58,7 @@ async fn a_claim_gets_bucket_user_secret_and_config_map() {
 
 // Rules: U2, Y5.
 #[tokio::test(start_paused = true)]
-async fn a_claim_without_a_name_is_refused_and_names_are_checked() {
+async fn refuses_missing_and_invalid_bucket_names() {
     let fixture = Fixture::new();
     fixture.claim("none", json!({"generateBucketName": ""}));
     let bad = ["ab", "UPPER", "192.168.0.1", "a..b", "-abc", &"x".repeat(64)];
@@ -70,7 +70,7 @@ async fn a_claim_without_a_name_is_refused_and_names_are_checked() {
         .until("all are refused", || (0..bad.len()).all(|number| fixture.phase(&format!("bad-{number}")) == "Failed"))
         .await;
     assert_eq!(fixture.ready("bad-0").0, "InvalidBucketName");
-    fixture.until("no name", || fixture.ready("none").0 == "NoBucketName").await;
+    fixture.until("the missing name is reported", || fixture.ready("none").0 == "NoBucketName").await;
     assert_eq!(fixture.store.calls("create_bucket"), 0);
     assert!(fixture.cluster.list("objectbucket.io", BUCKETS, None).unwrap().is_empty());
     // The user corrects the claim.
@@ -88,7 +88,7 @@ async fn a_foreign_bucket_is_refused_and_survives() {
     let _running = fixture.start(1);
     fixture.until("it is refused", || fixture.phase("greedy") == "Failed").await;
     assert!(fixture.ready("greedy").1.contains("belongs to somebody"), "{:?}", fixture.ready("greedy"));
-    assert!(fixture.cluster.list("objectbucket.io", BUCKETS, None).unwrap().is_empty(), "nothing was made");
+    assert!(fixture.cluster.list("objectbucket.io", BUCKETS, None).unwrap().is_empty(), "no ObjectBucket exists");
     fixture.delete(CLAIMS, "greedy");
     fixture.gone("greedy").await;
     assert_eq!(fixture.store.state().buckets["taken"], "somebody");
@@ -104,7 +104,7 @@ async fn failures_are_reported_and_retried() {
     }
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.until("it is told", || fixture.ready("photos").1 == "the store does not answer").await;
+    fixture.until("it is reported", || fixture.ready("photos").1 == "the store does not answer").await;
     assert_eq!(fixture.phase("photos"), "Pending");
     fixture.bound("photos").await;
     assert_eq!(fixture.store.calls("create_bucket"), 5);
@@ -114,18 +114,18 @@ async fn failures_are_reported_and_retried() {
 
 // Rules: Z2.
 #[tokio::test(start_paused = true)]
-async fn a_bucket_whose_account_is_refused_is_kept_until_its_claim_is_deleted() {
+async fn keeps_a_bucket_whose_grant_fails_until_its_claim_is_deleted() {
     let fixture = Fixture::new();
     for failure in [Failure::Retry, Failure::NothingLeft, Failure::Invalid, Failure::Panic, Failure::Late] {
         fixture.store.fail("grant", failure);
     }
     let uid = fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.until("it is told", || fixture.ready("photos").1 == "the store does not answer").await;
+    fixture.until("it is reported", || fixture.ready("photos").1 == "the store does not answer").await;
     let attempts = || fixture.store.calls("grant");
     for (number, text) in [(2, "the store is full"), (3, "the store wants no such user")] {
         fixture.until("it is tried again", || attempts() == number && fixture.ready("photos").1 == text).await;
-        assert!(fixture.get(BUCKETS, "obc-default-photos").is_some(), "it names the bucket");
+        assert!(fixture.get(BUCKETS, "obc-default-photos").is_some(), "the ObjectBucket names the bucket");
         assert_eq!(fixture.phase("photos"), "Pending");
     }
     let crashed = || fixture.ready("photos").1.contains("crashed in `grant`");
@@ -147,7 +147,7 @@ async fn a_bucket_whose_account_is_refused_is_kept_until_its_claim_is_deleted() 
 // Rules: Z40.
 /// For example, the class has a wrong endpoint.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_without_a_request_to_the_store_pins_no_class() {
+async fn an_attempt_without_requests_does_not_fix_the_class() {
     let fixture = Fixture::new();
     fixture.class("s3", json!({"parameters": {"host": "wrong"}}));
     for claim in ["photos", "films"] {
@@ -155,8 +155,8 @@ async fn an_attempt_without_a_request_to_the_store_pins_no_class() {
     }
     (0..1000).for_each(|_| fixture.store.fail("create_bucket", Failure::NoChange));
     let _running = fixture.start(1);
-    let told = |claim: &str| fixture.ready(claim).1.contains("the store cannot be reached");
-    fixture.until("both are told", || told("photos") && told("films")).await;
+    let is_reported = |claim: &str| fixture.ready(claim).1.contains("the store cannot be reached");
+    fixture.until("both are reported", || is_reported("photos") && is_reported("films")).await;
     fixture.delete(CLAIMS, "films");
     fixture.gone("films").await;
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.calls("revoke")), (0, 0));
@@ -169,9 +169,9 @@ async fn an_attempt_without_a_request_to_the_store_pins_no_class() {
 }
 
 // Rules: Z40.
-/// CustomResourceDefinitions do not let a claim's `bucketName` change once it is set.
+/// The CustomResourceDefinitions do not allow changes of a claim's `bucketName` once it is set.
 #[tokio::test(start_paused = true)]
-async fn a_claim_receives_the_name_of_a_granted_bucket_after_the_class_is_corrected() {
+async fn a_claim_uses_the_granted_bucket_of_the_corrected_class() {
     let fixture = Fixture::new();
     for bucket in ["right", "wrong"] {
         fixture.store.state().buckets.insert(bucket.to_owned(), "somebody".to_owned());
@@ -180,7 +180,7 @@ async fn a_claim_receives_the_name_of_a_granted_bucket_after_the_class_is_correc
     fixture.claim("photos", json!({"storageClassName": "shared"}));
     (0..1000).for_each(|_| fixture.store.fail("grant", Failure::NoChange));
     let _running = fixture.start(1);
-    fixture.until("it is told", || fixture.ready("photos").1.contains("the store cannot be reached")).await;
+    fixture.until("it is reported", || fixture.ready("photos").1.contains("the store cannot be reached")).await;
     let name = || fixture.get(CLAIMS, "photos").unwrap()["spec"]["bucketName"].clone();
     assert!(name().is_null(), "{}", name());
     fixture.delete("storageclasses", "shared");
@@ -192,9 +192,9 @@ async fn a_claim_receives_the_name_of_a_granted_bucket_after_the_class_is_correc
 }
 
 // Rules: Z40.
-/// Another call may have created something by the parameters that it had.
+/// An earlier call may have created something with the former parameters.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_may_have_left_something_says_how_to_abandon_it() {
+async fn an_attempt_with_possible_leftovers_reports_how_to_abandon_it() {
     let fixture = Fixture::new();
     fixture.class("s3", json!({"parameters": {"host": "wrong"}}));
     fixture.claim("photos", json!({"storageClassName": "s3"}));
@@ -202,14 +202,14 @@ async fn an_attempt_that_may_have_left_something_says_how_to_abandon_it() {
     (0..1000).for_each(|_| fixture.store.fail("create_bucket", Failure::NoChange));
     (0..1000).for_each(|_| fixture.store.fail("delete_bucket", Failure::Retry));
     let _running = fixture.start(1);
-    fixture.until("it is told", || fixture.ready("photos").1.contains("the store cannot be reached")).await;
+    fixture.until("it is reported", || fixture.ready("photos").1.contains("the store cannot be reached")).await;
     fixture.delete("storageclasses", "s3");
     fixture.class("s3", json!({"parameters": {"host": "right"}}));
     let remedy = "delete the claim, and ask an administrator to run: kubectl annotate objectbucket obc-default-photos kube-provisioner/abandon=true";
-    fixture.until("it is told", || fixture.ready("photos").1.contains(remedy)).await;
+    fixture.until("it is reported", || fixture.ready("photos").1.contains(remedy)).await;
     assert_eq!(fixture.record("photos")["parameters"]["host"], "wrong");
     fixture.delete(CLAIMS, "photos");
-    fixture.until("it is told again", || fixture.store.calls("delete_bucket") > 1).await;
+    fixture.until("the deletion is retried", || fixture.store.calls("delete_bucket") > 1).await;
     fixture.patch(
         BUCKETS,
         "obc-default-photos",
@@ -220,19 +220,19 @@ async fn an_attempt_that_may_have_left_something_says_how_to_abandon_it() {
 
 // Rules: Z2.
 #[tokio::test(start_paused = true)]
-async fn the_account_of_an_attempt_is_removed_when_its_bucket_is_refused() {
+async fn removes_the_account_when_the_bucket_is_refused() {
     let fixture = Fixture::new();
     fixture.store.fail("grant", Failure::Late);
     fixture.store.state().pauses.insert("grant", Duration::from_secs(5));
     fixture.claim("photos", json!({"bucketName": "photos"}));
     let _running = fixture.start(1);
-    fixture.until("it is let in", || fixture.store.calls("grant") == 1).await;
+    fixture.until("access is granted", || fixture.store.calls("grant") == 1).await;
     sleep(Duration::from_secs(5)).await;
     // Another user takes the bucket before the attempt has ended.
     fixture.store.state().buckets.insert("photos".to_owned(), "somebody".to_owned());
     fixture.store.fail("revoke", Failure::Retry);
     fixture.until("it is refused", || fixture.phase("photos") == "Failed").await;
-    assert_eq!(fixture.store.calls("revoke"), 2, "an account that stays is no end");
+    assert_eq!(fixture.store.calls("revoke"), 2, "the attempt ends after the account is revoked");
     assert!(fixture.store.state().users.is_empty(), "{:?}", fixture.store.assets());
     assert!(fixture.get(BUCKETS, "obc-default-photos").is_none());
     assert_eq!(fixture.store.state().buckets["photos"], "somebody");
@@ -240,7 +240,7 @@ async fn the_account_of_an_attempt_is_removed_when_its_bucket_is_refused() {
 
 // Rules: Z5.
 #[tokio::test(start_paused = true)]
-async fn ambiguous_names_get_two_objects() {
+async fn claims_with_ambiguous_names_receive_separate_object_buckets() {
     let fixture = Fixture::new();
     for namespace in ["a", "a-b"] {
         fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}));
@@ -275,7 +275,7 @@ async fn config_is_applied_only_when_it_changes() {
     assert_eq!(fixture.store.state().configs[&name], Some(2));
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"labels": {"mine": "x"}}}));
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(fixture.store.calls("create_bucket"), 1, "a label changes nothing");
+    assert_eq!(fixture.store.calls("create_bucket"), 1, "a label requires no call");
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "3"}}}));
     fixture.until("it is applied", || fixture.store.state().configs[&name] == Some(3)).await;
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "many"}}}));
@@ -285,11 +285,11 @@ async fn config_is_applied_only_when_it_changes() {
     fixture.until("it is not allowed", || fixture.ready("photos").0 == "ConfigNotAllowed").await;
     assert!(fixture.ready("photos").1.starts_with("OBC config \"bucketPolicy\" is not allowed"));
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"bucketPolicy": null}}}));
-    fixture.until("all is well", || fixture.ready("photos").0 == "Bound").await;
+    fixture.until("the claim is bound again", || fixture.ready("photos").0 == "Bound").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn texts_about_a_claim_are_short_however_long_its_fields_are() {
+async fn texts_about_claims_with_long_fields_are_short() {
     let mut fixture = Fixture::new();
     fixture.options.allowed_additional_config = Some(Vec::new());
     let keys: serde_json::Map<_, _> = (0..3000).map(|n| (format!("key-{n:060}"), json!("x"))).collect();
@@ -300,7 +300,7 @@ async fn texts_about_a_claim_are_short_however_long_its_fields_are() {
     fixture.claim("other", json!({"additionalConfig": {"bucketClaimName": long}}));
     let _running = fixture.start(1);
     for claim in ["many", "key", "name", "other"] {
-        fixture.until("its status says why", || !fixture.ready(claim).0.is_empty()).await;
+        fixture.until("its status contains the reason", || !fixture.ready(claim).0.is_empty()).await;
         let (reason, text) = fixture.ready(claim);
         assert!(text.len() < 1000 && !text.ends_with('…'), "{claim}: {} bytes: {reason}: {text}", text.len());
     }
@@ -309,7 +309,7 @@ async fn texts_about_a_claim_are_short_however_long_its_fields_are() {
 
 // Rules: W17.
 #[tokio::test(start_paused = true)]
-async fn a_class_lists_the_keys_that_its_claims_may_use() {
+async fn a_class_limits_the_config_keys_of_its_claims() {
     let mut fixture = Fixture::new();
     fixture.options.allowed_additional_config = Some(Vec::new());
     let class = |keys: &str| json!({"parameters": {"host": "store", "allowedAdditionalConfig": keys}});
@@ -367,13 +367,13 @@ async fn copies_labels_and_annotations_that_the_class_lists() {
 
 // Rules: U2, U3.
 #[tokio::test(start_paused = true)]
-async fn an_unusable_class_is_reported_and_a_new_one_wakes_its_claims() {
+async fn reports_an_unusable_class_and_retries_with_a_new_one() {
     let fixture = Fixture::new();
     fixture.class("bad", json!({"parameters": {"hots": "x"}}));
     fixture.claim("photos", json!({"storageClassName": "bad"}));
     fixture.claim("waits", json!({"storageClassName": "later"}));
     let _running = fixture.start(1);
-    fixture.until("it is told", || fixture.ready("photos").0 == "InvalidClass").await;
+    fixture.until("it is reported", || fixture.ready("photos").0 == "InvalidClass").await;
     assert!(fixture.ready("photos").1.contains("did you mean \"host\"?"), "{:?}", fixture.ready("photos"));
     fixture.class("later", json!({}));
     fixture.bound("waits").await;
@@ -384,7 +384,7 @@ async fn an_unusable_class_is_reported_and_a_new_one_wakes_its_claims() {
 
 // Rules: Y4.
 #[tokio::test(start_paused = true)]
-async fn access_to_a_bucket_that_exists_is_granted_to_several_claims() {
+async fn several_claims_receive_access_to_an_existing_bucket() {
     let fixture = Fixture::new();
     fixture.store.state().buckets.insert("shared".to_owned(), "somebody".to_owned());
     fixture.class("granted", json!({"parameters": {"bucketName": "shared"}}));
@@ -404,7 +404,7 @@ async fn access_to_a_bucket_that_exists_is_granted_to_several_claims() {
 
 // Rules: U4.
 #[tokio::test(start_paused = true)]
-async fn foreign_finalizers_and_labels_stay() {
+async fn keeps_foreign_finalizers_and_labels() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let others = json!({"finalizers": ["example.com/mine"], "labels": {"mine": "x"}});
@@ -415,9 +415,9 @@ async fn foreign_finalizers_and_labels_stay() {
     assert_eq!(metadata("photos")["finalizers"], json!(["example.com/mine", "objectbucket.io/finalizer"]));
     assert_eq!(metadata("photos")["labels"]["mine"], "x");
     fixture.delete(CLAIMS, "photos");
-    fixture.until("ours is gone", || metadata("photos")["finalizers"] == json!(["example.com/mine"])).await;
+    fixture.until("our finalizer is removed", || metadata("photos")["finalizers"] == json!(["example.com/mine"])).await;
     // The claim, which another finalizer keeps, has no bucket.
-    fixture.until("it says so", || fixture.phase("photos") == "Released").await;
+    fixture.until("the claim is released", || fixture.phase("photos") == "Released").await;
     assert_eq!(fixture.ready("photos").0, "BucketDeleted");
     let claim = fixture.get(CLAIMS, "photos").unwrap();
     let conditions = claim["status"]["conditions"].as_array().unwrap();
@@ -427,7 +427,7 @@ async fn foreign_finalizers_and_labels_stay() {
 
 // Rules: Y5.
 #[tokio::test(start_paused = true)]
-async fn a_name_wins_over_a_prefix_and_a_long_prefix_is_cut() {
+async fn a_name_overrides_a_prefix_and_long_prefixes_are_truncated() {
     let fixture = Fixture::new();
     fixture.claim("named", json!({"bucketName": "mine", "generateBucketName": "b"}));
     let uid = fixture.claim("long", json!({"generateBucketName": "abcdefghijklmnopqrstuvwxyz0123"}));
@@ -440,7 +440,7 @@ async fn a_name_wins_over_a_prefix_and_a_long_prefix_is_cut() {
 
 // Rules: Z10.
 #[tokio::test(start_paused = true)]
-async fn a_claim_in_back_off_is_reconciled_when_its_user_changes_or_deletes_it() {
+async fn changing_or_deleting_a_claim_ends_its_back_off() {
     let fixture = Fixture::new();
     for _ in 0..1000 {
         fixture.store.fail("create_bucket", Failure::Retry);
@@ -451,7 +451,7 @@ async fn a_claim_in_back_off_is_reconciled_when_its_user_changes_or_deletes_it()
     sleep(Duration::from_secs(10)).await;
     let before = fixture.store.calls("create_bucket");
     fixture.patch(CLAIMS, "photos", json!({"spec": {"additionalConfig": {"maxObjects": "1"}}}));
-    let looked = fixture.until("it is looked at", || fixture.store.calls("create_bucket") > before).await;
+    let looked = fixture.until("it is retried", || fixture.store.calls("create_bucket") > before).await;
     assert!(looked < Duration::from_secs(2), "{looked:?}");
     fixture.delete(CLAIMS, "photos");
     let start = tokio::time::Instant::now();
@@ -461,7 +461,7 @@ async fn a_claim_in_back_off_is_reconciled_when_its_user_changes_or_deletes_it()
 
 // Rules: Z10.
 #[tokio::test(start_paused = true)]
-async fn a_failed_change_of_a_buckets_settings_waits_for_its_back_off() {
+async fn a_failed_settings_change_backs_off() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
@@ -475,12 +475,12 @@ async fn a_failed_change_of_a_buckets_settings_waits_for_its_back_off() {
     sleep(Duration::from_secs(60)).await;
     // The pauses double from approximately one second.
     let calls = fixture.store.calls("create_bucket");
-    assert!((5..12).contains(&calls), "what an attempt has recorded is no reason to try again: {calls} calls");
+    assert!((5..12).contains(&calls), "the attempt's own record triggers no retry: {calls} calls");
 }
 
 // Rules: Z13.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_down_for_half_an_hour_is_reported_and_called_ever_less_often() {
+async fn an_unavailable_store_is_reported_once_and_calls_back_off() {
     let fixture = Fixture::new();
     for _ in 0..14 {
         fixture.store.fail("create_bucket", Failure::Retry);
@@ -494,13 +494,13 @@ async fn a_store_that_is_down_for_half_an_hour_is_reported_and_called_ever_less_
     };
     assert!(took > Duration::from_secs(15 * 60), "the pauses grow: {took:?}");
     let events = fixture.events("photos");
-    let told = "Warning ProvisioningFailed: the store does not answer";
-    assert_eq!(events.iter().filter(|event| *event == told).count(), 1, "one line, counted: {events:?}");
+    let expected = "Warning ProvisioningFailed: the store does not answer";
+    assert_eq!(events.iter().filter(|event| *event == expected).count(), 1, "expected one event: {events:?}");
 }
 
 // Rules: Z12.
 #[tokio::test(start_paused = true)]
-async fn of_two_replicas_one_acts() {
+async fn only_one_of_two_replicas_acts() {
     let fixture = Fixture::new();
     let first = fixture.start(1);
     let _second = fixture.start(2);
@@ -519,7 +519,7 @@ async fn of_two_replicas_one_acts() {
 
 // Rules: Z2.
 #[tokio::test(start_paused = true)]
-async fn no_call_is_made_for_an_object_bucket_that_may_no_longer_exist() {
+async fn makes_no_call_for_an_object_bucket_that_may_be_deleted() {
     let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(LosesDeletions)));
     fixture.store.fail("create_bucket", Failure::NothingLeft);
     fixture.claim("photos", json!({}));
@@ -532,7 +532,7 @@ async fn no_call_is_made_for_an_object_bucket_that_may_no_longer_exist() {
 // Rules: Z2.
 /// A later refusal does not undo a success.
 #[tokio::test(start_paused = true)]
-async fn the_lost_answer_to_the_last_write_of_an_attempt_is_read_again() {
+async fn reads_the_object_bucket_again_after_a_lost_response() {
     let lost = LosesWrite::default();
     let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(lost.clone())));
     fixture.claim("photos", json!({}));
@@ -549,7 +549,7 @@ async fn the_lost_answer_to_the_last_write_of_an_attempt_is_read_again() {
 
 // Rules: Z43.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_no_provisioner_works_on_is_reported() {
+async fn reports_claims_that_no_provisioner_reconciles() {
     let fixture = Fixture::new();
     fixture.create(json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "disks"},
@@ -560,27 +560,28 @@ async fn a_claim_that_no_provisioner_works_on_is_reported() {
     }
     fixture.patch(CLAIMS, "others", json!({"metadata": {"labels": {"bucket-provisioner": "example.com-disks"}}}));
     let running = fixture.start(1);
-    let told = |claim: &str, text: &str| fixture.ready(claim).1.contains(text) && fixture.phase(claim) == "Pending";
-    let took = fixture.until("it is told", || told("late", "StorageClass \"later\" does not exist")).await;
+    let is_reported =
+        |claim: &str, text: &str| fixture.ready(claim).1.contains(text) && fixture.phase(claim) == "Pending";
+    let took = fixture.until("it is reported", || is_reported("late", "StorageClass \"later\" does not exist")).await;
     assert!(took < Duration::from_secs(90), "{took:?}");
-    fixture.until("it is told", || told("disk", "if the StorageClass \"disks\" is for volumes")).await;
-    fixture.until("it is told", || told("none", "names no StorageClass")).await;
+    fixture.until("it is reported", || is_reported("disk", "if the StorageClass \"disks\" is for volumes")).await;
+    fixture.until("it is reported", || is_reported("none", "names no StorageClass")).await;
     let events = |claim: &str| fixture.events(claim).iter().filter(|event| event.contains("Warning NotServed")).count();
-    fixture.until("events say so", || ["late", "disk", "none"].map(events) == [1; 3]).await;
+    fixture.until("the events exist", || ["late", "disk", "none"].map(events) == [1; 3]).await;
     sleep(Duration::from_secs(600)).await;
     assert_eq!(["late", "disk", "none", "others"].map(events), [1, 1, 1, 0]);
     running.abort();
     // A claim that began to wait while no process ran also receives an event.
     fixture.claim("other", json!({"storageClassName": "missing"}));
     let _another = fixture.start(2);
-    fixture.until("it is told", || told("other", "StorageClass \"missing\" does not exist")).await;
+    fixture.until("it is reported", || is_reported("other", "StorageClass \"missing\" does not exist")).await;
     fixture.class("later", json!({}));
     fixture.bound("late").await;
 }
 
 // Rules: Z43.
 #[tokio::test(start_paused = true)]
-async fn a_claim_whose_class_is_deleted_before_it_has_a_bucket_is_reported() {
+async fn reports_a_pending_claim_whose_class_is_deleted() {
     let fixture = Fixture::new();
     (0..1000).for_each(|_| fixture.store.fail("create_bucket", Failure::NoChange));
     fixture.claim("photos", json!({}));

@@ -28,7 +28,7 @@ struct State {
     /// The kind of writes to refuse, and the time at which the refusals end.
     refused: Option<(Kind, Instant)>,
     count: u32,
-    /// All patches, and deletions of ObjectBuckets, that do not name the version on which they were decided.
+    /// All patches, and deletions of ObjectBuckets, that do not name the version that they are based on.
     unversioned: BTreeSet<Kind>,
     /// True if only Secrets with a key are refused.
     keys_only: bool,
@@ -117,7 +117,7 @@ async fn life(fixture: &Fixture) {
 // Rules: Z36, Z37.
 /// The pauses never shrink, so there are few refusals, regardless of the writes of earlier attempts.
 #[tokio::test(start_paused = true)]
-async fn refused_writes_of_each_kind_back_off_and_all_name_their_version() {
+async fn refused_writes_back_off_and_all_patches_name_a_version() {
     let all = Refusals::default();
     let fixture = all.fixture();
     fixture.overlap("10s");
@@ -156,7 +156,7 @@ async fn the_event_of_a_refused_claim_is_sent_again() {
 
 // Rules: Z36.
 #[tokio::test(start_paused = true)]
-async fn a_claim_whose_secret_is_refused_costs_no_keys() {
+async fn refused_secret_writes_do_not_accumulate_keys() {
     for keys_only in [false, true] {
         let refusals = Refusals::default();
         let fixture = refusals.fixture();
@@ -166,7 +166,7 @@ async fn a_claim_whose_secret_is_refused_costs_no_keys() {
         let _running = fixture.start(1);
         let start = Instant::now();
         let keys = || fixture.store.state().users.values().map(Vec::len).sum::<usize>();
-        fixture.until("it is told", || fixture.ready("photos").1.contains("exceeded quota")).await;
+        fixture.until("it is reported", || fixture.ready("photos").1.contains("exceeded quota")).await;
         assert_eq!(
             (fixture.phase("photos").as_str(), fixture.ready("photos").0.as_str()),
             ("Pending", "ProvisioningFailed")

@@ -1,5 +1,4 @@
-//! An API server that refuses some writes, one that loses its answers to deletions or to a change, and one whose list
-//! is late.
+//! API servers that refuse some writes, lose the responses to deletions or to a change, or delay a list.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

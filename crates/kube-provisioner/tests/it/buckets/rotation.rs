@@ -56,14 +56,14 @@ async fn a_bucket_stays_ready_while_its_keys_cannot_be_changed() {
         fixture.store.fail(method, Failure::Retry);
     }
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
-    let told = |text: &str| fixture.events("photos").iter().any(|event| event.contains(text));
+    let is_reported = |text: &str| fixture.events("photos").iter().any(|event| event.contains(text));
     let retired = || {
         assert_eq!(fixture.ready("photos").0, "Bound");
-        told("CredentialsRetired")
+        is_reported("CredentialsRetired")
     };
     fixture.until("the old key is gone", retired).await;
     assert!(
-        told("Warning RotationFailed: The provisioner's code crashed in `rotate`"),
+        is_reported("Warning RotationFailed: The provisioner's code crashed in `rotate`"),
         "{:?}",
         fixture.events("photos")
     );
@@ -74,7 +74,7 @@ async fn a_bucket_stays_ready_while_its_keys_cannot_be_changed() {
 /// On a store that shows a key only once, such as AWS, an edited or deleted Secret receives another key. Running pods
 /// use the former one.
 #[tokio::test(start_paused = true)]
-async fn pods_keep_their_key_for_the_overlap_when_the_secret_gets_another_one() {
+async fn former_keys_work_for_the_overlap_after_a_secret_is_replaced() {
     let fixture = Fixture::new();
     fixture.store.state().shows_keys_once = true;
     fixture.overlap("1h");
@@ -96,18 +96,18 @@ async fn pods_keep_their_key_for_the_overlap_when_the_secret_gets_another_one() 
         let is_other = || !secret().is_null() && secret()["AWS_ACCESS_KEY_ID"] != before["AWS_ACCESS_KEY_ID"];
         fixture.until("there is another key", is_other).await;
         sleep(Duration::from_secs(60)).await;
-        assert_eq!(keys(), number, "the former ones work");
+        assert_eq!(keys(), number, "the former keys still work");
     }
-    let told = |reason: &str| fixture.events("photos").iter().filter(|event| event.contains(reason)).count();
-    fixture.until("it is told", || told("Warning CredentialsReplaced") > 0).await;
+    let events = |reason: &str| fixture.events("photos").iter().filter(|event| event.contains(reason)).count();
+    fixture.until("it is reported", || events("Warning CredentialsReplaced") > 0).await;
     assert_eq!(fixture.ready("photos").0, "Bound");
     fixture.until("the former ones are removed", || keys() == 1).await;
-    assert_eq!(told("UnknownKeysRemoved"), 0, "{:?}", fixture.events("photos"));
+    assert_eq!(events("UnknownKeysRemoved"), 0, "{:?}", fixture.events("photos"));
 }
 
 // Rules: Z41.
 #[tokio::test(start_paused = true)]
-async fn the_removal_of_a_key_that_was_not_delivered_is_reported() {
+async fn reports_the_removal_of_keys_that_were_not_delivered() {
     let fixture = Fixture::new();
     fixture.overlap("1h");
     fixture.claim("photos", json!({}));
@@ -119,21 +119,21 @@ async fn the_removal_of_a_key_that_was_not_delivered_is_reported() {
     };
     add("monday");
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
-    let told = |id: &str| {
+    let is_reported = |id: &str| {
         let text = format!(
             "Warning UnknownKeysRemoved: Removed keys of the claim's account that the provisioner has not delivered: {id};"
         );
         fixture.events("photos").iter().any(|event| event.starts_with(&text))
     };
-    fixture.until("it is told", || told("monday")).await;
+    fixture.until("it is reported", || is_reported("monday")).await;
     add("tuesday");
-    fixture.until("it is told", || told("tuesday")).await;
+    fixture.until("it is reported", || is_reported("tuesday")).await;
     assert_eq!(fixture.store.state().users.values().map(Vec::len).sum::<usize>(), 1);
 }
 
 // Rules: Z42.
 #[tokio::test(start_paused = true)]
-async fn a_key_that_no_longer_works_is_replaced_with_the_next_resync() {
+async fn a_key_that_no_longer_works_is_replaced_after_a_resync() {
     for shows_keys_once in [false, true] {
         let mut fixture = Fixture::new();
         fixture.options.options.resync_period = Duration::from_secs(120);
@@ -154,8 +154,8 @@ async fn a_key_that_no_longer_works_is_replaced_with_the_next_resync() {
         delete();
         let took = fixture.until("the key is replaced", works).await;
         assert!(took < Duration::from_secs(370), "{took:?}");
-        let told = || fixture.events("photos").iter().any(|event| event.contains("Warning CredentialsReplaced"));
-        fixture.until("it is told", told).await;
+        let is_reported = || fixture.events("photos").iter().any(|event| event.contains("Warning CredentialsReplaced"));
+        fixture.until("it is reported", is_reported).await;
         running.abort();
         delete();
         let _another = fixture.start(2);
@@ -164,7 +164,7 @@ async fn a_key_that_no_longer_works_is_replaced_with_the_next_resync() {
         let lists = fixture.store.calls("list_keys");
         sleep(Duration::from_secs(480)).await;
         let lists = fixture.store.calls("list_keys") - lists;
-        assert!((3..=5).contains(&lists), "one with each resync: {lists}");
+        assert!((3..=5).contains(&lists), "expected one per resync: {lists}");
     }
 }
 

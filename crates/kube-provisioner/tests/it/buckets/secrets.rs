@@ -136,7 +136,7 @@ impl Fixture {
         all
     }
 
-    /// Waits for a condition, and checks every state on the way for leaks.
+    /// Waits for a condition, and checks every intermediate state for leaks.
     async fn tight(&self, what: &str, so: impl Fn() -> bool) {
         self.until(what, || {
             assert_eq!(leaks([("objects", self.objects())]), Vec::<String>::new(), "while waiting: {what}");
@@ -146,7 +146,7 @@ impl Fixture {
     }
 }
 
-/// Returns the answer of the process with these log lines on this path.
+/// Requests a path from the process that has written these log lines.
 async fn page(lines: &Lines, path: &'static str) -> String {
     let address = lines.text().rsplit("/metrics on ").next().unwrap().lines().next().unwrap().to_owned();
     // The simulated clock stops during the request.
@@ -202,12 +202,12 @@ async fn whole_life(lines: &Lines) -> (Fixture, Vec<(&'static str, String)>) {
             json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}),
         );
     }
-    let told = |claim: &str, reason: &str| fixture.events(claim).iter().any(|event| event.contains(reason));
-    fixture.tight("keys are retired", || claims.iter().all(|claim| told(claim, "CredentialsRetired"))).await;
+    let has_event = |claim: &str, reason: &str| fixture.events(claim).iter().any(|event| event.contains(reason));
+    fixture.tight("keys are retired", || claims.iter().all(|claim| has_event(claim, "CredentialsRetired"))).await;
     let other = json!({"adminSecretName": "other", "adminSecretNamespace": "default", "host": "store"});
     fixture.class("lacking", json!({"parameters": other}));
     fixture.claim("late", json!({"storageClassName": "lacking"}));
-    fixture.tight("its Secret is missed", || told("late", "SecretMissing")).await;
+    fixture.tight("the missing Secret is reported", || has_event("late", "SecretMissing")).await;
     sleep(Duration::from_secs(100)).await;
     let metrics = page(lines, "/metrics").await;
     let helps = || metrics.lines().filter(|line| line.starts_with("# HELP"));
@@ -221,7 +221,7 @@ async fn whole_life(lines: &Lines) -> (Fixture, Vec<(&'static str, String)>) {
     // The deletion needs the admin Secret.
     fixture.delete("secrets", "admin");
     claims.iter().for_each(|claim| fixture.delete(CLAIMS, claim));
-    fixture.tight("it is missed", || claims.iter().all(|claim| told(claim, "SecretMissing"))).await;
+    fixture.tight("it is reported", || claims.iter().all(|claim| has_event(claim, "SecretMissing"))).await;
     fixture.create(json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "admin", "namespace": "default"},
         "stringData": {"password": ADMIN},
@@ -235,7 +235,7 @@ async fn whole_life(lines: &Lines) -> (Fixture, Vec<(&'static str, String)>) {
 
 // Rules: Z16.
 #[tokio::test(start_paused = true)]
-async fn secrets_are_only_in_the_claims_secret() {
+async fn keys_appear_only_in_the_claims_secret() {
     let lines = Lines::begin();
     let (fixture, mut places) = whole_life(&lines).await;
     let text = lines.text();
@@ -246,13 +246,13 @@ async fn secrets_are_only_in_the_claims_secret() {
     for method in ["create_bucket", "grant", "rotate", "retire", "delete_bucket", "revoke"] {
         assert!(fixture.store.calls(method) >= 4, "{method}: {}", fixture.store.calls(method));
     }
-    assert!(text.contains("The claim's Secret has a new key"), "nothing of the provisioner is logged");
+    assert!(text.contains("The claim's Secret has a new key"), "the provisioner has logged nothing");
     places.push(("log", text));
     assert_eq!(leaks(places), Vec::<String>::new());
 }
 
 #[test]
-fn leaks_are_found_in_any_place() {
+fn finds_plain_and_encoded_leaks() {
     let text = |text: &str| leaks([("place", text.to_owned())]).len();
     assert_eq!(text("the key secret-1 and\n open-sesame, and\nnothing"), 2);
     // `secret-1`, `x secret-1` and `xy secret-1` in base64.

@@ -24,7 +24,7 @@ impl Fixture {
         self.get("secrets", claim).unwrap_or_default()["data"]["AWS_ACCESS_KEY_ID"].clone()
     }
 
-    async fn says(&self, name: &str, text: &str) {
+    async fn until_event(&self, name: &str, text: &str) {
         self.until(text, || self.events(name).iter().any(|event| event.contains(text))).await;
     }
 }
@@ -36,7 +36,7 @@ async fn claims_share_a_bucket_until_the_last_one_is_deleted() {
     let second = fixture.claim("second", of("first"));
     let third = fixture.claim("third", of("first"));
     let _running = fixture.start(1);
-    fixture.says("second", "does not exist; create it").await;
+    fixture.until_event("second", "does not exist; create it").await;
     let first = fixture.claim("first", json!({}));
     for claim in ["first", "second", "third"] {
         fixture.bound(claim).await;
@@ -53,14 +53,17 @@ async fn claims_share_a_bucket_until_the_last_one_is_deleted() {
 
     fixture.delete(CLAIMS, "first");
     fixture
-        .says("first", "The bucket stays until these claims, which use it, are deleted: default/second, default/third")
+        .until_event(
+            "first",
+            "The bucket stays until these claims, which use it, are deleted: default/second, default/third",
+        )
         .await;
     // Its settings and its key can still be corrected.
     fixture.patch(CLAIMS, "second", json!({"spec": {"additionalConfig": {"maxObjects": "7"}}}));
     fixture.delete("secrets", "third");
     fixture.until("the Secret is back", || fixture.get("secrets", "third").is_some()).await;
     fixture.claim("late", of("first"));
-    fixture.says("late", "is being deleted with its bucket").await;
+    fixture.until_event("late", "is being deleted with its bucket").await;
     fixture.delete(CLAIMS, "second");
     fixture.gone("second").await;
     sleep(Duration::from_secs(900)).await;
@@ -104,27 +107,27 @@ async fn a_claim_in_another_namespace_does_not_share_the_bucket() {
     fixture.claim_in("other", "second", of("first"));
     fixture.claim_in("other", "third", of("default/first"));
     for claim in ["second", "third"] {
-        fixture.says(claim, "does not exist; create it").await;
+        fixture.until_event(claim, "does not exist; create it").await;
     }
     assert!(fixture.grants().is_empty());
 }
 
 // Rules: Z30.
 #[tokio::test(start_paused = true)]
-async fn a_failing_attempt_gives_way_to_the_deletion_of_the_bucket() {
+async fn a_failing_attempt_does_not_block_deletion_of_the_bucket() {
     for of_object in [true, false] {
-        a_failing_attempt_gives_way(of_object).await;
+        a_failing_attempt_does_not_block_deletion(of_object).await;
     }
 }
 
-async fn a_failing_attempt_gives_way(of_object: bool) {
+async fn a_failing_attempt_does_not_block_deletion(of_object: bool) {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
     fixture.claim("first", json!({"bucketName": "photos"}));
     fixture.bound("first").await;
     (0..1000).for_each(|_| fixture.store.fail("grant", Failure::Retry));
     fixture.claim("second", of("first"));
-    fixture.says("second", "the store does not answer").await;
+    fixture.until_event("second", "the store does not answer").await;
     // Simulate an earlier attempt that was interrupted here.
     let uid = fixture.get(CLAIMS, "second").unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     fixture.store.state().grants.insert(("photos".to_owned(), format!("obc-default-second-{uid}")));
@@ -135,7 +138,7 @@ async fn a_failing_attempt_gives_way(of_object: bool) {
     fixture.gone("first").await;
     assert!(fixture.store.is_empty() && fixture.grants().is_empty());
     assert!(fixture.get(BUCKETS, "obc-default-second").is_none());
-    fixture.says("second", "does not exist; create it").await;
+    fixture.until_event("second", "does not exist; create it").await;
     fixture.store.state().failures.clear();
     let first = fixture.claim("first", json!({}));
     fixture.bound("second").await;
@@ -144,14 +147,14 @@ async fn a_failing_attempt_gives_way(of_object: bool) {
 
 // Rules: Z30.
 #[tokio::test(start_paused = true)]
-async fn a_replaced_bucket_is_not_shared_until_it_is_back() {
+async fn a_replaced_bucket_is_not_shared_until_it_is_restored() {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
     fixture.claim("first", json!({"bucketName": "photos"}));
     fixture.bound("first").await;
     fixture.store.state().buckets.insert("photos".to_owned(), "somebody else".to_owned());
     fixture.claim("second", of("first"));
-    fixture.says("second", "the bucket photos of the claim default/first was replaced").await;
+    fixture.until_event("second", "the bucket photos of the claim default/first was replaced").await;
     assert!(fixture.grants().is_empty());
     assert!(fixture.get(BUCKETS, "obc-default-second").is_none());
     fixture.store.state().buckets.remove("photos");
@@ -163,14 +166,14 @@ async fn a_replaced_bucket_is_not_shared_until_it_is_back() {
 // Rules: Z30.
 /// The cluster does not show that the bucket exists again.
 #[tokio::test(start_paused = true)]
-async fn a_bucket_that_is_missing_may_come_back() {
+async fn a_claim_waits_until_a_missing_bucket_is_restored() {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
     fixture.claim("first", json!({"bucketName": "photos"}));
     fixture.bound("first").await;
     let bucket = fixture.store.state().buckets.remove("photos").unwrap();
     fixture.claim("second", of("first"));
-    fixture.says("second", "the bucket photos of the claim default/first does not exist").await;
+    fixture.until_event("second", "the bucket photos of the claim default/first does not exist").await;
     assert_eq!(fixture.phase("second"), "Pending");
     fixture.store.state().buckets.insert("photos".to_owned(), bucket);
     fixture.bound("second").await;
@@ -178,7 +181,7 @@ async fn a_bucket_that_is_missing_may_come_back() {
 
 // Rules: Z30.
 #[tokio::test(start_paused = true)]
-async fn another_name_in_a_bound_claim_has_no_effect() {
+async fn changing_the_shared_bucket_of_a_bound_claim_has_no_effect() {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
     for name in ["first", "other"] {
@@ -189,7 +192,7 @@ async fn another_name_in_a_bound_claim_has_no_effect() {
     let before = fixture.grants();
     for change in [json!({"bucketClaimName": "other"}), json!({"bucketClaimName": null})] {
         fixture.patch(CLAIMS, "second", json!({"spec": {"additionalConfig": change}}));
-        fixture.says("second", "has no effect while the claim has a bucket").await;
+        fixture.until_event("second", "has no effect while the claim has a bucket").await;
         sleep(Duration::from_secs(60)).await;
         assert_eq!((fixture.grants(), fixture.phase("second")), (before.clone(), "Bound".to_owned()));
     }
@@ -202,7 +205,7 @@ async fn another_name_in_a_bound_claim_has_no_effect() {
     fixture.until("other settings are applied", || fixture.store.calls("grant") == calls + 1).await;
 }
 
-/// Deletes the claim whose bucket is about to be shared, at a moment of the other claim's attempt.
+/// Deletes the claim whose bucket is about to be shared, during the other claim's attempt.
 #[derive(Clone)]
 struct DeletesMeanwhile {
     /// The moment: the creation of the ObjectBucket, or the mark on the other claim's ObjectBucket.
@@ -248,7 +251,7 @@ impl Interceptor for DeletesMeanwhile {
 
 // Rules: Z31.
 #[tokio::test(start_paused = true)]
-async fn a_deletion_in_the_middle_of_an_attempt_leaves_no_user_without_a_bucket() {
+async fn a_deletion_during_an_attempt_leaves_no_user_without_bucket() {
     for (at, before) in [(Verb::Create, true), (Verb::Create, false), (Verb::Patch, true), (Verb::Patch, false)] {
         let deletes = DeletesMeanwhile { at, before, cluster: Arc::default() };
         let mut fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(deletes.clone())));

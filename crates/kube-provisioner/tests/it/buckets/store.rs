@@ -1,4 +1,4 @@
-//! A store in memory, and the author's code for it. The test decides which calls fail.
+//! An in-memory store, and the provisioner for it. The test decides which calls fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -39,7 +39,7 @@ pub(crate) struct State {
     fault: Option<Fault>,
     /// The buckets that a faulty author has seen to be absent, by user.
     expected: BTreeSet<(String, String)>,
-    /// The clusters of users.
+    /// Users with their clusters.
     clusters: BTreeMap<String, String>,
     /// The cluster in each call of `start`.
     pub(crate) clusters_at_start: Vec<String>,
@@ -62,11 +62,11 @@ pub(crate) enum Fault {
     TakesBucketsOver,
     DeletesByName,
     LooksThenMakes,
-    OwnsWhatItSawAbsent,
+    OwnsBucketsSeenAbsent,
     KnowsNoCluster,
-    FailsWhereNothingIs,
+    FailsOnMissingBucket,
     RevokesAll,
-    LetsInByName,
+    GrantsByName,
     ForgetsABucket,
     LeavesRights,
     EndsWithARefusal,
@@ -143,12 +143,12 @@ impl Store {
     /// Returns whether a faulty author considers the bucket its own.
     async fn looks_first(&self, name: &str, user: &str) -> bool {
         let fault = self.state().fault;
-        if !matches!(fault, Some(Fault::LooksThenMakes | Fault::OwnsWhatItSawAbsent)) {
+        if !matches!(fault, Some(Fault::LooksThenMakes | Fault::OwnsBucketsSeenAbsent)) {
             return fault == Some(Fault::TakesBucketsOver);
         }
         let expected = (user.to_owned(), name.to_owned());
         let absent = !self.state().buckets.contains_key(name);
-        if absent && fault == Some(Fault::OwnsWhatItSawAbsent) {
+        if absent && fault == Some(Fault::OwnsBucketsSeenAbsent) {
             self.state().expected.insert(expected.clone());
         }
         sleep(Duration::from_millis(20)).await;
@@ -296,7 +296,7 @@ impl BucketProvisioner for Store {
     async fn delete_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         let failed = self.begin("delete_bucket", &bucket.name).await;
         let failed = failed.map_err(|error| DeleteError::retry(error.to_string()))?;
-        if self.is_wrong(Fault::FailsWhereNothingIs) && !self.state().buckets.contains_key(&bucket.name) {
+        if self.is_wrong(Fault::FailsOnMissingBucket) && !self.state().buckets.contains_key(&bucket.name) {
             return Err(DeleteError::retry("there is no such bucket"));
         }
         let (owner, mut state) = (bucket.owner.name, self.state());
@@ -335,7 +335,7 @@ impl BucketProvisioner for Store {
                 return Err(bucket.missing());
             };
             let owner = bucket.owner.as_ref();
-            if owner.is_some_and(|owner| owner.name != known) && state.fault != Some(Fault::LetsInByName) {
+            if owner.is_some_and(|owner| owner.name != known) && state.fault != Some(Fault::GrantsByName) {
                 return Err(ProvisionError::invalid(bucket.wrong_owner_message()));
             }
             if state.fault == Some(Fault::TakesOwnership) {

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::fixture::{BUCKETS, CLAIMS, Fixture, target};
-use super::ownership::{HOUR, OBJECT, ROOK, fixture, told};
+use super::ownership::{HOUR, OBJECT, ROOK, fixture, is_reported};
 
 // Rules: Z18.
 #[tokio::test(start_paused = true)]
@@ -59,7 +59,7 @@ spec:
 
 // Rules: Z19.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_cannot_be_read_is_present() {
+async fn an_unreadable_claim_is_treated_as_present() {
     let fixture = fixture(&lax());
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -68,11 +68,11 @@ async fn a_claim_that_cannot_be_read_is_present() {
     fixture.patch(CLAIMS, "photos", json!({"spec": "nonsense"}));
     running.abort();
     let _another = fixture.start(2);
-    fixture.until("it is told", || told(&fixture, "photos", "Unreadable")).await;
+    fixture.until("it is reported", || is_reported(&fixture, "photos", "Unreadable")).await;
     sleep(HOUR).await;
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.state().buckets.len()), (0, 1));
     fixture.patch(CLAIMS, "photos", json!({"spec": spec}));
-    fixture.until("it is mended", || fixture.ready("photos").0 == "Bound").await;
+    fixture.until("it is repaired", || fixture.ready("photos").0 == "Bound").await;
     // The deletion does not need the unreadable fields.
     fixture.patch(CLAIMS, "photos", json!({"spec": "nonsense"}));
     fixture.delete(CLAIMS, "photos");
@@ -119,7 +119,7 @@ impl WatchInterceptor for Spoils {
 // Rules: Z19.
 /// The controller reports the problem in the status, which repairs the status before a watch delivers it.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_could_not_be_read_for_a_moment_is_served() {
+async fn a_temporarily_unreadable_claim_is_provisioned() {
     let spoils = Spoils::default();
     let cluster = Cluster::builder().hide_managed_fields().interceptor(Arc::new(spoils.clone())).build();
     cluster.create_yaml(&lax()).unwrap();
@@ -127,13 +127,13 @@ async fn a_claim_that_could_not_be_read_for_a_moment_is_served() {
     let fixture = Fixture::on(cluster);
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.until("it is told", || told(&fixture, "photos", "Unreadable")).await;
+    fixture.until("it is reported", || is_reported(&fixture, "photos", "Unreadable")).await;
     fixture.bound("photos").await;
 }
 
 // Rules: Z19.
 #[tokio::test(start_paused = true)]
-async fn an_object_bucket_that_cannot_be_read_holds_its_claim() {
+async fn an_unreadable_object_bucket_keeps_its_claim() {
     let fixture = fixture(&lax());
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
@@ -143,7 +143,7 @@ async fn an_object_bucket_that_cannot_be_read_holds_its_claim() {
     running.abort();
     fixture.delete(CLAIMS, "photos");
     let _another = fixture.start(2);
-    fixture.until("it is told", || told(&fixture, "photos", "Unreadable")).await;
+    fixture.until("it is reported", || is_reported(&fixture, "photos", "Unreadable")).await;
     sleep(HOUR).await;
     assert!(fixture.get(CLAIMS, "photos").is_some());
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.state().buckets.len()), (0, 1));
@@ -154,7 +154,7 @@ async fn an_object_bucket_that_cannot_be_read_holds_its_claim() {
 
 // Rules: Z19.
 #[tokio::test(start_paused = true)]
-async fn a_claim_stays_while_neither_it_nor_its_object_bucket_can_be_read() {
+async fn keeps_a_claim_while_it_and_its_object_bucket_are_unreadable() {
     let fixture = fixture(&lax());
     let claim = fixture.claim("photos", json!({}));
     fixture.create(json!({
@@ -180,7 +180,7 @@ async fn a_claim_stays_while_neither_it_nor_its_object_bucket_can_be_read() {
     fixture.patch(BUCKETS, OBJECT, json!({"spec": "nonsense"}));
     fixture.delete(CLAIMS, "photos");
     let _running = fixture.start(1);
-    fixture.until("it is told", || told(&fixture, "photos", "ObjectBucketNotProven")).await;
+    fixture.until("it is reported", || is_reported(&fixture, "photos", "ObjectBucketNotProven")).await;
     sleep(HOUR).await;
     assert!(fixture.get(CLAIMS, "photos").is_some());
     fixture.patch(BUCKETS, OBJECT, json!({"spec": spec}));

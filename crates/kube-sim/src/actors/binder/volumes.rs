@@ -40,7 +40,7 @@ impl Binder {
         };
         match volume_name(&claim.value) {
             "" if volume_mode(&claim.value) != volume_mode(&volume.value) => {
-                tell_of_other_mode(&volume.value, &claim.value, api);
+                report_volume_mode_mismatch(&volume.value, &claim.value, api);
                 Ok(SyncResult::Pending)
             }
             "" => {
@@ -217,7 +217,7 @@ fn reclaim_policy(volume: &Value) -> &str {
     object::text_at(volume, &["spec", "persistentVolumeReclaimPolicy"])
 }
 
-fn tell_of_other_mode(volume: &Value, claim: &Value, api: &mut Api) {
+fn report_volume_mode_mismatch(volume: &Value, claim: &Value, api: &mut Api) {
     let name = object::name(claim);
     let message = format!(
         "Cannot bind PersistentVolume to requested PersistentVolumeClaim {name:?} due to incompatible volumeMode."

@@ -31,7 +31,7 @@ pub(super) struct Plan {
 }
 
 impl Volumes {
-    /// Reads the claims of a pod. `None` if the pod must wait on any node.
+    /// Reads the claims of a pod. `None` if the pod cannot be scheduled to any node yet.
     pub(super) fn of(pod: &Value, api: &Api) -> Option<Self> {
         let (mut bound, mut waiting) = (Vec::new(), Vec::new());
         let names: BTreeSet<String> = pods::claims_of(pod).collect();

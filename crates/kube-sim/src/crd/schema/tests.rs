@@ -27,7 +27,7 @@ fn texts(object: &Value) -> Vec<String> {
 }
 
 #[test]
-fn unknown_fields_are_pruned() {
+fn prunes_unknown_fields() {
     let mut object = json!({
         "kind": "K", "metadata": {"name": "n"}, "other": 1,
         "spec": {"bucket": "b", "what": 1, "extra": {"any": 1}, "labels": {"l": "v"}, "list": [{"x": 1, "y": 2}]},
@@ -44,7 +44,7 @@ fn unknown_fields_are_pruned() {
 }
 
 #[test]
-fn defaults_fill_what_is_missing_in_objects_that_are_there() {
+fn sets_defaults_only_in_existing_objects() {
     let mut object = json!({"spec": {"bucket": "b", "count": null}});
     set_defaults(&schema(), &mut object);
     assert_eq!(object["spec"]["count"], 2);
@@ -54,7 +54,7 @@ fn defaults_fill_what_is_missing_in_objects_that_are_there() {
 }
 
 #[test]
-fn a_null_that_may_not_be_is_dropped() {
+fn drops_nulls_that_the_schema_forbids() {
     let mut object = json!({"metadata": {"creationTimestamp": null}, "spec": {
         "bucket": null, "labels": {"l": null}, "extra": {"any": null}, "list": [null, {"x": null}],
     }});
@@ -64,7 +64,7 @@ fn a_null_that_may_not_be_is_dropped() {
 }
 
 #[test]
-fn wrong_values_are_named_as_the_server_names_them() {
+fn reports_invalid_values_like_the_server() {
     let cases = [
         (
             json!({"spec": {"bucket": "B"}}),

@@ -19,7 +19,7 @@ fn volume(spec: Value) -> Value {
 }
 
 #[test]
-fn objects_come_out_as_go_writes_them() {
+fn normalizes_objects_like_go() {
     let (object, warnings) = decoded(
         "",
         "persistentvolumes",
@@ -40,7 +40,7 @@ fn objects_come_out_as_go_writes_them() {
 }
 
 #[test]
-fn required_fields_are_put_in_and_empty_ones_left_out() {
+fn adds_required_fields_and_omits_empty_ones() {
     let (lease, _) =
         decoded("coordination.k8s.io", "leases", json!({"metadata": {"labels": {}, "annotations": {"a": null}}}));
     let metadata = json!({"annotations": {"a": ""}});
@@ -61,7 +61,7 @@ fn required_fields_are_put_in_and_empty_ones_left_out() {
 }
 
 #[test]
-fn decoding_twice_changes_nothing() {
+fn decoding_is_idempotent() {
     for resource in crate::resource::builtins() {
         let mut object = json!({"metadata": {"name": "x"}});
         decode(resource, &mut object, &[], FieldValidation::Strict).unwrap();
@@ -72,7 +72,7 @@ fn decoding_twice_changes_nothing() {
 }
 
 #[test]
-fn wrong_types_are_refused_with_gos_words() {
+fn rejects_wrong_types_with_go_errors() {
     let lease = |spec: Value| json!({"metadata": {"name": "l"}, "spec": spec});
     // Recorded from kube-apiserver 1.37.1, without `… cannot be handled as a …: `.
     for (group, plural, object, error) in [
@@ -153,7 +153,7 @@ fn wrong_types_are_refused_with_gos_words() {
 }
 
 #[test]
-fn strict_validation_refuses_unknown_fields_and_none_says_nothing() {
+fn strict_rejects_and_ignore_drops_unknown_fields() {
     let volumes = Resource::builtin("", "persistentvolumes");
     let mut object = volume(json!({"foo": 1, "nodeAffinity": {"required": {"nodeSelectorTerms": [{"x": 1}]}}}));
     let refused = decode(&volumes, &mut object.clone(), &[], FieldValidation::Strict).unwrap_err();
@@ -167,7 +167,7 @@ fn strict_validation_refuses_unknown_fields_and_none_says_nothing() {
 }
 
 #[test]
-fn custom_resources_keep_all_but_unknown_metadata() {
+fn custom_resources_lose_only_unknown_metadata() {
     let custom = Resource { custom: true, ..(*Resource::builtin("", "configmaps")).clone() };
     let mut object = json!({"metadata": {"name": "x", "nonsense": 1}, "spec": {"any": null}});
     decode(&custom, &mut object, &[], FieldValidation::Warn).unwrap();

@@ -115,7 +115,7 @@ mod tests {
     use crate::resource::builtins;
 
     #[test]
-    fn the_table_is_whole() {
+    fn reads_every_field_of_the_table() {
         let lines = include_str!("../../../shapes/protobuf.txt").lines().filter(|line| line.starts_with(' ')).count();
         assert_eq!(MESSAGES.values().map(|message| message.fields.len()).sum::<usize>(), lines);
         fn check(ty: &FieldType) {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn every_built_in_resource_is_there_but_definitions() {
+    fn every_builtin_resource_except_crds_has_a_message() {
         let missing = builtins().iter().filter(|one| Message::of(&one.api_version(), &one.kind).is_none());
         assert_eq!(missing.map(|one| one.kind.as_str()).collect::<Vec<_>>(), ["CustomResourceDefinition"]);
     }

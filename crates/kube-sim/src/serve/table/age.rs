@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages() {
+    fn formats_ages() {
         const DAY: f64 = 86_400.0;
         let cases = [
             (-5.0, "<invalid>"),

@@ -31,7 +31,7 @@ fn events(cluster: &Cluster) -> Vec<(String, String)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn volumes_with_fewer_access_modes_come_first_then_reserved_then_smaller_ones() {
+async fn prefers_fewer_access_modes_then_reserved_then_smaller_volumes() {
     let (once, many) = (json!(["ReadWriteOnce"]), json!(["ReadWriteOnce", "ReadWriteMany"]));
     let reserved = json!({"namespace": "default", "name": "data"});
     let disk = |name: &str, modes: &Value, size: &str, reserved: Option<&Value>| {
@@ -62,7 +62,7 @@ async fn volumes_with_fewer_access_modes_come_first_then_reserved_then_smaller_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_waits_for_a_pod_says_for_which() {
+async fn event_names_the_unscheduled_pods_of_a_claim() {
     let (cluster, _actors) = with_binder();
     created(&cluster, class("slow", "WaitForFirstConsumer"));
     created(&cluster, pod("one", "data"));
@@ -75,7 +75,7 @@ async fn a_claim_that_waits_for_a_pod_says_for_which() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_becomes_of_a_released_volume_depends_on_who_made_it_and_on_its_policy() {
+async fn reclaims_released_volumes_by_provisioner_and_policy() {
     let none = Value::Null;
     let gone = json!({"namespace": "default", "name": "gone", "uid": "00000000-0000-4000-8000-000000000000"});
     // Provisioner, reclaim policy, source, final phase (`None` if it is deleted), message.
@@ -127,7 +127,7 @@ async fn what_becomes_of_a_released_volume_depends_on_who_made_it_and_on_its_pol
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_volumes_of_in_tree_provisioners_have_the_controllers_finalizer() {
+async fn sets_finalizer_only_on_deletable_in_tree_volumes() {
     const EXTERNAL: &str = "external-provisioner.volume.kubernetes.io/finalizer";
     let cases = [
         ("disks.example.com", "Delete", vec![EXTERNAL]),
@@ -149,7 +149,7 @@ async fn only_volumes_of_in_tree_provisioners_have_the_controllers_finalizer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_claims_of_one_volume_are_not_both_bound() {
+async fn second_claim_for_a_bound_volume_is_lost() {
     let (cluster, _actors) = with_binder();
     created(&cluster, volume("disk", "fast"));
     created(&cluster, claim("data", "fast"));
@@ -165,7 +165,7 @@ async fn two_claims_of_one_volume_are_not_both_bound() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_newest_default_class_is_assigned_at_the_next_of_the_regular_looks() {
+async fn assigns_newest_default_class_at_resync() {
     let (cluster, _actors) = with_binder();
     let claimed = with(claim("data", ""), &[("/spec/storageClassName", Value::Null)]);
     created(&cluster, claimed);

@@ -39,7 +39,7 @@ fn thing(version: &str, spec: Value) -> DynamicObject {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_makes_a_resource() {
+async fn serves_custom_resources_of_a_definition() {
     let cluster = Cluster::new();
     let client = cluster.client("test");
     let (code, made) = raw(&client, "POST", PATH, definition()).await;
@@ -70,7 +70,7 @@ async fn a_definition_makes_a_resource() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_takes_its_objects_with_it() {
+async fn deleting_a_definition_deletes_its_objects() {
     let cluster = Cluster::new();
     let client = cluster.client("test");
     raw(&client, "POST", PATH, definition()).await;
@@ -82,7 +82,7 @@ async fn a_definition_takes_its_objects_with_it() {
     assert!(matches!(next(&mut stream).await.unwrap(), WatchEvent::Added(_)));
     let path = format!("{PATH}/things.example.com");
     assert_eq!(raw(&client, "DELETE", &path, Value::Null).await.0, 200);
-    // The finalizer of the custom resource holds the definition too.
+    // The finalizer of the custom resource also delays the deletion of the definition.
     assert!(matches!(next(&mut stream).await.unwrap(), WatchEvent::Modified(_)));
     assert_eq!(raw(&client, "GET", &path, Value::Null).await.0, 200);
     api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"finalizers": null}}))).await.unwrap();

@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn pods_are_given_time_once_they_run_somewhere() {
+async fn only_scheduled_pods_receive_a_grace_period() {
     let cluster = Cluster::new();
     let pods: Api<Pod> = Api::default_namespaced(cluster.client("test"));
     let pod = |name: &str, node: Value| -> Pod {

@@ -58,7 +58,7 @@ fn disturbed() -> Cluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_are_delayed_refused_broken_and_hung() {
+async fn interceptor_delays_refuses_breaks_and_hangs_requests() {
     let cluster = disturbed();
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("test"));
     for name in ["slow", "refused", "broken", "lost"] {
@@ -70,13 +70,13 @@ async fn requests_are_delayed_refused_broken_and_hung() {
     assert_eq!(refusal(maps.get("refused").await), (429, "Too many requests, please try again later.".into()));
     assert!(matches!(maps.get("broken").await, Err(kube::Error::Service(_))));
     assert!(tokio::time::timeout(Duration::from_secs(1000), maps.get("hanging")).await.is_err());
-    // The answer is lost, the write is not.
+    // The client receives no answer, but the object is deleted.
     assert!(matches!(maps.delete("lost", &DeleteParams::default()).await, Err(kube::Error::Service(_))));
     assert_eq!(refusal(maps.get("lost").await).0, 404);
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_are_delayed_and_refused() {
+async fn watch_interceptor_delays_and_refuses_events() {
     let cluster = disturbed();
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("watched"));
     let mut stream = pin!(maps.watch(&WatchParams::default(), "").await.unwrap());
@@ -98,7 +98,7 @@ async fn events_are_delayed_and_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_are_edited_for_one_client() {
+async fn edits_objects_for_one_client_only() {
     let cluster = Cluster::new();
     let edit = |object: &mut Value| {
         if object["metadata"]["name"] == "odd" {
@@ -135,7 +135,7 @@ impl Authorizer for Readers {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_do_what_they_may() {
+async fn authorizer_applies_to_requests_and_access_reviews() {
     let cluster = Cluster::builder().authorizer(Arc::new(Readers)).build();
     let client = cluster.client("system:serviceaccount:p:p");
     let volumes: Api<PersistentVolume> = Api::all(client.clone());

@@ -10,7 +10,7 @@ async fn filled(count: usize) -> (Cluster, Api<ConfigMap>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_page_says_how_to_go_on() {
+async fn expired_page_returns_a_new_continue_token() {
     let (cluster, maps) = filled(3).await;
     let client = cluster.client("test");
     let first = maps.list(&ListParams::default().limit(1)).await.unwrap();
@@ -25,7 +25,7 @@ async fn an_expired_page_says_how_to_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn versions_of_the_future_and_forgotten_ones_are_refused() {
+async fn rejects_future_and_compacted_resource_versions() {
     let (cluster, maps) = filled(3).await;
     let client = cluster.client("test");
     let middle = maps.get("m01").await.unwrap().resource_version().unwrap();

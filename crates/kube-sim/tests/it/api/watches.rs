@@ -12,7 +12,7 @@ fn kinds(events: &[WatchEvent<ConfigMap>]) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forgotten_version_is_an_error_event() {
+async fn compacted_version_yields_an_error_event() {
     let cluster = Cluster::builder().history(3).build();
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("test"));
     let version = cluster.resource_version();
@@ -25,7 +25,7 @@ async fn a_forgotten_version_is_an_error_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_come_each_minute_and_before_the_end() {
+async fn sends_bookmarks_every_minute_and_before_the_end() {
     let cluster = Cluster::new();
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("test"));
     let mut stream = pin!(maps.watch(&WatchParams::default().timeout(150), "").await.unwrap());
@@ -41,7 +41,7 @@ async fn bookmarks_come_each_minute_and_before_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_ends_by_itself_within_an_hour() {
+async fn watch_times_out_within_an_hour() {
     let cluster = Cluster::new();
     let client = cluster.client("test");
     let request = http::Request::get("/api/v1/configmaps?watch=1&resourceVersion=0").body(kube::client::Body::empty());
@@ -52,9 +52,9 @@ async fn a_watch_ends_by_itself_within_an_hour() {
     assert!((1800..=3600).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
 }
 
-/// kube's own watcher with both kinds of initial list.
+/// Runs kube's watcher with both kinds of initial list.
 #[tokio::test(start_paused = true)]
-async fn the_watcher_of_kube_is_served() {
+async fn kube_watcher_lists_and_then_watches() {
     let start: [fn() -> watcher::Config; 2] =
         [|| watcher::Config::default().page_size(2), || watcher::Config::default().streaming_lists()];
     for config in start {
@@ -77,7 +77,6 @@ async fn the_watcher_of_kube_is_served() {
         cluster.create(&settings("f")).unwrap();
         let watcher::Event::Apply(map) = next(&mut stream).await.unwrap() else { panic!("no apply") };
         assert_eq!(map.name_any(), "f");
-        // After a compaction it lists again, once its watch has timed out.
         cluster.create(&settings("g")).unwrap();
         let watcher::Event::Apply(_) = next(&mut stream).await.unwrap() else { panic!("no apply") };
     }

@@ -36,7 +36,7 @@ async fn direct_calls_and_subscriptions_see_the_same_cluster() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_owns_which_fields_is_shown_unless_it_is_hidden() {
+async fn shows_field_owners_unless_hidden() {
     for (cluster, shown) in [(Cluster::new(), true), (Cluster::builder().hide_managed_fields().build(), false)] {
         let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("test"));
         let by = |manager: &str| PatchParams { field_manager: Some(manager.into()), ..PatchParams::default() };
@@ -88,7 +88,7 @@ async fn who_owns_which_fields_is_shown_unless_it_is_hidden() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn owners_outlive_the_states_they_follow_from() {
+async fn field_owners_survive_compaction_of_old_states() {
     let cluster = Cluster::builder().history(2).build();
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client("test"));
     let by = |manager: &str| PatchParams { field_manager: Some(manager.into()), ..PatchParams::default() };
@@ -106,7 +106,7 @@ async fn owners_outlive_the_states_they_follow_from() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_of_another_namespace_is_dropped_unless_its_gate_is_on() {
+async fn drops_cross_namespace_source_unless_gate_is_enabled() {
     let source = json!({"apiGroup": null, "kind": "PersistentVolumeClaim", "name": "b", "namespace": "other"});
     let sources = |cluster: Cluster| {
         let claim = json!({

@@ -13,7 +13,7 @@ fn columns(table: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn tables_of_claims_and_volumes() {
+async fn prints_tables_of_claims_and_volumes() {
     let served = Served::new(Cluster::new()).await;
     served
         .cluster
@@ -59,7 +59,7 @@ async fn tables_of_claims_and_volumes() {
 }
 
 #[tokio::test]
-async fn tables_of_custom_resources_have_their_definition_s_columns() {
+async fn custom_resource_tables_have_the_columns_of_their_definition() {
     let served = Served::new(Cluster::new()).await;
     served
         .cluster
@@ -94,7 +94,7 @@ async fn tables_of_custom_resources_have_their_definition_s_columns() {
 }
 
 #[tokio::test]
-async fn a_watch_of_tables_names_its_columns_once() {
+async fn only_the_first_table_of_a_watch_has_columns() {
     let served = Served::new(Cluster::new()).await;
     served.cluster.create(&settings("a")).unwrap();
     served.cluster.create(&settings("b")).unwrap();
@@ -108,7 +108,7 @@ async fn a_watch_of_tables_names_its_columns_once() {
 }
 
 #[tokio::test]
-async fn what_stands_beside_the_cells() {
+async fn include_object_selects_the_object_of_a_row() {
     let served = Served::new(Cluster::new()).await;
     served.cluster.create(&settings("a")).unwrap();
     let path = "/api/v1/namespaces/default/configmaps";
@@ -127,7 +127,7 @@ async fn what_stands_beside_the_cells() {
 }
 
 #[tokio::test]
-async fn bodies_and_answers_in_yaml() {
+async fn accepts_and_returns_yaml() {
     let served = Served::new(Cluster::new()).await;
     let path = "/api/v1/namespaces/default/configmaps";
     let yaml = "kind: ConfigMap\napiVersion: v1\nmetadata:\n  name: a\ndata:\n  key: 'yes'\n";
@@ -144,7 +144,7 @@ async fn bodies_and_answers_in_yaml() {
 }
 
 #[tokio::test]
-async fn media_types_nobody_understands() {
+async fn rejects_unsupported_media_types() {
     let served = Served::new(Cluster::new()).await;
     let (code, _, text) =
         served.ask(http::Request::post("/api/v1/namespaces").header(CONTENT_TYPE, "application/cbor"), "x").await;

@@ -39,7 +39,7 @@ async fn token(served: &Served, seconds: i64) -> kube::Result<String> {
 }
 
 #[tokio::test]
-async fn a_service_account_does_what_its_roles_allow() {
+async fn roles_limit_a_service_account() {
     let (served, token) = with_reader().await;
     let client = served.client(Some(&token));
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
@@ -79,7 +79,7 @@ async fn a_service_account_does_what_its_roles_allow() {
 }
 
 #[tokio::test]
-async fn tokens_end_with_their_account() {
+async fn tokens_become_invalid_with_their_service_account() {
     let (served, token) = with_reader().await;
     let pods: Api<Pod> = Api::default_namespaced(served.client(Some(&token)));
     assert!(pods.list(&ListParams::default()).await.is_ok());
@@ -93,7 +93,7 @@ async fn tokens_end_with_their_account() {
 }
 
 #[tokio::test]
-async fn tokens_live_ten_minutes_at_least() {
+async fn rejects_token_lifetimes_below_ten_minutes() {
     let (served, _) = with_reader().await;
     let expected = "TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds: Invalid value: 60: may not \
                     specify a duration less than 10 minutes";
@@ -101,7 +101,7 @@ async fn tokens_live_ten_minutes_at_least() {
 }
 
 #[tokio::test]
-async fn strangers() {
+async fn anonymous_requests_reach_only_public_paths() {
     let (served, _) = with_reader().await;
     let (code, page) = served.get("/version", "*/*").await;
     assert_eq!((code, &page["major"]), (200, &json!("1")));
@@ -116,7 +116,7 @@ async fn strangers() {
 }
 
 #[tokio::test]
-async fn impersonation() {
+async fn impersonation_requires_permission() {
     let (served, _) = with_reader().await;
     let admin = format!("Bearer {}", served.admin_token);
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -138,7 +138,7 @@ async fn impersonation() {
 }
 
 #[tokio::test]
-async fn reviews_ask_the_roles() {
+async fn access_reviews_follow_the_roles() {
     let (served, token) = with_reader().await;
     let client = served.client(Some(&token));
     let review = async |client: &Client, verb: &str| {

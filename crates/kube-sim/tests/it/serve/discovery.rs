@@ -22,7 +22,7 @@ fn definition(versions: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn both_ways_of_discovery_find_the_same() {
+async fn aggregated_and_unaggregated_discovery_agree() {
     let served = Served::new(Cluster::new()).await;
     served.cluster.create(&definition(&["v1beta1", "v2alpha1", "v1"])).unwrap();
     for aggregated in [false, true] {
@@ -42,7 +42,7 @@ async fn both_ways_of_discovery_find_the_same() {
 }
 
 #[tokio::test]
-async fn what_is_missing() {
+async fn missing_paths_return_404_or_501() {
     let served = Served::new(Cluster::new()).await;
     let gone = json!("404 page not found\n");
     for path in ["/nothing", "/apis/nothing", "/apis/nothing/v1", "/apis/nothing/v1/things", "/readyz/nothing"] {
@@ -65,7 +65,7 @@ async fn what_is_missing() {
 }
 
 #[tokio::test]
-async fn schemas_refer_to_nothing_that_is_missing() {
+async fn all_schema_references_resolve() {
     let served = Served::new(Cluster::new()).await;
     served.cluster.create(&definition(&["v1"])).unwrap();
     let (_, index) = served.get("/openapi/v3", "*/*").await;
@@ -83,7 +83,7 @@ async fn schemas_refer_to_nothing_that_is_missing() {
 }
 
 #[tokio::test]
-async fn schemas_say_how_lists_are_merged() {
+async fn schemas_contain_merge_keys_and_patch_parameters() {
     let served = Served::new(Cluster::new()).await;
     let (_, document) = served.get("/openapi/v3/api/v1", "*/*").await;
     let schemas = &document["components"]["schemas"];

@@ -1,4 +1,4 @@
-//! Claims of buckets.
+//! Situations of ObjectBucketClaims.
 
 use super::cluster::{ALIVE, class, event, journal, lease, lease_for, replica};
 use super::{Situation, situation};
@@ -51,8 +51,8 @@ pub(crate) fn all() -> Vec<Situation> {
         is("A bucket's class does not exist", &[&good]),
         is("A bucket is being created", &[&good, &class(""), &lease(ALIVE)]),
         is("A bucket cannot be created", &[&good, &class(""), &lease(ALIVE), &fails]),
-        is("A bucket has failed for good", &[&failed, &class(""), &lease(ALIVE)]),
-        is("A bucket has failed for good, and its event is kept", &[&failed, &class(""), &lease(ALIVE), &fails]),
+        is("A bucket has failed permanently", &[&failed, &class(""), &lease(ALIVE)]),
+        is("A bucket has failed permanently, and its event is kept", &[&failed, &class(""), &lease(ALIVE), &fails]),
         is("A bucket's class is for volumes", &[&good, &class(""), &lease_for("volumes")]),
         is(
             "A bucket's class is for volumes, as the journal shows",
@@ -100,7 +100,7 @@ pub(crate) fn all() -> Vec<Situation> {
             "A bucket goes with its claim",
             &[&going, &class(""), &lease(ALIVE), &bucket("UID(photos)", record, "status: {phase: Bound}")],
         ),
-        is("Nobody may look at Secrets", &[&good, &class(""), &lease(ALIVE), secret]).without(&["secrets"]),
+        is("Secrets cannot be read", &[&good, &class(""), &lease(ALIVE), secret]).without(&["secrets"]),
         is(
             "A claim is deleted, and its ObjectBucket is not",
             &[&bucket("former", record, "gone: true"), &lease(ALIVE)],

@@ -1,4 +1,4 @@
-//! Claims of volumes.
+//! Situations of PersistentVolumeClaims.
 
 use super::cluster::{
     ALIVE, ASKED, DEAD, claim, claim_with, class, class_of, event, journal, lease, lease_for, lease_of, replica, volume,
@@ -254,7 +254,7 @@ fn refused() -> Vec<Situation> {
 
 fn recorded() -> Vec<Situation> {
     let entry = |name: &str, layout: &str| journal(name, layout, Some("UID(data)"));
-    // Which of the two the claim belongs to is in its uid.
+    // The claim's uid determines its shard.
     let shards = ["example.com-p-0", "example.com-p-1"]
         .map(|name| lease_of(name, "2", if name.ends_with('0') { ALIVE } else { DEAD }));
     let going = |metadata: &str| claim_with(metadata, GOLD, "gone: true");
@@ -339,7 +339,7 @@ fn bound() -> Vec<Situation> {
         ),
         situation("A claim that wants more", ASK, &[&larger, &grows, &lease(ALIVE), &ours("Bound", ""), &bind("")]),
         situation(
-            "A claim that wants more of who cannot",
+            "An expansion that the provisioner does not support",
             ASK,
             &[&larger, &grows, &lease(ALIVE), &ours("Bound", ""), &bind(""), &resized],
         ),

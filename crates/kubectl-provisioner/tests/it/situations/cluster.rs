@@ -1,4 +1,4 @@
-//! The simulated cluster of a situation, and the objects that many of them have.
+//! The simulated cluster of a situation, and functions that create common objects.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl Authorizer for Denied {
     }
 }
 
-/// The answer of the program.
+/// Creates the situation's objects, runs its command, and returns the answer.
 pub(crate) async fn answer(situation: &Situation) -> Result<String, String> {
     let cluster = Cluster::builder().hide_managed_fields().cross_namespace_data_sources();
     let cluster = cluster.authorizer(Arc::new(Denied(situation.denied))).build();
@@ -48,11 +48,11 @@ pub(crate) async fn answer(situation: &Situation) -> Result<String, String> {
     let words = ["kubectl-provisioner"].into_iter().chain(situation.command.split(' '));
     let args = Args::try_parse_from(words).unwrap();
     let answer = ask(&args, cluster.client("reader"), "shop", Environment::simulated(1, SimClock::EPOCH)).await;
-    // Uids are chance.
+    // Replace the uids, which the cluster generates.
     Ok(uids.iter().fold(answer, |text, (name, uid)| text.replace(uid, &format!("UID({name})"))))
 }
 
-/// Creates an object with its status. `gone: true` deletes it, so that its finalizers hold it.
+/// Creates an object with its status. `gone: true` also deletes it, after which only its finalizers keep it.
 fn put(cluster: &Cluster, text: &str) -> Result<Value, String> {
     let say = |status: kube_sim::Status| format!("{status:?}");
     let mut object: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
@@ -60,7 +60,7 @@ fn put(cluster: &Cluster, text: &str) -> Result<Value, String> {
     object.as_object_mut().unwrap().retain(|_, value| !value.is_null());
     let mut created = match &object["bind"] {
         Value::Null => cluster.create(&object).map_err(say)?,
-        // The claim `data` gets this volume, as kube-controller-manager does it.
+        // Bind the claim `data` to this volume, as kube-controller-manager does.
         volume => {
             let mut claim = cluster.get("", "persistentvolumeclaims", "shop", "data").map_err(say)?;
             claim["spec"]["volumeName"] = volume.clone();
@@ -85,7 +85,7 @@ fn put(cluster: &Cluster, text: &str) -> Result<Value, String> {
     Ok(created)
 }
 
-/// A claim `shop/data` with these annotations, and more of its spec.
+/// Returns the claim `shop/data` with these annotations and additional spec fields.
 pub(crate) fn claim(annotations: &str, spec: &str) -> String {
     claim_with(&format!("annotations: {{{annotations}}}"), spec, "")
 }
@@ -97,7 +97,7 @@ pub(crate) fn claim_with(metadata: &str, spec: &str, rest: &str) -> String {
     )
 }
 
-/// A class `gold` of `example.com/p`.
+/// Returns the class `gold` of `example.com/p`.
 pub(crate) fn class(more: &str) -> String {
     class_of("gold", "example.com/p", more)
 }
@@ -108,7 +108,7 @@ pub(crate) fn class_of(name: &str, provisioner: &str, more: &str) -> String {
     )
 }
 
-/// A volume of `example.com/p`.
+/// Returns a volume of class `gold`.
 pub(crate) fn volume(name: &str, metadata: &str, spec: &str, rest: &str) -> String {
     format!(
         "{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: {name}, {metadata}}},
@@ -116,7 +116,7 @@ pub(crate) fn volume(name: &str, metadata: &str, spec: &str, rest: &str) -> Stri
     )
 }
 
-/// The Lease of the only shard of `example.com/p`.
+/// Returns the Lease of the only shard of `example.com/p`.
 pub(crate) fn lease(renewed: &str) -> String {
     lease_of("example.com-p", "1", renewed)
 }
@@ -129,12 +129,12 @@ pub(crate) fn lease_of(name: &str, shards: &str, renewed: &str) -> String {
     )
 }
 
-/// The same Lease, which says what the claims of `example.com/p` are for.
+/// Returns the Lease of `example.com/p`, labelled with the kind of claims that it serves.
 pub(crate) fn lease_for(kind: &str) -> String {
     lease(ALIVE).replace("labels: {", &format!("labels: {{kube-provisioner/serves: {kind}, "))
 }
 
-/// The pod that has the Lease, ready or not.
+/// Returns the pod that holds the Lease; `ready` is the status of its condition `Ready`.
 pub(crate) fn replica(ready: &str) -> String {
     format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: pod-1, namespace: storage}}, spec: {{containers: [{{name: c, image: i}}]}},
@@ -142,7 +142,7 @@ pub(crate) fn replica(ready: &str) -> String {
     )
 }
 
-/// A journal of `example.com/p`; with an entry for the claim `data` of this uid, where one is given.
+/// Returns a journal of `example.com/p`, which contains an entry for the claim `data` if its uid is given.
 pub(crate) fn journal(name: &str, layout: &str, uid: Option<&str>) -> String {
     let entry = uid.map(|uid| {
         let metadata = json!({"metadata": {"name": "data", "namespace": "shop", "uid": uid}});
@@ -162,7 +162,7 @@ pub(crate) fn journal(name: &str, layout: &str, uid: Option<&str>) -> String {
     .to_string()
 }
 
-/// An event about an object of this kind.
+/// Returns an event about an object of this kind.
 pub(crate) fn event(kind: &str, object: &str, reason: &str, message: &str) -> String {
     let namespace = if ["PersistentVolume", "ObjectBucket"].contains(&kind) { "default" } else { "shop" };
     json!({

@@ -1,4 +1,4 @@
-//! Provisioners, journals, and what nobody looks after.
+//! Situations of the commands `list`, `journal` and `orphans`.
 
 use super::cluster::{ALIVE, DEAD, claim, class, class_of, journal, lease, lease_of, volume};
 use super::{Situation, situation};
@@ -25,9 +25,9 @@ pub(crate) fn all() -> Vec<Situation> {
         situation("What the journals record", "journal", &[&entry, &each_node]),
         situation("No journal", "journal", &[]),
         situation("Only one namespace may be read", "journal --provisioner-namespace storage", &[&entry]),
-        situation("Nobody looks after these", "orphans", &[&class(""), &lease(DEAD), &entry, &disk, bucket]),
+        situation("Orphaned objects", "orphans", &[&class(""), &lease(DEAD), &entry, &disk, bucket]),
         situation("A volume of another installation", "orphans", &[&class(""), &lease(ALIVE), &disk, &elsewhere]),
-        situation("All is looked after", "orphans", &[&class(""), &lease(ALIVE), &disk]),
+        situation("No orphans", "orphans", &[&class(""), &lease(ALIVE), &disk]),
         situation(
             "A replica on each node, and the Lease of an earlier one",
             "orphans",

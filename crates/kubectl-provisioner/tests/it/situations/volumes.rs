@@ -1,4 +1,4 @@
-//! Volumes.
+//! Situations of PersistentVolumes.
 
 use super::cluster::{ALIVE, DEAD, event, journal, lease, volume};
 use super::{Situation, situation};
@@ -27,7 +27,7 @@ pub(crate) fn all() -> Vec<Situation> {
     let unclaimed = ours("storage", OURS, DELETE, "status: {phase: Available}, gone: true");
     let (before, _) = unclaimed.split_once(", claimRef").unwrap();
     let unclaimed = format!("{before}}}, status: {{phase: Available}}, gone: true}}");
-    // Names of objects have no capital letters, so these end with a hash.
+    // Object names cannot contain capital letters, so these names end with a hash.
     let capital = ours("n1", OURS, DELETE, RELEASED).replace("example.com/p", "example.com/P");
     let of_capital = journal("example.com-p-journal-node-n1-d8774004", "node", None)
         .replace("\"example.com-p\"", "\"example.com-p-caf12ea1\"");

@@ -1,4 +1,4 @@
-//! The wall clock is informational: nothing else depends on it, whatever it does.
+//! Tests that nothing depends on the wall clock, which is only informational.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::*;
 
 // Rules: G32.
 #[tokio::test(start_paused = true)]
-async fn a_leap_of_the_wall_clock_ends_no_series_and_repeats_no_name() {
+async fn clock_jumps_do_not_end_series_or_repeat_names() {
     let mut state = State::new(&options());
     let (start, noon) = (Instant::now(), Timestamp::from_second(1_800_000_000).unwrap());
     let year = Duration::from_secs(365 * 24 * 3600);
@@ -35,7 +35,7 @@ async fn a_leap_of_the_wall_clock_ends_no_series_and_repeats_no_name() {
 
 // Rules: G32.
 #[tokio::test(start_paused = true)]
-async fn a_leap_of_the_wall_clock_neither_shortens_nor_extends_a_pause() {
+async fn clock_jumps_do_not_change_pauses() {
     let leap = Duration::from_secs(365 * 24 * 3600);
     let noon = Timestamp::from_second(1_800_000_000).unwrap();
     for clock in [noon + leap, noon - leap] {
@@ -49,7 +49,7 @@ async fn a_leap_of_the_wall_clock_neither_shortens_nor_extends_a_pause() {
         let job = state.take(start + 300 * SECOND).expect("when the object has another");
         state.conclude(job, Ending::Failed(Some(20 * SECOND)), start + 300 * SECOND);
         state.record(event("b", "three"), start + 300 * SECOND, clock);
-        assert!(state.take(start + 319 * SECOND).is_none(), "the server is left alone");
+        assert!(state.take(start + 319 * SECOND).is_none(), "the pause is not over");
         assert!(state.take(start + 330 * SECOND).is_some());
     }
 }

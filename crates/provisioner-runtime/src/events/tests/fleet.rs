@@ -5,7 +5,7 @@ use futures::FutureExt;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn what_all_replicas_report_has_one_name() {
+async fn same_event_has_one_name_in_all_replicas() {
     let name = async |event: Event| {
         let test = Test::start([]);
         test.recorder.record(event);
@@ -28,7 +28,7 @@ async fn what_all_replicas_report_has_one_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_comes_second_finds_it_written() {
+async fn event_written_by_another_replica_counts_as_sent() {
     let test = Test::start([Answer::Refusal(409, "AlreadyExists", "exists")]);
     test.recorder.record(Event { same_from_all: true, ..event("a", "one") });
     test.wait(60).await;
@@ -37,7 +37,7 @@ async fn whoever_comes_second_finds_it_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_all_replicas_report_for_hours_does_not_expire() {
+async fn event_reported_for_hours_does_not_expire() {
     let test = Test::start([Answer::Ok, Answer::Ok, Answer::Refusal(404, "NotFound", "")]);
     for _ in 0..3 {
         test.recorder.record(Event { same_from_all: true, ..event("a", "one") });
@@ -49,7 +49,7 @@ async fn what_all_replicas_report_for_hours_does_not_expire() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_sending_is_seen() {
+async fn stopped_returns_when_sending_ends() {
     let test = Test::start([]);
     let stopped = test.recorder.stopped();
     sleep(SECOND).await;

@@ -1,4 +1,4 @@
-//! Entries that move from one journal to another.
+//! Tests of entries that move from one journal to another.
 
 use super::*;
 
@@ -25,7 +25,7 @@ async fn entries_of_another_layout_are_adopted_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_journal_that_was_written_since_it_was_read_is_left_to_its_holder() {
+async fn does_not_adopt_from_a_journal_written_since_it_was_read() {
     let cluster = Cluster::builder().build();
     let living = old_journal(&cluster, &[entry("a")]).await;
     let (options, mine) = new_journal(&cluster, "mine").await;
@@ -43,12 +43,12 @@ async fn a_journal_that_was_written_since_it_was_read_is_left_to_its_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_finds_no_room_is_left_fenced_and_moved_later() {
+async fn entries_that_do_not_fit_are_fenced_and_adopted_later() {
     let cluster = Cluster::builder().build();
     let begun: Vec<Entry> = (0..5).map(|number| large(&format!("old-{number}"))).collect();
     let old = old_journal(&cluster, &begun).await;
     let (options, mine) = new_journal(&cluster, "mine").await;
-    // 29 fit. Other entries of the class have to leave a fifth free, but not those that were already begun.
+    // 29 entries fit. New entries of a group must leave a fifth free; adopted entries need not.
     let other = |key: usize| Entry { shared: vec![("other".into(), "{}".into())], ..large(&format!("other-{key}")) };
     for number in 0..23 {
         mine.journal.record(large(&format!("mine-{number}"))).await.unwrap();
@@ -72,7 +72,7 @@ async fn what_finds_no_room_is_left_fenced_and_moved_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nothing_finds_room_the_former_holder_is_fenced_all_the_same() {
+async fn fences_the_former_holder_even_if_nothing_fits() {
     let cluster = Cluster::builder().build();
     let old = old_journal(&cluster, &[entry("a")]).await;
     let (options, mine) = new_journal(&cluster, "mine").await;
@@ -89,7 +89,7 @@ async fn where_nothing_finds_room_the_former_holder_is_fenced_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_that_is_ours_already_is_only_taken_out_of_the_other() {
+async fn entry_already_in_our_journal_is_only_removed_elsewhere() {
     let cluster = Cluster::builder().build();
     let _old = old_journal(&cluster, &[entry("a")]).await;
     let (options, mine) = new_journal(&cluster, "mine").await;
@@ -104,7 +104,7 @@ async fn an_entry_that_is_ours_already_is_only_taken_out_of_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_person_has_dropped_is_not_adopted() {
+async fn does_not_adopt_dropped_entries() {
     let cluster = Cluster::builder().build();
     let old = old_journal(&cluster, &[entry("a"), entry("b")]).await;
     drop(old);
@@ -115,9 +115,9 @@ async fn what_a_person_has_dropped_is_not_adopted() {
     assert_eq!(keys_in(&cluster, OLD), None);
 }
 
-/// Two replicas empty one journal, whatever the API server answers, and restart in between.
+/// Two replicas adopt the entries of one journal under random faults, and restart in between.
 #[tokio::test(start_paused = true)]
-async fn in_a_storm_every_entry_is_in_one_of_the_journals_at_any_time() {
+async fn every_entry_is_always_in_a_journal_despite_faults() {
     let mut total = 0;
     for seed in 0..100 {
         let faults = Faults::storm(seed);
@@ -177,10 +177,10 @@ async fn in_a_storm_every_entry_is_in_one_of_the_journals_at_any_time() {
         };
         let (one, two) = tokio::select! {
             both = async { tokio::join!(adopt("one", ["a", "b"]), adopt("two", ["c", "d"])) } => both,
-            key = missing() => panic!("seed {seed}: {key} is nowhere"),
+            key = missing() => panic!("seed {seed}: {key} is in no journal"),
         };
         for key in &begun {
-            assert!(one.contains(key) || two.contains(key), "seed {seed}: nobody knows of {key}");
+            assert!(one.contains(key) || two.contains(key), "seed {seed}: {key} was not adopted");
         }
     }
     assert!(total > 200, "too little happened: {total}");

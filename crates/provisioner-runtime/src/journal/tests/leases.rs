@@ -17,7 +17,7 @@ async fn lease(cluster: &Cluster) -> Lease {
 }
 
 #[tokio::test(start_paused = true)]
-async fn entries_are_annotations_of_a_lease_and_found_by_the_next_holder() {
+async fn stores_entries_as_annotations_of_a_lease() {
     let cluster = Cluster::builder().build();
     let first = hold_lease(&cluster, "first").await;
     first.journal.record(entry("a")).await.unwrap();
@@ -37,7 +37,7 @@ async fn entries_are_annotations_of_a_lease_and_found_by_the_next_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copied_lease_is_set_apart_and_people_list_drop_and_accept() {
+async fn entries_of_a_copied_lease_can_be_dropped_and_accepted() {
     let cluster = Cluster::builder().build();
     let first = hold_lease(&cluster, "first").await;
     for key in ["a", "b", "c"] {
@@ -76,7 +76,7 @@ async fn entries_of_another_lease_are_adopted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_journal_fits_a_lease_and_refuses_more() {
+async fn full_journal_fits_into_a_lease() {
     let cluster = Cluster::builder().build();
     let held = hold_lease(&cluster, "one").await;
     let large = |key: usize| {
@@ -97,7 +97,7 @@ async fn a_full_journal_fits_a_lease_and_refuses_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_journal_in_memory_sends_nothing_and_forgets() {
+async fn journal_in_memory_sends_no_requests() {
     let cluster = Cluster::builder().build();
     let in_memory = |holder: &str| JournalOptions { kind: JournalKind::Memory, ..options(NAME, holder) };
     let first = hold_as(cluster.client("first"), in_memory("first")).await;
@@ -114,7 +114,7 @@ async fn a_journal_in_memory_sends_nothing_and_forgets() {
 
 /// An attempt that cannot be recorded does not begin, and the error names the reason.
 #[tokio::test(start_paused = true)]
-async fn a_journal_whose_namespace_is_deleted_says_so_until_it_can_be_written_again() {
+async fn reports_a_deleted_namespace_until_it_exists_again() {
     use k8s_openapi::api::core::v1::Namespace;
     use kube_sim::{DeleteOptions, Target};
     use serde_json::json;
@@ -145,6 +145,6 @@ async fn a_journal_whose_namespace_is_deleted_says_so_until_it_can_be_written_ag
         held.journal.record(entry("b")).await.unwrap();
         let listed = list(&cluster.client("person"), kind, "short", Some("disks")).await.unwrap();
         let keys: Vec<&str> = listed[0].entries.iter().map(|entry| &*entry.key).collect();
-        assert_eq!(keys, ["a", "b"], "{plural}: what was recorded before is recorded again");
+        assert_eq!(keys, ["a", "b"], "{plural}: earlier entries are stored again");
     }
 }

@@ -6,7 +6,7 @@ use kube_sim::Cluster;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_that_a_person_drops_is_gone_soon_and_reported() {
+async fn removes_and_reports_an_entry_dropped_by_an_administrator() {
     let cluster = Cluster::builder().build();
     let held = hold(&cluster, "one").await;
     for key in ["a", "b"] {
@@ -27,7 +27,7 @@ async fn an_entry_that_a_person_drops_is_gone_soon_and_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_empty_journal_is_not_checked_and_one_with_entries_now_and_then() {
+async fn checks_only_journals_with_entries() {
     let cluster = Cluster::builder().build();
     let held = hold(&cluster, "one").await;
     sleep(Duration::from_secs(100)).await;
@@ -38,7 +38,7 @@ async fn an_empty_journal_is_not_checked_and_one_with_entries_now_and_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_being_recorded_is_dropped_with_the_write_that_finds_it_out() {
+async fn drop_request_refuses_an_entry_being_recorded() {
     let cluster = Cluster::builder().build();
     let held = hold(&cluster, "one").await;
     held.journal.record(entry("b")).await.unwrap();
@@ -54,13 +54,13 @@ async fn what_is_being_recorded_is_dropped_with_the_write_that_finds_it_out() {
     let commits = held.journal.stats().commits;
     sleep(Duration::from_secs(5)).await;
     assert_eq!(held.journal.stats().commits, commits);
-    // It may be recorded again.
+    // The entry may be recorded again.
     held.journal.record(entry("a")).await.unwrap();
     assert_eq!(stored_keys(&cluster).await, ["a", "c"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_a_journal_over_leaves_out_what_was_dropped() {
+async fn takeover_omits_dropped_entries() {
     let cluster = Cluster::builder().build();
     let first = hold(&cluster, "first").await;
     for key in ["a", "b"] {
@@ -75,7 +75,7 @@ async fn who_takes_a_journal_over_leaves_out_what_was_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_that_cannot_be_read_can_be_dropped() {
+async fn unreadable_lines_can_be_dropped() {
     let cluster = Cluster::builder().build();
     let api: Api<ConfigMap> = Api::default_namespaced(cluster.client("earlier"));
     let labels = super::super::text::labels("disks");
@@ -92,7 +92,7 @@ async fn a_line_that_cannot_be_read_can_be_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_journals_can_be_listed_or_those_of_one_group() {
+async fn lists_all_journals_or_those_of_one_group() {
     let cluster = Cluster::builder().build();
     let held = hold(&cluster, "one").await;
     held.journal.record(entry("a")).await.unwrap();
@@ -127,7 +127,7 @@ async fn all_journals_can_be_listed_or_those_of_one_group() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_is_in_a_journal_can_be_dropped() {
+async fn only_existing_entries_can_be_dropped() {
     let cluster = Cluster::builder().build();
     let _held = hold(&cluster, "one").await;
     let api: Api<ConfigMap> = Api::default_namespaced(cluster.client("somebody"));
@@ -147,9 +147,9 @@ async fn only_what_is_in_a_journal_can_be_dropped() {
     assert!(request("newer").await.starts_with("the format \"2\" of the journal newer is not known"));
 }
 
-/// Whatever the server answers, the drop happens and is reported once.
+/// Despite random faults, the entry is dropped, and the drop is reported once.
 #[tokio::test(start_paused = true)]
-async fn in_a_storm_what_is_to_be_dropped_is_dropped() {
+async fn drop_requests_succeed_despite_faults() {
     let mut reported = 0;
     for seed in 0..50 {
         let faults = Faults::storm(seed);

@@ -23,14 +23,14 @@ fn restore(cluster: &Cluster, mut journal: Value) {
     for field in ["uid", "resourceVersion", "creationTimestamp"] {
         object::remove_meta(&mut journal, field);
     }
-    // In another cluster there may be none.
+    // In another cluster there may be no such journal.
     let _ = cluster.delete(&TARGET, DeleteOptions::default());
     cluster.create(&journal).unwrap();
 }
 
 // Rules: G62.
 #[tokio::test(start_paused = true)]
-async fn the_entries_of_a_restored_journal_are_not_continued() {
+async fn does_not_continue_entries_of_a_restored_journal() {
     for elsewhere in [false, true] {
         let first = Cluster::builder().build();
         let saved = backup(&first, &["a", "b"]).await;
@@ -70,7 +70,7 @@ async fn an_administrator_accepts_and_drops_restored_entries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restored_line_that_cannot_be_read_is_listed_and_keeps_its_journal() {
+async fn lists_unreadable_restored_lines_and_keeps_their_journal() {
     let cluster = Cluster::builder().build();
     let mut saved = backup(&cluster, &["a"]).await;
     saved["data"][ENTRIES] = "broken lost-text {}\n".into();
@@ -84,7 +84,7 @@ async fn a_restored_line_that_cannot_be_read_is_listed_and_keeps_its_journal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_begins_again_takes_the_place_of_what_was_restored() {
+async fn new_entry_replaces_a_restored_one() {
     let cluster = Cluster::builder().build();
     let saved = backup(&cluster, &["a"]).await;
     restore(&cluster, saved);
@@ -94,7 +94,7 @@ async fn what_begins_again_takes_the_place_of_what_was_restored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_journal_of_an_earlier_version_is_served() {
+async fn continues_a_journal_of_an_earlier_version() {
     let cluster = Cluster::builder().build();
     let mut saved = backup(&cluster, &["a"]).await;
     for noted in ["kube-provisioner/journal-uid", "kube-provisioner/cluster-id"] {
@@ -106,7 +106,7 @@ async fn a_journal_of_an_earlier_version_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_entry_is_ever_stored_without_the_uid_of_its_journal() {
+async fn entries_are_always_stored_with_the_journals_uid() {
     let cluster = Cluster::builder().build();
     let held = hold(&cluster, "one").await;
     held.journal.record(entry("a")).await.unwrap();
@@ -124,7 +124,7 @@ async fn no_entry_is_ever_stored_without_the_uid_of_its_journal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restored_journal_of_other_shards_is_not_adopted() {
+async fn does_not_adopt_from_a_restored_journal() {
     let cluster = Cluster::builder().build();
     let saved = backup(&cluster, &["a"]).await;
     restore(&cluster, saved);
@@ -150,7 +150,7 @@ impl Interceptor for RestoresMeanwhile {
 }
 
 #[tokio::test(start_paused = true)]
-async fn entries_are_adopted_although_their_journal_is_restored_meanwhile() {
+async fn adopts_entries_when_their_journal_is_restored_concurrently() {
     let meanwhile = Arc::new(RestoresMeanwhile(OnceLock::new()));
     let cluster = Cluster::builder().interceptor(meanwhile.clone()).build();
     let saved = backup(&cluster, &["a"]).await;

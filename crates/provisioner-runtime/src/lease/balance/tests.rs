@@ -64,7 +64,7 @@ fn fleets() -> impl Strategy<Value = Fleet> {
 
 proptest! {
     #[test]
-    fn it_comes_to_an_even_share_with_no_more_moves_than_are_needed(
+    fn balances_evenly_with_the_fewest_moves(
         mut fleet in fleets(),
         order in prop::collection::vec(0_usize..5, 0..20),
     ) {
@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn no_two_replicas_want_the_same_shard(fleet in fleets()) {
+    fn replicas_never_acquire_the_same_shard(fleet in fleets()) {
         let mut wanted = BTreeSet::new();
         for member in &fleet.members {
             for action in balance(&fleet.view(member)) {
@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_being_left_is_not_left_twice(fleet in fleets()) {
+    fn does_not_leave_a_shard_twice(fleet in fleets()) {
         for member in &fleet.members {
             let mut view = fleet.view(member);
             let left = balance(&view).into_iter().filter_map(|action| match action {
@@ -116,7 +116,7 @@ proptest! {
 }
 
 #[test]
-fn a_replica_that_comes_gets_its_share_of_those_who_have_too_many() {
+fn replica_with_too_many_shards_leaves_one_for_a_newcomer() {
     let holders = ["a", "a", "b", "b", "a"].map(|holder| Some(holder.to_owned())).to_vec();
     let members: BTreeSet<String> = ["a", "b", "c"].map(str::to_owned).into();
     let view = |me| View { me, members: members.clone(), holders: holders.clone(), leaving: BTreeSet::new() };
@@ -126,7 +126,7 @@ fn a_replica_that_comes_gets_its_share_of_those_who_have_too_many() {
 }
 
 #[test]
-fn who_is_on_its_way_out_keeps_what_it_has_until_it_lets_go() {
+fn shards_of_a_leaving_replica_are_not_acquired() {
     let holders = ["gone", "gone", "b", "b"].map(|holder| Some(holder.to_owned())).to_vec();
     let members: BTreeSet<String> = ["b".to_owned()].into();
     let view = View { me: "b", members, holders, leaving: BTreeSet::new() };

@@ -5,7 +5,7 @@ use kube_sim::{DeleteOptions, Fault, Faults, Target};
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn the_first_replica_begins_at_once_and_writes_what_the_go_library_writes() {
+async fn first_replica_writes_the_record_of_client_go_at_once() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
     let replica = Replica::start(&cluster, &terms, "a", 1);
     assert!(replica.until_holding(1).await < Duration::from_millis(10));
@@ -28,7 +28,7 @@ async fn the_first_replica_begins_at_once_and_writes_what_the_go_library_writes(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_leader_sends_one_update_per_retry_period_and_nothing_else() {
+async fn idle_leader_sends_one_update_per_retry_period() {
     let cluster = Cluster::builder().trace().build();
     let terms = Terms::default();
     let replica = Replica::start(&cluster, &terms, "a", 1);
@@ -59,7 +59,7 @@ async fn a_standby_takes_over_at_once_when_the_leader_stops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_replica_leaves_a_lease_that_nobody_holds() {
+async fn last_replica_releases_its_lease() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
     let replica = Replica::start_with(&cluster, &terms, "a", 1, Workload::Slow(seconds(60)));
     replica.until_holding(1).await;
@@ -75,7 +75,7 @@ async fn the_last_replica_leaves_a_lease_that_nobody_holds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_crash_the_standby_waits_for_the_duration_and_no_longer() {
+async fn standby_takes_over_when_a_crashed_leaders_lease_expires() {
     for (index, moment) in [1, 700, 1300, 1999].into_iter().enumerate() {
         let (cluster, terms) = (Cluster::new(), Terms::default());
         let first = Replica::start(&cluster, &terms, "a", 1);
@@ -91,7 +91,7 @@ async fn after_a_crash_the_standby_waits_for_the_duration_and_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_whose_watch_delivers_nothing_lists() {
+async fn standby_lists_when_its_watch_is_silent() {
     let faults = Faults::none(1).with(Fault::WatchSilence, 1.0).only("b");
     let cluster = Cluster::builder().faults(&faults).build();
     let terms = Terms::default();
@@ -104,7 +104,7 @@ async fn a_standby_whose_watch_delivers_nothing_lists() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_delivers_nothing_connects_again() {
+async fn silent_watch_reconnects() {
     let cut = Arc::new(Cut::default());
     *crate::sync::lock(&cut.silent) = Some("b");
     let cluster = Cluster::builder().interceptor(cut).trace().build();
@@ -121,7 +121,7 @@ async fn a_watch_that_delivers_nothing_connects_again() {
 
 /// The leader lists nothing, so only the silence shows that the connection is dead.
 #[tokio::test(start_paused = true)]
-async fn a_leader_whose_watch_falls_silent_connects_again_within_65_seconds() {
+async fn leader_reconnects_a_silent_watch_within_65_seconds() {
     let cut = Arc::new(Cut { silent: Mutex::new(Some("a")), ..Cut::default() });
     let cluster = Cluster::builder().interceptor(cut).trace().build();
     let replica = Replica::start(&cluster, &Terms::default(), "a", 1);
@@ -135,7 +135,7 @@ async fn a_leader_whose_watch_falls_silent_connects_again_within_65_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_ends_by_itself_gives_the_lease_away() {
+async fn releases_the_lease_when_the_work_returns() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
     let first = Replica::start_with(&cluster, &terms, "a", 1, Workload::Short(seconds(5)));
     first.until_holding(1).await;
@@ -145,19 +145,19 @@ async fn work_that_ends_by_itself_gives_the_lease_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_ends_by_itself_is_begun_anew_after_a_retry_period() {
+async fn restarts_work_that_returned_after_a_retry_period() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
     let replica = Replica::start_with(&cluster, &terms, "a", 1, Workload::Short(Duration::ZERO));
     sleep(seconds(100)).await;
     let begun = replica.health.begun();
     assert!((20..=50).contains(&begun), "{begun}");
-    // It had no holder between release and acquisition, but another replica could have held it.
+    // Another replica could have held the Lease between release and acquisition, so the number increases.
     let transitions = terms.transitions("a");
     assert!(transitions.is_sorted() && transitions.windows(2).all(|pair| pair[0] < pair[1]), "{transitions:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_cannot_renew_stops_in_time_and_the_same_number_means_that_nobody_was_there() {
+async fn leader_that_cannot_renew_stops_before_its_lease_expires() {
     let outage = Arc::new(Cut::default());
     let cluster = Cluster::builder().interceptor(outage.clone()).build();
     let terms = Terms::default();
@@ -181,7 +181,7 @@ async fn a_leader_that_cannot_renew_stops_in_time_and_the_same_number_means_that
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_deleted_is_made_anew_by_its_holder() {
+async fn holder_recreates_a_deleted_lease() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
     let first = Replica::start(&cluster, &terms, "a", 1);
     first.until_holding(1).await;
@@ -195,7 +195,7 @@ async fn a_lease_that_is_deleted_is_made_anew_by_its_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_number_grows_although_the_lease_was_deleted() {
+async fn transitions_increase_after_the_lease_was_deleted() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
     let first = Replica::start(&cluster, &terms, "a", 1);
     first.until_holding(1).await;
@@ -204,12 +204,12 @@ async fn the_number_grows_although_the_lease_was_deleted() {
     first.crash().await;
     cluster.delete(&target(NAME), DeleteOptions::default()).unwrap();
     let took = second.until_holding(1).await;
-    assert!(took > seconds(10), "the holder has its rights: {took:?}");
+    assert!(took > seconds(10), "the deleted Lease still belonged to its holder: {took:?}");
     assert_eq!(terms.transitions("b"), [1]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_people_write_into_a_lease_stops_nobody() {
+async fn acquires_leases_with_odd_content() {
     let odd = [
         json!(null),
         json!({}),
@@ -231,7 +231,7 @@ async fn what_people_write_into_a_lease_stops_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_whose_name_is_taken_out_of_the_lease_stops_at_once() {
+async fn leader_removed_from_its_lease_stops_at_once() {
     for holder in ["", "somebody"] {
         let (cluster, terms) = (Cluster::new(), Terms::default());
         let replica = Replica::start_with(&cluster, &terms, "a", 1, Workload::Stuck);
@@ -243,14 +243,14 @@ async fn a_leader_whose_name_is_taken_out_of_the_lease_stops_at_once() {
         sleep(Duration::from_millis(1)).await;
         assert_eq!(terms.valid(), []);
         until(|| replica.health.lost_terms() == 1 && replica.held().is_empty()).await;
-        // The replica takes it again when it may.
+        // The replica acquires the Lease again as soon as it may.
         until(|| replica.health.begun() == 2).await;
         assert_eq!(terms.transitions("a"), [0, 1]);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_forbidden_is_a_problem_and_no_busy_loop() {
+async fn forbidden_requests_are_reported_without_a_busy_loop() {
     for verb in [kube_sim::Verb::List, kube_sim::Verb::Create, kube_sim::Verb::Update, kube_sim::Verb::Get] {
         let cut = Arc::new(Cut::default());
         let cluster = Cluster::builder().interceptor(cut.clone()).trace().build();
@@ -287,7 +287,7 @@ async fn a_standby_clears_a_failure_that_has_passed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_does_not_exist_is_a_problem() {
+async fn reports_a_missing_namespace() {
     let cluster = Cluster::new();
     let environment = Environment::simulated(1, SimClock::EPOCH);
     let options = LeaseOptions { environment, ..LeaseOptions::new("nosuch", NAME, "a") };
@@ -304,7 +304,7 @@ async fn a_namespace_that_does_not_exist_is_a_problem() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_is_deleted_while_its_lease_is_held_is_a_problem() {
+async fn reports_the_deletion_of_its_namespace() {
     let cluster = Cluster::new();
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": "short"}});
@@ -326,7 +326,7 @@ async fn a_namespace_that_is_deleted_while_its_lease_is_held_is_a_problem() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_may_not_watch_lists_now_and_then() {
+async fn replica_without_watch_permission_polls() {
     let cut = Arc::new(Cut::default());
     let cluster = Cluster::builder().interceptor(cut.clone()).build();
     cut.forbid(kube_sim::Verb::Watch);
@@ -342,7 +342,7 @@ async fn a_replica_that_may_not_watch_lists_now_and_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_of_the_go_library_is_respected_and_taken_over() {
+async fn respects_and_takes_over_a_lease_of_client_go() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
     cluster.create(&foreign(NAME, &json!({"holderIdentity": "go", "leaseDurationSeconds": 15}))).unwrap();
     let replica = Replica::start(&cluster, &terms, "a", 1);
@@ -361,8 +361,8 @@ async fn a_lease_of_the_go_library_is_respected_and_taken_over() {
     assert_eq!(terms.transitions("a"), [8]);
 }
 
-/// Runs a leader that gets a response to one update in `answered`, for this time. It must keep its Lease.
-async fn holds_behind(cut: Cut, answered: usize, time: Duration) {
+/// Runs a leader that receives a response to one in `answered` updates, for this time. It must keep its Lease.
+async fn assert_keeps_lease(cut: Cut, answered: usize, time: Duration) {
     let cut = Arc::new(cut);
     let cluster = Cluster::builder().interceptor(cut.clone()).build();
     let terms = Terms::default();
@@ -378,21 +378,21 @@ async fn holds_behind(cut: Cut, answered: usize, time: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_whose_answer_is_lost_costs_nothing() {
-    holds_behind(Cut::default(), 2, seconds(120)).await;
+async fn keeps_its_lease_when_responses_are_lost() {
+    assert_keeps_lease(Cut::default(), 2, seconds(120)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_whose_watch_delivers_every_renewal_is_held_without_any_answer() {
-    holds_behind(Cut::default(), usize::MAX, seconds(120)).await;
+async fn keeps_its_lease_when_only_the_watch_confirms_renewals() {
+    assert_keeps_lease(Cut::default(), usize::MAX, seconds(120)).await;
 }
 
 /// The second attempt conflicts with the first one's write, and a read shows which replica wrote it.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_only_a_read_shows_counts_from_when_it_was_sent() {
+async fn keeps_its_lease_when_only_reads_confirm_renewals() {
     let silent = Cut { silent: Mutex::new(Some("a")), ..Cut::default() };
-    // After that time the watch reconnects.
-    holds_behind(silent, 2, seconds(60)).await;
+    // Later the watch would reconnect.
+    assert_keeps_lease(silent, 2, seconds(60)).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,8 +20,8 @@ impl Dice {
     }
 }
 
-/// Runs replicas that start, stop, crash and hang, while the server injects faults. `shards` are the numbers that
-/// replicas are started with. Returns what happened.
+/// Runs replicas that start, stop, crash and hang, while the server injects faults. `shards` are the numbers of shards
+/// that replicas are started with. Returns the trace.
 async fn storm(seed: u64, shards: &[u32]) -> String {
     let faults = Faults::storm(seed).with(Fault::HangAfter, 0.02).with(Fault::WatchSilence, 0.01);
     let cluster = Cluster::builder().seed(seed).faults(&faults).hide_managed_fields().trace().build();
@@ -65,7 +65,7 @@ async fn storm(seed: u64, shards: &[u32]) -> String {
         }
     }
 
-    // When all faults end, a fleet gets all its shards, whatever remains of the others.
+    // Once all faults end, a fleet acquires all its shards, whatever the others have left behind.
     faults.stop();
     for replica in replicas.into_iter().chain(stopped) {
         replica.task.abort();
@@ -112,16 +112,16 @@ fn each_shard_has_one_holder_in_any_storm() {
 }
 
 #[test]
-fn fleets_of_different_numbers_never_work_at_the_same_time_in_any_storm() {
+fn fleets_with_different_shard_counts_never_work_concurrently() {
     storms(&[1, 2, 3]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_slept_knows_that_its_term_is_over() {
+async fn suspended_replica_notices_the_end_of_its_term() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
     let first = Replica::start_with(&cluster, &terms, "a", 1, Workload::Stuck);
     first.until_holding(1).await;
-    // Use another number of shards, so that no replica touches the Lease of the one that sleeps.
+    // Use another number of shards, so that no replica touches the Lease of the suspended one.
     let second = Replica::start(&cluster, &terms, "b", 2);
     sleep(seconds(5)).await;
     first.pause.begin();

@@ -5,7 +5,7 @@ use super::*;
 const SHARDS: u32 = 4;
 
 #[tokio::test(start_paused = true)]
-async fn one_replica_holds_all_shards_and_keeps_a_lease_for_itself() {
+async fn single_replica_holds_all_shards_and_a_member_lease() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
     let replica = Replica::start(&cluster, &terms, "a", SHARDS);
     replica.until_holding(4).await;
@@ -20,7 +20,7 @@ async fn one_replica_holds_all_shards_and_keeps_a_lease_for_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shards_are_shared_evenly_as_replicas_come_and_go() {
+async fn shards_stay_balanced_as_replicas_join_and_leave() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
     let mut replicas: Vec<Replica> = Vec::new();
     for name in ["a", "b", "c", "d", "e"] {
@@ -30,7 +30,7 @@ async fn shards_are_shared_evenly_as_replicas_come_and_go() {
         let before = begun(&replicas);
         sleep(seconds(60)).await;
         assert!(is_even(&replicas));
-        assert_eq!(begun(&replicas), before, "shards are traded to and fro");
+        assert_eq!(begun(&replicas), before, "shards keep moving");
         assert!(replicas.iter().all(|replica| replica.health.members() == replicas.len()));
     }
     while replicas.len() > 1 {
@@ -39,13 +39,13 @@ async fn shards_are_shared_evenly_as_replicas_come_and_go() {
         assert!(took < seconds(1), "{took:?}");
         let before = begun(&replicas);
         sleep(seconds(60)).await;
-        assert_eq!(begun(&replicas), before, "shards are traded to and fro");
+        assert_eq!(begun(&replicas), before, "shards keep moving");
     }
     assert!(replicas.iter().all(|replica| replica.health.lost_terms() == 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_shards_move_than_must() {
+async fn moves_as_few_shards_as_possible() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
     let mut replicas = vec![Replica::start(&cluster, &terms, "a", SHARDS)];
     until(|| is_even(&replicas)).await;
@@ -67,7 +67,7 @@ async fn replicas_that_start_together_share_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_shards_of_a_replica_that_crashed_are_taken_over_and_its_lease_is_removed() {
+async fn takes_over_a_crashed_replicas_shards_and_removes_its_lease() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
     let mut replicas =
         ["a", "b", "c"].map(|name| Replica::start(&cluster, &terms, name, SHARDS)).into_iter().collect::<Vec<_>>();
@@ -93,7 +93,7 @@ async fn a_shard_is_handed_over_only_when_its_work_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_number_of_shards_waits_for_the_last_of_the_old_fleet() {
+async fn resized_fleet_waits_until_the_old_fleet_has_stopped() {
     for (old, new) in [(2, 4), (4, 2), (1, 3), (3, 1)] {
         let (cluster, terms) = (Cluster::new(), Terms::default());
         let first = Replica::start(&cluster, &terms, "a", old);
@@ -105,7 +105,7 @@ async fn another_number_of_shards_waits_for_the_last_of_the_old_fleet() {
         assert!(third.held().is_empty());
         let notice = third.health.waiting_notice().unwrap();
         assert!(notice.contains(&format!("as one of {old} instead of {new}")), "{notice}");
-        assert_eq!(third.health.problem(), None, "or the update would never go on");
+        assert_eq!(third.health.problem(), None, "a problem would block the rolling update");
         first.end().await;
         second.until_holding(old as usize).await;
         let fourth = Replica::start(&cluster, &terms, "d", new);
@@ -119,7 +119,7 @@ async fn another_number_of_shards_waits_for_the_last_of_the_old_fleet() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_number_of_shards_waits_until_a_crashed_fleet_has_run_out() {
+async fn resized_fleet_waits_until_a_crashed_fleets_leases_expire() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
     let first = Replica::start(&cluster, &terms, "a", 2);
     first.until_holding(2).await;
@@ -131,7 +131,7 @@ async fn another_number_of_shards_waits_until_a_crashed_fleet_has_run_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fleets_of_different_numbers_that_begin_at_once_come_to_an_end() {
+async fn one_of_two_concurrent_fleets_of_different_size_wins() {
     for (one, other) in [(2, 4), (4, 2), (1, 2), (2, 1), (3, 7)] {
         let (cluster, terms) = (Cluster::new(), Terms::default());
         let first = Replica::start(&cluster, &terms, "a", one);
@@ -146,7 +146,7 @@ async fn fleets_of_different_numbers_that_begin_at_once_come_to_an_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_of_the_go_library_is_another_number_of_shards_too() {
+async fn lease_of_client_go_counts_as_one_shard() {
     let (cluster, terms) = (Cluster::new(), Terms::default());
     cluster.create(&foreign(NAME, &json!({"holderIdentity": "go", "leaseDurationSeconds": 15}))).unwrap();
     let replica = Replica::start(&cluster, &terms, "a", 2);

@@ -1,11 +1,11 @@
-//! Tests the shares against lists that are searched from end to end.
+//! Tests the shares against a naive model of lists that are searched linearly.
 
 use proptest::prelude::*;
 
 use super::*;
 
 const GROUPS: [&str; 3] = ["a", "b", "c"];
-/// The first one stands for no tenant.
+/// The first one means no tenant.
 const TENANTS: usize = 4;
 
 #[derive(Clone, Debug)]
@@ -101,7 +101,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn whatever_happens_the_shares_are_those_of_the_model(
+    fn shares_match_the_model(
         total in 0..16_usize,
         per_group in 0..8_usize,
         one_each in any::<bool>(),

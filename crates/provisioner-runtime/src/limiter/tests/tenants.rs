@@ -16,7 +16,7 @@ fn one_tenant_leaves_room_for_a_newcomer_of_its_group() {
 }
 
 #[test]
-fn all_tenants_together_have_what_their_group_may_take() {
+fn tenants_together_use_the_whole_share_of_their_group() {
     let many: Vec<String> = (0..200).map(|tenant| format!("g/{tenant}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     for (total, per_group, all) in [(100, 0, 80), (0, 7, 7), (100, 7, 7), (4, 0, 3)] {
@@ -28,7 +28,7 @@ fn all_tenants_together_have_what_their_group_may_take() {
 
 /// One tenant has 500 waiters, then two others have one each.
 #[test]
-fn tenants_take_turns_whoever_came_first() {
+fn tenants_take_turns_regardless_of_arrival_order() {
     let mut shares = shares(0, 1);
     assert!(shares.try_acquire(&flow("g/many")));
     for waiter in 0..500 {
@@ -47,7 +47,7 @@ fn tenants_take_turns_whoever_came_first() {
 }
 
 #[test]
-fn a_tenant_that_may_have_no_more_lets_others_of_its_group_pass() {
+fn tenant_at_its_limit_does_not_block_others() {
     let mut shares = shares(0, 5);
     assert_eq!(fill(&mut shares, &["g/hangs"]), [4]);
     shares.wait(&flow("g/hangs"), ());
@@ -60,7 +60,7 @@ fn a_tenant_that_may_have_no_more_lets_others_of_its_group_pass() {
 }
 
 #[test]
-fn what_removes_and_what_creates_take_no_permit_of_each_other() {
+fn creating_and_removing_flows_share_no_permits() {
     for limits in [(1, 0), (0, 1), (100, 0)] {
         let mut shares = shares::<()>(limits.0, limits.1);
         let removing = |group: usize| Flow::removing(group.to_string()).of_tenant("a");

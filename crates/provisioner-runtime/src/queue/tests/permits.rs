@@ -1,9 +1,9 @@
-//! Permits: their order, and that every waiter gets one.
+//! Tests that permits are handed out in order and that every waiter gets one.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_key_without_a_permit_is_parked_and_holds_no_worker() {
+async fn key_without_a_permit_is_parked_and_occupies_no_worker() {
     let (queue, permit) = full();
     assert!(enter(&queue, "b", "g").is_none());
     let stats = queue.stats();
@@ -13,7 +13,7 @@ async fn a_key_without_a_permit_is_parked_and_holds_no_worker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_with_a_reserved_permit_moves_to_the_front_and_keeps_it() {
+async fn reserved_permit_moves_its_key_to_the_front() {
     let (queue, permit) = full();
     assert!(enter(&queue, "b", "g").is_none());
     queue.wake("c", 1, Change);

@@ -19,7 +19,7 @@ async fn next_waits_for_a_wake() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_earlier_delay_wakes_those_who_wait_for_a_later_one() {
+async fn earlier_delay_wakes_callers_that_wait_for_a_later_one() {
     let queue = queue();
     queue.wake("late", 1, Change);
     take(&queue, "late").finish(Next::RetryAfter(100 * SECOND));
@@ -61,7 +61,7 @@ async fn many_callers_of_next_get_all_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_goes_away_leaves_its_timer_to_the_others() {
+async fn dropped_caller_passes_on_its_timer() {
     let queue = queue();
     // This caller waits before there is any delay, so it is not responsible for a timer.
     let waiting = next_key(&queue);
@@ -114,7 +114,7 @@ async fn the_statistics_count_keys_by_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_due_counts_as_ready_while_nobody_asks() {
+async fn due_keys_count_as_ready_before_they_are_requested() {
     let queue = woken();
     take(&queue, "a").finish(Next::RetryAfter(SECOND));
     advance(5 * SECOND).await;
@@ -124,7 +124,7 @@ async fn what_is_due_counts_as_ready_while_nobody_asks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_keeps_to_its_concurrency_and_ends_when_all_is_done() {
+async fn work_limits_concurrency_and_finishes_running_keys() {
     let queue = queue();
     for key in 0..20 {
         queue.wake(leak(key), 1, Change);
@@ -154,7 +154,7 @@ async fn work_keeps_to_its_concurrency_and_ends_when_all_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_costs_one_attempt_of_one_key() {
+async fn panic_fails_only_one_attempt_of_its_key() {
     let queue = queue();
     for key in ["at once", "later", "never"] {
         queue.wake(key, 1, Change);
@@ -179,7 +179,7 @@ async fn a_panic_costs_one_attempt_of_one_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_the_workers_aborts_what_runs_and_keeps_the_keys() {
+async fn dropping_the_workers_aborts_runs_and_keeps_keys() {
     let queue = woken();
     let workers = work(&queue, 1, CancellationToken::new(), |work| async move {
         std::future::pending::<()>().await;
@@ -191,7 +191,7 @@ async fn dropping_the_workers_aborts_what_runs_and_keeps_the_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_burst_leaves_no_memory_behind() {
+async fn memory_is_released_after_a_burst() {
     let numbers = Queue::new(QueueOptions::default());
     for key in 0..50_000_u64 {
         numbers.wake(key, 0, Change);

@@ -1,4 +1,4 @@
-//! Data access does not depend on control: clients work without the API server and without the controller.
+//! Clients access their data even while the API server or the controller is unavailable.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use testbed::http::ask;
 use testbed::uml::{Guest, Link, Machine};
 
 use super::super::fixture::*;
-use super::{goes_on, writer, written};
+use super::{keeps_writing, writer, written};
 
 /// The time from the provisioner's restart until a client can write.
 const BACK: Duration = Duration::from_secs(3);
@@ -42,7 +42,7 @@ impl Fixture {
         let class = fixture.space.create_class_and_claim("claim").await?;
         let (_, volume) = fixture.space.wait_bound("claim").await?;
         fixture.guest.tell("volume", &place(&volume))?;
-        goes_on(&fixture.guest, "mounted").await?;
+        keeps_writing(&fixture.guest, "mounted").await?;
         Ok((fixture, program, class))
     }
 
@@ -71,7 +71,7 @@ impl Fixture {
         let served = start.elapsed();
         answers.with_context(|| format!("{what}: the server does not answer"))?;
         let more = eventually(10 * BACK, async || Ok((written(&self.guest) > before).then_some(()))).await?;
-        more.with_context(|| format!("{what}: the client does not go on:\n{}", self.guest.text()))?;
+        more.with_context(|| format!("{what}: the client does not continue:\n{}", self.guest.text()))?;
         let wrote = start.elapsed();
         println!("{what}: the server answers {served:.1?} after the restart, and a client writes after {wrote:.1?}");
         ensure!(wrote < BACK, "{what}: a client writes after {wrote:?}");
@@ -94,19 +94,19 @@ impl Fixture {
 
 /// Neither the Lease of a dead replica nor an unreachable API server delays an export.
 #[tokio::test]
-async fn ganesha_serves_exports_without_lease_and_api_server() -> anyhow::Result<()> {
+async fn ganesha_serves_exports_without_a_lease_or_api_server() -> anyhow::Result<()> {
     let (fixture, program, class) = Fixture::new("ganesha-d1").await?;
     fixture.kill(program).await?;
     let program = fixture.start()?;
-    fixture.is_back("a dead replica has the Lease").await?;
+    fixture.is_back("a dead replica holds the Lease").await?;
 
     fixture.kill(program).await?;
     fixture.gate.set_open(false);
     let program = fixture.start()?;
-    fixture.is_back("the API server is away").await?;
+    fixture.is_back("the API server is unreachable").await?;
     program.wait_for_output("the API server is unavailable, trying again", SOON).await?;
     assert_eq!((fixture.probe("/livez").await?, fixture.probe("/readyz").await?), ("200".to_owned(), "500".to_owned()));
-    ensure!(program.output().matches("ready shard").count() == 1, "it has taken the Lease:\n{}", program.output());
+    ensure!(program.output().matches("ready shard").count() == 1, "it has acquired the Lease:\n{}", program.output());
 
     fixture.gate.set_open(true);
     fixture.space.create_claim(fixture.space.claim("later", &class)).await?;
@@ -118,7 +118,7 @@ async fn ganesha_serves_exports_without_lease_and_api_server() -> anyhow::Result
 /// The readiness of the Service's endpoints depends on the server's port.
 #[tokio::test]
 #[expect(clippy::print_stdout, reason = "figures")]
-async fn ganesha_no_client_notices_an_unready_controller() -> anyhow::Result<()> {
+async fn ganesha_clients_do_not_notice_an_unready_controller() -> anyhow::Result<()> {
     let (fixture, _program, _) = Fixture::new("ganesha-d2").await?;
     let (start, mut last, mut longest) = (Instant::now(), written(&fixture.guest), Duration::ZERO);
     let mut since = start;

@@ -1,4 +1,4 @@
-//! CSIStorageCapacity objects.
+//! Tests of CSIStorageCapacity objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -150,7 +150,7 @@ async fn each_class_and_segment_has_an_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_cannot_be_found_is_said() {
+async fn publishes_nothing_without_the_owner() {
     let mut fixture = fixture();
     fixture.settings.capacity.as_mut().unwrap().owner = Some(("missing".to_owned(), 1));
     let running = fixture.start(1).await;
@@ -160,7 +160,7 @@ async fn an_owner_that_cannot_be_found_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn classes_come_go_and_change() {
+async fn objects_follow_changes_of_classes() {
     let fixture = fixture();
     let _running = fixture.start(1).await;
     fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
@@ -181,7 +181,7 @@ async fn classes_come_go_and_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn classes_of_immediate_binding_have_objects_only_if_asked_for() {
+async fn publishes_for_immediate_binding_if_enabled() {
     let mut fixture = fixture();
     fixture.settings.capacity.as_mut().unwrap().for_immediate_binding = true;
     let _running = fixture.start(1).await;
@@ -189,7 +189,7 @@ async fn classes_of_immediate_binding_have_objects_only_if_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_come_go_and_change() {
+async fn objects_follow_changes_of_nodes() {
     let fixture = fixture();
     let _running = fixture.start(1).await;
     fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
@@ -206,7 +206,7 @@ async fn nodes_come_go_and_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_without_topology_keys_has_one_object_for_all_nodes() {
+async fn driver_without_topology_keys_has_one_object() {
     let mut fixture = Fixture::new();
     fixture.settings.capacity = Some(CapacitySettings::new("default"));
     fixture.create(class("late", "WaitForFirstConsumer", json!(null)));
@@ -222,7 +222,7 @@ async fn a_driver_without_topology_keys_has_one_object_for_all_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_that_others_delete_or_change_are_made_again() {
+async fn recreates_objects_that_others_delete_or_change() {
     let fixture = fixture();
     fixture.create(object("near-a", "late", zone("a")));
     let mut foreign = object("foreign", "late", zone("a"));
@@ -250,7 +250,7 @@ async fn objects_that_others_delete_or_change_are_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_has_one_controller_and_keeps_what_others_add() {
+async fn replaces_the_controller_and_keeps_other_metadata() {
     let mut fixture = fixture();
     let mut former = object("former", "late", zone("a"));
     let reference = |name: &str, uid: &str, controller: bool| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": controller});
@@ -277,7 +277,7 @@ async fn an_object_has_one_controller_and_keeps_what_others_add() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn volumes_that_are_created_and_deleted_count_at_once() {
+async fn created_and_deleted_volumes_update_capacity_at_once() {
     let fixture = fixture();
     let _running = fixture.start(1).await;
     fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
@@ -298,7 +298,7 @@ async fn volumes_that_are_created_and_deleted_count_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_scheduler_knows_of_a_full_zone_before_it_selects_another_node() {
+async fn publishes_a_full_zone_before_rescheduling() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let changed = order.clone();
     let record = before(move |request| {
@@ -321,7 +321,7 @@ async fn the_scheduler_knows_of_a_full_zone_before_it_selects_another_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_leaves_a_full_zone_whose_capacity_the_driver_does_not_tell() {
+async fn reschedules_even_if_get_capacity_hangs() {
     let mut fixture = fixture();
     fixture.settings.strict_topology = true;
     let _running = fixture.start_with(1, |options| options.sidecar_rbac = true).await;
@@ -335,7 +335,7 @@ async fn a_claim_leaves_a_full_zone_whose_capacity_the_driver_does_not_tell() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_segment_without_an_answer_stops_no_other_one() {
+async fn failing_segment_does_not_block_others() {
     let fixture = fixture();
     fixture.driver.script(Method::GetCapacity, vec![Step::refuse(Code::Internal, "no"); 4]);
     let _running = fixture.start(1).await;
@@ -354,7 +354,7 @@ async fn a_segment_without_an_answer_stops_no_other_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_class_that_is_deleted_while_its_capacity_is_asked_for_leaves_no_object() {
+async fn class_deleted_during_get_capacity_leaves_no_object() {
     let fixture = fixture();
     fixture.driver.script(Method::GetCapacity, vec![Step::work().after(Duration::from_secs(10)); 2]);
     let _running = fixture.start(1).await;
@@ -365,7 +365,7 @@ async fn a_class_that_is_deleted_while_its_capacity_is_asked_for_leaves_no_objec
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_class_that_is_recreated_while_its_capacity_is_asked_for_has_its_new_capacity() {
+async fn class_recreated_during_get_capacity_gets_its_new_capacity() {
     let fixture = fixture();
     let former = GetCapacityResponse { available_capacity: 5 << 30, ..GetCapacityResponse::default() };
     fixture.driver.script(Method::GetCapacity, [Step::answer(former).after(Duration::from_secs(10))]);
@@ -386,7 +386,7 @@ async fn a_class_that_is_recreated_while_its_capacity_is_asked_for_has_its_new_c
 
 /// The time limit of a request may pass before the API server creates the object.
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_created_after_its_request_was_cut_is_adopted_or_deleted() {
+async fn object_created_after_a_timeout_is_adopted_or_deleted() {
     for is_class_deleted in [false, true] {
         let is_first = AtomicBool::new(true);
         let late = before(move |request| {
@@ -410,7 +410,7 @@ async fn an_object_that_is_created_after_its_request_was_cut_is_adopted_or_delet
 }
 
 #[tokio::test(start_paused = true)]
-async fn processes_that_are_killed_leave_one_object_for_each_segment() {
+async fn killed_processes_leave_one_object_per_segment() {
     let mut fixture = fixture();
     fixture.settings.capacity.as_mut().unwrap().poll_interval = Duration::from_secs(1);
     for number in 1..=20_u32 {
@@ -429,7 +429,7 @@ async fn processes_that_are_killed_leave_one_object_for_each_segment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_segments_and_a_slow_driver_are_served_in_turns() {
+async fn slow_driver_with_a_thousand_segments_is_polled_fairly() {
     let mut fixture = fixture();
     let capacity = fixture.settings.capacity.as_mut().unwrap();
     capacity.poll_interval = Duration::from_secs(1);
@@ -586,7 +586,7 @@ fn node_of(segment: &Value) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn recorded_situations_have_the_objects_of_external_provisioner() {
+async fn objects_match_external_provisioner_in_recorded_situations() {
     let lines = include_str!("capacity.jsonl").lines();
     let mut count = 0;
     for line in lines {

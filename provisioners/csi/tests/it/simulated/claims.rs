@@ -1,4 +1,4 @@
-//! Claims on a simulated cluster, with an in-memory driver.
+//! Tests of claims on a simulated cluster, with an in-memory driver.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use super::fixture::{Fixture, before, cluster};
 
 #[tokio::test(start_paused = true)]
-async fn what_the_class_gets_wrong_is_told_once() {
+async fn invalid_class_parameters_are_reported_without_calls() {
     let fixture = Fixture::new();
     fixture.class("bad", json!({"csi.storage.k8s.io/unknown": "x"}));
     let _running = fixture.start(1).await;
@@ -28,7 +28,7 @@ async fn what_the_class_gets_wrong_is_told_once() {
 
 /// This happens when a release moves to another namespace. The driver's name is unique in the cluster.
 #[tokio::test(start_paused = true)]
-async fn a_driver_in_another_namespace_deletes_the_volumes_that_it_made_before() {
+async fn provisioner_moved_to_another_namespace_deletes_older_volumes() {
     let fixture = Fixture::new();
     fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "storage"}}));
     let before = fixture.start_with(1, |options| options.sidecar_rbac = true).await;
@@ -46,7 +46,7 @@ async fn a_driver_in_another_namespace_deletes_the_volumes_that_it_made_before()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_gets_a_volume_and_its_deletion_removes_it() {
+async fn provisions_and_deletes_a_volume() {
     let mut fixture = Fixture::new();
     fixture.settings.extra_create_metadata = true;
     fixture.settings.controller_publish_read_only = true;
@@ -101,7 +101,7 @@ async fn a_claim_gets_a_volume_and_its_deletion_removes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_is_deleted_while_the_sidecar_dies_leaves_no_volume() {
+async fn claim_deleted_during_a_crash_leaves_no_volume() {
     for latency in [0, 3, 30] {
         let fixture = Fixture::new();
         let running = fixture.start(1).await;
@@ -135,7 +135,7 @@ async fn hanging_deletions_do_not_delay_a_new_volume() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_of_no_use_is_deleted() {
+async fn unusable_volume_is_deleted() {
     let fixture = Fixture::new();
     let small = Volume { volume_id: "small".into(), capacity_bytes: 1, ..Volume::default() };
     fixture.driver.script(Method::CreateVolume, [Step::answer(CreateVolumeResponse { volume: Some(small) })]);
@@ -148,7 +148,7 @@ async fn an_answer_of_no_use_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_secret_is_named_and_the_driver_is_not_asked() {
+async fn missing_secret_is_reported_and_the_driver_is_not_called() {
     let fixture = Fixture::new();
     fixture.class_with_secret("secret", "late");
     let _running = fixture.start(1).await;
@@ -166,7 +166,7 @@ async fn a_missing_secret_is_named_and_the_driver_is_not_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_that_is_no_text_is_named() {
+async fn secret_that_is_not_utf8_is_reported() {
     let fixture = Fixture::new();
     fixture.class_with_secret("secret", "raw");
     fixture.create(json!({
@@ -180,7 +180,7 @@ async fn a_secret_that_is_no_text_is_named() {
 
 /// A chart's new version may have other flags, and another driver.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_repeats_its_request_although_the_flags_and_the_driver_have_changed() {
+async fn attempt_repeats_its_request_after_flags_and_driver_changed() {
     let mut fixture = Fixture::new();
     let busy = Step::refuse(Code::Aborted, "the volume is at 5 %").working();
     fixture.driver.script(Method::CreateVolume, vec![busy; 5]);
@@ -199,7 +199,7 @@ async fn an_attempt_repeats_its_request_although_the_flags_and_the_driver_have_c
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_has_the_driver_s_words_once() {
+async fn event_contains_the_drivers_message_once() {
     let fixture = Fixture::new();
     fixture.driver.script(Method::CreateVolume, [Step::refuse(Code::Internal, "the pool is on fire")]);
     let _running = fixture.start(1).await;
@@ -211,7 +211,7 @@ async fn an_event_has_the_driver_s_words_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_code_says_whether_an_attempt_has_ended() {
+async fn status_code_determines_whether_an_attempt_has_ended() {
     for (code, is_over) in [
         (Code::ResourceExhausted, true),
         (Code::PermissionDenied, true),
@@ -233,7 +233,7 @@ async fn a_code_says_whether_an_attempt_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_invalid_is_repeated_after_the_longest_pause() {
+async fn invalid_request_is_retried_after_the_longest_pause() {
     let fixture = Fixture::new();
     fixture.driver.script(Method::CreateVolume, [Step::refuse(Code::InvalidArgument, "no such pool")]);
     let _running = fixture.start(1).await;
@@ -245,7 +245,7 @@ async fn a_request_that_is_invalid_is_repeated_after_the_longest_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_is_attached_is_not_deleted() {
+async fn does_not_delete_an_attached_volume() {
     let fixture = Fixture::new();
     let _running = fixture.start(1).await;
     let name = fixture.claim("a", "fast", json!({}));
@@ -267,7 +267,7 @@ async fn a_volume_that_is_attached_is_not_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_attributes_class_is_that_of_the_first_call() {
+async fn retries_use_the_volume_attributes_class_of_the_first_call() {
     let fixture = Fixture::new();
     fixture.driver.script(Method::CreateVolume, [Step::break_connection()]);
     fixture.driver.configure(|settings| settings.latency = Duration::from_secs(5));
@@ -291,7 +291,7 @@ async fn a_volume_attributes_class_is_that_of_the_first_call() {
     assert!(parameters.len() > 1 && parameters.iter().all(|iops| iops == "100"), "{parameters:?}");
 }
 
-/// Returns a claim with this much text in annotations, labels and other fields.
+/// Returns a claim with much text in annotations, labels and other fields.
 fn large(name: &str, namespace: &str, class: &str) -> serde_json::Value {
     let labels: serde_json::Map<_, _> = (0..300).map(|number| (format!("l{number}"), json!("x".repeat(60)))).collect();
     let limits: serde_json::Map<_, _> =
@@ -310,7 +310,7 @@ fn large(name: &str, namespace: &str, class: &str) -> serde_json::Value {
 
 /// The journal is a Lease, which has the least space.
 #[tokio::test(start_paused = true)]
-async fn large_claims_are_served_and_take_no_room_from_other_namespaces() {
+async fn large_claims_leave_journal_space_to_other_namespaces() {
     let fixture = Fixture::new();
     fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}));
     let _running = fixture.start_with(1, |options| options.sidecar_rbac = true).await;
@@ -337,7 +337,7 @@ fn class_with_secret_of_team(fixture: &Fixture) {
 
 /// The record contains the annotation that the class names.
 #[tokio::test(start_paused = true)]
-async fn the_next_process_knows_the_annotations_that_the_class_names() {
+async fn next_process_uses_the_recorded_annotations() {
     let fixture = Fixture::new();
     class_with_secret_of_team(&fixture);
     let before = fixture.start_with(1, |options| options.sidecar_rbac = true).await;
@@ -355,7 +355,7 @@ async fn the_next_process_knows_the_annotations_that_the_class_names() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_annotation_that_the_class_names_is_noticed_at_once() {
+async fn missing_annotation_is_noticed_as_soon_as_it_is_set() {
     let fixture = Fixture::new();
     class_with_secret_of_team(&fixture);
     let _running = fixture.start(1).await;
@@ -368,7 +368,7 @@ async fn an_annotation_that_the_class_names_is_noticed_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_claims_wait_for_is_noticed_within_ten_seconds_and_costs_little() {
+async fn awaited_objects_are_noticed_within_ten_seconds_at_low_cost() {
     let requests = Arc::new([0, 0].map(AtomicUsize::new));
     let counted = requests.clone();
     let count = before(move |request| {

@@ -101,7 +101,7 @@ fn gated() -> Builder {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_gets_its_volume_as_soon_as_its_source_is_granted() {
+async fn provisions_as_soon_as_the_source_is_granted() {
     for (group, kind) in [(SNAPSHOTS, "VolumeSnapshot"), ("", "PersistentVolumeClaim")] {
         let fixture = Fixture::with_grants();
         let _running = fixture.start(1).await;
@@ -133,7 +133,7 @@ async fn a_claim_gets_its_volume_as_soon_as_its_source_is_granted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_gate_no_source_is_taken_for_that_of_another_namespace() {
+async fn disabled_gate_does_not_copy_a_local_object_instead() {
     // Depending on its feature gate, the API server keeps or drops the reference.
     for (cluster, is_kept) in [(gated(), true), (cluster(), false)] {
         let mut fixture = Fixture::across_namespaces(cluster.build());
@@ -159,7 +159,7 @@ async fn without_the_gate_no_source_is_taken_for_that_of_another_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_of_the_claims_own_namespace_needs_no_grant() {
+async fn source_in_the_claims_namespace_needs_no_grant() {
     let fixture = Fixture::with_grants();
     let _running = fixture.start(1).await;
     fixture.source().await;
@@ -168,9 +168,9 @@ async fn a_source_of_the_claims_own_namespace_needs_no_grant() {
     assert_eq!(fixture.copied().len(), 1);
 }
 
-/// The cases: the first call has copied, the claim is deleted in the meantime, another process continues.
+/// The cases combine these: the first call has copied, the claim is deleted in the meantime, another process continues.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_loses_its_grant_copies_nothing_and_releases_its_source_at_once() {
+async fn attempt_without_grant_stops_copying_and_releases_its_source() {
     for case in 0..8 {
         let [has_copied, is_deleted, is_killed] = [1, 2, 4].map(|bit| case & bit != 0);
         let fixture = Fixture::with_grants();
@@ -215,7 +215,7 @@ async fn an_attempt_that_loses_its_grant_copies_nothing_and_releases_its_source_
 
 /// The driver works for longer than the source's owner is willing to wait.
 #[tokio::test(start_paused = true)]
-async fn a_source_without_a_grant_is_released_while_the_driver_is_still_at_work() {
+async fn source_without_grant_is_released_while_the_driver_works() {
     let fixture = Fixture::with_grants();
     let _running = fixture.start(1).await;
     let source = fixture.source().await;
@@ -233,7 +233,7 @@ async fn a_source_without_a_grant_is_released_while_the_driver_is_still_at_work(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_of_two_namespaces_is_protected_until_the_last_copy_is_made() {
+async fn source_of_two_namespaces_is_protected_until_the_last_copy() {
     let fixture = Fixture::with_grants();
     let _running = fixture.start(1).await;
     fixture.source().await;
@@ -254,7 +254,7 @@ async fn a_source_of_two_namespaces_is_protected_until_the_last_copy_is_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_stays_protected_when_another_process_finishes_its_copies_one_after_the_other() {
+async fn source_stays_protected_while_another_process_finishes_its_copies() {
     let fixture = Fixture::with_grants();
     let first = fixture.start(1).await;
     fixture.source().await;
@@ -278,7 +278,7 @@ async fn a_source_stays_protected_when_another_process_finishes_its_copies_one_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_dies_between_finalizer_and_call_leaves_no_finalizer() {
+async fn crash_between_finalizer_and_call_leaves_no_finalizer() {
     for is_deleted in [false, true] {
         let is_silent = Arc::new(AtomicBool::new(true));
         let silent = is_silent.clone();
@@ -310,7 +310,7 @@ async fn a_process_that_dies_between_finalizer_and_call_leaves_no_finalizer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_is_deleted_meanwhile_releases_its_source() {
+async fn deleted_claim_releases_its_source() {
     for code in [Code::Aborted, Code::Internal, Code::ResourceExhausted] {
         let fixture = Fixture::with_grants();
         let _running = fixture.start(1).await;
@@ -345,8 +345,8 @@ impl Authorizer for NoGrants {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_missing_for_grants_is_named_and_stops_no_other_claim() {
-    let no_kind = ["the cluster does not have ReferenceGrants of gateway.networking.k8s.io/v1beta1"];
+async fn missing_grant_support_is_reported_and_blocks_no_other_claim() {
+    let no_kind = ["the cluster does not have the ReferenceGrant API gateway.networking.k8s.io/v1beta1"];
     let no_right = [
         "the ReferenceGrants of the namespace default cannot be read: ",
         "; grant csi-provisioner the permissions list and watch for referencegrants in the API group gateway.networking.k8s.io",

@@ -1,4 +1,4 @@
-//! The program itself, connected to the simulated cluster's port.
+//! Tests of the binary itself, connected to the simulated cluster's port.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -64,7 +64,7 @@ impl Fixture {
 
 /// The first process of a container only receives signals that it listens for.
 #[test]
-fn a_program_that_waits_for_the_driver_can_be_stopped() {
+fn can_be_stopped_while_waiting_for_the_driver() {
     let folder = tempfile::tempdir().unwrap();
     let socket = UnixListener::bind(folder.path().join("csi.sock")).unwrap();
     let mut program = Program::start(folder.path());
@@ -76,7 +76,7 @@ fn a_program_that_waits_for_the_driver_can_be_stopped() {
 
 /// The kubelet starts the program again, and it queries the new capabilities.
 #[tokio::test]
-async fn a_program_ends_when_its_driver_gains_or_loses_a_capability() {
+async fn exits_when_the_driver_gains_or_loses_a_capability() {
     for has_topology in [false, true] {
         let fixture = two_zones(cluster().build());
         let set_topology = |is_on: bool| {
@@ -114,7 +114,7 @@ async fn a_program_ends_when_its_driver_gains_or_loses_a_capability() {
 }
 
 #[tokio::test]
-async fn a_killed_program_repeats_the_requirement_for_a_deleted_node_and_leaves_no_volume() {
+async fn killed_process_repeats_its_requirement_and_leaves_no_volume() {
     let fixture = two_zones(cluster().build());
     fixture.driver.configure(|settings| settings.latency = LATENCY);
     let folder = tempfile::tempdir().unwrap();

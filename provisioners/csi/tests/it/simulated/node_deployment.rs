@@ -130,7 +130,7 @@ impl Fleet {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_node_serves_its_own_claims_and_deletes_its_own_volumes() {
+async fn each_node_handles_only_its_own_claims_and_volumes() {
     let fleet = fleet(3);
     let _running = fleet.start_all().await;
     let names: Vec<String> = (0..6).map(|at| format!("claim-{at}")).collect();
@@ -178,7 +178,7 @@ fn of_upstream(name: &str, place: &str, handle: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_of_external_provisioner_is_deleted_on_its_node() {
+async fn deletes_external_provisioners_volume_on_its_node() {
     let fleet = fleet(3);
     let _running = fleet.start_all().await;
     fleet.fixture.create(of_upstream("pvc-old", "node-2", "vol-7"));
@@ -213,7 +213,7 @@ async fn a_renamed_node_keeps_the_volumes_of_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_node_takes_a_claim_that_waits_for_no_pod() {
+async fn one_node_takes_a_claim_with_immediate_binding() {
     for base_delay in [Duration::ZERO, Duration::from_secs(20)] {
         let mut fleet = fleet(8);
         fleet.base_delay = base_delay;
@@ -236,7 +236,7 @@ async fn one_node_takes_a_claim_that_waits_for_no_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bids_that_wait_hold_no_worker() {
+async fn waiting_bids_occupy_no_worker() {
     let mut fleet = fleet(1);
     fleet.base_delay = Duration::from_secs(24 * 3600);
     let few = |options: &mut Options| (options.max_concurrent_calls, options.api_concurrency) = (1, 1);
@@ -253,7 +253,7 @@ async fn bids_that_wait_hold_no_worker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_another_node_takes_meanwhile_stays_with_it() {
+async fn claim_taken_concurrently_stays_on_its_node() {
     let (scheduled, cluster) = scheduler(None, "node-1");
     let fleet = fleet_on(cluster, 2);
     let _ = scheduled.set(fleet.fixture.cluster.clone());
@@ -267,7 +267,7 @@ async fn a_claim_that_another_node_takes_meanwhile_stays_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_without_room_does_not_take_the_claim() {
+async fn full_node_does_not_take_a_claim() {
     let fleet = fleet(3);
     for at in [0, 2] {
         fleet.drivers[at].configure(|settings| settings.pools[0].size = SIZE - 1);
@@ -298,7 +298,7 @@ async fn a_node_without_room_does_not_take_the_claim() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_without_room_pauses_although_bids_have_no_delay() {
+async fn full_node_pauses_even_if_bids_have_no_delay() {
     let mut fleet = fleet(1);
     fleet.base_delay = Duration::ZERO;
     fleet.drivers[0].configure(|settings| settings.pools[0].size = SIZE - 1);
@@ -311,7 +311,7 @@ async fn a_node_without_room_pauses_although_bids_have_no_delay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_the_class_excludes_does_not_take_the_claim() {
+async fn excluded_node_does_not_take_a_claim() {
     let fleet = fleet(3);
     let allowed = json!([{"matchLabelExpressions": [{"key": KEY, "values": ["node-2", "node-9"]}]}]);
     fleet.fixture.create(class("some", "Immediate", allowed));
@@ -346,7 +346,7 @@ async fn without_immediate_binding_another_program_selects_the_node() {
 
 /// The driver does not report its capacity, and is full.
 #[tokio::test(start_paused = true)]
-async fn a_full_node_gives_the_claim_to_another_one() {
+async fn full_node_passes_the_claim_to_another_node() {
     let fleet = fleet(2);
     for driver in &fleet.drivers {
         driver
@@ -364,7 +364,7 @@ async fn a_full_node_gives_the_claim_to_another_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_whose_node_has_no_driver_goes_back_to_the_scheduler() {
+async fn claim_on_a_node_without_driver_is_rescheduled() {
     let fleet = fleet(2);
     fleet.fixture.add_node("bare", json!({KEY: "bare"}));
     fleet.remove_driver("bare");
@@ -385,7 +385,7 @@ async fn a_claim_whose_node_has_no_driver_goes_back_to_the_scheduler() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_node_has_begun_stays_with_it() {
+async fn attempt_stays_on_the_node_that_began_it() {
     for is_node_deleted in [false, true] {
         let fleet = fleet(2);
         let running = fleet.start_all().await;
@@ -412,9 +412,9 @@ async fn what_a_node_has_begun_stays_with_it() {
     }
 }
 
-/// A user removes the selected node while the process there is down, as the event says.
+/// A user changes the selected node while the process there is down.
 #[tokio::test(start_paused = true)]
-async fn a_node_deletes_what_it_has_created_for_a_claim_that_moved() {
+async fn node_deletes_its_volume_of_a_moved_claim() {
     let fleet = fleet(2);
     let running = fleet.start_all().await;
     // The volumes of the two nodes then have different handles.
@@ -434,7 +434,7 @@ async fn a_node_deletes_what_it_has_created_for_a_claim_that_moved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_killed_process_goes_on_at_its_node() {
+async fn restarted_process_continues_on_its_node() {
     for (number, is_claim_deleted) in (0..20).map(|number| (number, number % 2 == 0)) {
         let fleet = fleet(2);
         fleet.drivers.iter().for_each(|driver| driver.configure(|settings| settings.latency = Duration::from_secs(1)));
@@ -456,7 +456,7 @@ async fn a_killed_process_goes_on_at_its_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_volumes_of_a_node_without_its_driver_wait_for_it() {
+async fn volume_deletion_waits_for_the_driver_of_its_node() {
     let fleet = fleet(2);
     let running = fleet.start_all().await;
     let volume = fleet.fixture.claim("data", "late", on_node("node-1"));
@@ -473,9 +473,9 @@ async fn the_volumes_of_a_node_without_its_driver_wait_for_it() {
     assert_eq!(fleet.volumes(), [0, 0]);
 }
 
-/// A thousand nodes have a thousand replicas.
+/// A cluster with a thousand nodes has a thousand replicas.
 #[tokio::test(start_paused = true)]
-async fn a_replica_looks_at_no_other_node_while_nothing_happens() {
+async fn replica_never_reads_nodes() {
     let fleet = fleet_on(cluster().trace(), 2);
     let _running = fleet.start_all().await;
     fleet.fixture.claim("data", "late", on_node("node-1"));
@@ -518,7 +518,7 @@ async fn each_node_publishes_its_own_capacity() {
 
 /// Only the replica on that node knows which attempts need the source.
 #[tokio::test(start_paused = true)]
-async fn the_finalizer_that_is_left_on_a_source_is_removed_at_its_node() {
+async fn leftover_finalizer_is_removed_by_the_replica_of_its_node() {
     let fleet = fleet(2);
     let running = fleet.start_all().await;
     fleet.fixture.claim("data", "late", on_node("node-0"));

@@ -60,8 +60,8 @@ impl Fixture {
 }
 
 /// Returns the number of remaining volumes after a process was killed during five calls and their claims were deleted.
-/// `late` are granted two seconds after its start.
-async fn left_by_a_kill(rules: Value, late: Option<Value>, coordination: Coordination) -> usize {
+/// The rules `late` are granted two seconds after its start.
+async fn volumes_left_by_a_kill(rules: Value, late: Option<Value>, coordination: Coordination) -> usize {
     let fixture = Fixture::on(cluster().rbac().build());
     fixture.grant_role("driver", rules, 1..=2);
     let as_sidecar = |options: &mut Options| {
@@ -87,18 +87,18 @@ async fn left_by_a_kill(rules: Value, late: Option<Value>, coordination: Coordin
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_killed_process_leaves_nothing_with_the_rights_of_the_nfs_driver() {
-    assert_eq!(left_by_a_kill(of_nfs(), None, Coordination::Lease).await, 0);
+async fn kill_leaks_nothing_with_the_permissions_of_the_nfs_driver() {
+    assert_eq!(volumes_left_by_a_kill(of_nfs(), None, Coordination::Lease).await, 0);
 }
 
-/// external-provisioner leaks them as well, and the first paragraph of the guide mentions it.
+/// The volumes leak, as with external-provisioner. The first paragraph of the guide mentions it.
 #[tokio::test(start_paused = true)]
-async fn without_rights_to_leases_there_is_no_record() {
-    assert_eq!(left_by_a_kill(without_leases(), None, Coordination::None).await, 5);
+async fn without_lease_permissions_attempts_are_not_recorded() {
+    assert_eq!(volumes_left_by_a_kill(without_leases(), None, Coordination::None).await, 5);
 }
 
 /// A manifest may create the pod before its role.
 #[tokio::test(start_paused = true)]
-async fn rights_to_leases_that_are_granted_after_the_start_are_used() {
-    assert_eq!(left_by_a_kill(without_leases(), Some(of_nfs()), Coordination::None).await, 0);
+async fn uses_lease_permissions_granted_after_the_start() {
+    assert_eq!(volumes_left_by_a_kill(without_leases(), Some(of_nfs()), Coordination::None).await, 0);
 }

@@ -89,7 +89,7 @@ impl Fixture {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_snapshot_is_restored_and_protected_as_long() {
+async fn snapshot_is_protected_until_it_is_restored() {
     let fixture = Fixture::with_snapshots();
     let running = fixture.start(1).await;
     let source = fixture.source().await;
@@ -112,7 +112,7 @@ async fn a_snapshot_is_restored_and_protected_as_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_is_cloned_and_protected_until_the_last_copy_is_made() {
+async fn claim_is_protected_until_the_last_clone_exists() {
     let fixture = Fixture::with_snapshots();
     let _running = fixture.start(1).await;
     fixture.source().await;
@@ -133,7 +133,7 @@ async fn a_claim_is_cloned_and_protected_until_the_last_copy_is_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_ends_without_a_volume_releases_its_source() {
+async fn attempt_without_a_volume_releases_its_source() {
     let fixture = Fixture::with_snapshots();
     let _running = fixture.start(1).await;
     let source = fixture.source().await;
@@ -166,7 +166,7 @@ async fn our_finalizers_on_a_snapshot_do_not_end_the_back_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unfit_source_is_named_and_the_driver_is_not_asked() {
+async fn unsuitable_source_is_reported_and_the_driver_is_not_called() {
     let fixture = Fixture::with_snapshots();
     let _running = fixture.start(1).await;
     let source = fixture.source().await;
@@ -210,7 +210,7 @@ async fn an_unfit_source_is_named_and_the_driver_is_not_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_empty_volume_is_no_copy() {
+async fn empty_volume_is_not_accepted_as_a_copy() {
     let fixture = Fixture::with_snapshots();
     let _running = fixture.start(1).await;
     fixture.source().await;
@@ -222,7 +222,7 @@ async fn an_empty_volume_is_no_copy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_waits_for_a_snapshot_gets_its_volume_as_soon_as_that_is_ready() {
+async fn provisions_as_soon_as_the_snapshot_is_ready() {
     let fixture = Fixture::with_snapshots();
     let _running = fixture.start(1).await;
     let source = fixture.source().await;
@@ -257,7 +257,7 @@ impl Interceptor for Gap {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_snapshot_that_becomes_ready_while_its_watch_is_interrupted_is_noticed() {
+async fn notices_a_snapshot_that_became_ready_during_a_watch_gap() {
     let fixture = Fixture::on(cluster().interceptor(Arc::new(Gap)).build());
     fixture.define_snapshots();
     let _running = fixture.start(1).await;
@@ -275,7 +275,7 @@ async fn a_snapshot_that_becomes_ready_while_its_watch_is_interrupted_is_noticed
 
 /// Another driver's sidecar removes the clone finalizer from every deleted claim as soon as no claim waits for it.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_whose_source_was_taken_away_ends() {
+async fn attempt_ends_after_its_source_is_deleted() {
     for has_copied in [false, true] {
         let fixture = Fixture::new();
         let _running = fixture.start(1).await;
@@ -297,7 +297,7 @@ async fn an_attempt_whose_source_was_taken_away_ends() {
 
 /// The finalizer is removed from a source that continues to exist.
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_that_was_removed_is_put_back_before_the_next_call() {
+async fn restores_a_removed_finalizer_before_the_next_call() {
     let fixture = Fixture::new();
     let _running = fixture.start(1).await;
     fixture.source().await;

@@ -32,7 +32,7 @@ impl Fixture {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_external_provisioner_has_left_protected_can_go() {
+async fn removes_finalizers_left_by_external_provisioner() {
     let fixture = Fixture::new();
     fixture.define_snapshots();
     let running = fixture.start(1).await;
@@ -93,7 +93,7 @@ async fn a_source_stays_protected_while_a_claim_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_protected_claim_that_is_being_deleted_is_copied_first() {
+async fn protected_claim_is_copied_before_its_deletion() {
     let fixture = Fixture::new();
     let running = fixture.start(1).await;
     fixture.source().await;
@@ -107,7 +107,7 @@ async fn a_protected_claim_that_is_being_deleted_is_copied_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_an_attempt_needs_stays_protected_over_a_restart() {
+async fn needed_source_stays_protected_across_a_restart() {
     let fixture = Fixture::new();
     let running = fixture.start(1).await;
     fixture.source().await;
@@ -126,7 +126,7 @@ async fn a_source_that_an_attempt_needs_stays_protected_over_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_source_of_a_dropped_attempt_can_go() {
+async fn source_of_a_dropped_attempt_is_released() {
     let fixture = Fixture::new();
     let _running = fixture.start(1).await;
     fixture.source().await;
@@ -147,7 +147,7 @@ async fn the_source_of_a_dropped_attempt_can_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_cannot_be_changed_stops_no_other_one() {
+async fn failing_update_of_a_source_does_not_block_others() {
     let is_stubborn = Arc::new(AtomicBool::new(true));
     let stubborn = is_stubborn.clone();
     let break_updates = before(move |request| {

@@ -36,7 +36,7 @@ fn fixture() -> Fixture {
 
 /// The charts and StorageClasses of ceph-csi and HPE have these settings.
 #[tokio::test(start_paused = true)]
-async fn the_driver_chooses_the_place_of_a_volume_that_waits_for_no_pod() {
+async fn driver_chooses_the_place_without_immediate_topology() {
     let fixture = fixture();
     let _running = fixture.start(1).await;
     let name = fixture.claim("a", "fast", json!({}));
@@ -49,8 +49,8 @@ async fn the_driver_chooses_the_place_of_a_volume_that_waits_for_no_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_of_every_node_has_no_affinity() {
-    // First the driver reports it, then the administrator configures it.
+async fn volume_accessible_from_every_node_has_no_affinity() {
+    // In the first case the driver reports this, in the second case the administrator configures it.
     for (has_segments, topology) in [(false, true), (true, false)] {
         let mut fixture = fixture();
         fixture.settings.topology = topology;
@@ -145,7 +145,7 @@ impl Fixture {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_waits_for_a_pod_gets_a_volume_in_the_zone_of_its_node() {
+async fn volume_is_created_in_the_zone_of_the_selected_node() {
     for (strict, requisite, preferred) in [(false, "ab", "ba"), (true, "b", "b")] {
         let mut fixture = two_zones(cluster().build());
         fixture.settings.strict_topology = strict;
@@ -160,7 +160,7 @@ async fn a_claim_that_waits_for_a_pod_gets_a_volume_in_the_zone_of_its_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_burst_shares_reads_of_its_node_and_later_claims_see_the_node_as_it_is() {
+async fn burst_shares_node_reads_but_later_claims_see_changes() {
     const CLAIMS: usize = 200;
     let reads = Arc::new(AtomicUsize::new(0));
     let counted = reads.clone();
@@ -185,7 +185,7 @@ async fn a_burst_shares_reads_of_its_node_and_later_claims_see_the_node_as_it_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_claims_of_a_stateful_set_are_spread_over_the_zones() {
+async fn stateful_set_claims_are_spread_over_zones() {
     let fixture = two_zones(cluster().build());
     let _running = fixture.start(1).await;
     for name in ["data-web-0", "data-web-1", "logs-web-1"] {
@@ -199,7 +199,7 @@ async fn the_claims_of_a_stateful_set_are_spread_over_the_zones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn allowed_topologies_are_what_the_driver_may_choose_from() {
+async fn driver_receives_only_allowed_topologies() {
     let mut fixture = two_zones(cluster().build());
     let term = |key: &str, values: &[&str]| json!({"matchLabelExpressions": [{"key": key, "values": values}]});
     fixture.create(class("zones", "Immediate", json!([term("zone", &["b", "c"])])));
@@ -228,7 +228,7 @@ async fn allowed_topologies_are_what_the_driver_may_choose_from() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_scheduler_selects_another_node_if_the_labels_of_the_first_one_have_changed() {
+async fn reschedules_when_node_labels_no_longer_match() {
     for strict in [false, true] {
         let mut fixture = two_zones(cluster().build());
         fixture.settings.strict_topology = strict;
@@ -268,7 +268,7 @@ fn as_sidecar(options: &mut Options) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_whose_node_is_deleted_goes_back_to_the_scheduler() {
+async fn reschedules_when_the_selected_node_is_deleted() {
     for (group, plural) in [("", "nodes"), ("storage.k8s.io", "csinodes")] {
         let fixture = with_rights_of_charts();
         let _running = fixture.start_with(1, as_sidecar).await;
@@ -287,7 +287,7 @@ async fn a_claim_whose_node_is_deleted_goes_back_to_the_scheduler() {
 
 // Rules: C27.
 #[tokio::test(start_paused = true)]
-async fn a_claim_whose_zone_is_full_is_returned_to_the_scheduler() {
+async fn reschedules_when_the_zone_is_full() {
     let mut fixture = with_rights_of_charts();
     fixture.driver.configure(|settings| settings.pools[1].size = 0);
     fixture.settings.strict_topology = true;
@@ -322,7 +322,7 @@ pub(super) fn scheduler(former: Option<&'static str>, next: &'static str) -> (Ar
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_selected_meanwhile_stays_selected() {
+async fn node_selected_concurrently_stays_selected() {
     let (scheduled, cluster) = scheduler(Some("node-b"), "node-a");
     let fixture = two_zones(cluster.build());
     let _ = scheduled.set(fixture.cluster.clone());
@@ -335,7 +335,7 @@ async fn a_node_that_is_selected_meanwhile_stays_selected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_node_lacks_is_noticed_as_soon_as_it_appears() {
+async fn notices_missing_labels_and_drivers_as_soon_as_they_appear() {
     const STORAGE: &str = "storage.k8s.io";
     let fixture = two_zones(cluster().build());
     fixture.create(node("bare", json!({"other": "x"})));
@@ -355,7 +355,7 @@ async fn what_a_node_lacks_is_noticed_as_soon_as_it_appears() {
     }
     fixture.says("bare", "the selected node bare lacks the label zone, which the CSI driver").await;
     fixture.says("rolling", "has not registered on the selected node rolling yet").await;
-    fixture.says("again", "the CSINode again is of a former node of this name").await;
+    fixture.says("again", "the CSINode again belongs to a deleted node of the same name").await;
     sleep(Duration::from_secs(4000)).await;
     assert!(fixture.creations().is_empty());
     fixture.change("", "nodes", "", "bare", json!({"metadata": {"labels": {"zone": "a"}}}));
@@ -368,7 +368,7 @@ async fn what_a_node_lacks_is_noticed_as_soon_as_it_appears() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_needs_any_node_begins_when_there_is_one() {
+async fn claim_that_needs_any_node_waits_for_the_first_one() {
     let fixture = two_zones(cluster().build());
     ["a", "b"].iter().for_each(|zone| fixture.delete_node(&format!("node-{zone}")));
     let _running = fixture.start(1).await;
@@ -384,7 +384,7 @@ async fn a_claim_that_needs_any_node_begins_when_there_is_one() {
 
 /// The process dies during CreateVolume or before the volume is saved, the node is deleted, and another node appears.
 #[tokio::test(start_paused = true)]
-async fn every_call_of_an_attempt_has_the_requirement_of_the_first_one() {
+async fn every_call_repeats_the_requirement_of_the_first() {
     for (number, is_claim_deleted) in (0..20).map(|number| (number, number % 2 == 0)) {
         let fixture = with_rights_of_charts();
         fixture.driver.configure(|settings| settings.latency = Duration::from_millis(1000));
@@ -411,7 +411,7 @@ async fn every_call_of_an_attempt_has_the_requirement_of_the_first_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_for_a_deleted_node_goes_on_and_says_so() {
+async fn attempt_for_a_deleted_node_continues_and_reports_it() {
     for code in [Code::Aborted, Code::DeadlineExceeded] {
         let fixture = two_zones(cluster().build());
         fixture.driver.script(Method::CreateVolume, vec![Step::refuse(code, "the agent does not answer"); 8]);
@@ -430,7 +430,7 @@ async fn an_attempt_for_a_deleted_node_goes_on_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_segments_of_an_answer_are_the_driver_s() {
+async fn affinity_uses_the_segments_of_the_answer() {
     let fixture = two_zones(cluster().build());
     let foreign = BTreeMap::from([("other.example.com/rack".to_owned(), "7".to_owned())]);
     let accessible_topology = [BTreeMap::new(), foreign, in_zone("b")].map(|segments| Topology { segments }).into();
@@ -446,7 +446,7 @@ async fn the_segments_of_an_answer_are_the_driver_s() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_copy_into_another_zone_shows_the_source_and_the_zone() {
+async fn refused_copy_is_reported_with_source_and_zone() {
     let fixture = two_zones(cluster().build());
     fixture.define_snapshots();
     let _running = fixture.start(1).await;

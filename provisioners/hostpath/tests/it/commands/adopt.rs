@@ -12,7 +12,7 @@ use super::world::*;
 const CLAIM: &str = "uid-of-pv-1";
 
 #[test]
-fn a_directory_of_several_volumes_is_refused() {
+fn refuses_a_directory_of_several_volumes() {
     let world = World::new();
     for path in ["shared/inner", "alone", "outer/inner"] {
         world.unmarked(path);
@@ -39,7 +39,7 @@ fn a_directory_of_several_volumes_is_refused() {
 }
 
 #[test]
-fn what_a_claims_event_says_can_be_typed() {
+fn commands_suggested_by_events_work() {
     let world = World::new();
     world.unmarked("shop");
     world.unmarked("teams");
@@ -72,7 +72,7 @@ fn annotation(world: &World, volume: &str) -> Value {
 }
 
 #[test]
-fn a_volume_that_was_restored_gets_its_directory() {
+fn adopts_the_directory_of_a_restored_volume() {
     let world = World::new();
     world.directory("pv-1", &owner("pv-1"), false);
     world.volume_for("pv-1", &world.source("pv-1"), Some("new"));
@@ -96,7 +96,7 @@ fn a_volume_that_was_restored_gets_its_directory() {
 }
 
 #[test]
-fn a_mark_of_another_volume_or_cluster_stays() {
+fn keeps_the_mark_of_another_volume_or_cluster() {
     let world = World::new();
     world.directory("pv-1", &owner("pv-1"), false);
     world.volume_for("pv-9", &world.source("pv-1"), Some("new"));
@@ -117,7 +117,7 @@ fn a_mark_of_another_volume_or_cluster_stays() {
 }
 
 #[test]
-fn a_whole_restore_is_taken_over_at_once() {
+fn adopts_all_restored_volumes_with_one_command() {
     let world = World::new();
     for name in ["pv-1", "pv-2", "pv-3"] {
         world.directory(name, &owner(name), false);
@@ -161,7 +161,7 @@ fn a_damaged_mark_does_not_stop_a_restore() {
 
 /// Earlier versions adopted shared directories on request.
 #[test]
-fn a_shared_directory_that_was_taken_over_before_stays() {
+fn keeps_a_shared_directory_that_an_earlier_version_adopted() {
     let world = World::new();
     for (path, name) in [("shared", "pv-1"), ("alone", "pv-3")] {
         world.unmarked(path);
@@ -176,8 +176,8 @@ fn a_shared_directory_that_was_taken_over_before_stays() {
     }
     world.volume("pv-2", &world.source("shared"));
     let _program = world.start(&[]);
-    world.eventually("what one volume has alone is removed", |_| !world.is_there("alone"));
-    world.eventually("somebody is told", |cluster| {
+    world.eventually("the unshared directory is removed", |_| !world.is_there("alone"));
+    world.eventually("an event explains the reason", |cluster| {
         let events = cluster.list("", "events", None).unwrap();
         let told = |event: &Value| {
             event["involvedObject"]["name"] == "pv-1"
@@ -203,7 +203,7 @@ impl Interceptor for LosesAnswer {
 }
 
 #[test]
-fn a_volume_whose_creation_was_not_answered_keeps_its_directory() {
+fn keeps_the_mark_if_the_response_is_lost() {
     let world = World::behind(Arc::new(LosesAnswer::default()));
     world.unmarked("data");
     let new = ["adopt", "data", "--claim", "shop/new", "--size", "1Mi", "--storage-class", "class", "--name", "pv-new"];

@@ -27,7 +27,7 @@ fn is_deleted(world: &World, volume: &str) -> bool {
 }
 
 #[test]
-fn a_volume_that_cannot_be_abandoned_blocks_no_other() {
+fn a_volume_that_cannot_be_abandoned_does_not_block_others() {
     let world = World::new();
     volume(&world, "pv-1", &json!({"namespace": "shop"}));
     volume(&world, "pv-2", &json!({"namespace": "shop", "name": "data", "uid": "uid"}));
@@ -39,7 +39,7 @@ fn a_volume_that_cannot_be_abandoned_blocks_no_other() {
 
 /// A released volume outlives the namespace of its claim.
 #[test]
-fn a_volume_whose_claim_has_no_namespace_is_listed() {
+fn lists_a_volume_whose_claims_namespace_was_deleted() {
     let world = World::new();
     volume_since(&world, "pv-1", &json!({"namespace": "shop", "name": "data", "uid": "uid"}), "");
     let (ok, text) = world.run(&["gone-nodes"], "");
@@ -54,7 +54,7 @@ impl Interceptor for Returns {
     fn after<'a>(&'a self, request: &'a Request, _: u16) -> Pin<Box<dyn Future<Output = After> + Send + 'a>> {
         let is_listed = request.verb == Verb::List && request.resource.plural == "nodes";
         if let Some(cluster) = self.0.get().filter(|_| is_listed) {
-            // The second time it exists.
+            // When the nodes are listed again, the node already exists.
             let _ = cluster.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gone"}}));
         }
         Box::pin(async { After::Deliver })
@@ -73,7 +73,7 @@ fn a_node_that_returns_during_a_run_keeps_its_volumes() {
 }
 
 #[test]
-fn the_grace_period_of_a_node_that_is_gone_in_the_future_is_not_over() {
+fn a_gone_since_time_in_the_future_extends_the_grace_period() {
     let world = World::new();
     let claim = json!({"namespace": "shop", "name": "data", "uid": "uid"});
     volume_since(&world, "pv-1", &claim, "2999-01-01T00:00:00Z");
@@ -84,7 +84,7 @@ fn the_grace_period_of_a_node_that_is_gone_in_the_future_is_not_over() {
 
 /// Adopted volumes keep the name of their former provisioner.
 #[test]
-fn volumes_of_additional_names_are_listed() {
+fn lists_volumes_of_additional_provisioner_names() {
     let world = World::new();
     volume(&world, "pv-1", &json!({"namespace": "shop", "name": "data", "uid": "uid"}));
     for (names, lists) in [("example.com/a", false), (&*format!("example.com/a,{PROVISIONER}"), true)] {

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::world::*;
 
 #[test]
-fn what_may_be_somebodys_is_kept() {
+fn keeps_directories_that_may_belong_to_a_volume() {
     let world = World::new();
     let link = world.folder().join("link");
     std::os::unix::fs::symlink(world.root.path(), &link).unwrap();
@@ -102,7 +102,7 @@ fn moves_the_others_if_a_directory_cannot_be_moved() {
 }
 
 #[test]
-fn a_volume_that_cannot_be_read_is_not_absent() {
+fn keeps_orphans_while_a_volume_cannot_be_read() {
     let world = World::new();
     world.directory("orphan", &owner("pv-orphan"), false);
     // Only the volume's driver knows its directory.
@@ -119,7 +119,7 @@ fn a_volume_that_cannot_be_read_is_not_absent() {
 }
 
 #[test]
-fn what_another_cluster_has_made_is_used_by_nobody_here() {
+fn keeps_directories_of_another_cluster() {
     let world = World::new();
     // A backup of the other cluster contains a volume with this name.
     world.directory("pv-1", &in_cluster("pv-1", Some(ELSEWHERE)), false);
@@ -129,7 +129,7 @@ fn what_another_cluster_has_made_is_used_by_nobody_here() {
 }
 
 #[test]
-fn directories_of_additional_names_are_ours() {
+fn recognizes_directories_of_additional_provisioner_names() {
     let world = World::new();
     world.directory("orphan", &owner("pv-1"), false);
     for (names, says) in [("example.com/a", "another provisioner's"), (PROVISIONER, "no volume")] {

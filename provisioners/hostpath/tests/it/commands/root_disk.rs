@@ -52,7 +52,7 @@ fn phase(world: &World, claim: &str) -> String {
 }
 
 #[test]
-fn volumes_of_a_former_disk_are_given_up() {
+fn abandons_volumes_of_a_former_disk() {
     let world = World::live();
     let here = world.root.id().unwrap().to_owned();
     node(&world, NODE);
@@ -77,12 +77,12 @@ fn volumes_of_a_former_disk_are_given_up() {
 }
 
 #[test]
-fn a_disk_that_is_dead_or_new_has_lost_all_its_volumes() {
+fn abandons_all_volumes_of_a_dead_or_new_disk() {
     let world = World::live();
     let here = world.root.id().unwrap().to_owned();
     node(&world, NODE);
     volume(&world, "pv-1", NODE, &here);
-    // The root is refused, but its disk is neither dead nor new.
+    // A root that is refused because of its mode, or usable again, is on a disk that is neither dead nor new.
     for (mode, is_refused) in [(0o777, true), (0o700, false)] {
         std::fs::set_permissions(world.root.path(), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
         let (ok, text) = world.run(&["root", "replace", "--node-name", NODE], "y\n");
@@ -98,7 +98,7 @@ fn a_disk_that_is_dead_or_new_has_lost_all_its_volumes() {
 }
 
 #[test]
-fn a_node_of_another_name_gets_the_volumes_of_its_disk() {
+fn moves_volumes_to_the_new_name_of_their_node() {
     let world = World::live();
     let here = world.root.id().unwrap().to_owned();
     node(&world, "former");
@@ -118,7 +118,7 @@ fn a_node_of_another_name_gets_the_volumes_of_its_disk() {
         .unwrap();
     let before = world.cluster.get("", "persistentvolumes", "", "pv-1").unwrap();
     // An earlier call was interrupted between the deletion of the second volume and its recreation.
-    world.root.put_note("renamed", &cut_off(&world, "pv-2").to_string()).unwrap();
+    world.root.put_note("renamed", &delete_volume(&world, "pv-2").to_string()).unwrap();
     let (ok, text) = world.run(&command, "y\n");
     assert!(ok && text.contains("recreate 1 volumes"), "{text}");
     let after = world.cluster.get("", "persistentvolumes", "", "pv-1").unwrap();
@@ -147,20 +147,20 @@ fn a_node_of_another_name_gets_the_volumes_of_its_disk() {
     let (ok, text) = world.run(&command, "");
     assert!(ok && text.contains("no volume of this disk names another node"), "{text}");
     // A volume that was deleted in the meantime is not restored.
-    world.root.put_note("renamed", &cut_off(&world, "pv-2").to_string()).unwrap();
+    world.root.put_note("renamed", &delete_volume(&world, "pv-2").to_string()).unwrap();
     std::fs::remove_file(world.path(".kube-provisioner/volumes/pv-2")).unwrap();
     assert!(world.run(&command, "").0 && !is_there(&world, "pv-2"));
 }
 
 /// Deletes a volume, and returns its object for the new node.
-fn cut_off(world: &World, name: &str) -> Value {
+fn delete_volume(world: &World, name: &str) -> Value {
     let mut object = world.cluster.get("", "persistentvolumes", "", name).unwrap();
     let target = Target { group: "", plural: "persistentvolumes", namespace: "", name };
-    // The deletion comes first, because an object that is being deleted cannot get new finalizers.
+    // Delete the object first, because finalizers cannot be added to an object that is being deleted.
     world.cluster.delete(&target, DeleteOptions::default()).unwrap();
     let patch = json!({"metadata": {"finalizers": null}});
     world.cluster.patch(&target, None, kube_sim::PatchKind::Merge, &patch).unwrap();
-    world.eventually("it is gone", |_| !is_there(world, name));
+    world.eventually("the volume is deleted", |_| !is_there(world, name));
     let metadata = object["metadata"].as_object_mut().unwrap();
     for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
         metadata.remove(field);

@@ -24,7 +24,7 @@ fn object(world: &World, name: &str, capacity: &str) -> Value {
 }
 
 #[test]
-fn a_volume_that_cannot_be_made_again_stays_in_the_trash() {
+fn keeps_a_volume_in_the_trash_if_its_object_is_refused() {
     let world = World::new();
     discard(&world, "pv-1", Some(HERE), &object(&world, "pv-1", "-1"));
     let (ok, text) = world.run(&["trash", "restore", "pv-1"], "");
@@ -53,7 +53,7 @@ impl Interceptor for Answers {
 
 /// After a timeout, the API server may still create the volume.
 #[test]
-fn a_restore_is_undone_only_if_the_volume_was_refused() {
+fn undoes_a_restore_only_if_the_volume_was_refused() {
     for (status, is_undone) in [(Status::new(403, "Forbidden", "no"), true), (Status::timeout("later", 1), false)] {
         let world = World::behind(Arc::new(Answers(status, AtomicU32::new(0))));
         discard(&world, "pv-1", Some(HERE), &object(&world, "pv-1", "1Mi"));
@@ -67,7 +67,7 @@ fn a_restore_is_undone_only_if_the_volume_was_refused() {
 
 /// An earlier call ended after it had created the volume.
 #[test]
-fn a_restore_that_was_cut_off_comes_to_its_end() {
+fn finishes_an_interrupted_restore() {
     let world = World::new();
     discard(&world, "pv-1", Some(HERE), &object(&world, "pv-1", "1Mi"));
     world.root.restore("pv-1", Some(HERE)).unwrap();
@@ -79,7 +79,7 @@ fn a_restore_that_was_cut_off_comes_to_its_end() {
 }
 
 #[test]
-fn what_others_have_thrown_away_is_not_removed() {
+fn does_not_purge_volumes_of_other_clusters() {
     let world = World::new();
     discard(&world, "ours", Some(HERE), &Value::Null);
     discard(&world, "theirs", Some(ELSEWHERE), &object(&world, "theirs", "1Mi"));
@@ -95,7 +95,7 @@ fn what_others_have_thrown_away_is_not_removed() {
     assert!(!ok && text.contains("cluster-2"), "{text}");
     let (ok, text) = world.run(&["trash", "purge", "before", "--of-unknown-cluster"], "");
     assert!(ok && left().eq(["theirs"]), "{text}");
-    // An entry that cannot be read is left, and the others are removed.
+    // An entry that cannot be read stays, and the others are removed.
     for name in ["damaged", "ours"] {
         discard(&world, name, Some(HERE), &Value::Null);
     }
@@ -112,7 +112,7 @@ fn what_others_have_thrown_away_is_not_removed() {
 
 /// The output is redirected to a full disk.
 #[test]
-fn a_full_stdout_is_an_error_and_no_panic() {
+fn reports_a_full_stdout_without_a_panic() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let output = World::new().command(&["trash", "list"]).stdout(full).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();

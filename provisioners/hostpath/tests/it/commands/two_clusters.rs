@@ -39,7 +39,7 @@ fn delete_claims(cluster: &Cluster) {
 }
 
 #[test]
-fn nothing_of_the_other_cluster_is_touched() {
+fn does_not_touch_volumes_of_the_other_cluster() {
     let ours = World::live();
     let theirs = ours.another();
     create_claims(&ours.cluster);
@@ -62,7 +62,7 @@ fn nothing_of_the_other_cluster_is_touched() {
     // Claims with the same names wait, and their events do not name the owner of the directories.
     create_claims(&theirs.cluster);
     let their_program = theirs.start(&[]);
-    theirs.eventually("all are told", |cluster| {
+    theirs.eventually("all claims have an event", |cluster| {
         let events = cluster.list("", "events", None).unwrap();
         let told = |number: usize| {
             events.iter().any(|event| {
@@ -75,10 +75,10 @@ fn nothing_of_the_other_cluster_is_touched() {
     assert!(volumes(&theirs.cluster).is_empty());
     unchanged("claims of the same names");
     delete_claims(&theirs.cluster);
-    theirs.eventually("all are gone", |cluster| cluster.list("", "persistentvolumeclaims", None).unwrap().is_empty());
+    theirs.eventually("all deleted", |cluster| cluster.list("", "persistentvolumeclaims", None).unwrap().is_empty());
     unchanged("their deletion");
-    // The other cluster restores a backup of our volumes, but not of the claims. Only some volumes contain their
-    // cluster's id: the others are from before such ids.
+    // The other cluster restores a backup of our volumes, but not of the claims. Half of the volumes do not contain
+    // their cluster's id, as in earlier versions.
     for (number, mut volume) in volumes(&ours.cluster).into_iter().enumerate() {
         let metadata = volume["metadata"].as_object_mut().unwrap();
         metadata.retain(|key, _| ["name", "annotations", "finalizers"].contains(&key.as_str()));
@@ -88,7 +88,7 @@ fn nothing_of_the_other_cluster_is_touched() {
         volume["status"] = Value::Null;
         theirs.cluster.create(&volume).unwrap();
     }
-    theirs.eventually("those from before are refused", |cluster| {
+    theirs.eventually("volumes without a cluster id are refused", |cluster| {
         let events = cluster.list("", "events", None).unwrap();
         events.iter().filter(|event| event["involvedObject"]["kind"] == "PersistentVolume").count() >= COUNT / 2
     });
@@ -99,6 +99,6 @@ fn nothing_of_the_other_cluster_is_touched() {
     unchanged("orphans");
     // Our volumes are deleted as usual.
     delete_claims(&ours.cluster);
-    ours.eventually("all volumes are gone", |cluster| volumes(cluster).is_empty());
+    ours.eventually("all volumes are deleted", |cluster| volumes(cluster).is_empty());
     assert!(!ours.path("shop").exists());
 }

@@ -8,7 +8,7 @@ use super::world::*;
 const RANCHER: &str = "rancher.io/local-path";
 
 #[test]
-fn a_released_volume_that_nobody_has_taken_over_says_what_to_do() {
+fn events_explain_how_to_adopt_released_volumes() {
     let world = World::new();
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1",
         "labels": {"kubernetes.io/hostname": "host-1"}}});
@@ -40,7 +40,7 @@ fn a_released_volume_that_nobody_has_taken_over_says_what_to_do() {
         events.retain(|event| event["message"].as_str().is_some_and(|text| text.contains("adopt --volume")));
         events
     };
-    world.eventually("the released ones say so", |cluster| told(cluster).len() >= 3);
+    world.eventually("the released volumes have events", |cluster| told(cluster).len() >= 3);
     let mut names: Vec<_> = told(&world.cluster).iter().map(|event| event["involvedObject"]["name"].clone()).collect();
     names.sort_by_key(ToString::to_string);
     assert_eq!(names, ["pv-gone", "pv-here", "pv-other"]);

@@ -38,7 +38,7 @@ impl World {
         Self::running(Cluster::new(), Actors::all())
     }
 
-    /// Creates a cluster without controllers, with something between clients and the server.
+    /// Creates a cluster without controllers, with an interceptor between clients and the server.
     pub(crate) fn behind(interceptor: Arc<dyn Interceptor>) -> Self {
         Self::running(Cluster::builder().interceptor(interceptor).build(), Actors::none())
     }

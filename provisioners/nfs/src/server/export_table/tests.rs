@@ -11,7 +11,7 @@ fn reserve(table: &ExportTable, text: &str) -> u16 {
 }
 
 #[test]
-fn an_id_stays_with_its_path_and_is_not_given_again() {
+fn ids_stay_with_their_paths_and_are_not_reused() {
     let root = tempfile::tempdir().unwrap();
     let table = ExportTable::new(root.path());
     assert_eq!((reserve(&table, "pvc-1"), reserve(&table, "shop/data")), (1, 2));
@@ -21,12 +21,12 @@ fn an_id_stays_with_its_path_and_is_not_given_again() {
     let first = table.find(&path("pvc-1")).unwrap().unwrap();
     table.release(&first).unwrap();
     table.release(&first).unwrap();
-    assert_eq!(reserve(&table, "pvc-3"), 3, "an id that a client may hold");
+    assert_eq!(reserve(&table, "pvc-3"), 3, "clients may still use the released id");
     assert_eq!(reserve(&table, "pvc-1"), 4);
 }
 
 #[test]
-fn the_longest_names_have_an_export() {
+fn exports_volumes_with_the_longest_names() {
     let root = tempfile::tempdir().unwrap();
     let table = ExportTable::new(root.path());
     // The longest path consists of a namespace and a claim. The others differ only at the end, and are close to the
@@ -49,7 +49,7 @@ fn the_longest_names_have_an_export() {
 }
 
 #[test]
-fn ids_begin_again_after_the_last_one() {
+fn ids_restart_after_the_largest_one() {
     let root = tempfile::tempdir().unwrap();
     let table = ExportTable::new(root.path());
     assert_eq!(reserve(&table, "pvc-1"), 1);
@@ -58,7 +58,7 @@ fn ids_begin_again_after_the_last_one() {
 }
 
 #[test]
-fn the_limit_counts_what_is_damaged_too() {
+fn the_limit_includes_damaged_exports() {
     let root = tempfile::tempdir().unwrap();
     let table = ExportTable::new(root.path());
     reserve(&table, "pvc-1");
@@ -74,16 +74,16 @@ fn the_limit_counts_what_is_damaged_too() {
 }
 
 #[test]
-fn an_id_of_another_provisioner_can_be_kept() {
+fn keeps_the_id_of_another_provisioner_if_it_is_free() {
     let root = tempfile::tempdir().unwrap();
     let table = ExportTable::new(root.path());
     assert_eq!(table.reserve(&path("pvc-9"), Access::default(), Some(1), None).unwrap().id, 1);
-    assert_eq!(table.reserve(&path("b"), Access::default(), Some(1), None).unwrap().id, 2, "another has it");
+    assert_eq!(table.reserve(&path("b"), Access::default(), Some(1), None).unwrap().id, 2, "the id is in use");
     assert_eq!(reserve(&table, "pvc-1"), 3);
 }
 
 #[test]
-fn kept_ids_wait_for_their_paths() {
+fn reserves_kept_ids_for_their_paths() {
     let root = tempfile::tempdir().unwrap();
     let table = ExportTable::new(root.path());
     table.keep([(1, &path("former-1")), (3, &path("former-3"))].into_iter()).unwrap();

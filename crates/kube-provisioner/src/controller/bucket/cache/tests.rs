@@ -25,7 +25,7 @@ fn cache() -> BucketCache {
 }
 
 #[test]
-fn an_object_bucket_without_a_claim_wakes_all_claims_that_point_at_it() {
+fn an_unclaimed_object_bucket_wakes_all_claims_pointing_at_it() {
     let mut cache = cache();
     for namespace in ["shop", "evil"] {
         let metadata = json!({"namespace": namespace, "name": "x", "uid": namespace, "resourceVersion": "1"});
@@ -46,7 +46,7 @@ fn an_object_bucket_without_a_claim_wakes_all_claims_that_point_at_it() {
 }
 
 #[test]
-fn who_had_the_name_before_takes_no_place() {
+fn a_former_object_does_not_replace_a_new_one() {
     let mut cache = cache();
     let bucket = |uid: &str, resource_version: u64| {
         let version = resource_version.to_string();

@@ -51,7 +51,7 @@ impl Cache for BucketCache {
             None => self.obstacle(key, claim.as_deref(), &class),
         };
         let owner = claim.as_ref().map(|claim| self.owner(claim, bucket.as_deref())).unwrap_or_default();
-        // Each change of one of many users asks for the facts about their owner.
+        // List the users only if they matter, because each change of a user reads the facts about the owner.
         let ends = claim.as_ref().is_none_or(|claim| claim.deleting);
         let users = bucket.as_ref().filter(|_| ends).map(|bucket| self.users(bucket)).unwrap_or_default();
         let mut facts = Facts {
@@ -223,7 +223,7 @@ impl BucketCache {
     fn users(&self, bucket: &BucketFacts) -> Vec<ClaimName> {
         let created_for = created_for(bucket).filter(|_| owner_of(bucket).is_none());
         let using = created_for.and_then(|claim| self.using.get(&*claim.uid)).into_iter().flatten();
-        let users = using.filter_map(|name| self.buckets.get(name)).filter(|user| !user.is_let_go());
+        let users = using.filter_map(|name| self.buckets.get(name)).filter(|user| !user.has_only_foreign_finalizers());
         users.filter_map(|user| user.claim()).collect()
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_claim_that_asks_for_the_bucket_of_another_one() {
+fn decides_about_a_claim_that_requests_a_shared_bucket() {
     let asking = || {
         let asks = json!({"spec": {"bucketName": null, "additionalConfig": {"bucketClaimName": "first"}}});
         Fixture { others: vec![first(json!({})), of_first(json!({}), json!({}))], ..Fixture::new().claim(asks) }
@@ -23,17 +23,17 @@ fn a_claim_that_asks_for_the_bucket_of_another_one() {
     let gold = || json!({"spec": {"storageClassName": "gold"}});
     let named = |name: &str| asking().claim(json!({"spec": {"bucketName": name}}));
     check([
-        ("its bucket is there", asking(), Attempt(Reason::New)),
-        ("it names the bucket, too", named("of-first"), Attempt(Reason::New)),
+        ("the bucket exists", asking(), Attempt(Reason::New)),
+        ("it also names the bucket", named("of-first"), Attempt(Reason::New)),
         ("it names another bucket", named("mine"), refused(other_name)),
-        ("no such claim", Fixture { others: Vec::new(), ..asking() }, refused(BucketClaimProblem::Missing)),
+        ("the other claim is absent", Fixture { others: Vec::new(), ..asking() }, refused(BucketClaimProblem::Missing)),
         ("no bucket yet", with(same(), nothing, same()), refused(BucketClaimProblem::NotBound)),
-        ("unfinished", with(same(), same(), json!({"made": false})), refused(BucketClaimProblem::NotBound)),
-        ("the claim is going", with(deleted.clone(), same(), same()), refused(BucketClaimProblem::Deleting)),
-        ("the ObjectBucket is going", with(same(), deleted, same()), refused(BucketClaimProblem::Deleting)),
+        ("an unfinished bucket", with(same(), same(), json!({"made": false})), refused(BucketClaimProblem::NotBound)),
+        ("a terminating claim", with(deleted.clone(), same(), same()), refused(BucketClaimProblem::Deleting)),
+        ("a terminating ObjectBucket", with(same(), deleted, same()), refused(BucketClaimProblem::Deleting)),
         ("granted", with(same(), same(), json!({"source": "Granted"})), refused(BucketClaimProblem::NotItsOwn)),
         ("another class", with(same(), gold(), same()), refused(other_class)),
-        ("its claim names another class since", with(gold(), same(), same()), Attempt(Reason::New)),
+        ("its claim now names another class", with(gold(), same(), same()), Attempt(Reason::New)),
         (
             "another cluster's",
             with(same(), annotated("kube-provisioner/cluster-id", "that"), same()),
@@ -51,7 +51,7 @@ fn a_claim_that_asks_for_the_bucket_of_another_one() {
         ),
         ("itself", is_itself, Refuse(Refusal::BucketClaim { claim: "photos".to_owned(), problem: itself })),
         (
-            "no key that the administrator allows",
+            "a key that the administrator does not allow",
             Fixture { rules: Rules { allowed_config: Some(Vec::new()), ..asking().rules }, ..asking() },
             not_allowed(&["bucketClaimName"], &[]),
         ),
@@ -59,7 +59,7 @@ fn a_claim_that_asks_for_the_bucket_of_another_one() {
 }
 
 #[test]
-fn a_claim_that_uses_the_bucket_of_another_one() {
+fn decides_about_a_claim_that_uses_a_shared_bucket() {
     let changed = || Refuse(Refusal::ChangeWithoutEffect(ChangeWithoutEffect::Config { key: "bucketClaimName" }));
     let owner = json!({"namespace": "shop", "name": "first", "uid": "f"});
     let asks = json!({"bucketClaimName": "first"});
@@ -74,20 +74,20 @@ fn a_claim_that_uses_the_bucket_of_another_one() {
         |made| Fixture { others: vec![first(going.clone()), of_first(going.clone(), json!({}))], ..using(made) };
     let other = |name: Value| json!({"spec": {"additionalConfig": {"bucketClaimName": name}}});
     check([
-        ("all is there", using(true), rest(NoAction::Bound)),
-        ("the other one waits for it", owner_goes(true), rest(NoAction::Bound)),
-        ("it asks for a third one", using(true).claim(other(json!("third"))), changed()),
-        ("it asks for its own", using(true).claim(other(Value::Null)), changed()),
+        ("everything exists", using(true), rest(NoAction::Bound)),
+        ("the owner waits for it", owner_goes(true), rest(NoAction::Bound)),
+        ("it requests a third bucket", using(true).claim(other(json!("third"))), changed()),
+        ("it requests its own bucket", using(true).claim(other(Value::Null)), changed()),
         ("deleted", using(true).deleted(), Release(Ending::Revoke)),
         ("unfinished", using(false), Attempt(Reason::New)),
-        ("unfinished, and the bucket is going", owner_goes(false), Release(Ending::CleanUp)),
+        ("unfinished, and the bucket is being deleted", owner_goes(false), Release(Ending::CleanUp)),
         (
-            "unfinished, and the bucket is gone",
+            "unfinished, and the bucket was deleted",
             Fixture { others: Vec::new(), ..using(false) },
             Release(Ending::CleanUp),
         ),
-        ("unfinished, and wanted no more", using(false).claim(other(Value::Null)), Release(Ending::CleanUp)),
-        ("unfinished, and somebody deletes its object", using(false).bucket_deleted(), Attempt(Reason::New)),
+        ("unfinished, and no longer requested", using(false).claim(other(Value::Null)), Release(Ending::CleanUp)),
+        ("unfinished, and its object terminates", using(false).bucket_deleted(), Attempt(Reason::New)),
         (
             "unfinished, and its clean-up has begun",
             using(false).bucket(json!({"status": {"phase": "Released"}})),
@@ -98,7 +98,7 @@ fn a_claim_that_uses_the_bucket_of_another_one() {
 }
 
 #[test]
-fn a_bucket_that_other_claims_use() {
+fn keeps_a_bucket_while_other_claims_use_it() {
     let user = |record: Value| {
         let mut user = of_first(json!({"metadata": {"name": "obc-shop-second"}}), json!({}));
         user["spec"]["claimRef"] = json!({"namespace": "shop", "name": "second", "uid": "s"});
@@ -117,13 +117,13 @@ fn a_bucket_that_other_claims_use() {
     let used = || Fixture { others: vec![of("u", true)], ..Fixture::bound() };
     let by = || Refuse(Refusal::InUse { by: vec!["shop/second".to_owned()] });
     check([
-        ("it lives", used(), rest(NoAction::Bound)),
+        ("it is not deleted", used(), rest(NoAction::Bound)),
         ("deleted", used().deleted(), by()),
         ("by an unfinished attempt", Fixture { others: vec![of("u", false)], ..Fixture::bound() }.deleted(), by()),
-        ("kept by its class", used().bucket(json!({"spec": {"reclaimPolicy": "Retain"}})).deleted(), by()),
-        ("deleted by hand, without a claim", used().bucket_deleted().without_claim(), by()),
+        ("retained by its class", used().bucket(json!({"spec": {"reclaimPolicy": "Retain"}})).deleted(), by()),
+        ("deleted manually, without a claim", used().bucket_deleted().without_claim(), by()),
         (
-            "given to another claim of the name",
+            "assigned to another claim of that name",
             used()
                 .bucket(json!({"spec": {"claimRef": {"uid": "u"}}}))
                 .record(json!({"madeForUid": "before"}))
@@ -136,7 +136,7 @@ fn a_bucket_that_other_claims_use() {
             by(),
         ),
         (
-            "its user's ObjectBucket was let go",
+            "its user's ObjectBucket was released",
             Fixture { others: vec![let_go(of("u", true))], ..used() }.deleted(),
             Release(Ending::Delete),
         ),

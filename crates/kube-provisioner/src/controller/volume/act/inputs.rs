@@ -38,7 +38,7 @@ impl Actions {
         Ok(secrets)
     }
 
-    /// Returns the annotations that name these Secrets on the volume, since its deletion needs them, too.
+    /// Returns the annotations that name these Secrets on the volume, since its deletion also needs them.
     pub(super) fn secret_annotations(
         named: &[SecretName],
         claim: &ClaimFacts,

@@ -173,7 +173,7 @@ impl Actions {
             Err(error @ (CallError::Invalid(_) | CallError::Conflict)) => error,
             Err(error) => return Err(error),
         };
-        // A failed `test`, too many writers at a time, and a policy have the same answers.
+        // A failed `test`, too many concurrent writers and a refusal by a policy result in the same errors.
         let live = self.read_claim(&claim.namespace, &claim.name).await?;
         let has_node = live.metadata().annotations.selected_node.as_deref() == Some(node);
         if has_node && live.metadata().uid.as_deref() == Some(&*claim.uid) { Err(error) } else { Ok(None) }
@@ -282,7 +282,7 @@ mod tests {
 
     // Rules: R1, R2, R3, R4, R5, A1, A2, A3, A4, G6.
     #[test]
-    fn the_patch_touches_our_finalizer_only() {
+    fn the_patch_changes_only_our_finalizer() {
         let ours = protocol::FINALIZER;
         assert_eq!(finalizer_patch(&volume(&[]), false), None);
         assert_eq!(finalizer_patch(&volume(&["other", ours]), true), None);

@@ -226,7 +226,7 @@ mod tests {
 
     // Rules: G42.
     #[test]
-    fn an_existing_volume_of_the_name_is_compared() {
+    fn compares_an_existing_volume_of_the_same_name() {
         assert_eq!(compared(json!({})), Comparison::Same);
         assert_eq!(compared(json!({"spec": {"nfs": {"readOnly": false}}})), Comparison::Same);
         // It may be another directory, or the same one under another name: it is neither reused nor deleted.

@@ -108,7 +108,7 @@ impl VolumeCache {
         let key = self.key(claim);
         self.confirmed(&key);
         self.namesakes.remove(&key, claim);
-        // A claim without a volume leaves no other moment.
+        // For a claim without a volume, no later event would remove this entry.
         self.woken.remove(&key);
         self.drop_claim(claim)
     }

@@ -45,9 +45,9 @@ pub(crate) struct WaitingClaim {
     /// The fingerprint of `facts`, which unrelated updates do not change.
     pub(crate) fingerprint: u64,
     pub(crate) resource_version: Box<str>,
-    /// The time at which it was first seen waiting.
+    /// The time at which the claim was first observed waiting.
     pub(crate) since: Instant,
-    /// The time at which it was seen as it is.
+    /// The time at which this version of the claim was observed.
     pub(crate) seen: Instant,
     /// The claim as the provisioner receives it, as JSON: a third of the size of the decoded object. `None` once the
     /// volume is saved. The claim is read again in the rare case that it needs another volume.

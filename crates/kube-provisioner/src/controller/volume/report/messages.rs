@@ -68,7 +68,7 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
             "another program created the released volume {volume}, so no node's replica deletes it; adopt it on its node with the provisioner's command `adopt --volume {volume}`, or delete its data and the object manually"
         ),
         Refusal::NodeGone { node } => format!(
-            "volume {volume} is on the node {node}, which does not exist any more, so no replica can delete its data; if the node has another name now, run the provisioner's command `root adopt` on it; if the node will return, it must keep its name; if its disk is lost, delete the volume manually"
+            "volume {volume} is on the node {node}, which no longer exists, so no replica can delete its data; if the node has another name now, run the provisioner's command `root adopt` on it; if the node will return, it must keep its name; if its disk is lost, delete the volume manually"
         ),
         Refusal::PlaceGone { place } => format!(
             "the CSI driver {provisioner} is registered on no node with the labels {place}, so volume {volume} cannot be deleted; run the driver's pod on such a node; if the node will not return, delete the data and remove the finalizers of the volume"

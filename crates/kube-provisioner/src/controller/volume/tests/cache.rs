@@ -94,7 +94,7 @@ fn foreign_objects_are_not_kept() {
     assert_eq!(fixture.put_claim(foreign.clone()), []);
     assert!(matches!(fixture.cache.facts(&key()).claim, ClaimState::Absent));
     fixture.put_claim(claim(json!({})));
-    assert_eq!(fixture.put_claim(foreign), [key()], "a claim that turns to another provisioner is looked at once more");
+    assert_eq!(fixture.put_claim(foreign), [key()], "wakes a claim that now names another provisioner");
     assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::Unrelated));
 }
 
@@ -146,7 +146,7 @@ fn a_late_answer_does_not_revive_a_volume_whose_attempt_has_not_ended() {
 // Rules: G1.
 /// A read of an object is answered after the watch has shown its deletion.
 #[test]
-fn a_read_from_before_the_deletion_revives_nothing() {
+fn an_old_read_does_not_revive_a_deleted_object() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved());
     fixture.cache.observe_volume(sent(with(saved(), json!({"metadata": {"resourceVersion": "7"}}))));
     fixture.cache.observe_claim(sent(claim(json!({"metadata": {"resourceVersion": "12"}}))));
@@ -160,7 +160,7 @@ fn a_read_from_before_the_deletion_revives_nothing() {
 
 // Rules: G1.
 #[test]
-fn a_stale_claim_is_read_before_it_gets_a_second_volume() {
+fn a_stale_claim_is_read_before_it_receives_another_volume() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({}))).volume(saved());
     assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::Provisioned));
     assert_eq!(delete_volume(&mut fixture, saved()), [key()]);
@@ -189,9 +189,9 @@ fn a_claim_from_before_the_shard_was_acquired_is_read_first() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     fixture.cache.claims_stale_before(20);
     fixture.cache.revalidate_claims(20, |_| true);
-    assert_eq!(fixture.about_claim(), Decision::Provision, "the watch has got so far");
+    assert_eq!(fixture.about_claim(), Decision::Provision, "the watch has reached that version");
     fixture.cache.revalidate_claims(19, |_| false);
-    assert_eq!(fixture.about_claim(), Decision::Provision, "it is in another shard");
+    assert_eq!(fixture.about_claim(), Decision::Provision, "the claim is in another shard");
     fixture.cache.revalidate_claims(19, |_| true);
     assert_eq!(fixture.about_claim(), Decision::Confirm);
     fixture.cache.set_progress(&key(), Progress::None);
@@ -234,7 +234,7 @@ fn a_deleted_asset_is_remembered_until_its_volume_is_deleted() {
     fixture.cache.backend_deleted(&key, "volume-uid", true);
     assert!(
         matches!(fixture.about_volume(), Decision::Delete(_)),
-        "an answer about the first one is not about the second"
+        "an answer about the first volume does not affect the second"
     );
 }
 
@@ -311,7 +311,7 @@ fn class_parameters_are_parsed_once_per_version() {
 
 // Rules: L2, L3, L4.
 #[test]
-fn a_changed_class_alters_the_inputs_and_an_old_librarys_lock_does_not() {
+fn class_changes_alter_the_inputs_but_locks_do_not() {
     let lock = |holder: &str| {
         let record = json!({ "holderIdentity": holder, "leaseDurationSeconds": 15 }).to_string();
         json!({"metadata": {"annotations": {"control-plane.alpha.kubernetes.io/leader": record}}})
@@ -320,14 +320,14 @@ fn a_changed_class_alters_the_inputs_and_an_old_librarys_lock_does_not() {
     let unlocked = fixture.cache.inputs(&key());
     fixture.put_claim(claim(lock("they")));
     assert_eq!(fixture.cache.inputs(&key()), unlocked, "l2: only the lock changed");
-    assert_eq!(fixture.cache.unsettled(&|_| true), [key()], "l3: a resync looks at it all the same");
+    assert_eq!(fixture.cache.unsettled(&|_| true), [key()], "l3: a resync still processes it");
     let fixture = fixture.class(class(json!({"metadata": {"resourceVersion": "99"}})));
     assert_ne!(fixture.cache.inputs(&key()), unlocked, "l4: the class changed");
 }
 
 // Rules: G42.
 #[test]
-fn reports_an_attempt_without_a_claim_whose_name_a_foreign_volume_has() {
+fn reports_an_attempt_whose_name_a_foreign_volume_has() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     begin(&mut fixture);
     fixture.put_volume(with(saved(), json!({"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": OTHER}}})));
@@ -349,7 +349,7 @@ fn an_attempt_whose_class_was_recreated_is_cleaned_up() {
     let mut fixture = fixture.class(class(json!({"metadata": {"uid": "anew", "resourceVersion": "9"}})));
     assert_eq!(fixture.about_claim(), Decision::CleanUp);
     fixture.class_event(Change::Deleted(sent(class(json!({})))));
-    assert_eq!(fixture.about_claim(), Decision::Provision, "a class that is gone may come back");
+    assert_eq!(fixture.about_claim(), Decision::Provision, "a deleted class may be recreated");
     let fixture =
         fixture.class(class(json!({"provisioner": OTHER, "metadata": {"uid": "other", "resourceVersion": "11"}})));
     assert_eq!(fixture.about_claim(), Decision::CleanUp);
@@ -357,7 +357,7 @@ fn an_attempt_whose_class_was_recreated_is_cleaned_up() {
 
 // Rules: G17.
 #[test]
-fn a_class_that_cannot_be_read_ends_no_attempt() {
+fn an_unreadable_class_does_not_end_an_attempt() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     begin(&mut fixture);
     for damage in [json!({"mountOptions": 7}), json!({"provisioner": 7})] {
@@ -378,12 +378,12 @@ fn an_attempt_whose_claim_is_being_deleted_is_cleaned_up() {
 
 // Rules: G50.
 #[test]
-fn a_volume_from_before_the_term_ends_no_attempt() {
+fn a_possibly_stale_volume_does_not_end_an_attempt() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     fixture.cache.volumes_stale_before(20);
     begin(&mut fixture);
     fixture.put_volume(saved());
-    assert_eq!(fixture.about_claim(), Decision::ConfirmVolume, "it is of version 20");
+    assert_eq!(fixture.about_claim(), Decision::ConfirmVolume, "the volume has version 20");
     fixture.cache.volume_is_gone(&key());
     assert_eq!(fixture.about_claim(), Decision::Provision);
     fixture.put_volume(with(saved(), json!({"metadata": {"resourceVersion": "21"}})));
@@ -392,22 +392,22 @@ fn a_volume_from_before_the_term_ends_no_attempt() {
 
 // Rules: G50.
 #[test]
-fn a_volume_that_is_being_deleted_ends_no_attempt_whose_asset_is_not_saved() {
+fn a_terminating_volume_does_not_end_an_unsaved_attempt() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     let unsaved = begin_saving(&mut fixture);
     let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "21"}});
     fixture.put_volume(with(saved(), deleted));
-    assert_eq!(fixture.about_claim(), Decision::Save, "which compares the two assets");
+    assert_eq!(fixture.about_claim(), Decision::Save, "saving compares the two assets");
     let after = saved()["metadata"]["uid"].as_str().map(Arc::from);
     fixture.cache.set_progress(&key(), Progress::Unsaved(Arc::new(UnsavedVolume { after, ..unsaved })));
-    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::VolumeTerminating), "the other asset goes first");
+    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::VolumeTerminating), "waits for the deletion");
     fixture.cache.volume_is_gone(&key());
-    assert_eq!(fixture.about_claim(), Decision::Provision, "with what was prepared");
+    assert_eq!(fixture.about_claim(), Decision::Provision, "with the prepared value");
 }
 
 // Rules: G50.
 #[test]
-fn an_answer_older_than_a_list_restores_nothing() {
+fn ignores_an_answer_that_is_older_than_a_list() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     fixture.put_volume(saved());
     fixture.cache.claim_event(Change::Begin, 0);
@@ -424,7 +424,7 @@ fn an_answer_older_than_a_list_restores_nothing() {
 
 // Rules: G50.
 #[test]
-fn a_volume_that_is_saved_during_a_list_exists_unless_the_list_is_newer() {
+fn a_saved_volume_exists_unless_a_newer_list_lacks_it() {
     for (listing, exists) in [(19, true), (20, false), (u64::MAX, false)] {
         let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
         begin_saving(&mut fixture);
@@ -447,7 +447,7 @@ fn restored_objects_replace_newer_states_when_they_are_listed() {
         fixture.put_volume(volume("Released", "Delete", json!({"metadata": {"resourceVersion": "41"}})));
         let bound = || sent(volume("Bound", "Delete", json!({})));
         fixture.cache.observe_volume(bound());
-        assert!(!fixture.cache.shows_volume(&Key::of_volume("volume-1"), "20"), "nothing is decided about it");
+        assert!(!fixture.cache.shows_volume(&Key::of_volume("volume-1"), "20"), "ignored until it is listed");
         fixture.cache.claim_event(Change::Begin, 0);
         fixture.cache.volume_event(Change::Begin, 0);
         fixture.cache.claim_event(Change::Listed(sent(claim(json!({})))), listing);
@@ -470,11 +470,11 @@ fn is_unreadable(decision: &Decision) -> bool {
 
 // Rules: G60.
 #[test]
-fn a_claim_that_cannot_be_read_is_present() {
-    // Nothing is known about it from before.
+fn an_unreadable_claim_is_present() {
+    // The cache did not contain the claim before.
     let mut fixture = Fixture::new().class(class(json!({}))).claim(garbled(claim(json!({}))));
     assert!(is_unreadable(&fixture.about_claim()), "{:?}", fixture.about_claim());
-    // It was known, and a new list contains it again.
+    // The cache contained the claim, and a new list contains an unreadable version.
     fixture.put_claim(claim(json!({"metadata": {"resourceVersion": "11"}})));
     begin(&mut fixture);
     fixture.cache.claim_event(Change::Begin, 0);
@@ -485,7 +485,7 @@ fn a_claim_that_cannot_be_read_is_present() {
     // The claim is processed as soon as it is repaired.
     assert_eq!(fixture.put_claim(claim(json!({"metadata": {"resourceVersion": "13"}}))), [key()]);
     assert_eq!(fixture.about_claim(), Decision::Provision);
-    // Its deletion can be read.
+    // The start of its deletion is readable.
     let goes = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "14"}});
     fixture.put_claim(with(listed.clone(), goes));
     assert_eq!(fixture.about_claim(), Decision::CleanUp);
@@ -495,7 +495,7 @@ fn a_claim_that_cannot_be_read_is_present() {
 
 // Rules: G60.
 #[test]
-fn the_volume_of_a_claim_that_cannot_be_read_is_not_deleted() {
+fn the_volume_of_an_unreadable_claim_is_not_deleted() {
     let released = with(saved(), json!({"status": {"phase": "Released"}}));
     let fixture = Fixture::new().class(class(json!({}))).claim(garbled(claim(json!({})))).volume(released);
     assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::ClaimStillSeen));
@@ -503,7 +503,7 @@ fn the_volume_of_a_claim_that_cannot_be_read_is_not_deleted() {
 
 // Rules: G60.
 #[test]
-fn a_volume_that_cannot_be_read_is_present() {
+fn an_unreadable_volume_is_present() {
     let damaged = with(saved(), json!({"spec": {"capacity": 7}}));
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     begin(&mut fixture);
@@ -552,7 +552,7 @@ fn an_authors_watch_changes_only_the_inputs_of_waiting_work() {
 
 // Rules: G71.
 #[test]
-fn wakes_of_a_claim_end_with_it() {
+fn forgets_the_wakes_of_a_deleted_claim() {
     let mut fixture = Fixture::new().class(class(json!({})));
     let before = fixture.cache.inputs(&key());
     fixture.put_claim(claim(json!({})));
@@ -574,7 +574,7 @@ fn wakes_of_a_claim_end_with_it() {
 
 // Rules: G71.
 #[test]
-fn a_claim_waits_for_its_source_in_another_namespace_and_for_its_grant() {
+fn wakes_a_claim_for_its_source_and_its_grant() {
     let source = json!({"kind": "PersistentVolumeClaim", "name": "source", "namespace": "theirs"});
     let claim = claim(json!({"spec": {"dataSourceRef": source}}));
     let own = claim["metadata"]["namespace"].as_str().unwrap().to_owned();
@@ -590,7 +590,7 @@ fn a_claim_waits_for_its_source_in_another_namespace_and_for_its_grant() {
     ] {
         assert_eq!(fixture.cache.wake(&wake), keys, "{wake:?}");
     }
-    // Work that was begun for a deleted claim waits, too.
+    // Work that was begun for a deleted claim also waits.
     begin(&mut fixture);
     delete_claim(&mut fixture, claim);
     assert_eq!(fixture.cache.wake(&Trigger::SourceNamespace("theirs".to_owned())), [key()]);

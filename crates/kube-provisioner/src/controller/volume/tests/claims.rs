@@ -32,14 +32,14 @@ fn provisions_a_claim_whose_annotation_has_an_additional_name() {
 
 // Rules: S3.
 #[test]
-fn leaves_a_claim_with_a_volume_alone() {
+fn ignores_a_claim_with_a_volume() {
     let bound = claim(json!({"spec": {"volumeName": "volume-1"}}));
     assert_eq!(Fixture::new().class(class(json!({}))).claim(bound).about_claim(), Decision::NoAction(NoAction::Bound));
 }
 
 // Rules: S4, S5, S6, S7, S8, L5, L6.
 #[test]
-fn leaves_a_claim_alone_whose_annotation_does_not_name_us() {
+fn ignores_a_claim_whose_annotation_does_not_name_us() {
     let beta = |name: &str| asked_by(json!({"volume.beta.kubernetes.io/storage-provisioner": name}));
     let ga = json!({"metadata": {"annotations": {"volume.kubernetes.io/storage-provisioner": OTHER}}});
     let ours = || Fixture::new().class(class(json!({})));
@@ -74,7 +74,7 @@ fn waits_for_a_consumer_until_a_node_is_selected() {
 // Rules: B1, B2, B3, B4, B5, B6, B7, B8, B9.
 /// A provisioner either supports block volumes or does not; the unsupported case is the default here.
 #[test]
-fn block_volumes_need_an_author_that_supports_them() {
+fn block_volumes_need_a_capability() {
     let decision = |can: Capabilities, mode: Option<&str>| {
         let claim = claim(json!({"spec": {"volumeMode": mode}}));
         Fixture::able(can).class(class(json!({}))).claim(claim).about_claim()
@@ -125,7 +125,7 @@ fn provisions_requests_that_the_author_supports() {
 
 // Rules: G43.
 #[test]
-fn allowed_topologies_and_mount_options_need_an_author_that_declares_them() {
+fn allowed_topologies_and_mount_options_need_a_capability() {
     let zones = json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]);
     let asks = |change: Value, able: Capabilities| {
         Fixture::able(able).class(class(change)).claim(claim(json!({}))).about_claim()
@@ -142,7 +142,7 @@ fn allowed_topologies_and_mount_options_need_an_author_that_declares_them() {
 
 // Rules: G65.
 #[test]
-fn a_source_in_another_namespace_needs_an_author_that_checks_the_grant() {
+fn a_source_in_another_namespace_needs_a_capability() {
     let asks = |namespace: Value, can: Capabilities| {
         let source = json!({"kind": "PersistentVolumeClaim", "name": "c", "namespace": namespace});
         let claim = claim(json!({"spec": {"dataSourceRef": source}}));
@@ -164,14 +164,14 @@ fn looks_for_the_node_of_a_released_volume() {
         let made = json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}});
         Fixture::new().on_node("here").volume(volume(phase, "Delete", made)).about_volume()
     };
-    assert_eq!(of("Released", "there"), Decision::LookForNode { name: "there".into() });
+    assert_eq!(of("Released", "there"), Decision::CheckNode { name: "there".into() });
     assert_eq!(of("Bound", "there"), Decision::NoAction(NoAction::OtherNode));
     assert!(matches!(of("Released", "here"), Decision::Delete(_)));
 }
 
 // Rules: G44.
 #[test]
-fn the_replica_of_a_node_refuses_a_class_that_binds_at_once() {
+fn a_per_node_replica_refuses_immediate_binding() {
     let claim = claim(json!({"spec": {"storageClassName": "at-once"}}));
     let at_once = class(json!({"metadata": {"name": "at-once"}}));
     let fixture = Fixture::new().on_node("here").class(at_once).claim(claim);
@@ -179,7 +179,7 @@ fn the_replica_of_a_node_refuses_a_class_that_binds_at_once() {
 }
 
 #[test]
-fn a_claim_that_waits_for_no_pod_is_taken_by_a_node_that_bids() {
+fn bids_for_a_claim_that_does_not_await_a_pod() {
     let decision = |bids, selected: Value| {
         let claim = claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": selected}}}));
         Fixture::new().in_place("node-1", "zone", "a", bids).class(class(json!({}))).claim(claim).about_claim()
@@ -187,11 +187,11 @@ fn a_claim_that_waits_for_no_pod_is_taken_by_a_node_that_bids() {
     assert_eq!(decision(true, Value::Null), Decision::Bid);
     assert_eq!(decision(false, Value::Null), Decision::NoAction(NoAction::AwaitsNode));
     assert_eq!(decision(true, json!("node-1")), Decision::Provision);
-    assert_eq!(decision(true, json!("node-2")), Decision::LookForNode { name: "node-2".into() });
+    assert_eq!(decision(true, json!("node-2")), Decision::CheckNode { name: "node-2".into() });
 }
 
 #[test]
-fn the_place_decides_about_volumes_whoever_made_them() {
+fn handles_volumes_in_its_place_regardless_of_their_creator() {
     let decision = |zone: &str, phase: &str| {
         let term = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]});
         let affinity = json!({"required": {"nodeSelectorTerms": [term]}});
@@ -201,7 +201,7 @@ fn the_place_decides_about_volumes_whoever_made_them() {
         Fixture::new().in_place("node-1", "zone", "a", true).volume(volume(phase, "Delete", change)).about_volume()
     };
     assert!(matches!(decision("a", "Released"), Decision::Delete(_)));
-    assert_eq!(decision("b", "Released"), Decision::LookForNode { name: "zone=b".into() });
+    assert_eq!(decision("b", "Released"), Decision::CheckNode { name: "zone=b".into() });
     assert_eq!(decision("b", "Bound"), Decision::NoAction(NoAction::OtherNode));
 }
 
@@ -219,7 +219,7 @@ fn the_refusal_names_unknown_parameters() {
 
 // Rules: G11.
 #[test]
-fn a_claim_that_is_being_deleted_gets_no_first_attempt() {
+fn does_not_begin_an_attempt_for_a_terminating_claim() {
     let going = claim(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
     assert_eq!(
         Fixture::new().class(class(json!({}))).claim(going).about_claim(),

@@ -152,7 +152,7 @@ fn a_volume_never_shrinks() {
 
 // Rules: X6.
 #[test]
-fn sizes_are_compared_by_value_and_written_in_the_claims_notation() {
+fn compares_sizes_by_value_and_keeps_the_claims_notation() {
     let claim = with(growing(json!({})), allocated("ControllerResizeInProgress", "1536Mi"));
     let fixture = Fixture::new().claim(claim).volume(bound_volume(json!({})));
     let facts = fixture.cache.facts(&Key::of_claim("uid-1-1"));
@@ -163,7 +163,7 @@ fn sizes_are_compared_by_value_and_written_in_the_claims_notation() {
 
 // Rules: X7.
 #[test]
-fn our_own_writes_end_no_back_off() {
+fn our_own_writes_do_not_end_a_back_off() {
     let mut fixture = Fixture::new().claim(growing(json!({}))).volume(bound_volume(json!({})));
     let key = Key::of_claim("uid-1-1");
     let before = fixture.cache.inputs(&key);

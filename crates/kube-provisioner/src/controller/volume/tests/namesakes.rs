@@ -74,7 +74,7 @@ fn attempt(number: u32) -> Arc<Pending> {
 
 // Rules: G70.
 #[test]
-fn the_oldest_claim_has_the_name_in_whatever_order_claims_are_seen() {
+fn the_oldest_claim_holds_the_name_in_any_order() {
     for order in [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]] {
         let mut fixture = fixture();
         for number in order {
@@ -108,7 +108,7 @@ fn a_list_removes_only_the_claims_that_it_lacks() {
 
 // Rules: G70.
 #[test]
-fn a_recorded_attempt_has_the_name_and_belongs_to_one_claim() {
+fn the_claim_of_a_recorded_attempt_holds_the_name() {
     let mut fixture = fixture().claim(numbered(1, 1)).claim(numbered(2, 2));
     let begun = Arc::into_inner(attempt(2)).unwrap();
     fixture.cache.adopt(&key(), begun);
@@ -123,7 +123,7 @@ fn a_recorded_attempt_has_the_name_and_belongs_to_one_claim() {
 
 // Rules: G70.
 #[test]
-fn an_unknown_attempt_may_belong_to_each_claim() {
+fn an_attempt_that_awaits_adoption_blocks_all_claims() {
     let mut fixture = fixture().claim(numbered(1, 1)).claim(numbered(2, 2));
     fixture.cache.await_adoption(&[key()]);
     let waits = Decision::NoAction(NoAction::AwaitsAdoption);
@@ -137,7 +137,7 @@ fn the_volume_of_one_claim_is_never_mistaken_for_the_others() {
     assert_eq!(claims(&fixture), ("claim-2".to_owned(), vec!["claim-1".to_owned()]));
     assert_eq!(decision(&fixture), Decision::NoAction(NoAction::Provisioned));
     assert_eq!(of_twins(&fixture), [refused_by("claim-2")]);
-    assert_eq!(fixture.cache.unsettled(&|_| true), [key()], "the other claim has to have an event");
+    assert_eq!(fixture.cache.unsettled(&|_| true), [key()], "the other claim must receive an event");
     // The claim is bound, and then deleted.
     let bound = with(numbered(2, 2), json!({"spec": {"volumeName": "v-uid"}, "status": {"phase": "Bound"}}));
     fixture.put_claim(bound.clone());
@@ -157,7 +157,7 @@ fn the_volume_of_one_claim_is_never_mistaken_for_the_others() {
 
 // Rules: G70.
 #[test]
-fn a_claim_that_is_bound_to_the_name_has_it_before_its_volume_is_seen() {
+fn a_bound_claim_holds_the_name_before_its_volume_appears() {
     let bound = with(numbered(2, 2), json!({"spec": {"volumeName": "v-uid"}, "status": {"phase": "Bound"}}));
     let mut fixture = fixture().claim(numbered(1, 1)).claim(bound);
     assert_eq!((claims(&fixture).0, decision(&fixture)), ("bound".to_owned(), Decision::NoAction(NoAction::Bound)));
@@ -184,9 +184,9 @@ fn an_attempt_waits_while_another_claims_volume_has_its_name() {
     fixture.cache.claim_event(Change::Deleted(sent(numbered(2, 2))), 0);
     assert_eq!(decision(&fixture), Decision::Delete(Deletion::Protected));
     fixture.cache.backend_deleted(&key(), "volume-uid", true);
-    assert!(fixture.cache.unfinished(&key()), "the entry stays");
+    assert!(fixture.cache.unfinished(&key()), "the entry is kept");
     fixture.cache.volume_event(Change::Deleted(sent(volume_of(2, "Released"))), 0);
-    // The provisioner is called again, so that an asset that was deleted meanwhile is not saved.
+    // The provisioner is called again, so that an asset that was deleted in between is not saved.
     assert_eq!((claims(&fixture).0, decision(&fixture)), ("claim-1".to_owned(), Decision::Provision));
     assert!(fixture.cache.facts(&key()).attempt().is_some());
 }
@@ -208,7 +208,7 @@ fn only_the_claims_own_volume_ends_its_attempt_with_usual_names() {
 
 // Rules: G70.
 #[test]
-fn a_problem_of_the_other_claim_itself_is_reported_first() {
+fn reports_the_other_claims_own_problem_first() {
     let waits = with(numbered(2, 2), json!({"spec": {"storageClassName": "waits"}}));
     let later = class(json!({"metadata": {"name": "waits"}, "volumeBindingMode": "WaitForFirstConsumer"}));
     let block = with(numbered(3, 3), json!({"spec": {"volumeMode": "Block"}}));

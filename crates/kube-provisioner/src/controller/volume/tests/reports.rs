@@ -64,7 +64,7 @@ fn attempts_end_at_the_threshold_with_an_event() {
     assert!(matches!(reported(failure(ProvisionVerdict::InProgress, None, false), 99, two).next, Next::Wait(None)));
     assert_eq!(reported(failure(ProvisionVerdict::NoChange, None, false), 3, two).next, Next::AwaitChange);
     let not_saved = reported(Err(Stopped::NotSaved(CallError::Conflict)), 99, two);
-    assert!(matches!(not_saved.next, Next::Retry), "an asset without a volume is never given up");
+    assert!(matches!(not_saved.next, Next::Retry), "an asset without a volume is never abandoned");
     let kept = Err(Stopped::NotDeleted { verdict: DeleteVerdict::Retry, message: "no".into(), retry_after: None });
     assert!(matches!(reported(kept, 3, two).next, Next::AwaitChange));
 }
@@ -123,7 +123,7 @@ fn a_rejected_write_is_reported_the_second_time() {
 }
 
 #[test]
-fn a_secret_that_is_created_late_is_noticed_within_a_minute() {
+fn notices_a_late_secret_within_a_minute() {
     for attempt in [1, 7, 100] {
         let missing = MissingInput::Secret { namespace: "default".into(), name: "key".into() };
         let report = reported(Err(Stopped::NotReady(missing)), attempt, Thresholds { provision: 6, delete: 6 });
@@ -168,7 +168,7 @@ fn refusals_say_what_to_do() {
 
 // Rules: G60.
 #[test]
-fn an_attempt_for_a_claim_that_cannot_be_read_is_not_to_be_dropped() {
+fn does_not_suggest_dropping_an_unreadable_claims_attempt() {
     let (mut fixture, key) = (Fixture::new(), Key::of_claim("uid-1-1"));
     fixture.put_claim(claim(json!({"spec": {"accessModes": 7}})));
     fixture.cache.set_progress(&key, Progress::Background(Arc::new(pending())));

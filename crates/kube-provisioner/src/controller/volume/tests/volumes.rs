@@ -44,7 +44,7 @@ fn deletes_only_released_volumes_that_are_not_retained() {
 
 // Rules: F1, F2, F3.
 #[test]
-fn deletes_protected_volumes_that_are_released_even_during_their_deletion() {
+fn deletes_released_protected_volumes_even_during_deletion() {
     for change in [json!({}), being_deleted()] {
         assert_eq!(guarded(protected("Released", "Delete", change.clone())), DELETES_PROTECTED, "{change}");
     }
@@ -92,7 +92,7 @@ fn finalizer_is_added_and_removed_by_policy_and_option() {
 
 /// Disabling the option must not lose the asset of a volume that was deleted before its claim.
 #[test]
-fn finalizer_switched_off_still_deletes_a_protected_volume() {
+fn deletes_a_protected_volume_with_the_finalizer_disabled() {
     let going = protected("Released", "Delete", being_deleted());
     assert_eq!(bare(going), DELETES_PROTECTED);
 }
@@ -182,7 +182,7 @@ fn reports_a_deleted_volume_whose_claim_ref_was_removed() {
     let identity = json!({"metadata": {"annotations": {"kube-provisioner/identity": "node-2"}}});
     let elsewhere = unclaimed("Available", deleted(identity));
     let decision = Fixture::new().on_node("node-1").volume(elsewhere).about_volume();
-    assert_eq!(decision, Decision::LookForNode { name: "node-2".into() });
+    assert_eq!(decision, Decision::CheckNode { name: "node-2".into() });
 }
 
 // Rules: G75.
@@ -200,7 +200,7 @@ fn adopting_a_volume_retries_failed_work_on_it() {
 }
 
 #[test]
-fn a_volume_of_another_cluster_is_left_alone() {
+fn does_not_delete_a_volume_of_another_cluster() {
     let made_in = |phase: &str, cluster: Value| {
         let annotations = json!({"metadata": {"annotations": {"kube-provisioner/cluster-id": cluster}}});
         protected(phase, "Delete", annotations)
@@ -228,7 +228,7 @@ fn created_by(manager: &str, time: &str) -> Value {
 
 // Rules: G59.
 #[test]
-fn a_volume_that_was_restored_is_not_deleted_because_its_claim_is_absent() {
+fn does_not_delete_a_restored_volume_without_its_claim() {
     let decision = |change: Value| Fixture::new().volume(protected("Released", "Delete", change)).about_volume();
     let (ours, now, before) = (crate::protocol::CREATOR, "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z");
     let kept = Decision::Refuse(Refusal::Copy { uid: "volume-uid".to_owned() });
@@ -250,7 +250,7 @@ fn a_volume_that_was_restored_is_not_deleted_because_its_claim_is_absent() {
 
 // Rules: G40.
 #[test]
-fn a_volume_of_another_installation_is_left_alone() {
+fn does_not_delete_a_volume_of_another_installation() {
     let made_by = |phase: &str, identity: Value| {
         let annotations = json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}});
         protected(phase, "Delete", annotations)
@@ -266,12 +266,12 @@ fn a_volume_of_another_installation_is_left_alone() {
 
 // Rules: G41.
 #[test]
-fn the_replica_of_a_node_handles_only_its_own_claims_and_volumes() {
+fn a_per_node_replica_handles_only_its_own_objects() {
     let fixture = || Fixture::new().class(waiting_class()).on_node("node-1");
     let selects =
         |node: &str| claim(json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": node}}}));
     assert_eq!(fixture().claim(selects("node-1")).about_claim(), Decision::Provision);
-    let of_another = Decision::LookForNode { name: "node-2".into() };
+    let of_another = Decision::CheckNode { name: "node-2".into() };
     assert_eq!(fixture().claim(selects("node-2")).about_claim(), of_another);
     let made_by = |identity: Value| {
         protected("Released", "Delete", json!({"metadata": {"annotations": {"kube-provisioner/identity": identity}}}))
@@ -282,7 +282,7 @@ fn the_replica_of_a_node_handles_only_its_own_claims_and_volumes() {
 
 // Rules: G61.
 #[test]
-fn the_replica_of_a_node_reports_a_released_volume_without_an_installation() {
+fn a_per_node_replica_reports_a_released_unowned_volume() {
     let fixture = |phase: &str, policy: &str| Fixture::new().on_node("node-1").volume(volume(phase, policy, json!({})));
     assert_eq!(fixture("Released", "Delete").about_volume(), Decision::Refuse(Refusal::Unowned));
     assert_eq!(fixture("Bound", "Delete").about_volume(), Decision::NoAction(NoAction::OtherNode));
@@ -312,7 +312,7 @@ fn an_existing_claim_is_found_by_its_uid() {
 
 // Rules: G47.
 #[test]
-fn a_policy_that_becomes_retain_after_the_deletion_began_keeps_the_object() {
+fn keeps_the_object_if_retain_is_set_during_deletion() {
     let going = protected("Released", "Retain", being_deleted());
     assert_eq!(guarded(going), Decision::Refuse(Refusal::RetainedTooLate));
     let released = protected("Released", "Retain", json!({}));
@@ -324,7 +324,7 @@ fn a_policy_that_becomes_retain_after_the_deletion_began_keeps_the_object() {
 
 // Rules: G47, G48.
 #[test]
-fn an_interrupted_deletion_is_repeated_unless_the_data_is_to_be_kept() {
+fn repeats_an_interrupted_deletion_unless_data_is_retained() {
     assert_eq!(bare(volume("Released", "Delete", json!({}))), DELETES);
     assert_eq!(bare(volume("Released", "Retain", json!({}))), Decision::NoAction(NoAction::Retained));
 }
@@ -332,7 +332,7 @@ fn an_interrupted_deletion_is_repeated_unless_the_data_is_to_be_kept() {
 // Rules: G3.
 /// Otherwise there would be two first attempts without a pause between them.
 #[test]
-fn our_writes_during_a_deletion_end_no_back_off() {
+fn deletion_writes_do_not_end_a_back_off() {
     let mut fixture = Fixture::new().volume(protected("Released", "Delete", json!({})));
     let before = fixture.cache.inputs(&Key::of_volume("volume-1"));
     let deleted = with(being_deleted(), json!({"metadata": {"resourceVersion": "21"}}));

@@ -34,9 +34,9 @@ impl Actions {
         }
     }
 
-    /// Adds the twin Bucket as read from the API server. The cache may not show a new one yet, or still show one whose
-    /// deletion has left the bucket to this Bucket. Deletions that wait at the same time share a list: it has begun after
-    /// the first `begun` lists.
+    /// Adds the twin Bucket as read from the API server: the cache may not show a new twin yet, or may still show one
+    /// whose deletion has left the bucket to this Bucket. Concurrent deletions share a list if it began after the
+    /// first `begun` lists.
     pub(super) async fn with_live_twin(
         &self,
         facts: &Facts,

@@ -13,7 +13,7 @@ use crate::buckets::store::Failure;
 
 // Rules: J18.
 #[tokio::test(start_paused = true)]
-async fn a_crash_at_any_write_leaves_nothing() {
+async fn a_crash_at_any_write_leaves_nothing_behind() {
     let mut writes = 0;
     for (at, after) in (1..30).flat_map(|at| [(at, false), (at, true)]) {
         let bed = Bed::crashing(at, after);
@@ -56,7 +56,7 @@ async fn a_crash_at_any_write_leaves_nothing() {
 
 // Rules: J18.
 #[tokio::test(start_paused = true)]
-async fn an_access_that_is_deleted_after_a_crash_in_its_grant_leaves_nothing() {
+async fn an_access_deleted_after_a_crash_leaves_nothing_behind() {
     for at in 1..9 {
         let bed = Bed::crashing(3 + at, true);
         let running = bed.start();
@@ -79,7 +79,7 @@ async fn an_access_that_is_deleted_after_a_crash_in_its_grant_leaves_nothing() {
 // Rules: J18.
 /// Two replicas, one of which is killed and restarted.
 #[tokio::test(start_paused = true)]
-async fn a_storm_of_faults_leaves_nothing() {
+async fn random_faults_leave_nothing_behind() {
     for seed in 0..8 {
         let user = format!("system:serviceaccount:{NAMESPACE}:driver");
         let faults = Faults::storm(seed).only(&user).until(Duration::from_secs(200));

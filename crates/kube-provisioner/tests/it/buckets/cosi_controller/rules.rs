@@ -52,15 +52,15 @@ async fn a_bucket_and_its_access_are_created_and_deleted() {
         (&owner["kind"], &owner["uid"], &owner["controller"]),
         (&json!("BucketAccess"), &json!(uid), &json!(true))
     );
-    bed.told("web", "Normal AccessGranted").await;
-    bed.told("bc-1", "Normal Provisioned: Created bucket bc-1").await;
+    bed.until_event("web", "Normal AccessGranted").await;
+    bed.until_event("bc-1", "Normal Provisioned: Created bucket bc-1").await;
 
     bed.delete("bucketaccesses", "web");
     bed.until("the access is handed back", || bed.is_finished("web")).await;
     assert_eq!(
         bed.get("bucketaccesses", "web").unwrap()["metadata"]["finalizers"],
         json!([FINALIZER]),
-        "not ours to end"
+        "the central controller removes it"
     );
     assert!(!bed.is_ready("bucketaccesses", "web"));
     assert_eq!(bed.store.assets(), ["bucket bc-1 of obc-bucket.bc-1", "user obc-bucket.bc-1"]);
@@ -72,13 +72,13 @@ async fn a_bucket_and_its_access_are_created_and_deleted() {
 
 // Rules: J4.
 #[tokio::test(start_paused = true)]
-async fn a_bucket_that_exists_is_found_and_never_deleted() {
+async fn an_existing_bucket_is_found_and_never_deleted() {
     let bed = Bed::new();
     let _running = bed.start();
     let unbound = json!({"existingBucketID": "photos", "bucketClaimRef": {"uid": null}});
     bed.bucket("static", json!({"spec": unbound}));
-    bed.told("static", "The bucket photos does not exist").await;
-    bed.until("the status has it", || !bed.error("buckets", "static").is_empty()).await;
+    bed.until_event("static", "The bucket photos does not exist").await;
+    bed.until("the status contains it", || !bed.error("buckets", "static").is_empty()).await;
     bed.store.state().buckets.insert("photos".to_owned(), "somebody".to_owned());
     bed.bucket_ready("static").await;
     assert_eq!(bed.error("buckets", "static"), "");
@@ -93,7 +93,7 @@ async fn a_bucket_that_exists_is_found_and_never_deleted() {
             "accessedBuckets": [{"bucketName": "static", "bucketID": "photos", "bucketClaimName": "photos"}],
         }}),
     );
-    bed.told("web", "existingBuckets").await;
+    bed.until_event("web", "existingBuckets").await;
     assert!(bed.store.assets().iter().all(|asset| !asset.contains("access")), "{:?}", bed.store.assets());
     bed.patch(
         "buckets",
@@ -102,7 +102,7 @@ async fn a_bucket_that_exists_is_found_and_never_deleted() {
     );
     bed.end_bucket("static");
     bed.until("the Bucket is gone", || bed.get("buckets", "static").is_none()).await;
-    assert!(bed.store.state().buckets.contains_key("photos"), "it is somebody's");
+    assert!(bed.store.state().buckets.contains_key("photos"), "it has another owner");
 }
 
 // Rules: J1, J5, J7, J8.
@@ -129,8 +129,8 @@ async fn keeps_buckets_that_must_not_be_deleted() {
     bed.delete("buckets", "bc-bound");
     bed.patch("buckets", "bc-kept", json!({"metadata": {"annotations": {ENDS: ""}}}));
     bed.end_bucket("bc-shared");
-    bed.told("bc-bound", "kept until its BucketClaim is deleted").await;
-    bed.told("bc-shared", "Normal Released").await;
+    bed.until_event("bc-bound", "kept until its BucketClaim is deleted").await;
+    bed.until_event("bc-shared", "Normal Released").await;
     sleep(LONG).await;
     assert_eq!(bed.store.assets(), before);
     let left = ["bc-foreign", "bc-bound", "bc-kept", "bc-shared"].map(|name| bed.get("buckets", name).is_some());
@@ -152,7 +152,7 @@ async fn keeps_buckets_that_must_not_be_deleted() {
 
 // Rules: J8.
 #[tokio::test(start_paused = true)]
-async fn a_bucket_of_two_objects_that_are_deleted_together_is_deleted() {
+async fn a_bucket_is_deleted_with_its_last_two_objects() {
     let bed = Bed::new();
     let _running = bed.start();
     bed.bucket("bc-1", json!({}));
@@ -181,7 +181,7 @@ async fn a_foreign_secret_is_not_touched() {
     });
     let secret = bed.cluster.create(&secret).unwrap();
     bed.granted("web", &["bc-1"]);
-    bed.told("web", "Warning GrantFailed: Secret web-bc-1 exists").await;
+    bed.until_event("web", "Warning GrantFailed: Secret web-bc-1 exists").await;
     assert!(bed.error("bucketaccesses", "web").contains("does not belong to this BucketAccess"));
     assert_eq!(
         (bed.get("secrets", "web-bc-1").unwrap(), bed.store.assets(), bed.records()),
@@ -202,7 +202,7 @@ async fn a_foreign_secret_is_not_touched() {
 
 // Rules: J15.
 #[tokio::test(start_paused = true)]
-async fn a_restart_calls_nothing() {
+async fn a_restart_makes_no_calls() {
     let bed = Bed::new();
     let running = bed.start();
     bed.bucket("bc-1", json!({}));
@@ -219,7 +219,7 @@ async fn a_restart_calls_nothing() {
 
 // Rules: J16.
 #[tokio::test(start_paused = true)]
-async fn a_secret_that_is_lost_or_edited_is_written_again() {
+async fn a_lost_or_edited_secret_is_restored() {
     let bed = Bed::new();
     let running = bed.start();
     bed.bucket("bc-1", json!({}));
@@ -230,7 +230,7 @@ async fn a_secret_that_is_lost_or_edited_is_written_again() {
     let back = || bed.secret("web-bc-1") == secret;
     bed.delete("secrets", "web-bc-1");
     bed.until("it is back", back).await;
-    bed.told("web", "Normal SecretsRestored").await;
+    bed.until_event("web", "Normal SecretsRestored").await;
     for change in [
         json!({"data": {"BUCKET_NAME": "eA=="}}),
         json!({"data": {"AWS_SECRET_ACCESS_KEY": null}}),
@@ -238,12 +238,12 @@ async fn a_secret_that_is_lost_or_edited_is_written_again() {
         json!({"metadata": {"labels": null}, "data": {"BUCKET_NAME": "eA=="}}),
     ] {
         bed.patch("secrets", "web-bc-1", change);
-        bed.until("it is as it was", back).await;
+        bed.until("it is restored", back).await;
     }
     // Entries of other writers are kept.
     bed.patch("secrets", "web-bc-1", json!({"data": {"mine": "eA=="}}));
     drop(running);
-    // A Secret that an upstream sidecar also holds.
+    // Simulate a Secret that also has the finalizer of an upstream sidecar.
     bed.patch("secrets", "web-bc-1", json!({"metadata": {"finalizers": [FINALIZER]}}));
     bed.delete("secrets", "web-bc-1");
     let _running = bed.start();
@@ -285,14 +285,14 @@ async fn does_nothing_while_a_sidecar_holds_its_lease() {
 
 // Rules: J20.
 #[tokio::test(start_paused = true)]
-async fn a_failing_store_is_called_ever_less_often() {
+async fn calls_to_a_failing_store_back_off() {
     let bed = Bed::new();
     let _running = bed.start();
     for _ in 0..6 {
         bed.store.fail("create_bucket", Failure::Retry);
     }
     bed.bucket("bc-1", json!({}));
-    bed.told("bc-1", "Warning ProvisioningFailed: The store does not answer").await;
+    bed.until_event("bc-1", "Warning ProvisioningFailed: The store does not answer").await;
     bed.until("the status", || bed.error("buckets", "bc-1") == "The store does not answer").await;
     let time = bed.get("buckets", "bc-1").unwrap()["status"]["error"]["time"].clone();
     let start = Instant::now();
@@ -304,7 +304,7 @@ async fn a_failing_store_is_called_ever_less_often() {
     // A call that cannot succeed is not repeated.
     bed.store.fail("grant", Failure::Invalid);
     bed.granted("web", &["bc-1"]);
-    bed.told("web", "Warning GrantFailed: The store wants no such user").await;
+    bed.until_event("web", "Warning GrantFailed: The store wants no such user").await;
     let calls = bed.store.calls("grant");
     sleep(LONG).await;
     assert_eq!(bed.store.calls("grant"), calls);
@@ -315,41 +315,41 @@ async fn a_failing_store_is_called_ever_less_often() {
     bed.delete("bucketaccesses", "web");
     bed.until("the access is handed back", || bed.is_finished("web")).await;
     bed.end_bucket("bc-1");
-    bed.told("bc-1", "Warning DeletionFailed: The store does not answer").await;
+    bed.until_event("bc-1", "Warning DeletionFailed: The store does not answer").await;
     bed.until("the Bucket is gone", || bed.get("buckets", "bc-1").is_none()).await;
     bed.assert_empty();
 }
 
 // Rules: J10, J12.
 #[tokio::test(start_paused = true)]
-async fn an_access_waits_for_what_it_needs() {
+async fn an_access_waits_for_its_driver_and_its_buckets() {
     let bed = Bed::new();
     let _running = bed.start();
     bed.access("web", &["bc-1"]);
     sleep(LONG).await;
-    assert!(bed.get("bucketaccesses", "web").unwrap()["status"].is_null(), "it was not handed over");
+    assert!(bed.get("bucketaccesses", "web").unwrap()["status"].is_null(), "it is not handed over yet");
     bed.hand_over("web", &["bc-1"], DRIVER);
-    bed.told("web", "Warning GrantFailed: Bucket bc-1 does not exist").await;
+    bed.until_event("web", "Warning GrantFailed: Bucket bc-1 does not exist").await;
     let start = Instant::now();
     bed.bucket("bc-1", json!({}));
     bed.access_ready("web").await;
-    assert!(start.elapsed() < LONG, "the Bucket wakes it: {:?}", start.elapsed());
+    assert!(start.elapsed() < LONG, "the new Bucket triggers a retry: {:?}", start.elapsed());
     // Access to another driver's Bucket is not granted.
     bed.bucket("bc-foreign", json!({"spec": {"driverName": "other.example.com"}}));
     bed.patch_status("buckets", "bc-foreign", json!({"status": {"readyToUse": true, "bucketID": "bc-foreign"}}));
     bed.granted("other", &["bc-foreign"]);
-    bed.told("other", "Bucket bc-foreign belongs to another driver").await;
+    bed.until_event("other", "Bucket bc-foreign belongs to another driver").await;
     // Access to a Bucket that is being deleted is not granted either.
     bed.bucket("bc-3", json!({}));
     bed.bucket_ready("bc-3").await;
     bed.patch("buckets", "bc-3", json!({"metadata": {"annotations": {ENDS: ""}}}));
     bed.granted("late", &["bc-3"]);
-    bed.told("late", "Bucket bc-3 or its BucketClaim is being deleted").await;
+    bed.until_event("late", "Bucket bc-3 or its BucketClaim is being deleted").await;
     let users: Vec<_> = bed.store.state().users.keys().filter(|user| user.contains("access")).cloned().collect();
     assert_eq!(users.len(), 1, "{users:?}");
 }
 
-/// An API server that refuses to create or to fill users' Secrets, like a ResourceQuota or an admission policy.
+/// An API server that refuses to create or update users' Secrets, like a ResourceQuota or an admission policy.
 struct RefusesSecrets {
     verb: Verb,
     is_over: AtomicBool,
@@ -373,7 +373,7 @@ fn no_crash() -> Arc<Crash> {
 
 // Rules: J22.
 #[tokio::test(start_paused = true)]
-async fn a_refused_secret_backs_off_and_costs_one_key_at_most() {
+async fn a_refused_secret_write_backs_off_without_extra_keys() {
     for (verb, keys) in [(Verb::Create, 0), (Verb::Patch, 1)] {
         let refuses = Arc::new(RefusesSecrets { verb, is_over: AtomicBool::new(false), refused: AtomicU64::new(0) });
         let bed = Bed::on(Cluster::builder().interceptor(refuses.clone()), no_crash());
@@ -381,7 +381,7 @@ async fn a_refused_secret_backs_off_and_costs_one_key_at_most() {
         bed.bucket("bc-1", json!({}));
         bed.bucket_ready("bc-1").await;
         bed.granted("web", &["bc-1"]);
-        bed.told("web", "no Secrets here").await;
+        bed.until_event("web", "no Secrets here").await;
         sleep(Duration::from_secs(55)).await;
         assert!(bed.error("bucketaccesses", "web").contains("no Secrets here"), "{verb:?}");
         assert!(refuses.refused.load(Ordering::Relaxed) <= 8, "{verb:?}: {}", refuses.refused.load(Ordering::Relaxed));
@@ -410,7 +410,7 @@ async fn the_event_of_a_refused_bucket_is_sent_again() {
 
 // Rules: J21.
 #[tokio::test(start_paused = true)]
-async fn a_bucket_whose_class_cannot_be_used_can_be_deleted() {
+async fn a_bucket_with_an_unusable_class_can_be_deleted() {
     let bed = Bed::new();
     let _running = bed.start();
     let secret = json!({"adminSecretName": "admin", "adminSecretNamespace": "nowhere"});
@@ -420,7 +420,7 @@ async fn a_bucket_whose_class_cannot_be_used_can_be_deleted() {
         ("bc-3", secret, "Secret nowhere/admin that the class names does not exist"),
     ] {
         bed.bucket(name, json!({"spec": {"parameters": parameters}}));
-        bed.told(name, problem).await;
+        bed.until_event(name, problem).await;
         assert!(bed.get("buckets", name).unwrap()["metadata"]["finalizers"].is_null(), "{name}");
         bed.end_bucket(name);
         bed.until("the Bucket is gone", || bed.get("buckets", name).is_none()).await;
@@ -438,7 +438,7 @@ async fn a_bucket_whose_class_cannot_be_used_can_be_deleted() {
             "accessedBuckets": [{"bucketName": "bc-4", "bucketID": "bc-4", "bucketClaimName": "bc-4"}],
         }}),
     );
-    bed.told("web", "nknown parameter \"hots\"").await;
+    bed.until_event("web", "nknown parameter \"hots\"").await;
     bed.delete("bucketaccesses", "web");
     bed.until("the access is handed back", || bed.is_finished("web")).await;
 }
@@ -446,7 +446,7 @@ async fn a_bucket_whose_class_cannot_be_used_can_be_deleted() {
 #[tokio::test(start_paused = true)]
 async fn keeps_a_bucket_whose_policy_changes_while_its_deletion_waits() {
     let mut bed = Bed::new();
-    // Two attempts of a namespace begin, and one of them calls.
+    // Two attempts of a namespace may begin, but only one of them may call the store at a time.
     bed.options.options.max_concurrent_calls = 2;
     let _running = bed.start();
     for name in ["bc-1", "bc-2"] {
@@ -474,7 +474,7 @@ async fn reports_a_deletion_that_cannot_begin() {
     bed.store.fail("start", Failure::Retry);
     bed.end_bucket("bc-1");
     let _running = bed.start();
-    bed.told("bc-1", "Warning DeletionFailed: The controller cannot work at the moment").await;
+    bed.until_event("bc-1", "Warning DeletionFailed: The controller cannot work at the moment").await;
 }
 
 // Rules: J23.
@@ -490,12 +490,12 @@ async fn the_event_about_a_missing_store_names_a_remedy() {
         ["delete_bucket", "revoke"].into_iter().for_each(|method| bed.store.fail(method, Failure::Retry));
     }
     bed.delete("bucketaccesses", "web");
-    bed.told("web", "set its annotation objectstorage.k8s.io/sidecar-cleanup-finished").await;
+    bed.until_event("web", "set its annotation objectstorage.k8s.io/sidecar-cleanup-finished").await;
     let annotation = json!({"objectstorage.k8s.io/sidecar-cleanup-finished": ""});
     bed.patch("bucketaccesses", "web", json!({"metadata": {"annotations": annotation}}));
     bed.finish_access("web");
     bed.end_bucket("bc-1");
-    bed.told("bc-1", "set its spec.deletionPolicy to Retain").await;
+    bed.until_event("bc-1", "set its spec.deletionPolicy to Retain").await;
     assert!(bed.error("buckets", "bc-1").contains("deletionPolicy"));
     bed.patch("buckets", "bc-1", json!({"spec": {"deletionPolicy": "Retain"}}));
     bed.until("the Bucket is gone", || bed.get("buckets", "bc-1").is_none()).await;
@@ -521,7 +521,7 @@ async fn an_access_without_its_id_is_revoked() {
 
 // Rules: J11.
 #[tokio::test(start_paused = true)]
-async fn an_access_with_the_id_of_another_revokes_its_own_account() {
+async fn an_access_with_a_foreign_id_revokes_its_own_account() {
     let bed = Bed::new();
     let running = bed.start();
     bed.bucket("bc-1", json!({}));
@@ -541,7 +541,7 @@ async fn an_access_with_the_id_of_another_revokes_its_own_account() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bucket_with_the_id_of_another_deletes_its_own() {
+async fn a_bucket_with_a_foreign_id_deletes_its_own_bucket() {
     let bed = Bed::new();
     let running = bed.start();
     bed.bucket("bc-kept", json!({"spec": {"deletionPolicy": "Retain"}}));
@@ -559,7 +559,7 @@ async fn a_bucket_with_the_id_of_another_deletes_its_own() {
     assert_eq!(bed.store.state().buckets.keys().collect::<Vec<_>>(), ["bc-kept"]);
 }
 
-/// Silences the watch of Buckets from the event about the Bucket `twin` on.
+/// Silences the watch of Buckets at the event about the Bucket `twin`.
 struct HidesTwin;
 
 impl Interceptor for HidesTwin {
@@ -576,20 +576,20 @@ impl WatchInterceptor for HidesTwin {
 
 // Rules: J8.
 #[tokio::test(start_paused = true)]
-async fn a_bucket_stays_for_a_twin_that_the_watch_has_not_shown() {
+async fn keeps_a_bucket_for_a_twin_that_the_watch_missed() {
     let bed = Bed::on(Cluster::builder().interceptor(Arc::new(HidesTwin)), no_crash());
     let _running = bed.start();
     bed.bucket("bc-1", json!({}));
     bed.bucket_ready("bc-1").await;
     bed.store.fail("delete_bucket", Failure::Retry);
     bed.end_bucket("bc-1");
-    bed.told("bc-1", "Warning DeletionFailed").await;
+    bed.until_event("bc-1", "Warning DeletionFailed").await;
     bed.bucket("twin", json!({"spec": {"existingBucketID": "bc-1"}}));
     bed.until("the Bucket is gone", || bed.get("buckets", "bc-1").is_none()).await;
-    assert!(bed.store.state().buckets.contains_key("bc-1"), "the twin stands for it");
+    assert!(bed.store.state().buckets.contains_key("bc-1"), "the twin still represents it");
 }
 
-/// Counts the lists of Buckets, each of which takes a second.
+/// Counts the list requests for Buckets, and delays each of them by a second.
 struct CountsLists(AtomicU64);
 
 impl Interceptor for CountsLists {
@@ -606,7 +606,7 @@ impl Interceptor for CountsLists {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deletions_that_wait_at_the_same_time_share_a_list() {
+async fn concurrent_deletions_share_a_list() {
     let lists = Arc::new(CountsLists(AtomicU64::new(0)));
     let bed = Bed::on(Cluster::builder().interceptor(lists.clone()), no_crash());
     let _running = bed.start();

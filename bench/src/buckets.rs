@@ -24,7 +24,7 @@ use testbed::figures::Figures;
 use crate::burst::mb;
 use crate::cluster::{NAMESPACE, at_once};
 use crate::contender::in_turns;
-use crate::measured::Measurement;
+use crate::measurement::Measurement;
 use crate::process::{Provisioner, sibling};
 use crate::wait::until;
 

@@ -11,7 +11,7 @@ use testbed::figures::Figures;
 
 use crate::cluster::{Cluster, NAMESPACE};
 use crate::contender::{Contender, Turns};
-use crate::measured::Measurement;
+use crate::measurement::Measurement;
 
 #[derive(Args)]
 pub(crate) struct Settings {
@@ -47,7 +47,7 @@ async fn turn(cluster: &Cluster, count: usize, contender: &Contender, figures: &
     let claims = cluster.wait_claims(count, "bound", testbed::cluster::is_bound).await?;
     let bound = start.elapsed();
     let uids: Vec<_> = claims.iter().filter_map(|claim| claim.metadata.uid.clone()).collect();
-    let told = wait_told(cluster, &uids, contender.patience()).await?;
+    let told = wait_success_events(cluster, &uids, contender.patience()).await?;
     let once = uids.iter().filter(|uid| told.get(*uid) == Some(&1)).count();
     let start = Instant::now();
     cluster.delete_claims(count).await?;
@@ -64,14 +64,14 @@ async fn turn(cluster: &Cluster, count: usize, contender: &Contender, figures: &
 }
 
 /// Counts the success events of each claim once all claims have one, or the time limit has passed.
-pub(crate) async fn wait_told(
+pub(crate) async fn wait_success_events(
     cluster: &Cluster,
     uids: &[String],
     patience: Duration,
 ) -> anyhow::Result<HashMap<String, i32>> {
     let deadline = Instant::now() + patience;
     loop {
-        let told = told(cluster).await?;
+        let told = success_events(cluster).await?;
         if uids.iter().all(|uid| told.contains_key(uid)) || Instant::now() > deadline {
             return Ok(told);
         }
@@ -80,7 +80,7 @@ pub(crate) async fn wait_told(
 }
 
 /// Counts the success events of each claim so far.
-async fn told(cluster: &Cluster) -> anyhow::Result<HashMap<String, i32>> {
+async fn success_events(cluster: &Cluster) -> anyhow::Result<HashMap<String, i32>> {
     let events: Api<Event> = Api::namespaced(cluster.client(), NAMESPACE);
     let mut told = HashMap::new();
     for event in events.list(&ListParams::default()).await?.items {

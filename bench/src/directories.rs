@@ -14,7 +14,7 @@ use testbed::process::output;
 
 use crate::cluster::Cluster;
 use crate::contender::{Contender, Turns};
-use crate::measured::Measurement;
+use crate::measurement::Measurement;
 use crate::waiting::turn;
 
 /// Size of the file with a file system.

@@ -15,7 +15,7 @@ use crate::burst::mb;
 use crate::cluster::{CLASS, Cluster, NAMESPACE, PROVISIONER, at_once};
 use crate::contender::{Contender, in_turns};
 use crate::etcd::{self, Etcd};
-use crate::measured::Measurement;
+use crate::measurement::Measurement;
 use crate::metrics::Page;
 use crate::saved::{Saved, wait_idle};
 

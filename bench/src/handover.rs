@@ -6,14 +6,14 @@ use testbed::control_plane::Signal;
 use testbed::figures::Figures;
 
 use crate::cluster::Cluster;
-use crate::measured::Measurement;
+use crate::measurement::Measurement;
 use crate::process::Provisioner;
-use crate::replicas::{Election, KILLED, Pair, SIGNALS, Takeover, within};
+use crate::replicas::{Election, KILL_LIMIT, Pair, SIGNALS, Takeover, within};
 use crate::saved::Saved;
 
 /// Twenty claims per second, so that many are still pending.
 const SLOW: [&str; 4] = ["--delay", "50", "--max-concurrent-calls", "1"];
-const TOLD: Duration = Duration::from_secs(1);
+const STOP_LIMIT: Duration = Duration::from_secs(1);
 const CLAIMS: usize = 600;
 const FIRST: &str = "first volume of the next replica after, s";
 
@@ -28,8 +28,8 @@ pub(crate) async fn run(rounds: usize) -> anyhow::Result<Measurement> {
             figures.record(name, "claims waiting", (CLAIMS - before) as f64);
         }
     }
-    let holds = within(&figures, "SIGTERM", FIRST, TOLD) && within(&figures, "SIGKILL", FIRST, KILLED);
-    Ok(Measurement::from(figures).limit(holds, format!("claims waited longer than {TOLD:?} and {KILLED:?}")))
+    let holds = within(&figures, "SIGTERM", FIRST, STOP_LIMIT) && within(&figures, "SIGKILL", FIRST, KILL_LIMIT);
+    Ok(Measurement::from(figures).limit(holds, format!("claims waited longer than {STOP_LIMIT:?} and {KILL_LIMIT:?}")))
 }
 
 async fn round(cluster: &Cluster, signal: Signal, name: &str) -> anyhow::Result<Takeover> {

@@ -9,7 +9,7 @@ use testbed::figures::Figures;
 use crate::cluster::Cluster;
 use crate::contender::in_turns;
 use crate::etcd::Etcd;
-use crate::measured::Measurement;
+use crate::measurement::Measurement;
 use crate::metrics::Page;
 use crate::process::{Provisioner, WITH_METRICS};
 use crate::saved::Saved;

@@ -12,7 +12,7 @@ mod etcd;
 mod foreign;
 mod handover;
 mod journal;
-mod measured;
+mod measurement;
 mod metrics;
 mod nfs_handover;
 mod process;

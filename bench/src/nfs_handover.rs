@@ -19,9 +19,9 @@ use testbed::{nfs_subdir, progress};
 
 use crate::cluster::{Cluster, GO_ACCOUNT, NAMESPACE, PROVISIONER};
 use crate::contender::in_turns;
-use crate::measured::Measurement;
+use crate::measurement::Measurement;
 use crate::process::Provisioner;
-use crate::replicas::{Election, KILLED, Pair, SIGNALS, Takeover, within};
+use crate::replicas::{Election, KILL_LIMIT, Pair, SIGNALS, Takeover, within};
 use crate::saved::Saved;
 use crate::wait::until;
 
@@ -29,7 +29,7 @@ const CLAIMS: usize = 600;
 /// Number of volumes before the signal.
 const BEFORE: usize = 10;
 /// The next replica's requests queue behind the requests that create the claims.
-const TOLD: Duration = Duration::from_secs(3);
+const STOP_LIMIT: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Time without a change after which nothing else will be deleted.
 const QUIET: Duration = Duration::from_secs(5);
@@ -48,12 +48,12 @@ pub(crate) struct Settings {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Which {
+enum Variant {
     Ours,
     Peer,
 }
 
-impl Which {
+impl Variant {
     fn title(self) -> &'static str {
         match self {
             Self::Ours => "nfs-provisioner",
@@ -72,10 +72,10 @@ impl Which {
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
     let cluster = Cluster::connect().await?;
     apply(&cluster.client(), &objects()).await?;
-    let mut programs = vec![(Which::Ours, provisioner_program("nfs-provisioner")?)];
+    let mut programs = vec![(Variant::Ours, provisioner_program("nfs-provisioner")?)];
     if settings.both {
         let peer = nfs_subdir::program(&cluster.state().guard(), &progress::silent()).await?;
-        programs.push((Which::Peer, peer));
+        programs.push((Variant::Peer, peer));
     }
     let mut figures = Figures::default();
     for number in 0..settings.rounds {
@@ -91,13 +91,13 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
         }
     }
     cluster.clear().await?;
-    let ours = Which::Ours.title();
-    let in_time =
-        within(&figures, ours, &time_after("SIGTERM"), TOLD) && within(&figures, ours, &time_after("SIGKILL"), KILLED);
+    let ours = Variant::Ours.title();
+    let in_time = within(&figures, ours, &time_after("SIGTERM"), STOP_LIMIT)
+        && within(&figures, ours, &time_after("SIGKILL"), KILL_LIMIT);
     let leaves_none = |name: &str| figures.summary(ours, &left_after(name)).is_some_and(|left| left.most == 0.0);
     let none_left = SIGNALS.iter().all(|(_, name)| leaves_none(name));
     Ok(Measurement::from(figures)
-        .limit(in_time, format!("claims waited longer than {TOLD:?} and {KILLED:?}"))
+        .limit(in_time, format!("claims waited longer than {STOP_LIMIT:?} and {KILL_LIMIT:?}"))
         .limit(none_left, format!("{ours} has left directories without a volume")))
 }
 
@@ -145,16 +145,16 @@ async fn round(share: &Share<'_>, signal: Signal, log: &str) -> anyhow::Result<(
 /// A local directory instead of a mounted share, and a program that provisions on it.
 struct Share<'a> {
     cluster: &'a Cluster,
-    which: Which,
+    which: Variant,
     program: &'a Path,
     folder: TempDir,
 }
 
 impl<'a> Share<'a> {
-    async fn new(cluster: &'a Cluster, which: Which, program: &'a Path) -> anyhow::Result<Self> {
+    async fn new(cluster: &'a Cluster, which: Variant, program: &'a Path) -> anyhow::Result<Self> {
         let share = Self { cluster, which, program, folder: tempfile::tempdir()? };
         fs::create_dir(share.mount())?;
-        if which == Which::Peer {
+        if which == Variant::Peer {
             fs::copy(program, share.folder.path().join("provisioner"))?;
             fs::copy(cluster.go_kubeconfig().await?, share.folder.path().join("kubeconfig"))?;
         }
@@ -167,7 +167,7 @@ impl<'a> Share<'a> {
 
     async fn start_replica(&self, log: &str) -> anyhow::Result<Provisioner> {
         let command = match self.which {
-            Which::Ours => {
+            Variant::Ours => {
                 let mut command = Command::new(self.program);
                 command.args(["subdir", "--allow-local-directory", "--provisioner-name", PROVISIONER]);
                 command.arg(format!("--share={SERVER}:{EXPORT}={}", self.mount().display()));
@@ -175,7 +175,7 @@ impl<'a> Share<'a> {
                 command
             }
             // It expects the share at /persistentvolumes.
-            Which::Peer => {
+            Variant::Peer => {
                 let mut command = Command::new("chroot");
                 command.arg(self.folder.path()).arg("/provisioner").envs([
                     ("KUBECONFIG", "/kubeconfig"),

@@ -15,7 +15,7 @@ use testbed::figures::Figures;
 
 use crate::burst::mb;
 use crate::cluster::{CLASS, Cluster};
-use crate::measured::Measurement;
+use crate::measurement::Measurement;
 use crate::process::Provisioner;
 use crate::wait::until;
 

@@ -20,7 +20,7 @@ use crate::wait::until;
 /// The signals that end the active replica.
 pub(crate) const SIGNALS: [(Signal, &str); 2] = [(Signal::TERM, "SIGTERM"), (Signal::KILL, "SIGKILL")];
 /// The defaults: the Lease's duration, and one retry period.
-pub(crate) const KILLED: Duration = Duration::from_secs(15 + 2);
+pub(crate) const KILL_LIMIT: Duration = Duration::from_secs(15 + 2);
 const ELECTION_RECORD: &str = "control-plane.alpha.kubernetes.io/leader";
 const PATIENCE: Duration = Duration::from_secs(60);
 

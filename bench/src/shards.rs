@@ -7,7 +7,7 @@ use testbed::figures::Figures;
 
 use crate::cluster::Cluster;
 use crate::contender::in_turns;
-use crate::measured::Measurement;
+use crate::measurement::Measurement;
 use crate::process::{Provisioner, WITH_METRICS};
 use crate::saved::Saved;
 use crate::wait::until;
@@ -36,7 +36,7 @@ pub(crate) async fn run(count: usize, rounds: usize) -> anyhow::Result<Measureme
 /// The rate of this number of replicas with as many shards.
 async fn round(cluster: &Cluster, count: usize, replicas: usize) -> anyhow::Result<f64> {
     cluster.clear().await?;
-    let team = team(cluster, replicas).await?;
+    let team = start_replicas(cluster, replicas).await?;
     cluster.create_waiting_claims(count).await?;
     let saved = Saved::watch(cluster, count).await?;
     cluster.open_class().await?;
@@ -48,7 +48,7 @@ async fn round(cluster: &Cluster, count: usize, replicas: usize) -> anyhow::Resu
 }
 
 /// Starts replicas that hold one shard each.
-async fn team(cluster: &Cluster, count: usize) -> anyhow::Result<Vec<Provisioner>> {
+async fn start_replicas(cluster: &Cluster, count: usize) -> anyhow::Result<Vec<Provisioner>> {
     let mut team = Vec::new();
     for number in 0..count {
         let arguments: Vec<String> = BACKEND.iter().chain(&WITH_METRICS).map(ToString::to_string).collect();

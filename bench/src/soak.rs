@@ -115,12 +115,12 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     for replica in &replicas {
         replica.lock().await.start()?;
     }
-    let watching = tokio::spawn(view::keep(soak.clone(), view.0));
-    let minding = tokio::spawn(replica::mind(replicas.clone()));
+    let watching = tokio::spawn(view::keep_updated(soak.clone(), view.0));
+    let minding = tokio::spawn(replica::restart_exited(replicas.clone()));
     let traffic = tokio::spawn(traffic::run(soak.clone(), claims));
     let progress = progress::terminal();
     let mut inflicted = faults::run(&soak, &replicas, faults, pace, &progress).await?;
-    soak.log.say("calm");
+    soak.log.write_line("calm");
     calm.0.send_replace(true);
     std::mem::take(&mut inflicted.bursts).join_all().await.into_iter().collect::<anyhow::Result<()>>()?;
     traffic.await??;

@@ -11,10 +11,10 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use testbed::figures::Figures;
 
-use crate::burst::{mb, wait_told};
+use crate::burst::{mb, wait_success_events};
 use crate::cluster::{CLASS, Cluster, NAMESPACE, PROVISIONER};
 use crate::contender::{Contender, Program, Turns};
-use crate::measured::Measurement;
+use crate::measurement::Measurement;
 use crate::saved::{Saved, Span};
 
 /// Connections of the bare client.
@@ -121,7 +121,7 @@ async fn provisioner(
     let span = saved.all().await?;
     let processor = provisioner.processor_time()?;
     let uids: Vec<String> = claims.iter().filter_map(ResourceExt::uid).collect();
-    let told = wait_told(cluster, &uids, contender.patience()).await?;
+    let told = wait_success_events(cluster, &uids, contender.patience()).await?;
     let told_after = span.last.at.elapsed();
     let name = contender.name.as_str();
     record_span(figures, name, provisioner.started, &span);

@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| kube_provisioner::explain::volume::take_in(bytes));
+fuzz_target!(|bytes: &[u8]| kube_provisioner::explain::volume::decide_from_bytes(bytes));

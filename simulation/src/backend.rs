@@ -130,7 +130,7 @@ impl Author {
     /// Waits as long as a step takes. Faults of the process take effect during this wait.
     async fn wait(&self, script: &mut Script) -> Option<Turn> {
         if script.hangs {
-            self.stage.calmed().await;
+            self.stage.until_calm().await;
         }
         let delay = script.delay();
         if !delay.is_zero() {
@@ -176,7 +176,7 @@ impl Author {
                     self.stage.allocate(&self.process, name, claim, AssetStage::Ordered);
                 }
                 let after = Duration::from_millis(script.random.u64(0..15_000));
-                self.stage.go_on(name, after);
+                self.stage.complete_in_background(name, after);
                 self.process.pass(Edge::Step).await;
                 in_progress("the backend is at it")
             }

@@ -6,12 +6,12 @@
 //! at the end.
 
 mod backup;
-mod end;
+mod complications;
+mod disruptions;
+mod final_state;
 mod garbled;
 mod ledger;
 mod legacy;
-mod people;
-mod plays;
 mod site;
 mod store;
 mod users;
@@ -31,11 +31,11 @@ use tokio::time::{sleep, timeout};
 use self::site::Site;
 use self::store::Author;
 use self::users::Users;
-use self::world::{Wires, World, fate};
+use self::world::{BucketInterceptor, World, draw_fault};
 use crate::judge::Invariant;
-use crate::plan::Fate;
-use crate::process::{Process, Surroundings};
-use crate::run::{Manner, Outcome, Trace, in_runtime};
+use crate::plan::ProcessFault;
+use crate::process::{Process, ProcessEnvironment};
+use crate::run::{Outcome, RunOptions, Trace, in_runtime};
 
 /// The name of the provisioner in all runs.
 pub(crate) const PROVISIONER: &str = "example.com/bucket";
@@ -51,49 +51,49 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 const SLOTS: u64 = 2;
 
 /// Runs one seed.
-pub(crate) fn run(seed: u64, manner: &Manner) -> Outcome {
-    in_runtime(perform(seed, manner))
+pub(crate) fn run(seed: u64, run_options: &RunOptions) -> Outcome {
+    in_runtime(perform(seed, run_options))
 }
 
-async fn perform(seed: u64, manner: &Manner) -> Outcome {
+async fn perform(seed: u64, run_options: &RunOptions) -> Outcome {
     let mut random = fastrand::Rng::with_seed(seed);
-    let world = World::new(seed, random.fork(), manner.trace == Trace::Full);
+    let world = World::new(seed, random.fork(), run_options.trace == Trace::Full);
     let weather = random.u8(0..3);
     let sites: Vec<Site> =
-        (0..world.plays.clusters()).map(|number| Site::new(number, weather, &world, manner)).collect();
-    let _logs = (manner.trace == Trace::Full).then(|| {
+        (0..world.complications.clusters()).map(|number| Site::new(number, weather, &world, run_options)).collect();
+    let _logs = (run_options.trace == Trace::Full).then(|| {
         let cluster = sites[0].cluster.clone();
         crate::logs::into_trace(move |line| cluster.note(line))
     });
-    world.note(|| format!("{:?}", world.plays));
+    world.note(|| format!("{:?}", world.complications));
     let mut of_users = random.fork();
-    let wishes = users::wishes(world.plays, &mut of_users);
+    let wishes = users::wishes(world.complications, &mut of_users);
     let mut users: Vec<Users> =
         sites.iter().map(|site| Users::new(site, &world, wishes.clone(), of_users.clone())).collect();
     let mut replicas = Vec::new();
     for site in &sites {
         for slot in 0..SLOTS {
-            let life = replica(slot, world.clone(), site.into(), random.fork(), manner.clone());
+            let life = replica(slot, world.clone(), site.into(), random.fork(), run_options.clone());
             replicas.push(tokio::spawn(life));
         }
     }
     tokio::select! {
         biased;
-        () = world.accused() => {}
+        () = world.until_violation() => {}
         () = all(users.iter_mut().map(Users::act)) => {
             sites.iter().for_each(|site| site.faults.stop());
             world.calm();
             tokio::select! {
                 biased;
-                () = world.accused() => {}
+                () = world.until_violation() => {}
                 () = async {
                     all(users.iter_mut().map(Users::settle)).await;
-                    end::come(&world, &users, PATIENCE).await;
+                    final_state::until_settled(&world, &users, PATIENCE).await;
                 } => {}
             }
         }
     }
-    let traces = sites.iter().filter(|_| manner.trace != Trace::Off).map(|site| site.cluster.trace());
+    let traces = sites.iter().filter(|_| run_options.trace != Trace::Off).map(|site| site.cluster.trace());
     let trace = traces.collect::<Vec<_>>().join("\nthe other cluster:\n");
     let outcome = Outcome { violation: world.verdict(), simulated: world.now(), trace };
     replicas.iter().for_each(|replica| replica.abort());
@@ -109,22 +109,22 @@ async fn all<F: Future<Output = ()>>(of: impl Iterator<Item = F>) {
 }
 
 /// Runs one process after another in one slot.
-async fn replica(slot: u64, world: Arc<World>, home: Home, mut random: fastrand::Rng, manner: Manner) {
+async fn replica(slot: u64, world: Arc<World>, home: Home, mut random: fastrand::Rng, run_options: RunOptions) {
     for life in 0_u64.. {
         sleep(Duration::from_millis(random.u64(0..3000))).await;
         let name = match home.number {
             0 => format!("replica-{slot}-{life}"),
             number => format!("replica-{slot}-{life}-of-{number}"),
         };
-        let process = Process::new(name.clone(), world.clone(), &[fate(&mut random)], Duration::ZERO);
-        home.wires.admit(&process);
+        let process = Process::new(name.clone(), world.clone(), &[draw_fault(&mut random)], Duration::ZERO);
+        home.interceptor.connect_process(&process);
         world.note(|| format!("{name} starts"));
         let epoch = SignedDuration::try_from(world.now()).ok().and_then(|now| SimClock::EPOCH.checked_add(now).ok());
         let number = world.seed.wrapping_mul(1 << 16).wrapping_add(life * SLOTS + slot);
         let environment = Environment::simulated(number, epoch.unwrap_or(SimClock::EPOCH));
         let author = Author::new(process.clone(), home.number, world.clone());
         let controller = BucketController::new(author, options(world.seed)).environment(environment);
-        let controller = match manner.without_bucket {
+        let controller = match run_options.without_bucket {
             Some(safeguard) => controller.without(safeguard),
             None => controller,
         };
@@ -132,9 +132,9 @@ async fn replica(slot: u64, world: Arc<World>, home: Home, mut random: fastrand:
         let mut task = tokio::spawn(controller.run_with(home.cluster.client(&name), stop.clone()));
         let ended = tokio::select! {
             biased;
-            fate = process.end() => {
+            fault = process.end() => {
                 // The process may die before it has stopped.
-                if fate == Fate::Stop {
+                if fault == ProcessFault::Stop {
                     stop.cancel();
                 }
                 tokio::select! {
@@ -144,7 +144,7 @@ async fn replica(slot: u64, world: Arc<World>, home: Home, mut random: fastrand:
                 }
             }
             ended = &mut task => {
-                world.accuse(Invariant::Alive, format!("{name} ended by itself: {ended:?}"));
+                world.report_violation(Invariant::Alive, format!("{name} ended by itself: {ended:?}"));
                 true
             }
         };
@@ -153,8 +153,8 @@ async fn replica(slot: u64, world: Arc<World>, home: Home, mut random: fastrand:
             // Ignore the error, because the task was aborted.
             let _ = task.await;
         }
-        home.wires.dismiss(&name);
-        process.is_over();
+        home.interceptor.disconnect_process(&name);
+        process.mark_dead();
         world.note(|| format!("{name} is no more"));
     }
 }
@@ -163,13 +163,13 @@ async fn replica(slot: u64, world: Arc<World>, home: Home, mut random: fastrand:
 struct Home {
     number: usize,
     cluster: Cluster,
-    wires: Arc<Wires>,
+    interceptor: Arc<BucketInterceptor>,
 }
 
 impl From<&Site> for Home {
     fn from(site: &Site) -> Self {
-        let Site { number, cluster, wires, .. } = site;
-        Self { number: *number, cluster: cluster.clone(), wires: wires.clone() }
+        let Site { number, cluster, interceptor, .. } = site;
+        Self { number: *number, cluster: cluster.clone(), interceptor: interceptor.clone() }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::judge::{Invariant, Violation};
-use crate::run::{Manner, run_seed};
+use crate::run::{RunOptions, run_seed};
 
 /// The seeds to run, and the options for them.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Campaign {
     /// Continue after a failure.
     pub keep_going: bool,
     /// The options of each run.
-    pub manner: Manner,
+    pub run_options: RunOptions,
 }
 
 /// A seed that failed.
@@ -53,7 +53,7 @@ pub struct Tally {
 
 /// News of a running campaign.
 #[derive(Clone, Copy, Debug)]
-pub enum News<'a> {
+pub enum CampaignEvent<'a> {
     /// The progress, every few seconds.
     Progress(Progress),
     /// A seed has failed.
@@ -73,7 +73,7 @@ pub struct Progress {
 
 impl Campaign {
     /// Runs the seeds.
-    pub fn run(&self, tell: impl Fn(News<'_>) + Sync) -> Tally {
+    pub fn run(&self, report: impl Fn(CampaignEvent<'_>) + Sync) -> Tally {
         const EVERY: Duration = Duration::from_secs(5);
         let (start, processor) = (Instant::now(), processor_time());
         let (next, runs) = (AtomicU64::new(self.seeds.start), AtomicU64::new(0));
@@ -87,13 +87,13 @@ impl Campaign {
                 if seed >= self.seeds.end {
                     return;
                 }
-                let outcome = run_seed(seed, &self.manner);
+                let outcome = run_seed(seed, &self.run_options);
                 runs.fetch_add(1, Ordering::Relaxed);
                 micros.fetch_add(outcome.simulated.as_micros() as u64, Ordering::Relaxed);
                 digest.fetch_xor(digest_of(seed, &outcome.trace), Ordering::Relaxed);
                 if let Some(violation) = outcome.violation {
                     let failure = Failure { seed, violation };
-                    tell(News::Failure(&failure));
+                    report(CampaignEvent::Failure(&failure));
                     failures.lock().unwrap_or_else(PoisonError::into_inner).insert(seed, failure);
                     if !self.keep_going {
                         stop.store(true, Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl Campaign {
                     *told = Instant::now();
                     let failures = failures.lock().unwrap_or_else(PoisonError::into_inner).len();
                     let runs = runs.load(Ordering::Relaxed);
-                    tell(News::Progress(Progress { runs, failures, took: start.elapsed() }));
+                    report(CampaignEvent::Progress(Progress { runs, failures, took: start.elapsed() }));
                 }
             }
         };

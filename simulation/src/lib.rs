@@ -8,7 +8,6 @@
 mod backend;
 mod buckets;
 mod campaign;
-mod edges;
 mod garble;
 mod judge;
 mod logs;
@@ -19,14 +18,15 @@ mod refusals;
 mod run;
 mod stage;
 mod users;
+mod volume_interceptor;
 mod worlds;
 
-pub use campaign::{Campaign, Failure, News, Progress, Tally};
+pub use campaign::{Campaign, CampaignEvent, Failure, Progress, Tally};
 pub use judge::{Invariant, Violation};
 pub use kube_provisioner::Safeguard;
 pub use kube_provisioner::bucket::BucketSafeguard;
 pub use plan::Plan;
-pub use run::{Manner, Outcome, Subject, Trace, run, run_seed};
+pub use run::{Outcome, RunOptions, Subject, Trace, run, run_seed};
 
 /// The name of the provisioner in all runs.
 pub(crate) const PROVISIONER: &str = "example.com/simulated";

@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::Parser;
 use mimalloc::MiMalloc;
 use simulation::{
-    BucketSafeguard, Campaign, Failure, Invariant, Manner, News, Plan, Progress, Safeguard, Subject, Tally, Trace,
-    run_seed,
+    BucketSafeguard, Campaign, CampaignEvent, Failure, Invariant, Plan, Progress, RunOptions, Safeguard, Subject,
+    Tally, Trace, run_seed,
 };
 
 #[global_allocator]
@@ -84,20 +84,20 @@ fn main() -> ExitCode {
         (false, false) => Subject::Volumes,
     };
     let (without, without_bucket) = (arguments.without, arguments.without_bucket);
-    let manner = Manner { trace, ignored, without, without_bucket, subject };
+    let run_options = RunOptions { trace, ignored, without, without_bucket, subject };
     match arguments.seed {
-        Some(seed) => one(seed, &manner),
-        None => many(&arguments, manner),
+        Some(seed) => run_one(seed, &run_options),
+        None => run_many(&arguments, run_options),
     }
 }
 
-fn one(seed: u64, manner: &Manner) -> ExitCode {
-    match manner.subject {
+fn run_one(seed: u64, run_options: &RunOptions) -> ExitCode {
+    match run_options.subject {
         Subject::Volumes => println!("{}", Plan::draw(seed)),
         Subject::Topology => println!("{}", Plan::draw_with_topology(seed)),
         Subject::Buckets => {}
     }
-    let outcome = run_seed(seed, manner);
+    let outcome = run_seed(seed, run_options);
     println!("{}", outcome.trace);
     match outcome.violation {
         Some(violation) => {
@@ -111,23 +111,23 @@ fn one(seed: u64, manner: &Manner) -> ExitCode {
     }
 }
 
-fn many(arguments: &Arguments, manner: Manner) -> ExitCode {
+fn run_many(arguments: &Arguments, run_options: RunOptions) -> ExitCode {
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let campaign = Campaign {
         seeds: arguments.from..arguments.from.saturating_add(arguments.seeds),
         threads: arguments.threads.unwrap_or(cores),
         limit: arguments.minutes.map(|minutes| Duration::from_secs(60 * minutes)),
         keep_going: arguments.keep_going,
-        manner,
+        run_options,
     };
     let tally = campaign.run(|news| match news {
-        News::Progress(Progress { runs, failures, took }) => {
+        CampaignEvent::Progress(Progress { runs, failures, took }) => {
             let rate = runs as f64 / took.as_secs_f64();
             eprintln!("{runs} seeds, {rate:.0} per second, {failures} failed");
         }
-        News::Failure(Failure { seed, violation }) => {
+        CampaignEvent::Failure(Failure { seed, violation }) => {
             println!("seed {seed} fails: {violation}");
-            println!("  again, with its trace: cargo xtask sim --seed {seed}{}", again(arguments));
+            println!("  again, with its trace: cargo xtask sim --seed {seed}{}", replay_options(arguments));
         }
     });
     report(&tally);
@@ -146,7 +146,7 @@ fn many(arguments: &Arguments, manner: Manner) -> ExitCode {
 }
 
 /// The options that a replay needs in addition to the seed.
-fn again(arguments: &Arguments) -> String {
+fn replay_options(arguments: &Arguments) -> String {
     let names: Vec<&str> = arguments.ignore.iter().map(|invariant| invariant.name()).collect();
     let ignore = if names.is_empty() { String::new() } else { format!(" --ignore {}", names.join(",")) };
     let without = SAFEGUARDS.into_iter().find(|(_, safeguard)| arguments.without == Some(*safeguard));

@@ -11,7 +11,7 @@ thread_local! {
 
 /// Runs a closure. Returns its result, and the first panic on this thread during the call, whether or not it was
 /// caught.
-pub(crate) fn watched<T>(doing: impl FnOnce() -> T) -> (Option<T>, Option<String>) {
+pub(crate) fn catch_panics<T>(doing: impl FnOnce() -> T) -> (Option<T>, Option<String>) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let usual = take_hook();

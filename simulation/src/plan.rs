@@ -33,7 +33,7 @@ pub struct Plan {
     /// True if every claim that can be bound must be bound at the end of the storm, even if other calls hang.
     pub unhindered: bool,
     /// The users' actions, with their times.
-    pub deeds: Vec<(When, Deed)>,
+    pub actions: Vec<(When, UserAction)>,
     /// The slots for replicas; each runs its processes one after another.
     pub slots: Vec<Vec<Life>>,
     /// The plan of a second cluster, whose installation of the same provisioner uses the same backend.
@@ -45,7 +45,7 @@ pub struct Plan {
 impl Plan {
     /// Returns true if a backup is restored, in this cluster or in the other.
     pub(crate) fn restores(&self) -> bool {
-        self.other.is_some() || self.deeds.iter().any(|(_, deed)| matches!(deed, Deed::Restore(_)))
+        self.other.is_some() || self.actions.iter().any(|(_, action)| matches!(action, UserAction::Restore(_)))
     }
 
     /// Returns true if the account has the permissions of a CSI sidecar, so that journals are Leases.
@@ -63,7 +63,7 @@ impl Plan {
 
     /// Returns true if some objects are unreadable for a time.
     pub(crate) fn garbles(&self) -> bool {
-        self.deeds.iter().any(|(_, deed)| matches!(deed, Deed::Garble(_) | Deed::GarbleVolume(_)))
+        self.actions.iter().any(|(_, action)| matches!(action, UserAction::Garble(_) | UserAction::GarbleVolume(_)))
     }
 }
 
@@ -214,7 +214,7 @@ pub enum When {
 
 /// An action of a user. Numbers are indexes of claims or classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum UserAction {
     /// Creates a claim, with a pod if its class waits for one.
     Create(usize),
     /// Deletes a claim and its pod.
@@ -244,7 +244,7 @@ pub enum Deed {
     /// Changes the journals' annotations.
     TouchJournal,
     /// Adds a meaningless line to the journals.
-    SoilJournal,
+    CorruptJournal,
     /// Deletes the journals. The lost entries are exempted from the invariants.
     DropJournal,
     /// Compacts the history of changes in the API server.
@@ -254,17 +254,17 @@ pub enum Deed {
     /// Restores missing objects as new ones.
     Restore(Copying),
     /// Restores missing objects into the other cluster.
-    RestoreThere(Copying),
+    RestoreIntoOther(Copying),
     /// Deletes the journals and restores them from the backup. The lost entries are exempted from the invariants.
     RestoreJournals,
     /// Replaces the other cluster's journals with those restored from this cluster's backup.
-    RestoreJournalsThere,
+    RestoreJournalsIntoOther,
     /// Removes the finalizers of a claim and its volume, and both objects. The asset stays.
-    Lose(usize),
+    ForceDelete(usize),
     /// Removes all finalizers of a claim and its volume, but no objects.
     Strip(usize),
     /// Replaces a claim with its manifest: it loses all labels, annotations and finalizers.
-    Undress(usize),
+    ReplaceWithManifest(usize),
     /// An administrator creates an asset with the name of a claim's asset, if there is none.
     MakeAsset(usize),
     /// An administrator removes a claim's asset in the backend.
@@ -315,7 +315,7 @@ pub struct Life {
     /// Delay of its deletion events for volumes.
     pub lag: Duration,
     /// Its faults.
-    pub fates: Vec<(Trigger, Fate)>,
+    pub faults: Vec<(Trigger, ProcessFault)>,
 }
 
 /// The way in which replicas share work.
@@ -331,7 +331,7 @@ pub enum Sharing {
 
 /// A fault of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum ProcessFault {
     /// It crashes.
     Crash,
     /// It is asked to stop.
@@ -371,7 +371,7 @@ impl Edge {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, storm, settings, api, pace, backend, classes, claims, deeds, slots, .. } = self;
+        let Self { seed, storm, settings, api, pace, backend, classes, claims, actions, slots, .. } = self;
         if let Some(topology) = &self.topology {
             writeln!(f, "{topology:?}")?;
         }
@@ -387,8 +387,8 @@ impl fmt::Display for Plan {
         if self.foreigners {
             writeln!(f, "with volumes of others")?;
         }
-        for (when, deed) in deeds {
-            writeln!(f, "{when:?}: {deed:?}")?;
+        for (when, action) in actions {
+            writeln!(f, "{when:?}: {action:?}")?;
         }
         for (index, lives) in slots.iter().enumerate() {
             for life in lives {

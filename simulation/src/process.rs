@@ -9,12 +9,12 @@ use kube_sim::Request;
 use tokio::sync::Notify;
 
 use crate::judge::Invariant;
-use crate::plan::{Edge, Fate, Trigger};
+use crate::plan::{Edge, ProcessFault, Trigger};
 use crate::refusals;
 use crate::stage::Stage;
 
 /// The environment of a process.
-pub(crate) trait Surroundings: Send + Sync + 'static {
+pub(crate) trait ProcessEnvironment: Send + Sync + 'static {
     /// Time since the start.
     fn now(&self) -> Duration;
 
@@ -25,7 +25,7 @@ pub(crate) trait Surroundings: Send + Sync + 'static {
     fn note(&self, text: impl FnOnce() -> String);
 
     /// Reports a violation of an invariant.
-    fn accuse(&self, invariant: Invariant, seen: String);
+    fn report_violation(&self, invariant: Invariant, seen: String);
 }
 
 /// A process, shared by all its parts.
@@ -41,7 +41,7 @@ pub(crate) struct Process<S = Stage> {
 
 struct State {
     /// The remaining faults of the process.
-    fates: Vec<(Trigger, Fate)>,
+    faults: Vec<(Trigger, ProcessFault)>,
     passed: [u32; Edge::COUNT],
     /// Number of reasons for which it is paused.
     frozen: u32,
@@ -58,11 +58,11 @@ struct State {
 /// Maximum number of requests per second to the API server. A process that sends more is in a loop.
 const MANY: u32 = 1000;
 
-impl<S: Surroundings> Process<S> {
+impl<S: ProcessEnvironment> Process<S> {
     /// Creates a process before its start.
-    pub(crate) fn new(name: String, stage: Arc<S>, fates: &[(Trigger, Fate)], lag: Duration) -> Arc<Self> {
+    pub(crate) fn new(name: String, stage: Arc<S>, faults: &[(Trigger, ProcessFault)], lag: Duration) -> Arc<Self> {
         let state = Mutex::new(State {
-            fates: fates.to_vec(),
+            faults: faults.to_vec(),
             passed: [0; Edge::COUNT],
             frozen: 0,
             freezes: 0,
@@ -73,12 +73,12 @@ impl<S: Surroundings> Process<S> {
             refused: refusals::Count::default(),
         });
         let process = Arc::new(Self { name, lag, stage, state, over: Notify::new() });
-        for (trigger, fate) in fates {
+        for (trigger, fault) in faults {
             if let Trigger::At(time) = *trigger {
-                let (process, fate) = (process.clone(), *fate);
+                let (process, fault) = (process.clone(), *fault);
                 tokio::spawn(async move {
                     tokio::time::sleep(time).await;
-                    process.suffer(fate);
+                    process.apply_fault(fault);
                 });
             }
         }
@@ -86,16 +86,16 @@ impl<S: Surroundings> Process<S> {
     }
 
     /// Waits until the process has to end, by a crash or gracefully.
-    pub(crate) async fn end(&self) -> Fate {
+    pub(crate) async fn end(&self) -> ProcessFault {
         loop {
             let news = self.over.notified();
             {
                 let state = self.lock();
                 if state.dead {
-                    return Fate::Crash;
+                    return ProcessFault::Crash;
                 }
                 if state.stopping {
-                    return Fate::Stop;
+                    return ProcessFault::Stop;
                 }
             }
             news.await;
@@ -114,7 +114,7 @@ impl<S: Surroundings> Process<S> {
     }
 
     /// Marks the process as dead, so that its tasks do not continue.
-    pub(crate) fn is_over(&self) {
+    pub(crate) fn mark_dead(&self) {
         self.lock().dead = true;
     }
 
@@ -129,7 +129,7 @@ impl<S: Surroundings> Process<S> {
         };
         if asked > MANY {
             let seen = format!("{} asks the API server more than {MANY} times in a second", self.name);
-            self.stage.accuse(Invariant::Alive, seen);
+            self.stage.report_violation(Invariant::Alive, seen);
             std::future::pending::<()>().await;
         }
         self.pass(edge).await;
@@ -139,7 +139,7 @@ impl<S: Surroundings> Process<S> {
     pub(crate) fn refused(&self, request: &Request) {
         let seen = self.lock().refused.add(&self.name, request, self.stage.now());
         if let Some(seen) = seen {
-            self.stage.accuse(Invariant::Alive, seen);
+            self.stage.report_violation(Invariant::Alive, seen);
         }
     }
 
@@ -155,16 +155,17 @@ impl<S: Surroundings> Process<S> {
         let passed = &mut state.passed[edge as usize];
         *passed += 1;
         let now = Trigger::Edge(edge, *passed);
-        let due: Vec<Fate> = state.fates.iter().filter(|(trigger, _)| *trigger == now).map(|(_, fate)| *fate).collect();
+        let due: Vec<ProcessFault> =
+            state.faults.iter().filter(|(trigger, _)| *trigger == now).map(|(_, fault)| *fault).collect();
         drop(state);
-        for fate in due {
+        for fault in due {
             self.stage.note(|| format!("{} is at {now:?}", self.name));
-            self.suffer(fate);
+            self.apply_fault(fault);
         }
     }
 
     /// Returns true if the process is dead or paused, or was paused since it had this number of pauses.
-    pub(crate) fn excused_since(&self, freezes: u32) -> bool {
+    pub(crate) fn is_dead_or_paused_since(&self, freezes: u32) -> bool {
         let state = self.lock();
         state.dead || state.frozen > 0 || state.freezes > freezes
     }
@@ -186,7 +187,7 @@ impl<S: Surroundings> Process<S> {
         true
     }
 
-    fn suffer(self: &Arc<Self>, fate: Fate) {
+    fn apply_fault(self: &Arc<Self>, fault: ProcessFault) {
         if self.stage.is_calm() {
             return;
         }
@@ -194,13 +195,13 @@ impl<S: Surroundings> Process<S> {
         if state.dead {
             return;
         }
-        match fate {
-            Fate::Crash => {
+        match fault {
+            ProcessFault::Crash => {
                 state.dead = true;
                 state.waiting.clear();
             }
-            Fate::Stop => state.stopping = true,
-            Fate::Freeze(time) => {
+            ProcessFault::Stop => state.stopping = true,
+            ProcessFault::Freeze(time) => {
                 state.frozen += 1;
                 state.freezes += 1;
                 drop(state);
@@ -209,7 +210,7 @@ impl<S: Surroundings> Process<S> {
             }
         }
         drop(state);
-        self.stage.note(|| format!("{}: {fate:?}", self.name));
+        self.stage.note(|| format!("{}: {fault:?}", self.name));
         self.over.notify_waiters();
     }
 

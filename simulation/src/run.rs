@@ -13,12 +13,12 @@ use crate::judge::{Invariant, Violation};
 use crate::logs;
 use crate::panics;
 use crate::plan::Plan;
-use crate::process::Surroundings;
-use crate::worlds::{self, World, accused};
+use crate::process::ProcessEnvironment;
+use crate::worlds::{self, World, until_violation};
 
 /// Options of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Manner {
+pub struct RunOptions {
     /// The amount of tracing.
     pub trace: Trace,
     /// The invariants that are not checked.
@@ -44,11 +44,11 @@ pub enum Subject {
 }
 
 /// Runs one seed.
-pub fn run_seed(seed: u64, manner: &Manner) -> Outcome {
-    match manner.subject {
-        Subject::Volumes => run(&Plan::draw(seed), manner),
-        Subject::Topology => run(&Plan::draw_with_topology(seed), manner),
-        Subject::Buckets => crate::buckets::run(seed, manner),
+pub fn run_seed(seed: u64, run_options: &RunOptions) -> Outcome {
+    match run_options.subject {
+        Subject::Volumes => run(&Plan::draw(seed), run_options),
+        Subject::Topology => run(&Plan::draw_with_topology(seed), run_options),
+        Subject::Buckets => crate::buckets::run(seed, run_options),
     }
 }
 
@@ -76,13 +76,13 @@ pub struct Outcome {
 }
 
 /// Runs a plan.
-pub fn run(plan: &Plan, manner: &Manner) -> Outcome {
-    in_runtime(perform(plan, manner))
+pub fn run(plan: &Plan, run_options: &RunOptions) -> Outcome {
+    in_runtime(perform(plan, run_options))
 }
 
 /// Runs a future in a runtime of its own, with a simulated clock.
 pub(crate) fn in_runtime(performance: impl Future<Output = Outcome>) -> Outcome {
-    let (outcome, panic) = panics::watched(|| {
+    let (outcome, panic) = panics::catch_panics(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.expect("a runtime without a driver needs nothing from the system").block_on(performance)
     });
@@ -95,20 +95,20 @@ pub(crate) fn in_runtime(performance: impl Future<Output = Outcome>) -> Outcome 
     outcome
 }
 
-async fn perform(plan: &Plan, manner: &Manner) -> Outcome {
-    let worlds = worlds::of(plan, manner);
+async fn perform(plan: &Plan, run_options: &RunOptions) -> Outcome {
+    let worlds = worlds::of(plan, run_options);
     on_stage(&worlds[0].stage);
-    let _logs = (manner.trace == Trace::Full).then(|| {
+    let _logs = (run_options.trace == Trace::Full).then(|| {
         let stage = worlds[0].stage.clone();
         logs::into_trace(move |line| stage.note(|| line.clone()))
     });
     tokio::select! {
         biased;
-        _ = select_all(worlds.iter().map(|world| accused(&world.stage).boxed_local())) => {}
+        _ = select_all(worlds.iter().map(|world| until_violation(&world.stage).boxed_local())) => {}
         _ = join_all(worlds.iter().map(World::pass)) => {}
     }
     let violation = worlds.iter().find_map(World::verdict);
-    let trace = match manner.trace {
+    let trace = match run_options.trace {
         Trace::Off => String::new(),
         _ => worlds.iter().map(|world| world.cluster.trace()).collect::<Vec<_>>().join("\n"),
     };

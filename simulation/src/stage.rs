@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use crate::backend::{Asset, AssetStage};
 use crate::judge::{Invariant, Judge, Kind, index};
 use crate::plan::{Backend, Nature, Plan};
-use crate::process::{Process, Surroundings};
+use crate::process::{Process, ProcessEnvironment};
 
 pub(crate) struct Stage {
     pub(crate) plan: Arc<Plan>,
@@ -58,13 +58,13 @@ impl Stage {
     }
 
     /// Connects the stage to another cluster that uses the same backend.
-    pub(crate) fn meet(&self, neighbour: &Arc<Self>) {
+    pub(crate) fn connect(&self, neighbour: &Arc<Self>) {
         // It is set once per run.
         let _ = self.neighbour.set(Arc::downgrade(neighbour));
     }
 
     /// Adds the cluster and its judge.
-    pub(crate) fn furnish(&self, cluster: &Cluster, judge: Judge) {
+    pub(crate) fn attach_cluster(&self, cluster: &Cluster, judge: Judge) {
         *lock(&self.cluster) = Some(cluster.clone());
         // It is set once per run.
         let _ = self.judge.set(Mutex::new(judge));
@@ -83,7 +83,7 @@ impl Stage {
     }
 
     /// Waits until the faults have ended.
-    pub(crate) async fn calmed(&self) {
+    pub(crate) async fn until_calm(&self) {
         loop {
             let moved = self.moved.notified();
             if self.is_calm() {
@@ -125,7 +125,7 @@ impl Stage {
     /// Begins a call of the author's code. If the call is dropped before its end, it was cut off.
     pub(crate) fn begin(self: &Arc<Self>, process: &Arc<Process>, kind: Kind, name: &str) -> Call {
         if let Some(neighbour) = self.neighbour.get().and_then(Weak::upgrade) {
-            neighbour.judge().intrude(neighbour.now(), &process.name, kind, name);
+            neighbour.judge().check_foreign_call(neighbour.now(), &process.name, kind, name);
             neighbour.moved.notify_waiters();
         }
         let number = self.judge().begin(self.now(), process, kind, name);
@@ -180,7 +180,7 @@ impl Stage {
     }
 
     /// Completes an asset in the background, unless it is removed before.
-    pub(crate) fn go_on(self: &Arc<Self>, name: &str, after: Duration) {
+    pub(crate) fn complete_in_background(self: &Arc<Self>, name: &str, after: Duration) {
         let Some(number) = self.asset(name).map(|asset| asset.number) else { return };
         let (stage, name) = (self.clone(), name.to_owned());
         tokio::spawn(async move {
@@ -199,7 +199,7 @@ impl Stage {
     }
 }
 
-impl Surroundings for Stage {
+impl ProcessEnvironment for Stage {
     fn note(&self, text: impl FnOnce() -> String) {
         if self.traced
             && let Some(cluster) = &*lock(&self.cluster)
@@ -216,8 +216,8 @@ impl Surroundings for Stage {
         self.start.elapsed()
     }
 
-    fn accuse(&self, invariant: Invariant, seen: String) {
-        self.judge().accuse(self.now(), invariant, seen);
+    fn report_violation(&self, invariant: Invariant, seen: String) {
+        self.judge().report_violation(self.now(), invariant, seen);
         self.moved.notify_waiters();
     }
 }
@@ -239,10 +239,10 @@ struct CallName {
 impl Call {
     pub(crate) fn end(mut self, how: fmt::Arguments<'_>) {
         self.ended = true;
-        self.tell(how);
+        self.note_outcome(how);
     }
 
-    fn tell(&self, what: fmt::Arguments<'_>) {
+    fn note_outcome(&self, what: fmt::Arguments<'_>) {
         let CallName { process, kind, name } = &self.call;
         self.stage.note(|| format!("{process}: {} {name} {what}", kind.name()));
     }
@@ -251,7 +251,7 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         if !self.ended {
-            self.tell(format_args!("is cut off"));
+            self.note_outcome(format_args!("is cut off"));
         }
         self.stage.judge().end(self.number);
     }

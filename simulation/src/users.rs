@@ -19,8 +19,8 @@ use crate::PROVISIONER;
 use crate::backend::AssetStage;
 use crate::garble::GARBLED;
 use crate::judge::LEASE_ENTRIES;
-use crate::plan::{Deed, When};
-use crate::process::Surroundings;
+use crate::plan::{UserAction, When};
+use crate::process::ProcessEnvironment;
 use crate::stage::Stage;
 
 pub(crate) const NAMESPACE: &str = "default";
@@ -74,21 +74,21 @@ impl Users {
     }
 
     /// Allows restores into the other cluster.
-    pub(crate) fn meet(&self, others: &Arc<Self>) {
+    pub(crate) fn connect(&self, others: &Arc<Self>) {
         // It is set once per run.
         let _ = self.others.set(Arc::downgrade(others));
     }
 
     /// Executes the plan, until the storm is over.
     pub(crate) async fn act(&self) {
-        let mut open: Vec<(When, Deed)> = self.stage.plan.deeds.clone();
+        let mut open: Vec<(When, UserAction)> = self.stage.plan.actions.clone();
         let end = self.start + self.stage.plan.storm;
         while Instant::now() < end {
             let moved = self.stage.moved.notified();
             let now = self.stage.now();
             let (steps, deletions, writes, saved) = {
                 let mut judge = self.stage.judge();
-                judge.look(now);
+                judge.process_changes(now);
                 (judge.steps, judge.deletions, judge.writes, judge.saved)
             };
             let is_due = |when: &When| match when {
@@ -100,17 +100,17 @@ impl Users {
             };
             let (due, later): (Vec<_>, Vec<_>) = open.into_iter().partition(|(when, _)| is_due(when));
             open = later;
-            for (_, deed) in due {
-                self.execute(deed);
+            for (_, action) in due {
+                self.execute(action);
                 // An unbound claim must not be expanded yet.
-                if let Deed::Grow(claim, _) = deed
+                if let UserAction::Grow(claim, _) = action
                     && !self.is_bound(claim)
                 {
-                    open.push((When::At(now + Duration::from_secs(1)), deed));
+                    open.push((When::At(now + Duration::from_secs(1)), action));
                 }
-                if let Deed::Replace(claim) = deed {
+                if let UserAction::Replace(claim) = action {
                     // This waits until other finalizers of the deleted object are removed.
-                    let again = |after| (When::At(now + after), Deed::Block(claim));
+                    let again = |after| (When::At(now + after), UserAction::Block(claim));
                     open.extend([again(Duration::from_millis(1)), again(Duration::from_millis(50))]);
                 }
             }
@@ -163,7 +163,7 @@ impl Users {
     }
 
     /// Solves the problems that only a user can solve, as events ask. Never returns.
-    pub(crate) async fn attend(&self) {
+    pub(crate) async fn respond_to_events(&self) {
         loop {
             sleep_until(Instant::now() + ATTENTION).await;
             let events = self.list("events");
@@ -171,62 +171,62 @@ impl Users {
         }
     }
 
-    fn execute(&self, deed: Deed) {
-        self.stage.note(|| format!("users: {deed:?}"));
+    fn execute(&self, action: UserAction) {
+        self.stage.note(|| format!("users: {action:?}"));
         let claim_of = |claim: usize| format!("claim-{claim}");
-        match deed {
-            Deed::Create(claim) => self.create_claim(claim),
-            Deed::Delete(claim) => {
+        match action {
+            UserAction::Create(claim) => self.create_claim(claim),
+            UserAction::Delete(claim) => {
                 self.delete("pods", &claim_of(claim));
                 self.delete(CLAIMS, &claim_of(claim));
             }
-            Deed::DeleteVolume(claim) => {
+            UserAction::DeleteVolume(claim) => {
                 self.volume_of(claim).into_iter().for_each(|volume| self.delete_volume(&volume));
             }
-            Deed::DeleteSaved => {
-                let saved = self.stage.judge().picture.saved_last();
+            UserAction::DeleteSaved => {
+                let saved = self.stage.judge().view.saved_last();
                 saved.into_iter().for_each(|volume| self.delete_volume(&volume));
             }
-            Deed::Replace(claim) => {
+            UserAction::Replace(claim) => {
                 self.volume_of(claim).into_iter().for_each(|volume| self.delete_volume(&volume));
                 self.block(claim);
             }
-            Deed::HoldClaim(claim) => self.hold(CLAIMS, &claim_of(claim)),
-            Deed::HoldVolume(claim) => {
+            UserAction::HoldClaim(claim) => self.hold(CLAIMS, &claim_of(claim)),
+            UserAction::HoldVolume(claim) => {
                 if let Some(volume) = self.volume_of(claim) {
                     self.hold(VOLUMES, &volume);
                 }
             }
-            Deed::Touch(claim) => {
+            UserAction::Touch(claim) => {
                 let text = self.stage.now().as_micros().to_string();
                 self.patch(CLAIMS, &claim_of(claim), &json!({"metadata": {"labels": {"touched": text}}}));
             }
             // The API server refuses this for an unbound claim, or if the class does not allow it.
-            Deed::Grow(claim, size) => {
+            UserAction::Grow(claim, size) => {
                 let request = json!({"spec": {"resources": {"requests": {"storage": format!("{size}Gi")}}}});
                 self.patch(CLAIMS, &claim_of(claim), &request);
             }
-            Deed::Retain(claim, retain) => {
+            UserAction::Retain(claim, retain) => {
                 let policy = if retain { "Retain" } else { "Delete" };
                 if let Some(volume) = self.volume_of(claim) {
                     self.patch(VOLUMES, &volume, &json!({"spec": {"persistentVolumeReclaimPolicy": policy}}));
                 }
             }
-            Deed::Block(claim) => self.block(claim),
-            Deed::DropClass(class) => {
+            UserAction::Block(claim) => self.block(claim),
+            UserAction::DropClass(class) => {
                 let (group, name) = ("storage.k8s.io", format!("class-{class}"));
                 let target = Target { group, plural: "storageclasses", namespace: "", name: &name };
                 // The object may no longer exist.
                 let _ = self.cluster.delete(&target, DeleteOptions::default());
             }
-            Deed::MakeClass(class) => {
-                self.execute(Deed::DropClass(class));
+            UserAction::MakeClass(class) => {
+                self.execute(UserAction::DropClass(class));
                 self.make_class(class, self.stage.now().as_millis());
             }
-            Deed::TouchJournal => self.each_journal(|journal| {
+            UserAction::TouchJournal => self.each_journal(|journal| {
                 object::set_annotation(journal, "example.com/touched", &self.stage.now().as_micros().to_string());
             }),
-            Deed::SoilJournal => self.each_journal(|journal| {
+            UserAction::CorruptJournal => self.each_journal(|journal| {
                 let in_lease = object::text_at(journal, &["metadata", "annotations", LEASE_ENTRIES]);
                 let entries = format!("{in_lease}{}nonsense\n", object::text_at(journal, &["data", "entries"]));
                 if journal["kind"] == "Lease" {
@@ -235,35 +235,37 @@ impl Users {
                     drop(object::object_mut(journal, "data").insert("entries".to_owned(), entries.into()));
                 }
             }),
-            Deed::DropJournal => self.drop_journals(),
-            Deed::Compact => self.cluster.forget_history(),
-            Deed::Backup => self.back_up(),
-            Deed::Restore(copying) => self.restore(&self.backed_up(), copying),
-            Deed::RestoreJournals => self.restore_journals(&self.backed_up()),
-            Deed::RestoreThere(copying) => self.there(|others, backup| others.restore(backup, copying)),
-            Deed::RestoreJournalsThere => self.there(Self::restore_journals),
-            Deed::Lose(claim) => self.lose(claim),
-            Deed::Strip(claim) => self.strip(claim),
-            Deed::Undress(claim) => {
+            UserAction::DropJournal => self.drop_journals(),
+            UserAction::Compact => self.cluster.forget_history(),
+            UserAction::Backup => self.back_up(),
+            UserAction::Restore(copying) => self.restore(&self.latest_backup(), copying),
+            UserAction::RestoreJournals => self.restore_journals(&self.latest_backup()),
+            UserAction::RestoreIntoOther(copying) => {
+                self.in_other_cluster(|others, backup| others.restore(backup, copying));
+            }
+            UserAction::RestoreJournalsIntoOther => self.in_other_cluster(Self::restore_journals),
+            UserAction::ForceDelete(claim) => self.lose(claim),
+            UserAction::Strip(claim) => self.strip(claim),
+            UserAction::ReplaceWithManifest(claim) => {
                 let bare = json!({"metadata": {"labels": null, "annotations": null, "finalizers": null}});
                 self.patch(CLAIMS, &claim_of(claim), &bare);
             }
-            Deed::MakeAsset(claim) => {
+            UserAction::MakeAsset(claim) => {
                 let (volume, now) = (self.volume_of(claim), self.stage.now());
-                volume.into_iter().for_each(|volume| self.stage.judge().make_by_hand(now, &volume));
+                volume.into_iter().for_each(|volume| self.stage.judge().record_manual_creation(now, &volume));
             }
-            Deed::RemoveAsset(claim) => self.take_over(claim, None),
-            Deed::TakeAsset(claim) => self.take_over(claim, Some(AssetStage::Exported)),
-            Deed::Garble(claim) => self.garble(CLAIMS, &claim_of(claim)),
-            Deed::GarbleVolume(claim) => {
+            UserAction::RemoveAsset(claim) => self.take_over(claim, None),
+            UserAction::TakeAsset(claim) => self.take_over(claim, Some(AssetStage::Exported)),
+            UserAction::Garble(claim) => self.garble(CLAIMS, &claim_of(claim)),
+            UserAction::GarbleVolume(claim) => {
                 self.volume_of(claim).into_iter().for_each(|volume| self.garble(VOLUMES, &volume));
             }
-            Deed::Mend => self.mend(),
-            Deed::LoseNode(node) => self.lose_node(node),
-            Deed::MakeNode(node) => self.make_node(node),
-            Deed::Register(node, keys) => self.register(node, keys),
-            Deed::Unregister(node) => self.unregister(node),
-            Deed::Label(node, zone) => self.label(node, zone),
+            UserAction::Mend => self.mend(),
+            UserAction::LoseNode(node) => self.lose_node(node),
+            UserAction::MakeNode(node) => self.make_node(node),
+            UserAction::Register(node, keys) => self.register(node, keys),
+            UserAction::Unregister(node) => self.unregister(node),
+            UserAction::Label(node, zone) => self.label(node, zone),
         }
     }
 
@@ -329,9 +331,9 @@ impl Users {
         {
             // Without our finalizer it is unknown whether the asset still exists.
             let judge = &mut *self.stage.judge();
-            judge.look(self.stage.now());
-            if judge.picture.volumes.get(volume).is_some_and(|volume| !volume.protected) {
-                judge.forgiven.insert(volume.to_owned());
+            judge.process_changes(self.stage.now());
+            if judge.view.volumes.get(volume).is_some_and(|volume| !volume.protected) {
+                judge.exempted.insert(volume.to_owned());
             }
             judge.by_hand.insert(volume.to_owned());
         }

@@ -12,14 +12,14 @@ use tokio::time::{sleep, timeout};
 
 use crate::PROVISIONER;
 use crate::backend::{Author, Plain, Sidecar, Whole};
-use crate::edges::Edges;
 use crate::garble::garble;
 use crate::judge::{Invariant, Judge, Violation};
-use crate::plan::{Fate, Life, Pace, Plan, Settings, Sharing};
-use crate::process::{Process, Surroundings};
-use crate::run::{Manner, Trace};
+use crate::plan::{Life, Pace, Plan, ProcessFault, Settings, Sharing};
+use crate::process::{Process, ProcessEnvironment};
+use crate::run::{RunOptions, Trace};
 use crate::stage::Stage;
 use crate::users::{NAMESPACE, NODES, Users};
+use crate::volume_interceptor::VolumeInterceptor;
 
 /// The time limit after the storm for everything to settle.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -28,7 +28,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// Time between the end of a process and its restart.
 const RESTART: Duration = Duration::from_secs(1);
 /// Time limit for a process to end when it is asked to.
-const FAREWELL: Duration = Duration::from_secs(60);
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(60);
 
 /// One cluster.
 pub(crate) struct World {
@@ -44,29 +44,29 @@ pub(crate) struct World {
 }
 
 /// Creates the clusters of a plan.
-pub(crate) fn of(plan: &Plan, manner: &Manner) -> Vec<World> {
-    let mut worlds = vec![World::new("", plan, plan.restores(), manner)];
+pub(crate) fn of(plan: &Plan, run_options: &RunOptions) -> Vec<World> {
+    let mut worlds = vec![World::new("", plan, plan.restores(), run_options)];
     if let Some(other) = &plan.other {
-        worlds.push(World::new("in the other cluster: ", other, true, manner));
+        worlds.push(World::new("in the other cluster: ", other, true, run_options));
         let [one, two] = &worlds[..] else { unreachable!("two were made") };
-        one.stage.meet(&two.stage);
-        two.stage.meet(&one.stage);
-        one.users.meet(&two.users);
+        one.stage.connect(&two.stage);
+        two.stage.connect(&one.stage);
+        one.users.connect(&two.users);
     }
     worlds
 }
 
 impl World {
     /// `restores` is true if a backup is restored, so that the API server must return field managers.
-    fn new(name: &'static str, plan: &Plan, restores: bool, manner: &Manner) -> Self {
-        let stage = Stage::new(Arc::new(plan.clone()), manner.trace == Trace::Full);
+    fn new(name: &'static str, plan: &Plan, restores: bool, run_options: &RunOptions) -> Self {
+        let stage = Stage::new(Arc::new(plan.clone()), run_options.trace == Trace::Full);
         let faults = faults(plan);
-        let edges = Arc::new(Edges::new(faults.clone(), &stage));
-        let mut builder = Cluster::builder().seed(plan.seed).interceptor(edges.clone());
+        let interceptor = Arc::new(VolumeInterceptor::new(faults.clone(), &stage));
+        let mut builder = Cluster::builder().seed(plan.seed).interceptor(interceptor.clone());
         if !restores {
             builder = builder.hide_managed_fields();
         }
-        if manner.trace != Trace::Off {
+        if run_options.trace != Trace::Off {
             builder = builder.trace();
         }
         let cluster = builder.build();
@@ -75,12 +75,15 @@ impl World {
         watched.extend(plan.topology.as_ref().map(|_| ("", "nodes")));
         let namespace = cluster.get("", "namespaces", "", "kube-system").unwrap_or_default();
         let cluster_id = namespace["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-        stage.furnish(&cluster, Judge::new(cluster.subscribe(&watched), cluster_id, plan, manner.ignored.clone()));
+        stage.attach_cluster(
+            &cluster,
+            Judge::new(cluster.subscribe(&watched), cluster_id, plan, run_options.ignored.clone()),
+        );
         let actors = cluster.run(actors(plan));
         let users = Arc::new(Users::new(&cluster, &stage));
-        let without = manner.without;
+        let without = run_options.without;
         let (calm, garbles) = (Notify::new(), plan.garbles());
-        let scene = Scene { stage: stage.clone(), cluster: cluster.clone(), edges, calm, without, garbles };
+        let scene = Scene { stage: stage.clone(), cluster: cluster.clone(), interceptor, calm, without, garbles };
         let scene = Arc::new(scene);
         let replicas = (0..plan.slots.len()).map(|slot| tokio::spawn(scene.clone().replica(slot))).collect();
         Self { name, stage, cluster, users, faults, scene, replicas, actors }
@@ -90,9 +93,9 @@ impl World {
     pub(crate) async fn pass(&self) {
         let stage = &self.stage;
         self.users.act().await;
-        let hindered = stage.judge().hindered(stage.now(), &stage.plan);
+        let hindered = stage.judge().blocked_claim(stage.now(), &stage.plan);
         if let Some(seen) = hindered {
-            stage.accuse(Invariant::Unhindered, seen);
+            stage.report_violation(Invariant::Unhindered, seen);
         }
         self.faults.stop();
         stage.calm();
@@ -100,8 +103,8 @@ impl World {
         self.users.settle();
         tokio::select! {
             biased;
-            () = come_to_an_end(stage) => {}
-            () = self.users.attend() => {}
+            () = until_settled(stage) => {}
+            () = self.users.respond_to_events() => {}
         }
     }
 
@@ -119,7 +122,7 @@ impl World {
 }
 
 /// Returns at the first violation.
-pub(crate) async fn accused(stage: &Stage) {
+pub(crate) async fn until_violation(stage: &Stage) {
     loop {
         let moved = stage.moved.notified();
         if stage.judge().verdict.is_some() {
@@ -130,7 +133,7 @@ pub(crate) async fn accused(stage: &Stage) {
 }
 
 /// Waits until the final state is reached and lasts.
-async fn come_to_an_end(stage: &Stage) {
+async fn until_settled(stage: &Stage) {
     let mut settled = false;
     let mut pause = Duration::from_millis(500);
     let limit = stage.now() + PATIENCE;
@@ -144,7 +147,7 @@ async fn come_to_an_end(stage: &Stage) {
                 continue;
             }
             Some((invariant, seen)) if stage.now() > limit => {
-                return stage.accuse(invariant, seen);
+                return stage.report_violation(invariant, seen);
             }
             Some(_) => settled = false,
         }
@@ -156,7 +159,7 @@ async fn come_to_an_end(stage: &Stage) {
 struct Scene {
     stage: Arc<Stage>,
     cluster: Cluster,
-    edges: Arc<Edges>,
+    interceptor: Arc<VolumeInterceptor>,
     calm: Notify,
     without: Option<Safeguard>,
     /// True if some objects are unreadable.
@@ -180,7 +183,7 @@ impl Scene {
         }
         // The last process is restarted whenever it is replaced.
         let Some(last) = lives.last() else { return };
-        let life = Life { fates: Vec::new(), ..last.clone() };
+        let life = Life { faults: Vec::new(), ..last.clone() };
         for index in lives.len().. {
             sleep(RESTART).await;
             self.live(slot, index, &life).await;
@@ -190,8 +193,8 @@ impl Scene {
     async fn live(&self, slot: usize, index: usize, life: &Life) {
         let name = &format!("replica-{slot}-{index}");
         let number = (index * self.stage.plan.slots.len() + slot) as u64;
-        let process = Process::new(name.to_owned(), self.stage.clone(), &life.fates, life.lag);
-        self.edges.admit(&process);
+        let process = Process::new(name.to_owned(), self.stage.clone(), &life.faults, life.lag);
+        self.interceptor.connect_process(&process);
         self.stage.note(|| format!("{name} starts"));
         let plan = &self.stage.plan;
         let epoch = SimClock::EPOCH
@@ -217,27 +220,27 @@ impl Scene {
         };
         let stop = CancellationToken::new();
         let mut task = tokio::spawn(controller.run_with(self.client(name), stop.clone()));
-        let fate = tokio::select! {
+        let fault = tokio::select! {
             biased;
-            fate = process.end() => fate,
+            fault = process.end() => fault,
             ended = &mut task => {
                 self.ended(name, &ended);
-                return self.edges.dismiss(name);
+                return self.interceptor.disconnect_process(name);
             }
         };
-        let ended = match fate {
-            Fate::Stop => {
+        let ended = match fault {
+            ProcessFault::Stop => {
                 stop.cancel();
-                self.farewell(&process, &mut task).await
+                self.wait_shutdown(&process, &mut task).await
             }
-            Fate::Crash | Fate::Freeze(_) => false,
+            ProcessFault::Crash | ProcessFault::Freeze(_) => false,
         };
         if !ended {
             task.abort();
             // Ignore the error, because the task was aborted.
             let _ = task.await;
         }
-        self.edges.dismiss(name);
+        self.interceptor.disconnect_process(name);
         self.stage.note(|| format!("{name} is no more"));
     }
 
@@ -250,11 +253,11 @@ impl Scene {
     }
 
     /// Waits until the process has ended gracefully or crashed. Returns true if it has ended.
-    async fn farewell(&self, process: &Process, task: &mut JoinHandle<Result<(), RunError>>) -> bool {
+    async fn wait_shutdown(&self, process: &Process, task: &mut JoinHandle<Result<(), RunError>>) -> bool {
         tokio::select! {
             biased;
             () = process.crash() => false,
-            ended = timeout(FAREWELL, &mut *task) => match ended {
+            ended = timeout(SHUTDOWN_LIMIT, &mut *task) => match ended {
                 Ok(ended) => {
                     if !matches!(ended, Ok(Ok(()))) {
                         self.ended(&process.name, &ended);
@@ -262,10 +265,10 @@ impl Scene {
                     true
                 }
                 // A paused process cannot end.
-                Err(_) if process.excused_since(0) => false,
+                Err(_) if process.is_dead_or_paused_since(0) => false,
                 Err(_) => {
-                    let seen = format!("{} has not ended {} s after it was asked to", process.name, FAREWELL.as_secs());
-                    self.stage.accuse(Invariant::Alive, seen);
+                    let seen = format!("{} has not ended {} s after it was asked to", process.name, SHUTDOWN_LIMIT.as_secs());
+                    self.stage.report_violation(Invariant::Alive, seen);
                     false
                 }
             },
@@ -277,7 +280,7 @@ impl Scene {
         if self.stage.has_old_journals() && matches!(how, Ok(Err(RunError::Replaced { .. }))) {
             return self.stage.note(|| format!("{name} is replaced"));
         }
-        self.stage.accuse(Invariant::Alive, format!("{name} ended by itself: {how:?}"));
+        self.stage.report_violation(Invariant::Alive, format!("{name} ended by itself: {how:?}"));
     }
 }
 

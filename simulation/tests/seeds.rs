@@ -1,9 +1,9 @@
 //! Runs a few simulations, and checks that they are reproducible.
 
-use simulation::{Campaign, Manner, Plan, Subject, Trace, run, run_seed};
+use simulation::{Campaign, Plan, RunOptions, Subject, Trace, run, run_seed};
 
-fn traced() -> Manner {
-    Manner { trace: Trace::Full, ..Manner::default() }
+fn traced() -> RunOptions {
+    RunOptions { trace: Trace::Full, ..RunOptions::default() }
 }
 
 #[test]
@@ -20,9 +20,9 @@ fn without_logs(trace: &str) -> Vec<String> {
 
 #[test]
 fn bucket_runs_are_reproducible() {
-    let manner = Manner { subject: Subject::Buckets, ..traced() };
+    let run_options = RunOptions { subject: Subject::Buckets, ..traced() };
     for seed in 0..12 {
-        let [first, second] = [(); 2].map(|()| without_logs(&run_seed(seed, &manner).trace));
+        let [first, second] = [(); 2].map(|()| without_logs(&run_seed(seed, &run_options).trace));
         let difference = first.iter().zip(&second).find(|(one, two)| one != two);
         assert_eq!(difference, None, "seed {seed}");
         assert_eq!(first.len(), second.len(), "seed {seed}");
@@ -48,7 +48,7 @@ fn volume_runs_are_reproducible() {
 fn tracing_does_not_change_the_outcome() {
     for seed in 0..10 {
         let plan = Plan::draw(seed);
-        let (traced, untraced) = (run(&plan, &traced()), run(&plan, &Manner::default()));
+        let (traced, untraced) = (run(&plan, &traced()), run(&plan, &RunOptions::default()));
         assert_eq!((traced.violation, traced.simulated), (untraced.violation, untraced.simulated), "seed {seed}");
         assert!(untraced.trace.is_empty());
     }
@@ -71,8 +71,8 @@ fn buckets_survive_crashes() {
 
 fn holds(subject: Subject, seeds: u64, argument: &str) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let manner = Manner { subject, ..Manner::default() };
-    let campaign = Campaign { seeds: 0..seeds, threads, limit: None, keep_going: false, manner };
+    let run_options = RunOptions { subject, ..RunOptions::default() };
+    let campaign = Campaign { seeds: 0..seeds, threads, limit: None, keep_going: false, run_options };
     let tally = campaign.run(|_| {});
     let failures: Vec<String> = tally
         .failures

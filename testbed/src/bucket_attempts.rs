@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::s3::proxy::{self, Asked, Behind, Fate};
+use crate::s3::proxy::{self, ProxiedRequest, ProxyAction, Upstreams};
 
 /// Checks that an attempt may end after any of its requests: deleting the claim removes all leftovers, and another
 /// attempt continues. `provision` sends its requests to the address that it receives; `server` is the address of the
@@ -37,10 +37,10 @@ pub async fn attempts_can_end_after_any_request(
 
 /// Starts a proxy that closes connections after this number of requests, and returns its address.
 pub async fn start_proxy_closing_after(server: &str, requests: u64) -> anyhow::Result<String> {
-    let decide = move |asked: &Asked| match asked.number.cmp(&requests) {
-        Ordering::Less => Fate::Answered,
-        Ordering::Equal => Fate::Unanswered,
-        Ordering::Greater => Fate::Lost,
+    let decide = move |asked: &ProxiedRequest| match asked.number.cmp(&requests) {
+        Ordering::Less => ProxyAction::Answered,
+        Ordering::Equal => ProxyAction::Unanswered,
+        Ordering::Greater => ProxyAction::Lost,
     };
-    proxy::start_with(Behind::from(server), Duration::ZERO, decide).await
+    proxy::start_with(Upstreams::from(server), Duration::ZERO, decide).await
 }

@@ -231,7 +231,7 @@ pub async fn delete_if_empty_keeps_a_bucket_with_objects(fixture: &impl BucketFi
     user.put("cat", "miaow").await?;
     let claims = fixture.space.api::<ObjectBucketClaim>();
     claims.delete("full", &DeleteParams::default()).await?;
-    fixture.told("full", "contains objects").await?;
+    fixture.wait_for_ready_message("full", "contains objects").await?;
     ensure!(user.get("cat").await?.is_some(), "the object was deleted");
     user.client.delete_object(&user.bucket, "cat").await?;
     fixture.space.wait_gone(&claims, "full").await
@@ -260,7 +260,7 @@ pub async fn claims_share_a_bucket(fixture: &impl BucketFixture) -> anyhow::Resu
 
     let claims = fixture.space.api::<ObjectBucketClaim>();
     claims.delete("photos", &DeleteParams::default()).await?;
-    fixture.told("photos", "which use it, are deleted").await?;
+    fixture.wait_for_ready_message("photos", "which use it, are deleted").await?;
     ensure!(reader.works().await && writer.works().await && photos.works().await, "a key no longer works");
     fixture.delete("reader").await?;
     ensure!(!reader.works().await && writer.works().await, "deleting a claim did not revoke exactly its key");

@@ -108,7 +108,7 @@ pub async fn claims_get_access_to_an_existing_bucket<F: Administered>(fixture: &
     }
     // A claim for a foreign bucket is refused, and the bucket stays.
     fixture.claim("thief", "class", json!({"bucketName": "shared-bucket"})).await?;
-    fixture.told("thief", "was not created for this claim").await?;
+    fixture.wait_for_ready_message("thief", "was not created for this claim").await?;
     for claim in ["read-write", "read-only", "write-only", "thief"] {
         fixture.delete(claim).await?;
     }

@@ -10,7 +10,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::built::Built;
+use crate::cached_program::Built;
 use crate::cluster::{Program, TestSpace, eventually, provisioner_program};
 use crate::control_plane::{NO_NODE, Node, State};
 use crate::dependency::{Dependency, is_named};

@@ -1,6 +1,6 @@
 //! [csi-sanity](https://github.com/kubernetes-csi/csi-test), upstream's conformance tests for CSI drivers.
 
-use crate::built::Built;
+use crate::cached_program::Built;
 use crate::dependency::{Dependency, is_named};
 use crate::go_module::{GoProgram, Source};
 

@@ -1,7 +1,7 @@
 //! The sidecar [external-provisioner](https://github.com/kubernetes-csi/external-provisioner), which provisions for CSI
 //! drivers. The recordings in `csi-scenarios` come from it.
 
-use crate::built::Built;
+use crate::cached_program::Built;
 use crate::dependency::Dependency;
 use crate::go_module::{GoProgram, Source};
 

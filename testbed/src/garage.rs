@@ -5,7 +5,7 @@ mod server;
 
 use std::path::PathBuf;
 
-use crate::built::Built;
+use crate::cached_program::Built;
 use crate::dependency::{Dependency, is_named};
 use crate::guard::{Guard, Lifetime};
 use crate::progress::SharedProgress;

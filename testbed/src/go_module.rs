@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
-use crate::built::Built;
+use crate::cached_program::Built;
 use crate::guard::{Guard, Lifetime, Running};
 use crate::progress::{self, SharedProgress};
 

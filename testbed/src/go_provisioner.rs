@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::built::Built;
+use crate::cached_program::Built;
 use crate::control_plane::fnv1a;
 use crate::go_module::COMPILER_FLAGS;
 use crate::guard::{Guard, Lifetime};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::built::Built;
+use crate::cached_program::Built;
 use crate::go_module::{GoProgram, Source};
 use crate::guard::Guard;
 use crate::progress::SharedProgress;

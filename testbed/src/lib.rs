@@ -51,7 +51,7 @@ pub mod bucket_attempts;
 pub mod bucket_cases;
 #[cfg(feature = "s3")]
 pub mod bucket_rights;
-mod built;
+mod cached_program;
 pub mod cargo;
 pub mod ceph;
 pub mod cluster;

@@ -26,12 +26,12 @@ pub(crate) const fn package(name: &'static str, file: &'static str, services: &'
 
 /// The names of the packages that are not installed.
 pub fn missing(packages: &[Package]) -> Vec<&'static str> {
-    lacking(packages).map(|package| package.name).collect()
+    not_installed(packages).map(|package| package.name).collect()
 }
 
 /// Installs missing packages. Does not start or enable their services.
 pub fn install(packages: &[Package], progress: &SharedProgress) -> anyhow::Result<()> {
-    let services: Vec<_> = lacking(packages).flat_map(|package| package.services).collect();
+    let services: Vec<_> = not_installed(packages).flat_map(|package| package.services).collect();
     let missing = missing(packages);
     if missing.is_empty() {
         return Ok(());
@@ -57,7 +57,7 @@ pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
     found.with_context(|| format!("there is no program {name}"))
 }
 
-fn lacking(packages: &[Package]) -> impl Iterator<Item = &Package> {
+fn not_installed(packages: &[Package]) -> impl Iterator<Item = &Package> {
     packages.iter().filter(|package| !Path::new(package.file).exists())
 }
 

@@ -4,7 +4,7 @@
 #[cfg(feature = "s3")]
 mod server;
 
-use crate::built::Built;
+use crate::cached_program::Built;
 use crate::dependency::{Dependency, is_named};
 use crate::go_module::{GoProgram, Source};
 

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-use crate::built::Built;
+use crate::cached_program::Built;
 use crate::control_plane::{State, Versions};
 use crate::go_module::{GoProgram, Source, download};
 use crate::guard::Guard;

@@ -134,7 +134,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Boots a guest. The script finds the files that [`Guest::tell`] sends in the directory `$TOLD`.
+    /// Boots a guest. The script finds the files that [`Guest::send_file`] sends in the directory `$TOLD`.
     pub async fn start(machine: Machine<'_>, script: &str) -> anyhow::Result<Self> {
         KERNEL.check_use()?;
         KERNEL.check(dependency::INSTALL)?;
@@ -152,7 +152,7 @@ impl Guest {
     }
 
     /// Sends a file to the script.
-    pub fn tell(&self, name: &str, text: &str) -> anyhow::Result<()> {
+    pub fn send_file(&self, name: &str, text: &str) -> anyhow::Result<()> {
         let half = self.directory.0.join("half");
         std::fs::write(&half, text)?;
         Ok(std::fs::rename(half, self.directory.0.join(name))?)
@@ -204,12 +204,12 @@ impl Link {
     }
 
     /// This machine's address.
-    pub fn here(&self) -> Ipv4Addr {
+    pub fn host_address(&self) -> Ipv4Addr {
         self.address(1)
     }
 
     /// The guest's address.
-    pub fn there(&self) -> Ipv4Addr {
+    pub fn guest_address(&self) -> Ipv4Addr {
         self.address(2)
     }
 
@@ -221,7 +221,7 @@ impl Link {
 
     /// Routes the pod addresses to the guest.
     pub(crate) fn route(&self) -> anyhow::Result<()> {
-        let (pods, guest) = (self.pods(), self.there().to_string());
+        let (pods, guest) = (self.pods(), self.guest_address().to_string());
         ensure!(ip(&["route", "replace", &pods, "via", &guest, "dev", &self.device]), "no way leads to {pods}");
         Ok(())
     }
@@ -233,7 +233,7 @@ impl Link {
 
     /// Configures the device; returns `false` until the guest has created it.
     fn up(&self) -> bool {
-        ip(&["address", "replace", &format!("{}/30", self.here()), "dev", &self.device])
+        ip(&["address", "replace", &format!("{}/30", self.host_address()), "dev", &self.device])
             && ip(&["link", "set", &self.device, "up"])
     }
 }
@@ -261,7 +261,7 @@ mkdir {MOUNT_POINT} && mount -o prjquota {DEVICE} {MOUNT_POINT}"
         },
     );
     let link = machine.link.map_or_else(String::new, |link| {
-        format!("ip link set lo up\nip address add {}/30 dev vec0\nip link set vec0 up\n", link.there())
+        format!("ip link set lo up\nip address add {}/30 dev vec0\nip link set vec0 up\n", link.guest_address())
     });
     format!(
         "#!/bin/sh

@@ -42,10 +42,10 @@ fn stage(folder: &Path) -> anyhow::Result<()> {
     }
     let project = build::workspace_root();
     let mut summary = read(&project.join(PAGES).join("SUMMARY.md"))?.replace("](", &format!("]({PAGES}/"));
-    let mut copied = below(&project.join(PAGES))?;
+    let mut copied = files_below(&project.join(PAGES))?;
     copied.retain(|path| !path.ends_with("SUMMARY.md"));
     summary.push_str("\n# The project\n\n");
-    for path in beside(project)? {
+    for path in pages_outside_guide(project)? {
         let text = read(&path)?;
         let title = text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or("Untitled");
         summary.push_str(&format!("- [{title}]({})\n", path.strip_prefix(project)?.display()));
@@ -59,23 +59,23 @@ fn stage(folder: &Path) -> anyhow::Result<()> {
 }
 
 /// The pages of the project outside of the guide.
-fn beside(project: &Path) -> anyhow::Result<Vec<PathBuf>> {
+fn pages_outside_guide(project: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut pages =
         ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"].map(|path| project.join(path)).to_vec();
     let mut installing: Vec<_> =
-        below(&project.join("deploy"))?.into_iter().filter(|path| path.ends_with("README.md")).collect();
+        files_below(&project.join("deploy"))?.into_iter().filter(|path| path.ends_with("README.md")).collect();
     installing.sort();
     pages.extend(installing);
     Ok(pages)
 }
 
-fn below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+fn files_below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let entry = entry?;
         // A symlink points to pages that are found elsewhere as well.
         if entry.file_type()?.is_dir() {
-            files.extend(below(&entry.path())?);
+            files.extend(files_below(&entry.path())?);
         } else {
             files.push(entry.path());
         }
@@ -104,7 +104,7 @@ mod tests {
         let folder = build::workspace_root().join("target/tmp/staged-book");
         stage(&folder).unwrap();
         let (pages, mut count) = (folder.join("src").join(PAGES), 0);
-        for page in below(&folder.join("src")).unwrap() {
+        for page in files_below(&folder.join("src")).unwrap() {
             // The project's front matter links to files outside the book, such as a program's own README.
             let is_project = page.parent() == Some(&folder.join("src"));
             for link in read(&page).unwrap().split("](").skip(1).map(|rest| rest.split([')', '#']).next().unwrap()) {

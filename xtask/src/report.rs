@@ -118,7 +118,7 @@ pub(crate) async fn run(arguments: &[String], guard: &Guard) -> anyhow::Result<E
     }
     let missing = packages::missing(&PACKAGES).join(" ");
     ensure!(missing.is_empty(), "install the packages that the scenarios need: apt-get install {missing}");
-    let machine = Machine::here()?;
+    let machine = Machine::detect()?;
     let mut failed = false;
     let mut report = if options.resume {
         let report = Report::read()?;
@@ -226,7 +226,7 @@ impl Machine {
         all(self) == all(other)
     }
 
-    fn here() -> anyhow::Result<Self> {
+    fn detect() -> anyhow::Result<Self> {
         let changed = output(
             "git",
             &["status", "--porcelain", "--", "crates", "provisioners", "bench", "testbed", "Cargo.lock"],

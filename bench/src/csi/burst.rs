@@ -20,7 +20,7 @@ use crate::burst::mb;
 use crate::cluster::{Cluster, at_once};
 use crate::contender::in_turns;
 use crate::foreign;
-use crate::measured::Measurement;
+use crate::measurement::Measurement;
 use crate::process::processor_time;
 use crate::wait::until;
 
@@ -42,7 +42,7 @@ pub(crate) struct Settings {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Which {
+enum Variant {
     /// csi-provisioner with its defaults
     Ours,
     /// external-provisioner without limits
@@ -51,7 +51,7 @@ enum Which {
     Defaults,
 }
 
-impl Which {
+impl Variant {
     const ALL: [Self; 3] = [Self::Ours, Self::Tuned, Self::Defaults];
 
     fn title(self) -> String {
@@ -76,16 +76,16 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
     let programs = Programs::find().await?;
     let mut figures = Figures::default();
     if settings.foreign > 0 {
-        beside_others(&programs, settings, &mut figures).await?;
+        measure_with_foreign(&programs, settings, &mut figures).await?;
         return Ok(figures.into());
     }
     let mut requests = Vec::new();
     // A new control plane processes its first requests faster than all later ones.
-    Which::Ours.measure(&programs, settings.claims / 4).await?;
+    Variant::Ours.measure(&programs, settings.claims / 4).await?;
     for round in 0..settings.rounds {
-        for &which in in_turns(round, &Which::ALL) {
+        for &which in in_turns(round, &Variant::ALL) {
             // A round with the defaults takes minutes, and its client-side limits leave little variation.
-            if round > 0 && which == Which::Defaults {
+            if round > 0 && which == Variant::Defaults {
                 continue;
             }
             let (name, one) = (which.title(), which.measure(&programs, settings.claims).await?);
@@ -160,7 +160,7 @@ async fn wait_bound(stage: &Stage, count: usize) -> anyhow::Result<()> {
     .await
 }
 
-async fn beside_others(programs: &Programs, settings: Settings, figures: &mut Figures) -> anyhow::Result<()> {
+async fn measure_with_foreign(programs: &Programs, settings: Settings, figures: &mut Figures) -> anyhow::Result<()> {
     for pairs in [0, settings.foreign] {
         if pairs > 0 {
             foreign::create(&Cluster::connect().await?, 0..pairs, false).await?;

@@ -100,7 +100,7 @@ impl Driver {
     }
 
     /// Stops listening, as during a restart: calls in progress are lost, with their unfinished work. The volumes stay.
-    pub(super) fn leave(&self) {
+    pub(super) fn stop_listening(&self) {
         self.inner.sim.stop();
         self.inner.servers.lock().unwrap().drain(..).for_each(|server| server.abort());
     }

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::driver::Pace;
 use super::peer::{Peer, Programs};
 use super::stage::Stage;
-use crate::measured::Measurement;
+use crate::measurement::Measurement;
 use crate::replicas::SIGNALS;
 
 const FLAGS: [&str; 1] = ["--leader-election"];
@@ -30,13 +30,18 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
     let programs = Programs::find().await?;
     let mut figures = Figures::default();
     for peer in Peer::BOTH {
-        of(peer, &programs, settings, &mut figures).await?;
+        measure_peer(peer, &programs, settings, &mut figures).await?;
     }
     Ok(figures.into())
 }
 
 /// Records seconds from the claim's creation, at the moment of the signal, until CreateVolume.
-async fn of(peer: Peer, programs: &Programs, settings: Settings, figures: &mut Figures) -> anyhow::Result<()> {
+async fn measure_peer(
+    peer: Peer,
+    programs: &Programs,
+    settings: Settings,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
     let stage = Stage::set(programs, &format!("handover-{}", peer.slug()), Pace::AT_ONCE, 1).await?;
     let mut replicas: Vec<(String, Program)> = Vec::new();
     let mut started = 0;

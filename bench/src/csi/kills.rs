@@ -40,7 +40,8 @@ pub(super) struct Outcome {
 
 pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     let programs = Programs::find().await?;
-    let (ours, go) = tokio::try_join!(of(Peer::Ours, &programs, settings), of(Peer::Go, &programs, settings))?;
+    let (ours, go) =
+        tokio::try_join!(measure_peer(Peer::Ours, &programs, settings), measure_peer(Peer::Go, &programs, settings))?;
     println!(
         "| {} kills of each, seed {} | {} | {} |",
         settings.kills,
@@ -53,7 +54,7 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Result<(Arc<Stage>, Outcome)> {
+async fn measure_peer(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Result<(Arc<Stage>, Outcome)> {
     let stage = Stage::set(programs, &format!("kills-{}", peer.slug()), Pace::SLOW, settings.seed).await?;
     let stage = Arc::new(stage);
     let mut rng = Rng::with_seed(settings.seed);

@@ -47,7 +47,8 @@ struct Outcome {
 
 pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     let programs = Programs::find().await?;
-    let (ours, go) = tokio::try_join!(of(Peer::Ours, &programs, settings), of(Peer::Go, &programs, settings))?;
+    let (ours, go) =
+        tokio::try_join!(measure_peer(Peer::Ours, &programs, settings), measure_peer(Peer::Go, &programs, settings))?;
     println!(
         "| {} kills of each, seed {} | {} | {} |",
         settings.rounds,
@@ -80,7 +81,7 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn of(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Result<Outcome> {
+async fn measure_peer(peer: Peer, programs: &Programs, settings: Settings) -> anyhow::Result<Outcome> {
     let name = format!("lost-nodes-{}", peer.slug());
     let stage = Stage::set_in_zones(programs, &name, Pace::SLOW, settings.seed, &ZONES).await?;
     let mut rng = Rng::with_seed(settings.seed);

@@ -19,7 +19,7 @@ mod zones;
 
 use clap::Subcommand;
 
-use crate::measured::Measurement;
+use crate::measurement::Measurement;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {

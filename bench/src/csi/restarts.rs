@@ -13,7 +13,7 @@ use super::driver::Pace;
 use super::peer::{Peer, Programs};
 use super::stage::Stage;
 use super::traffic::{Counts, Traffic};
-use crate::measured::Measurement;
+use crate::measurement::Measurement;
 
 /// Time between two restarts, and time without the driver, in milliseconds.
 const UP: std::ops::RangeInclusive<u64> = 2000..=5000;
@@ -38,12 +38,17 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
     let programs = Programs::find().await?;
     let mut figures = Figures::default();
     for peer in Peer::BOTH {
-        of(peer, &programs, settings, &mut figures).await?;
+        measure_peer(peer, &programs, settings, &mut figures).await?;
     }
     Ok(figures.into())
 }
 
-async fn of(peer: Peer, programs: &Programs, settings: Settings, figures: &mut Figures) -> anyhow::Result<()> {
+async fn measure_peer(
+    peer: Peer,
+    programs: &Programs,
+    settings: Settings,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
     let name = format!("restarts-{}", peer.slug());
     let stage = Arc::new(Stage::set(programs, &name, Pace::SLOW, settings.seed).await?);
     let mut rng = Rng::with_seed(settings.seed);
@@ -52,7 +57,7 @@ async fn of(peer: Peer, programs: &Programs, settings: Settings, figures: &mut F
     let traffic = Traffic::start(&stage, settings.claims, settings.seed);
     for _ in 0..settings.times {
         sleep(Duration::from_millis(rng.u64(UP))).await;
-        stage.driver.leave();
+        stage.driver.stop_listening();
         sleep(Duration::from_millis(rng.u64(DOWN))).await;
         stage.driver.serve()?;
         let back = Instant::now();

@@ -22,7 +22,7 @@ use super::stage::Stage;
 use super::zones::ZONES;
 use crate::burst::mb;
 use crate::contender::in_turns;
-use crate::measured::Measurement;
+use crate::measurement::Measurement;
 use crate::wait::until;
 
 /// Concurrent requests while objects are created.
@@ -51,14 +51,14 @@ pub(crate) struct Settings {
 
 /// A driver and flags.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Which {
+enum Variant {
     Without,
     Strict,
     NotStrict,
     Capacity,
 }
 
-impl Which {
+impl Variant {
     const OF_RATES: [Self; 3] = [Self::Without, Self::Strict, Self::NotStrict];
     const OF_MEMORY: [Self; 4] = [Self::Without, Self::Strict, Self::NotStrict, Self::Capacity];
 
@@ -92,7 +92,7 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
     if settings.memory > 0 {
         for nodes in [0, settings.memory] {
             for round in 0..settings.rounds {
-                for which in in_turns(round, &Which::OF_MEMORY) {
+                for which in in_turns(round, &Variant::OF_MEMORY) {
                     memory_of(*which, &programs, nodes, &mut figures).await?;
                 }
             }
@@ -100,7 +100,7 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
         return Ok(figures.into());
     }
     for round in 0..settings.rounds {
-        for which in in_turns(round, &Which::OF_RATES) {
+        for which in in_turns(round, &Variant::OF_RATES) {
             let (rate, peak) = rate(*which, &programs, &settings).await?;
             let name = which.title();
             eprintln!("{name}: {rate:.0} volumes/s");
@@ -112,7 +112,7 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
 }
 
 /// Volumes per second, and the peak memory in MB.
-async fn rate(which: Which, programs: &Programs, settings: &Settings) -> anyhow::Result<(f64, f64)> {
+async fn rate(which: Variant, programs: &Programs, settings: &Settings) -> anyhow::Result<(f64, f64)> {
     let stage = &which.stage(programs).await?;
     create_nodes(stage, settings.nodes, |_| Node::default()).await?;
     let create = |at: usize| async move {
@@ -137,7 +137,7 @@ async fn rate(which: Which, programs: &Programs, settings: &Settings) -> anyhow:
 }
 
 /// Records the memory of a sidecar that starts in a cluster with this number of nodes, which carry its driver.
-async fn memory_of(which: Which, programs: &Programs, nodes: usize, figures: &mut Figures) -> anyhow::Result<()> {
+async fn memory_of(which: Variant, programs: &Programs, nodes: usize, figures: &mut Figures) -> anyhow::Result<()> {
     let stage = &which.stage(programs).await?;
     create_nodes(stage, nodes, large).await?;
     let sidecar = which.start(stage)?;

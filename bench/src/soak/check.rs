@@ -11,7 +11,7 @@ use kube::{Api, ResourceExt};
 use testbed::progress::{SharedProgress, seconds};
 use tokio::time::{Instant, sleep};
 
-use super::faults::Inflicted;
+use super::faults::InjectedFaults;
 use super::ledger::{Ledger, volume_of};
 use super::replica::Totals;
 use super::view::View;
@@ -52,7 +52,7 @@ pub(super) async fn settled(soak: &Soak, progress: &SharedProgress) -> anyhow::R
     let deadline = Instant::now() + SETTLING;
     let mut good_since = None;
     loop {
-        let findings = look(soak).await;
+        let findings = find_problems(soak).await;
         let now = Instant::now();
         match findings {
             Ok(findings) if findings.is_empty() => {
@@ -68,7 +68,7 @@ pub(super) async fn settled(soak: &Soak, progress: &SharedProgress) -> anyhow::R
                 progress.status(&format!("calm; {all} things are not yet as they should be"));
                 if now > deadline || (all == for_good && now + SETTLING > deadline + STAYING) {
                     for (kind, texts) in &findings {
-                        texts.iter().for_each(|text| soak.log.say(format_args!("BROKEN: {kind:?}: {text}")));
+                        texts.iter().for_each(|text| soak.log.write_line(format_args!("BROKEN: {kind:?}: {text}")));
                     }
                     return Ok(findings);
                 }
@@ -80,7 +80,7 @@ pub(super) async fn settled(soak: &Soak, progress: &SharedProgress) -> anyhow::R
     }
 }
 
-async fn look(soak: &Soak) -> anyhow::Result<Findings> {
+async fn find_problems(soak: &Soak) -> anyhow::Result<Findings> {
     // Directories are read first: a directory created in the meantime would have no volume in an older list.
     let directories = soak.disk.names()?;
     let view = View::read(&soak.cluster).await?;
@@ -99,11 +99,11 @@ async fn look(soak: &Soak) -> anyhow::Result<Findings> {
         }
     }
     for (uid, seen) in &view.claims {
-        if !ledger.lives(uid) {
+        if !ledger.is_alive(uid) {
             add(Kind::NotGone, format!("claim {}", seen.name));
         }
     }
-    for (uid, claim) in ledger.claims.iter().filter(|(uid, _)| ledger.lives(uid)) {
+    for (uid, claim) in ledger.claims.iter().filter(|(uid, _)| ledger.is_alive(uid)) {
         let volume = volume_of(uid);
         let seen = view.claims.get(uid);
         if seen.and_then(|seen| seen.volume.as_deref()) != Some(&volume) {
@@ -113,7 +113,7 @@ async fn look(soak: &Soak) -> anyhow::Result<Findings> {
         }
     }
     for (name, volume) in &view.volumes {
-        if !ledger.lives(&volume.claim) && !volume.retain {
+        if !ledger.is_alive(&volume.claim) && !volume.retain {
             add(Kind::NotGone, format!("volume {name}, {}", volume.phase));
         } else if !directories.contains(name) {
             add(Kind::Lost, format!("directory of volume {name}"));
@@ -134,10 +134,10 @@ fn was_kept(ledger: &Ledger, directory: &str) -> bool {
 /// Counts volumes that were saved again: a replica killed before its journal recorded the volume as saved leaves this
 /// to the next one, which cannot know that the object was deleted meanwhile. It finds the directory with all data and
 /// saves the volume again.
-fn came_back(soak: &Soak, ledger: &Ledger) -> usize {
+fn count_resaved(soak: &Soak, ledger: &Ledger) -> usize {
     let view = soak.view.borrow();
     let deleted = |uid: &str| ledger.claims.get(uid).is_some_and(|claim| claim.volume_deleted);
-    let gone = |uid: &str| !ledger.lives(uid);
+    let gone = |uid: &str| !ledger.is_alive(uid);
     view.volumes.values().filter(|volume| volume.retain && deleted(&volume.claim) && gone(&volume.claim)).count()
 }
 
@@ -153,7 +153,7 @@ async fn journal(soak: &Soak) -> anyhow::Result<Vec<String>> {
 
 /// One run, for its report.
 pub(super) struct Run<'a> {
-    pub(super) faults: &'a Inflicted,
+    pub(super) faults: &'a InjectedFaults,
     pub(super) replicas: &'a Totals,
     pub(super) findings: &'a Findings,
     pub(super) took: Duration,
@@ -166,7 +166,7 @@ pub(super) fn report(soak: &Soak, run: &Run<'_>) -> anyhow::Result<String> {
     let ledger = soak.ledger();
     let directories = soak.disk.made();
     let again = directories.values().filter(|times| **times > 1).count();
-    let living = ledger.claims.keys().filter(|uid| ledger.lives(uid)).count();
+    let living = ledger.claims.keys().filter(|uid| ledger.is_alive(uid)).count();
     let mut table = String::from("| fault | times |\n|---|---|\n");
     for (kind, times) in &faults.by_kind {
         writeln!(table, "| {kind} | {times} |")?;
@@ -181,7 +181,7 @@ pub(super) fn report(soak: &Soak, run: &Run<'_>) -> anyhow::Result<String> {
     row("claims created; still existing at the end", format!("{}, {living}", ledger.claims.len()))?;
     row("decisions to provision, to delete", format!("{}, {}", replicas.provisions, replicas.deletions))?;
     row("directories created, of these more than once", format!("{}, {again}", directories.len()))?;
-    row("faults that hit a directory without a saved volume", faults.met.to_string())?;
+    row("faults that hit a directory without a saved volume", faults.without_volume.to_string())?;
     row("directories without a saved volume at that time", faults.unsaved.to_string())?;
     row("claims deleted while no replica that knew the directory was running", faults.orphaned.to_string())?;
     row("starts of replicas; unexpected ends", format!("{}; {}", replicas.starts, replicas.ended_by_themselves))?;
@@ -189,7 +189,7 @@ pub(super) fn report(soak: &Soak, run: &Run<'_>) -> anyhow::Result<String> {
     row("panics", replicas.panics.to_string())?;
     row(
         "retained volumes that were deleted manually and restored from a journal",
-        came_back(soak, &ledger).to_string(),
+        count_resaved(soak, &ledger).to_string(),
     )?;
     for (kind, what) in KINDS {
         row(what, findings.get(&kind).map_or(0, Vec::len).to_string())?;

@@ -39,7 +39,7 @@ struct Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
     /// Created, while its volume is not saved yet.
-    Made,
+    Created,
     /// Its removal has begun.
     Removing,
     /// Removed, while the PersistentVolume still exists.
@@ -123,7 +123,7 @@ impl Disk {
     }
 
     /// Checks that a claim's data exists, or returns the problem.
-    pub(super) fn look_at_marker(&self, volume: &str, uid: &str) -> Result<(), String> {
+    pub(super) fn check_marker(&self, volume: &str, uid: &str) -> Result<(), String> {
         let path = self.root.join(volume).join(MARKER);
         match fs::read_to_string(&path) {
             Ok(text) if text == uid => Ok(()),
@@ -196,10 +196,10 @@ fn watch(root: &Path, seen: Arc<Mutex<Seen>>, log: Log) -> anyhow::Result<()> {
                 // The receiver may no longer exist.
                 let _ = trap.sprung.send(name.clone().into_owned());
             }
-            if moment == Moment::Made {
+            if moment == Moment::Created {
                 *seen.made.entry(name.clone().into_owned()).or_insert(0) += 1;
             }
-            log.say(format_args!("disk: {name} {moment:?}"));
+            log.write_line(format_args!("disk: {name} {moment:?}"));
         }
     });
     Ok(())
@@ -209,7 +209,7 @@ fn moment(events: ReadFlags, name: &str, removing: bool) -> Option<Moment> {
     match removing {
         true if events.contains(ReadFlags::CREATE) => Some(Moment::Removing),
         true if events.contains(ReadFlags::DELETE) => Some(Moment::Removed),
-        false if events.contains(ReadFlags::CREATE) && !name.starts_with('.') => Some(Moment::Made),
+        false if events.contains(ReadFlags::CREATE) && !name.starts_with('.') => Some(Moment::Created),
         _ => None,
     }
 }
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn file_system_events_mark_creation_and_removal() {
         let cases = [
-            (ReadFlags::CREATE, "pvc-1", false, Some(Moment::Made)),
+            (ReadFlags::CREATE, "pvc-1", false, Some(Moment::Created)),
             (ReadFlags::CREATE, "pvc-1", true, Some(Moment::Removing)),
             (ReadFlags::DELETE, "pvc-1", true, Some(Moment::Removed)),
             (ReadFlags::CREATE, ".kube-provisioner", false, None),
@@ -235,9 +235,9 @@ mod tests {
     #[test]
     fn trap_skips_earlier_moments() {
         let (sprung, _answer) = oneshot::channel();
-        let (moment, signal) = (Moment::Made, Signal::KILL);
+        let (moment, signal) = (Moment::Created, Signal::KILL);
         let mut trap = Trap { moment, skip: 1, signal, targets: Vec::new(), sprung };
-        let springs = [Moment::Removed, Moment::Made, Moment::Made].map(|moment| trap.springs_at(moment));
+        let springs = [Moment::Removed, Moment::Created, Moment::Created].map(|moment| trap.springs_at(moment));
         assert_eq!(springs, [false, false, true]);
     }
 }

@@ -24,35 +24,35 @@ const STOP_LIMIT: Duration = Duration::from_secs(15);
 const BURST: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whom {
+enum Targets {
     One,
     Both,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    Kill(Whom),
-    KillAt(Moment, Whom),
-    StandStill,
-    StandStillAt(Moment),
-    Terminate(Whom),
+    Kill(Targets),
+    KillAt(Moment, Targets),
+    Pause,
+    PauseAt(Moment),
+    Terminate(Targets),
     Component(&'static str),
 }
 
 impl Fault {
     fn draw(rng: &mut Rng) -> Self {
         match rng.u32(0..100) {
-            0..14 => Self::Kill(Whom::One),
-            14..20 => Self::Kill(Whom::Both),
-            20..32 => Self::KillAt(Moment::Made, Whom::One),
-            32..42 => Self::KillAt(Moment::Made, Whom::Both),
-            42..46 => Self::KillAt(Moment::Removing, Whom::One),
-            46..49 => Self::KillAt(Moment::Removing, Whom::Both),
-            49..54 => Self::KillAt(Moment::Removed, Whom::Both),
-            54..63 => Self::StandStill,
-            63..72 => Self::StandStillAt(Moment::Made),
-            72..80 => Self::Terminate(Whom::One),
-            80..83 => Self::Terminate(Whom::Both),
+            0..14 => Self::Kill(Targets::One),
+            14..20 => Self::Kill(Targets::Both),
+            20..32 => Self::KillAt(Moment::Created, Targets::One),
+            32..42 => Self::KillAt(Moment::Created, Targets::Both),
+            42..46 => Self::KillAt(Moment::Removing, Targets::One),
+            46..49 => Self::KillAt(Moment::Removing, Targets::Both),
+            49..54 => Self::KillAt(Moment::Removed, Targets::Both),
+            54..63 => Self::Pause,
+            63..72 => Self::PauseAt(Moment::Created),
+            72..80 => Self::Terminate(Targets::One),
+            80..83 => Self::Terminate(Targets::Both),
             83..92 => Self::Component("kube-apiserver"),
             _ => Self::Component("etcd"),
         }
@@ -60,20 +60,20 @@ impl Fault {
 
     fn name(self) -> String {
         let moment = |moment| match moment {
-            Moment::Made => "between creating a directory and saving its volume",
+            Moment::Created => "between creating a directory and saving its volume",
             Moment::Removing => "when the removal of a directory has begun",
             Moment::Removed => "between removing a directory and reporting it",
         };
-        let whom = |whom| match whom {
-            Whom::One => "one replica",
-            Whom::Both => "both replicas",
+        let targets = |targets| match targets {
+            Targets::One => "one replica",
+            Targets::Both => "both replicas",
         };
         match self {
-            Self::Kill(who) => format!("kill -9 of {}", whom(who)),
-            Self::KillAt(at, who) => format!("kill -9 of {} {}", whom(who), moment(at)),
-            Self::StandStill => "a replica is paused for longer than its Lease".to_owned(),
-            Self::StandStillAt(at) => format!("a replica is paused for longer than its Lease, from {}", moment(at)),
-            Self::Terminate(who) => format!("SIGTERM and restart of {}", whom(who)),
+            Self::Kill(who) => format!("kill -9 of {}", targets(who)),
+            Self::KillAt(at, who) => format!("kill -9 of {} {}", targets(who), moment(at)),
+            Self::Pause => "a replica is paused for longer than its Lease".to_owned(),
+            Self::PauseAt(at) => format!("a replica is paused for longer than its Lease, from {}", moment(at)),
+            Self::Terminate(who) => format!("SIGTERM and restart of {}", targets(who)),
             Self::Component(name) => format!("kill -9 of {name}"),
         }
     }
@@ -81,10 +81,10 @@ impl Fault {
 
 /// The faults, and the situations in which they happened.
 #[derive(Default)]
-pub(super) struct Inflicted {
+pub(super) struct InjectedFaults {
     pub(super) by_kind: BTreeMap<String, usize>,
     /// Number of faults during the creation of a directory that left one without a volume.
-    pub(super) met: usize,
+    pub(super) without_volume: usize,
     /// Number of directories left without a volume.
     pub(super) unsaved: usize,
     /// Number of claims deleted while the replicas that knew of them were stopped or paused.
@@ -95,9 +95,9 @@ pub(super) struct Inflicted {
     pub(super) bursts: JoinSet<anyhow::Result<()>>,
 }
 
-struct Hand {
+struct FaultInjector {
     soak: Arc<Soak>,
-    inflicted: Arc<std::sync::Mutex<Inflicted>>,
+    injected: Arc<std::sync::Mutex<InjectedFaults>>,
     components: BTreeMap<&'static str, Arc<Mutex<()>>>,
     /// Recoveries in progress.
     recovering: JoinSet<anyhow::Result<()>>,
@@ -111,11 +111,11 @@ pub(super) async fn run(
     count: usize,
     pace: Duration,
     progress: &SharedProgress,
-) -> anyhow::Result<Inflicted> {
+) -> anyhow::Result<InjectedFaults> {
     let components = ["kube-apiserver", "etcd"].map(|name| (name, Arc::default()));
-    let mut hand = Hand {
+    let mut injector = FaultInjector {
         soak: soak.clone(),
-        inflicted: Arc::default(),
+        injected: Arc::default(),
         components: components.into(),
         recovering: JoinSet::new(),
         bursts: JoinSet::new(),
@@ -123,22 +123,22 @@ pub(super) async fn run(
     for number in 0..count {
         let mut rng = soak.chance("fault", number);
         sleep(pace.mul_f64(2.0 * rng.f64())).await;
-        hand.inflict(Fault::draw(&mut rng), number, replicas, &mut rng).await?;
-        while let Some(recovered) = hand.recovering.try_join_next() {
+        injector.inject(Fault::draw(&mut rng), number, replicas, &mut rng).await?;
+        while let Some(recovered) = injector.recovering.try_join_next() {
             recovered??;
         }
         let broken = soak.ledger().broken();
         progress.status(&format!("{} of {count} faults, {broken} promises broken", number + 1));
     }
-    while let Some(recovered) = hand.recovering.join_next().await {
+    while let Some(recovered) = injector.recovering.join_next().await {
         recovered??;
     }
-    let inflicted = std::mem::take(&mut *lock(&hand.inflicted));
-    Ok(Inflicted { bursts: hand.bursts, ..inflicted })
+    let injected = std::mem::take(&mut *lock(&injector.injected));
+    Ok(InjectedFaults { bursts: injector.bursts, ..injected })
 }
 
-impl Hand {
-    async fn inflict(
+impl FaultInjector {
+    async fn inject(
         &mut self,
         fault: Fault,
         number: usize,
@@ -148,33 +148,33 @@ impl Hand {
         let mut kind = fault.name();
         match fault {
             Fault::Component(name) => self.component(name, number).await,
-            Fault::Kill(whom) => {
-                let victims = seize(replicas, whom, rng).await;
-                self.soak.log.say(format_args!("fault {number}: {kind}"));
+            Fault::Kill(targets) => {
+                let victims = lock_running(replicas, targets, rng).await;
+                self.soak.log.write_line(format_args!("fault {number}: {kind}"));
                 victims.iter().for_each(|victim| victim.signal(Signal::KILL));
-                self.come_back(victims, whom, rng);
+                self.restart_all(victims, targets, rng);
             }
-            Fault::KillAt(moment, whom) => {
-                let victims = seize(replicas, whom, rng).await;
-                self.soak.log.say(format_args!("fault {number}: {kind}"));
+            Fault::KillAt(moment, targets) => {
+                let victims = lock_running(replicas, targets, rng).await;
+                self.soak.log.write_line(format_args!("fault {number}: {kind}"));
                 match self.at(moment, number, Signal::KILL, &victims, rng).await {
-                    Some(volume) => self.met(moment, volume, whom, rng).await,
+                    Some(volume) => self.record_unsaved(moment, volume, targets, rng).await,
                     None => {
-                        kind = Fault::Kill(whom).name();
+                        kind = Fault::Kill(targets).name();
                         victims.iter().for_each(|victim| victim.signal(Signal::KILL));
                     }
                 }
-                self.come_back(victims, whom, rng);
+                self.restart_all(victims, targets, rng);
             }
-            Fault::StandStill | Fault::StandStillAt(_) => {
-                let mut victims = seize(replicas, Whom::One, rng).await;
-                self.soak.log.say(format_args!("fault {number}: {kind}"));
-                if let Fault::StandStillAt(moment) = fault
+            Fault::Pause | Fault::PauseAt(_) => {
+                let mut victims = lock_running(replicas, Targets::One, rng).await;
+                self.soak.log.write_line(format_args!("fault {number}: {kind}"));
+                if let Fault::PauseAt(moment) = fault
                     && let Some(volume) = self.at(moment, number, Signal::STOP, &victims, rng).await
                 {
-                    self.met(moment, volume, Whom::One, rng).await;
+                    self.record_unsaved(moment, volume, Targets::One, rng).await;
                 } else {
-                    kind = Fault::StandStill.name();
+                    kind = Fault::Pause.name();
                     victims.iter().for_each(|victim| victim.signal(Signal::STOP));
                 }
                 let pause = LONGER_THAN_THE_LEASE + Duration::from_millis(rng.u64(0..4000));
@@ -184,14 +184,14 @@ impl Hand {
                     Ok(())
                 });
             }
-            Fault::Terminate(whom) => {
-                let victims = seize(replicas, whom, rng).await;
-                self.soak.log.say(format_args!("fault {number}: {kind}"));
+            Fault::Terminate(targets) => {
+                let victims = lock_running(replicas, targets, rng).await;
+                self.soak.log.write_line(format_args!("fault {number}: {kind}"));
                 victims.iter().for_each(|victim| victim.signal(Signal::TERM));
-                self.come_back(victims, whom, rng);
+                self.restart_all(victims, targets, rng);
             }
         }
-        *lock(&self.inflicted).by_kind.entry(kind).or_insert(0) += 1;
+        *lock(&self.injected).by_kind.entry(kind).or_insert(0) += 1;
         Ok(())
     }
 
@@ -206,7 +206,7 @@ impl Hand {
     ) -> Option<String> {
         let targets = victims.iter().filter_map(|victim| victim.id()).collect();
         let mut skip = 0;
-        if moment == Moment::Made {
+        if moment == Moment::Created {
             // Many claims at once make the moment likely.
             self.bursts.spawn(burst(self.soak.clone(), number, BURST));
             skip = rng.usize(0..BURST / 2);
@@ -215,40 +215,40 @@ impl Hand {
         let volume = timeout(MOMENT, sprung).await.ok().and_then(Result::ok);
         self.soak.disk.disarm();
         let text = volume.as_deref().unwrap_or("that did not come");
-        self.soak.log.say(format_args!("{} at {moment:?} of {text}", name_of(signal)));
+        self.soak.log.write_line(format_args!("{} at {moment:?} of {text}", name_of(signal)));
         volume
     }
 
     /// Records the volumes that were not saved, and deletes some of their claims before the replicas return.
-    async fn met(&mut self, moment: Moment, volume: String, whom: Whom, rng: &mut Rng) {
-        if moment != Moment::Made {
+    async fn record_unsaved(&mut self, moment: Moment, volume: String, targets: Targets, rng: &mut Rng) {
+        if moment != Moment::Created {
             return;
         }
         // The other replica continues if it is running, and may save its own volume a moment later.
-        let made = if whom == Whom::Both { self.soak.disk.names().unwrap_or_default() } else { vec![volume] };
+        let made = if targets == Targets::Both { self.soak.disk.names().unwrap_or_default() } else { vec![volume] };
         let Ok(view) = View::read(&self.soak.cluster).await else { return };
-        let living = |name: &&String| self.soak.ledger().lives(name.strip_prefix("pvc-").unwrap_or_default());
+        let living = |name: &&String| self.soak.ledger().is_alive(name.strip_prefix("pvc-").unwrap_or_default());
         let unsaved: Vec<_> = made.iter().filter(|name| !view.volumes.contains_key(*name)).filter(living).collect();
-        self.soak.log.say(format_args!("not saved: {unsaved:?}"));
-        let mut inflicted = lock(&self.inflicted);
-        inflicted.met += usize::from(!unsaved.is_empty());
-        inflicted.unsaved += unsaved.len();
+        self.soak.log.write_line(format_args!("not saved: {unsaved:?}"));
+        let mut injected = lock(&self.injected);
+        injected.without_volume += usize::from(!unsaved.is_empty());
+        injected.unsaved += unsaved.len();
         for uid in unsaved.into_iter().filter_map(|name| name.strip_prefix("pvc-")).filter(|_| rng.bool()) {
-            inflicted.orphaned += 1;
+            injected.orphaned += 1;
             let (soak, uid) = (self.soak.clone(), uid.to_owned());
             self.recovering.spawn(async move { delete_claim(&soak, &uid).await });
         }
     }
 
     /// Restarts the replicas, each after its own pause.
-    fn come_back(&mut self, victims: Vec<OwnedMutexGuard<Replica>>, whom: Whom, rng: &mut Rng) {
+    fn restart_all(&mut self, victims: Vec<OwnedMutexGuard<Replica>>, targets: Targets, rng: &mut Rng) {
         for mut victim in victims {
-            let longest = if whom == Whom::Both { 6000 } else { 3000 };
+            let longest = if targets == Targets::Both { 6000 } else { 3000 };
             let pause = Duration::from_millis(rng.u64(0..longest));
-            let inflicted = self.inflicted.clone();
+            let injected = self.injected.clone();
             self.recovering.spawn(async move {
                 if !victim.ended(STOP_LIMIT).await? {
-                    lock(&inflicted).too_slow += 1;
+                    lock(&injected).too_slow += 1;
                 }
                 sleep(pause).await;
                 victim.start()
@@ -259,14 +259,14 @@ impl Hand {
     /// Stops a component, which the control plane's owner restarts; until then the next fault of its kind waits.
     async fn component(&mut self, name: &'static str, number: usize) {
         let turn = self.components[name].clone().lock_owned().await;
-        self.soak.log.say(format_args!("fault {number}: kill -9 of {name}"));
+        self.soak.log.write_line(format_args!("fault {number}: kill -9 of {name}"));
         let soak = self.soak.clone();
         self.recovering.spawn(async move {
             let back = control_plane::restart(soak.cluster.state(), name, Signal::KILL).await;
             match back {
-                Ok(_) => soak.log.say(format_args!("{name} is back")),
+                Ok(_) => soak.log.write_line(format_args!("{name} is back")),
                 // The other component may also be down; at the end both must be running.
-                Err(error) => soak.log.say(format_args!("{name}: {error:#}")),
+                Err(error) => soak.log.write_line(format_args!("{name}: {error:#}")),
             }
             drop(turn);
             Ok(())
@@ -275,10 +275,10 @@ impl Hand {
 }
 
 /// Locks one of the replicas or both, once they are running.
-async fn seize(replicas: &[Shared; 2], whom: Whom, rng: &mut Rng) -> Vec<OwnedMutexGuard<Replica>> {
-    match whom {
-        Whom::Both => join_all(replicas.iter().map(|replica| replica.clone().lock_owned())).await,
-        Whom::One => vec![replicas[rng.usize(0..replicas.len())].clone().lock_owned().await],
+async fn lock_running(replicas: &[Shared; 2], targets: Targets, rng: &mut Rng) -> Vec<OwnedMutexGuard<Replica>> {
+    match targets {
+        Targets::Both => join_all(replicas.iter().map(|replica| replica.clone().lock_owned())).await,
+        Targets::One => vec![replicas[rng.usize(0..replicas.len())].clone().lock_owned().await],
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) enum Stage {
     Waiting,
     Bound,
     /// Its deletion was requested.
-    Leaving,
+    Deleting,
 }
 
 impl Ledger {
@@ -38,22 +38,22 @@ impl Ledger {
     }
 
     /// Records that the claim and its data may now disappear. Returns its name, unless this was recorded before.
-    pub(super) fn leave(&mut self, uid: &str) -> Option<String> {
-        let claim = self.claims.get_mut(uid).filter(|claim| claim.stage != Stage::Leaving)?;
-        claim.stage = Stage::Leaving;
+    pub(super) fn record_deletion(&mut self, uid: &str) -> Option<String> {
+        let claim = self.claims.get_mut(uid).filter(|claim| claim.stage != Stage::Deleting)?;
+        claim.stage = Stage::Deleting;
         Some(claim.name.clone())
     }
 
-    pub(super) fn is_leaving(&self, uid: &str) -> bool {
-        self.claims.get(uid).is_none_or(|claim| claim.stage == Stage::Leaving)
+    pub(super) fn is_deleting(&self, uid: &str) -> bool {
+        self.claims.get(uid).is_none_or(|claim| claim.stage == Stage::Deleting)
     }
 
     pub(super) fn broken(&self) -> usize {
         self.lost.len() + self.double.len()
     }
 
-    pub(super) fn lives(&self, uid: &str) -> bool {
-        self.claims.get(uid).is_some_and(|claim| claim.stage != Stage::Leaving)
+    pub(super) fn is_alive(&self, uid: &str) -> bool {
+        self.claims.get(uid).is_some_and(|claim| claim.stage != Stage::Deleting)
     }
 }
 

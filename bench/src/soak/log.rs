@@ -19,7 +19,7 @@ impl Log {
     }
 
     /// Writes a line with the time since the start, and the time of day as in the replicas' logs.
-    pub(super) fn say(&self, text: impl Display) {
+    pub(super) fn write_line(&self, text: impl Display) {
         let since_midnight = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() % 86_400_000;
         let (hours, rest) = (since_midnight / 3_600_000, since_midnight % 3_600_000);
         let (minutes, millis) = (rest / 60_000, rest % 60_000);

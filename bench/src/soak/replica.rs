@@ -72,7 +72,7 @@ impl Replica {
         command.env("RUST_LOG", "info,kube_provisioner=debug,kube_client=off,kube_runtime=off,hyper=warn,rustls=warn");
         let running = Running::start(command).with_context(|| format!("cannot start {}", self.program.display()))?;
         self.starts += 1;
-        self.log.say(format_args!("replica {}: starts as {}", self.name, running.pid()));
+        self.log.write_line(format_args!("replica {}: starts as {}", self.name, running.pid()));
         self.running = Some(running);
         Ok(())
     }
@@ -82,7 +82,7 @@ impl Replica {
     }
 
     pub(super) fn signal(&self, signal: Signal) {
-        self.log.say(format_args!("replica {}: {}", self.name, name_of(signal)));
+        self.log.write_line(format_args!("replica {}: {}", self.name, name_of(signal)));
         if let Some(id) = self.id() {
             id.signal(signal);
         }
@@ -93,25 +93,25 @@ impl Replica {
         let Some(mut running) = self.running.take() else { return Ok(true) };
         let status = tokio::time::timeout(limit, running.ended()).await;
         let Ok(status) = status else {
-            self.log.say(format_args!("replica {}: did not end within {} s", self.name, limit.as_secs()));
+            self.log.write_line(format_args!("replica {}: did not end within {} s", self.name, limit.as_secs()));
             return Ok(false);
         };
-        self.log.say(format_args!("replica {}: ended with {}", self.name, status?));
+        self.log.write_line(format_args!("replica {}: ended with {}", self.name, status?));
         Ok(true)
     }
 }
 
 /// Restarts replicas that exited unexpectedly, as a cluster would.
-pub(super) async fn mind(replicas: [Shared; 2]) {
+pub(super) async fn restart_exited(replicas: [Shared; 2]) {
     loop {
         for replica in &replicas {
             let Ok(mut replica) = replica.try_lock() else { continue };
             let status = replica.running.as_mut().map(Running::try_wait);
             if let Some(Ok(Some(status))) = status {
-                replica.log.say(format_args!("replica {}: ended by itself with {status}", replica.name));
+                replica.log.write_line(format_args!("replica {}: ended by itself with {status}", replica.name));
                 replica.ended_by_itself += 1;
                 if let Err(error) = replica.start() {
-                    replica.log.say(format_args!("replica {}: {error:#}", replica.name));
+                    replica.log.write_line(format_args!("replica {}: {error:#}", replica.name));
                 }
             }
         }

@@ -22,7 +22,7 @@ const RETRY: Duration = Duration::from_millis(250);
 const ATTEMPT: &str = "soak.example.com/attempt";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum ClaimLifecycle {
     /// Deleted early, mostly before it is bound.
     Early,
     /// Bound, used and deleted.
@@ -35,7 +35,7 @@ enum Fate {
     Stays,
 }
 
-impl Fate {
+impl ClaimLifecycle {
     fn draw(rng: &mut Rng) -> Self {
         match rng.u32(0..100) {
             0..35 => Self::Early,
@@ -65,7 +65,7 @@ pub(super) async fn burst(soak: Arc<Soak>, number: usize, size: usize) -> anyhow
         let soak = &soak;
         async move {
             let mut rng = soak.chance("burst", number * size + at);
-            live(soak, format!("burst-{number}-{at}"), &mut rng).await.map(drop)
+            run_claim(soak, format!("burst-{number}-{at}"), &mut rng).await.map(drop)
         }
     };
     try_join_all((0..size).map(one)).await.map(drop)
@@ -77,9 +77,9 @@ async fn one_after_the_other(soak: Arc<Soak>, place: usize, places: usize) -> an
         let mut rng = soak.chance("claim", place + places * made);
         // Half of the names are reused immediately.
         let name = if place.is_multiple_of(2) { format!("again-{place}") } else { format!("once-{place}-{made}") };
-        let fate = live(&soak, name, &mut rng).await?;
+        let fate = run_claim(&soak, name, &mut rng).await?;
         made += 1;
-        if fate == Fate::Stays && place.is_multiple_of(2) {
+        if fate == ClaimLifecycle::Stays && place.is_multiple_of(2) {
             // Its name is taken permanently.
             break;
         }
@@ -87,12 +87,12 @@ async fn one_after_the_other(soak: Arc<Soak>, place: usize, places: usize) -> an
     Ok(())
 }
 
-async fn live(soak: &Soak, name: String, rng: &mut Rng) -> anyhow::Result<Fate> {
-    let (fate, retain) = (Fate::draw(rng), rng.u32(0..100) < 12);
+async fn run_claim(soak: &Soak, name: String, rng: &mut Rng) -> anyhow::Result<ClaimLifecycle> {
+    let (fate, retain) = (ClaimLifecycle::draw(rng), rng.u32(0..100) < 12);
     let uid = create(soak, &name, if retain { RETAIN } else { DELETE }, rng.u64(..)).await?;
     soak.ledger().add(&uid, &name, retain);
-    soak.log.say(format_args!("claim {name} {uid}: made, {fate:?}{}", if retain { ", retained" } else { "" }));
-    if fate == Fate::Early {
+    soak.log.write_line(format_args!("claim {name} {uid}: made, {fate:?}{}", if retain { ", retained" } else { "" }));
+    if fate == ClaimLifecycle::Early {
         sleep(Duration::from_millis(rng.u64(0..400))).await;
         delete_claim(soak, &uid).await?;
         return Ok(fate);
@@ -101,15 +101,15 @@ async fn live(soak: &Soak, name: String, rng: &mut Rng) -> anyhow::Result<Fate> 
         return Ok(fate);
     }
     let use_for = Duration::from_millis(rng.u64(0..12_000));
-    if fate == Fate::VolumeFirst {
+    if fate == ClaimLifecycle::VolumeFirst {
         delete_volume(soak, &uid).await?;
     }
-    if fate == Fate::Stays || calm_within(soak, use_for).await {
+    if fate == ClaimLifecycle::Stays || calm_within(soak, use_for).await {
         // Claims in use when the calm begins continue to exist.
-        return Ok(Fate::Stays);
+        return Ok(ClaimLifecycle::Stays);
     }
     delete_claim(soak, &uid).await?;
-    if fate == Fate::VolumeAfter {
+    if fate == ClaimLifecycle::VolumeAfter {
         sleep(Duration::from_millis(rng.u64(0..1000))).await;
         delete_volume(soak, &uid).await?;
     }
@@ -130,7 +130,7 @@ async fn bound(soak: &Soak, uid: &str) -> anyhow::Result<bool> {
         if let Some(volume) = bound(&views.borrow_and_update()) {
             break volume;
         }
-        if soak.ledger().is_leaving(uid) {
+        if soak.ledger().is_deleting(uid) {
             return Ok(false);
         }
         if timeout(PATIENCE, views.changed()).await.is_err() {
@@ -143,12 +143,12 @@ async fn bound(soak: &Soak, uid: &str) -> anyhow::Result<bool> {
     };
     let mut ledger = soak.ledger();
     let problem = match soak.disk.mark(&volume, uid) {
-        _ if ledger.is_leaving(uid) => return Ok(false),
+        _ if ledger.is_deleting(uid) => return Ok(false),
         Ok(()) => None,
         Err(error) => Some(format!("claim {uid} is bound to {volume}, whose directory takes no data: {error}")),
     };
     if let Some(text) = problem {
-        soak.log.say(format_args!("BROKEN: {text}"));
+        soak.log.write_line(format_args!("BROKEN: {text}"));
         ledger.lost.push(text);
         return Ok(true);
     }
@@ -156,7 +156,7 @@ async fn bound(soak: &Soak, uid: &str) -> anyhow::Result<bool> {
         (claim.stage, claim.marked) = (Stage::Bound, true);
     }
     drop(ledger);
-    soak.log.say(format_args!("claim {uid}: bound to {volume}"));
+    soak.log.write_line(format_args!("claim {uid}: bound to {volume}"));
     Ok(true)
 }
 
@@ -185,8 +185,8 @@ async fn create(soak: &Soak, name: &str, class: &str, attempt: u64) -> anyhow::R
 
 /// Deletes a claim and waits until it no longer exists.
 pub(super) async fn delete_claim(soak: &Soak, uid: &str) -> anyhow::Result<()> {
-    let Some(name) = soak.ledger().leave(uid) else { return Ok(()) };
-    soak.log.say(format_args!("claim {name} {uid}: is deleted"));
+    let Some(name) = soak.ledger().record_deletion(uid) else { return Ok(()) };
+    soak.log.write_line(format_args!("claim {name} {uid}: is deleted"));
     let api = soak.cluster.claims();
     let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
     let this_one = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
@@ -208,7 +208,7 @@ async fn delete_volume(soak: &Soak, uid: &str) -> anyhow::Result<()> {
     if let Some(claim) = soak.ledger().claims.get_mut(uid) {
         claim.volume_deleted = true;
     }
-    soak.log.say(format_args!("volume {volume}: is deleted manually"));
+    soak.log.write_line(format_args!("volume {volume}: is deleted manually"));
     let deadline = Instant::now() + PATIENCE;
     loop {
         match soak.cluster.volumes().delete(&volume, &DeleteParams::default()).await {

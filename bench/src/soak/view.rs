@@ -18,18 +18,18 @@ const PAUSE: Duration = Duration::from_millis(250);
 #[derive(Default)]
 pub(super) struct View {
     /// By uid.
-    pub(super) claims: HashMap<String, SeenClaim>,
+    pub(super) claims: HashMap<String, ClaimView>,
     /// By name.
-    pub(super) volumes: HashMap<String, SeenVolume>,
+    pub(super) volumes: HashMap<String, VolumeView>,
 }
 
-pub(super) struct SeenClaim {
+pub(super) struct ClaimView {
     pub(super) name: String,
     /// The volume that it is bound to.
     pub(super) volume: Option<String>,
 }
 
-pub(super) struct SeenVolume {
+pub(super) struct VolumeView {
     pub(super) claim: String,
     pub(super) retain: bool,
     pub(super) phase: String,
@@ -49,18 +49,18 @@ impl View {
     }
 }
 
-fn seen_claim(claim: PersistentVolumeClaim) -> (String, SeenClaim) {
+fn seen_claim(claim: PersistentVolumeClaim) -> (String, ClaimView) {
     let bound = testbed::cluster::is_bound(&claim);
     let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()).filter(|_| bound);
-    (claim.uid().unwrap_or_default(), SeenClaim { name: claim.name_any(), volume })
+    (claim.uid().unwrap_or_default(), ClaimView { name: claim.name_any(), volume })
 }
 
-fn seen_volume(volume: PersistentVolume) -> Option<(String, SeenVolume)> {
+fn seen_volume(volume: PersistentVolume) -> Option<(String, VolumeView)> {
     let maker = volume.annotations().get("pv.kubernetes.io/provisioned-by");
     maker.filter(|maker| *maker == PROVISIONER)?;
     let name = volume.name_any();
     let (spec, status) = (volume.spec.unwrap_or_default(), volume.status.unwrap_or_default());
-    let seen = SeenVolume {
+    let seen = VolumeView {
         claim: spec.claim_ref.and_then(|claim| claim.uid).unwrap_or_default(),
         retain: spec.persistent_volume_reclaim_policy.as_deref() == Some("Retain"),
         phase: status.phase.unwrap_or_default(),
@@ -70,7 +70,7 @@ fn seen_volume(volume: PersistentVolume) -> Option<(String, SeenVolume)> {
 }
 
 /// Keeps the view up to date, and checks for violations.
-pub(super) async fn keep(soak: Arc<Soak>, views: watch::Sender<Arc<View>>) {
+pub(super) async fn keep_updated(soak: Arc<Soak>, views: watch::Sender<Arc<View>>) {
     loop {
         // While the API server is down, the last view remains.
         if let Ok(view) = View::read(&soak.cluster).await {
@@ -89,7 +89,7 @@ fn look_for_doubles(soak: &Soak, view: &View) {
             let text = format!("claim {} has the volumes {name} and {other}", volume.claim);
             let mut ledger = soak.ledger();
             if !ledger.double.contains(&text) {
-                soak.log.say(format_args!("BROKEN: {text}"));
+                soak.log.write_line(format_args!("BROKEN: {text}"));
                 ledger.double.push(text);
             }
         }
@@ -101,17 +101,17 @@ fn look_for_losses(soak: &Soak) {
     let mut ledger = soak.ledger();
     let mut lost = Vec::new();
     for (uid, claim) in &mut ledger.claims {
-        if !claim.marked || (claim.stage == Stage::Leaving && !claim.retain) {
+        if !claim.marked || (claim.stage == Stage::Deleting && !claim.retain) {
             continue;
         }
-        if let Err(problem) = soak.disk.look_at_marker(&volume_of(uid), uid) {
+        if let Err(problem) = soak.disk.check_marker(&volume_of(uid), uid) {
             // One report is enough.
             claim.marked = false;
             lost.push(format!("the data of claim {}: {problem}", claim.name));
         }
     }
     for text in lost {
-        soak.log.say(format_args!("BROKEN: {text}"));
+        soak.log.write_line(format_args!("BROKEN: {text}"));
         ledger.lost.push(text);
     }
 }

@@ -10,14 +10,14 @@ use tokio::time::{Instant, sleep};
 use crate::api::{Access, Api, Bucket, CreateRequest, GrantRequest, KEY, READ_WRITE};
 use crate::{Options, Parameters, Protocol, Version};
 
-pub(crate) struct Bed {
+pub(crate) struct TestBed {
     pub(crate) api: Api,
     pub(crate) options: Options,
     /// The protocols that the driver reports; empty in `v1alpha1`.
     pub(crate) supported: Vec<i32>,
     pub(crate) protocol: Protocol,
     run: String,
-    made: Mutex<Inventory>,
+    inventory: Mutex<Inventory>,
 }
 
 /// Buckets and accounts that may exist.
@@ -32,19 +32,19 @@ struct Inventory {
     open_accounts: BTreeMap<String, GrantRequest>,
 }
 
-impl Bed {
+impl TestBed {
     pub(crate) fn new(api: Api, options: Options, supported: Vec<i32>) -> Self {
         let first = supported.iter().find_map(|number| Protocol::of(*number));
         let protocol = options.protocol.or(first).unwrap_or(Protocol::S3);
         let run = format!("cosi-sanity-{:08x}", fastrand::u32(..));
-        Self { api, options, supported, protocol, run, made: Mutex::default() }
+        Self { api, options, supported, protocol, run, inventory: Mutex::default() }
     }
 
     /// Returns an unused name.
     pub(crate) fn name(&self) -> String {
-        let mut made = self.made();
-        made.names += 1;
-        format!("{}-{}", self.run, made.names)
+        let mut inventory = self.inventory();
+        inventory.names += 1;
+        format!("{}-{}", self.run, inventory.names)
     }
 
     /// Returns a request for a bucket with a new name.
@@ -69,65 +69,65 @@ impl Bed {
     }
 
     pub(crate) async fn create(&self, request: &CreateRequest) -> Result<Bucket, Error> {
-        self.settle(|| self.create_once(&self.api, request)).await
+        self.retry(|| self.create_once(&self.api, request)).await
     }
 
     /// Makes the call once, and records the bucket that it may have created.
     pub(crate) async fn create_once(&self, api: &Api, request: &CreateRequest) -> Result<Bucket, Error> {
-        let earlier = self.made().open_buckets.insert(request.name.clone(), request.clone());
+        let earlier = self.inventory().open_buckets.insert(request.name.clone(), request.clone());
         let result = api.create(request).await;
-        let mut made = self.made();
-        if is_clear(&result, earlier.is_some()) {
-            made.open_buckets.remove(&request.name);
+        let mut inventory = self.inventory();
+        if is_conclusive(&result, earlier.is_some()) {
+            inventory.open_buckets.remove(&request.name);
         }
         if let Ok(bucket) = &result {
-            made.buckets.insert(bucket.id.clone(), request.clone());
+            inventory.buckets.insert(bucket.id.clone(), request.clone());
         }
         result
     }
 
     pub(crate) async fn delete(&self, id: &str) -> Result<(), Error> {
-        self.settle(|| self.delete_once(&self.api, id)).await
+        self.retry(|| self.delete_once(&self.api, id)).await
     }
 
     pub(crate) async fn delete_once(&self, api: &Api, id: &str) -> Result<(), Error> {
-        let known = self.made().buckets.get(id).map(|request| request.parameters.clone());
+        let known = self.inventory().buckets.get(id).map(|request| request.parameters.clone());
         let parameters = known.unwrap_or_else(|| map(&self.options.bucket_parameters));
         api.delete(id, &parameters).await?;
-        self.made().buckets.remove(id);
+        self.inventory().buckets.remove(id);
         Ok(())
     }
 
     pub(crate) async fn grant(&self, request: &GrantRequest) -> Result<Access, Error> {
-        self.settle(|| self.grant_once(&self.api, request)).await
+        self.retry(|| self.grant_once(&self.api, request)).await
     }
 
     /// Makes the call once, and records the account that it may have created.
     pub(crate) async fn grant_once(&self, api: &Api, request: &GrantRequest) -> Result<Access, Error> {
-        let earlier = self.made().open_accounts.insert(request.account.clone(), request.clone());
+        let earlier = self.inventory().open_accounts.insert(request.account.clone(), request.clone());
         let result = api.grant(request).await;
-        let mut made = self.made();
-        if is_clear(&result, earlier.is_some()) {
-            made.open_accounts.remove(&request.account);
+        let mut inventory = self.inventory();
+        if is_conclusive(&result, earlier.is_some()) {
+            inventory.open_accounts.remove(&request.account);
         }
         if let Ok(access) = &result {
-            made.accounts.insert(access.account_id.clone(), request.clone());
+            inventory.accounts.insert(access.account_id.clone(), request.clone());
         }
         result
     }
 
     pub(crate) async fn revoke(&self, account_id: &str, granted: &GrantRequest) -> Result<(), Error> {
-        self.settle(|| self.revoke_once(&self.api, account_id, granted)).await
+        self.retry(|| self.revoke_once(&self.api, account_id, granted)).await
     }
 
     pub(crate) async fn revoke_once(&self, api: &Api, account_id: &str, granted: &GrantRequest) -> Result<(), Error> {
         api.revoke(account_id, granted).await?;
-        self.made().accounts.remove(account_id);
+        self.inventory().accounts.remove(account_id);
         Ok(())
     }
 
     /// Retries a call until it succeeds or fails permanently.
-    pub(crate) async fn settle<A, F: Future<Output = Result<A, Error>>>(
+    pub(crate) async fn retry<A, F: Future<Output = Result<A, Error>>>(
         &self,
         call: impl Fn() -> F,
     ) -> Result<A, Error> {
@@ -135,7 +135,7 @@ impl Bed {
         let mut pause = Duration::from_millis(20);
         loop {
             match call().await {
-                Err(error) if !refuses(&error) && started.elapsed() < self.options.patience => {}
+                Err(error) if !is_refusal(&error) && started.elapsed() < self.options.patience => {}
                 result => return result,
             }
             // Jitter keeps concurrent calls for one name from colliding again.
@@ -147,50 +147,50 @@ impl Bed {
     /// Revokes and deletes everything. Returns what may remain.
     pub(crate) async fn clean(&self) -> Vec<String> {
         let mut left = Vec::new();
-        let open = self.made().open_accounts.clone();
+        let open = self.inventory().open_accounts.clone();
         for (name, request) in open {
             // Granting again returns the account's ID.
-            if let Err(error) = self.grant(&request).await.map(drop).or_else(fine) {
-                left.push(format!("account {name}: {}", text(&error)));
+            if let Err(error) = self.grant(&request).await.map(drop).or_else(accept_refusal) {
+                left.push(format!("account {name}: {}", error_text(&error)));
             }
         }
-        let accounts = self.made().accounts.clone();
+        let accounts = self.inventory().accounts.clone();
         for (id, granted) in accounts {
-            if let Err(error) = self.revoke(&id, &granted).await.or_else(gone) {
-                left.push(format!("account {} with id {id}: {}", granted.account, text(&error)));
+            if let Err(error) = self.revoke(&id, &granted).await.or_else(accept_not_found) {
+                left.push(format!("account {} with id {id}: {}", granted.account, error_text(&error)));
             }
         }
-        let open = self.made().open_buckets.clone();
+        let open = self.inventory().open_buckets.clone();
         for (name, request) in open {
-            if let Err(error) = self.create(&request).await.map(drop).or_else(fine) {
-                left.push(format!("bucket {name}: {}", text(&error)));
+            if let Err(error) = self.create(&request).await.map(drop).or_else(accept_refusal) {
+                left.push(format!("bucket {name}: {}", error_text(&error)));
             }
         }
-        let buckets = self.made().buckets.clone();
+        let buckets = self.inventory().buckets.clone();
         for (id, request) in buckets {
-            if let Err(error) = self.delete(&id).await.or_else(gone) {
-                left.push(format!("bucket {} with id {id}: {}", request.name, text(&error)));
+            if let Err(error) = self.delete(&id).await.or_else(accept_not_found) {
+                left.push(format!("bucket {} with id {id}: {}", request.name, error_text(&error)));
             }
         }
-        let names = self.made().names;
-        *self.made() = Inventory { names, ..Inventory::default() };
+        let names = self.inventory().names;
+        *self.inventory() = Inventory { names, ..Inventory::default() };
         left
     }
 
-    fn made(&self) -> MutexGuard<'_, Inventory> {
-        self.made.lock().unwrap()
+    fn inventory(&self) -> MutexGuard<'_, Inventory> {
+        self.inventory.lock().unwrap()
     }
 }
 
 /// Returns whether the driver has rejected the call permanently and without effect. A sidecar retries after any other
 /// error.
-pub(crate) fn refuses(error: &Error) -> bool {
+pub(crate) fn is_refusal(error: &Error) -> bool {
     let codes = [Code::InvalidArgument, Code::AlreadyExists, Code::Unimplemented, Code::OutOfRange, Code::NotFound];
     matches!(error, Error::Status(status) if codes.contains(&status.code()))
 }
 
 /// Returns the driver's error, or the failure of the call.
-pub(crate) fn text(error: &Error) -> String {
+pub(crate) fn error_text(error: &Error) -> String {
     match error {
         Error::Status(status) => format!("{} ({})", code_name(status.code()), status.message()),
         other => other.to_string(),
@@ -203,20 +203,20 @@ pub(crate) fn map(pairs: &[(String, String)]) -> Parameters {
 
 /// Returns whether the result of the calls for a name is known. A bucket or account that already exists may have been
 /// created by an earlier call.
-fn is_clear<A>(result: &Result<A, Error>, has_earlier: bool) -> bool {
+fn is_conclusive<A>(result: &Result<A, Error>, has_earlier: bool) -> bool {
     match result {
         Ok(_) => true,
         Err(error) if error.code() == Code::AlreadyExists => !has_earlier,
-        Err(error) => refuses(error),
+        Err(error) => is_refusal(error),
     }
 }
 
 /// Accepts a refused call, since it had no effect. `AlreadyExists` remains an error.
-fn fine(error: Error) -> Result<(), Error> {
-    if refuses(&error) && error.code() != Code::AlreadyExists { Ok(()) } else { Err(error) }
+fn accept_refusal(error: Error) -> Result<(), Error> {
+    if is_refusal(&error) && error.code() != Code::AlreadyExists { Ok(()) } else { Err(error) }
 }
 
 /// Accepts `NotFound`, regardless of the code that the specification requires.
-fn gone(error: Error) -> Result<(), Error> {
+fn accept_not_found(error: Error) -> Result<(), Error> {
     if error.code() == Code::NotFound { Ok(()) } else { Err(error) }
 }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use driver_rpc::{Code, Error, code_name};
 
 use crate::Version;
-use crate::bed::{Bed, text};
+use crate::bed::{TestBed, error_text};
 use crate::checks::{create, delete, existing, grant, info, restart, revoke};
 
 /// A check of a driver.
@@ -14,7 +14,7 @@ pub struct Check {
     pub name: &'static str,
     /// The sentence of the specification that the check tests, in each version that has it.
     pub rules: &'static [(Version, &'static str)],
-    pub(crate) run: for<'a> fn(&'a Bed) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>,
+    pub(crate) run: for<'a> fn(&'a TestBed) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>,
 }
 
 pub(crate) type Verdict = Result<(), Stop>;
@@ -43,7 +43,7 @@ pub(crate) fn ensure(holds: bool, reason: impl FnOnce() -> String) -> Verdict {
 
 /// Returns the answer of a call that must succeed.
 pub(crate) fn ok<A>(what: &str, result: Result<A, Error>) -> Result<A, Stop> {
-    result.map_err(|error| Stop::Fail(format!("{what}: {}", text(&error))))
+    result.map_err(|error| Stop::Fail(format!("{what}: {}", error_text(&error))))
 }
 
 /// Checks that a call is refused with this code.
@@ -51,7 +51,7 @@ pub(crate) fn refused<A>(what: &str, code: Code, result: Result<A, Error>) -> Ve
     match result {
         Ok(_) => fail(format!("{what} is accepted instead of refused with {}", code_name(code))),
         Err(Error::Status(status)) if status.code() == code => Ok(()),
-        Err(error) => fail(format!("{what} is refused with {} instead of {}", text(&error), code_name(code))),
+        Err(error) => fail(format!("{what} is refused with {} instead of {}", error_text(&error), code_name(code))),
     }
 }
 

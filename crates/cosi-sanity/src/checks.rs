@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::Protocol;
 use crate::api::{Access, Bucket, GrantRequest};
-use crate::bed::Bed;
+use crate::bed::TestBed;
 use crate::check::{Stop, Verdict, ensure, ok};
 
 pub(crate) mod create;
@@ -19,28 +19,28 @@ pub(crate) mod restart;
 pub(crate) mod revoke;
 
 /// Fractions of a call's usual duration after which it is cancelled.
-const PARTS: [f64; 3] = [0.25, 0.5, 0.75];
+const CANCEL_FRACTIONS: [f64; 3] = [0.25, 0.5, 0.75];
 
 /// Creates a bucket.
-async fn bucket(bed: &Bed) -> Result<Bucket, Stop> {
+async fn bucket(bed: &TestBed) -> Result<Bucket, Stop> {
     ok("creating a bucket", bed.create(&bed.create_request()).await)
 }
 
 /// Creates an account with access to the bucket.
-async fn access(bed: &Bed, bucket: &Bucket) -> Result<(GrantRequest, Access), Stop> {
+async fn access(bed: &TestBed, bucket: &Bucket) -> Result<(GrantRequest, Access), Stop> {
     let request = bed.grant_request(&[&bucket.id]);
     let access = ok("granting access", bed.grant(&request).await)?;
     Ok((request, access))
 }
 
 /// Returns a protocol that the driver does not support: a known one if possible, or else an unknown number.
-fn unsupported(bed: &Bed) -> i32 {
+fn unsupported(bed: &TestBed) -> i32 {
     let is_free = |protocol: &i32| !bed.supported.contains(protocol) && *protocol != bed.protocol as i32;
     Protocol::ALL.map(|protocol| protocol as i32).into_iter().find(is_free).unwrap_or(99)
 }
 
 /// Runs as many concurrent calls as the options specify.
-async fn at_a_time<A, F: Future<Output = A>>(bed: &Bed, call: impl Fn() -> F) -> Vec<A> {
+async fn run_concurrently<A, F: Future<Output = A>>(bed: &TestBed, call: impl Fn() -> F) -> Vec<A> {
     join_all((0..bed.options.concurrency.max(2)).map(|_| call())).await
 }
 
@@ -64,7 +64,7 @@ fn id(what: &str, id: &str, has_limits: bool) -> Verdict {
 }
 
 /// Checks that all IDs are equal.
-fn one(what: &str, ids: &[String]) -> Verdict {
+fn ensure_same_id(what: &str, ids: &[String]) -> Verdict {
     let differs = ids.iter().find(|id| **id != ids[0]);
     match differs {
         None => Ok(()),

@@ -7,7 +7,7 @@ use driver_rpc::{Client, Code, Error};
 use tokio::time::Instant;
 
 use crate::api::{Api, Info};
-use crate::bed::{Bed, text};
+use crate::bed::{TestBed, error_text};
 use crate::check::{Stop, Verdict};
 use crate::{CheckRun, Options, Outcome, Report, Version, all};
 
@@ -27,7 +27,7 @@ pub async fn run(
     for (api, info) in served(options).await? {
         let version = api.version;
         print_line(format!("The driver {:?} serves {version}.", info.name));
-        let bed = Bed::new(api, options.clone(), info.protocols);
+        let bed = TestBed::new(api, options.clone(), info.protocols);
         for check in all().iter().filter(|check| options.wants(check, version)) {
             let Some(rule) = check.rule(version) else { continue };
             let started = Instant::now();
@@ -58,11 +58,11 @@ async fn served(options: &Options) -> anyhow::Result<Vec<(Api, Info)>> {
         if !is_wanted && !options.versions.is_empty() {
             continue;
         }
-        let bed = Bed::new(Api { client: client.clone(), version }, options.clone(), Vec::new());
-        match bed.settle(|| bed.api.info()).await {
+        let bed = TestBed::new(Api { client: client.clone(), version }, options.clone(), Vec::new());
+        match bed.retry(|| bed.api.info()).await {
             Ok(info) => served.push((bed.api, info)),
             Err(Error::Status(status)) if status.code() == Code::Unimplemented && !is_wanted => {}
-            Err(error) => bail!("DriverGetInfo of {version}: {}", text(&error)),
+            Err(error) => bail!("DriverGetInfo of {version}: {}", error_text(&error)),
         }
     }
     served

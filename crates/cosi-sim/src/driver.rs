@@ -149,7 +149,7 @@ impl Driver {
     }
 
     /// Reads the driver's buckets and accounts.
-    pub(crate) fn ask<A>(&self, look: impl FnOnce(&Model) -> Result<A, Status>) -> Result<A, Error> {
+    pub(crate) fn query<A>(&self, look: impl FnOnce(&Model) -> Result<A, Status>) -> Result<A, Error> {
         Ok(look(&self.state().model)?)
     }
 

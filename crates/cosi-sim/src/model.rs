@@ -140,7 +140,7 @@ impl Model {
             let is_same =
                 self.has(Fault::GrantIgnoresParameters) || account.grant.name != grant.name || account.grant == grant;
             return is_same
-                .then(|| (id.clone(), self.shown(account.clone())))
+                .then(|| (id.clone(), self.with_credential_faults(account.clone())))
                 .ok_or_else(|| Status::already_exists("an account of this name has other access"));
         }
         let id = self.id(&grant.name);
@@ -148,11 +148,11 @@ impl Model {
         let account = Account { grant, key: random(20), secret: random(40) };
         self.store.accounts.insert(id.clone(), account.clone());
         self.save()?;
-        Ok((id, self.shown(account)))
+        Ok((id, self.with_credential_faults(account)))
     }
 
     /// Returns an account as the answer to a grant shows it.
-    fn shown(&self, mut account: Account) -> Account {
+    fn with_credential_faults(&self, mut account: Account) -> Account {
         if self.has(Fault::OtherCredentials) {
             let protocol = &mut account.grant.protocol;
             *protocol = if *protocol == Protocol::S3 { Protocol::Azure } else { Protocol::S3 };

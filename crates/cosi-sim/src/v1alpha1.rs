@@ -21,7 +21,7 @@ impl Provisioner for Driver {
         &self,
         request: DriverCreateBucketRequest,
     ) -> Result<DriverCreateBucketResponse, Error> {
-        let kind = self.ask(|model| {
+        let kind = self.query(|model| {
             model.require(!request.name.is_empty(), "name")?;
             Ok(model.settings.protocols[0])
         })?;
@@ -35,7 +35,7 @@ impl Provisioner for Driver {
         request: DriverDeleteBucketRequest,
     ) -> Result<DriverDeleteBucketResponse, Error> {
         let id = request.bucket_id;
-        self.ask(|model| model.require(!id.is_empty(), "bucket_id"))?;
+        self.query(|model| model.require(!id.is_empty(), "bucket_id"))?;
         self.call(Method::DeleteBucket, &id.clone(), move |model| model.delete(&id)).await?;
         Ok(DriverDeleteBucketResponse {})
     }
@@ -44,7 +44,7 @@ impl Provisioner for Driver {
         &self,
         request: DriverGrantBucketAccessRequest,
     ) -> Result<DriverGrantBucketAccessResponse, Error> {
-        let protocol = self.ask(|model| {
+        let protocol = self.query(|model| {
             model.require(!request.bucket_id.is_empty(), "bucket_id")?;
             model.require(!request.name.is_empty(), "name")?;
             model.require(matches!(request.authentication_type, 1 | 2), "authentication_type")?;
@@ -66,7 +66,7 @@ impl Provisioner for Driver {
         request: DriverRevokeBucketAccessRequest,
     ) -> Result<DriverRevokeBucketAccessResponse, Error> {
         let (id, bucket) = (request.account_id, request.bucket_id);
-        self.ask(|model| {
+        self.query(|model| {
             model.require(!id.is_empty(), "account_id")?;
             model.require(!bucket.is_empty(), "bucket_id")
         })?;

@@ -28,13 +28,13 @@ impl Provisioner for Driver {
         &self,
         request: DriverCreateBucketRequest,
     ) -> Result<DriverCreateBucketResponse, Error> {
-        let protocols = self.ask(|model| {
+        let protocols = self.query(|model| {
             model.require(!request.name.is_empty(), "name")?;
             wanted(model, &request.protocols)
         })?;
         let bucket = Bucket { name: request.name, protocols, parameters: request.parameters };
         let bucket_id = self.create(bucket).await?;
-        let protocols = self.ask(|model| Ok(infos(model, &bucket_id)))?;
+        let protocols = self.query(|model| Ok(infos(model, &bucket_id)))?;
         Ok(DriverCreateBucketResponse { bucket_id, protocols: Some(protocols) })
     }
 
@@ -43,7 +43,7 @@ impl Provisioner for Driver {
         request: DriverGetExistingBucketRequest,
     ) -> Result<DriverGetExistingBucketResponse, Error> {
         let id = request.existing_bucket_id;
-        self.ask(|model| model.require(!id.is_empty(), "existing_bucket_id"))?;
+        self.query(|model| model.require(!id.is_empty(), "existing_bucket_id"))?;
         let get = move |model: &mut Model| {
             let wanted = wanted(model, &request.protocols)?;
             let bucket = model.get(&id);
@@ -63,7 +63,7 @@ impl Provisioner for Driver {
         request: DriverDeleteBucketRequest,
     ) -> Result<DriverDeleteBucketResponse, Error> {
         let id = request.bucket_id;
-        self.ask(|model| model.require(!id.is_empty(), "bucket_id"))?;
+        self.query(|model| model.require(!id.is_empty(), "bucket_id"))?;
         self.call(Method::DeleteBucket, &id.clone(), move |model| model.delete(&id)).await?;
         Ok(DriverDeleteBucketResponse {})
     }
@@ -73,7 +73,7 @@ impl Provisioner for Driver {
         request: DriverGrantBucketAccessRequest,
     ) -> Result<DriverGrantBucketAccessResponse, Error> {
         let authentication = request.authentication_type.unwrap_or_default().r#type();
-        let protocol = self.ask(|model| {
+        let protocol = self.query(|model| {
             model.require(!request.account_name.is_empty(), "account_name")?;
             model.require(request.protocol.as_ref().is_some_and(|protocol| protocol.r#type != 0), "protocol")?;
             model.require(authentication != Authentication::Unknown, "authentication_type")?;
@@ -97,7 +97,7 @@ impl Provisioner for Driver {
         };
         let asked: Vec<String> = grant.buckets.keys().cloned().collect();
         let (account_id, account) = self.grant(grant).await?;
-        let buckets = self.ask(|model| Ok(granted(model, asked, protocol)))?;
+        let buckets = self.query(|model| Ok(granted(model, asked, protocol)))?;
         Ok(DriverGrantBucketAccessResponse { account_id, buckets, credentials: Some(credentials(account)) })
     }
 
@@ -107,7 +107,7 @@ impl Provisioner for Driver {
     ) -> Result<DriverRevokeBucketAccessResponse, Error> {
         let id = request.account_id;
         let authentication = request.authentication_type.unwrap_or_default().r#type();
-        self.ask(|model| {
+        self.query(|model| {
             model.require(!id.is_empty(), "account_id")?;
             model.require(request.protocol.is_some_and(|protocol| protocol.r#type != 0), "protocol")?;
             model.require(authentication != Authentication::Unknown, "authentication_type")?;

@@ -70,7 +70,7 @@ impl Data {
     pub(crate) fn remove(&self, id: &str) -> Result<(), Status> {
         let path = self.path(id);
         let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-        unless(removed, ErrorKind::NotFound).map_err(|error| failed(&path, &error))
+        ignore_error_kind(removed, ErrorKind::NotFound).map_err(|error| failed(&path, &error))
     }
 
     /// Mounts a volume at an existing path.
@@ -135,7 +135,7 @@ pub(crate) fn is_block(capability: &VolumeCapability) -> bool {
     matches!(capability.access_type, Some(AccessType::Block(_)))
 }
 
-pub(crate) fn unless(result: io::Result<()>, fine: ErrorKind) -> io::Result<()> {
+pub(crate) fn ignore_error_kind(result: io::Result<()>, fine: ErrorKind) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == fine => Ok(()),
         result => result,

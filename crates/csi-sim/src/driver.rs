@@ -146,7 +146,7 @@ impl Driver {
         let (number, step) = self.state().begin(&work, &request)?;
         let result = tokio::select! {
             biased;
-            _ = ends.changed() => Err(lost()),
+            _ = ends.changed() => Err(connection_lost()),
             result = self.perform(step, work, request) => result,
         };
         let outcome = result.as_ref().err().map_or(Code::Ok, Error::code);
@@ -166,15 +166,15 @@ impl Driver {
             Err(Status::internal("nothing was done").into())
         };
         match step.reply {
-            Reply::Own => result,
+            Reply::FromDriver => result,
             Reply::Answer(answer) => Ok(answer.downcast_ref::<A>().expect("an answer of the method's type").clone()),
             Reply::Refusal(status) => Err(status.into()),
-            Reply::Never => pending().await,
-            Reply::Lost => Err(lost()),
+            Reply::Hang => pending().await,
+            Reply::BreakConnection => Err(connection_lost()),
             Reply::Restart => {
                 let change = self.state().faults.changed_by_restart.clone();
                 self.restart(|settings| settings.capabilities = &settings.capabilities ^ &change);
-                Err(lost())
+                Err(connection_lost())
             }
         }
     }
@@ -198,18 +198,18 @@ impl Driver {
             *self.ends.borrow()
         };
         let driver = self.clone();
-        let going_on = tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             sleep(delay).await;
             let mut state = driver.state();
             if *driver.ends.borrow() != ends {
-                return Err(lost());
+                return Err(connection_lost());
             }
             if let Some((_, about)) = &work.about {
                 state.busy.remove(about);
             }
             state.finish(&work, &request)
         });
-        going_on.await.unwrap_or_else(|_| Err(lost()))
+        task.await.unwrap_or_else(|_| Err(connection_lost()))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -256,6 +256,6 @@ async fn pause(delay: Duration) {
     }
 }
 
-fn lost() -> Error {
+fn connection_lost() -> Error {
     Error::Interrupted("the driver has ended, or its connection has".to_owned())
 }

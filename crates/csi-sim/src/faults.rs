@@ -28,7 +28,7 @@ pub struct Faults {
 }
 
 /// Codes after which the work may be done or still in progress.
-const OPEN: [Code; 4] = [Code::Cancelled, Code::DeadlineExceeded, Code::Aborted, Code::Unavailable];
+const AMBIGUOUS_CODES: [Code; 4] = [Code::Cancelled, Code::DeadlineExceeded, Code::Aborted, Code::Unavailable];
 
 impl Faults {
     pub(crate) fn draw(&self, rng: &mut Rng) -> Option<Step> {
@@ -45,7 +45,7 @@ impl Faults {
         } else if hits(self.refused) {
             let code = Code::from_i32(rng.i32(1..=16));
             let step = Step::refuse(code, "a fault");
-            if OPEN.contains(&code) { maybe_working(step, rng) } else { step }
+            if AMBIGUOUS_CODES.contains(&code) { maybe_working(step, rng) } else { step }
         } else if hits(self.slow) {
             Step::work().after(self.slow_by)
         } else if hits(self.restart) {

@@ -16,11 +16,11 @@ pub struct Step {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
-    Own,
+    FromDriver,
     Answer(Arc<dyn Any + Send + Sync>),
     Refusal(Status),
-    Never,
-    Lost,
+    Hang,
+    BreakConnection,
     Restart,
 }
 
@@ -32,7 +32,7 @@ impl Step {
 
     /// Does the work and returns the driver's own answer.
     pub fn work() -> Self {
-        Self::new(Reply::Own).working()
+        Self::new(Reply::FromDriver).working()
     }
 
     /// Returns this answer without doing the work. It must have the method's type.
@@ -47,12 +47,12 @@ impl Step {
 
     /// Never answers, and does not do the work.
     pub fn hang() -> Self {
-        Self::new(Reply::Never)
+        Self::new(Reply::Hang)
     }
 
     /// Breaks the connection without doing the work. On a socket the caller sees `Unavailable`.
     pub fn break_connection() -> Self {
-        Self::new(Reply::Lost)
+        Self::new(Reply::BreakConnection)
     }
 
     /// Restarts the driver without doing the work: all its calls are lost.

@@ -20,26 +20,26 @@ pub(crate) fn built() -> Timestamp {
 
 /// Returns when the data of a volume deleted now expires, and the retention to apply later if the clock is not
 /// plausible now.
-pub(crate) fn expiry(leaving: &Discarded, keep: Option<Duration>) -> (Option<Timestamp>, Option<u64>) {
+pub(crate) fn expiry(discarded: &Discarded, keep: Option<Duration>) -> (Option<Timestamp>, Option<u64>) {
     match keep {
         None => (None, None),
-        Some(keep) if leaving.deleted < built().max(leaving.mark.created) => (None, Some(keep.as_secs())),
-        Some(keep) => (leaving.deleted.checked_add(keep).ok(), None),
+        Some(keep) if discarded.deleted < built().max(discarded.mark.created) => (None, Some(keep.as_secs())),
+        Some(keep) => (discarded.deleted.checked_add(keep).ok(), None),
     }
 }
 
 impl Root {
     /// Fails if the clock is earlier than the build of this binary, or than any time recorded in the root.
     pub(crate) fn check_clock(&self, now: Timestamp) -> Result<(), DirectoryError> {
-        let doubtful = |what: String, when| Err(DirectoryError::Clock { now, what, when });
+        let implausible = |what: String, when| Err(DirectoryError::Clock { now, what, when });
         if now < built() {
-            return doubtful("this program was built".to_owned(), built());
+            return implausible("this program was built".to_owned(), built());
         }
         let survey = self.survey()?;
         let marks = survey.marked.iter().map(|found| (found.mark.created, found.path.as_str(), "made"));
         let trash = survey.trash.iter().map(|entry| (entry.deleted, entry.mark.owner.volume.as_str(), "deleted"));
         match marks.chain(trash).max() {
-            Some((when, name, what)) if now < when => doubtful(format!("{name} was {what}"), when),
+            Some((when, name, what)) if now < when => implausible(format!("{name} was {what}"), when),
             _ => Ok(()),
         }
     }

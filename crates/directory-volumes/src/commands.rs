@@ -206,7 +206,7 @@ impl Connection {
 }
 
 /// Fails if a command could not process some of its entries. The command has already printed the reasons.
-fn all_done(failed: usize, what: &str) -> Result<(), BoxError> {
+fn check_none_failed(failed: usize, what: &str) -> Result<(), BoxError> {
     match failed {
         0 => Ok(()),
         failed => Err(format!("{failed} {what}").into()),

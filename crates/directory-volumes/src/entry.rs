@@ -16,7 +16,7 @@ use crate::remove::{self, MOUNTED, make_accessible};
 use crate::root::Root;
 use crate::state::{DELETING, RESTORING, State, TRASH, open_down, read_json, to_json};
 use crate::sync::has_one_log;
-use crate::{descend, files};
+use crate::{files, open_directory};
 
 /// The name of the volume's directory within an entry.
 pub(crate) const DATA: &str = "data";
@@ -52,7 +52,7 @@ pub struct Discarded {
 }
 
 impl Discarded {
-    pub(crate) fn now(mark: Mark, path: VolumePath) -> Self {
+    pub(crate) fn new(mark: Mark, path: VolumePath) -> Self {
         let (deleted, object) = (Timestamp::now(), serde_json::Value::Null);
         Self { mark, path, deleted, expires: None, keep: None, bytes: None, object }
     }
@@ -66,8 +66,8 @@ impl Discarded {
 impl Root {
     /// Moves a volume's directory aside for removal, and removes its mark. Renaming is atomic, so a volume is moved
     /// entirely or not at all. Requires the path's lock.
-    pub(crate) fn discard(&self, state: &State, to: &'static str, leaving: &Discarded) -> Result<(), DirectoryError> {
-        let (path, volume) = (&leaving.path, &leaving.mark.owner.volume);
+    pub(crate) fn discard(&self, state: &State, to: &'static str, discarded: &Discarded) -> Result<(), DirectoryError> {
+        let (path, volume) = (&discarded.path, &discarded.mark.owner.volume);
         let (above, last) = path.split();
         let doing = "cannot move the directory aside";
         // An interrupted restore may have left an entry, which would hide the new one.
@@ -79,7 +79,7 @@ impl Root {
                 Ok(directory)
             });
             let moved = match found {
-                Ok(directory) => state.make_entry(to, leaving).and_then(|entry| {
+                Ok(directory) => state.make_entry(to, discarded).and_then(|entry| {
                     let move_aside = || files::move_into(&directory, last, &entry, DATA);
                     match move_aside() {
                         Err(Errno::ACCESS) => {
@@ -104,7 +104,7 @@ impl Root {
             match moved {
                 Ok(()) => {
                     state.unmark(path)?;
-                    state.remove_above(path);
+                    state.remove_empty_parents(path);
                     return Ok(());
                 }
                 // The entry of an earlier removal was deleted in the meantime.
@@ -153,8 +153,8 @@ impl Root {
         };
         remove::tree(&entry, DATA, volume, fencing_token)?;
         // An unreadable record must not keep the entry forever.
-        if let Ok(Some(leaving)) = state.discarded(of, volume) {
-            self.release_project(state, &leaving.mark.owner)?;
+        if let Ok(Some(discarded)) = state.discarded(of, volume) {
+            self.release_project(state, &discarded.mark.owner)?;
         }
         remove::tree(&state.directory(of)?, volume, volume, fencing_token)
     }
@@ -162,16 +162,16 @@ impl Root {
 
 impl State {
     /// Creates an entry with its record, or reuses one without data that an interrupted call left.
-    fn make_entry(&self, to: &'static str, leaving: &Discarded) -> Result<OwnedFd, Errno> {
+    fn make_entry(&self, to: &'static str, discarded: &Discarded) -> Result<OwnedFd, Errno> {
         let directory = open_down(self.own.as_fd(), &[to])?;
-        let entry = files::make_directory(directory.as_fd(), &leaving.mark.owner.volume, Mode::RWXU)?;
-        match self.create_file(entry.as_fd(), RECORD, &to_json(leaving)) {
+        let entry = files::make_directory(directory.as_fd(), &discarded.mark.owner.volume, Mode::RWXU)?;
+        match self.create_file(entry.as_fd(), RECORD, &to_json(discarded)) {
             Ok(()) => Ok(entry),
             // The entry has data, so it belongs to another volume.
             Err(Errno::EXIST) if !is_missing(entry.as_fd(), DATA) => Err(Errno::EXIST),
             // The record of the interrupted call contains another time, so replace it.
             Err(Errno::EXIST) => {
-                files::replace(self.tmp.as_fd(), entry.as_fd(), RECORD, &to_json(leaving)).map(|()| entry)
+                files::replace(self.tmp.as_fd(), entry.as_fd(), RECORD, &to_json(discarded)).map(|()| entry)
             }
             Err(error) => Err(error),
         }
@@ -212,7 +212,7 @@ impl State {
 
     /// Lists the entries of one of the provisioner's own directories.
     pub(crate) fn list(&self, of: &'static str) -> Result<Vec<String>, DirectoryError> {
-        let directory = match descend::open(self.own.as_fd(), of) {
+        let directory = match open_directory::open(self.own.as_fd(), of) {
             Ok(directory) => directory,
             // Earlier versions had fewer directories.
             Err(Errno::NOENT) => return Ok(Vec::new()),

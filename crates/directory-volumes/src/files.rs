@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-use crate::descend;
+use crate::open_directory;
 
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -22,11 +22,11 @@ const USUAL: usize = 1 << 10;
 
 /// The time at which a new file is synced to disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Durable {
+pub(crate) enum Durability {
     /// Before the file receives its final name.
-    Now,
+    Immediate,
     /// By a later fsync. Until then, a power cut may leave an empty file.
-    Later,
+    Deferred,
 }
 
 /// Creates a file. Returns `EXIST` if it already exists; the content of a file never changes.
@@ -35,12 +35,12 @@ pub(crate) fn create(
     directory: BorrowedFd<'_>,
     name: impl Arg + Copy,
     content: &[u8],
-    durable: Durable,
+    durable: Durability,
 ) -> Result<(), Errno> {
-    let written = Written::new(tmp, content, durable)?;
+    let written = TemporaryFile::new(tmp, content, durable)?;
     // Unlike a rename, a hard link never replaces an existing file, on any file system.
     rustix::fs::linkat(tmp, &*written.name, directory, name, AtFlags::empty())?;
-    if durable == Durable::Now { rustix::fs::fsync(directory) } else { Ok(()) }
+    if durable == Durability::Immediate { rustix::fs::fsync(directory) } else { Ok(()) }
 }
 
 /// Opens a file for reading. Returns `LOOP` for a symlink.
@@ -56,7 +56,7 @@ pub(crate) fn replace(
     name: impl Arg + Copy,
     content: &[u8],
 ) -> Result<(), Errno> {
-    let written = Written::new(tmp, content, Durable::Now)?;
+    let written = TemporaryFile::new(tmp, content, Durability::Immediate)?;
     rustix::fs::renameat(tmp, &*written.name, directory, name)?;
     rustix::fs::fsync(directory)
 }
@@ -122,7 +122,7 @@ pub(crate) fn move_into(
 /// Creates a directory if it does not exist, and opens it.
 pub(crate) fn make_directory(above: BorrowedFd<'_>, name: &str, mode: Mode) -> Result<OwnedFd, Errno> {
     match rustix::fs::mkdirat(above, name, mode) {
-        Ok(()) | Err(Errno::EXIST) => descend::open(above, name),
+        Ok(()) | Err(Errno::EXIST) => open_directory::open(above, name),
         Err(error) => Err(error),
     }
 }
@@ -151,19 +151,19 @@ pub(crate) fn names(directory: &OwnedFd) -> Result<Vec<(String, FileType)>, Errn
 }
 
 /// A file that has only a temporary name. Dropping it removes that name.
-struct Written<'a> {
+struct TemporaryFile<'a> {
     tmp: BorrowedFd<'a>,
     name: String,
 }
 
-impl<'a> Written<'a> {
-    fn new(tmp: BorrowedFd<'a>, content: &[u8], durable: Durable) -> Result<Self, Errno> {
+impl<'a> TemporaryFile<'a> {
+    fn new(tmp: BorrowedFd<'a>, content: &[u8], durable: Durability) -> Result<Self, Errno> {
         let name = temporary_name();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(tmp, &*name, flags, Mode::RUSR | Mode::WUSR)?;
         let written = Self { tmp, name };
         let mut file = File::from(file);
-        let synced = |file: &File| if durable == Durable::Now { file.sync_all() } else { Ok(()) };
+        let synced = |file: &File| if durable == Durability::Immediate { file.sync_all() } else { Ok(()) };
         let stored = file.write_all(content).and_then(|()| synced(&file));
         stored.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         Ok(written)
@@ -174,7 +174,7 @@ fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-impl Drop for Written<'_> {
+impl Drop for TemporaryFile<'_> {
     fn drop(&mut self) {
         let _ = rustix::fs::unlinkat(self.tmp.as_fd(), &*self.name, AtFlags::empty());
     }
@@ -189,7 +189,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let tmp = OwnedFd::from(File::open(folder.path()).unwrap());
         // Leave the name behind, as a crashed process would.
-        std::mem::forget(Written::new(tmp.as_fd(), b"mark", Durable::Now).unwrap());
+        std::mem::forget(TemporaryFile::new(tmp.as_fd(), b"mark", Durability::Immediate).unwrap());
         std::fs::create_dir(folder.path().join(temporary_name())).unwrap();
         std::fs::write(folder.path().join("by-hand"), "").unwrap();
         let left = || names(&tmp).unwrap().len();

@@ -6,9 +6,9 @@ use std::str::FromStr;
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr, fsync};
 use rustix::io::Errno;
 
-use crate::descend;
 use crate::error::{DirectoryError, failed};
 use crate::mark::Owner;
+use crate::open_directory;
 use crate::path::VolumePath;
 use crate::root::Root;
 use crate::state::open_down;
@@ -49,8 +49,10 @@ impl Root {
     pub fn label(&self, path: &VolumePath, owner: &Owner, label: &SeLinuxLabel) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let (above, last) = path.split();
-        let opened = match self.marked(&state, path, owner)? {
-            Some(_) => open_down(state.root.as_fd(), &above).and_then(|above| descend::open(above.as_fd(), last)),
+        let opened = match self.own_mark(&state, path, owner)? {
+            Some(_) => {
+                open_down(state.root.as_fd(), &above).and_then(|above| open_directory::open(above.as_fd(), last))
+            }
             None => Err(Errno::NOENT),
         };
         let directory = opened.map_err(|error| self.not_a_directory(path, error, "cannot open the directory"))?;

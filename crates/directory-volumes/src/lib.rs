@@ -17,11 +17,10 @@
 
 #![deny(missing_docs)]
 
-mod above;
+mod capacity;
 mod clock;
 pub mod commands;
 mod deletion;
-mod descend;
 mod entry;
 mod error;
 mod files;
@@ -31,12 +30,13 @@ mod label;
 mod lock;
 mod mark;
 mod names;
+mod open_directory;
 mod opening;
 pub mod parameters;
+mod parents;
 mod path;
 mod pattern;
 mod remove;
-mod room;
 mod root;
 mod size;
 mod state;
@@ -51,6 +51,7 @@ mod user_text;
 mod volumes;
 mod worker;
 
+pub use self::capacity::{Measured, Reserve, VolumeUsage};
 pub use self::deletion::{
     Annotations, Deletion, Size, has_retain_policy, owner_in_this_cluster, owner_of, path_and_owner,
 };
@@ -61,7 +62,6 @@ pub use self::mark::{Claim, Mark, Owner};
 pub use self::opening::{NotUsable, Opening};
 pub use self::path::VolumePath;
 pub use self::pattern::{Names, PathPattern};
-pub use self::room::{Measured, Reserve, VolumeUsage};
 pub use self::root::Root;
 pub use self::survey::{FoundMark, Survey};
 pub use self::trash::TrashLimits;

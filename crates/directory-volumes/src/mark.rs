@@ -37,7 +37,7 @@ pub struct Claim {
 impl Owner {
     /// Returns true if both are the same volume. The cluster and the uids of the volume and its claim are compared only
     /// if both owners have them.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_volume(&self, other: &Self) -> bool {
         let claim = |owner: &Self| owner.claim.as_ref().map(|claim| claim.uid.clone());
         let same = |one: Option<String>, other: Option<String>| one.zip(other).is_none_or(|(one, other)| one == other);
         self.volume == other.volume
@@ -97,12 +97,12 @@ pub struct Mark {
 impl Mark {
     /// Returns true if the directory belongs to this volume. The claim is compared only until the UID of the volume is
     /// known.
-    pub(crate) fn is_of(&self, owner: &Owner) -> bool {
+    pub(crate) fn belongs_to(&self, owner: &Owner) -> bool {
         let known = self.volume_uid.as_ref().or(self.owner.uid.as_ref());
         if known.is_some() && known == owner.uid.as_ref() {
-            self.owner.is(&Owner { claim: None, ..owner.clone() })
+            self.owner.is_same_volume(&Owner { claim: None, ..owner.clone() })
         } else {
-            self.owner.is(owner)
+            self.owner.is_same_volume(owner)
         }
     }
 
@@ -111,6 +111,6 @@ impl Mark {
         // The mark of an adopted volume already contains its UID.
         let volume_uid = owner.uid.clone().filter(|_| self.owner.uid.is_none());
         let updated = Self { volume_uid, retain, ..self.clone() };
-        (self.is_of(owner) && updated != *self).then_some(updated)
+        (self.belongs_to(owner) && updated != *self).then_some(updated)
     }
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 static SHARED: Budget = Budget::new(8 << 20);
 
 /// Minimum for every directory, so that a removal that gets no share of the budget still makes progress.
-const LEAST: usize = 4 << 10;
+const MIN_CAPACITY: usize = 4 << 10;
 /// Maximum for a directory.
-const MOST: usize = 512 << 10;
+const MAX_CAPACITY: usize = 512 << 10;
 
 /// A budget of bytes that can be taken and returned.
 #[derive(Debug)]
@@ -29,12 +29,12 @@ impl Budget {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn take(&self, bytes: usize) -> bool {
+    fn try_reserve(&self, bytes: usize) -> bool {
         let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(bytes));
         taken.is_ok()
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         self.0.fetch_add(bytes, Ordering::Relaxed);
     }
 }
@@ -83,10 +83,10 @@ impl<'a> Names<'a> {
     fn grow(&mut self, needed: usize) -> bool {
         let capacity = self.bytes.capacity();
         if capacity == 0 {
-            self.bytes.reserve_exact(needed.max(LEAST));
+            self.bytes.reserve_exact(needed.max(MIN_CAPACITY));
             return true;
         }
-        if capacity * 2 > MOST || !self.budget.take(capacity) {
+        if capacity * 2 > MAX_CAPACITY || !self.budget.try_reserve(capacity) {
             return false;
         }
         self.taken += capacity;
@@ -96,7 +96,7 @@ impl<'a> Names<'a> {
 
     fn free(&mut self) {
         self.bytes = Vec::new();
-        self.budget.give_back(std::mem::take(&mut self.taken));
+        self.budget.release(std::mem::take(&mut self.taken));
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(fit, 16);
         // A network file system may have longer names.
         let mut names = Names::new(&budget);
-        assert!(names.push(&CString::new("n".repeat(2 * LEAST)).unwrap()) && !names.push(&long));
+        assert!(names.push(&CString::new("n".repeat(2 * MIN_CAPACITY)).unwrap()) && !names.push(&long));
     }
 
     #[test]
@@ -140,6 +140,6 @@ mod tests {
         let mut names = Names::new(&budget);
         let long = CString::new("n".repeat(245)).unwrap();
         let fit = (0..1_000_000).take_while(|_| names.push(&long)).count();
-        assert_eq!(fit, MOST / 246);
+        assert_eq!(fit, MAX_CAPACITY / 246);
     }
 }

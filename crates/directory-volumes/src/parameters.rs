@@ -82,7 +82,7 @@ impl Default for FileMode {
 
 /// Returns the mode that the author of the class meant, if the text is the decimal form of one: YAML reads `0770`
 /// without quotes as an octal number.
-fn meant(text: &str) -> Option<u32> {
+fn intended_mode(text: &str) -> Option<u32> {
     let mode: u32 = text.parse().ok().filter(|_| !text.starts_with('0'))?;
     (mode <= 0o3777 && mode & 0o700 == 0o700).then_some(mode)
 }
@@ -93,7 +93,7 @@ impl<'de> Deserialize<'de> for FileMode {
         let digits = (3..=4).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
         let mode = digits.then(|| u32::from_str_radix(&text, 8).ok()).flatten();
         let is_usable = mode.is_some_and(|mode| mode & 0o700 == 0o700);
-        if let Some(meant) = meant(&text).filter(|_| !is_usable) {
+        if let Some(meant) = intended_mode(&text).filter(|_| !is_usable) {
             return Err(D::Error::custom(format!(
                 "YAML reads 0{meant:o} without quotes as this number; write \"0{meant:o}\""
             )));

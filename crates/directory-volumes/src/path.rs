@@ -65,7 +65,7 @@ impl TryFrom<String> for VolumePath {
             text if text.is_empty() => Some("it is empty"),
             text if text.starts_with('/') => Some("it is absolute"),
             text if text.len() > LONGEST_PATH => Some("it is longer than 1024 bytes"),
-            text => text.split('/').find_map(wrong),
+            text => text.split('/').find_map(name_problem),
         };
         match reason {
             Some(reason) => Err(DirectoryError::InvalidPath { path: shortened(&text), reason }),
@@ -76,7 +76,7 @@ impl TryFrom<String> for VolumePath {
 
 /// Returns the problem with a name, if there is one. Only ASCII characters are allowed, because others may look like a
 /// dot or a slash.
-fn wrong(name: &str) -> Option<&'static str> {
+fn name_problem(name: &str) -> Option<&'static str> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     match name {
         "" => Some("a name in it is empty"),

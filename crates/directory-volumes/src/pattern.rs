@@ -87,8 +87,8 @@ impl PathPattern {
             known.or_else(|| key(LABEL).map(Part::Label)).or_else(|| key(ANNOTATION).map(Part::Annotation))
         })?;
         let of_claims = pattern.0.iter().any(|part| matches!(part, Part::Label(_) | Part::Annotation(_)));
-        let pattern = if of_claims { pattern } else { pattern.unique()? };
-        pattern.inside()
+        let pattern = if of_claims { pattern } else { pattern.ensure_unique()? };
+        pattern.ensure_inside()
     }
 
     /// Returns the annotations of claims that the pattern needs.
@@ -126,7 +126,7 @@ impl PathPattern {
     }
 
     /// Returns the pattern if its paths are inside the root.
-    fn inside(self) -> Result<Self, String> {
+    fn ensure_inside(self) -> Result<Self, String> {
         // All names of claims consist of allowed characters, so one example represents them.
         let example = |part: &Part| match part {
             Part::Text(text) => text.clone(),
@@ -137,7 +137,7 @@ impl PathPattern {
         Ok(self)
     }
 
-    fn unique(self) -> Result<Self, String> {
+    fn ensure_unique(self) -> Result<Self, String> {
         let has = |part| self.0.contains(&part);
         match (has(Part::Volume), has(Part::Namespace) && has(Part::Claim)) {
             (true, _) => Ok(self),
@@ -187,7 +187,7 @@ impl FromStr for PathPattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::parse(text, |_| None)?.unique()?.inside()
+        Self::parse(text, |_| None)?.ensure_unique()?.ensure_inside()
     }
 }
 

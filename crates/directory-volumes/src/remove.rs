@@ -8,10 +8,10 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-use crate::descend;
 use crate::error::{DirectoryError, failed};
 use crate::files;
 use crate::names::{Budget, Names};
+use crate::open_directory;
 
 pub(crate) const MOUNTED: &str = "a file system is mounted in it";
 
@@ -160,10 +160,10 @@ impl<'a> Removal<'a> {
 
     /// Opens a directory for removal, never through a symlink or into another mount.
     fn enter(&self, above: BorrowedFd<'_>, name: &CStr) -> Result<Entered, DirectoryError> {
-        let opened = match descend::open(above, name) {
+        let opened = match open_directory::open(above, name) {
             Err(Errno::ACCESS) => {
                 make_accessible(above, name).map_err(|error| self.failed(error))?;
-                descend::open(above, name)
+                open_directory::open(above, name)
             }
             opened => opened,
         };

@@ -13,7 +13,7 @@ use crate::error::{DirectoryError, failed};
 use crate::path::VolumePath;
 use crate::state::{MARKER, NOTES, OWN, State, TMP, read_json, to_json};
 use crate::sync::Rounds;
-use crate::{descend, files};
+use crate::{files, open_directory};
 
 /// A root directory for volumes.
 ///
@@ -24,7 +24,7 @@ pub struct Root {
     path: PathBuf,
     /// The path that the administrator gave, which may contain symlinks. Volumes of a root that was moved behind a
     /// symlink refer to this path.
-    given: PathBuf,
+    configured_path: PathBuf,
     /// The id in the marker, once it is known.
     id: OnceLock<String>,
     /// The owner of files that this process creates here. It differs from its own user id if a network file system maps
@@ -57,7 +57,7 @@ impl Root {
     /// Fails if the directory cannot be used.
     pub fn open_shared(path: &Path) -> Result<Self, DirectoryError> {
         let unusable = |source| DirectoryError::Unusable { path: path.to_owned(), source };
-        let given = path.to_owned();
+        let configured_path = path.to_owned();
         let path = path.canonicalize().map_err(unusable)?;
         if !path.is_dir() {
             return Err(DirectoryError::NotADirectory(path));
@@ -69,8 +69,9 @@ impl Root {
             return Err(DirectoryError::Everything(path));
         }
         check_writable(&path)?;
-        let root = Self { path, given, id: OnceLock::new(), owner: OnceLock::new(), rounds: Rounds::default() };
-        root.learn(&root.handle()?)?;
+        let root =
+            Self { path, configured_path, id: OnceLock::new(), owner: OnceLock::new(), rounds: Rounds::default() };
+        root.load_id(&root.handle()?)?;
         Ok(root)
     }
 
@@ -81,7 +82,7 @@ impl Root {
 
     /// Returns true if an absolute path is below the root, with or without resolving the symlinks in the root's path.
     pub fn contains(&self, path: &Path) -> bool {
-        path.starts_with(&self.path) || path.starts_with(&self.given)
+        path.starts_with(&self.path) || path.starts_with(&self.configured_path)
     }
 
     /// Returns the part of an absolute path that is below the root, with or without resolving the symlinks in the
@@ -90,7 +91,8 @@ impl Root {
     /// # Errors
     /// Fails if it is not below the root, or not a valid volume path.
     pub fn volume_path(&self, path: &str) -> Result<VolumePath, DirectoryError> {
-        VolumePath::below(&self.path, path).or_else(|error| VolumePath::below(&self.given, path).map_err(|_| error))
+        VolumePath::below(&self.path, path)
+            .or_else(|error| VolumePath::below(&self.configured_path, path).map_err(|_| error))
     }
 
     /// Returns the id in the marker; `None` while there is no marker.
@@ -104,7 +106,7 @@ impl Root {
     /// Fails if the marker cannot be read.
     pub fn has_marker(&self) -> Result<bool, DirectoryError> {
         if self.id.get().is_none() {
-            self.learn(&self.handle()?)?;
+            self.load_id(&self.handle()?)?;
         }
         Ok(self.id.get().is_some())
     }
@@ -127,7 +129,7 @@ impl Root {
         let marker = Marker { id: random_id().map_err(error)? };
         match state.create_file(state.own.as_fd(), MARKER, &to_json(&marker)) {
             // Another process was faster; use its marker.
-            Ok(()) | Err(Errno::EXIST) => self.learn(&state.root),
+            Ok(()) | Err(Errno::EXIST) => self.load_id(&state.root),
             Err(failure) => Err(error(failure)),
         }
     }
@@ -208,7 +210,7 @@ impl Root {
         if let Some(owner) = self.owner.get() {
             return Ok(*owner);
         }
-        let tmp = descend::open(state.own.as_fd(), TMP)?;
+        let tmp = open_directory::open(state.own.as_fd(), TMP)?;
         let name = files::temporary_name();
         rustix::fs::mkdirat(&tmp, &*name, Mode::RWXU)?;
         let stat = rustix::fs::statat(&tmp, &*name, AtFlags::SYMLINK_NOFOLLOW);
@@ -223,7 +225,7 @@ impl Root {
             .map_err(|error| DirectoryError::Unusable { path: self.path.clone(), source: error.into() })
     }
 
-    fn learn(&self, handle: &OwnedFd) -> Result<(), DirectoryError> {
+    fn load_id(&self, handle: &OwnedFd) -> Result<(), DirectoryError> {
         if let Some(own) = open_own(handle)?
             && let Some(found) = read_marker(&own)?
         {
@@ -270,7 +272,7 @@ fn volatile(magic: u64) -> Option<(&'static str, &'static str)> {
 }
 
 fn open_own(root: &OwnedFd) -> Result<Option<OwnedFd>, DirectoryError> {
-    match descend::open(root.as_fd(), OWN) {
+    match open_directory::open(root.as_fd(), OWN) {
         Ok(own) => Ok(Some(own)),
         Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(failed("cannot open", OWN, error)),

@@ -12,7 +12,7 @@ use crate::mark::Owner;
 use crate::path::VolumePath;
 use crate::root::Root;
 use crate::state::{PROJECTS, State, read_json, to_json};
-use crate::{descend, files};
+use crate::{files, open_directory};
 
 /// Number of candidates for a volume's project id. A lookup checks all of them, because an id that was taken when this
 /// volume was created may be free now.
@@ -44,7 +44,7 @@ impl Root {
     /// Fails if the directory does not belong to that volume, or if the file system refuses the size.
     pub fn resize(&self, path: &VolumePath, owner: &Owner, bytes: u64) -> Result<bool, DirectoryError> {
         let state = self.enter()?;
-        let Some(mark) = self.marked(&state, path, owner)? else {
+        let Some(mark) = self.own_mark(&state, path, owner)? else {
             return Err(DirectoryError::NotThere { what: "volume", name: path.to_string() });
         };
         let Some(id) = self.project(&state, &mark.owner)? else {
@@ -103,7 +103,8 @@ impl Root {
         entry: &OwnedFd,
         above: &OwnedFd,
     ) -> Result<(), DirectoryError> {
-        let data = descend::open(entry.as_fd(), DATA).map_err(|error| failed("cannot open", path.as_str(), error))?;
+        let data =
+            open_directory::open(entry.as_fd(), DATA).map_err(|error| failed("cannot open", path.as_str(), error))?;
         ProjectQuota::inherit(data, above).map_err(|error| unlimited(path.as_str(), error))
     }
 
@@ -112,7 +113,7 @@ impl Root {
         let Some(id) = self.project(state, owner)? else { return Ok(()) };
         let Ok(Some(quota)) = ProjectQuota::of(&state.root) else { return Ok(()) };
         let names: Vec<&str> = path.names().collect();
-        let Some(directory) = self.look(state, path, &names)? else { return Ok(()) };
+        let Some(directory) = self.open_if_exists(state, path, &names)? else { return Ok(()) };
         quota.assign(&directory, id).map_err(|error| unlimited(path.as_str(), error))?;
         rustix::fs::fsync(&directory).map_err(|error| failed("cannot sync", path.as_str(), error))
     }
@@ -122,7 +123,7 @@ impl Root {
         let projects = state.directory(PROJECTS)?;
         for id in self.candidates(owner) {
             let holder = read_json::<Owner>(projects.as_fd(), &id.to_string(), format_args!("{PROJECTS}/{id}"))?;
-            if holder.is_some_and(|holder| holder.is(owner)) {
+            if holder.is_some_and(|holder| holder.is_same_volume(owner)) {
                 return Ok(Some(id));
             }
         }

@@ -9,10 +9,10 @@ use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 
 use crate::error::{DirectoryError, Holder, failed};
-use crate::files::Durable;
+use crate::files::Durability;
 use crate::mark::{Mark, Owner};
 use crate::path::VolumePath;
-use crate::{descend, files, lock};
+use crate::{files, lock, open_directory};
 
 /// The provisioner's own directory below the root.
 pub(crate) const OWN: &str = ".kube-provisioner";
@@ -42,7 +42,7 @@ pub(crate) struct State {
 impl State {
     /// Opens the directories created by [`State::make`].
     pub(crate) fn open(root: OwnedFd, own: OwnedFd) -> Result<Self, Errno> {
-        let (volumes, tmp) = (descend::open(own.as_fd(), VOLUMES)?, descend::open(own.as_fd(), TMP)?);
+        let (volumes, tmp) = (open_directory::open(own.as_fd(), VOLUMES)?, open_directory::open(own.as_fd(), TMP)?);
         Ok(Self { root, own, volumes, tmp })
     }
 
@@ -59,12 +59,13 @@ impl State {
 
     /// Opens one of the provisioner's own directories.
     pub(crate) fn directory(&self, name: &'static str) -> Result<OwnedFd, DirectoryError> {
-        descend::open(self.own.as_fd(), name).map_err(|error| failed("cannot open", format!("{OWN}/{name}"), error))
+        open_directory::open(self.own.as_fd(), name)
+            .map_err(|error| failed("cannot open", format!("{OWN}/{name}"), error))
     }
 
     /// Creates a small file durably in one of the provisioner's own directories, see [`files::create`].
     pub(crate) fn create_file(&self, directory: BorrowedFd<'_>, name: &str, content: &[u8]) -> Result<(), Errno> {
-        files::create(self.tmp.as_fd(), directory, name, content, Durable::Now)
+        files::create(self.tmp.as_fd(), directory, name, content, Durability::Immediate)
     }
 
     /// Returns the mark of a directory.
@@ -85,7 +86,7 @@ impl State {
         path: &VolumePath,
         owner: &Owner,
         retain: bool,
-        durable: Durable,
+        durable: Durability,
     ) -> Result<(Mark, bool), DirectoryError> {
         let mark = Mark { owner: owner.clone(), volume_uid: None, created: Timestamp::now(), kept: None, retain };
         let content = to_json(&mark);
@@ -93,11 +94,11 @@ impl State {
         let error = |error| {
             // If the directories above the mark remained, they would prove that this provisioner created the
             // directories above the volume.
-            self.remove_above(path);
+            self.remove_empty_parents(path);
             failed("cannot mark", path.as_str(), error)
         };
         for _ in 0..MOST_ATTEMPTS {
-            let directory = match self.make_above(&above) {
+            let directory = match self.create_parents(&above) {
                 Ok(directory) => directory,
                 // The directory is missing again, because its last volume was removed.
                 Err(Errno::NOENT) => continue,
@@ -143,7 +144,7 @@ impl State {
         replaced.map_err(|error| failed("cannot mark", path.as_str(), error))
     }
 
-    /// Removes a mark. The directories above it stay, see [`remove_above`](Self::remove_above).
+    /// Removes a mark. The directories above it stay, see [`remove_empty_parents`](Self::remove_empty_parents).
     pub(crate) fn unmark(&self, path: &VolumePath) -> Result<(), DirectoryError> {
         let (above, last) = path.split();
         let removed = match self.above(&above) {
@@ -158,14 +159,14 @@ impl State {
         open_down(self.volumes.as_fd(), names)
     }
 
-    fn make_above(&self, names: &[&str]) -> Result<OwnedFd, Errno> {
+    fn create_parents(&self, names: &[&str]) -> Result<OwnedFd, Errno> {
         make_down(self.volumes.as_fd(), names, Mode::RWXU)
     }
 
     fn read_mark(&self, directory: &OwnedFd, last: &str, path: &VolumePath) -> Result<Option<Mark>, DirectoryError> {
         match read_json(directory.as_fd(), last, format_args!("{VOLUMES}/{path}")) {
             Err(DirectoryError::Io { source, .. }) if source.kind() == ErrorKind::IsADirectory => {
-                match descend::open(directory.as_fd(), last).and_then(|below| files::names(&below)) {
+                match open_directory::open(directory.as_fd(), last).and_then(|below| files::names(&below)) {
                     // The directory was above volumes, but no longer is.
                     Ok(below) if below.is_empty() => Ok(None),
                     Err(Errno::NOENT) => Ok(None),
@@ -204,16 +205,16 @@ pub(crate) fn read_json<T: serde::de::DeserializeOwned>(
 /// Opens nested directories.
 pub(crate) fn open_down(top: BorrowedFd<'_>, names: &[&str]) -> Result<OwnedFd, Errno> {
     let (first, others) = names.split_first().unwrap_or((&".", &[]));
-    let mut directory = descend::open(top, *first)?;
+    let mut directory = open_directory::open(top, *first)?;
     for name in others {
-        directory = descend::open(directory.as_fd(), *name)?;
+        directory = open_directory::open(directory.as_fd(), *name)?;
     }
     Ok(directory)
 }
 
 /// Same as [`open_down`], creating missing directories.
 pub(crate) fn make_down(top: BorrowedFd<'_>, names: &[&str], mode: Mode) -> Result<OwnedFd, Errno> {
-    let mut directory = descend::open(top, ".")?;
+    let mut directory = open_directory::open(top, ".")?;
     for name in names {
         directory = files::make_directory(directory.as_fd(), name, mode)?;
     }

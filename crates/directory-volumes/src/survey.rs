@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use crate::above::Proof;
 use crate::entry::Discarded;
 use crate::error::{DirectoryError, failed};
-use crate::files::{Durable, names};
+use crate::files::{Durability, names};
 use crate::mark::{Mark, Owner};
+use crate::parents::Proof;
 use crate::path::VolumePath;
 use crate::root::Root;
 use crate::state::{DELETING, State, open_down};
@@ -58,7 +58,7 @@ impl Root {
                 Err(error) => survey.damaged.push(error),
             }
         }
-        survey.look(&state, &mut Vec::new())?;
+        survey.scan(&state, &mut Vec::new())?;
         Ok(survey)
     }
 
@@ -70,11 +70,11 @@ impl Root {
         let state = self.enter()?;
         let _lock = state.lock(path)?;
         let names: Vec<&str> = path.names().collect();
-        if self.look(&state, path, &names)?.is_none() {
+        if self.open_if_exists(&state, path, &names)?.is_none() {
             return Err(DirectoryError::NotThere { what: "directory", name: path.to_string() });
         }
-        self.check_above(&state, path, Proof::Rights)?;
-        self.expect(path, owner, &state.reserve(path, owner, retain, Durable::Now)?.0)
+        self.check_parents(&state, path, Proof::Permissions)?;
+        self.check_owner(path, owner, &state.reserve(path, owner, retain, Durability::Immediate)?.0)
     }
 
     /// Transfers a directory to the volume that replaced the one in its mark, as after a restore of the cluster.
@@ -92,7 +92,7 @@ impl Root {
                 state.update(path, &Mark { owner: to.clone(), volume_uid: None, retain, kept: None, ..mark })
             }
             Some(mark) => self
-                .expect(path, from, &mark)
+                .check_owner(path, from, &mark)
                 .and(Err(DirectoryError::Busy { name: path.to_string(), why: "its mark was changed in the meantime" })),
             None => Err(DirectoryError::NotThere { what: "mark", name: path.to_string() }),
         }
@@ -125,7 +125,7 @@ impl Root {
     /// Fails if the directory has another mark, or none.
     pub fn note_uid(&self, path: &VolumePath, owner: &Owner) -> Result<(), DirectoryError> {
         let state = self.enter()?;
-        match self.marked(&state, path, owner)? {
+        match self.own_mark(&state, path, owner)? {
             Some(mark) => state.update(path, &Mark { owner: owner.clone(), ..mark }),
             None => Err(DirectoryError::NotThere { what: "mark", name: path.to_string() }),
         }
@@ -139,11 +139,11 @@ impl Root {
         let state = self.enter()?;
         let _lock = state.lock(path)?;
         match state.mark(path)? {
-            Some(mark) => self.expect(path, owner, &mark)?,
+            Some(mark) => self.check_owner(path, owner, &mark)?,
             None => return Ok(()),
         }
         state.unmark(path)?;
-        state.remove_above(path);
+        state.remove_empty_parents(path);
         Ok(())
     }
 
@@ -159,7 +159,7 @@ impl Root {
             Err(DirectoryError::Damaged { .. }) if state.is_mark_empty(path).map_err(error)? => Ok(false),
             // A directory above volumes has no mark.
             Err(DirectoryError::Taken { .. }) => Ok(false),
-            mark => Ok(mark?.is_some_and(|mark| mark.is_of(owner))),
+            mark => Ok(mark?.is_some_and(|mark| mark.belongs_to(owner))),
         }
     }
 
@@ -174,12 +174,12 @@ impl Root {
 
 impl Survey {
     /// Reads the marks and directories below a path.
-    fn look(&mut self, state: &State, above: &mut Vec<String>) -> Result<(), DirectoryError> {
+    fn scan(&mut self, state: &State, above: &mut Vec<String>) -> Result<(), DirectoryError> {
         let (marks, data) = (children(&state.volumes, above)?, children(&state.root, above)?);
         for (name, kind) in &marks {
             above.push(name.clone());
             match *kind {
-                FileType::Directory => self.look(state, above)?,
+                FileType::Directory => self.scan(state, above)?,
                 _ => {
                     let has_directory = find(&data, name) == Some(FileType::Directory);
                     self.mark(state, above, has_directory);

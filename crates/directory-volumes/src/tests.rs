@@ -180,7 +180,7 @@ fn descends_neither_through_symlinks_nor_into_mounts() {
     fs::create_dir(dir.path().join("directory")).unwrap();
     let state = root.enter().unwrap();
     let top = rustix::fs::openat(CWD, "/", OFlags::DIRECTORY, Mode::empty()).unwrap();
-    for open in [descend::open::<&str>, descend::open_without_openat2::<&str>] {
+    for open in [open_directory::open::<&str>, open_directory::open_without_openat2::<&str>] {
         assert!(open(state.root.as_fd(), "directory").is_ok());
         assert_eq!(open(state.root.as_fd(), "missing").unwrap_err(), Errno::NOENT);
         for name in ["link", "file"] {

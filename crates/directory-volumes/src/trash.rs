@@ -13,20 +13,20 @@ use kube_provisioner::FencingToken;
 use rustix::fs::{Mode, RenameFlags};
 use rustix::io::Errno;
 
-use crate::above::Proof;
 use crate::clock;
-use crate::descend;
 use crate::entry::{DATA, Discarded};
 use crate::error::{DirectoryError, failed};
-use crate::files::{self, Durable};
+use crate::files::{self, Durability};
 use crate::mark::Owner;
+use crate::open_directory;
+use crate::parents::Proof;
 use crate::path::VolumePath;
 use crate::root::Root;
 use crate::state::{DELETING, RESTORING, State, TRASH, open_down};
 
 pub use self::limits::TrashLimits;
 
-const PUT_BACK: &str = "cannot put back the directory";
+const CANNOT_RESTORE: &str = "cannot put back the directory";
 
 impl Root {
     /// Moves the directory of a volume to the trash. Succeeds if it is already there, or no longer exists.
@@ -43,16 +43,16 @@ impl Root {
     ) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let _lock = state.lock(path)?;
-        let Some(mark) = self.recovered(&state, path, owner, fencing_token)? else {
+        let Some(mark) = self.recover_mark(&state, path, owner, fencing_token)? else {
             return Ok(());
         };
         if !fencing_token.is_valid() {
             return Err(DirectoryError::Fenced(path.to_string()));
         }
-        let mut leaving = Discarded { object, ..Discarded::now(mark, path.clone()) };
-        (leaving.expires, leaving.keep) = clock::expiry(&leaving, keep);
+        let mut discarded = Discarded { object, ..Discarded::new(mark, path.clone()) };
+        (discarded.expires, discarded.keep) = clock::expiry(&discarded, keep);
         let _trash = state.lock_trash()?;
-        self.discard(&state, TRASH, &leaving)
+        self.discard(&state, TRASH, &discarded)
     }
 
     /// Lists the trash.
@@ -92,14 +92,14 @@ impl Root {
         let path = self.discarded(volume)?.path;
         let state = self.enter()?;
         let (_lock, _trash) = (state.lock(&path)?, state.lock_trash()?);
-        state.take(volume)?;
+        state.move_out_of_trash(volume)?;
         let mut discarded = self.entry(&state, RESTORING, volume)?;
         discarded.mark.volume_uid = None;
         let owner = &mut discarded.mark.owner;
         (owner.uid, owner.claim) = (None, None);
         owner.cluster = cluster.map(str::to_owned).or(owner.cluster.take());
         let put_back = if discarded.path == path {
-            self.put_back(&state, &discarded)
+            self.restore_directory(&state, &discarded)
         } else {
             Err(DirectoryError::Busy { name: volume.to_owned(), why: "another process works on it" })
         };
@@ -107,11 +107,11 @@ impl Root {
             // If a later step fails, the next call continues here.
             Ok(above) => {
                 self.assign_again(&state, &path, &discarded.mark.owner)?;
-                rustix::fs::fsync(above).map_err(|error| failed(PUT_BACK, path.as_str(), error))?;
+                rustix::fs::fsync(above).map_err(|error| failed(CANNOT_RESTORE, path.as_str(), error))?;
                 Ok(discarded)
             }
             Err(error) => {
-                state.give_back(volume)?;
+                state.move_back_to_trash(volume)?;
                 Err(error)
             }
         }
@@ -140,15 +140,15 @@ impl Root {
         let state = self.enter()?;
         let (_lock, _trash) = (state.lock(path)?, state.lock_trash()?);
         let error = |error| failed("cannot put back into the trash", volume, error);
-        if self.marked(&state, path, &discarded.mark.owner)?.is_some() {
+        if self.own_mark(&state, path, &discarded.mark.owner)?.is_some() {
             let entry = state.open_entry(RESTORING, volume).map_err(error)?;
             let (above, last) = path.split();
             let directory = open_down(state.root.as_fd(), &above).map_err(error)?;
             files::move_into(&directory, last, &entry, DATA).map_err(error)?;
             state.unmark(path)?;
-            state.remove_above(path);
+            state.remove_empty_parents(path);
         }
-        state.give_back(volume)
+        state.move_back_to_trash(volume)
     }
 
     /// Restores the directory of a volume whose object is unknown, without a mark.
@@ -191,7 +191,7 @@ impl Root {
                 self.finish_removal(&state, volume, fencing_token)
             }
             // Another operation was faster, and may have restored the volume.
-            Err(Errno::NOENT) => Err(not_there(volume)),
+            Err(Errno::NOENT) => Err(not_in_trash(volume)),
             Err(Errno::NOSPC | Errno::DQUOT) => self.empty_entry(&state, TRASH, volume, fencing_token),
             Err(error) => Err(failed("cannot move aside", volume, error)),
         }
@@ -224,7 +224,7 @@ impl Root {
         self.check_clock(now)?;
         for discarded in due {
             let done = match discarded.keep {
-                Some(seconds) => self.begin_to_count(&discarded, now, Duration::from_secs(seconds)),
+                Some(seconds) => self.start_retention(&discarded, now, Duration::from_secs(seconds)),
                 None => self.purge_deleted_at(discarded.deleted, &discarded.mark.owner.volume, fencing_token),
             };
             result = result.and(match done {
@@ -236,7 +236,7 @@ impl Root {
     }
 
     /// Starts the retention now, because the clock was not plausible when the volume was deleted.
-    fn begin_to_count(&self, discarded: &Discarded, now: Timestamp, keep: Duration) -> Result<(), DirectoryError> {
+    fn start_retention(&self, discarded: &Discarded, now: Timestamp, keep: Duration) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let _trash = state.lock_trash()?;
         let current = self.deleted_at(discarded.deleted, &state, &discarded.mark.owner.volume)?;
@@ -245,17 +245,19 @@ impl Root {
     }
 
     /// Moves the data back. Returns the directory above it. Requires both locks.
-    fn put_back(&self, state: &State, discarded: &Discarded) -> Result<OwnedFd, DirectoryError> {
+    fn restore_directory(&self, state: &State, discarded: &Discarded) -> Result<OwnedFd, DirectoryError> {
         let (path, volume) = (&discarded.path, &*discarded.mark.owner.volume);
         let (_, last) = path.split();
-        let proof = if state.mark(path)?.is_some() { Proof::Rights } else { Proof::Made };
-        self.check_above(state, path, proof)?;
-        let (mark, is_new) = state.reserve(path, &discarded.mark.owner, discarded.mark.retain, Durable::Now)?;
-        self.expect(path, &discarded.mark.owner, &mark)?;
+        let proof = if state.mark(path)?.is_some() { Proof::Permissions } else { Proof::Created };
+        self.check_parents(state, path, proof)?;
+        let (mark, is_new) =
+            state.reserve(path, &discarded.mark.owner, discarded.mark.retain, Durability::Immediate)?;
+        self.check_owner(path, &discarded.mark.owner, &mark)?;
         state.update(path, &discarded.mark)?;
         let moved = (|| {
             let entry = state.open_entry(RESTORING, volume).map_err(|error| failed("cannot open", volume, error))?;
-            let above = self.make_above(state, path)?.ok_or_else(|| failed(PUT_BACK, path.as_str(), Errno::BUSY))?;
+            let above =
+                self.create_parents(state, path)?.ok_or_else(|| failed(CANNOT_RESTORE, path.as_str(), Errno::BUSY))?;
             let move_back = || match rustix::fs::renameat_with(&entry, DATA, &above, last, RenameFlags::NOREPLACE) {
                 // Some network file systems do not support this flag. A plain rename only replaces an empty directory.
                 Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(&entry, DATA, &above, last),
@@ -269,17 +271,17 @@ impl Root {
             match moved {
                 Ok(()) => Ok(above),
                 // An earlier call has moved it, or there is nothing to restore.
-                Err(Errno::NOENT) if descend::open(above.as_fd(), last).is_ok() => Ok(above),
-                Err(Errno::NOENT) => Err(not_there(volume)),
+                Err(Errno::NOENT) if open_directory::open(above.as_fd(), last).is_ok() => Ok(above),
+                Err(Errno::NOENT) => Err(not_in_trash(volume)),
                 Err(Errno::EXIST | Errno::NOTEMPTY) => {
                     Err(DirectoryError::NotOurs { path: self.path().join(path.as_str()) })
                 }
-                Err(error) => Err(self.not_a_directory(path, error, PUT_BACK)),
+                Err(error) => Err(self.not_a_directory(path, error, CANNOT_RESTORE)),
             }
         })();
         if moved.is_err() && is_new {
             state.unmark(path)?;
-            state.remove_above(path);
+            state.remove_empty_parents(path);
         }
         moved
     }
@@ -293,26 +295,26 @@ impl Root {
     /// Returns an entry of the trash if the volume was deleted at this time.
     fn deleted_at(&self, deleted: Timestamp, state: &State, volume: &str) -> Result<Discarded, DirectoryError> {
         let entry = self.entry(state, TRASH, volume)?;
-        if entry.deleted == deleted { Ok(entry) } else { Err(not_there(volume)) }
+        if entry.deleted == deleted { Ok(entry) } else { Err(not_in_trash(volume)) }
     }
 
     fn entry(&self, state: &State, of: &'static str, volume: &str) -> Result<Discarded, DirectoryError> {
         // The name is used as a file name, so it must be a single path component.
         let name = VolumePath::try_from(volume.to_owned()).ok().filter(|path| path.names().count() == 1);
         let found = name.and_then(|_| state.discarded(of, volume).transpose()).transpose()?;
-        found.ok_or_else(|| not_there(volume))
+        found.ok_or_else(|| not_in_trash(volume))
     }
 }
 
 impl State {
     /// Moves an entry out of the trash, so that no other operation uses it. Succeeds if an earlier call has moved it.
-    fn take(&self, volume: &str) -> Result<(), DirectoryError> {
+    fn move_out_of_trash(&self, volume: &str) -> Result<(), DirectoryError> {
         let error = |error| failed("cannot take out of the trash", volume, error);
         let to = files::make_directory(self.own.as_fd(), RESTORING, Mode::RWXU).map_err(error)?;
         match files::move_into(&self.directory(TRASH)?, volume, &to, volume) {
             Ok(()) => Ok(()),
             Err(Errno::NOENT) if self.open_entry(RESTORING, volume).is_ok() => Ok(()),
-            Err(Errno::NOENT) => Err(not_there(volume)),
+            Err(Errno::NOENT) => Err(not_in_trash(volume)),
             Err(Errno::EXIST | Errno::NOTEMPTY) => Err(DirectoryError::Busy {
                 name: volume.to_owned(),
                 why: "the restore of an earlier volume with this name is incomplete",
@@ -321,7 +323,7 @@ impl State {
         }
     }
 
-    fn give_back(&self, volume: &str) -> Result<(), DirectoryError> {
+    fn move_back_to_trash(&self, volume: &str) -> Result<(), DirectoryError> {
         match files::move_into(&self.directory(RESTORING)?, volume, &self.directory(TRASH)?, volume) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(failed("cannot put back into the trash", volume, error)),
@@ -329,6 +331,6 @@ impl State {
     }
 }
 
-fn not_there(volume: &str) -> DirectoryError {
+fn not_in_trash(volume: &str) -> DirectoryError {
     DirectoryError::NotThere { what: "volume in the trash", name: volume.to_owned() }
 }

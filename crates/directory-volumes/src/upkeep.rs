@@ -52,7 +52,7 @@ impl Worker {
         let _ = self.client.set(start.client.clone());
         // The volumes of unfinished deletions may no longer exist, so the controller would not request them again.
         let (worker, others) = (self.clone(), self.clone());
-        tokio::spawn(async move { worker.remove_unasked(Root::finish_removals).await });
+        tokio::spawn(async move { worker.remove_in_background(Root::finish_removals).await });
         if others.cluster.set(start.cluster_id.clone()).is_ok() {
             let start = start.clone();
             tokio::spawn(async move { others.follow_volumes(start).await });
@@ -108,7 +108,7 @@ impl Worker {
             tokio::time::sleep(TRASH_PERIOD).await;
             if let Some(cluster) = self.cluster.get().cloned() {
                 let is_unfinished = self.is_unfinished.swap(false, Ordering::Relaxed);
-                self.remove_unasked(move |root, token| {
+                self.remove_in_background(move |root, token| {
                     let finished = if is_unfinished { root.finish_removals(token) } else { Ok(()) };
                     let expired = root.purge_expired(Timestamp::now(), Some(&cluster), token);
                     finished.and(expired).and(root.purge_excess(&limits, Some(&cluster), token))
@@ -136,9 +136,9 @@ impl Worker {
         }
     }
 
-    /// Same as [`run_in_background`](Self::run_in_background), for work that removes trees. If it fails, [`empty_trash`](Self::empty_trash)
-    /// finishes the removals, because their data may already have left the trash.
-    async fn remove_unasked(
+    /// Same as [`run_in_background`](Self::run_in_background), for work that removes trees. If it fails,
+    /// [`empty_trash`](Self::empty_trash) finishes the removals, because their data may already have left the trash.
+    async fn remove_in_background(
         &self,
         work: impl FnOnce(&Root, &FencingToken) -> Result<(), DirectoryError> + Send + 'static,
     ) {
@@ -196,7 +196,7 @@ mod tests {
         let left = dir.path().join(".kube-provisioner/deleting/pvc-1");
         // A file instead of the entry's directory makes the removal fail.
         fs::write(&left, "").unwrap();
-        worker.remove_unasked(Root::finish_removals).await;
+        worker.remove_in_background(Root::finish_removals).await;
         fs::remove_file(&left).unwrap();
         fs::create_dir_all(left.join("data/below")).unwrap();
         let upkeep = tokio::spawn(worker.empty_trash(TrashLimits::default()));

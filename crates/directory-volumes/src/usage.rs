@@ -6,13 +6,13 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::descend;
+use crate::open_directory;
 
 /// The size of a block in `st_blocks`, which is independent of the file system's block size.
 const BLOCK: u64 = 512;
 
 /// A directory above the one that is being read.
-struct Above {
+struct Parent {
     device: u64,
     inode: u64,
     /// The offset where reading continues.
@@ -22,14 +22,14 @@ struct Above {
 /// Returns the disk usage of the contents of a directory in bytes, except mounts and directories that cannot be opened.
 ///
 /// Returns `AGAIN` if directories are moved in the meantime.
-pub(crate) fn of(directory: OwnedFd) -> Result<u64, Errno> {
+pub(crate) fn disk_usage(directory: OwnedFd) -> Result<u64, Errno> {
     let mut bytes = 0;
-    let mut way = Vec::new();
+    let mut parents = Vec::new();
     let mut here = Dir::new(directory)?;
     loop {
         let Some(entry) = here.read().transpose()? else {
-            let Some(above) = way.pop() else { return Ok(bytes) };
-            here = go_up(&here, &above)?;
+            let Some(above) = parents.pop() else { return Ok(bytes) };
+            here = open_parent(&here, &above)?;
             continue;
         };
         let name = entry.file_name();
@@ -43,17 +43,17 @@ pub(crate) fn of(directory: OwnedFd) -> Result<u64, Errno> {
         };
         bytes += size(&stat);
         if is_directory(&stat)
-            && let Ok(below) = descend::open(here.fd()?, name)
+            && let Ok(below) = open_directory::open(here.fd()?, name)
         {
             let stat = here.stat()?;
-            way.push(Above { device: stat.st_dev, inode: stat.st_ino, offset: entry.offset() });
+            parents.push(Parent { device: stat.st_dev, inode: stat.st_ino, offset: entry.offset() });
             here = Dir::new(below)?;
         }
     }
 }
 
 /// Opens the parent again. Fails if it is another directory than before, because `here` was moved in the meantime.
-fn go_up(here: &Dir, above: &Above) -> Result<Dir, Errno> {
+fn open_parent(here: &Dir, above: &Parent) -> Result<Dir, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut directory = Dir::new(rustix::fs::openat(here.fd()?, c"..", flags, Mode::empty())?)?;
     let stat = directory.stat()?;
@@ -107,7 +107,7 @@ mod tests {
         let du: u64 = text.split_whitespace().next().unwrap().parse().unwrap();
         let top = fs::metadata(dir.path()).unwrap().blocks() * BLOCK;
         let opened = rustix::fs::openat(CWD, dir.path(), OFlags::DIRECTORY, Mode::empty()).unwrap();
-        assert_eq!(of(opened).unwrap(), du - top);
+        assert_eq!(disk_usage(opened).unwrap(), du - top);
         drop(Command::new("rm").arg("-rf").arg(dir.path()).status());
     }
 }

@@ -60,12 +60,12 @@ use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
-use crate::above::Proof;
-use crate::descend;
 use crate::entry::Discarded;
 use crate::error::{DirectoryError, Holder, failed};
-use crate::files::{self, Durable};
+use crate::files::{self, Durability};
 use crate::mark::{Mark, Owner};
+use crate::open_directory;
+use crate::parents::Proof;
 use crate::path::VolumePath;
 use crate::remove;
 use crate::root::Root;
@@ -133,20 +133,23 @@ impl Root {
             return Err(DirectoryError::Fenced(path.to_string()));
         }
         // An earlier attempt that marked the path has already checked it.
-        let proof =
-            if self.recovered(state, path, owner, fencing_token)?.is_some() { Proof::Rights } else { Proof::Made };
-        self.check_above(state, path, proof)?;
-        let (mark, is_new) = state.reserve(path, owner, retain, Durable::Later)?;
-        self.expect(path, owner, &mark)?;
+        let proof = if self.recover_mark(state, path, owner, fencing_token)?.is_some() {
+            Proof::Permissions
+        } else {
+            Proof::Created
+        };
+        self.check_parents(state, path, proof)?;
+        let (mark, is_new) = state.reserve(path, owner, retain, Durability::Deferred)?;
+        self.check_owner(path, owner, &mark)?;
         for _ in 0..MOST_ATTEMPTS {
-            let directory = match self.make_above(state, path) {
+            let directory = match self.create_parents(state, path) {
                 Ok(Some(directory)) => directory,
                 // The last volume in it was removed.
                 Ok(None) => continue,
                 // Remove the mark, which would prove that the directory belongs to this provisioner.
                 Err(error @ DirectoryError::Exposed { .. }) if is_new => {
                     state.unmark(path)?;
-                    state.remove_above(path);
+                    state.remove_empty_parents(path);
                     return Err(error);
                 }
                 Err(error) => return Err(error),
@@ -156,12 +159,12 @@ impl Root {
                 Err(Errno::NOENT) => continue,
                 Err(failure) => return Err(error(failure)),
             }
-            let opened = descend::open(directory.as_fd(), last)
+            let opened = open_directory::open(directory.as_fd(), last)
                 .map_err(|failure| self.not_a_directory(path, failure, "cannot open the directory"))?;
             if let Some(bytes) = size {
                 self.limit(state, path, owner, &opened, bytes)?;
             }
-            self.open_up(state, path, &opened, permissions)?;
+            self.apply_permissions(state, path, &opened, permissions)?;
             let (mark, marks) = state.open_mark(path).map_err(error)?;
             // Waiting for the disk would delay other paths that share the lock.
             drop(lock);
@@ -185,14 +188,14 @@ impl Root {
         // Finish the removal of an earlier call first.
         self.finish_removal(&state, &owner.volume, fencing_token)?;
         let lock = state.lock(path)?;
-        let Some(mark) = self.recovered(&state, path, owner, fencing_token)? else {
+        let Some(mark) = self.recover_mark(&state, path, owner, fencing_token)? else {
             return Ok(());
         };
         if !fencing_token.is_valid() {
             return Err(DirectoryError::Fenced(path.to_string()));
         }
-        let leaving = Discarded::now(mark, path.clone());
-        let moved = self.discard(&state, DELETING, &leaving);
+        let discarded = Discarded::new(mark, path.clone());
+        let moved = self.discard(&state, DELETING, &discarded);
         drop(lock);
         match moved {
             Ok(()) => self.finish_removal(&state, &owner.volume, fencing_token),
@@ -200,7 +203,7 @@ impl Root {
             Err(DirectoryError::Io { source, .. })
                 if matches!(Errno::from_io_error(&source), Some(Errno::NOSPC | Errno::DQUOT)) =>
             {
-                self.remove_in_place(&state, &leaving, fencing_token)
+                self.remove_in_place(&state, &discarded, fencing_token)
             }
             Err(error) => Err(error),
         }
@@ -213,7 +216,7 @@ impl Root {
     pub fn keep(&self, path: &VolumePath, owner: &Owner) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         let _lock = state.lock(path)?;
-        match self.marked(&state, path, owner)? {
+        match self.own_mark(&state, path, owner)? {
             Some(mark) if mark.kept.is_none() => state.update(path, &Mark { kept: Some(Timestamp::now()), ..mark }),
             _ => Ok(()),
         }
@@ -254,19 +257,19 @@ impl Root {
         if state.mark(&path)?.is_some_and(|found| found.owner == mark.owner) {
             state.unmark(&path)?;
         }
-        state.remove_above(&path);
+        state.remove_empty_parents(&path);
         Ok(())
     }
 
     /// Returns the volume's own mark; `None` if neither the mark nor a directory exists.
-    pub(crate) fn marked(
+    pub(crate) fn own_mark(
         &self,
         state: &State,
         path: &VolumePath,
         owner: &Owner,
     ) -> Result<Option<Mark>, DirectoryError> {
         match state.mark(path)? {
-            Some(mark) => self.expect(path, owner, &mark).map(|()| Some(mark)),
+            Some(mark) => self.check_owner(path, owner, &mark).map(|()| Some(mark)),
             None if self.is_there(state, path)? => {
                 Err(DirectoryError::NotOurs { path: self.path().join(path.as_str()) })
             }
@@ -274,9 +277,9 @@ impl Root {
         }
     }
 
-    /// Same as [`marked`](Self::marked), but first removes a mark that a power cut left empty, and its empty directory.
+    /// Like [`Self::own_mark`], but first removes a mark that a power cut left empty, and its empty directory.
     /// A mark is synced before its volume can be used, so no pod has written to the directory. Requires the lock.
-    pub(crate) fn recovered(
+    pub(crate) fn recover_mark(
         &self,
         state: &State,
         path: &VolumePath,
@@ -284,7 +287,7 @@ impl Root {
         fencing_token: &FencingToken,
     ) -> Result<Option<Mark>, DirectoryError> {
         let error = |error| failed("cannot remove the unfinished directory", path.as_str(), error);
-        match self.marked(state, path, owner) {
+        match self.own_mark(state, path, owner) {
             Err(DirectoryError::Damaged { .. }) if state.is_mark_empty(path).map_err(error)? => {}
             found => return found,
         }
@@ -297,36 +300,36 @@ impl Root {
         {
             Ok(()) | Err(Errno::NOENT) => {}
             // The mark was damaged in another way.
-            Err(Errno::NOTEMPTY | Errno::EXIST) => return self.marked(state, path, owner),
+            Err(Errno::NOTEMPTY | Errno::EXIST) => return self.own_mark(state, path, owner),
             Err(failure) => return Err(error(failure)),
         }
         self.release_project(state, owner)?;
         state.unmark(path)?;
-        state.remove_above(path);
+        state.remove_empty_parents(path);
         Ok(None)
     }
 
     fn remove_in_place(
         &self,
         state: &State,
-        leaving: &Discarded,
+        discarded: &Discarded,
         fencing_token: &FencingToken,
     ) -> Result<(), DirectoryError> {
-        let (above, last) = leaving.path.split();
+        let (above, last) = discarded.path.split();
         match open_down(state.root.as_fd(), &above) {
-            Ok(directory) => remove::tree(&directory, last, &leaving.mark.owner.volume, fencing_token)?,
+            Ok(directory) => remove::tree(&directory, last, &discarded.mark.owner.volume, fencing_token)?,
             Err(Errno::NOENT) => {}
-            Err(error) => return Err(failed("cannot open", leaving.path.as_str(), error)),
+            Err(error) => return Err(failed("cannot open", discarded.path.as_str(), error)),
         }
-        self.release_project(state, &leaving.mark.owner)?;
-        state.unmark(&leaving.path)?;
-        state.remove_above(&leaving.path);
+        self.release_project(state, &discarded.mark.owner)?;
+        state.unmark(&discarded.path)?;
+        state.remove_empty_parents(&discarded.path);
         Ok(())
     }
 
     /// Refuses a path that belongs to another volume.
-    pub(crate) fn expect(&self, path: &VolumePath, owner: &Owner, mark: &Mark) -> Result<(), DirectoryError> {
-        if mark.is_of(owner) {
+    pub(crate) fn check_owner(&self, path: &VolumePath, owner: &Owner, mark: &Mark) -> Result<(), DirectoryError> {
+        if mark.belongs_to(owner) {
             Ok(())
         } else {
             let holder = &mark.owner;
@@ -353,7 +356,7 @@ impl Root {
     }
 
     /// Sets the directory's owner and mode according to the class, regardless of the umask.
-    fn open_up(
+    fn apply_permissions(
         &self,
         state: &State,
         path: &VolumePath,

@@ -1,6 +1,6 @@
 //! Operations on one root, in threads: a disk or a server that hangs blocks only a few of them, and no other root.
 
-mod end;
+mod deletion;
 #[cfg(test)]
 mod tests;
 
@@ -17,11 +17,11 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
 
+use crate::capacity::Reserve;
 use crate::deletion::Size;
 use crate::error::DirectoryError;
 use crate::mark::Owner;
 use crate::path::VolumePath;
-use crate::room::Reserve;
 use crate::root::Root;
 use crate::state::State;
 use crate::volumes::{NewVolume, Permissions};
@@ -41,7 +41,7 @@ pub struct Worker {
     /// A removal also needs one of these permits.
     removals: Arc<Semaphore>,
     /// An additional thread, to check whether the root responds while all others are busy.
-    look: Arc<Semaphore>,
+    probe_thread: Arc<Semaphore>,
     /// Held by the deletion that lists all volumes of the cluster.
     lists: Arc<Semaphore>,
     turn: Duration,
@@ -126,9 +126,9 @@ impl Worker {
             root: Arc::new(root),
             threads: Arc::new(Semaphore::new(THREADS)),
             removals: Arc::new(Semaphore::new(REMOVALS)),
-            look: Arc::new(Semaphore::new(1)),
+            probe_thread: Arc::new(Semaphore::new(1)),
             lists: Arc::new(Semaphore::new(1)),
-            turn: end::TURN,
+            turn: deletion::TURN,
             cluster: Arc::default(),
             client: Arc::default(),
             created: Arc::default(),
@@ -177,16 +177,19 @@ impl Worker {
     {
         match timeout(LIMIT, self.threads.clone().acquire_owned()).await {
             Ok(Ok(thread)) => Ok(thread),
-            _ => Err(self.look::<E>(Root::check).await.map_or_else(|error| error, |()| self.occupied().into())),
+            _ => Err(self
+                .check_responsive::<E>(Root::check)
+                .await
+                .map_or_else(|error| error, |()| self.occupied().into())),
         }
     }
 
     /// Checks that the root responds.
-    async fn look<E>(&self, check: fn(&Root) -> Result<(), DirectoryError>) -> Result<(), E>
+    async fn check_responsive<E>(&self, check: fn(&Root) -> Result<(), DirectoryError>) -> Result<(), E>
     where
         E: From<DirectoryError> + From<JoinError> + Send + 'static,
     {
-        match timeout(LIMIT, self.look.clone().acquire_owned()).await {
+        match timeout(LIMIT, self.probe_thread.clone().acquire_owned()).await {
             Ok(Ok(thread)) => self.attempt(thread, check, |_, ()| Ok(())).await,
             _ => Err(self.hangs().into()),
         }
@@ -220,7 +223,7 @@ impl Worker {
             move || {
                 let _permit = permit;
                 let looked = look(&root);
-                let begins = decision.is_first();
+                let begins = decision.try_decide();
                 let _ = answers.send(());
                 if begins {
                     looked.map_err(E::from).and_then(|found| work(&root, found))
@@ -230,8 +233,8 @@ impl Worker {
             }
         });
         // Dropping this future also abandons work that has not begun.
-        let gives_up = AbandonOnDrop(decision);
-        if timeout(LIMIT, answered).await.is_err() && gives_up.0.is_first() {
+        let abandon_on_drop = AbandonOnDrop(decision);
+        if timeout(LIMIT, answered).await.is_err() && abandon_on_drop.0.try_decide() {
             return Err(self.hangs().into());
         }
         thread.await?
@@ -241,8 +244,8 @@ impl Worker {
     /// `reserve` the space that the class keeps free.
     ///
     /// # Errors
-    /// Same as [`Root::create`]; also fails if the root has no room, or cannot enforce sizes although the class requires
-    /// it. If the directory belongs to another volume, this volume leaves nothing behind.
+    /// Same as [`Root::create`]; also fails if the root has no room, or cannot enforce sizes although the class
+    /// requires it. If the directory belongs to another volume, this volume leaves nothing behind.
     pub async fn create(
         &self,
         path: VolumePath,
@@ -282,10 +285,10 @@ impl Worker {
     /// Returns the problem.
     pub async fn probe(&self) -> Result<(), StartError> {
         match self.client.get() {
-            Some(_) => self.look(Root::check).await,
+            Some(_) => self.check_responsive(Root::check).await,
             // The provisioner marks a new root when it begins. Until then, for example while it cannot write its
             // journal, a missing marker does not mean that the wrong file system is mounted.
-            None => self.look(Root::check_before_begin).await,
+            None => self.check_responsive(Root::check_before_begin).await,
         }
     }
 
@@ -300,7 +303,7 @@ impl Worker {
 struct Decision(Arc<AtomicBool>);
 
 impl Decision {
-    fn is_first(&self) -> bool {
+    fn try_decide(&self) -> bool {
         !self.0.swap(true, Ordering::SeqCst)
     }
 }
@@ -310,6 +313,6 @@ struct AbandonOnDrop(Decision);
 
 impl Drop for AbandonOnDrop {
     fn drop(&mut self) {
-        self.0.is_first();
+        self.0.try_decide();
     }
 }

@@ -172,11 +172,11 @@ impl Client {
         match grpc.unary(request, PathAndQuery::from_static(path), ProstCodec::default()).await {
             Ok(response) => Ok(response.into_inner()),
             Err(status) if refused.load(Ordering::Relaxed) => Err(status.into()),
-            Err(status) => Err(self.unanswered(&status)),
+            Err(status) => Err(self.response_error(&status)),
         }
     }
 
-    fn unanswered(&self, status: &Status) -> Error {
+    fn response_error(&self, status: &Status) -> Error {
         if let Some(error) = causes(status).find(|error| error.is::<ConnectError>()) {
             return Error::Unreachable { address: self.address.to_string(), reason: error.to_string() };
         }

@@ -23,12 +23,12 @@ use crate::client::chain;
 pub struct Server {
     listener: UnixListener,
     /// The services by name, such as `csi.v1.Controller`.
-    pub(crate) services: HashMap<&'static str, Answer>,
+    pub(crate) services: HashMap<&'static str, Handler>,
 }
 
 /// A service's handler for a call.
-pub(crate) type Answer = Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>;
-type Answering = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+pub(crate) type Handler = Box<dyn Fn(Request<Incoming>) -> ResponseFuture + Send + Sync>;
+type ResponseFuture = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 impl Server {
     /// Binds a socket, replacing one left by an earlier process.
@@ -56,7 +56,7 @@ impl Server {
                     let path = request.uri().path();
                     let name = path.strip_prefix('/').and_then(|path| path.split('/').next()).unwrap_or_default();
                     Ok::<_, Infallible>(match services.get(name) {
-                        Some(answer) => answer(request).await,
+                        Some(handler) => handler(request).await,
                         None => unimplemented(path).into_http(),
                     })
                 }

@@ -10,8 +10,8 @@ use tower::service_fn;
 
 use crate::error::Error;
 
-/// Defines a service's trait, its client, and a function that adds a driver's service to a server. A method `has` a field
-/// with secrets in its request: the client removes them from errors.
+/// Defines a service's trait, its client, and a function that adds a driver's service to a server. A method `has` a
+/// field with secrets in its request: the client removes them from errors.
 macro_rules! service {
     ($service:ident, $serve:ident in $package:literal {
         $($name:ident $method:ident($request:ident) -> $response:ident $(has $secrets:ident)?;)*
@@ -46,7 +46,7 @@ macro_rules! service {
         }
 
         pub(crate) fn $serve<D: $service + 'static>(server: &mut $crate::Server, driver: std::sync::Arc<D>) {
-            let answer: $crate::server::Answer = Box::new(move |request| {
+            let handler: $crate::server::Handler = Box::new(move |request| {
                 let driver = driver.clone();
                 Box::pin(async move {
                     match request.uri().path() {
@@ -59,7 +59,7 @@ macro_rules! service {
                     }
                 })
             });
-            server.services.insert(concat!($package, ".", stringify!($service)), answer);
+            server.services.insert(concat!($package, ".", stringify!($service)), handler);
         }
     };
 }

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use super::{ADMIN, Account, Bucket, DecodedRequest, Key, Model, PROJECT, Reply, done, ok, refusal, status};
 
 impl Model {
-    pub(super) fn buckets(&mut self, asked: &DecodedRequest) -> Reply {
-        let project = asked.query.get("project").cloned().unwrap_or_default();
-        if asked.method == Method::GET {
-            return self.allowed("storage.buckets.list").unwrap_or_else(|| {
-                let prefix = asked.query.get("prefix").cloned().unwrap_or_default();
+    pub(super) fn buckets(&mut self, request: &DecodedRequest) -> Reply {
+        let project = request.query.get("project").cloned().unwrap_or_default();
+        if request.method == Method::GET {
+            return self.check_permission("storage.buckets.list").unwrap_or_else(|| {
+                let prefix = request.query.get("prefix").cloned().unwrap_or_default();
                 let mine = self.buckets.iter().filter(|(_, bucket)| bucket.project == project);
                 // A page contains one bucket, so that the tests need several pages.
-                let after = asked.query.get("pageToken").cloned().unwrap_or_default();
+                let after = request.query.get("pageToken").cloned().unwrap_or_default();
                 let mut items = mine.filter(|(name, _)| name.starts_with(&prefix) && **name > after);
                 let first = items.next();
                 let token = first.filter(|_| items.next().is_some()).map(|(name, _)| name);
@@ -21,13 +21,13 @@ impl Model {
                 ok(&json!({"kind": "storage#buckets", "items": item.into_iter().collect::<Vec<_>>(), "nextPageToken": token}))
             });
         }
-        if let Some(reply) = self.allowed("storage.buckets.create") {
+        if let Some(reply) = self.check_permission("storage.buckets.create") {
             return reply;
         }
         if project != PROJECT {
             return refusal(400, "invalid", &format!("Unknown project id: {project}"));
         }
-        let mut metadata: Value = serde_json::from_slice(&asked.body).unwrap();
+        let mut metadata: Value = serde_json::from_slice(&request.body).unwrap();
         let name = metadata["name"].as_str().unwrap().to_owned();
         if self.ending.contains(&name) {
             return refusal(409, "conflict", "The bucket you tried to create was requested to be deleted recently.");
@@ -63,24 +63,24 @@ impl Model {
         reply
     }
 
-    pub(super) fn bucket(&mut self, asked: &DecodedRequest, name: &str) -> Reply {
-        let permission = match asked.method.as_str() {
+    pub(super) fn bucket(&mut self, request: &DecodedRequest, name: &str) -> Reply {
+        let permission = match request.method.as_str() {
             "GET" => "storage.buckets.get",
             "PATCH" => "storage.buckets.update",
             _ => "storage.buckets.delete",
         };
-        if let Some(reply) = self.on_bucket(name, permission) {
+        if let Some(reply) = self.check_bucket_permission(name, permission) {
             return reply;
         }
         let bucket = self.buckets.get_mut(name).unwrap();
-        match asked.method.as_str() {
+        match request.method.as_str() {
             "GET" => ok(&shown(name, bucket)),
             "PATCH" => {
-                let wanted = asked.query.get("ifMetagenerationMatch");
+                let wanted = request.query.get("ifMetagenerationMatch");
                 if wanted.is_some_and(|wanted| *wanted != bucket.metageneration.to_string()) {
                     return precondition();
                 }
-                let patch: Value = serde_json::from_slice(&asked.body).unwrap();
+                let patch: Value = serde_json::from_slice(&request.body).unwrap();
                 if let Some(reply) = refused_settings(&patch) {
                     return reply;
                 }
@@ -97,10 +97,10 @@ impl Model {
         }
     }
 
-    pub(super) fn policy(&mut self, asked: &DecodedRequest, name: &str) -> Reply {
-        let reads = asked.method == Method::GET;
+    pub(super) fn policy(&mut self, request: &DecodedRequest, name: &str) -> Reply {
+        let reads = request.method == Method::GET;
         let permission = if reads { "storage.buckets.getIamPolicy" } else { "storage.buckets.setIamPolicy" };
-        if let Some(reply) = self.on_bucket(name, permission) {
+        if let Some(reply) = self.check_bucket_permission(name, permission) {
             return reply;
         }
         let next = self.next();
@@ -116,11 +116,11 @@ impl Model {
             policy["bindings"].as_array().into_iter().flatten().any(|binding| !binding["condition"].is_null())
         };
         if reads {
-            let version = asked.query.get("optionsRequestedPolicyVersion").map(String::as_str);
+            let version = request.query.get("optionsRequestedPolicyVersion").map(String::as_str);
             assert!(!conditional(&bucket.policy) || version == Some("3"), "conditions need version 3");
             return answer(bucket);
         }
-        let mut policy: Value = serde_json::from_slice(&asked.body).unwrap();
+        let mut policy: Value = serde_json::from_slice(&request.body).unwrap();
         let Some(etag) = policy["etag"].as_str() else { return refusal(400, "required", "etag is required here") };
         if etag != format!("CA{}=", bucket.policy_etag) {
             return precondition();
@@ -150,12 +150,12 @@ impl Model {
         answer(bucket)
     }
 
-    pub(super) fn list_objects(&mut self, asked: &DecodedRequest, name: &str) -> Reply {
-        if let Some(reply) = self.on_bucket(name, "storage.objects.list") {
+    pub(super) fn list_objects(&mut self, request: &DecodedRequest, name: &str) -> Reply {
+        if let Some(reply) = self.check_bucket_permission(name, "storage.objects.list") {
             return reply;
         }
-        let most = asked.query["maxResults"].parse().unwrap();
-        let all = asked.query.get("versions").is_some_and(|versions| versions == "true");
+        let most = request.query["maxResults"].parse().unwrap();
+        let all = request.query.get("versions").is_some_and(|versions| versions == "true");
         let objects = self.buckets[name].objects.iter().flat_map(|(object, generations)| {
             let first = if all { 0 } else { generations.len() - 1 };
             generations[first..].iter().map(move |(generation, _)| (object, generation))
@@ -163,18 +163,18 @@ impl Model {
         let items = objects.map(|(object, generation)| json!({"name": object, "generation": generation.to_string()}));
         let items: Vec<Value> = items.take(most).collect();
         // A page can be empty even if others follow.
-        if !items.is_empty() && !asked.query.contains_key("pageToken") {
+        if !items.is_empty() && !request.query.contains_key("pageToken") {
             return ok(&json!({"kind": "storage#objects", "nextPageToken": "first"}));
         }
         ok(&json!({"kind": "storage#objects", "items": items}))
     }
 
-    pub(super) fn delete_object(&mut self, asked: &DecodedRequest, name: &str, object: &str) -> Reply {
-        if let Some(reply) = self.on_bucket(name, "storage.objects.delete") {
+    pub(super) fn delete_object(&mut self, request: &DecodedRequest, name: &str, object: &str) -> Reply {
+        if let Some(reply) = self.check_bucket_permission(name, "storage.objects.delete") {
             return reply;
         }
         let objects = &mut self.buckets.get_mut(name).unwrap().objects;
-        let generation: u64 = asked.query["generation"].parse().unwrap();
+        let generation: u64 = request.query["generation"].parse().unwrap();
         let found = objects.get_mut(object).is_some_and(|generations| {
             let before = generations.len();
             generations.retain(|(found, _)| *found != generation);
@@ -184,18 +184,18 @@ impl Model {
         if found { done() } else { refusal(404, "notFound", &format!("No such object: {name}/{object}")) }
     }
 
-    pub(super) fn hmac(&mut self, asked: &DecodedRequest, project: &str, rest: &[&str]) -> Reply {
-        let verb = match (asked.method.as_str(), rest) {
+    pub(super) fn hmac(&mut self, request: &DecodedRequest, project: &str, rest: &[&str]) -> Reply {
+        let verb = match (request.method.as_str(), rest) {
             ("POST", []) => "create",
             ("GET", []) => "list",
             ("GET", [_]) => "get",
             ("PUT", [_]) => "update",
             _ => "delete",
         };
-        if let Some(reply) = self.allowed(&format!("storage.hmacKeys.{verb}")) {
+        if let Some(reply) = self.check_permission(&format!("storage.hmacKeys.{verb}")) {
             return reply;
         }
-        let email = asked.query.get("serviceAccountEmail").cloned().unwrap_or_default();
+        let email = request.query.get("serviceAccountEmail").cloned().unwrap_or_default();
         match (verb, rest) {
             ("create", _) => {
                 if !is_known(&mut self.accounts, &email) {
@@ -229,7 +229,7 @@ impl Model {
                 match verb {
                     "get" => ok(&metadata(project, id, key)),
                     "update" => {
-                        let body: Value = serde_json::from_slice(&asked.body).unwrap();
+                        let body: Value = serde_json::from_slice(&request.body).unwrap();
                         key.active = match body["state"].as_str() {
                             Some("ACTIVE") => true,
                             Some("INACTIVE") => false,
@@ -249,8 +249,8 @@ impl Model {
         }
     }
 
-    pub(super) fn service_accounts(&mut self, asked: &DecodedRequest, project: &str, rest: &[&str]) -> Reply {
-        let verb = match asked.method.as_str() {
+    pub(super) fn service_accounts(&mut self, request: &DecodedRequest, project: &str, rest: &[&str]) -> Reply {
+        let verb = match request.method.as_str() {
             "POST" => "create",
             "GET" if rest.is_empty() => "list",
             "GET" => "get",
@@ -269,7 +269,7 @@ impl Model {
             return ok(&json!({"accounts": self.accounts.iter().map(account).collect::<Vec<_>>()}));
         }
         let [email] = rest else {
-            let body: Value = serde_json::from_slice(&asked.body).unwrap();
+            let body: Value = serde_json::from_slice(&request.body).unwrap();
             let id = body["accountId"].as_str().unwrap();
             assert!((6..=30).contains(&id.len()), "the length of {id}");
             if project != PROJECT {
@@ -312,7 +312,7 @@ impl Model {
     }
 
     /// Returns a refusal if the administrator lacks the permission.
-    fn allowed(&self, permission: &str) -> Option<Reply> {
+    fn check_permission(&self, permission: &str) -> Option<Reply> {
         self.denied.contains(permission).then(|| {
             let message = format!(
                 "{ADMIN} does not have {permission} access to the Google Cloud project. Permission '{permission}' denied on \
@@ -322,7 +322,7 @@ impl Model {
         })
     }
 
-    fn on_bucket(&self, name: &str, permission: &str) -> Option<Reply> {
+    fn check_bucket_permission(&self, name: &str, permission: &str) -> Option<Reply> {
         let Some(bucket) = self.buckets.get(name) else {
             return Some(refusal(404, "notFound", "The specified bucket does not exist."));
         };

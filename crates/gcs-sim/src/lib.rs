@@ -229,7 +229,7 @@ async fn answer(model: Arc<Mutex<Model>>, request: Request<Incoming>) -> Result<
     // Split paths while they are encoded: names may contain slashes.
     let path = parts.uri.path().to_owned();
     let query = pairs.iter().cloned().collect();
-    let asked = DecodedRequest { method: parts.method, path, query, pairs, headers: parts.headers, body };
+    let request = DecodedRequest { method: parts.method, path, query, pairs, headers: parts.headers, body };
     let faults = model.lock().unwrap().faults;
     if !faults.latency.is_zero() {
         tokio::time::sleep(faults.latency).await;
@@ -241,11 +241,11 @@ async fn answer(model: Arc<Mutex<Model>>, request: Request<Incoming>) -> Result<
     if at(faults.cut_before) {
         return Err(Cut);
     }
-    let is_admin = asked.path.starts_with("/storage/v1") || asked.path.starts_with("/v1/");
+    let is_admin = request.path.starts_with("/storage/v1") || request.path.starts_with("/v1/");
     let reply = match () {
         () if is_admin && at(faults.unavailable) => refusal(503, "backendError", "Backend Error"),
         () if is_admin && at(faults.too_many) => refusal(429, "rateLimitExceeded", "Rate limit exceeded."),
-        () => model.answer(&asked),
+        () => model.answer(&request),
     };
     if at(faults.cut_after) {
         return Err(Cut);
@@ -268,27 +268,27 @@ impl std::fmt::Display for Cut {
 impl std::error::Error for Cut {}
 
 impl Model {
-    fn answer(&mut self, asked: &DecodedRequest) -> Reply {
-        self.log.push(format!("{} {}", asked.method, asked.path));
-        let segments: Vec<String> = asked.path[1..]
+    fn answer(&mut self, request: &DecodedRequest) -> Reply {
+        self.log.push(format!("{} {}", request.method, request.path));
+        let segments: Vec<String> = request.path[1..]
             .split('/')
             .map(|segment| percent_decode_str(segment).decode_utf8_lossy().into_owned())
             .collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         match segments.as_slice() {
-            ["token"] => self.token(asked),
-            ["computeMetadata", "v1", rest @ ..] => self.metadata(asked, &rest.join("/")),
-            ["storage", "v1", ..] | ["v1", ..] if !self.is_known(asked) => {
+            ["token"] => self.token(request),
+            ["computeMetadata", "v1", rest @ ..] => self.metadata(request, &rest.join("/")),
+            ["storage", "v1", ..] | ["v1", ..] if !self.is_known(request) => {
                 refusal(401, "authError", "Invalid Credentials")
             }
-            ["storage", "v1", "projects", project, "hmacKeys", rest @ ..] => self.hmac(asked, project, rest),
-            ["storage", "v1", "b"] => self.buckets(asked),
-            ["storage", "v1", "b", name] => self.bucket(asked, name),
-            ["storage", "v1", "b", name, "iam"] => self.policy(asked, name),
-            ["storage", "v1", "b", name, "o"] => self.list_objects(asked, name),
-            ["storage", "v1", "b", name, "o", object] => self.delete_object(asked, name, object),
-            ["v1", "projects", project, "serviceAccounts", rest @ ..] => self.service_accounts(asked, project, rest),
-            _ => self.s3(asked),
+            ["storage", "v1", "projects", project, "hmacKeys", rest @ ..] => self.hmac(request, project, rest),
+            ["storage", "v1", "b"] => self.buckets(request),
+            ["storage", "v1", "b", name] => self.bucket(request, name),
+            ["storage", "v1", "b", name, "iam"] => self.policy(request, name),
+            ["storage", "v1", "b", name, "o"] => self.list_objects(request, name),
+            ["storage", "v1", "b", name, "o", object] => self.delete_object(request, name, object),
+            ["v1", "projects", project, "serviceAccounts", rest @ ..] => self.service_accounts(request, project, rest),
+            _ => self.s3(request),
         }
     }
 

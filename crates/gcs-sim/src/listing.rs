@@ -11,8 +11,8 @@ use super::{Bucket, DecodedRequest, Reply};
 /// Characters that are not encoded in encoded names.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'/');
 
-pub(super) fn list(asked: &DecodedRequest, name: &str, bucket: &Bucket) -> Reply {
-    let argument = |name: &str| asked.query.get(name).map(String::as_str).filter(|value| !value.is_empty());
+pub(super) fn list(request: &DecodedRequest, name: &str, bucket: &Bucket) -> Reply {
+    let argument = |name: &str| request.query.get(name).map(String::as_str).filter(|value| !value.is_empty());
     let encoded = argument("encoding-type") == Some("url");
     let shown = |text: &str| if encoded { utf8_percent_encode(text, PLAIN).to_string() } else { escaped(text) };
     let second = argument("list-type") == Some("2");

@@ -24,14 +24,14 @@ impl Model {
     }
 
     /// Handles a request for an upload that has begun.
-    pub(super) fn upload(&mut self, asked: &DecodedRequest, bucket: &str, object: &str) -> Reply {
-        let id = asked.query["uploadId"].clone();
+    pub(super) fn upload(&mut self, request: &DecodedRequest, bucket: &str, object: &str) -> Reply {
+        let id = request.query["uploadId"].clone();
         let ours = |upload: &&mut Upload| upload.bucket == bucket && upload.object == object;
         let Some(upload) = self.uploads.get_mut(&id).filter(ours) else { return xml(404, "NoSuchUpload") };
-        match asked.method {
-            Method::PUT => match asked.query.get("partNumber").and_then(|number| number.parse().ok()) {
+        match request.method {
+            Method::PUT => match request.query.get("partNumber").and_then(|number| number.parse().ok()) {
                 Some(number @ 1..=10_000) => {
-                    upload.parts.insert(number, asked.body.clone());
+                    upload.parts.insert(number, request.body.clone());
                     Reply::new(200, "").header("etag", part_etag(&id, number))
                 }
                 _ => xml(400, "InvalidArgument"),
@@ -56,7 +56,7 @@ impl Model {
                 self.uploads.remove(&id);
                 Reply::new(204, "")
             }
-            Method::POST => self.complete(&id, &String::from_utf8_lossy(&asked.body)),
+            Method::POST => self.complete(&id, &String::from_utf8_lossy(&request.body)),
             _ => xml(405, "MethodNotAllowed"),
         }
     }

@@ -11,27 +11,27 @@ pub(super) const LAST_MODIFIED: &str = "2026-01-02T03:04:05.000Z";
 const LAST_MODIFIED_HEADER: &str = "Fri, 02 Jan 2026 03:04:05 GMT";
 
 impl Model {
-    pub(super) fn s3(&mut self, asked: &DecodedRequest) -> Reply {
-        if has_checksum(asked) {
+    pub(super) fn s3(&mut self, request: &DecodedRequest) -> Reply {
+        if has_checksum(request) {
             return xml(403, "SignatureDoesNotMatch");
         }
-        let Some(email) = self.signer(asked) else { return xml(403, "SignatureDoesNotMatch") };
-        let path = percent_decode_str(&asked.path[1..]).decode_utf8_lossy().into_owned();
+        let Some(email) = self.signer(request) else { return xml(403, "SignatureDoesNotMatch") };
+        let path = percent_decode_str(&request.path[1..]).decode_utf8_lossy().into_owned();
         let (name, object) = path.split_once('/').unwrap_or((&path, ""));
         let Some(bucket) = self.buckets.get(name) else { return xml(404, "NoSuchBucket") };
-        if !may(asked, &email, bucket, object) {
+        if !is_allowed(request, &email, bucket, object) {
             return xml(403, "AccessDenied");
         }
-        let has = |argument: &str| asked.query.contains_key(argument);
-        match (asked.method.as_str(), object.is_empty()) {
-            ("GET", true) => listing::list(asked, name, bucket),
+        let has = |argument: &str| request.query.contains_key(argument);
+        match (request.method.as_str(), object.is_empty()) {
+            ("GET", true) => listing::list(request, name, bucket),
             ("HEAD", true) => Reply::new(200, ""),
             (_, true) => xml(400, "NotImplemented"),
-            _ if has("uploadId") => self.upload(asked, name, object),
+            _ if has("uploadId") => self.upload(request, name, object),
             ("POST", _) if has("uploads") => self.begin_upload(name, object),
             ("PUT", _) => {
                 let generation = self.next();
-                self.put(name, object, generation, asked.body.clone());
+                self.put(name, object, generation, request.body.clone());
                 Reply::new(200, "").header("etag", etag(generation))
             }
             ("DELETE", _) => match self.buckets.get_mut(name).and_then(|bucket| bucket.objects.remove(object)) {
@@ -39,7 +39,7 @@ impl Model {
                 None => xml(404, "NoSuchKey"),
             },
             ("GET" | "HEAD", _) => match bucket.objects.get(object).and_then(|generations| generations.last()) {
-                Some((generation, body)) => read(asked, *generation, body),
+                Some((generation, body)) => read(request, *generation, body),
                 None => xml(404, "NoSuchKey"),
             },
             _ => xml(405, "MethodNotAllowed"),
@@ -58,8 +58,8 @@ impl Model {
     }
 
     /// Returns the service account whose key signed the request.
-    fn signer(&self, asked: &DecodedRequest) -> Option<String> {
-        let text = |name: &str| asked.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    fn signer(&self, request: &DecodedRequest) -> Option<String> {
+        let text = |name: &str| request.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let header = text("authorization")?;
         let id = header.strip_prefix("AWS4-HMAC-SHA256 Credential=")?.split('/').next()?;
         let key = self.keys.get(id).filter(|key| key.active && self.accounts.contains_key(&key.email))?;
@@ -71,12 +71,12 @@ impl Model {
             .split(';')
             .map(|name| Some((name.to_owned(), text(name)?)))
             .collect::<Option<_>>()?;
-        let path = percent_decode_str(&asked.path).decode_utf8_lossy().into_owned();
+        let path = percent_decode_str(&request.path).decode_utf8_lossy().into_owned();
         let payload_hash = text("x-amz-content-sha256")?;
-        if payload_hash != "UNSIGNED-PAYLOAD" && payload_hash != sha256_hex(&asked.body) {
+        if payload_hash != "UNSIGNED-PAYLOAD" && payload_hash != sha256_hex(&request.body) {
             return None;
         }
-        let (method, query) = (asked.method.as_str(), &asked.pairs);
+        let (method, query) = (request.method.as_str(), &request.pairs);
         let signable = Signable { method, path: &path, query, headers: &headers };
         (authorization((id, &key.secret), region, signable)? == header).then(|| key.email.clone())
     }
@@ -84,7 +84,7 @@ impl Model {
 
 /// Returns true if the bucket's policy allows the request. The permission to read does not include listing uploads and
 /// their parts.
-fn may(asked: &DecodedRequest, email: &str, bucket: &Bucket, object: &str) -> bool {
+fn is_allowed(request: &DecodedRequest, email: &str, bucket: &Bucket, object: &str) -> bool {
     let member = format!("serviceAccount:{email}");
     let bindings = bucket.policy["bindings"].as_array().cloned().unwrap_or_default();
     let has = |roles: &[&str]| {
@@ -96,8 +96,8 @@ fn may(asked: &DecodedRequest, email: &str, bucket: &Bucket, object: &str) -> bo
     let role = |role: &str| format!("roles/storage.{role}");
     let [user, viewer, creator, reader] =
         ["objectUser", "objectViewer", "objectCreator", "legacyBucketReader"].map(role);
-    let in_parts = asked.query.contains_key("uploadId") || asked.query.contains_key("uploads");
-    match (asked.method.as_str(), object.is_empty()) {
+    let in_parts = request.query.contains_key("uploadId") || request.query.contains_key("uploads");
+    match (request.method.as_str(), object.is_empty()) {
         (_, false) if in_parts => has(&[&user, &creator]),
         ("GET" | "HEAD", false) => has(&[&user, &viewer]),
         ("GET" | "HEAD" | "POST", true) => has(&[&reader]),
@@ -109,9 +109,9 @@ fn may(asked: &DecodedRequest, email: &str, bucket: &Bucket, object: &str) -> bo
 }
 
 /// Returns an object, or the range of it given in the header `Range`.
-fn read(asked: &DecodedRequest, generation: u64, body: &Bytes) -> Reply {
+fn read(request: &DecodedRequest, generation: u64, body: &Bytes) -> Reply {
     let range =
-        asked.headers.get("range").and_then(|range| range.to_str().ok()?.strip_prefix("bytes=")?.split_once('-'));
+        request.headers.get("range").and_then(|range| range.to_str().ok()?.strip_prefix("bytes=")?.split_once('-'));
     let with = |reply: Reply| {
         let reply = reply.header("etag", etag(generation)).header("last-modified", LAST_MODIFIED_HEADER);
         reply.header("accept-ranges", "bytes").header("content-type", "application/octet-stream")
@@ -129,10 +129,10 @@ fn read(asked: &DecodedRequest, generation: u64, body: &Bytes) -> Reply {
 /// Returns true if a client adds its own checksum, in a header or after the body. Google supports neither: the body
 /// that it sees and the headers that it signs differ from the client's, and it responds with `SignatureDoesNotMatch`.
 /// <https://github.com/gramps-project/gramps-web-api/pull/758>
-fn has_checksum(asked: &DecodedRequest) -> bool {
+fn has_checksum(request: &DecodedRequest) -> bool {
     let streams =
-        asked.headers.get("x-amz-content-sha256").is_some_and(|hash| hash.as_bytes().starts_with(b"STREAMING-"));
-    let names = asked.headers.keys().map(|name| name.as_str());
+        request.headers.get("x-amz-content-sha256").is_some_and(|hash| hash.as_bytes().starts_with(b"STREAMING-"));
+    let names = request.headers.keys().map(|name| name.as_str());
     streams
         || names
             .into_iter()

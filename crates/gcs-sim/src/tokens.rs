@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::{ADMIN, ADMIN_KEY, DecodedRequest, Model, PROJECT, Reply, ok};
 
 impl Model {
-    pub(super) fn token(&mut self, asked: &DecodedRequest) -> Reply {
-        match self.check_assertion(asked) {
+    pub(super) fn token(&mut self, request: &DecodedRequest) -> Reply {
+        match self.check_assertion(request) {
             Ok(()) => self.new_token(),
             Err(words) => {
                 let body = json!({"error": "invalid_grant", "error_description": words});
@@ -27,8 +27,8 @@ impl Model {
         ok(&json!({"access_token": token, "expires_in": 3599, "token_type": "Bearer"}))
     }
 
-    fn check_assertion(&self, asked: &DecodedRequest) -> Result<(), &'static str> {
-        let form = String::from_utf8_lossy(&asked.body).into_owned();
+    fn check_assertion(&self, request: &DecodedRequest) -> Result<(), &'static str> {
+        let form = String::from_utf8_lossy(&request.body).into_owned();
         let grant = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=";
         let assertion = form.strip_prefix(grant).ok_or("Bad Request")?;
         let (signed, signature) = assertion.rsplit_once('.').ok_or("Bad Request")?;
@@ -60,8 +60,8 @@ impl Model {
         Ok(())
     }
 
-    pub(super) fn metadata(&mut self, asked: &DecodedRequest, what: &str) -> Reply {
-        if asked.headers.get("metadata-flavor").is_none_or(|flavor| flavor != "Google") {
+    pub(super) fn metadata(&mut self, request: &DecodedRequest, what: &str) -> Reply {
+        if request.headers.get("metadata-flavor").is_none_or(|flavor| flavor != "Google") {
             return Reply::new(403, "Missing Metadata-Flavor:Google header.");
         }
         match what {
@@ -71,8 +71,8 @@ impl Model {
         }
     }
 
-    pub(super) fn is_known(&self, asked: &DecodedRequest) -> bool {
-        let header = asked.headers.get("authorization").and_then(|value| value.to_str().ok());
+    pub(super) fn is_known(&self, request: &DecodedRequest) -> bool {
+        let header = request.headers.get("authorization").and_then(|value| value.to_str().ok());
         header.and_then(|header| header.strip_prefix("Bearer ")).is_some_and(|token| self.tokens.contains(token))
     }
 }

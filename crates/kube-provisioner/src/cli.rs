@@ -74,7 +74,7 @@ pub async fn client(options: &Options) -> Result<Client, ConnectError> {
 /// # Errors
 /// If the journals cannot be read.
 pub async fn recorded_volumes(options: &Options) -> Result<Vec<String>, Box<dyn Error + Send + Sync>> {
-    journal::recorded(options).await
+    journal::recorded_keys(options).await
 }
 
 enum Invocation<A, C> {

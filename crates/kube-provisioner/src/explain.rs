@@ -22,14 +22,14 @@ use crate::volume::Volume;
 pub mod volume {
     pub use crate::controller::volume::decision::{Decision, Deletion, NoAction, Refusal};
     #[cfg(feature = "fuzzing")]
-    pub use crate::controller::volume::explain::take_in;
+    pub use crate::controller::volume::explain::decide_from_bytes;
     pub use crate::controller::volume::explain::{Attempt, Judgement, Objects, about_claim, about_volume};
 }
 
 /// Decisions about ObjectBucketClaims and their ObjectBuckets.
 pub mod bucket {
     pub use crate::controller::bucket::decision::{
-        BucketClaimProblem, ChangeWithoutEffect, Decision, Ending, NoAction, Reason, Refusal,
+        BucketClaimProblem, ChangeWithoutEffect, Decision, NoAction, Reason, Refusal, ReleaseMode,
     };
     pub use crate::controller::bucket::explain::{Delivery, Judgement, Objects, about_claim, delivered_names};
     pub use crate::controller::bucket::key::shard_text;

@@ -53,16 +53,16 @@ pub struct Fact {
 }
 
 impl Answer {
-    pub(crate) fn about(subject: impl Into<String>, state: impl Into<String>) -> Self {
+    pub(crate) fn new(subject: impl Into<String>, state: impl Into<String>) -> Self {
         Self { subject: subject.into(), state: state.into(), ..Self::default() }
     }
 
-    pub(crate) fn fact(&mut self, about: &'static str, text: impl Into<String>) {
+    pub(crate) fn add_fact(&mut self, about: &'static str, text: impl Into<String>) {
         self.facts.push(Fact { about, text: text.into() });
     }
 
     /// Adds a reason why the provisioner cannot complete the request.
-    pub(crate) fn obstacle(&mut self, why: impl Into<String>) {
+    pub(crate) fn add_obstacle(&mut self, why: impl Into<String>) {
         if self.why.first().is_some_and(|first| first.starts_with(NO_OBSTACLE)) {
             self.why.clear();
             self.state.push_str(", and is blocked");
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn replaces_control_characters_in_text() {
-        let answer = Answer { events: vec!["a\u{1b}[2Jb\nc".to_owned()], ..Answer::about("x", "y") };
+        let answer = Answer { events: vec!["a\u{1b}[2Jb\nc".to_owned()], ..Answer::new("x", "y") };
         assert_eq!(answer.text(), "x: y\n\nEvents, the last one first:\n  a [2Jb c\n");
         assert!(answer.json().contains("\\u001b"));
     }

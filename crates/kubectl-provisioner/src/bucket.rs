@@ -8,15 +8,15 @@ use kube_provisioner::protocol;
 use serde_json::Value;
 
 use crate::CommandContext;
-use crate::about::{
-    EventSummary, add_events, add_failure, add_finalizers, add_turn, events, fleets, installation, newest_first, say,
-    settled,
-};
 use crate::answer::Answer;
+use crate::common::{
+    EventSummary, add_events, add_failure, add_finalizers, add_responsible_replica, events, fleets, installation,
+    newest_first, select_by_events, set_explanation,
+};
+use crate::explanation::{bucket_action, bucket_no_action, bucket_refusal};
 use crate::fleets::{Fleets, provisioner_of};
-use crate::object::{annotation, given, is_being_deleted, items, label, name, text, uid};
+use crate::object::{annotation, is_being_deleted, items, label, name, optional_text, text, uid};
 use crate::reader::{BUCKET, BUCKET_CLAIM, CLASS, CONFIG_MAP, Lookup, SECRET};
-use crate::words::{bucket_action, bucket_refusal, bucket_rest};
 
 struct Case {
     claim: Value,
@@ -32,57 +32,57 @@ struct Case {
     fleets: Fleets,
 }
 
-pub(crate) async fn explain(asked: &CommandContext<'_>, claim: &str) -> Answer {
-    let subject = format!("ObjectBucketClaim {}/{claim}", asked.namespace);
-    let claim = match asked.reader.get(&BUCKET_CLAIM, asked.namespace, claim).await {
-        Lookup::Is(claim) => claim,
-        Lookup::Absent => return missing(asked, claim, subject).await,
-        Lookup::Unknown => return Answer::about(subject, "unknown, because it cannot be read"),
+pub(crate) async fn explain(context: &CommandContext<'_>, claim: &str) -> Answer {
+    let subject = format!("ObjectBucketClaim {}/{claim}", context.namespace);
+    let claim = match context.reader.get(&BUCKET_CLAIM, context.namespace, claim).await {
+        Lookup::Present(claim) => claim,
+        Lookup::Absent => return missing(context, claim, subject).await,
+        Lookup::Unknown => return Answer::new(subject, "unknown, because it cannot be read"),
     };
-    let case = Case::gather(asked, claim).await;
-    let mut recorded = events(asked, "ObjectBucketClaim", &case.claim).await;
+    let case = Case::gather(context, claim).await;
+    let mut recorded = events(context, "ObjectBucketClaim", &case.claim).await;
     for bucket in &case.buckets {
-        recorded.extend(events(asked, "ObjectBucket", bucket).await);
+        recorded.extend(events(context, "ObjectBucket", bucket).await);
     }
     newest_first(&mut recorded);
-    let mut answer = Answer::about(subject, "");
-    case.judge(asked, &mut answer, &recorded).await;
+    let mut answer = Answer::new(subject, "");
+    case.add_decision(context, &mut answer, &recorded).await;
     case.describe(&mut answer);
-    add_finalizers(&mut answer, &case.claim, asked.environment.now());
-    add_events(&mut answer, &recorded, asked.environment.now());
+    add_finalizers(&mut answer, &case.claim, context.environment.now());
+    add_events(&mut answer, &recorded, context.environment.now());
     answer
 }
 
 impl Case {
-    async fn gather(asked: &CommandContext<'_>, claim: Value) -> Self {
-        let namespace = asked.namespace;
-        let class = match given(&claim, &["spec", "storageClassName"]) {
-            Some(class) => asked.reader.get(&CLASS, "", class).await,
+    async fn gather(context: &CommandContext<'_>, claim: Value) -> Self {
+        let namespace = context.namespace;
+        let class = match optional_text(&claim, &["spec", "storageClassName"]) {
+            Some(class) => context.reader.get(&CLASS, "", class).await,
             None => Lookup::Absent,
         };
-        let buckets = object_buckets(asked, &claim).await;
-        let owner = match given(&claim, &["spec", "additionalConfig", protocol::BUCKET_CLAIM_NAME]) {
-            Some(owner) => asked.reader.get(&BUCKET_CLAIM, namespace, owner).await,
+        let buckets = object_buckets(context, &claim).await;
+        let owner = match optional_text(&claim, &["spec", "additionalConfig", protocol::BUCKET_CLAIM_NAME]) {
+            Some(owner) => context.reader.get(&BUCKET_CLAIM, namespace, owner).await,
             None => Lookup::Absent,
         };
         let mut related = match owner.object() {
-            Some(owner) => object_buckets(asked, owner).await,
+            Some(owner) => object_buckets(context, owner).await,
             None => Vec::new(),
         };
         if buckets.iter().any(|bucket| annotation(bucket, protocol::SHARED).is_some()) {
             let selector = format!("{}={}", protocol::USES_BUCKET_OF, uid(&claim));
-            related.extend(asked.reader.list(&BUCKET, "", ("labelSelector", &selector)).await.unwrap_or_default());
+            related.extend(context.reader.list(&BUCKET, "", ("labelSelector", &selector)).await.unwrap_or_default());
         }
         // Read only the metadata of the Secret, because the explanation does not need the keys.
         let names = delivered_names(&claim, class.object(), &buckets);
-        let secret = asked.reader.get_metadata(&SECRET, namespace, &names[0]).await;
-        let config_map = asked.reader.get(&CONFIG_MAP, namespace, &names[1]).await;
+        let secret = context.reader.get_metadata(&SECRET, namespace, &names[0]).await;
+        let config_map = context.reader.get(&CONFIG_MAP, namespace, &names[1]).await;
         let of_class = class.object().map(provisioner_of);
         let of_bucket = buckets.iter().find_map(|bucket| annotation(bucket, protocol::BUCKET_PROVISIONER));
         // An ObjectBucket belongs to the provisioner that created it, even if the class now names another one.
         let provisioner = of_bucket.or(of_class).map(str::to_owned);
         let fleets = match &provisioner {
-            Some(provisioner) => fleets(asked, provisioner).await,
+            Some(provisioner) => fleets(context, provisioner).await,
             None => Fleets::default(),
         };
         Self { claim, class, buckets, owner, related, secret, config_map, provisioner, fleets }
@@ -94,7 +94,7 @@ impl Case {
         format!("{}/{}/{}", text(claim, &["metadata", "namespace"]), name(claim), uid(claim))
     }
 
-    async fn judge(&self, asked: &CommandContext<'_>, answer: &mut Answer, recorded: &[EventSummary]) {
+    async fn add_decision(&self, context: &CommandContext<'_>, answer: &mut Answer, recorded: &[EventSummary]) {
         let provisioner = self.provisioner.as_deref().unwrap_or_default();
         if self.buckets.is_empty() && self.fleets.serves_another(provisioner, protocol::SERVES_BUCKETS) {
             answer.state = "its class is for volumes".to_owned();
@@ -107,7 +107,7 @@ impl Case {
             ];
             return;
         }
-        let Some(judgement) = self.judgement(asked, recorded, answer) else { return };
+        let Some(judgement) = self.judgement(context, recorded, answer) else { return };
         let Judgement { decision, message } = judgement;
         answer.decision = Some(format!("{decision:?}"));
         match &decision {
@@ -115,33 +115,33 @@ impl Case {
                 answer.state = "unknown, because its class cannot be read".to_owned();
                 return;
             }
-            Decision::NoAction(why) => say(answer, bucket_rest(*why), None),
+            Decision::NoAction(why) => set_explanation(answer, bucket_no_action(*why), None),
             Decision::Refuse(refusal) => {
-                say(answer, bucket_refusal(refusal), message);
+                set_explanation(answer, bucket_refusal(refusal), message);
                 let next = match refusal {
-                    Refusal::Former => "it is provisioned as soon as the former bucket is deleted",
+                    Refusal::FormerBucket => "it is provisioned as soon as the former bucket is deleted",
                     _ => "the provisioner retries when the claim, its class or the conflicting object changes",
                 };
-                answer.fact("Next", next);
+                answer.add_fact("Next", next);
             }
             _ => {
-                if let Some(words) = bucket_action(&decision) {
-                    say(answer, words, None);
+                if let Some(explanation) = bucket_action(&decision) {
+                    set_explanation(answer, explanation, None);
                     add_failure(answer, recorded);
-                    self.add_end(answer);
+                    self.add_failed_phase(answer);
                 }
             }
         }
         if let Some(provisioner) = &self.provisioner
             && !matches!(decision, Decision::NoAction(NoAction::Bound))
         {
-            add_turn(asked, answer, provisioner, &self.fleets, &shard_text(&self.key())).await;
+            add_responsible_replica(context, answer, provisioner, &self.fleets, &shard_text(&self.key())).await;
         }
     }
 
     /// Explains the phase `Failed`, in which the controller does not retry until the claim or its class changes. The
     /// explanation is from the condition, because the events may have expired.
-    fn add_end(&self, answer: &mut Answer) {
+    fn add_failed_phase(&self, answer: &mut Answer) {
         if text(&self.claim, &["status", "phase"]) != "Failed" {
             return;
         }
@@ -156,23 +156,23 @@ impl Case {
                 .to_owned(),
         ];
         answer.facts.retain(|fact| fact.about != "Next");
-        answer.fact("Next", "no retry until the claim or its class changes");
+        answer.add_fact("Next", "no retry until the claim or its class changes");
     }
 
     fn judgement(
         &self,
-        asked: &CommandContext<'_>,
+        context: &CommandContext<'_>,
         recorded: &[EventSummary],
         answer: &mut Answer,
     ) -> Option<Judgement> {
         let provisioner = self.provisioner.as_deref().unwrap_or_default();
-        let fleets = self.fleets.of(provisioner);
+        let fleets = self.fleets.for_provisioner(provisioner);
         let made = self.buckets.iter().find(|bucket| annotation(bucket, protocol::IDENTITY).is_some());
-        let installation = installation(asked, provisioner, fleets.first().copied(), None, made);
+        let installation = installation(context, provisioner, fleets.first().copied(), None, made);
         // The controller's watches only see objects with its label.
         let delivery = |found| match found {
             &Lookup::Unknown => Delivery::Unknown,
-            Lookup::Is(object) if label(object, objectbucket_api::names::PROVISIONER_LABEL).is_some() => {
+            Lookup::Present(object) if label(object, objectbucket_api::names::PROVISIONER_LABEL).is_some() => {
                 Delivery::Present(object)
             }
             _ => Delivery::Absent,
@@ -183,26 +183,26 @@ impl Case {
         let objects = Objects { claim: &self.claim, class, owner, buckets: &buckets, secret, config_map };
         let all = about_claim(&installation, AssumedCapabilities::All, &objects)?;
         let least = about_claim(&installation, AssumedCapabilities::Least, &objects)?;
-        Some(settled(answer, recorded, [all, least], |judgement| judgement.message.as_deref()))
+        Some(select_by_events(answer, recorded, [all, least], |judgement| judgement.message.as_deref()))
     }
 
     fn describe(&self, answer: &mut Answer) {
         let claim = &self.claim;
-        match (given(claim, &["spec", "storageClassName"]), self.class.object()) {
+        match (optional_text(claim, &["spec", "storageClassName"]), self.class.object()) {
             (Some(class), Some(object)) => {
-                let policy = given(object, &["reclaimPolicy"]).unwrap_or("Delete");
-                answer.fact("Class", format!("{class}: {}, {policy}", provisioner_of(object)));
+                let policy = optional_text(object, &["reclaimPolicy"]).unwrap_or("Delete");
+                answer.add_fact("Class", format!("{class}: {}, {policy}", provisioner_of(object)));
             }
             (Some(class), None) if self.class.is_absent() => {
-                answer.fact("Class", format!("{class}, which does not exist"));
+                answer.add_fact("Class", format!("{class}, which does not exist"));
             }
-            (Some(class), None) => answer.fact("Class", class),
-            (None, _) => answer.fact("Class", "none"),
+            (Some(class), None) => answer.add_fact("Class", class),
+            (None, _) => answer.add_fact("Class", "none"),
         }
-        answer.fact("Phase", given(claim, &["status", "phase"]).unwrap_or("none yet"));
+        answer.add_fact("Phase", optional_text(claim, &["status", "phase"]).unwrap_or("none yet"));
         for condition in items(claim, &["status", "conditions"]) {
             let part = |field| text(condition, &[field]);
-            answer.fact(
+            answer.add_fact(
                 "Condition",
                 format!("{} is {}, {}: {}", part("type"), part("status"), part("reason"), part("message")),
             );
@@ -211,17 +211,17 @@ impl Case {
             let of = text(bucket, &["spec", "claimRef", "uid"]);
             let whose = if of.is_empty() || of == uid(claim) { "" } else { ", of an earlier claim" };
             let going = if is_being_deleted(bucket) { ", is being deleted" } else { "" };
-            let phase = given(bucket, &["status", "phase"]).unwrap_or("without a phase");
-            answer.fact("ObjectBucket", format!("{} is {phase}{whose}{going}", name(bucket)));
+            let phase = optional_text(bucket, &["status", "phase"]).unwrap_or("without a phase");
+            answer.add_fact("ObjectBucket", format!("{} is {phase}{whose}{going}", name(bucket)));
         }
         for (kind, found) in [("Secret", &self.secret), ("ConfigMap", &self.config_map)] {
             let Some(object) = found.object() else { continue };
             let owners = items(object, &["metadata", "ownerReferences"]);
             let own = owners.iter().any(|owner| text(owner, &["uid"]) == uid(claim));
             let state = if own { "exists" } else { "exists and does not belong to the claim" };
-            answer.fact(kind, format!("{} {state}", name(object)));
+            answer.add_fact(kind, format!("{} {state}", name(object)));
             if !own {
-                answer.obstacle(format!(
+                answer.add_obstacle(format!(
                     "The {kind} {} does not belong to the claim, but has the name that the claim's {kind} needs.",
                     name(object)
                 ));
@@ -235,14 +235,14 @@ impl Case {
 }
 
 /// Returns the existing ObjectBuckets that may belong to a claim.
-async fn object_buckets(asked: &CommandContext<'_>, claim: &Value) -> Vec<Value> {
-    let usual = objectbucket_api::names::object_bucket_name(asked.namespace, name(claim));
+async fn object_buckets(context: &CommandContext<'_>, claim: &Value) -> Vec<Value> {
+    let usual = objectbucket_api::names::object_bucket_name(context.namespace, name(claim));
     let mut names = vec![usual, format!("obc-{}", uid(claim))];
-    let pointed = given(claim, &["spec", "objectBucketName"]).map(str::to_owned);
+    let pointed = optional_text(claim, &["spec", "objectBucketName"]).map(str::to_owned);
     names.extend(pointed.filter(|pointed| !names.contains(pointed)));
     let mut buckets = Vec::new();
     for bucket in names {
-        if let Lookup::Is(bucket) = asked.reader.get(&BUCKET, "", &bucket).await {
+        if let Lookup::Present(bucket) = context.reader.get(&BUCKET, "", &bucket).await {
             buckets.push(bucket);
         }
     }
@@ -250,22 +250,29 @@ async fn object_buckets(asked: &CommandContext<'_>, claim: &Value) -> Vec<Value>
 }
 
 /// Explains a claim that does not exist: its ObjectBucket may still exist.
-async fn missing(asked: &CommandContext<'_>, claim: &str, subject: String) -> Answer {
-    let mut answer = Answer::about(subject, "does not exist");
-    let object = objectbucket_api::names::object_bucket_name(asked.namespace, claim);
-    match asked.reader.get(&BUCKET, "", &object).await {
-        Lookup::Is(bucket) => {
+async fn missing(context: &CommandContext<'_>, claim: &str, subject: String) -> Answer {
+    let mut answer = Answer::new(subject, "does not exist");
+    let object = objectbucket_api::names::object_bucket_name(context.namespace, claim);
+    match context.reader.get(&BUCKET, "", &object).await {
+        Lookup::Present(bucket) => {
             answer.why = vec![format!("Its ObjectBucket {object} still exists.")];
             let provisioner = annotation(&bucket, protocol::BUCKET_PROVISIONER);
             let creator = provisioner.or(label(&bucket, objectbucket_api::names::PROVISIONER_LABEL));
-            answer.fact("Provisioner", creator.unwrap_or("not named"));
+            answer.add_fact("Provisioner", creator.unwrap_or("not named"));
             if let Some(provisioner) = provisioner {
-                let key = format!("{}/{claim}/{}", asked.namespace, text(&bucket, &["spec", "claimRef", "uid"]));
-                add_turn(asked, &mut answer, provisioner, &fleets(asked, provisioner).await, &shard_text(&key)).await;
+                let key = format!("{}/{claim}/{}", context.namespace, text(&bucket, &["spec", "claimRef", "uid"]));
+                add_responsible_replica(
+                    context,
+                    &mut answer,
+                    provisioner,
+                    &fleets(context, provisioner).await,
+                    &shard_text(&key),
+                )
+                .await;
             }
-            add_finalizers(&mut answer, &bucket, asked.environment.now());
-            let recorded = events(asked, "ObjectBucket", &bucket).await;
-            add_events(&mut answer, &recorded, asked.environment.now());
+            add_finalizers(&mut answer, &bucket, context.environment.now());
+            let recorded = events(context, "ObjectBucket", &bucket).await;
+            add_events(&mut answer, &recorded, context.environment.now());
         }
         Lookup::Absent => answer.remedy = vec!["create it, or correct the name or the namespace (-n)".to_owned()],
         Lookup::Unknown => {}

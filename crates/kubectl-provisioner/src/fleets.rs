@@ -12,7 +12,7 @@ use provisioner_runtime::lease_name;
 use serde_json::Value;
 
 use crate::CommandContext;
-use crate::object::{ago, annotation, at, given, label, name, namespace, text, time};
+use crate::object::{ago, annotation, at, label, name, namespace, optional_text, text, time};
 use crate::reader::{CONFIG_MAP, LEASE};
 
 const FLEET: &str = "kube-provisioner/fleet";
@@ -48,7 +48,7 @@ pub(crate) struct Shard {
     pub(crate) lease: String,
     pub(crate) number: u32,
     /// The number of shards, according to its holder.
-    pub(crate) of: u32,
+    pub(crate) shard_count: u32,
     pub(crate) holder: Option<String>,
     pub(crate) alive: bool,
     /// The time of the last renewal, for display.
@@ -57,21 +57,21 @@ pub(crate) struct Shard {
 
 impl Fleets {
     /// Finds the fleets of these provisioners, or all fleets.
-    pub(crate) async fn find(asked: &CommandContext<'_>, provisioners: &BTreeSet<String>) -> Self {
-        let scope = asked.args.provisioner_namespace.as_deref().unwrap_or_default();
-        let now = asked.environment.now();
-        let mut leases = asked.reader.list(&LEASE, scope, ("labelSelector", FLEET)).await;
+    pub(crate) async fn find(context: &CommandContext<'_>, provisioners: &BTreeSet<String>) -> Self {
+        let scope = context.args.provisioner_namespace.as_deref().unwrap_or_default();
+        let now = context.environment.now();
+        let mut leases = context.reader.list(&LEASE, scope, ("labelSelector", FLEET)).await;
         let mut leases_known = leases.is_some();
         // Other leader election clients set no label.
         for provisioner in provisioners {
             let field = format!("metadata.name={}", lease_name(provisioner));
-            let named = asked.reader.list(&LEASE, scope, ("fieldSelector", &field)).await;
+            let named = context.reader.list(&LEASE, scope, ("fieldSelector", &field)).await;
             leases_known &= named.is_some();
             let unlabelled = named.into_iter().flatten().filter(|lease| label(lease, FLEET).is_none());
             leases = leases.map(|leases| leases.into_iter().chain(unlabelled).collect());
         }
-        let maps = asked.reader.list(&CONFIG_MAP, scope, ("labelSelector", &selector(None))).await;
-        let in_leases = asked.reader.list(&LEASE, scope, ("labelSelector", &selector(None))).await;
+        let maps = context.reader.list(&CONFIG_MAP, scope, ("labelSelector", &selector(None))).await;
+        let in_leases = context.reader.list(&LEASE, scope, ("labelSelector", &selector(None))).await;
         let mut journals_known = maps.is_some() && in_leases.is_some();
         let mut fleets: BTreeMap<(String, String), Fleet> = BTreeMap::new();
         let of = |namespace: &str, name: &str| (namespace.to_owned(), name.to_owned());
@@ -90,7 +90,7 @@ impl Fleets {
             let Ok(object) = serde_json::from_value::<JournalObject>(object) else {
                 journals_known = false;
                 let note = format!("the attempts in namespace {place}: the journal {journal} cannot be decoded");
-                asked.reader.record(note);
+                context.reader.record(note);
                 continue;
             };
             let journal = Listing::read(&object);
@@ -98,13 +98,13 @@ impl Fleets {
         }
         let named = |((namespace, name), fleet)| Fleet { namespace, name, ..fleet };
         let mut all: Vec<Fleet> = fleets.into_iter().map(named).collect();
-        all.iter_mut().for_each(|fleet| fleet.shards.sort_by_key(|shard| (shard.of, shard.number)));
+        all.iter_mut().for_each(|fleet| fleet.shards.sort_by_key(|shard| (shard.shard_count, shard.number)));
         Self { all, leases_known, journals_known }
     }
 
     /// Returns the journal entry of the key for this provisioner.
     pub(crate) fn attempt(&self, provisioner: &str, key: &str) -> Attempt<'_> {
-        match self.of(provisioner).into_iter().find_map(|fleet| fleet.entry(key)) {
+        match self.for_provisioner(provisioner).into_iter().find_map(|fleet| fleet.entry(key)) {
             None => Attempt::None,
             Some((_, _, true)) => Attempt::AwaitsAdoption,
             Some((_, entry, false)) => Attempt::Recorded(entry),
@@ -113,19 +113,19 @@ impl Fleets {
 
     /// Returns the key of the journal entry of the claim with this uid.
     pub(crate) fn key_of(&self, provisioner: &str, claim: &str) -> Option<&str> {
-        let journals = self.of(provisioner).into_iter().flat_map(|fleet| &fleet.journals);
+        let journals = self.for_provisioner(provisioner).into_iter().flat_map(|fleet| &fleet.journals);
         let mut entries = journals.flat_map(|journal| &journal.entries);
         entries.find(|entry| EntryObjects::read(entry).uid() == Some(claim)).map(|entry| entry.key.as_str())
     }
 
     /// Returns true if this provisioner is known to serve claims of another kind than `kind`.
     pub(crate) fn serves_another(&self, provisioner: &str, kind: &str) -> bool {
-        self.of(provisioner).first().and_then(|fleet| fleet.serves()).is_some_and(|served| served != kind)
+        self.for_provisioner(provisioner).first().and_then(|fleet| fleet.serves()).is_some_and(|served| served != kind)
     }
 
     /// Returns the installations of this provisioner, active ones first.
-    pub(crate) fn of(&self, provisioner: &str) -> Vec<&Fleet> {
-        let mut fleets: Vec<&Fleet> = self.all.iter().filter(|fleet| fleet.is_of(provisioner)).collect();
+    pub(crate) fn for_provisioner(&self, provisioner: &str) -> Vec<&Fleet> {
+        let mut fleets: Vec<&Fleet> = self.all.iter().filter(|fleet| fleet.serves_name(provisioner)).collect();
         fleets.sort_by_key(|fleet| !fleet.is_held());
         fleets
     }
@@ -140,7 +140,7 @@ impl Fleet {
     }
 
     /// Returns true if these replicas serve this name, which may be an additional one.
-    fn is_of(&self, provisioner: &str) -> bool {
+    fn serves_name(&self, provisioner: &str) -> bool {
         let has_alias = |journal: &Listing| journal.aliases.iter().any(|alias| alias == provisioner);
         self.is_named(provisioner) || self.journals.iter().any(has_alias)
     }
@@ -169,24 +169,24 @@ impl Fleet {
     }
 
     /// Returns the number of shards, preferably according to a live holder.
-    fn count(&self) -> u32 {
+    fn shard_count(&self) -> u32 {
         let alive = self.shards.iter().find(|shard| shard.alive);
-        alive.or(self.shards.first()).map_or(1, |shard| shard.of).max(1)
+        alive.or(self.shards.first()).map_or(1, |shard| shard.shard_count).max(1)
     }
 
     /// Returns the shard to which the work on this key belongs.
     pub(crate) fn shard(&self, key: &str) -> Option<&Shard> {
-        let (of, number) = (self.count(), shard_of(key, self.count()));
-        let shard = self.shards.iter().find(|shard| (shard.of, shard.number) == (of, number));
+        let (of, number) = (self.shard_count(), shard_of(key, self.shard_count()));
+        let shard = self.shards.iter().find(|shard| (shard.shard_count, shard.number) == (of, number));
         shard.filter(|_| !self.is_per_node())
     }
 
     /// Describes the replica that works on this key.
-    pub(crate) fn turn(&self, key: &str) -> String {
+    pub(crate) fn describe_replica(&self, key: &str) -> String {
         if self.is_per_node() {
             return format!("the replica of its node, in namespace {}", self.namespace);
         }
-        let of = self.count();
+        let of = self.shard_count();
         let place = match of {
             1 => format!("namespace {}", self.namespace),
             _ => format!("shard {} of {of} in namespace {}", shard_of(key, of), self.namespace),
@@ -209,7 +209,7 @@ impl Fleet {
             .iter()
             .find_map(|journal| Some((journal, journal.entries.iter().find(|entry| entry.key == key)?)));
         holding.map(|(journal, entry)| {
-            let other = !self.is_per_node() && self.is_held() && journal.layout != self.count().to_string();
+            let other = !self.is_per_node() && self.is_held() && journal.layout != self.shard_count().to_string();
             (journal, entry, other)
         })
     }
@@ -220,14 +220,14 @@ impl Shard {
         let of = annotation(lease, SHARDS).and_then(|shards| shards.parse().ok()).unwrap_or(1);
         // With one shard, the Lease name has no number.
         let number = if of == 1 { Some("0") } else { name(lease).rsplit('-').next() };
-        let renewed = given(lease, &["spec", "renewTime"]).and_then(time);
+        let renewed = optional_text(lease, &["spec", "renewTime"]).and_then(time);
         let duration = at(lease, &["spec", "leaseDurationSeconds"]).as_i64().unwrap_or(15).clamp(0, 3600);
         let until = renewed.and_then(|renewed| renewed.checked_add(SignedDuration::from_secs(duration)).ok());
-        let holder = given(lease, &["spec", "holderIdentity"]).map(str::to_owned);
+        let holder = optional_text(lease, &["spec", "holderIdentity"]).map(str::to_owned);
         Self {
             lease: name(lease).to_owned(),
             number: number.and_then(|number| number.parse().ok()).unwrap_or_default(),
-            of,
+            shard_count: of,
             alive: holder.is_some() && until.is_some_and(|until| until > now),
             holder,
             renewed: renewed.map_or_else(|| "never".to_owned(), |renewed| ago(now, renewed)),
@@ -263,11 +263,11 @@ pub(crate) fn or_none(holder: &str) -> &str {
 }
 
 /// Returns why kube-controller-manager appears not to run, according to its Lease.
-pub(crate) async fn controller_manager_is_gone(asked: &CommandContext<'_>) -> Option<String> {
-    let lease = asked.reader.get(&LEASE, "kube-system", "kube-controller-manager").await;
+pub(crate) async fn controller_manager_problem(context: &CommandContext<'_>) -> Option<String> {
+    let lease = context.reader.get(&LEASE, "kube-system", "kube-controller-manager").await;
     match lease.object() {
         Some(lease) => {
-            let shard = Shard::read(lease, asked.environment.now());
+            let shard = Shard::read(lease, context.environment.now());
             (!shard.alive)
                 .then(|| format!("kube-controller-manager does not run: its Lease was renewed {}", shard.renewed))
         }
@@ -304,7 +304,8 @@ mod tests {
         let listing = Listing { aliases: vec!["example.com/former".to_owned()], ..journal("node") };
         let all = vec![Fleet { name: "example.com-p".to_owned(), journals: vec![listing], ..Fleet::default() }];
         let fleets = Fleets { all, leases_known: true, journals_known: true };
-        let found = ["example.com/p", "example.com/former", "example.com/q"].map(|name| fleets.of(name).len());
+        let found =
+            ["example.com/p", "example.com/former", "example.com/q"].map(|name| fleets.for_provisioner(name).len());
         assert_eq!(found, [1, 1, 0]);
     }
 
@@ -317,7 +318,7 @@ mod tests {
     #[test]
     fn recognizes_per_node_replicas_despite_former_leases_and_journals() {
         let (lease, renewed) = Default::default();
-        let shard = Shard { lease, number: 0, of: 1, holder: None, alive: false, renewed };
+        let shard = Shard { lease, number: 0, shard_count: 1, holder: None, alive: false, renewed };
         let journals = vec![journal("1"), journal("node")];
         let per_node = Fleet { shards: vec![shard.clone()], journals, ..Fleet::default() };
         assert!(per_node.is_per_node() && !per_node.is_abandoned());

@@ -5,18 +5,18 @@
 //! user may read. An answer lists the objects that could not be read. The plugin never writes anything, and never
 //! requests the data of Secrets.
 
-mod about;
 mod answer;
 mod args;
 mod bucket;
 mod claim;
+mod common;
+mod explanation;
 mod fleets;
 mod object;
 mod orphans;
 mod overview;
 mod reader;
 mod volume;
-mod words;
 
 use kube::Client;
 use provisioner_runtime::Environment;
@@ -46,16 +46,16 @@ pub async fn answer(args: &Args, client: Client, namespace: &str, environment: E
         }
         (given, _) => given.clone(),
     };
-    let asked = CommandContext { reader, environment, args, namespace, cluster_id };
+    let context = CommandContext { reader, environment, args, namespace, cluster_id };
     let answer = match &args.command {
-        Command::Explain(Explain::Pvc { name }) => claim::explain(&asked, name).await,
-        Command::Explain(Explain::Pv { name }) => volume::explain(&asked, name).await,
-        Command::Bucket { name } => bucket::explain(&asked, name).await,
-        Command::List => overview::list(&asked).await,
-        Command::Journal => overview::journal(&asked).await,
-        Command::Orphans => orphans::find(&asked).await,
+        Command::Explain(Explain::Pvc { name }) => claim::explain(&context, name).await,
+        Command::Explain(Explain::Pv { name }) => volume::explain(&context, name).await,
+        Command::Bucket { name } => bucket::explain(&context, name).await,
+        Command::List => overview::list(&context).await,
+        Command::Journal => overview::journal(&context).await,
+        Command::Orphans => orphans::find(&context).await,
     };
-    let answer = Answer { unknown: asked.reader.unknown(), ..answer };
+    let answer = Answer { unknown: context.reader.unknown(), ..answer };
     match args.output {
         Format::Text => answer.text(),
         Format::Json => answer.json(),

@@ -9,7 +9,7 @@ pub(crate) fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
 }
 
 /// Returns the text at this path, unless it is empty.
-pub(crate) fn given<'a>(object: &'a Value, path: &[&str]) -> Option<&'a str> {
+pub(crate) fn optional_text<'a>(object: &'a Value, path: &[&str]) -> Option<&'a str> {
     Some(text(object, path)).filter(|text| !text.is_empty())
 }
 
@@ -40,15 +40,15 @@ pub(crate) fn uid(object: &Value) -> &str {
 }
 
 pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
-    given(object, &["metadata", "annotations", key])
+    optional_text(object, &["metadata", "annotations", key])
 }
 
 pub(crate) fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
-    given(object, &["metadata", "labels", key])
+    optional_text(object, &["metadata", "labels", key])
 }
 
 pub(crate) fn is_being_deleted(object: &Value) -> bool {
-    given(object, &["metadata", "deletionTimestamp"]).is_some()
+    optional_text(object, &["metadata", "deletionTimestamp"]).is_some()
 }
 
 pub(crate) fn finalizers(object: &Value) -> Vec<&str> {

@@ -8,11 +8,11 @@ use kube_provisioner::protocol;
 use serde_json::{Value, json};
 
 use crate::CommandContext;
-use crate::about::creator;
 use crate::answer::{Answer, table};
+use crate::common::creator;
 use crate::fleets::{Fleets, claim_uid};
-use crate::object::{annotation, given, is_being_deleted, label, name, text, uid};
-use crate::overview::all;
+use crate::object::{annotation, is_being_deleted, label, name, optional_text, text, uid};
+use crate::overview::all_fleets;
 use crate::reader::{BUCKET, BUCKET_CLAIM, CLAIM, Lookup, NODE, VOLUME};
 use crate::volume::judgement;
 
@@ -22,21 +22,21 @@ struct Orphan {
     why: String,
 }
 
-pub(crate) async fn find(asked: &CommandContext<'_>) -> Answer {
-    let (fleets, _) = all(asked).await;
-    let claims = asked.reader.list(&CLAIM, "", ("", "")).await;
-    let volumes = asked.reader.list(&VOLUME, "", ("", "")).await;
-    let mut orphans = entries(&fleets, claims.as_deref());
-    let nodes = asked.reader.list(&NODE, "", ("", "")).await;
+pub(crate) async fn find(context: &CommandContext<'_>) -> Answer {
+    let (fleets, _) = all_fleets(context).await;
+    let claims = context.reader.list(&CLAIM, "", ("", "")).await;
+    let volumes = context.reader.list(&VOLUME, "", ("", "")).await;
+    let mut orphans = orphaned_entries(&fleets, claims.as_deref());
+    let nodes = context.reader.list(&NODE, "", ("", "")).await;
     for volume in volumes.iter().flatten() {
         let is_of = |node: &Value| annotation(volume, protocol::IDENTITY) == Some(name(node));
         let node_is_gone = nodes.as_ref().is_some_and(|nodes| !nodes.iter().any(is_of));
-        orphans.extend(of_volume(asked, &fleets, volume, claims.as_deref(), node_is_gone));
+        orphans.extend(orphaned_volume(context, &fleets, volume, claims.as_deref(), node_is_gone));
     }
-    let buckets = asked.reader.list(&BUCKET, "", ("", "")).await;
-    let bucket_claims = asked.reader.list(&BUCKET_CLAIM, "", ("", "")).await;
+    let buckets = context.reader.list(&BUCKET, "", ("", "")).await;
+    let bucket_claims = context.reader.list(&BUCKET_CLAIM, "", ("", "")).await;
     if let (Some(buckets), Some(claims)) = (&buckets, &bucket_claims) {
-        orphans.extend(buckets.iter().filter_map(|bucket| of_bucket(bucket, claims, &fleets)));
+        orphans.extend(buckets.iter().filter_map(|bucket| orphaned_bucket(bucket, claims, &fleets)));
     }
     let rows: Vec<[String; 3]> =
         orphans.iter().map(|Orphan { kind, name, why }| [(*kind).to_owned(), name.clone(), why.clone()]).collect();
@@ -50,12 +50,12 @@ pub(crate) async fn find(asked: &CommandContext<'_>) -> Answer {
     };
     let items = items.collect::<Vec<_>>().into();
     let table = if rows.is_empty() { String::new() } else { table(["KIND", "NAME", "WHY"], &rows) };
-    Answer { items, table, ..Answer::about("", state) }
+    Answer { items, table, ..Answer::new("", state) }
 }
 
 /// Returns attempts whose claim no longer exists. The holder of the journal removes their leftovers. Without a holder,
 /// the leftovers remain.
-fn entries(fleets: &Fleets, claims: Option<&[Value]>) -> Vec<Orphan> {
+fn orphaned_entries(fleets: &Fleets, claims: Option<&[Value]>) -> Vec<Orphan> {
     let Some(claims) = claims else { return Vec::new() };
     let live: BTreeSet<&str> = claims.iter().map(uid).collect();
     let mut orphans = Vec::new();
@@ -84,15 +84,15 @@ fn entries(fleets: &Fleets, claims: Option<&[Value]>) -> Vec<Orphan> {
     orphans
 }
 
-fn of_volume(
-    asked: &CommandContext<'_>,
+fn orphaned_volume(
+    context: &CommandContext<'_>,
     fleets: &Fleets,
     volume: &Value,
     claims: Option<&[Value]>,
     node_is_gone: bool,
 ) -> Option<Orphan> {
     let provisioner = creator(volume)?;
-    let of = fleets.of(provisioner);
+    let of = fleets.for_provisioner(provisioner);
     let ours = annotation(volume, protocol::IDENTITY).is_some() || !of.is_empty();
     if !ours {
         return None;
@@ -101,8 +101,8 @@ fn of_volume(
     let owner = text(volume, &["spec", "claimRef", "uid"]);
     // The volume was deleted after its claimRef was removed.
     let is_unclaimed = is_being_deleted(volume) && owner.is_empty();
-    let released = given(volume, &["status", "phase"]) == Some("Released") || is_unclaimed;
-    let deletes = given(volume, &["spec", "persistentVolumeReclaimPolicy"]) == Some("Delete");
+    let released = optional_text(volume, &["status", "phase"]) == Some("Released") || is_unclaimed;
+    let deletes = optional_text(volume, &["spec", "persistentVolumeReclaimPolicy"]) == Some("Delete");
     let released = released && deletes;
     let state = if released { "it is released, and " } else { "" };
     if of.is_empty() && fleets.leases_known && fleets.journals_known {
@@ -116,17 +116,18 @@ fn of_volume(
     }
     let claim = match claims {
         None => Lookup::Unknown,
-        Some(claims) => {
-            claims.iter().find(|claim| uid(claim) == owner).map_or(Lookup::Absent, |claim| Lookup::Is(claim.clone()))
-        }
+        Some(claims) => claims
+            .iter()
+            .find(|claim| uid(claim) == owner)
+            .map_or(Lookup::Absent, |claim| Lookup::Present(claim.clone())),
     };
-    match judgement(asked, fleets, provisioner, volume, &claim, &[], node_is_gone)? {
+    match judgement(context, fleets, provisioner, volume, &claim, &[], node_is_gone)? {
         of if matches!(of.decision, Decision::Delete(_) | Decision::FinishDelete) => None,
         of => orphan(of.message.unwrap_or_else(|| format!("it is released, and not deleted: {:?}", of.decision))),
     }
 }
 
-fn of_bucket(bucket: &Value, claims: &[Value], fleets: &Fleets) -> Option<Orphan> {
+fn orphaned_bucket(bucket: &Value, claims: &[Value], fleets: &Fleets) -> Option<Orphan> {
     let of = |field| text(bucket, &["spec", "claimRef", field]);
     let owns = |claim: &Value| {
         let points = text(claim, &["spec", "objectBucketName"]) == name(bucket);
@@ -136,7 +137,8 @@ fn of_bucket(bucket: &Value, claims: &[Value], fleets: &Fleets) -> Option<Orphan
         return None;
     }
     let made_by = annotation(bucket, protocol::BUCKET_PROVISIONER);
-    let held = made_by.is_some_and(|provisioner| fleets.of(provisioner).iter().any(|fleet| fleet.is_held()));
+    let held =
+        made_by.is_some_and(|provisioner| fleets.for_provisioner(provisioner).iter().any(|fleet| fleet.is_held()));
     let creator =
         made_by.or(label(bucket, objectbucket_api::names::PROVISIONER_LABEL)).unwrap_or("its unnamed provisioner");
     let who = match (held, is_being_deleted(bucket)) {

@@ -14,9 +14,9 @@ use crate::object::{annotation, name};
 use crate::reader::{CLASS, VOLUME};
 
 /// Lists provisioners, their shards, and the holders.
-pub(crate) async fn list(asked: &CommandContext<'_>) -> Answer {
-    let (fleets, in_classes) = all(asked).await;
-    let names = names(asked, in_classes).await;
+pub(crate) async fn list(context: &CommandContext<'_>) -> Answer {
+    let (fleets, in_classes) = all_fleets(context).await;
+    let names = provisioner_names(context, in_classes).await;
     let name_of = |fleet: &Fleet| names.iter().find(|name| fleet.is_named(name)).unwrap_or(&fleet.name).clone();
     let mut rows: Vec<[String; 7]> = Vec::new();
     for fleet in &fleets.all {
@@ -29,8 +29,8 @@ pub(crate) async fn list(asked: &CommandContext<'_>) -> Answer {
         };
         for shard in &fleet.shards {
             let holder = or_none(shard.holder.as_deref().unwrap_or_default()).to_owned();
-            let place = format!("{} of {}", shard.number, shard.of);
-            let (state, of) = (shard.state().to_owned(), Some((shard.number, shard.of)));
+            let place = format!("{} of {}", shard.number, shard.shard_count);
+            let (state, of) = (shard.state().to_owned(), Some((shard.number, shard.shard_count)));
             rows.push([
                 name_of(fleet),
                 fleet.namespace.clone(),
@@ -50,7 +50,7 @@ pub(crate) async fn list(asked: &CommandContext<'_>) -> Answer {
             }
         }
     }
-    for name in names.iter().filter(|name| fleets.of(name).is_empty()) {
+    for name in names.iter().filter(|name| fleets.for_provisioner(name).is_empty()) {
         let none = || "-".to_owned();
         let state = if fleets.leases_known { "no Lease" } else { "unknown" };
         rows.push([name.clone(), none(), none(), none(), state.to_owned(), none(), none()]);
@@ -64,12 +64,12 @@ pub(crate) async fn list(asked: &CommandContext<'_>) -> Answer {
     });
     let items = items.collect::<Vec<_>>().into();
     let table = if rows.is_empty() { String::new() } else { table(head, &rows) };
-    Answer { items, table, ..Answer::about("", state) }
+    Answer { items, table, ..Answer::new("", state) }
 }
 
 /// Lists the attempts recorded in the journals, by namespace.
-pub(crate) async fn journal(asked: &CommandContext<'_>) -> Answer {
-    let fleets = Fleets::find(asked, &BTreeSet::new()).await;
+pub(crate) async fn journal(context: &CommandContext<'_>) -> Answer {
+    let fleets = Fleets::find(context, &BTreeSet::new()).await;
     let mut by_namespace: BTreeMap<String, Vec<Listing>> = BTreeMap::new();
     for fleet in fleets.all {
         by_namespace.entry(fleet.namespace).or_default().extend(fleet.journals);
@@ -94,23 +94,23 @@ pub(crate) async fn journal(asked: &CommandContext<'_>) -> Answer {
         (true, true) => "there is no journal",
         (true, false) => "the journals cannot be read",
     };
-    Answer { items: items.into(), table: text, ..Answer::about("", state) }
+    Answer { items: items.into(), table: text, ..Answer::new("", state) }
 }
 
 /// Returns all fleets, and the provisioners that classes name.
-pub(crate) async fn all(asked: &CommandContext<'_>) -> (Fleets, BTreeSet<String>) {
-    let classes = asked.reader.list(&CLASS, "", ("", "")).await.unwrap_or_default();
+pub(crate) async fn all_fleets(context: &CommandContext<'_>) -> (Fleets, BTreeSet<String>) {
+    let classes = context.reader.list(&CLASS, "", ("", "")).await.unwrap_or_default();
     let in_classes: BTreeSet<String> = classes.iter().map(|class| provisioner_of(class).to_owned()).collect();
-    let fleets = Fleets::find(asked, &in_classes).await;
+    let fleets = Fleets::find(context, &in_classes).await;
     (fleets, in_classes)
 }
 
 /// Returns the provisioners named by classes, or by volumes of this project.
-async fn names(asked: &CommandContext<'_>, in_classes: BTreeSet<String>) -> BTreeSet<String> {
+async fn provisioner_names(context: &CommandContext<'_>, in_classes: BTreeSet<String>) -> BTreeSet<String> {
     // Kubernetes' built-in provisioners have no separate controller.
     let mut names: BTreeSet<String> =
         in_classes.into_iter().filter(|name| !name.starts_with("kubernetes.io/")).collect();
-    let volumes = asked.reader.list(&VOLUME, "", ("", "")).await.unwrap_or_default();
+    let volumes = context.reader.list(&VOLUME, "", ("", "")).await.unwrap_or_default();
     let ours =
         volumes.iter().filter(|volume| annotation(volume, protocol::IDENTITY).is_some() && !name(volume).is_empty());
     names.extend(ours.filter_map(|volume| annotation(volume, protocol::PROVISIONED_BY)).map(str::to_owned));

@@ -54,7 +54,7 @@ pub(crate) const BUCKET: Kind = kind(BUCKETS, "objectbuckets", "the bucket of th
 
 /// The result of a request.
 pub(crate) enum Lookup {
-    Is(Value),
+    Present(Value),
     /// The object does not exist.
     Absent,
     /// The object could not be read. The reader has recorded this.
@@ -63,7 +63,7 @@ pub(crate) enum Lookup {
 
 impl Lookup {
     pub(crate) fn object(&self) -> Option<&Value> {
-        if let Self::Is(object) = self { Some(object) } else { None }
+        if let Self::Present(object) = self { Some(object) } else { None }
     }
 
     pub(crate) fn is_absent(&self) -> bool {
@@ -91,7 +91,7 @@ impl Reader {
     pub(crate) async fn get_metadata(&self, kind: &Kind, namespace: &str, name: &str) -> Lookup {
         let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         match self.get_as(kind, namespace, name, accept).await {
-            Lookup::Is(mut object) => Lookup::Is(json!({"metadata": object["metadata"].take()})),
+            Lookup::Present(mut object) => Lookup::Present(json!({"metadata": object["metadata"].take()})),
             other => other,
         }
     }
@@ -102,7 +102,7 @@ impl Reader {
         }
         let path = format!("{}/{}", collection(kind, namespace), utf8_percent_encode(name, ESCAPED));
         match self.request(&path, accept).await {
-            Ok(object) => Lookup::Is(object),
+            Ok(object) => Lookup::Present(object),
             Err(CallError::NotFound) => Lookup::Absent,
             Err(error) => {
                 self.note(kind, "get", namespace, &error);

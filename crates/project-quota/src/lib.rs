@@ -42,7 +42,7 @@ const SECTOR: u64 = 512;
 const UNIT: u64 = 1024;
 
 /// The largest limit that ext4 accepts, in whole units. No file system is that large.
-const MOST: u64 = i64::MAX as u64 / UNIT * UNIT;
+const MAX_LIMIT: u64 = i64::MAX as u64 / UNIT * UNIT;
 
 /// The number of a project. Zero means "no project", and the largest number is invalid to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -212,7 +212,7 @@ impl ProjectQuota {
 }
 
 fn limit_in_sectors(bytes: u64) -> u64 {
-    bytes.clamp(1, MOST).next_multiple_of(UNIT) / SECTOR
+    bytes.clamp(1, MAX_LIMIT).next_multiple_of(UNIT) / SECTOR
 }
 
 fn bytes(sectors: u64) -> u64 {

@@ -30,14 +30,14 @@ fn inheritance_ends_without_a_change_of_the_project() {
 
 proptest! {
     #[test]
-    fn limits_are_at_least_as_large_as_requested(asked in 0..=MOST) {
+    fn limits_are_at_least_as_large_as_requested(asked in 0..=MAX_LIMIT) {
         let limit = bytes(limit_in_sectors(asked));
         prop_assert!(limit >= asked && limit - asked <= UNIT && limit.is_multiple_of(UNIT));
     }
 
     #[test]
-    fn caps_limits_at_the_maximum_of_ext4(asked in MOST..=u64::MAX) {
-        prop_assert_eq!(bytes(limit_in_sectors(asked)), MOST);
+    fn caps_limits_at_the_maximum_of_ext4(asked in MAX_LIMIT..=u64::MAX) {
+        prop_assert_eq!(bytes(limit_in_sectors(asked)), MAX_LIMIT);
     }
 }
 

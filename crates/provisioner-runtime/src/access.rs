@@ -38,8 +38,8 @@ pub struct AccessRule {
 /// [`AccessError::Missing`] lists all missing permissions; [`AccessError::Unknown`] explains why the server did not
 /// answer.
 pub async fn check_access(client: &Client, namespace: &str, rules: &[AccessRule]) -> Result<(), AccessError> {
-    let questions: Vec<Question<'_>> = rules.iter().flat_map(|rule| Question::of(rule, namespace)).collect();
-    let answers: Vec<_> = questions.into_iter().map(|question| question.missing(client)).collect();
+    let queries: Vec<AccessQuery<'_>> = rules.iter().flat_map(|rule| AccessQuery::of(rule, namespace)).collect();
+    let answers: Vec<_> = queries.into_iter().map(|query| query.missing(client)).collect();
     let answers: Vec<Option<String>> =
         stream::iter(answers).buffered(CONCURRENCY).try_collect().await.map_err(AccessError::Unknown)?;
     let missing: Vec<String> = answers.into_iter().flatten().collect();
@@ -62,29 +62,29 @@ pub enum AccessError {
     Unknown(#[source] CallError),
 }
 
-struct Question<'a> {
+struct AccessQuery<'a> {
     verb: &'static str,
     name: Option<&'a str>,
     rule: &'a AccessRule,
     namespace: &'a str,
 }
 
-impl<'a> Question<'a> {
+impl<'a> AccessQuery<'a> {
     fn of(rule: &'a AccessRule, namespace: &'a str) -> Vec<Self> {
         let named: Vec<Option<&str>> = match &*rule.names {
             [] => vec![None],
             names => names.iter().map(|name| Some(name.as_str())).collect(),
         };
-        let ask = |verb| named.iter().map(move |name| Question { verb, name: *name, rule, namespace });
+        let ask = |verb| named.iter().map(move |name| AccessQuery { verb, name: *name, rule, namespace });
         rule.verbs.iter().copied().flat_map(ask).collect()
     }
 
     /// Describes the permission if it is missing.
     async fn missing(self, client: &Client) -> Result<Option<String>, CallError> {
-        Ok((!self.ask(client).await?).then(|| self.in_words()))
+        Ok((!self.review(client).await?).then(|| self.description()))
     }
 
-    async fn ask(&self, client: &Client) -> Result<bool, CallError> {
+    async fn review(&self, client: &Client) -> Result<bool, CallError> {
         let (resource, subresource) = match self.rule.resource.split_once('/') {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
             None => (self.rule.resource, None),
@@ -110,7 +110,7 @@ impl<'a> Question<'a> {
         Ok(review.status.is_some_and(|status| status.allowed))
     }
 
-    fn in_words(&self) -> String {
+    fn description(&self) -> String {
         let AccessRule { group, resource, namespaced, .. } = self.rule;
         let dot = if group.is_empty() { "" } else { "." };
         let scope = if *namespaced { format!(" in namespace {}", self.namespace) } else { String::new() };

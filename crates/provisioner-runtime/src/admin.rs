@@ -38,7 +38,7 @@ use respond::respond;
 const MOST_CONNECTIONS: usize = 32;
 
 /// Time limit for a client to send the head of its request.
-const HEAD: Duration = Duration::from_secs(2);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time limit of a connection.
 const CONNECTION: Duration = Duration::from_secs(15);
@@ -88,7 +88,7 @@ impl AdminServer {
                 let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
                 match self.listener.accept().await {
                     Ok((stream, _)) => {
-                        let connection = answer(stream, checks.clone(), Arc::clone(&registry));
+                        let connection = serve_connection(stream, checks.clone(), Arc::clone(&registry));
                         connections.spawn(async move {
                             connection.await;
                             drop(permit);
@@ -130,14 +130,14 @@ pub struct AdminError {
 }
 
 /// Serves one connection to its end.
-async fn answer(stream: TcpStream, checks: Checks, registry: Arc<Registry>) {
+async fn serve_connection(stream: TcpStream, checks: Checks, registry: Arc<Registry>) {
     let service = service_fn(|request| {
         let (checks, registry) = (&checks, &registry);
         async move { Ok::<_, Infallible>(respond(&request, checks, registry).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
+        .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(LONGEST_HEAD)
         // An idle connection would block others.
         .keep_alive(false)

@@ -68,7 +68,7 @@ fn write_request(request: Builder, body: Vec<u8>) -> Result<Request<Vec<u8>>, Ca
 
 /// The fields read from the response to a frequent write. The rest is as it was sent.
 #[derive(Deserialize)]
-pub(crate) struct Written {
+pub(crate) struct WriteResponse {
     pub(crate) metadata: WrittenMetadata,
 }
 
@@ -177,12 +177,12 @@ impl From<kube::Error> for CallError {
         use kube::Error;
         match error {
             Error::Api(status) => Self::from(*status),
-            Error::Auth(error) => Self::Unauthorized(crate::explain::error_chain(&error)),
-            Error::HyperError(error) => Self::Unavailable(crate::explain::error_chain(&error)),
-            Error::ReadEvents(error) => Self::Unavailable(crate::explain::error_chain(&error)),
-            Error::Service(error) => Self::Unavailable(crate::explain::error_chain(&*error)),
+            Error::Auth(error) => Self::Unauthorized(crate::error_text::error_chain(&error)),
+            Error::HyperError(error) => Self::Unavailable(crate::error_text::error_chain(&error)),
+            Error::ReadEvents(error) => Self::Unavailable(crate::error_text::error_chain(&error)),
+            Error::Service(error) => Self::Unavailable(crate::error_text::error_chain(&*error)),
             Error::SerdeError(error) => Self::Other(format!("unexpected response: {error}")),
-            error => Self::Other(crate::explain::error_chain(&error)),
+            error => Self::Other(crate::error_text::error_chain(&error)),
         }
     }
 }

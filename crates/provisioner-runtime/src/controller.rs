@@ -52,7 +52,7 @@ pub use self::watches::WatchSpec;
 
 use self::engine::Engine;
 use self::shards::Shards;
-use self::term::serve;
+use self::term::run_term;
 use self::watches::Run;
 use crate::admin::{AdminError, AdminServer};
 use crate::backoff::Backoff;
@@ -241,10 +241,12 @@ impl<R: Reconciler> ControlLoop<R> {
             match leases {
                 Some(leases) => {
                     let engine = engine.clone();
-                    leases.hold(shutdown.clone(), move |term| serve(engine.clone(), term).map(drop)).await;
+                    leases.hold(shutdown.clone(), move |term| run_term(engine.clone(), term).map(drop)).await;
                     None
                 }
-                None => serve(engine.clone(), Term::alone(&shutdown)).await.filter(|_| !shutdown.is_cancelled()),
+                None => run_term(engine.clone(), Term::without_election(&shutdown))
+                    .await
+                    .filter(|_| !shutdown.is_cancelled()),
             }
         };
         let ended = tokio::select! {

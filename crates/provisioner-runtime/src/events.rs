@@ -31,7 +31,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::environment::Environment;
-use crate::explain::shortened;
+use crate::error_text::shortened;
 use state::State;
 
 /// A message to users about an object.

@@ -98,13 +98,13 @@ mod adopt;
 mod drop;
 mod entries;
 mod error;
+mod format;
 mod list;
 mod object;
 mod options;
 mod state;
 #[cfg(test)]
 mod tests;
-mod text;
 mod write;
 
 use std::fmt;
@@ -115,17 +115,17 @@ use kube::Client;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use self::state::{Shared, State, Stored};
+use self::state::{Shared, State, StoreResult};
 
 pub use self::adopt::{Adopted, Adoption, OtherJournal};
 pub use self::drop::{DropError, request_accept, request_drop};
 pub use self::error::{JournalError, TakeOverError};
+pub use self::format::Entry;
 pub use self::list::{Listing, list, remove_empty, selector};
 pub(crate) use self::object::JournalResource;
 pub use self::object::{JournalKind, JournalObject};
 pub use self::options::{JournalOptions, PART_LAYOUT, journal_name, part_journal_name};
 pub use self::state::JournalStats;
-pub use self::text::Entry;
 pub use self::write::Writer;
 
 /// A journal that this process has taken over. Clones refer to the same journal.
@@ -284,7 +284,7 @@ impl fmt::Debug for Journal {
     }
 }
 
-async fn wait(stored: oneshot::Receiver<Stored>) -> Result<(), JournalError> {
+async fn wait(stored: oneshot::Receiver<StoreResult>) -> Result<(), JournalError> {
     // A writer that is dropped does not answer.
     stored.await.unwrap_or_else(|_| Err(JournalError::Lost("no process: this one is stopping".to_owned())))
 }

@@ -125,7 +125,7 @@ impl Leases {
         let electors = (0..fleet.options.shards).map(|shard| Elector::new(fleet, shard, &stop, &work).run());
         // Usually only one of these has work to do: `FuturesUnordered` polls only those that are woken.
         let electors = electors.collect::<FuturesUnordered<_>>().collect::<()>();
-        let held = join(electors, member::remain(fleet, &stop)).map(drop);
+        let held = join(electors, member::stay_announced(fleet, &stop)).map(drop);
         let parts: [BoxFuture<'_, ()>; 3] =
             [Box::pin(held), Box::pin(watch::follow(fleet)), Box::pin(watch::poll(fleet))];
         // Only the first part ever ends.

@@ -25,10 +25,10 @@
 
 mod flow;
 mod pool;
+mod round_robin;
 mod shares;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -86,7 +86,7 @@ impl Limiter {
                 shares.wait(flow, waiter)
             };
             // If this future is dropped, a permit in the channel is returned when it is dropped.
-            let _waiting = Waiting { limiter: self, flow, ticket };
+            let _waiting = WaitGuard { limiter: self, flow, ticket };
             if let Ok(permit) = permit.await {
                 return permit;
             }
@@ -131,13 +131,13 @@ impl fmt::Debug for LimiterPermit {
 }
 
 /// A waiter; dropping it cancels the wait.
-struct Waiting<'a> {
+struct WaitGuard<'a> {
     limiter: &'a Limiter,
     flow: &'a Flow,
     ticket: u64,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         crate::sync::lock(&self.limiter.shares).cancel(self.flow, self.ticket);
     }

@@ -149,8 +149,8 @@ impl<T: Resource + Clone + DeserializeOwned + Debug> Scope<T> {
     }
 }
 
-/// Appends everything that `body` contains. `AsyncReadExt::read_to_end` fills the rest of the buffer with zeros whenever
-/// it has waited, which took three quarters of the startup time.
+/// Appends everything that `body` contains. `AsyncReadExt::read_to_end` fills the rest of the buffer with zeros
+/// whenever it has waited, which took three quarters of the startup time.
 async fn read_all(mut body: impl AsyncBufRead + Unpin, bytes: &mut Vec<u8>) -> std::io::Result<()> {
     loop {
         let chunk = body.fill_buf().await?;
@@ -193,8 +193,8 @@ pub async fn watch<T>(
             None => {
                 let asked = asked.catch_up();
                 list(&scope, &health, &mut sink).await.map(|(version, size)| {
-                    health.works(name);
-                    health.listed(Listed { size, asked });
+                    health.clear_problem(name);
+                    health.listed(LastList { size, asked });
                     position = Some(version);
                 })
             }
@@ -214,9 +214,9 @@ pub async fn watch<T>(
             Ok(()) => continue,
             Err(WatchError::Expired) => match position.take() {
                 Some(_) => debug!(watch = name, "the server no longer knows the resource version, listing again"),
-                None => health.fails(name, "The list expired before its last page was read.".to_owned()),
+                None => health.set_problem(name, "The list expired before its last page was read.".to_owned()),
             },
-            Err(WatchError::Failed(error)) => health.fails(name, error.to_string()),
+            Err(WatchError::Failed(error)) => health.set_problem(name, error.to_string()),
         }
         failures += 1;
         sleep(BACKOFF.delay(failures, random.next())).await;
@@ -314,16 +314,16 @@ impl WatchHealth {
         }
     }
 
-    fn last_list(&self) -> Option<Listed> {
+    fn last_list(&self) -> Option<LastList> {
         crate::sync::lock(&self.shared.state).listed
     }
 
-    fn listed(&self, listed: Listed) {
+    fn listed(&self, listed: LastList) {
         crate::sync::lock(&self.shared.state).listed = Some(listed);
         self.shared.lists.notify();
     }
 
-    fn delivers(&self, version: &str) {
+    fn set_delivering(&self, version: &str) {
         self.shared.delivering.store(version.parse().unwrap_or_default(), Ordering::Relaxed);
     }
 
@@ -335,7 +335,7 @@ impl WatchHealth {
         crate::sync::lock(&self.shared.state).last_progress = Instant::now();
     }
 
-    fn works(&self, name: &str) {
+    fn clear_problem(&self, name: &str) {
         let mut state = crate::sync::lock(&self.shared.state);
         state.last_progress = Instant::now();
         if state.problem.take().is_some() {
@@ -343,7 +343,7 @@ impl WatchHealth {
         }
     }
 
-    fn fails(&self, name: &str, problem: String) {
+    fn set_problem(&self, name: &str, problem: String) {
         let mut state = crate::sync::lock(&self.shared.state);
         if state.problem.as_ref() != Some(&problem) {
             warn!(watch = name, "the watch does not work, retrying: {problem}");
@@ -372,7 +372,7 @@ struct Shared {
 
 /// The last complete list.
 #[derive(Clone, Copy, Debug)]
-struct Listed {
+struct LastList {
     size: usize,
     /// The number of requests for a new list before this one began.
     asked: u64,
@@ -382,7 +382,7 @@ struct Listed {
 struct State {
     last_progress: Instant,
     problem: Option<String>,
-    listed: Option<Listed>,
+    listed: Option<LastList>,
 }
 
 /// Lists all objects, page by page. Returns the position from which to watch.
@@ -401,11 +401,11 @@ where
     // Deliver this before the request, because other responses of the API server may be newer than the list.
     sink(Change::Begin);
     loop {
-        answer(LIST, scope.page(&params, &mut text)).await?;
+        with_timeout(LIST, scope.page(&params, &mut text)).await?;
         let page: Page<'_> = decoded(serde_json::from_slice(&text))?;
         health.progress();
         if std::mem::take(&mut first) {
-            health.delivers(page.metadata.resource_version.as_deref().unwrap_or_default());
+            health.set_delivering(page.metadata.resource_version.as_deref().unwrap_or_default());
         }
         let given = |text: &String| !text.is_empty();
         params.continue_token = page.metadata.continue_.filter(given);
@@ -442,7 +442,7 @@ where
     let request = Request::new(scope.api.resource_url());
     let request =
         if scope.only_metadata { request.watch_metadata(params, version) } else { request.watch(params, version) };
-    let mut events = answer(START, Reader::<T>::open(&scope.api.clone().into_client(), request)).await?;
+    let mut events = with_timeout(START, Reader::<T>::open(&scope.api.clone().into_client(), request)).await?;
     health.progress();
     let mut stale = pin!(health.shared.expected.stale(|| health.position()));
     let mut settling = pin!(sleep(SETTLED));
@@ -459,7 +459,7 @@ where
             () = &mut settling, if !settled => {
                 settled = true;
                 *failures = 0;
-                health.works(name);
+                health.clear_problem(name);
                 continue;
             }
         };
@@ -480,13 +480,13 @@ where
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 *version = object.resource_version().ok_or_else(WatchError::no_version)?;
-                health.delivers(version);
+                health.set_delivering(version);
                 sink(Change::Applied(object));
                 health.delivered(version);
             }
             WatchEvent::Deleted(object) => {
                 *version = object.resource_version().ok_or_else(WatchError::no_version)?;
-                health.delivers(version);
+                health.set_delivering(version);
                 sink(Change::Deleted(object));
                 health.delivered(version);
             }
@@ -500,11 +500,11 @@ where
         }
         settled = true;
         *failures = 0;
-        health.works(name);
+        health.clear_problem(name);
     }
 }
 
-async fn answer<T>(limit: Duration, request: impl Future<Output = kube::Result<T>>) -> Result<T, WatchError> {
+async fn with_timeout<T>(limit: Duration, request: impl Future<Output = kube::Result<T>>) -> Result<T, WatchError> {
     match timeout(limit, request).await {
         Ok(answer) => Ok(answer?),
         Err(_) => Err(WatchError::Failed(CallError::TimedOut(limit))),

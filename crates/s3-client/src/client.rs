@@ -16,7 +16,7 @@ use aws_types::SdkConfig;
 use http::Uri;
 
 use crate::http::Http;
-use crate::interceptors::{AnswerLimit, ContentMd5, Software};
+use crate::interceptors::{AnswerLimit, ContentMd5, ServerHeader};
 
 /// Maximum number of attempts for a request that fails and can be repeated.
 const ATTEMPTS: u32 = 3;
@@ -38,7 +38,7 @@ pub struct Settings {
     /// The maximum number of bytes read from a response.
     pub answer_limit: usize,
     /// True to retry requests that fail and can be repeated, at most twice.
-    pub repeats: bool,
+    pub retries: bool,
     /// The connections to use.
     pub http: Http,
     /// A cache that keeps credentials until shortly before they expire. Without a cache, credentials are requested
@@ -56,7 +56,7 @@ impl Settings {
             dual_stack: false,
             time_limit: Duration::from_secs(15),
             answer_limit: 64 << 20,
-            repeats: false,
+            retries: false,
             http,
             identities: None,
         }
@@ -89,7 +89,7 @@ impl Settings {
     /// Fails if the endpoint is not valid.
     pub fn sdk_config(&self, credentials: impl Into<SharedCredentialsProvider>) -> Result<SdkConfig, SettingsError> {
         let retry =
-            if self.repeats { RetryConfig::standard().with_max_attempts(ATTEMPTS) } else { RetryConfig::disabled() };
+            if self.retries { RetryConfig::standard().with_max_attempts(ATTEMPTS) } else { RetryConfig::disabled() };
         let mut config = SdkConfig::builder()
             .behavior_version(BehaviorVersion::latest())
             .region(Region::new(self.region.clone()))
@@ -143,7 +143,7 @@ pub enum SettingsError {
 pub struct Client {
     pub(crate) sdk: aws_sdk_s3::Client,
     pub(crate) endpoint: Arc<str>,
-    software: Arc<OnceLock<String>>,
+    server_header: Arc<OnceLock<String>>,
 }
 
 impl Client {
@@ -152,14 +152,14 @@ impl Client {
     /// # Errors
     /// Fails if the endpoint is not valid.
     pub fn new(settings: &Settings, credentials: impl Into<SharedCredentialsProvider>) -> Result<Self, SettingsError> {
-        let (config, software) = (settings.sdk_config(credentials)?, Arc::default());
+        let (config, server_header) = (settings.sdk_config(credentials)?, Arc::default());
         let config = aws_sdk_s3::config::Builder::from(&config)
             .force_path_style(true)
             .retry_classifier(busy())
             .interceptor(ContentMd5)
-            .interceptor(Software(Arc::clone(&software)))
+            .interceptor(ServerHeader(Arc::clone(&server_header)))
             .interceptor(AnswerLimit(settings.answer_limit));
-        Ok(Self { sdk: aws_sdk_s3::Client::from_conf(config.build()), endpoint: settings.name("S3"), software })
+        Ok(Self { sdk: aws_sdk_s3::Client::from_conf(config.build()), endpoint: settings.name("S3"), server_header })
     }
 
     /// Returns the same client with another key.
@@ -176,8 +176,8 @@ impl Client {
 
     /// Returns the header `Server` of the first response that contains it, or an empty string if there is none yet.
     /// Responses with status 429 or 5xx are ignored, because they may come from a proxy.
-    pub fn software(&self) -> &str {
-        self.software.get().map_or("", String::as_str)
+    pub fn server_header(&self) -> &str {
+        self.server_header.get().map_or("", String::as_str)
     }
 
     /// Returns the AWS SDK client, for requests that this client has no method for.

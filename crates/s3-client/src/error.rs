@@ -16,7 +16,7 @@ use crate::policy::PolicyError;
 pub enum Error {
     /// The service refused the request.
     #[error(transparent)]
-    Answer(#[from] Answer),
+    Refused(#[from] ErrorResponse),
     /// The clocks of this machine and of the service differ by more than the service allows.
     #[error(
         "{endpoint} rejects the time of the request: the clocks of this machine and of the server must agree within 15 minutes"
@@ -67,7 +67,7 @@ pub enum Error {
     Policy(#[from] PolicyError),
     /// The service lists an object under a name that differs from its actual name.
     #[error("the object that is listed as {key:?} has another name in the store: delete it with the store's own tools")]
-    ListedOtherwise {
+    NameMismatch {
         /// The listed name.
         key: String,
     },
@@ -83,17 +83,17 @@ pub enum Error {
 
 impl Error {
     /// Returns the error for a refusal.
-    pub fn refusal(endpoint: &str, answer: Answer) -> Self {
+    pub fn refusal(endpoint: &str, answer: ErrorResponse) -> Self {
         match answer.code.as_str() {
             "RequestTimeTooSkewed" | "RequestExpired" => Self::ClockSkew { endpoint: endpoint.to_owned() },
-            _ => Self::Answer(answer),
+            _ => Self::Refused(answer),
         }
     }
 
     /// Returns the error code of the service, such as `NoSuchBucket`. Empty for all other errors.
     pub fn code(&self) -> &str {
         match self {
-            Self::Answer(answer) => &answer.code,
+            Self::Refused(answer) => &answer.code,
             _ => "",
         }
     }
@@ -102,7 +102,7 @@ impl Error {
     /// been.
     pub fn is_refusal(&self) -> bool {
         match self {
-            Self::Answer(answer) => answer.is_busy() || (400..500).contains(&answer.status),
+            Self::Refused(answer) => answer.is_busy() || (400..500).contains(&answer.status),
             Self::ClockSkew { .. } | Self::Credentials { .. } | Self::Request(_) => true,
             _ => false,
         }
@@ -110,13 +110,13 @@ impl Error {
 
     /// Returns true if the service was overloaded and has not carried out the request.
     pub fn is_busy(&self) -> bool {
-        matches!(self, Self::Answer(answer) if answer.is_busy())
+        matches!(self, Self::Refused(answer) if answer.is_busy())
     }
 
     /// Returns the HTTP status of the refusal.
     pub fn status(&self) -> Option<u16> {
         match self {
-            Self::Answer(answer) => Some(answer.status),
+            Self::Refused(answer) => Some(answer.status),
             _ => None,
         }
     }
@@ -124,7 +124,7 @@ impl Error {
 
 /// A refusal by a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct ErrorResponse {
     /// The HTTP status.
     pub status: u16,
     /// The error code, such as `NoSuchBucket`. Empty if the response has no body, as for `HEAD`.
@@ -135,7 +135,7 @@ pub struct Answer {
     pub request_id: String,
 }
 
-impl Answer {
+impl ErrorResponse {
     /// Creates a refusal. A message that may contain secrets is omitted.
     pub fn new(status: u16, code: &str, message: &str, request_id: &str) -> Self {
         let message = if is_about_keys(code) { "" } else { message };
@@ -149,9 +149,9 @@ impl Answer {
     }
 }
 
-impl std::error::Error for Answer {}
+impl std::error::Error for ErrorResponse {}
 
-impl std::fmt::Display for Answer {
+impl std::fmt::Display for ErrorResponse {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { status, code, message, request_id } = self;
         write!(f, "{status}")?;
@@ -207,7 +207,7 @@ fn refusal(endpoint: String, raw: &HttpResponse, code: Option<&str>, message: Op
         _ => return Error::NotS3 { endpoint, status },
     };
     let request_id = raw.request_id().unwrap_or_default();
-    Error::refusal(&endpoint, Answer::new(status, code, message.unwrap_or_default(), request_id))
+    Error::refusal(&endpoint, ErrorResponse::new(status, code, message.unwrap_or_default(), request_id))
 }
 
 /// Returns the text of an element without child elements.

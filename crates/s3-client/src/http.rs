@@ -31,7 +31,7 @@ const LINK_LOCAL: [&str; 2] = ["169.254.", "[fd00:ec2::"];
 const ANSWER_LIMIT: usize = 64 << 20;
 
 /// Maximum number of cached connection sets. Certificates change, and connections with old ones are no longer useful.
-const MOST: usize = 100;
+const MAX_CACHED: usize = 100;
 
 /// Creates and caches connections. Clones share them.
 #[derive(Clone)]
@@ -134,7 +134,7 @@ impl Connections {
             return Ok(http.clone());
         }
         let http = Http::from_env(ca_bundle.as_deref())?;
-        if known.len() >= MOST {
+        if known.len() >= MAX_CACHED {
             known.clear();
         }
         known.insert(ca_bundle, http.clone());

@@ -73,11 +73,11 @@ impl Intercept for AnswerLimit {
 /// Records the name that the service sends in the header `Server` of its first response. Responses with status 429 or
 /// 5xx are ignored, because they may come from a proxy in front of the service.
 #[derive(Debug)]
-pub(crate) struct Software(pub(crate) Arc<OnceLock<String>>);
+pub(crate) struct ServerHeader(pub(crate) Arc<OnceLock<String>>);
 
-impl Intercept for Software {
+impl Intercept for ServerHeader {
     fn name(&self) -> &'static str {
-        "Software"
+        "ServerHeader"
     }
 
     fn read_before_deserialization(
@@ -100,9 +100,9 @@ impl Intercept for Software {
 /// Replaces characters in names with private-use characters if XML does not allow them, but some stores send them
 /// nevertheless. Otherwise, the AWS SDK would refuse the entire list, and the bucket could never be emptied.
 #[derive(Debug)]
-pub(crate) struct OddNames;
+pub(crate) struct InvalidXmlCharacters;
 
-impl OddNames {
+impl InvalidXmlCharacters {
     /// Restores the name as it is in the store.
     pub(crate) fn original(name: &str) -> String {
         let original = |letter| match letter {
@@ -116,9 +116,9 @@ impl OddNames {
 /// The first private-use character of Unicode.
 const PRIVATE: u32 = 0xe000;
 
-impl Intercept for OddNames {
+impl Intercept for InvalidXmlCharacters {
     fn name(&self) -> &'static str {
-        "OddNames"
+        "InvalidXmlCharacters"
     }
 
     fn modify_before_deserialization(

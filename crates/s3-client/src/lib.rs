@@ -15,6 +15,6 @@ pub mod tags;
 
 pub use self::client::{Client, Settings, SettingsError};
 pub use self::credentials::Credentials;
-pub use self::error::{Answer, Error, chain};
+pub use self::error::{Error, ErrorResponse, chain};
 pub use self::http::{Connections, Http};
 pub use self::operations::{NewBucket, ObjectVersion};

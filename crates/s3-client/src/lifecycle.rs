@@ -50,7 +50,7 @@ impl Lifecycle {
         let document: Value =
             serde_json::from_str(text).map_err(|error| LifecycleError(format!("it is not valid JSON: {error}")))?;
         let Document { rules } = serde_json::from_value(document).map_err(wrong)?;
-        Ok(Self { rules: rules.into_iter().map(Rule::read).collect::<Result<_, _>>()? })
+        Ok(Self { rules: rules.into_iter().map(Rule::into_sdk).collect::<Result<_, _>>()? })
     }
 
     /// Returns true if there are no rules.
@@ -96,9 +96,9 @@ struct Rule {
     filter: Option<Filter>,
     expiration: Option<Expiration>,
     #[serde(default)]
-    transitions: Vec<Moved>,
+    transitions: Vec<TransitionRule>,
     #[serde(default)]
-    noncurrent_version_transitions: Vec<NoncurrentMoved>,
+    noncurrent_version_transitions: Vec<NoncurrentTransitionRule>,
     noncurrent_version_expiration: Option<NoncurrentExpiration>,
     abort_incomplete_multipart_upload: Option<Abort>,
 }
@@ -140,7 +140,7 @@ struct Expiration {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "PascalCase")]
-struct Moved {
+struct TransitionRule {
     days: Option<i32>,
     date: Option<String>,
     storage_class: Option<String>,
@@ -148,7 +148,7 @@ struct Moved {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "PascalCase")]
-struct NoncurrentMoved {
+struct NoncurrentTransitionRule {
     noncurrent_days: Option<i32>,
     newer_noncurrent_versions: Option<i32>,
     storage_class: Option<String>,
@@ -168,42 +168,42 @@ struct Abort {
 }
 
 impl Rule {
-    fn read(self) -> Result<LifecycleRule, LifecycleError> {
-        let expiration = self.expiration.map(Expiration::read).transpose()?;
-        let transitions = self.transitions.into_iter().map(Moved::read).collect::<Result<Vec<_>, _>>()?;
-        let noncurrent = self.noncurrent_version_transitions.into_iter().map(NoncurrentMoved::read);
+    fn into_sdk(self) -> Result<LifecycleRule, LifecycleError> {
+        let expiration = self.expiration.map(Expiration::into_sdk).transpose()?;
+        let transitions = self.transitions.into_iter().map(TransitionRule::into_sdk).collect::<Result<Vec<_>, _>>()?;
+        let noncurrent = self.noncurrent_version_transitions.into_iter().map(NoncurrentTransitionRule::into_sdk);
         let noncurrent: Vec<_> = noncurrent.collect();
         #[expect(deprecated, reason = "rules from before filters still use this field")]
         let rule = LifecycleRule::builder()
             .set_id(self.id)
             .status(ExpirationStatus::from(self.status.as_str()))
             .set_prefix(self.prefix)
-            .set_filter(self.filter.map(Filter::read).transpose()?)
+            .set_filter(self.filter.map(Filter::into_sdk).transpose()?)
             .set_expiration(expiration)
             .set_transitions((!transitions.is_empty()).then_some(transitions))
             .set_noncurrent_version_transitions((!noncurrent.is_empty()).then_some(noncurrent))
-            .set_noncurrent_version_expiration(self.noncurrent_version_expiration.map(NoncurrentExpiration::read))
-            .set_abort_incomplete_multipart_upload(self.abort_incomplete_multipart_upload.map(Abort::read))
+            .set_noncurrent_version_expiration(self.noncurrent_version_expiration.map(NoncurrentExpiration::into_sdk))
+            .set_abort_incomplete_multipart_upload(self.abort_incomplete_multipart_upload.map(Abort::into_sdk))
             .build();
         rule.map_err(|error| LifecycleError(error.to_string()))
     }
 }
 
 impl Filter {
-    fn read(self) -> Result<LifecycleRuleFilter, LifecycleError> {
+    fn into_sdk(self) -> Result<LifecycleRuleFilter, LifecycleError> {
         Ok(LifecycleRuleFilter::builder()
             .set_prefix(self.prefix)
-            .set_tag(self.tag.map(KeyValue::read).transpose()?)
+            .set_tag(self.tag.map(KeyValue::into_sdk).transpose()?)
             .set_object_size_greater_than(self.object_size_greater_than)
             .set_object_size_less_than(self.object_size_less_than)
-            .set_and(self.and.map(And::read).transpose()?)
+            .set_and(self.and.map(And::into_sdk).transpose()?)
             .build())
     }
 }
 
 impl And {
-    fn read(self) -> Result<LifecycleRuleAndOperator, LifecycleError> {
-        let tags = self.tags.into_iter().map(KeyValue::read).collect::<Result<Vec<_>, _>>()?;
+    fn into_sdk(self) -> Result<LifecycleRuleAndOperator, LifecycleError> {
+        let tags = self.tags.into_iter().map(KeyValue::into_sdk).collect::<Result<Vec<_>, _>>()?;
         Ok(LifecycleRuleAndOperator::builder()
             .set_prefix(self.prefix)
             .set_tags((!tags.is_empty()).then_some(tags))
@@ -214,14 +214,14 @@ impl And {
 }
 
 impl KeyValue {
-    fn read(self) -> Result<Tag, LifecycleError> {
+    fn into_sdk(self) -> Result<Tag, LifecycleError> {
         let tag = Tag::builder().key(self.key).value(self.value).build();
         tag.map_err(|error| LifecycleError(error.to_string()))
     }
 }
 
 impl Expiration {
-    fn read(self) -> Result<LifecycleExpiration, LifecycleError> {
+    fn into_sdk(self) -> Result<LifecycleExpiration, LifecycleError> {
         Ok(LifecycleExpiration::builder()
             .set_days(self.days)
             .set_date(self.date.map(date).transpose()?)
@@ -230,8 +230,8 @@ impl Expiration {
     }
 }
 
-impl Moved {
-    fn read(self) -> Result<Transition, LifecycleError> {
+impl TransitionRule {
+    fn into_sdk(self) -> Result<Transition, LifecycleError> {
         Ok(Transition::builder()
             .set_days(self.days)
             .set_date(self.date.map(date).transpose()?)
@@ -240,8 +240,8 @@ impl Moved {
     }
 }
 
-impl NoncurrentMoved {
-    fn read(self) -> NoncurrentVersionTransition {
+impl NoncurrentTransitionRule {
+    fn into_sdk(self) -> NoncurrentVersionTransition {
         NoncurrentVersionTransition::builder()
             .set_noncurrent_days(self.noncurrent_days)
             .set_newer_noncurrent_versions(self.newer_noncurrent_versions)
@@ -251,7 +251,7 @@ impl NoncurrentMoved {
 }
 
 impl NoncurrentExpiration {
-    fn read(self) -> NoncurrentVersionExpiration {
+    fn into_sdk(self) -> NoncurrentVersionExpiration {
         NoncurrentVersionExpiration::builder()
             .set_noncurrent_days(self.noncurrent_days)
             .set_newer_noncurrent_versions(self.newer_noncurrent_versions)
@@ -260,7 +260,7 @@ impl NoncurrentExpiration {
 }
 
 impl Abort {
-    fn read(self) -> AbortIncompleteMultipartUpload {
+    fn into_sdk(self) -> AbortIncompleteMultipartUpload {
         AbortIncompleteMultipartUpload::builder().set_days_after_initiation(self.days_after_initiation).build()
     }
 }

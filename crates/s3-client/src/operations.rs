@@ -27,7 +27,11 @@ impl Client {
     }
 
     /// Same as [`read`](Self::read), but returns `None` for a refusal with one of these codes.
-    fn unless<T, E>(&self, codes: &[&str], answer: Result<T, SdkError<E, HttpResponse>>) -> Result<Option<T>, Error>
+    fn none_if_code<T, E>(
+        &self,
+        codes: &[&str],
+        answer: Result<T, SdkError<E, HttpResponse>>,
+    ) -> Result<Option<T>, Error>
     where
         E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
     {

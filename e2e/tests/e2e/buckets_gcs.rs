@@ -113,7 +113,7 @@ async fn gcs_claims_get_access_to_an_existing_bucket() -> anyhow::Result<()> {
     assert_eq!(fixture.google.assets(), before);
     // A claim for a foreign bucket is refused, and the bucket stays.
     fixture.claim("thief", "class", json!({"bucketName": "shared-bucket"})).await?;
-    fixture.told("thief", "shared-bucket").await?;
+    fixture.wait_for_ready_message("thief", "shared-bucket").await?;
     fixture.delete("thief").await?;
     assert_eq!(fixture.google.assets(), before);
     fixture.delete("owner").await?;
@@ -127,12 +127,12 @@ async fn gcs_missing_permissions_and_outages_are_reported_and_retried() -> anyho
     let (fixture, _program) = Fixture::started("gcs-faults").await?;
     fixture.google.model().denied.insert("storage.hmacKeys.create".to_owned());
     fixture.claim("photos", "class", json!({})).await?;
-    fixture.told("photos", "needs the permission storage.hmacKeys.create").await?;
+    fixture.wait_for_ready_message("photos", "needs the permission storage.hmacKeys.create").await?;
     fixture.google.model().denied.clear();
     fixture.bound("photos").await?;
     fixture.google.model().faults = Faults { unavailable: 1, ..Faults::default() };
     fixture.claim("videos", "class", json!({})).await?;
-    fixture.told("videos", "503 backendError").await?;
+    fixture.wait_for_ready_message("videos", "503 backendError").await?;
     fixture.google.model().faults = Faults::default();
     fixture.bound("videos").await?;
     fixture.done_without(&["photos", "videos"]).await

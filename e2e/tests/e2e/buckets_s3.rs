@@ -150,7 +150,7 @@ async fn aws_class_settings_are_applied_and_versions_deleted_with_the_bucket() -
     // Unsupported settings are reported, and change nothing.
     fixture.class("admin-keys", &[("createBucketUser", "no")]).await?;
     fixture.claim("nobody", "admin-keys", json!({})).await?;
-    fixture.told("nobody", "every claim has its own user").await?;
+    fixture.wait_for_ready_message("nobody", "every claim has its own user").await?;
     fixture.done_without(&["nobody"]).await
 }
 
@@ -168,7 +168,7 @@ async fn aws_wrong_keys_and_a_hanging_server_are_reported_and_retried() -> anyho
     let secret = [("secretName", "admin"), ("secretNamespace", fixture.space.namespace()), ("region", "eu-central-1")];
     fixture.class("secret", &secret).await?;
     fixture.claim("photos", "secret", json!({})).await?;
-    fixture.told("photos", "AWS does not accept the administrator's key").await?;
+    fixture.wait_for_ready_message("photos", "AWS does not accept the administrator's key").await?;
 
     // A user without permissions: the message names the missing one.
     let iam = fixture.server().iam()?;
@@ -183,13 +183,13 @@ async fn aws_wrong_keys_and_a_hanging_server_are_reported_and_retried() -> anyho
         Ok(())
     };
     set(&weak).await?;
-    fixture.told("photos", "the administrator needs the permission iam:GetUser").await?;
+    fixture.wait_for_ready_message("photos", "the administrator needs the permission iam:GetUser").await?;
     set(&Credentials::new(access_key, secret_key)).await?;
     fixture.bound("photos").await?;
 
     fixture.server().pause();
     fixture.claim("videos", "class", json!({})).await?;
-    fixture.told("videos", "did not answer in time").await?;
+    fixture.wait_for_ready_message("videos", "did not answer in time").await?;
     fixture.server().resume();
     fixture.bound("videos").await?;
     fixture.done_without(&["photos", "videos"]).await
@@ -219,9 +219,9 @@ async fn aws_unreadable_bucket_is_never_adopted() -> anyhow::Result<()> {
         [("adminSecretName", "blind"), ("adminSecretNamespace", fixture.space.namespace()), ("region", "us-east-1")];
     fixture.class("blind", &parameters).await?;
     fixture.claim("thief", "blind", json!({"bucketName": "shared-bucket"})).await?;
-    fixture.told("thief", "the administrator needs the permission s3:GetBucketTagging").await?;
+    fixture.wait_for_ready_message("thief", "the administrator needs the permission s3:GetBucketTagging").await?;
     iam.put_user_policy("blind", "policy", &policy(&blind[..1])).await?;
-    fixture.told("thief", "was not created for this claim").await?;
+    fixture.wait_for_ready_message("thief", "was not created for this claim").await?;
     fixture.delete("thief").await?;
     ensure!(admin.bucket_tagging("shared-bucket").await?.is_empty(), "the foreign bucket has tags");
     ensure!(admin.get_object("shared-bucket", "x").await?.is_some(), "the foreign object no longer exists");

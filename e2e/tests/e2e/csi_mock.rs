@@ -35,7 +35,7 @@ impl Mock {
         let driver = space.spawn("driver", program, [name.as_ref(), socket.as_os_str()])?;
         let client = Client::new(socket.to_str().context("an odd path")?.parse()?);
         let mut mock = Self { name, socket, client, own: BTreeSet::new(), _driver: driver, _folder: folder };
-        let up = eventually(LIMIT, async || Ok(mock.holds().await.ok())).await?;
+        let up = eventually(LIMIT, async || Ok(mock.created_ids().await.ok())).await?;
         mock.own = up.context("the driver does not answer")?;
         Ok(mock)
     }
@@ -45,14 +45,14 @@ impl Mock {
     }
 
     /// The ids of the volumes that the driver created for requests.
-    async fn holds(&self) -> anyhow::Result<BTreeSet<String>> {
+    async fn created_ids(&self) -> anyhow::Result<BTreeSet<String>> {
         let answer = self.client.list_volumes(ListVolumesRequest::default()).await?;
         let all = answer.entries.into_iter().filter_map(|entry| Some(entry.volume?.volume_id));
         Ok(all.filter(|id| !self.own.contains(id)).collect())
     }
 
     /// The ids of the volumes that have a PersistentVolume.
-    async fn known(&self, space: &TestSpace) -> anyhow::Result<BTreeSet<String>> {
+    async fn recorded_ids(&self, space: &TestSpace) -> anyhow::Result<BTreeSet<String>> {
         let volumes = space.cluster_api::<PersistentVolume>().list(&ListParams::default()).await?;
         let sources = volumes.items.into_iter().filter_map(|volume| volume.spec?.csi);
         Ok(sources.filter(|source| source.driver == self.name).map(|source| source.volume_handle).collect())
@@ -84,14 +84,14 @@ async fn driver_and_cluster_have_the_same_volumes_after_kills() -> anyhow::Resul
         space.wait_bound(&format!("claim-{number}")).await?;
     }
     let settled = eventually(LIMIT, async || {
-        let (holds, known) = (mock.holds().await?, mock.known(&space).await?);
+        let (holds, known) = (mock.created_ids().await?, mock.recorded_ids(&space).await?);
         Ok((holds == known && holds.len() == CLAIMS / 2).then_some(()))
     });
     settled.await?.with_context(|| format!("the driver does not hold {} volumes", CLAIMS / 2))?;
 
     space.delete_claims().await?;
     let emptied = eventually(LIMIT, async || {
-        Ok((mock.holds().await?.is_empty() && mock.known(&space).await?.is_empty()).then_some(()))
+        Ok((mock.created_ids().await?.is_empty() && mock.recorded_ids(&space).await?.is_empty()).then_some(()))
     });
     emptied.await?.context("the driver or the cluster still has volumes")?;
     ensure!(sidecar.is_running(), "csi-provisioner has ended:\n{}", sidecar.output());

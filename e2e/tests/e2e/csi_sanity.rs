@@ -21,7 +21,7 @@ async fn csi_sanity_passes_with_all_capabilities() -> anyhow::Result<()> {
     let arguments =
         ["--topology", "zone=a", "--max-volumes-per-node", "4", "--without", "Plugin.SnapshotAccessibilityConstraints"];
     // Leaves out group snapshots (6), health (6), and the topology of snapshots; upstream has disabled one spec.
-    is_sane(&arguments, "Ran 89 of 103 Specs", "89 Passed | 0 Failed | 1 Pending | 13 Skipped").await
+    check_sanity(&arguments, "Ran 89 of 103 Specs", "89 Passed | 0 Failed | 1 Pending | 13 Skipped").await
 }
 
 #[tokio::test]
@@ -30,7 +30,7 @@ async fn csi_sanity_passes_with_few_capabilities() -> anyhow::Result<()> {
                    Controller.ListSnapshots,Controller.GetSnapshot,Controller.ExpandVolume,Controller.ModifyVolume,Node.StageUnstageVolume,\
                    Node.GetVolumeStats,Node.ExpandVolume,Node.SingleNodeMultiWriter";
     // csi-sim works without the optional calls.
-    is_sane(
+    check_sanity(
         &["--without", without, "--latency", "5"],
         "Ran 38 of 103 Specs",
         "38 Passed | 0 Failed | 1 Pending | 64 Skipped",
@@ -38,7 +38,7 @@ async fn csi_sanity_passes_with_few_capabilities() -> anyhow::Result<()> {
     .await
 }
 
-async fn is_sane(arguments: &[&str], ran: &str, counts: &str) -> anyhow::Result<()> {
+async fn check_sanity(arguments: &[&str], ran: &str, counts: &str) -> anyhow::Result<()> {
     let guard = State::for_tests()?.guard();
     let program = CSI_SANITY.path(&guard, &progress::silent()).await?;
     let dir = tempfile::tempdir()?;

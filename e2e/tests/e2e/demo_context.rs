@@ -43,7 +43,7 @@ async fn leaves_nothing_on_a_real_control_plane() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn creates_nothing_without_a_terminal_and_without_yes() -> anyhow::Result<()> {
-    let cluster = Mine::start().await?;
+    let cluster = UserCluster::start().await?;
     let said = cluster.unchanged_by_a_refused_demo(&[CONTEXT]).await?;
     let announced =
         [format!("Namespace {NAME}"), format!("StorageClass {NAME}"), "PersistentVolumeClaim data".to_owned()];
@@ -55,7 +55,7 @@ async fn creates_nothing_without_a_terminal_and_without_yes() -> anyhow::Result<
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refuses_and_lists_foreign_objects_with_its_names() -> anyhow::Result<()> {
-    let cluster = Mine::start().await?;
+    let cluster = UserCluster::start().await?;
     let classes: Api<StorageClass> = Api::all(cluster.client.clone());
     let foreign = classes.create(&PostParams::default(), &class(NAME, "example.com/of-others")).await?;
     let said = cluster.unchanged_by_a_refused_demo(&[CONTEXT, "--yes"]).await?;
@@ -66,7 +66,7 @@ async fn refuses_and_lists_foreign_objects_with_its_names() -> anyhow::Result<()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_context_is_reported_with_the_existing_contexts() -> anyhow::Result<()> {
-    let cluster = Mine::start().await?;
+    let cluster = UserCluster::start().await?;
     let said = cluster.unchanged_by_a_refused_demo(&["unknown", "--yes"]).await?;
     assert_eq!(said, format!("error: the kubeconfig has no context unknown; it has nowhere, {CONTEXT}\n"));
     cluster.server.stop()
@@ -74,7 +74,7 @@ async fn unknown_context_is_reported_with_the_existing_contexts() -> anyhow::Res
 
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_demo_removes_its_objects() -> anyhow::Result<()> {
-    let cluster = Mine::start().await?;
+    let cluster = UserCluster::start().await?;
     let before = everything(&cluster.client).await?;
     let mut demo = cluster.reader.demo(&[CONTEXT, "--yes"])?;
     demo.wait_for_output("==> create a claim", LIMIT).await?;
@@ -90,13 +90,13 @@ async fn interrupted_demo_removes_its_objects() -> anyhow::Result<()> {
 }
 
 /// A cluster for a single test.
-struct Mine {
+struct UserCluster {
     server: Simulated,
     client: Client,
     reader: Reader,
 }
 
-impl Mine {
+impl UserCluster {
     async fn start() -> anyhow::Result<Self> {
         let server = Simulated::start(&Guard::new(provisioner_program("xtask")?)).await?;
         let client = client_from(&server.state().kubeconfig).await?;

@@ -59,14 +59,14 @@ fn masked(text: &str) -> String {
 }
 
 /// Runs commands on both servers.
-struct Both {
+struct BothServers {
     space: TestSpace,
     real: Kubectl,
     simulated: Kubectl,
     server: Simulated,
 }
 
-impl Both {
+impl BothServers {
     async fn new(test: &str) -> anyhow::Result<Self> {
         let space = TestSpace::new(test).await?;
         let server = Simulated::start(&space.cluster().state().guard()).await?;
@@ -78,7 +78,7 @@ impl Both {
     }
 
     /// The output, which must be equal on both servers.
-    fn say(&self, arguments: &[&str], input: &str) -> anyhow::Result<String> {
+    fn run_on_both(&self, arguments: &[&str], input: &str) -> anyhow::Result<String> {
         let real = self.real.run(arguments, input)?;
         let simulated = self.simulated.run(arguments, input)?;
         assert_eq!(simulated, real, "simulated and real output of kubectl {}", arguments.join(" "));
@@ -88,7 +88,7 @@ impl Both {
     /// Runs a command line on both servers, which must succeed.
     fn done(&self, line: &str, input: &str) -> anyhow::Result<String> {
         let words: Vec<&str> = line.split(' ').collect();
-        let said = self.say(&words, input)?;
+        let said = self.run_on_both(&words, input)?;
         assert!(said.ends_with("exit code Some(0)"), "kubectl {line}: {said}");
         Ok(said)
     }
@@ -96,7 +96,7 @@ impl Both {
     /// Runs a command line on both servers, which must fail.
     fn refused(&self, line: &str, input: &str) -> anyhow::Result<String> {
         let words: Vec<&str> = line.split(' ').collect();
-        let said = self.say(&words, input)?;
+        let said = self.run_on_both(&words, input)?;
         assert!(!said.ends_with("exit code Some(0)"), "kubectl {line}: {said}");
         Ok(said)
     }
@@ -109,7 +109,7 @@ impl Both {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_life_cycle_prints_the_same() -> anyhow::Result<()> {
-    let both = Both::new("kubectl-claim").await?;
+    let both = BothServers::new("kubectl-claim").await?;
     let class = both.space.cluster_wide_name("class");
     let volume = both.space.cluster_wide_name("volume");
     let objects = format!(
@@ -171,7 +171,7 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn object_changes_print_the_same() -> anyhow::Result<()> {
-    let both = Both::new("kubectl-changes").await?;
+    let both = BothServers::new("kubectl-changes").await?;
     both.done("create configmap one --from-literal=a=1", "")?;
     both.done("label configmap one x=y", "")?;
     both.done("annotate configmap one note=n", "")?;
@@ -202,7 +202,7 @@ async fn object_changes_print_the_same() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_print_the_same() -> anyhow::Result<()> {
-    let both = Both::new("kubectl-refusals").await?;
+    let both = BothServers::new("kubectl-refusals").await?;
     let claim = |rest: &str| {
         format!("{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: data}}, spec: {{{rest}}}}}")
     };
@@ -227,7 +227,7 @@ async fn errors_print_the_same() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn custom_resources_print_the_same() -> anyhow::Result<()> {
-    let both = Both::new("kubectl-custom").await?;
+    let both = BothServers::new("kubectl-custom").await?;
     let group = format!("{}.example.com", both.space.namespace());
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -285,7 +285,7 @@ async fn custom_resources_print_the_same() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn discovery_and_permissions_print_the_same() -> anyhow::Result<()> {
-    let both = Both::new("kubectl-around").await?;
+    let both = BothServers::new("kubectl-around").await?;
     both.done("api-resources --api-group=rbac.authorization.k8s.io", "")?;
     both.done("api-resources --api-group=storage.k8s.io --namespaced", "")?;
     both.done("auth can-i create persistentvolumeclaims", "")?;
@@ -299,7 +299,7 @@ async fn discovery_and_permissions_print_the_same() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn watches_print_the_same() -> anyhow::Result<()> {
-    let both = Both::new("kubectl-watch").await?;
+    let both = BothServers::new("kubectl-watch").await?;
     let mut seen = Vec::new();
     for kubectl in [&both.real, &both.simulated] {
         kubectl.run(&["create", "configmap", "watched", "--from-literal=a=1"], "")?;

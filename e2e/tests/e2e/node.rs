@@ -105,7 +105,8 @@ fn command(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ")
 }
 
-/// The index of this machine's interface to a node. Another test's node may get the same address, but not the same index.
+/// The index of this machine's interface to a node. Another test's node may get the same address, but not the same
+/// index.
 fn interface_to(address: Ipv4Addr) -> Option<u32> {
     let routes = std::fs::read_to_string("/proc/net/route").ok()?;
     // As in proc_net(5): hexadecimal, in the machine's byte order.

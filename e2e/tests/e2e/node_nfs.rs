@@ -75,7 +75,7 @@ async fn ganesha_pods_on_a_node_use_a_share() -> anyhow::Result<()> {
     let (server, share) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let state = space.cluster().state();
     let node = space.guest_node(&[ImageOf::NfsSubdir.archive(state)?]).await?;
-    let address = SocketAddrV4::new(node.link().here(), 2049);
+    let address = SocketAddrV4::new(node.link().host_address(), 2049);
     let arguments = testbed::nfs::serving(server.path(), address, share.path())?;
     let _server = space.spawn("ganesha", "/usr/bin/ganesha.nfsd", arguments)?;
 

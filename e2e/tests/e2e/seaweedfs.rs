@@ -12,7 +12,7 @@ use testbed::bucket_cases::BucketFixture as _;
 use testbed::bucket_rights as rights;
 use testbed::guard::Guard;
 use testbed::s3::Account;
-use testbed::s3::proxy::{Asked, Fate, Faults};
+use testbed::s3::proxy::{Faults, ProxiedRequest, ProxyAction};
 use testbed::seaweedfs::SeaweedFs;
 
 use crate::aws_compatible::contract::{One, contract};
@@ -81,7 +81,7 @@ async fn seaweedfs_unsupported_parameters_are_refused_by_name() -> anyhow::Resul
     fixture.refuses_by_name(&parameters).await?;
     fixture.class_with("keyless", &[("authentication", "ServiceAccount"), ("serviceAccount", "app")]).await?;
     fixture.claim("keyless", "keyless", json!({})).await?;
-    fixture.told("keyless", "remove authentication and serviceAccount").await?;
+    fixture.wait_for_ready_message("keyless", "remove authentication and serviceAccount").await?;
     fixture.done_without(&["keyless"]).await
 }
 
@@ -123,11 +123,11 @@ async fn seaweedfs_bucket_created_during_an_attempt_is_never_adopted() -> anyhow
 async fn seaweedfs_untagged_bucket_belongs_to_the_claim_that_created_it() -> anyhow::Result<()> {
     let mut one = One::<SeaweedFs>::new().await?;
     let admin = one.account().admin()?;
-    let no_tags = |asked: &Asked| {
+    let no_tags = |asked: &ProxiedRequest| {
         if asked.head.starts_with("PUT /photos") && asked.head.contains("tagging") {
-            Fate::Refused(500, "InternalError")
+            ProxyAction::Refused(500, "InternalError")
         } else {
-            Fate::Answered
+            ProxyAction::Answered
         }
     };
     one.broken(no_tags).await?;

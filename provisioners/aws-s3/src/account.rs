@@ -28,7 +28,7 @@ pub(crate) const BUCKET: &str = "kube-provisioner/bucket";
 
 pub(crate) const PATH: &str = "/kube-provisioner/";
 /// IAM's limit for the length of a user name.
-const LONGEST: usize = 64;
+const MAX_USER_NAME_LENGTH: usize = 64;
 /// The limit for the length of a tag value.
 const LONGEST_VALUE: usize = 256;
 /// The permission to look up a user. If the user does not exist, IAM checks it for an ARN without the user's path.
@@ -125,7 +125,7 @@ impl Account {
     }
 
     /// Sets the user's name for this dialect, unless an attempt has succeeded and recorded the name.
-    pub(crate) fn on(self, dialect: Dialect, cluster_id: &str) -> Self {
+    pub(crate) fn for_dialect(self, dialect: Dialect, cluster_id: &str) -> Self {
         match dialect.user_name(&self.claim, cluster_id).filter(|_| self.unfinished) {
             Some(name) => Self { name, former_name: None, proven_by_name: true, ..self },
             None => self,
@@ -159,7 +159,7 @@ impl Account {
     }
 
     /// Returns true if the bucket's name proves that it belongs to the claim, since it ends in the claim's uid.
-    pub(crate) fn is_named_in(&self, bucket: &str) -> bool {
+    pub(crate) fn name_proves_ownership_of(&self, bucket: &str) -> bool {
         !self.claim.uid.is_empty() && bucket.ends_with(&self.claim.uid)
     }
 
@@ -170,7 +170,7 @@ impl Account {
 
     /// Creates the user, which reserves the name of the bucket that is created next. Returns the owner of the user that
     /// exists afterwards.
-    pub(crate) async fn make(&self, store: &Store, parameters: &Parameters) -> Result<IamLookup, Failure> {
+    pub(crate) async fn create_user(&self, store: &Store, parameters: &Parameters) -> Result<IamLookup, Failure> {
         self.remove_former(store).await?;
         let mut tags = self.tags_at_creation();
         tags.insert(BUCKET.to_owned(), self.bucket.clone());
@@ -180,13 +180,13 @@ impl Account {
             Ok(()) => {
                 store.recent.created(&self.name);
                 if store.dialect().may_lose_tags_of_users() {
-                    self.has_kept_tags(store).await
+                    self.verify_tags(store).await
                 } else {
                     Ok(IamLookup::Own(()))
                 }
             }
             // The answer to an earlier call was lost, or another claim has created the user first.
-            Err(error) if error.code() == "EntityAlreadyExists" => match self.look(store).await? {
+            Err(error) if error.code() == "EntityAlreadyExists" => match self.look_up(store).await? {
                 IamLookup::Absent => {
                     store.recent.created(&self.name);
                     Err(Failure::NotShownYet(format!("IAM user {}", self.name)))
@@ -201,13 +201,13 @@ impl Account {
     }
 
     /// Deletes the user that was just created if the store ignored its tags, since its owner could not be proved.
-    async fn has_kept_tags(&self, store: &Store) -> Result<IamLookup, Failure> {
+    async fn verify_tags(&self, store: &Store) -> Result<IamLookup, Failure> {
         match store.iam.user(&self.name).await {
             Ok(Some(user)) if user.tags.is_empty() => {
                 let removed = store.iam.delete_user(&self.name).await;
                 removed.map_err(Failure::of(format!("delete the IAM user {}", self.name), "iam:DeleteUser"))?;
                 store.recent.removed(&self.name);
-                Err(Failure::LeavesTagsOut)
+                Err(Failure::IgnoresTags)
             }
             Ok(Some(user)) if !self.owns(&user) => Ok(IamLookup::Other),
             _ => Ok(IamLookup::Own(())),
@@ -215,7 +215,7 @@ impl Account {
     }
 
     /// Returns true if the user has this permissions boundary. Some stores silently ignore it in the creation request.
-    pub(crate) async fn is_within(&self, store: &Store, boundary: &str) -> Result<bool, Failure> {
+    pub(crate) async fn has_permissions_boundary(&self, store: &Store, boundary: &str) -> Result<bool, Failure> {
         let user = store.iam.user(&self.name).await;
         let user = user.map_err(Failure::of(format!("look up the IAM user {}", self.name), USER_RIGHT))?;
         let user = user.ok_or_else(|| Failure::NotShownYet(format!("IAM user {}", self.name)))?;
@@ -240,11 +240,11 @@ impl Account {
         // Pods may use the recorded key, and earlier keys during their overlap. Without a recorded key, no key was
         // delivered.
         if recorded.is_none() {
-            self.remove_keys_but(store, None).await?;
+            self.remove_keys_except(store, None).await?;
         }
         match self.new_key(store).await {
             Err(failure) if failure.code() == "LimitExceeded" => {
-                self.remove_keys_but(store, recorded).await?;
+                self.remove_keys_except(store, recorded).await?;
                 self.new_key(store).await
             }
             made => made,
@@ -267,7 +267,7 @@ impl Account {
         Ok(Credentials::new(made.access_key_id, made.secret_access_key))
     }
 
-    pub(crate) async fn remove_keys_but(&self, store: &Store, kept: Option<&str>) -> Result<(), Failure> {
+    pub(crate) async fn remove_keys_except(&self, store: &Store, kept: Option<&str>) -> Result<(), Failure> {
         for key in self.keys(store).await?.iter().filter(|key| Some(key.id.as_str()) != kept) {
             let removed = store.iam.delete_access_key(&self.name, &key.id).await;
             removed.map_err(Failure::of(format!("delete a key of {}", self.name), "iam:DeleteAccessKey"))?;
@@ -277,9 +277,9 @@ impl Account {
     }
 
     /// Removes all keys of the user if it belongs to the claim, and the claim's role.
-    pub(crate) async fn close(&self, store: &Store, user: &IamLookup) -> Result<(), Failure> {
+    pub(crate) async fn remove_credentials(&self, store: &Store, user: &IamLookup) -> Result<(), Failure> {
         if let IamLookup::Own(()) = user {
-            self.remove_keys_but(store, None).await?;
+            self.remove_keys_except(store, None).await?;
         }
         self.remove_role(store).await
     }
@@ -291,7 +291,7 @@ impl Account {
         // An unrecorded role can exist if the claim's authentication changed and the process ended before it recorded
         // the role.
         self.remove_role(store).await?;
-        match self.look(store).await? {
+        match self.look_up(store).await? {
             IamLookup::Absent => return Ok(()),
             IamLookup::Forbidden(failure) => return Err(failure),
             IamLookup::Other => {
@@ -329,7 +329,7 @@ impl Account {
     async fn remove_former(&self, store: &Store) -> Result<(), Failure> {
         let Some(name) = &self.former_name else { return Ok(()) };
         let former = Self { name: name.clone(), former_name: None, ..self.clone() };
-        match former.look(store).await? {
+        match former.look_up(store).await? {
             IamLookup::Own(()) => Box::pin(former.remove(store)).await,
             // IAM also denies access to a user that does not exist, which is nearly always the case here.
             IamLookup::Absent | IamLookup::Other | IamLookup::Forbidden(_) => Ok(()),
@@ -337,7 +337,7 @@ impl Account {
     }
 
     /// Looks up the user's name in IAM.
-    pub(crate) async fn look(&self, store: &Store) -> Result<IamLookup, Failure> {
+    pub(crate) async fn look_up(&self, store: &Store) -> Result<IamLookup, Failure> {
         let what = format!("IAM user {}", self.name);
         let found = store.iam.user(&self.name).await;
         let found = found.map_err(Failure::of(format!("look up the {what}"), USER_RIGHT));
@@ -346,8 +346,12 @@ impl Account {
 
     /// Looks up the user before a removal. If an unfinished attempt's user or role is absent, it looks twice: a process
     /// that has just ended may have created it, and IAM may not show it yet.
-    pub(crate) async fn look_carefully(&self, store: &Store, parameters: &Parameters) -> Result<IamLookup, Failure> {
-        let user = self.look(store).await?;
+    pub(crate) async fn look_up_with_retry(
+        &self,
+        store: &Store,
+        parameters: &Parameters,
+    ) -> Result<IamLookup, Failure> {
+        let user = self.look_up(store).await?;
         let may_be_hidden = match user {
             IamLookup::Absent => self.unfinished,
             // Every role is created after its user.
@@ -356,7 +360,7 @@ impl Account {
         };
         if may_be_hidden {
             tokio::time::sleep(SECOND_LOOK).await;
-            return self.look(store).await;
+            return self.look_up(store).await;
         }
         Ok(user)
     }
@@ -392,7 +396,11 @@ impl Account {
         }
         let user = self.name.clone();
         store.iam.put_user_policy(&user, policy, document).await.map_err(|error| match error.code() {
-            "LimitExceeded" => Failure::NoRoom { user, room: policy::ROOM, most: policy::ROOM / document.len() },
+            "LimitExceeded" => Failure::PolicySizeExceeded {
+                user,
+                room: policy::MAX_POLICIES_SIZE,
+                most: policy::MAX_POLICIES_SIZE / document.len(),
+            },
             _ => Failure::of(format!("set the policy of the IAM user {user}"), "iam:PutUserPolicy")(error),
         })
     }
@@ -418,7 +426,7 @@ impl Account {
 
     /// Removes the user's keys and inline policies.
     pub(crate) async fn remove_access(&self, store: &Store) -> Result<(), Failure> {
-        self.remove_keys_but(store, None).await?;
+        self.remove_keys_except(store, None).await?;
         for policy in self.policies(store).await? {
             self.remove_policy(store, &policy).await?;
         }
@@ -443,7 +451,10 @@ fn owner(tags: &BTreeMap<String, String>, claim_uid: &str, cluster_id: &str) -> 
 }
 
 /// Returns the claim and the cluster that the tags identify.
-pub(crate) fn tagged(tags: &BTreeMap<String, String>, cluster_id: &str) -> Option<(ClaimName, api::MarkedCluster)> {
+pub(crate) fn claim_from_tags(
+    tags: &BTreeMap<String, String>,
+    cluster_id: &str,
+) -> Option<(ClaimName, api::MarkedCluster)> {
     let uid = tags.get(CLAIM_UID).filter(|uid| !uid.is_empty())?.clone();
     let (namespace, name) = tags.get(CLAIM).and_then(|claim| claim.split_once('/')).unwrap_or_default();
     let claim = ClaimName { namespace: namespace.to_owned(), name: name.to_owned(), uid };
@@ -465,17 +476,17 @@ pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
 /// Returns the account's name or, if that is too long, a part of it with the claim's uid, which keeps the name unique.
 fn user_name_of_account(api::Account { name, claim, .. }: &api::Account) -> String {
     const DIGITS: usize = 32;
-    if name.len() <= LONGEST {
+    if name.len() <= MAX_USER_NAME_LENGTH {
         return name.clone();
     }
     // The uid of a COSI bucket contains its name, which can be long.
-    let uid = if claim.uid.len() < LONGEST / 2 + DIGITS / 2 {
+    let uid = if claim.uid.len() < MAX_USER_NAME_LENGTH / 2 + DIGITS / 2 {
         claim.uid.clone()
     } else {
         sha256_hex(claim.uid.as_bytes())[..DIGITS].to_owned()
     };
     let mut name = name.clone();
-    name.truncate(LONGEST - 1 - uid.len());
+    name.truncate(MAX_USER_NAME_LENGTH - 1 - uid.len());
     format!("{name}-{uid}")
 }
 
@@ -484,10 +495,10 @@ fn user_name_of_account(api::Account { name, claim, .. }: &api::Account) -> Stri
 fn user_name_of_bucket(bucket: &str) -> String {
     const DIGITS: usize = 16;
     let name = format!("obc.{bucket}");
-    if name.len() <= LONGEST {
+    if name.len() <= MAX_USER_NAME_LENGTH {
         name
     } else {
-        format!("{}.{}", &name[..LONGEST - 1 - DIGITS], &sha256_hex(bucket.as_bytes())[..DIGITS])
+        format!("{}.{}", &name[..MAX_USER_NAME_LENGTH - 1 - DIGITS], &sha256_hex(bucket.as_bytes())[..DIGITS])
     }
 }
 
@@ -515,14 +526,14 @@ mod tests {
     fn user_names_fit_the_limit_of_iam() {
         assert_eq!(user_name_of_claim(claim("shop")), "obc-shop-photos-00000000-0000-4000-8000-000000000001");
         let long = user_name_of_claim(claim(&"n".repeat(63)));
-        assert_eq!(long.len(), LONGEST);
+        assert_eq!(long.len(), MAX_USER_NAME_LENGTH);
         assert!(long.ends_with("-00000000-0000-4000-8000-000000000001"));
         assert_eq!(user_name_of_bucket("photos"), "obc.photos");
         let [one, other] =
             ["a", "b"].map(|end| user_name_of_account(&cosi("bucket", &format!("{}{end}", "n".repeat(62)))));
-        assert!(one.len() == LONGEST && other.len() == LONGEST && one != other);
+        assert!(one.len() == MAX_USER_NAME_LENGTH && other.len() == MAX_USER_NAME_LENGTH && one != other);
         let [one, other] = ["a", "b"].map(|end| user_name_of_bucket(&format!("{}{end}", "n".repeat(62))));
-        assert!(one.len() == LONGEST && other.len() == LONGEST && one != other);
+        assert!(one.len() == MAX_USER_NAME_LENGTH && other.len() == MAX_USER_NAME_LENGTH && one != other);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The bucket provisioner for AWS.
 
-mod granting;
+mod grants;
 mod listing;
 
 use std::collections::BTreeMap;
@@ -15,9 +15,9 @@ use kube_provisioner::bucket::{
 use kube_provisioner::{DeleteError, ProvisionError, Secrets, StartError};
 use tokio::task::JoinSet;
 
-use self::granting::service_account;
+use self::grants::service_account;
 use crate::account::{Account, CLAIM_UID, IamLookup};
-use crate::bucket::{self, Applied, Live};
+use crate::bucket::{self, Applied, LiveBucket};
 use crate::dialect::Creator;
 use crate::failure::Failure;
 use crate::parameters::{Config, Parameters, SETTINGS};
@@ -42,13 +42,13 @@ impl BucketProvisioner for Aws {
         let store = self.store(&request.parameters, &request.secrets, &request.name).await;
         let store = store.map_err(ProvisionError::before_changes)?;
         let account = Account::of(&request.owner, &request.cluster_id, (&request.name, true), &request.state);
-        let account = account.on(store.dialect(), &request.cluster_id);
+        let account = account.for_dialect(store.dialect(), &request.cluster_id);
         let account = account.with_tags(request.parameters.asked_tags(&request.config));
-        match attempt(&store, &account, &request).await {
+        match create_or_update_bucket(&store, &account, &request).await {
             Ok(bucket) => Ok(bucket),
             Err(objection) => {
                 let undone =
-                    async { Ok::<_, Failure>(request.state.is_empty() && is_removed(&store, &account).await?) };
+                    async { Ok::<_, Failure>(request.state.is_empty() && remove_user(&store, &account).await?) };
                 Err(objection.into_error(undone).await)
             }
         }
@@ -62,27 +62,29 @@ impl BucketProvisioner for Aws {
         let record = bucket.record()?;
         let (store, account) = self.recorded(&record, (&bucket.name, true)).await?;
         let name = &bucket.name;
-        let user = account.look_carefully(&store, record.parameters).await?;
+        let user = account.look_up_with_retry(&store, record.parameters).await?;
         // Every attempt creates the user before the bucket.
         let begun = !bucket.state.is_empty() || matches!(user, IamLookup::Own(()) | IamLookup::Forbidden(_));
-        match bucket::find_carefully(&store, name, &account, &user).await? {
-            Live::Absent => {}
-            Live::Forbidden(failure) | Live::Elsewhere(failure) if begun => return Err(failure.into()),
-            Live::Forbidden(_) | Live::Elsewhere(_) => {
+        match bucket::find_with_retry(&store, name, &account, &user).await? {
+            LiveBucket::Absent => {}
+            LiveBucket::Forbidden(failure) | LiveBucket::OtherRegion(failure) if begun => return Err(failure.into()),
+            LiveBucket::Forbidden(_) | LiveBucket::OtherRegion(_) => {
                 tracing::info!(bucket = name, "kept a bucket that does not belong to the claim");
             }
-            Live::Tagged(tags) => match whose(&store, &account, name, &tags, &user).await? {
+            LiveBucket::Tagged(tags) => match determine_ownership(&store, &account, name, &tags, &user).await? {
                 BucketOwnership::Other if !account.may_have_lost_a_tag(&tags, &user) => {
                     tracing::info!(bucket = name, "kept a bucket that does not belong to the claim");
                 }
-                BucketOwnership::HasLostItsTag | BucketOwnership::Other => {
+                BucketOwnership::LostTag | BucketOwnership::Other => {
                     let uid = &bucket.owner.claim.uid;
                     return Err(DeleteError::retry(format!(
                         "the bucket {name} has lost its tag {CLAIM_UID}, and may not belong to this claim: set the tag to {uid} to \
                          delete the bucket, or to another text to keep it"
                     )));
                 }
-                BucketOwnership::Unsure => return Err(DeleteError::retry(unsure(name, &bucket.owner.claim.uid))),
+                BucketOwnership::Unknown => {
+                    return Err(DeleteError::retry(unknown_owner_message(name, &bucket.owner.claim.uid)));
+                }
                 BucketOwnership::Claim => {
                     if record.parameters.deletion_policy == DeletionPolicy::DeleteIfEmpty {
                         // Revoke access only after the deletion, so that a bucket with objects stays usable.
@@ -92,7 +94,7 @@ impl BucketProvisioner for Aws {
                         bucket::delete_empty(&store, &bucket).await?;
                     } else {
                         // Clients that continue to write could prevent the deletion indefinitely.
-                        account.close(&store, &user).await?;
+                        account.remove_credentials(&store, &user).await?;
                         bucket::remove_policy(&store, &bucket).await?;
                         bucket::delete(&store, name).await?;
                     }
@@ -105,7 +107,7 @@ impl BucketProvisioner for Aws {
 
     async fn revoke(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         let (store, account) = self.of_account(&known).await?;
-        account.look_carefully(&store, known.record()?.parameters).await?;
+        account.look_up_with_retry(&store, known.record()?.parameters).await?;
         Ok(account.remove(&store).await?)
     }
 
@@ -120,22 +122,22 @@ impl BucketHooks for Aws {
     async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
         let store = self.store(&wanted.parameters, &wanted.secrets, &wanted.name).await?;
         match bucket::find(&store, &wanted.name).await? {
-            Live::Absent => Ok(None),
-            Live::Tagged(_) => Ok(Some(Bucket::new(store.endpoint))),
-            Live::Forbidden(failure) | Live::Elsewhere(failure) => Err(failure.into()),
+            LiveBucket::Absent => Ok(None),
+            LiveBucket::Tagged(_) => Ok(Some(Bucket::new(store.endpoint))),
+            LiveBucket::Forbidden(failure) | LiveBucket::OtherRegion(failure) => Err(failure.into()),
         }
     }
 
     async fn rotate(&self, known: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
         let (store, account) = self.of_account(&known).await?;
-        account.remove_keys_but(&store, known.access_key_id.as_deref()).await?;
+        account.remove_keys_except(&store, known.access_key_id.as_deref()).await?;
         Ok(account.new_key(&store).await?)
     }
 
     async fn revoke_old_keys(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         let (store, account) = self.of_account(&known).await?;
         if known.access_key_id.is_some() {
-            account.remove_keys_but(&store, known.access_key_id.as_deref()).await?;
+            account.remove_keys_except(&store, known.access_key_id.as_deref()).await?;
         }
         Ok(())
     }
@@ -187,7 +189,7 @@ impl Aws {
         if account.unfinished {
             store.learn_dialect(bucket.0).await.map_err(BackendConfigError::new)?;
         }
-        let account = account.on(store.dialect(), cluster_id);
+        let account = account.for_dialect(store.dialect(), cluster_id);
         Ok((store, account))
     }
 
@@ -201,19 +203,23 @@ impl Aws {
 }
 
 /// Creates or updates the bucket of a claim.
-async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> Result<Bucket, RequestFailure> {
+async fn create_or_update_bucket(
+    store: &Store,
+    account: &Account,
+    request: &RequestOf<Aws>,
+) -> Result<Bucket, RequestFailure> {
     let (name, parameters) = (&request.name, &request.parameters);
     // Before the first change, reject access that cannot be granted.
     parameters.access_mode.restricted_to(request.config.access_mode)?;
     let service_account = service_account(parameters, &request.config, &request.owner.claim)?;
-    let user = account.look(store).await.map_err(ProvisionError::before_changes)?;
+    let user = account.look_up(store).await.map_err(ProvisionError::before_changes)?;
     let live = match bucket::find(store, name).await.map_err(ProvisionError::before_changes)? {
-        Live::Absent => None,
-        Live::Tagged(tags) => Some(tags),
+        LiveBucket::Absent => None,
+        LiveBucket::Tagged(tags) => Some(tags),
         // A bucket cannot move to another region.
-        Live::Elsewhere(failure) => return Err(ProvisionError::already_exists(failure).into()),
+        LiveBucket::OtherRegion(failure) => return Err(ProvisionError::already_exists(failure).into()),
         // The bucket's owner is unknown, and in some regions S3 reports success for a bucket that already exists.
-        Live::Forbidden(failure) => {
+        LiveBucket::Forbidden(failure) => {
             let failure = if let IamLookup::Forbidden(of_user) = user { of_user } else { failure };
             let text = format!("{failure}, or choose another bucketName: this one may be taken");
             return Err(ProvisionError::no_change(text).into());
@@ -221,14 +227,14 @@ async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> 
     };
     if let Some(tags) = &live {
         let uid = &request.owner.claim.uid;
-        match whose(store, account, name, tags, &user).await? {
+        match determine_ownership(store, account, name, tags, &user).await? {
             BucketOwnership::Claim => {}
-            BucketOwnership::Other => return Err(RequestFailure::Refused(not_for_this_claim(name))),
-            BucketOwnership::HasLostItsTag => {
+            BucketOwnership::Other => return Err(RequestFailure::Refused(foreign_bucket_message(name))),
+            BucketOwnership::LostTag => {
                 let text = format!("the bucket {name} has lost its tag {CLAIM_UID}: set it to {uid}");
                 return Err(RequestFailure::Refused(text));
             }
-            BucketOwnership::Unsure => return Err(ProvisionError::retry(unsure(name, uid)).into()),
+            BucketOwnership::Unknown => return Err(ProvisionError::retry(unknown_owner_message(name, uid)).into()),
         }
     }
     if let Err(objection) = store.dialect().check(parameters.block_public_access, service_account.is_some()) {
@@ -239,7 +245,7 @@ async fn attempt(store: &Store, account: &Account, request: &RequestOf<Aws>) -> 
         });
     }
     // If IAM denied the lookup, the creation shows whether the user exists.
-    own_user(account, store, parameters, user, live.is_some(), |user| reserved(user, name)).await?;
+    ensure_user(account, store, parameters, user, live.is_some(), |user| reserved(user, name)).await?;
     let tags = match live {
         Some(tags) => tags,
         None => create(store, account, request).await?,
@@ -257,7 +263,7 @@ async fn create(
     request: &RequestOf<Aws>,
 ) -> Result<BTreeMap<String, String>, ProvisionError> {
     let (name, dialect) = (&request.name, store.dialect());
-    let Some(made) = create_if_absent(store, account, request).await? else { return Err(just_made(name)) };
+    let Some(made) = create_if_absent(store, account, request).await? else { return Err(just_created_error(name)) };
     match made {
         Ok(()) => store.recent.created(name),
         Err(failure) => {
@@ -273,24 +279,24 @@ async fn create(
                 "InvalidBucketName" if ended => {
                     ProvisionError::invalid(format!("{failure}; choose another bucketName or generateBucketName"))
                 }
-                code if dialect.is_own(code) => just_made(name),
+                code if dialect.is_own(code) => just_created_error(name),
                 _ => failure.into(),
             });
         }
     }
     let tags = match bucket::find(store, name).await? {
-        Live::Tagged(tags) => tags,
-        Live::Forbidden(failure) | Live::Elsewhere(failure) => return Err(failure.into()),
-        Live::Absent => return Err(Failure::NotShownYet(format!("bucket {name}")).into()),
+        LiveBucket::Tagged(tags) => tags,
+        LiveBucket::Forbidden(failure) | LiveBucket::OtherRegion(failure) => return Err(failure.into()),
+        LiveBucket::Absent => return Err(Failure::NotShownYet(format!("bucket {name}")).into()),
     };
     match account.owner_of(&tags) {
         Owner::Claim => Ok(tags),
         Owner::Unknown if store.success_proves_creation() => Ok(tags),
         // The store ignores the tags, or reports the tags of a deleted bucket with the same name. A bucket that was
         // just created is empty.
-        _ if !dialect.is_complete() && bucket::is_empty(store, name).await? => Ok(BTreeMap::new()),
+        _ if !dialect.supports_all_properties() && bucket::is_empty(store, name).await? => Ok(BTreeMap::new()),
         Owner::Unknown => Err(Failure::NotShownYet(format!("tags of the bucket {name}")).into()),
-        Owner::Other => Err(ProvisionError::retry(not_for_this_claim(name))),
+        Owner::Other => Err(ProvisionError::retry(foreign_bucket_message(name))),
     }
 }
 
@@ -299,12 +305,12 @@ enum BucketOwnership {
     Claim,
     Other,
     /// The bucket belonged to the claim when the last attempt succeeded.
-    HasLostItsTag,
+    LostTag,
     /// The store provides no proof.
-    Unsure,
+    Unknown,
 }
 
-async fn whose(
+async fn determine_ownership(
     store: &Store,
     account: &Account,
     bucket: &str,
@@ -316,12 +322,12 @@ async fn whose(
     Ok(match owner {
         Owner::Claim => BucketOwnership::Claim,
         Owner::Unknown if account.is_of_2019() && has_user => BucketOwnership::Claim,
-        Owner::Unknown if !account.unfinished => BucketOwnership::HasLostItsTag,
+        Owner::Unknown if !account.unfinished => BucketOwnership::LostTag,
         // The bucket name is not reserved for the claim.
         _ if !(account.unfinished && has_user) => BucketOwnership::Other,
         _ => match store.dialect().creator(store, bucket, owner, account).await? {
             Creator::ThisAttempt => BucketOwnership::Claim,
-            Creator::Unknown if owner == Owner::Unknown => BucketOwnership::Unsure,
+            Creator::Unknown if owner == Owner::Unknown => BucketOwnership::Unknown,
             Creator::Unknown | Creator::Other => BucketOwnership::Other,
         },
     })
@@ -339,7 +345,7 @@ async fn create_if_absent(
     let (tags, user, mut task) = (account.tags_at_creation(), account.name.clone(), JoinSet::new());
     task.spawn(async move {
         // Another client may have created the bucket before the name was reserved.
-        if !store.success_proves_creation() && !matches!(bucket::find(&store, &name).await?, Live::Absent) {
+        if !store.success_proves_creation() && !matches!(bucket::find(&store, &name).await?, LiveBucket::Absent) {
             return Ok(None);
         }
         Ok(Some(bucket::create(&store, &name, lock.is_some(), &tags, &user).await))
@@ -352,15 +358,15 @@ async fn create_if_absent(
     }
 }
 
-fn just_made(bucket: &str) -> ProvisionError {
+fn just_created_error(bucket: &str) -> ProvisionError {
     ProvisionError::retry(format!("the bucket {bucket} has just been created; the next attempt checks its tags"))
 }
 
-fn not_for_this_claim(bucket: &str) -> String {
+fn foreign_bucket_message(bucket: &str) -> String {
     format!("the bucket {bucket} exists and was not created for this claim: choose another bucketName")
 }
 
-fn unsure(bucket: &str, claim_uid: &str) -> String {
+fn unknown_owner_message(bucket: &str, claim_uid: &str) -> String {
     format!(
         "the bucket {bucket} has no tag {CLAIM_UID}, so its owner is unknown: set the tag to {claim_uid} if the bucket was created \
          for this claim, or to another text if it was not; or delete the bucket"
@@ -369,7 +375,7 @@ fn unsure(bucket: &str, claim_uid: &str) -> String {
 
 /// Creates the claim's user if it does not exist. `taken` returns the error text for a user that does not belong to the
 /// claim.
-async fn own_user(
+async fn ensure_user(
     account: &Account,
     store: &Store,
     parameters: &Parameters,
@@ -378,7 +384,7 @@ async fn own_user(
     taken: impl FnOnce(&str) -> String,
 ) -> Result<(), ProvisionError> {
     let (user, is_new) = match user {
-        IamLookup::Absent | IamLookup::Forbidden(_) => (account.make(store, parameters).await?, true),
+        IamLookup::Absent | IamLookup::Forbidden(_) => (account.create_user(store, parameters).await?, true),
         user => (user, false),
     };
     match user {
@@ -386,10 +392,11 @@ async fn own_user(
         IamLookup::Forbidden(failure) => return Err(failure.into()),
         IamLookup::Other | IamLookup::Absent => return Err(ProvisionError::retry(taken(&account.name))),
     }
-    let boundary =
-        store.permissions_boundary(parameters).filter(|_| account.unfinished && !store.dialect().is_complete());
+    let boundary = store
+        .permissions_boundary(parameters)
+        .filter(|_| account.unfinished && !store.dialect().supports_all_properties());
     match boundary {
-        Some(boundary) if !account.is_within(store, boundary).await? => {
+        Some(boundary) if !account.has_permissions_boundary(store, boundary).await? => {
             let text = format!(
                 "the IAM user {} does not have the permissionsBoundary {boundary}; if the store does not support permissions \
                  boundaries, remove it from the StorageClass and from --permissions-boundary, or use another store",
@@ -410,8 +417,8 @@ fn reserved(user: &str, bucket: &str) -> String {
 }
 
 /// Removes the user of an attempt. Returns true if the user certainly no longer exists.
-async fn is_removed(store: &Store, account: &Account) -> Result<bool, Failure> {
-    match account.look(store).await? {
+async fn remove_user(store: &Store, account: &Account) -> Result<bool, Failure> {
+    match account.look_up(store).await? {
         // IAM also gives this answer for a user that does not exist.
         IamLookup::Forbidden(_) => Ok(false),
         _ => account.remove(store).await.map(|()| true),

@@ -22,38 +22,42 @@ type Tags = BTreeMap<String, String>;
 
 /// The bucket that exists under a name.
 #[derive(Debug)]
-pub(crate) enum Live {
+pub(crate) enum LiveBucket {
     Absent,
     /// The bucket belongs to another account, or the administrator has no permission to read it.
     Forbidden(Failure),
     /// The bucket is in another region than the class's, where its owner cannot be determined.
-    Elsewhere(Failure),
+    OtherRegion(Failure),
     Tagged(Tags),
 }
 
-pub(crate) async fn find(store: &Store, name: &str) -> Result<Live, Failure> {
+pub(crate) async fn find(store: &Store, name: &str) -> Result<LiveBucket, Failure> {
     let failed = || Failure::of(format!("read the tags of the bucket {name}"), "s3:GetBucketTagging");
     match store.s3.bucket_tagging(name).await {
-        Ok(tags) => Ok(Live::Tagged(tags)),
-        Err(error) if error.code() == "NoSuchBucket" => Ok(Live::Absent),
-        Err(error) if error.code() == "AccessDenied" => Ok(Live::Forbidden(failed()(error))),
-        Err(error) if store.dialect().is_of_another_region(&error) => Ok(Live::Elsewhere(failed()(error))),
+        Ok(tags) => Ok(LiveBucket::Tagged(tags)),
+        Err(error) if error.code() == "NoSuchBucket" => Ok(LiveBucket::Absent),
+        Err(error) if error.code() == "AccessDenied" => Ok(LiveBucket::Forbidden(failed()(error))),
+        Err(error) if store.dialect().is_of_another_region(&error) => Ok(LiveBucket::OtherRegion(failed()(error))),
         Err(error) => Err(failed()(error)),
     }
 }
 
 /// Finds a bucket before its removal. AWS may answer that a new bucket does not exist, so this function waits or looks
 /// twice if an attempt may have created the bucket.
-pub(crate) async fn find_carefully(
+pub(crate) async fn find_with_retry(
     store: &Store,
     name: &str,
     account: &Account,
     user: &IamLookup,
-) -> Result<Live, Failure> {
+) -> Result<LiveBucket, Failure> {
     match find(store, name).await? {
-        Live::Absent if store.may_hide(name) => Err(Failure::NotShownYet(format!("bucket {name}"))),
+        LiveBucket::Absent if store.may_hide(name) => Err(Failure::NotShownYet(format!("bucket {name}"))),
         // A process that has just ended may have created it.
-        Live::Absent if account.unfinished && store.dialect().is_complete() && matches!(user, IamLookup::Own(())) => {
+        LiveBucket::Absent
+            if account.unfinished
+                && store.dialect().supports_all_properties()
+                && matches!(user, IamLookup::Own(())) =>
+        {
             tokio::time::sleep(SECOND_LOOK).await;
             find(store, name).await
         }
@@ -92,7 +96,7 @@ pub(crate) async fn create(
 fn is_of_account(store: &Store, name: &str) -> bool {
     let account = name.strip_suffix("-an").and_then(|rest| rest.strip_suffix(store.region.name())?.strip_suffix('-'));
     let account = account.and_then(|rest| rest.rsplit_once('-'));
-    store.dialect().is_complete()
+    store.dialect().supports_all_properties()
         && account.is_some_and(|(_, id)| id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
@@ -229,10 +233,12 @@ fn versioning(class: &Parameters, claim: &Config) -> Option<bool> {
 /// Blocks public access. Returns a warning if the store does not fully support this and the class does not require it.
 async fn block_public_access(store: &Store, name: &str, demanded: bool) -> Result<Option<String>, Failure> {
     match store.s3.put_public_access_block(name).await {
-        Err(error) if !demanded && !store.dialect().is_complete() && error.status() == Some(501) => Ok(Some(format!(
-            "the store cannot block public access to the bucket {name}; set blockPublicAccess to \"false\" in the \
+        Err(error) if !demanded && !store.dialect().supports_all_properties() && error.status() == Some(501) => {
+            Ok(Some(format!(
+                "the store cannot block public access to the bucket {name}; set blockPublicAccess to \"false\" in the \
              StorageClass to accept that"
-        ))),
+            )))
+        }
         put => {
             let doing = format!("block public access of the bucket {name}");
             put.map_err(of_parameter(doing, "s3:PutBucketPublicAccessBlock", "blockPublicAccess"))?;
@@ -334,7 +340,7 @@ async fn delete_some(store: &Store, name: &str) -> Result<usize, DeleteError> {
         Err(error @ Error::TimedOut { .. }) => {
             Err(DeleteError::in_progress(format!("emptying the bucket {name}: {error}")).after(Duration::from_secs(1)))
         }
-        Err(error @ Error::ListedOtherwise { .. }) => {
+        Err(error @ Error::NameMismatch { .. }) => {
             Err(DeleteError::retry(format!("cannot empty the bucket {name}: {error}")))
         }
         Err(Error::Object { key, code }) if code == "AccessDenied" => Err(DeleteError::retry(format!(

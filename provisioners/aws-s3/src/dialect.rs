@@ -86,7 +86,7 @@ impl Dialect {
 
     /// Returns true if the store applies every property of a new user or bucket, such as tags and a permissions
     /// boundary. Other stores silently ignore the properties that they do not support.
-    pub(crate) fn is_complete(self) -> bool {
+    pub(crate) fn supports_all_properties(self) -> bool {
         self == Self::Aws
     }
 
@@ -188,7 +188,7 @@ impl Dialect {
                 let doing = format!("read the ACL of the bucket {name}");
                 readers.map_err(Failure::of(doing, "s3:GetBucketAcl"))?.contains(&account.name)
             }
-            _ if account.is_named_in(name) => true,
+            _ if account.name_proves_ownership_of(name) => true,
             _ => match store.s3.bucket_ownership(name).await {
                 Ok(rule) => rule.as_deref() == Some(NEW),
                 Err(error) if error.is_refusal() => return Ok(Creator::Unknown),

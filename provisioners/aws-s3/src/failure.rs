@@ -19,12 +19,12 @@ pub(crate) enum Failure {
         "the store ignores the tags of new IAM users, so the provisioner could not recognize its own users: if it is \
          SeaweedFS, set store: seaweedfs in the StorageClass; otherwise use another store"
     )]
-    LeavesTagsOut,
+    IgnoresTags,
     #[error(
         "the IAM user {user} has no room for another bucket: its policies can have at most {room} characters, enough for \
          {most} buckets with a name as long as this one; use a separate BucketAccess for the other buckets"
     )]
-    NoRoom { user: String, room: usize, most: usize },
+    PolicySizeExceeded { user: String, room: usize, most: usize },
 }
 
 impl Failure {
@@ -32,7 +32,7 @@ impl Failure {
     pub(crate) fn code(&self) -> &str {
         match self {
             Self::Call { cause, .. } => cause.code(),
-            Self::NotShownYet(_) | Self::LeavesTagsOut | Self::NoRoom { .. } => "",
+            Self::NotShownYet(_) | Self::IgnoresTags | Self::PolicySizeExceeded { .. } => "",
         }
     }
 
@@ -106,14 +106,14 @@ fn advice(cause: &Error, right: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use s3_client::Answer;
+    use s3_client::ErrorResponse;
 
     use super::*;
 
     #[test]
     fn does_not_suggest_permissions_after_an_explicit_deny() {
         let failure = |message: &str| {
-            let error = Error::refusal("IAM", Answer::new(403, "AccessDenied", message, ""));
+            let error = Error::refusal("IAM", ErrorResponse::new(403, "AccessDenied", message, ""));
             Failure::of("create the IAM user x".to_owned(), "iam:CreateUser")(error).to_string()
         };
         let denied = failure(

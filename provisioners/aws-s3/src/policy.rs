@@ -10,9 +10,9 @@ use crate::region::Region;
 pub(crate) const NAME: &str = "bucket";
 /// IAM's limit for all inline policies of a user together, in characters without whitespace.
 /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html>
-pub(crate) const ROOM: usize = 2048;
+pub(crate) const MAX_POLICIES_SIZE: usize = 2048;
 /// IAM's limit for a policy's name.
-const LONGEST: usize = 128;
+const MAX_NAME_LENGTH: usize = 128;
 
 const SEES: [&str; 3] = ["s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketVersions"];
 const READS: [&str; 4] = ["s3:GetObject", "s3:GetObjectAttributes", "s3:GetObjectTagging", "s3:GetObjectVersion"];
@@ -33,7 +33,7 @@ const KMS_WRITES: &str = "kms:GenerateDataKey";
 pub(crate) fn name(bucket: &str) -> String {
     let name = format!("{NAME}.{bucket}");
     // Names of buckets created before 2018 can be too long.
-    if name.len() <= LONGEST { name } else { format!("{NAME}.{}", sha256_hex(bucket.as_bytes())) }
+    if name.len() <= MAX_NAME_LENGTH { name } else { format!("{NAME}.{}", sha256_hex(bucket.as_bytes())) }
 }
 
 /// Returns the policy as JSON. It grants no permissions on the bucket's policies, ACLs or settings.
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn policies_of_at_least_two_buckets_fit_the_limit() {
         let region: Region = "eu-central-1".parse().unwrap();
-        let room = |bucket: &str, key| ROOM / document(&region, bucket, Access::ReadWrite, key).len();
+        let room = |bucket: &str, key| MAX_POLICIES_SIZE / document(&region, bucket, Access::ReadWrite, key).len();
         let key = "arn:aws:kms:eu-central-1:123456789012:key/00000000-0000-4000-8000-000000000001";
         assert_eq!([room("photos", None), room("photos", Some(key))], [4, 3]);
         assert_eq!([room(&"b".repeat(63), None), room(&"b".repeat(63), Some(key))], [3, 2]);
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn policy_names_are_short_and_unique() {
         let names = ["photos", "photos.v2", &"b".repeat(255), &format!("{}c", "b".repeat(254))].map(name);
-        assert!(names.iter().all(|name| name.len() <= LONGEST && name != NAME), "{names:?}");
+        assert!(names.iter().all(|name| name.len() <= MAX_NAME_LENGTH && name != NAME), "{names:?}");
         assert_eq!(std::collections::BTreeSet::from(names).len(), 4);
     }
 

@@ -23,7 +23,7 @@ impl Region {
 
     /// Returns the region for which IAM requests are signed if the endpoint is not Amazon's default. IAM runs in one
     /// region of each partition.
-    pub(crate) fn of_iam(&self) -> &'static str {
+    pub(crate) fn iam_region(&self) -> &'static str {
         match self.partition() {
             "aws-cn" => "cn-north-1",
             "aws-us-gov" => "us-gov-west-1",
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(region("eu-central-1").location_constraint(), Some("eu-central-1"));
         assert_eq!(region("eu-central-1").bucket_arn("b"), "arn:aws:s3:::b");
         assert_eq!(
-            [region("eu-central-1"), region("cn-northwest-1")].map(|region| region.of_iam()),
+            [region("eu-central-1"), region("cn-northwest-1")].map(|region| region.iam_region()),
             ["us-east-1", "cn-north-1"]
         );
         assert_eq!(region("us-isob-east-1").bucket_arn("b"), "arn:aws-iso-b:s3:::b");

@@ -34,15 +34,15 @@ impl OidcProvider {
     }
 
     /// Returns the trust policy, which allows only the service account to assume the role.
-    fn trust(&self, account: &ServiceAccount) -> String {
+    fn trust_policy(&self, account: &ServiceAccount) -> String {
         let issuer = self.issuer();
-        let whom = json!({
+        let conditions = json!({
             (format!("{issuer}:sub")): account.to_string(),
             (format!("{issuer}:aud")): AUDIENCE,
         });
         let statement = json!({
             "Effect": "Allow", "Principal": {"Federated": self.arn}, "Action": "sts:AssumeRoleWithWebIdentity",
-            "Condition": {"StringEquals": whom},
+            "Condition": {"StringEquals": conditions},
         });
         json!({"Version": "2012-10-17", "Statement": [statement]}).to_string()
     }
@@ -79,8 +79,8 @@ impl Account {
                  or --oidc-provider-arn",
             )
         })?;
-        let (name, trust) = (&self.name, provider.trust(account));
-        let role = match self.look_at_role(store).await? {
+        let (name, trust) = (&self.name, provider.trust_policy(account));
+        let role = match self.look_up_role(store).await? {
             IamLookup::Absent | IamLookup::Forbidden(_) => self.make_role(store, parameters, &trust).await?,
             seen => seen,
         };
@@ -93,8 +93,9 @@ impl Account {
                 return Err(ProvisionError::retry(text));
             }
         };
-        let boundary =
-            store.permissions_boundary(parameters).filter(|_| self.unfinished && !store.dialect().is_complete());
+        let boundary = store
+            .permissions_boundary(parameters)
+            .filter(|_| self.unfinished && !store.dialect().supports_all_properties());
         if boundary.is_some() && role.permissions_boundary.as_deref() != boundary {
             let boundary = boundary.unwrap_or_default();
             let text = format!("the IAM role {name} does not have the permissionsBoundary {boundary}: delete the role");
@@ -123,9 +124,9 @@ impl Account {
                 return Err(Failure::of(format!("create the IAM role {name}"), rights)(error));
             }
             // If the role exists, the answer to an earlier call may have been lost.
-            _ => store.recent.created(&role_of(name)),
+            _ => store.recent.created(&role_key(name)),
         }
-        self.look_at_role(store).await
+        self.look_up_role(store).await
     }
 
     /// Removes the claim's role with its policies, if it exists.
@@ -135,7 +136,7 @@ impl Account {
             return Ok(());
         }
         let name = &self.name;
-        match self.look_at_role(store).await? {
+        match self.look_up_role(store).await? {
             IamLookup::Absent => return Ok(()),
             // An administrator without permission to read roles has not created one.
             IamLookup::Forbidden(_) if !self.has_role => return Ok(()),
@@ -160,7 +161,7 @@ impl Account {
         }
         let removed = store.iam.delete_role(name).await;
         removed.map_err(Failure::of(format!("delete the IAM role {name}"), "iam:DeleteRole"))?;
-        store.record_removal(&role_of(name));
+        store.record_removal(&role_key(name));
         Ok(())
     }
 
@@ -168,24 +169,24 @@ impl Account {
     /// of such an attempt are not recorded for every call, so each claim that could have a role is checked.
     pub(crate) async fn may_hide_role(&self, store: &Store, parameters: &Parameters) -> Result<bool, Failure> {
         let may_exist = !self.has_role && !self.proven_by_name && store.oidc_provider(parameters).is_some();
-        let may_exist = may_exist && !store.was_removed(&role_of(&self.name));
-        Ok(may_exist && matches!(self.look_at_role(store).await?, IamLookup::Absent))
+        let may_exist = may_exist && !store.was_removed(&role_key(&self.name));
+        Ok(may_exist && matches!(self.look_up_role(store).await?, IamLookup::Absent))
     }
 
-    async fn look_at_role(&self, store: &Store) -> Result<IamLookup<Identity>, Failure> {
+    async fn look_up_role(&self, store: &Store) -> Result<IamLookup<Identity>, Failure> {
         let what = format!("IAM role {}", self.name);
         let found = match store.iam.role(&self.name).await {
             Err(error) if !self.has_role && store.dialect().lacks_operation(&error) => Ok(None),
             found => found.map_err(Failure::of(format!("look up the {what}"), ROLE_RIGHT)),
         };
-        IamLookup::of(store, &role_of(&self.name), &what, found, |role| {
+        IamLookup::of(store, &role_key(&self.name), &what, found, |role| {
             Some(role).filter(|role| self.owner_of(&role.tags) == Owner::Claim)
         })
     }
 }
 
 /// Returns the role's key in [`Store::recent`]. A role and a user can have the same name.
-fn role_of(name: &str) -> String {
+fn role_key(name: &str) -> String {
     format!("role {name}")
 }
 
@@ -202,14 +203,14 @@ mod tests {
         let claim = BucketRequest::new("photos", (), ()).owner.claim;
         let (class, asked) = (Default::default(), (Some(Authentication::ServiceAccount), Some("web")));
         let account = Authentication::service_account(class, asked, &claim).unwrap().unwrap();
-        let trust: serde_json::Value = serde_json::from_str(&provider.trust(&account)).unwrap();
+        let trust: serde_json::Value = serde_json::from_str(&provider.trust_policy(&account)).unwrap();
         let statement = &trust["Statement"][0];
         assert_eq!(statement["Principal"], json!({"Federated": arn}));
         let issuer = "oidc.eks.eu-central-1.amazonaws.com/id/A1";
-        let whom = json!({
+        let conditions = json!({
             (format!("{issuer}:sub")): "system:serviceaccount:test:web", (format!("{issuer}:aud")): "sts.amazonaws.com",
         });
-        assert_eq!(statement["Condition"], json!({"StringEquals": whom}));
+        assert_eq!(statement["Condition"], json!({"StringEquals": conditions}));
         for text in ["", "arn:aws:iam::1:role/x", "arn:aws:iam::1:oidc-provider/", "oidc.example.com"] {
             assert!(text.parse::<OidcProvider>().is_err(), "{text}");
         }

@@ -30,7 +30,7 @@ pub(crate) const ADMIN: [&str; 2] = ["admin", ""];
 
 /// The time after which reads reflect a write. IAM and bucket settings are eventually consistent.
 /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot.html#troubleshoot_general_eventual-consistency>
-const SETTLED: Duration = Duration::from_secs(30);
+const PROPAGATION_TIME: Duration = Duration::from_secs(30);
 
 /// The provisioner renews credentials this long before they expire, or up to half of that later.
 const RENEWAL: Duration = Duration::from_secs(60);
@@ -103,7 +103,7 @@ pub(crate) struct Stores {
     roles: Mutex<BTreeMap<Role, SharedCredentialsProvider>>,
     identities: SharedIdentityCache,
     recent: Arc<RecentlyCreated>,
-    gone: Arc<RecentlyCreated>,
+    recently_removed: Arc<RecentlyCreated>,
 }
 
 /// A role's ARN, its external ID, the region of STS, and the key (ID and secret) that assumes the role; without a key,
@@ -123,7 +123,7 @@ pub(crate) struct Store {
     /// The objects that were recently created in any account.
     pub(crate) recent: Arc<RecentlyCreated>,
     /// Recently removed users and roles. Not every administrator has permission to see that they no longer exist.
-    gone: Arc<RecentlyCreated>,
+    recently_removed: Arc<RecentlyCreated>,
     permissions_boundary: Option<IamArn>,
     oidc_provider: Option<OidcProvider>,
 }
@@ -139,7 +139,7 @@ impl Store {
         match self.given_dialect {
             Some(dialect) => dialect,
             None if is_amazons() => Dialect::Aws,
-            None if self.s3.software().starts_with("SeaweedFS") => Dialect::SeaweedFs,
+            None if self.s3.server_header().starts_with("SeaweedFS") => Dialect::SeaweedFs,
             None => Dialect::Other,
         }
     }
@@ -150,7 +150,7 @@ impl Store {
     /// # Errors
     /// If the request fails without an answer, or with 429 or 5xx, which need not come from the store itself.
     pub(crate) async fn learn_dialect(&self, bucket: &str) -> Result<(), Failure> {
-        if self.dialect() != Dialect::Other || !self.s3.software().is_empty() {
+        if self.dialect() != Dialect::Other || !self.s3.server_header().is_empty() {
             return Ok(());
         }
         match self.s3.bucket_tagging(bucket).await {
@@ -168,18 +168,18 @@ impl Store {
 
     /// Returns true if "no such bucket" may mean that AWS does not show the bucket yet.
     pub(crate) fn may_hide(&self, bucket: &str) -> bool {
-        self.dialect().is_complete() && self.recent.has(bucket)
+        self.dialect().supports_all_properties() && self.recent.has(bucket)
     }
 
     /// Records that a user or a role was removed.
     pub(crate) fn record_removal(&self, name: &str) {
         self.recent.removed(name);
-        self.gone.created(name);
+        self.recently_removed.created(name);
     }
 
     /// Returns true if this process has recently removed the user or role, and has not created it again.
     pub(crate) fn was_removed(&self, name: &str) -> bool {
-        self.gone.has(name) && !self.recent.has(name)
+        self.recently_removed.has(name) && !self.recent.has(name)
     }
 
     /// Returns the settings that clients need in addition to their defaults for AWS.
@@ -193,7 +193,7 @@ impl Store {
         // Amazon's Python clients read the region only from this variable. AWS redirects them to the right region, but
         // other stores do not.
         let others = sums.into_iter().chain([("AWS_DEFAULT_REGION", self.region.name())]);
-        url.into_iter().chain(others.filter(|_| !self.dialect().is_complete())).collect()
+        url.into_iter().chain(others.filter(|_| !self.dialect().supports_all_properties())).collect()
     }
 
     /// Returns the OIDC provider in IAM that represents the cluster.
@@ -212,8 +212,8 @@ impl Stores {
     pub(crate) fn new(defaults: Defaults) -> Self {
         let (connections, own, roles) = Default::default();
         let identities = IdentityCache::lazy().buffer_time(RENEWAL).build();
-        let [recent, gone] = [(); 2].map(|()| Arc::new(RecentlyCreated::within(SETTLED)));
-        Self { defaults, connections, own, roles, identities, recent, gone }
+        let [recent, recently_removed] = [(); 2].map(|()| Arc::new(RecentlyCreated::within(PROPAGATION_TIME)));
+        Self { defaults, connections, own, roles, identities, recent, recently_removed }
     }
 
     /// Returns access to the account and the region of a class.
@@ -224,7 +224,7 @@ impl Stores {
         let mut settings_of_iam = settings.clone();
         settings_of_iam.endpoint = self.iam_endpoint(parameters).map(Endpoint::url);
         if settings_of_iam.endpoint.is_some() {
-            region.of_iam().clone_into(&mut settings_of_iam.region);
+            region.iam_region().clone_into(&mut settings_of_iam.region);
         }
         let endpoint = s3_endpoint(&settings).await?.region(region.name());
         Ok(Store {
@@ -235,7 +235,7 @@ impl Stores {
             given_url: settings.endpoint,
             given_dialect: parameters.store,
             recent: self.recent.clone(),
-            gone: self.gone.clone(),
+            recently_removed: self.recently_removed.clone(),
             permissions_boundary: self.defaults.permissions_boundary.clone(),
             oidc_provider: self.defaults.oidc_provider_arn.clone(),
         })
@@ -270,7 +270,7 @@ impl Stores {
         let mut settings = Settings::new(defaults.http(&self.connections)?);
         region.name().clone_into(&mut settings.region);
         settings.endpoint = parameters.endpoint.as_ref().or(defaults.endpoint.as_ref()).map(Endpoint::url);
-        (settings.time_limit, settings.repeats) = (defaults.call_timeout, true);
+        (settings.time_limit, settings.retries) = (defaults.call_timeout, true);
         (settings.fips, settings.dual_stack) = (defaults.fips, defaults.dual_stack);
         Ok((region, settings))
     }

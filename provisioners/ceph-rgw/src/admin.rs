@@ -10,7 +10,7 @@ use aws_sigv4::sign::v4;
 use bytes::Bytes;
 use http::{Method, Uri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use s3_client::{Answer, Credentials, Error, Http};
+use s3_client::{Credentials, Error, ErrorResponse, Http};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -183,32 +183,33 @@ pub(crate) struct Admin {
 impl Admin {
     pub(crate) async fn user(&self, id: &str) -> Result<Option<User>, Failure> {
         let failure = |error| Failure::of_admin(format!("look up the user {id}"), "users", error);
-        absent_on(&["NoSuchUser"], self.ask(request(Method::GET, "user").query("uid", id)).await, failure)
+        absent_on(&["NoSuchUser"], self.fetch(request(Method::GET, "user").query("uid", id)).await, failure)
     }
 
     /// Creates a user with a key, unless the user exists.
     pub(crate) async fn create_user(&self, id: &str, display_name: &str, max_buckets: i64) -> Result<(), Failure> {
         let request = request(Method::PUT, "user").query("uid", id).query("display-name", display_name);
         let request = request.query("key-type", "s3").query("generate-key", "true");
-        let made = self.done(request.query("max-buckets", max_buckets.to_string())).await;
+        let made = self.execute(request.query("max-buckets", max_buckets.to_string())).await;
         let failure = |error| Failure::of_admin(format!("create the user {id}"), "users", error);
         absent_on(&["UserAlreadyExists"], made, failure).map(drop)
     }
 
     pub(crate) async fn set_display_name(&self, id: &str, display_name: &str) -> Result<(), Failure> {
-        let set = self.done(request(Method::POST, "user").query("uid", id).query("display-name", display_name)).await;
+        let set =
+            self.execute(request(Method::POST, "user").query("uid", id).query("display-name", display_name)).await;
         set.map_err(|error| Failure::of_admin(format!("mark the user {id}"), "users", error))
     }
 
     pub(crate) async fn set_max_buckets(&self, id: &str, max_buckets: i64) -> Result<(), Failure> {
         let request = request(Method::POST, "user").query("uid", id).query("max-buckets", max_buckets.to_string());
-        let set = self.done(request).await;
+        let set = self.execute(request).await;
         set.map_err(|error| Failure::of_admin(format!("limit the buckets of the user {id}"), "users", error))
     }
 
     /// Deletes a user who owns no buckets.
     pub(crate) async fn delete_user(&self, id: &str) -> Result<(), Failure> {
-        let deleted = self.done(request(Method::DELETE, "user").query("uid", id)).await;
+        let deleted = self.execute(request(Method::DELETE, "user").query("uid", id)).await;
         let failure = |error: Error| {
             let owns_buckets = error.status() == Some(409);
             let mut failure = Failure::of_admin(format!("delete the user {id}"), "users", error);
@@ -223,7 +224,7 @@ impl Admin {
     /// Creates another key. Returns all keys.
     pub(crate) async fn create_key(&self, id: &str) -> Result<Vec<Key>, Failure> {
         let request = request(Method::PUT, "user").query("key", "").query("uid", id);
-        let keys = self.ask(request.query("key-type", "s3").query("generate-key", "true")).await;
+        let keys = self.fetch(request.query("key-type", "s3").query("generate-key", "true")).await;
         keys.map_err(|error| Failure::of_admin(format!("create a key for the user {id}"), "users", error))
     }
 
@@ -232,14 +233,14 @@ impl Admin {
     pub(crate) async fn create_temporary_key(&self, id: &str) -> Result<Option<Credentials>, Failure> {
         let request = request(Method::PUT, "user").query("key", "").query("uid", id).query("key-type", "s3");
         let request = request.query("access-key", format!("{TEMPORARY}{id}")).query("generate-key", "true");
-        let keys: Result<Vec<Key>, _> = self.ask(request).await;
+        let keys: Result<Vec<Key>, _> = self.fetch(request).await;
         let failure = |error| Failure::of_admin(format!("create a key for the user {id}"), "users", error);
         Ok(keys.map_err(failure)?.iter().find(|key| key.is_temporary()).map(Key::credentials))
     }
 
     pub(crate) async fn delete_key(&self, id: &str, access_key: &str) -> Result<(), Failure> {
         let request = request(Method::DELETE, "user").query("key", "").query("uid", id).query("key-type", "s3");
-        let deleted = self.done(request.query("access-key", access_key)).await;
+        let deleted = self.execute(request.query("access-key", access_key)).await;
         let failure = |error| Failure::of_admin(format!("delete a key of the user {id}"), "users", error);
         let is_absent = match &deleted {
             // The gateway also answers this if it does not accept the administrator's key.
@@ -254,12 +255,12 @@ impl Admin {
 
     pub(crate) async fn set_user_quota(&self, id: &str, quota: Quota) -> Result<(), Failure> {
         let request = request(Method::PUT, "user").query("quota", "").query("quota-type", "user").query("uid", id);
-        let set = self.done(with_quota(request, quota)).await;
+        let set = self.execute(with_quota(request, quota)).await;
         set.map_err(|error| Failure::of_admin(format!("set the quota of the user {id}"), "users", error))
     }
 
     pub(crate) async fn bucket(&self, name: &str) -> Result<Option<BucketInfo>, Failure> {
-        let answer = self.ask(request(Method::GET, "bucket").query("bucket", name).query("stats", "true")).await;
+        let answer = self.fetch(request(Method::GET, "bucket").query("bucket", name).query("stats", "true")).await;
         let failure = |error| Failure::of_admin(format!("look up the bucket {name}"), "buckets", error);
         absent_on(&["NoSuchBucket"], answer, failure)
     }
@@ -269,7 +270,7 @@ impl Admin {
         let (mut ids, mut marker) = (Vec::new(), String::new());
         loop {
             let request = request(Method::GET, "user").query("list", "").query("max-entries", "1000");
-            let page: Result<UserPage, _> = self.ask(request.query("marker", &marker)).await;
+            let page: Result<UserPage, _> = self.fetch(request.query("marker", &marker)).await;
             let page = page.map_err(|error| Failure::of_admin("list the users".to_owned(), "users", error))?;
             ids.extend(page.keys);
             if page.truncated && page.marker != marker { marker = page.marker } else { return Ok(ids) }
@@ -278,7 +279,7 @@ impl Admin {
 
     /// Returns the names of the buckets that a user owns.
     pub(crate) async fn buckets_of(&self, owner: &str) -> Result<Vec<String>, Failure> {
-        let list = self.ask(request(Method::GET, "bucket").query("uid", owner)).await;
+        let list = self.fetch(request(Method::GET, "bucket").query("uid", owner)).await;
         list.map_err(|error| Failure::of_admin(format!("list the buckets of the user {owner}"), "buckets", error))
     }
 
@@ -286,12 +287,12 @@ impl Admin {
     pub(crate) async fn give_bucket(&self, name: &str, id: &str, owner: &str) -> Result<(), Failure> {
         let request = request(Method::PUT, "bucket").query("bucket", name).query("bucket-id", id).query("uid", owner);
         let failure = |error| Failure::of_admin(format!("give the bucket {name} to its bucketOwner"), "buckets", error);
-        self.done(request).await.map_err(failure)
+        self.execute(request).await.map_err(failure)
     }
 
     pub(crate) async fn set_bucket_quota(&self, name: &str, owner: &str, quota: Quota) -> Result<(), Failure> {
         let request = request(Method::PUT, "bucket").query("quota", "").query("uid", owner).query("bucket", name);
-        let set = self.done(with_quota(request, quota)).await;
+        let set = self.execute(with_quota(request, quota)).await;
         set.map_err(|error| Failure::of_admin(format!("set the quota of the bucket {name}"), "buckets", error))
     }
 
@@ -311,11 +312,11 @@ impl Admin {
         }
     }
 
-    async fn done(&self, request: Request) -> Result<(), Error> {
+    async fn execute(&self, request: Request) -> Result<(), Error> {
         self.send(request, self.time_limit).await.map(drop)
     }
 
-    async fn ask<T: DeserializeOwned>(&self, request: Request) -> Result<T, Error> {
+    async fn fetch<T: DeserializeOwned>(&self, request: Request) -> Result<T, Error> {
         let answer = self.send(request, self.time_limit).await?;
         serde_json::from_slice(&answer).map_err(|_| Error::NotS3 { endpoint: self.address.clone(), status: 200 })
     }
@@ -378,7 +379,7 @@ impl Admin {
                 _ => return Error::NotS3 { endpoint: self.address.clone(), status },
             }
         };
-        Error::refusal(&self.address, Answer::new(status, &refusal.code, &refusal.message, &refusal.request_id))
+        Error::refusal(&self.address, ErrorResponse::new(status, &refusal.code, &refusal.message, &refusal.request_id))
     }
 }
 

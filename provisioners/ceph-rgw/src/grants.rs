@@ -56,13 +56,13 @@ async fn read_policy(s3: &Client, bucket: &str) -> Result<Policy, GrantError> {
 }
 
 /// Returns the policy with a statement that grants access to this user.
-pub(crate) fn granted(policy: &Policy, user: &str, bucket: &str, access: Access) -> Policy {
+pub(crate) fn with_grant(policy: &Policy, user: &str, bucket: &str, access: Access) -> Policy {
     with_statement(policy, (user, user), bucket, access)
 }
 
 /// Returns the policy with a statement that grants the bucket's owner access to other users' objects: on the gateway,
 /// an object belongs to the user who wrote it. The objects remain when that user is deleted, and so does the statement.
-pub(crate) fn with_owner(policy: &Policy, owner: &str, bucket: &str) -> Policy {
+pub(crate) fn with_owner_grant(policy: &Policy, owner: &str, bucket: &str) -> Policy {
     with_statement(policy, (&format!("{OWNER}{owner}"), owner), bucket, Access::ReadWrite)
 }
 
@@ -80,7 +80,7 @@ fn resources(bucket: &str) -> [String; 2] {
 }
 
 /// Returns the policy without this user's statement.
-pub(crate) fn revoked(policy: &Policy, user: &str) -> Policy {
+pub(crate) fn without_grant(policy: &Policy, user: &str) -> Policy {
     let mut policy = policy.clone();
     policy.remove(user);
     policy
@@ -164,12 +164,12 @@ mod tests {
 
     #[test]
     fn new_policy_keeps_the_grants_of_other_claims() {
-        let granted = granted(&Policy::default(), "obc-a-b-c", "photos", Access::ReadOnly);
+        let granted = with_grant(&Policy::default(), "obc-a-b-c", "photos", Access::ReadOnly);
         let theirs = allow("by hand", "arn:aws:iam:::user/x", &["s3:*"], &["*"]);
-        let granted = with_owner(&granted, "alice", "photos");
+        let granted = with_owner_grant(&granted, "alice", "photos");
         let mut live = granted.clone();
         live.upsert(theirs);
         assert!(with_grants_of(&Policy::default(), &live).is_equivalent_to(&granted));
-        assert_eq!(revoked(&granted, "obc-a-b-c").statements().count(), 1);
+        assert_eq!(without_grant(&granted, "obc-a-b-c").statements().count(), 1);
     }
 }

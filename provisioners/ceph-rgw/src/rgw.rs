@@ -2,9 +2,9 @@
 
 mod account;
 mod bucket;
+mod deletion;
 mod listing;
 mod ownership;
-mod removing;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -21,7 +21,7 @@ use s3_client::policy::Policy;
 use self::account::{Account, AccountError};
 use self::ownership::{BucketOwnership, Evidence};
 use crate::admin::{BucketInfo, User};
-use crate::grants::{change_policy, granted, with_owner};
+use crate::grants::{change_policy, with_grant, with_owner_grant};
 use crate::parameters::{Config, Parameters, SETTINGS};
 use crate::quota::Quota;
 use crate::store::{ADMIN, Defaults, Store, Stores};
@@ -66,23 +66,23 @@ impl BucketProvisioner for Rgw {
             return refuse(&store, &users, &request, live.as_ref(), OWNERS_DO_EVERYTHING.to_owned()).await;
         }
         let owner = &users.owner;
-        let whose = match &live {
-            Some(live) => Some(users.whose(&store, &request.state, live).await?),
+        let ownership = match &live {
+            Some(live) => Some(users.ownership(&store, &request.state, live).await?),
             None => None,
         };
-        if let Some(text) = whose.and_then(|whose| objection(whose, &users, &request)) {
+        if let Some(text) = ownership.and_then(|ownership| refusal_reason(ownership, &users, &request)) {
             if let Some(live) = &live {
                 tracing::info!(bucket = request.name, owner = live.owner, "refused a bucket that is not the claim's");
             }
             return refuse(&store, &users, &request, live.as_ref(), text).await;
         }
-        let user = owner.ensured(&store, ONE_BUCKET).await?;
+        let user = owner.ensure(&store, ONE_BUCKET).await?;
         let key = owner.key(&store, &user, None).await?;
         let is_new = live.is_none();
-        let lent = match (live, whose) {
+        let transferred_marker = match (live, ownership) {
             (Some(live), Some(BucketOwnership::Claim)) => (!owner.generated).then_some(live.marker),
-            _ => match bucket::make(&store, &users, &user, &request, is_new).await {
-                Ok(lent) => lent,
+            _ => match bucket::create_and_transfer(&store, &users, &user, &request, is_new).await {
+                Ok(transferred_marker) => transferred_marker,
                 Err(RequestFailure::Refused(text)) => return refuse(&store, &users, &request, None, text).await,
                 Err(RequestFailure::Failed(error)) => return Err(error),
             },
@@ -95,11 +95,11 @@ impl BucketProvisioner for Rgw {
         if owner.generated && !wanted.is_met_by(user.user_quota) {
             store.admin.set_user_quota(&owner.id, wanted).await?;
         }
-        let lock = self.stores.lock(store.place(&request.name));
+        let lock = self.stores.lock(store.lock_key(&request.name));
         let _locked = lock.lock().await;
-        bucket::apply(&store, &request, &owner.id, key, lent.as_deref(), is_new).await?;
+        bucket::apply(&store, &request, &owner.id, key, transferred_marker.as_deref(), is_new).await?;
         let bucket = Bucket::new(store.endpoint).state(CEPH_USER, &owner.id);
-        Ok(match lent {
+        Ok(match transferred_marker {
             Some(marker) => bucket.state(BUCKET_OWNER, &owner.id).state(BUCKET_MARKER, marker),
             None => bucket,
         })
@@ -217,18 +217,18 @@ impl Rgw {
             statements.extend(self.statement(store, users, request, bucket).await?);
         }
         let (account, owns_none) = (&users.owner, statements.len() == request.buckets.len());
-        let user = account.ensured(store, NO_BUCKETS).await?;
+        let user = account.ensure(store, NO_BUCKETS).await?;
         let key = account.key(store, &user, request.access_key_id.as_deref()).await?;
         if account.generated && owns_none && user.max_buckets >= 0 {
             store.admin.set_max_buckets(&account.id, NO_BUCKETS).await?;
         }
         for Statement { bucket, owner, owner_key, access } in statements {
             let name = &bucket.name;
-            let lock = self.stores.lock(store.place(name));
+            let lock = self.stores.lock(store.lock_key(name));
             let _locked = lock.lock().await;
             let wanted = |policy: &Policy| {
-                let policy = granted(policy, &account.id, name, access);
-                if bucket.owner.is_some() { with_owner(&policy, &owner, name) } else { policy }
+                let policy = with_grant(policy, &account.id, name, access);
+                if bucket.owner.is_some() { with_owner_grant(&policy, &owner, name) } else { policy }
             };
             change_policy(store, owner_key, name, wanted).await?;
         }
@@ -274,7 +274,7 @@ impl Rgw {
         request.check_settings(bucket, &SETTINGS)?;
         let Some(info) = store.admin.bucket(name).await? else { return Err(bucket.missing().into()) };
         if let Some(owner) = &bucket.owner
-            && !is_its_owners(bucket, owner, &info, (store, &request.cluster_id)).await?
+            && !belongs_to_owner(bucket, owner, &info, (store, &request.cluster_id)).await?
         {
             return Err(RequestFailure::Refused(bucket.wrong_owner_message()));
         }
@@ -283,10 +283,10 @@ impl Rgw {
             return Ok(None);
         }
         let Some(owner) = store.admin.user(&info.owner).await? else {
-            return Err(ProvisionError::retry(is_not_of_a_user(name, &info.owner)).into());
+            return Err(ProvisionError::retry(owner_not_a_user_message(name, &info.owner)).into());
         };
         let Some(owner_key) = owner.key(None) else {
-            return Err(ProvisionError::retry(has_no_key(name, &info.owner)).into());
+            return Err(ProvisionError::retry(missing_key_message(name, &info.owner)).into());
         };
         if !account.generated {
             let text = format!("the bucket {name} does not belong to the bucketOwner {}", account.id);
@@ -300,7 +300,7 @@ impl Rgw {
 struct Users {
     /// The user who owns the claim's bucket, or has access to it.
     owner: Account,
-    /// The user who is created for the claim. It is the same user if the claim does not name an owner.
+    /// The user who is created for the claim. Same as `owner` if the claim does not name an owner.
     own: Option<Account>,
 }
 
@@ -321,7 +321,7 @@ impl Users {
     }
 
     /// Determines the owner of the live bucket.
-    async fn whose(
+    async fn ownership(
         &self,
         store: &Store,
         state: &BTreeMap<String, String>,
@@ -337,13 +337,13 @@ impl Users {
             None => None,
         };
         let mark = own_user.as_ref().and_then(User::mark);
-        Ok(Evidence { owner, own: own.as_ref(), mark: mark.as_ref(), state }.whose(live))
+        Ok(Evidence { owner, own: own.as_ref(), mark: mark.as_ref(), state }.ownership(live))
     }
 }
 
 /// Returns the reason why the permissions of a bucket cannot be changed. The text does not disclose the bucket's owner
 /// to tenants.
-fn has_no_key(bucket: &str, owner: &str) -> String {
+fn missing_key_message(bucket: &str, owner: &str) -> String {
     tracing::warn!(bucket, owner, "the owner of a bucket that several claims use has no key");
     format!(
         "the owner of the bucket {bucket} has no key to change the bucket's policy with: an administrator creates one \
@@ -351,8 +351,8 @@ fn has_no_key(bucket: &str, owner: &str) -> String {
     )
 }
 
-/// Returns the reason why the permissions of an account's bucket cannot be changed, like [`has_no_key`].
-fn is_not_of_a_user(bucket: &str, owner: &str) -> String {
+/// Returns the reason why the permissions of an account's bucket cannot be changed, like [`missing_key_message`].
+fn owner_not_a_user_message(bucket: &str, owner: &str) -> String {
     tracing::warn!(bucket, owner, "the owner of a bucket that several claims use is not a user");
     format!(
         "the owner of the bucket {bucket} is not a user of the gateway, but an account, or has been deleted: an \
@@ -362,7 +362,7 @@ fn is_not_of_a_user(bucket: &str, owner: &str) -> String {
 }
 
 /// Returns whether a bucket is still the one that was created for its owner.
-async fn is_its_owners(
+async fn belongs_to_owner(
     bucket: &BucketAccess,
     owner: &api::Account,
     live: &BucketInfo,
@@ -370,27 +370,27 @@ async fn is_its_owners(
 ) -> Result<bool, ProvisionError> {
     let bucket_owner = bucket.state.get(BUCKET_OWNER).map(String::as_str);
     let users = Users::of(owner, &bucket.state, bucket_owner, cluster)?;
-    Ok(users.whose(store, &bucket.state, live).await? == BucketOwnership::Claim)
+    Ok(users.ownership(store, &bucket.state, live).await? == BucketOwnership::Claim)
 }
 
 /// Returns the reason why an existing bucket cannot be used for this claim. The text does not disclose the bucket's
 /// owner.
-fn objection(whose: BucketOwnership, users: &Users, request: &RequestOf<Rgw>) -> Option<String> {
+fn refusal_reason(ownership: BucketOwnership, users: &Users, request: &RequestOf<Rgw>) -> Option<String> {
     let name = &request.name;
     let recorded = request.state.get(BUCKET_OWNER).filter(|owner| **owner != users.owner.id);
-    match (whose, recorded) {
-        (BucketOwnership::Claim | BucketOwnership::ToHandOver, _) => None,
+    match (ownership, recorded) {
+        (BucketOwnership::Claim | BucketOwnership::PendingTransfer, _) => None,
         (BucketOwnership::OfFormerOwner, _) => {
             Some(format!("the bucket {name} was created for another bucketOwner: restore the former bucketOwner"))
         }
-        (BucketOwnership::Others, Some(owner)) => Some(format!(
+        (BucketOwnership::Other, Some(owner)) => Some(format!(
             "the bucket {name} was created for the bucketOwner {owner}: restore it, or ask an administrator to link \
              the bucket to another user"
         )),
-        (BucketOwnership::Others, None) if request.state.is_empty() => {
+        (BucketOwnership::Other, None) if request.state.is_empty() => {
             Some(format!("the bucket {name} exists and was not created for this claim: choose another bucketName"))
         }
-        (BucketOwnership::Others, None) => Some(format!(
+        (BucketOwnership::Other, None) => Some(format!(
             "the bucket {name} does not belong to this claim's user: restore the former bucketOwner, or ask an \
              administrator to link the bucket to {}",
             users.owner.id
@@ -413,7 +413,8 @@ async fn refuse(
     if let Some(own) = &users.own
         && let Some(user) = own.user(store).await?
     {
-        let noted = user.mark().and_then(|mark| mark.handed_over).map(|handed_over| handed_over.marker);
+        let noted =
+            user.mark().and_then(|mark| mark.transferred_bucket).map(|transferred_bucket| transferred_bucket.marker);
         // If the user cannot be deleted, it owns a bucket that an earlier attempt created.
         let has_bucket = noted.is_some() && noted.as_ref() == live.map(|live| &live.marker);
         if has_bucket || store.admin.delete_user(&own.id).await.is_err() {

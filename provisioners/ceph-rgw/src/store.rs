@@ -85,7 +85,7 @@ impl Store {
     }
 
     /// Returns a text that identifies the bucket across gateways.
-    pub(crate) fn place(&self, bucket: &str) -> String {
+    pub(crate) fn lock_key(&self, bucket: &str) -> String {
         format!("{}/{bucket}", self.client.endpoint())
     }
 }
@@ -121,10 +121,10 @@ impl Stores {
     }
 
     /// Returns the lock for read-modify-write operations on a bucket.
-    pub(crate) fn lock(&self, place: String) -> Arc<tokio::sync::Mutex<()>> {
+    pub(crate) fn lock(&self, key: String) -> Arc<tokio::sync::Mutex<()>> {
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
         locks.retain(|_, lock| Arc::strong_count(lock) > 1);
-        locks.entry(place).or_default().clone()
+        locks.entry(key).or_default().clone()
     }
 
     pub(crate) fn endpoint(&self, parameters: &Parameters) -> Result<Endpoint, BackendConfigError> {

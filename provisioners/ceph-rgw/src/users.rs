@@ -62,7 +62,7 @@ pub(crate) struct Mark {
     /// The cluster of the claim.
     pub(crate) cluster: String,
     /// The claim's bucket, if another user owns it.
-    pub(crate) handed_over: Option<TransferredBucket>,
+    pub(crate) transferred_bucket: Option<TransferredBucket>,
 }
 
 /// A bucket that the claim's own user created and that belongs to the owner whom the claim names.
@@ -80,7 +80,7 @@ const OWNER: &str = " owner=";
 impl Mark {
     /// Returns the mark of a user who owns the claim's bucket, or does not own a bucket.
     pub(crate) fn of(cluster: &str) -> Self {
-        Self { cluster: cluster.to_owned(), handed_over: None }
+        Self { cluster: cluster.to_owned(), transferred_bucket: None }
     }
 
     /// Reads the mark in a display name. Users from earlier versions and foreign users have none.
@@ -88,15 +88,15 @@ impl Mark {
         let rest = display_name.strip_prefix(CLUSTER)?;
         let Some((cluster, rest)) = rest.split_once(BUCKET) else { return Some(Self::of(rest)) };
         let (marker, owner) = rest.split_once(OWNER)?;
-        let handed_over = Some(TransferredBucket { marker: marker.to_owned(), owner: owner.to_owned() });
-        Some(Self { cluster: cluster.to_owned(), handed_over })
+        let transferred_bucket = Some(TransferredBucket { marker: marker.to_owned(), owner: owner.to_owned() });
+        Some(Self { cluster: cluster.to_owned(), transferred_bucket })
     }
 }
 
 impl std::fmt::Display for Mark {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{CLUSTER}{}", self.cluster)?;
-        match &self.handed_over {
+        match &self.transferred_bucket {
             Some(TransferredBucket { marker, owner }) => write!(f, "{BUCKET}{marker}{OWNER}{owner}"),
             None => Ok(()),
         }
@@ -191,9 +191,9 @@ mod tests {
     #[test]
     fn marks_round_trip() {
         let own = Mark::of("0000-1");
-        let handed_over = TransferredBucket { marker: "zone.4110.1".into(), owner: "alice of shop".into() };
-        let lent = Mark { cluster: "my cluster".into(), handed_over: Some(handed_over) };
-        for mark in [own, lent] {
+        let transferred_bucket = TransferredBucket { marker: "zone.4110.1".into(), owner: "alice of shop".into() };
+        let transferred = Mark { cluster: "my cluster".into(), transferred_bucket: Some(transferred_bucket) };
+        for mark in [own, transferred] {
             assert_eq!(Mark::parse(&mark.to_string()), Some(mark));
         }
         for other in ["", "obc-shop-photos-u-1", "Alice", "kube-provisioner cluster=a bucket=b"] {

@@ -62,7 +62,7 @@ struct Args {
 fn main() -> std::process::ExitCode {
     Program::new(async |Args { options }: Args| {
         let driver = Pool::default();
-        let info = DriverInfo::ask(&driver).await?;
+        let info = DriverInfo::query(&driver).await?;
         Ok((CsiProvisioner::new(driver, info, Settings::default(), "pool"), options))
     })
     .run()

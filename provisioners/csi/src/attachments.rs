@@ -7,11 +7,11 @@ use kube_provisioner::kube::api::{Api, ApiResource, DynamicObject};
 use kube_provisioner::kube::{Client, ResourceExt};
 use kube_provisioner::{Change, ObjectWatch, Trigger};
 
-use crate::watched::{Changed, Watched};
+use crate::watched_objects::{ChangedObjects, WatchedObjects};
 
 /// A shared handle: clones refer to the same attachments.
 #[derive(Clone, Default)]
-pub(crate) struct Attachments(Arc<Mutex<Watched<Attachment>>>);
+pub(crate) struct Attachments(Arc<Mutex<WatchedObjects<Attachment>>>);
 
 #[derive(PartialEq)]
 struct Attachment {
@@ -36,9 +36,9 @@ impl Attachments {
     fn apply(&self, change: Change<DynamicObject>) -> Vec<Trigger> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match state.apply(change.map(|object| (object.name_any(), read(&object)))) {
-            Changed::Nothing => return Vec::new(),
-            Changed::One { name, before } => before.map(|before| (name, before)).into_iter().collect(),
-            Changed::Many { before } => before,
+            ChangedObjects::Nothing => return Vec::new(),
+            ChangedObjects::One { name, before } => before.map(|before| (name, before)).into_iter().collect(),
+            ChangedObjects::Many { before } => before,
         };
         let is_gone = |name: &String| state.all().is_some_and(|all| !all.contains_key(name));
         let gone = before.into_iter().filter(|(name, _)| is_gone(name));

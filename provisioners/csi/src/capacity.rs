@@ -31,8 +31,8 @@ use crate::nodes::Nodes;
 use crate::own_node::OwnNode;
 use crate::parameters::Texts;
 use crate::requests::limited;
-use crate::topology::{self, Term, is_within};
-use crate::watched::{Changed, Watched, hash};
+use crate::topology::{self, Segment, is_within};
+use crate::watched_objects::{ChangedObjects, WatchedObjects, hash};
 
 const DRIVER: &str = "csi.storage.k8s.io/drivername";
 const MANAGED_BY: &str = "csi.storage.k8s.io/managed-by";
@@ -80,7 +80,7 @@ impl CapacitySettings {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key {
     class: String,
-    segment: Term,
+    segment: Segment,
 }
 
 impl Key {
@@ -120,7 +120,7 @@ impl Class {
     }
 
     /// Returns true if the class allows volumes in this segment. Ignores keys that the segment lacks.
-    fn allows(&self, segment: &Term) -> bool {
+    fn allows(&self, segment: &Segment) -> bool {
         let value_of = |key: &str| segment.iter().find(|(own, _)| own == key).map(|(_, value)| value);
         topology::allows(&self.allowed, |one| value_of(&one.key).is_none_or(|value| one.values.contains(value)))
     }
@@ -128,8 +128,8 @@ impl Class {
 
 #[derive(Default)]
 struct State {
-    classes: Watched<Class>,
-    objects: Watched<CSIStorageCapacity>,
+    classes: WatchedObjects<Class>,
+    objects: WatchedObjects<CSIStorageCapacity>,
     /// The objects that should exist, with the names of those that do.
     wanted: BTreeMap<Key, Option<String>>,
     /// The names of the objects that should not exist.
@@ -209,12 +209,12 @@ impl Capacity {
         let change = change.map(|class| (class.name_any(), Class::read(&class, &self.driver)));
         let mut state = self.lock();
         match state.classes.apply(change) {
-            Changed::Nothing => {}
-            Changed::One { name, .. } => {
+            ChangedObjects::Nothing => {}
+            ChangedObjects::One { name, .. } => {
                 state.refresh(|key| key.class == name);
                 self.nodes.changed.notify_one();
             }
-            Changed::Many { .. } => self.nodes.changed.notify_one(),
+            ChangedObjects::Many { .. } => self.nodes.changed.notify_one(),
         }
         Vec::new()
     }
@@ -228,7 +228,7 @@ impl Capacity {
             });
             (name, read.ok().map(without_managed_fields))
         });
-        if !matches!(self.lock().objects.apply(change), Changed::Nothing) {
+        if !matches!(self.lock().objects.apply(change), ChangedObjects::Nothing) {
             self.nodes.changed.notify_one();
         }
         Vec::new()
@@ -252,7 +252,7 @@ impl Capacity {
         };
         let settling = async {
             loop {
-                self.settle();
+                self.update_tasks();
                 sleep(SETTLING).await;
                 self.nodes.changed.notified().await;
             }
@@ -261,7 +261,7 @@ impl Capacity {
     }
 
     /// Compares the existing objects with the wanted ones.
-    fn settle(&self) {
+    fn update_tasks(&self) {
         let segments = match &self.own_node {
             Some(node) => Some([node.segment()].into()),
             None => self.nodes.segments(),
@@ -298,10 +298,10 @@ impl Capacity {
         let removals = state.obsolete.difference(&before).cloned().map(Task::Delete);
         let new: Vec<_> = new.into_iter().chain(removals).collect();
         new.into_iter().for_each(|task| state.wake(task));
-        self.count(&state);
+        self.set_gauges(&state);
     }
 
-    fn count(&self, state: &State) {
+    fn set_gauges(&self, state: &State) {
         let count = |count| i64::try_from(count).unwrap_or(i64::MAX);
         self.goal.set(count(state.wanted.len()));
         self.current.set(count(state.wanted.values().flatten().count()));
@@ -372,7 +372,7 @@ impl Capacity {
             None => self.nodes.changed.notify_one(),
         }
         state.objects.apply(Change::Applied((name, Some(without_managed_fields(written)))));
-        self.count(&state);
+        self.set_gauges(&state);
         Ok(())
     }
 
@@ -400,14 +400,14 @@ impl Capacity {
         });
         let value = |quantity: &Option<Quantity>| quantity.as_ref().and_then(|quantity| parse_bytes(&quantity.0).ok());
         let is_same = value(&object.capacity) == Some(available) && value(&object.maximum_volume_size) == largest;
-        let is_owned = self.own(&mut object.metadata);
+        let is_owned = self.set_owner(&mut object.metadata);
         object.capacity = Some(Quantity(format_bytes(available)));
         object.maximum_volume_size = largest.map(|bytes| Quantity(format_bytes(bytes)));
         (before.is_none() || !is_same || !is_owned).then_some(object)
     }
 
     /// Makes the configured owner the controller of an object. Returns true if it already was.
-    fn own(&self, metadata: &mut ObjectMeta) -> bool {
+    fn set_owner(&self, metadata: &mut ObjectMeta) -> bool {
         let Some(owner) = self.lock().owner.clone() else { return true };
         let owners = metadata.owner_references.get_or_insert_default();
         let is_controller = |one: &OwnerReference| one.controller == Some(true);
@@ -437,7 +437,7 @@ impl Capacity {
     }
 
     /// Calls the driver soon for these segments, or for all segments of the class if `segments` is empty.
-    pub(crate) fn refresh(&self, class: &str, segments: &[Term]) {
+    pub(crate) fn refresh(&self, class: &str, segments: &[Segment]) {
         // A volume's topology may have fewer keys than the nodes'.
         let is_in = |key: &Key| segments.iter().any(|place| !place.is_empty() && is_within(place, &key.segment));
         let is_of = |key: &Key| segments.is_empty() && key.class == class;

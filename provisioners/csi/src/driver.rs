@@ -46,7 +46,7 @@ pub struct DriverInfo {
 
 /// A capability that a claim needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
+pub(crate) enum RequiredFeature {
     Attributes,
     Clones,
     Snapshots,
@@ -57,7 +57,7 @@ impl DriverInfo {
     ///
     /// # Errors
     /// See [`DriverError`].
-    pub async fn ask(driver: &(impl Identity + Controller)) -> Result<Self, DriverError> {
+    pub async fn query(driver: &(impl Identity + Controller)) -> Result<Self, DriverError> {
         let failed = |what| move |source| DriverError::Call { what, source };
         let name = driver.get_plugin_info(GetPluginInfoRequest {}).await.map_err(failed("name"))?.name;
         if name.is_empty() {
@@ -84,11 +84,11 @@ impl DriverInfo {
 
     /// Returns true if the driver reports its free capacity.
     pub fn can_get_capacity(&self) -> bool {
-        self.can(Rpc::GetCapacity)
+        self.has_rpc(Rpc::GetCapacity)
     }
 
     /// Returns true if a volume may be limited to some nodes.
-    pub(crate) fn chooses_places(&self, settings: &Settings) -> bool {
+    pub(crate) fn can_restrict_topology(&self, settings: &Settings) -> bool {
         settings.topology && self.has_topology()
     }
 
@@ -97,12 +97,12 @@ impl DriverInfo {
         &self.name
     }
 
-    pub(crate) fn can(&self, rpc: Rpc) -> bool {
+    pub(crate) fn has_rpc(&self, rpc: Rpc) -> bool {
         self.rpcs.contains(&rpc)
     }
 
     /// Describes the first missing capability for provisioning or deleting a volume, if any.
-    pub(crate) fn lack(&self, needs: impl IntoIterator<Item = Need>) -> Option<String> {
+    pub(crate) fn missing_capability(&self, needs: impl IntoIterator<Item = RequiredFeature>) -> Option<String> {
         let lacks = |what: &str, capability: &str| {
             format!("the CSI driver {} {what}: it does not have the capability {capability}", self.name)
         };
@@ -110,11 +110,11 @@ impl DriverInfo {
             return Some(lacks("cannot create volumes", Service::ControllerService.as_str_name()));
         }
         let needs = needs.into_iter().map(|need| match need {
-            Need::Attributes => (Rpc::ModifyVolume, "does not support VolumeAttributesClasses"),
-            Need::Clones => (Rpc::CloneVolume, "cannot copy volumes"),
-            Need::Snapshots => (Rpc::CreateDeleteSnapshot, "cannot restore snapshots"),
+            RequiredFeature::Attributes => (Rpc::ModifyVolume, "does not support VolumeAttributesClasses"),
+            RequiredFeature::Clones => (Rpc::CloneVolume, "cannot copy volumes"),
+            RequiredFeature::Snapshots => (Rpc::CreateDeleteSnapshot, "cannot restore snapshots"),
         });
         let all = [(Rpc::CreateDeleteVolume, "cannot create volumes")].into_iter().chain(needs);
-        all.into_iter().find(|(rpc, _)| !self.can(*rpc)).map(|(rpc, what)| lacks(what, rpc.as_str_name()))
+        all.into_iter().find(|(rpc, _)| !self.has_rpc(*rpc)).map(|(rpc, what)| lacks(what, rpc.as_str_name()))
     }
 }

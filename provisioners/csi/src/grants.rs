@@ -57,7 +57,7 @@ pub(crate) async fn check(
     }
     let TypedObjectReference { api_group, kind, name, .. } = reference;
     let group = api_group.as_deref().unwrap_or_default();
-    Err(SourceError::Unfit(format!(
+    Err(SourceError::Unsuitable(format!(
         "no ReferenceGrant in the namespace {namespace} allows claims in the namespace {from} to use the {kind} \
          {name}; create one there, of {GROUP}/v1beta1, from {{group: \"\", kind: {CLAIM}, namespace: {from}}} to \
          {{group: \"{group}\", kind: {kind}, name: {name}}}"
@@ -98,7 +98,7 @@ fn allows(grant: &Value, reference: &TypedObjectReference, namespace: &str) -> b
 fn unread(error: &CallError, namespace: &str) -> SourceError {
     let advice = match error {
         CallError::NotServed(_) => {
-            return SourceError::Unfit(format!(
+            return SourceError::Unsuitable(format!(
                 "the cluster does not have the ReferenceGrant API {GROUP}/v1beta1, which sources in other namespaces require; \
                  install its CustomResourceDefinition"
             ));
@@ -111,7 +111,7 @@ fn unread(error: &CallError, namespace: &str) -> SourceError {
         _ => String::new(),
     };
     let what = format!("ReferenceGrants of the namespace {namespace}");
-    SourceError::Unread(what, format!("{}{advice}", error_chain(error)))
+    SourceError::Unreadable(what, format!("{}{advice}", error_chain(error)))
 }
 
 #[cfg(test)]

@@ -6,13 +6,12 @@
 //!
 //! [`Provisioner`]: kube_provisioner::Provisioner
 
-mod answer;
 mod attachments;
 mod capacity;
+mod created_volume;
 mod driver;
 mod grants;
-mod holds;
-mod missing;
+mod missing_objects;
 mod nodes;
 mod own_node;
 mod parameters;
@@ -20,12 +19,13 @@ mod provisioner;
 mod request;
 mod requests;
 mod secret_refs;
+mod source_holds;
 mod sources;
 mod sweep;
 mod template;
 mod topology;
 mod verdict;
-mod watched;
+mod watched_objects;
 
 pub use self::capacity::CapacitySettings;
 pub use self::driver::{DriverError, DriverInfo};

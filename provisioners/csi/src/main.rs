@@ -94,7 +94,7 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
     let asking = async {
         wait_until_ready(&client).await?;
         let reconnected = client.reconnected();
-        let driver = DriverInfo::ask(&client).await?;
+        let driver = DriverInfo::query(&client).await?;
         let own_node = own_node(&client, &driver, node.as_deref()).await?;
         Ok::<_, Box<dyn Error + Send + Sync>>((reconnected, driver, own_node))
     };
@@ -113,7 +113,7 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
         None => flags.options(driver.name()),
     };
     let identity = identity(&driver, settings.own_node.as_ref());
-    let another = another_driver(client.clone(), driver.clone(), settings.own_node.clone(), reconnected);
+    let another = driver_changed(client.clone(), driver.clone(), settings.own_node.clone(), reconnected);
     let provisioner = CsiProvisioner::new(client, driver, settings, identity).with_metrics(operations);
     tokio::select! {
         ended = Controller::new(provisioner, options).run() => Ok(ended?),
@@ -125,14 +125,14 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
 async fn own_node(client: &Client, driver: &DriverInfo, name: Option<&str>) -> Result<Option<OwnNode>, DriverError> {
     match name {
         Some(_) if !driver.has_topology() => Err(DriverError::NoTopology),
-        Some(name) => OwnNode::ask(client, name).await.map(Some),
+        Some(name) => OwnNode::query(client, name).await.map(Some),
         None => Ok(None),
     }
 }
 
 /// Returns when the driver behind the socket identifies itself or its node differently than at the start. The program
 /// then exits, and the kubelet restarts it.
-async fn another_driver(
+async fn driver_changed(
     client: Client,
     known: DriverInfo,
     node: Option<OwnNode>,
@@ -142,7 +142,7 @@ async fn another_driver(
     loop {
         let reconnected = client.reconnected();
         let found = async {
-            let driver = DriverInfo::ask(&client).await?;
+            let driver = DriverInfo::query(&client).await?;
             let node = own_node(&client, &driver, node.as_ref().map(OwnNode::name)).await?;
             Ok::<_, DriverError>((driver, node))
         };

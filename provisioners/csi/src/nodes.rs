@@ -18,8 +18,8 @@ use tokio::time::{Instant, timeout};
 use crate::parameters::Texts;
 use crate::request::Settings;
 use crate::requests::existing;
-use crate::topology::{Labels, NoRequirement, Registered, Requirement, RequirementInputs, Term, allows};
-use crate::watched::{Changed, Watched};
+use crate::topology::{Labels, NoRequirement, RegisteredNode, Requirement, RequirementInputs, Segment, allows};
+use crate::watched_objects::{ChangedObjects, WatchedObjects};
 
 /// Time that an attempt waits for the first list of the nodes.
 const LISTING: Duration = Duration::from_secs(10);
@@ -40,10 +40,10 @@ pub(crate) struct Nodes {
 #[derive(Default)]
 struct State {
     /// The labels with the driver's topology keys. Storing the nodes' other labels would take megabytes.
-    labels: Watched<Labels>,
-    listed: Listed,
+    labels: WatchedObjects<Labels>,
+    listed: ListProgress,
     /// The driver's topology keys on each node where it is registered.
-    keys: Watched<Vec<String>>,
+    keys: WatchedObjects<Vec<String>>,
     /// Every topology key seen since the start.
     all_keys: BTreeSet<String>,
     /// True if a claim waits for a node that does not exist yet.
@@ -57,17 +57,17 @@ struct State {
 struct ReadPlace {
     begun: Instant,
     allowed: Vec<TopologySelectorTerm>,
-    place: Term,
+    place: Segment,
 }
 
 /// The state of listing all nodes since the last topology key appeared.
 #[derive(Default, PartialEq, Eq)]
-enum Listed {
+enum ListProgress {
     #[default]
-    No,
+    NotStarted,
     /// The list is in progress.
-    Begun,
-    Yes,
+    Running,
+    Complete,
 }
 
 impl Nodes {
@@ -87,7 +87,11 @@ impl Nodes {
             None => None,
         };
         let inputs = RequirementInputs::of(request, settings, selected);
-        if inputs.needs_nodes() { self.among_all(&inputs).await } else { inputs.requirement(&[]).map_err(refusal) }
+        if inputs.needs_nodes() {
+            self.requirement_from_all_nodes(&inputs).await
+        } else {
+            inputs.requirement(&[]).map_err(refusal)
+        }
     }
 
     /// Returns the values of the driver's topology keys on the selected node, as they were after the claim was seen.
@@ -96,7 +100,7 @@ impl Nodes {
         client: Client,
         name: &str,
         request: &ProvisionRequest<Texts>,
-    ) -> Result<Term, ProvisionError> {
+    ) -> Result<Segment, ProvisionError> {
         let allowed = request.allowed_topologies();
         let is_for_it = |read: &&ReadPlace| {
             read.begun > request.claim_seen && read.begun.elapsed() < RECENT && read.allowed == allowed
@@ -120,7 +124,7 @@ impl Nodes {
         client: Client,
         name: &str,
         allowed: &[TopologySelectorTerm],
-    ) -> Result<Term, ProvisionError> {
+    ) -> Result<Segment, ProvisionError> {
         let driver = &*self.driver;
         let gone = |kind| ProvisionError::reschedule(format!("the {kind} {name} of the selected node does not exist"));
         let unready = |problem: String| ProvisionError::no_change(format!("{problem}; check the driver's pod there"));
@@ -148,14 +152,17 @@ impl Nodes {
             let what = if registered.is_some() { "registered no topology keys" } else { "not registered" };
             return Err(unready(format!("the CSI driver {driver} has {what} on the selected node {name} yet")));
         }
-        labels.term(keys).map_err(|key| {
+        labels.segment(keys).map_err(|key| {
             unready(format!(
                 "the selected node {name} lacks the label {key}, which the CSI driver {driver} has registered"
             ))
         })
     }
 
-    async fn among_all(&self, inputs: &RequirementInputs<'_>) -> Result<Option<Requirement>, ProvisionError> {
+    async fn requirement_from_all_nodes(
+        &self,
+        inputs: &RequirementInputs<'_>,
+    ) -> Result<Option<Requirement>, ProvisionError> {
         let choosing = async {
             loop {
                 let listed = self.listed.notified();
@@ -174,19 +181,19 @@ impl Nodes {
 
     /// Returns the topology segments of the nodes on which the driver is registered, or `None` until the nodes are
     /// known.
-    pub(crate) fn segments(&self) -> Option<BTreeSet<Term>> {
+    pub(crate) fn segments(&self) -> Option<BTreeSet<Segment>> {
         let state = self.lock();
         let (labels, keys) = (state.labels()?, state.keys.all()?);
-        Some(keys.iter().filter_map(|(name, keys)| labels.get(name)?.term(keys).ok()).collect())
+        Some(keys.iter().filter_map(|(name, keys)| labels.get(name)?.segment(keys).ok()).collect())
     }
 
-    pub(crate) fn segment_of(&self, node: &str) -> Option<Term> {
+    pub(crate) fn segment_of(&self, node: &str) -> Option<Segment> {
         let state = self.lock();
-        state.labels()?.get(node)?.term(state.keys.all()?.get(node)?).ok()
+        state.labels()?.get(node)?.segment(state.keys.all()?.get(node)?).ok()
     }
 
     /// Returns true if the node is known to have been deleted.
-    pub(crate) fn is_gone(&self, node: &str) -> bool {
+    pub(crate) fn is_deleted(&self, node: &str) -> bool {
         self.lock().labels().is_some_and(|all| !all.contains_key(node))
     }
 
@@ -207,15 +214,15 @@ impl Nodes {
             |node: &DynamicObject| Labels::new(node.labels().iter().filter(|(key, _)| all_keys.contains(*key)));
         let change = change.map(|node| (node.name_any(), Some(labels(&node))));
         let changed = state.labels.apply(change);
-        if begins && state.listed == Listed::No {
-            state.listed = Listed::Begun;
-        } else if is_complete && state.listed == Listed::Begun {
-            state.listed = Listed::Yes;
+        if begins && state.listed == ListProgress::NotStarted {
+            state.listed = ListProgress::Running;
+        } else if is_complete && state.listed == ListProgress::Running {
+            state.listed = ListProgress::Complete;
             self.listed.notify_waiters();
             self.changed.notify_one();
             return vec![Trigger::Claims];
         }
-        self.wakes(state, changed)
+        self.claims_to_wake(state, changed)
     }
 
     fn csi_node_event(&self, change: Change<DynamicObject>, list_nodes: impl Fn()) -> Vec<Trigger> {
@@ -224,25 +231,25 @@ impl Nodes {
         if let Change::Listed((_, Some(keys))) | Change::Applied((_, Some(keys))) = &change
             && state.learn(keys)
         {
-            state.listed = Listed::No;
+            state.listed = ListProgress::NotStarted;
             list_nodes();
         }
         let changed = state.keys.apply(change);
-        self.wakes(state, changed)
+        self.claims_to_wake(state, changed)
     }
 
     /// Returns the claims to wake after a change.
-    fn wakes<T>(&self, mut state: MutexGuard<'_, State>, changed: Changed<T>) -> Vec<Trigger> {
-        if !matches!(changed, Changed::Nothing) {
+    fn claims_to_wake<T>(&self, mut state: MutexGuard<'_, State>, changed: ChangedObjects<T>) -> Vec<Trigger> {
+        if !matches!(changed, ChangedObjects::Nothing) {
             state.recent.clear();
             state.changed_at = Some(Instant::now());
             self.changed.notify_one();
         }
         match changed {
-            Changed::Nothing => Vec::new(),
-            Changed::One { .. } if std::mem::take(&mut state.is_awaited) => vec![Trigger::Claims],
-            Changed::One { name, .. } => vec![Trigger::SelectedNode(name)],
-            Changed::Many { .. } => {
+            ChangedObjects::Nothing => Vec::new(),
+            ChangedObjects::One { .. } if std::mem::take(&mut state.is_awaited) => vec![Trigger::Claims],
+            ChangedObjects::One { name, .. } => vec![Trigger::SelectedNode(name)],
+            ChangedObjects::Many { .. } => {
                 self.listed.notify_waiters();
                 vec![Trigger::Claims]
             }
@@ -264,7 +271,7 @@ pub(crate) fn refusal(unmet: NoRequirement) -> ProvisionError {
 impl State {
     /// Returns the labels, or `None` until the labels of all nodes are known.
     fn labels(&self) -> Option<&BTreeMap<String, Labels>> {
-        self.labels.all().filter(|_| self.listed == Listed::Yes)
+        self.labels.all().filter(|_| self.listed == ListProgress::Complete)
     }
 
     /// Adds topology keys. Returns true if one of them is new.
@@ -278,7 +285,7 @@ impl State {
     fn choose(&mut self, inputs: &RequirementInputs<'_>) -> Option<Result<Option<Requirement>, NoRequirement>> {
         let (labels, keys) = (self.labels()?, self.keys.all()?);
         let keys = keys.iter().filter(|(_, keys)| !keys.is_empty());
-        let registered = keys.filter_map(|(name, keys)| Some(Registered { keys, labels: labels.get(name)? }));
+        let registered = keys.filter_map(|(name, keys)| Some(RegisteredNode { keys, labels: labels.get(name)? }));
         let chosen = inputs.requirement(&registered.collect::<Vec<_>>());
         self.is_awaited |= chosen.is_err();
         Some(chosen)

@@ -8,7 +8,7 @@ use kube_provisioner::ProvisionRequest;
 use crate::driver::DriverError;
 use crate::parameters::Texts;
 use crate::request::Settings;
-use crate::topology::{Labels, NoRequirement, Registered, Requirement, RequirementInputs, Term};
+use crate::topology::{Labels, NoRequirement, RegisteredNode, Requirement, RequirementInputs, Segment};
 
 /// The only node whose claims and volumes this process reconciles.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl OwnNode {
     ///
     /// # Errors
     /// See [`DriverError`].
-    pub async fn ask(driver: &impl Node, name: impl Into<String>) -> Result<Self, DriverError> {
+    pub async fn query(driver: &impl Node, name: impl Into<String>) -> Result<Self, DriverError> {
         let answer = driver.node_get_info(NodeGetInfoRequest {}).await;
         let answer = answer.map_err(|source| DriverError::Call { what: "node", source })?;
         let segments = answer.accessible_topology.unwrap_or_default().segments;
@@ -39,7 +39,7 @@ impl OwnNode {
         &self.segments
     }
 
-    pub(crate) fn segment(&self) -> Term {
+    pub(crate) fn segment(&self) -> Segment {
         self.segments.clone().into_iter().collect()
     }
 
@@ -51,6 +51,6 @@ impl OwnNode {
     ) -> Result<Option<Requirement>, NoRequirement> {
         let keys: Vec<String> = self.segments.keys().cloned().collect();
         let inputs = RequirementInputs::of(request, settings, Some(self.segment()));
-        inputs.requirement(&[Registered { keys: &keys, labels: &Labels::new(&self.segments) }])
+        inputs.requirement(&[RegisteredNode { keys: &keys, labels: &Labels::new(&self.segments) }])
     }
 }

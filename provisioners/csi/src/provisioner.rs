@@ -24,22 +24,22 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::time::timeout;
 
-use crate::answer::{self, DELETION_SECRET};
 use crate::attachments::{Attachments, NotListed};
 use crate::capacity::Capacity;
-use crate::driver::{DriverInfo, Need, Rpc};
+use crate::created_volume::{self, DELETION_SECRET};
+use crate::driver::{DriverInfo, RequiredFeature, Rpc};
 use crate::grants;
-use crate::holds::Holds;
-use crate::missing::{self, Missing};
+use crate::missing_objects::{self, MissingObjects};
 use crate::nodes::{Nodes, refusal};
 use crate::own_node::OwnNode;
 use crate::parameters::Texts;
-use crate::request::{RequestError, RequestedVolume, Settings, Shape};
+use crate::request::{RequestError, RequestSettings, RequestedVolume, Settings};
 use crate::requests::{existing, limited};
 use crate::secret_refs::{Role, Tokens, secret_ref};
+use crate::source_holds::SourceHolds;
 use crate::sources::{self, KINDS, Kind, Source, SourceError, Sources};
 use crate::sweep::Sweep;
-use crate::topology::{self, NoRequirement, Requirement, Term};
+use crate::topology::{self, NoRequirement, Requirement, Segment};
 use crate::verdict::{self, Leftover};
 
 /// Time limit for publishing the capacity of a full node before its claim is rescheduled. A slow driver must not keep
@@ -54,8 +54,8 @@ pub struct CsiProvisioner<D> {
     /// Differs between processes, like external-provisioner's identity.
     identity: String,
     client: OnceLock<Client>,
-    holds: Holds,
-    missing: Missing,
+    holds: SourceHolds,
+    missing: MissingObjects,
     attachments: Attachments,
     nodes: Nodes,
     capacity: Option<Arc<Capacity>>,
@@ -65,10 +65,10 @@ pub struct CsiProvisioner<D> {
 /// The inputs of a claim's first CreateVolume call. Every later call repeats them.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Choice {
+struct FirstCallInputs {
     /// `None` in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    shape: Option<Shape>,
+    shape: Option<RequestSettings>,
     /// The parameters of the claim's VolumeAttributesClass.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     mutable_parameters: Texts,
@@ -79,7 +79,7 @@ struct Choice {
     first_place: Option<usize>,
 }
 
-impl Choice {
+impl FirstCallInputs {
     fn of(prepared: &Prepared) -> serde_json::Result<Self> {
         Ok(prepared.read::<Option<Self>>()?.unwrap_or_default())
     }
@@ -126,7 +126,7 @@ struct AttributesClass {
 }
 
 impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
-    /// Creates a provisioner for a driver whose [`DriverInfo::ask`] succeeded. Events show the driver's errors, which
+    /// Creates a provisioner for a driver whose [`DriverInfo::query`] succeeded. Events show the driver's errors, which
     /// must not contain the secrets of a request: [`driver_rpc::Client`] removes them.
     pub fn new(driver: D, info: DriverInfo, settings: Settings, identity: impl Into<String>) -> Self {
         let nodes = Nodes::of_driver(info.name());
@@ -140,8 +140,8 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
             settings,
             identity: identity.into(),
             client: OnceLock::new(),
-            holds: Holds::default(),
-            missing: Missing::default(),
+            holds: SourceHolds::default(),
+            missing: MissingObjects::default(),
             attachments: Attachments::default(),
             operations: None,
         }
@@ -157,18 +157,18 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         self.client.get().expect("the controller calls `start` first").clone()
     }
 
-    fn shape(&self) -> Shape {
-        Shape::new(&self.info, &self.settings)
+    fn request_settings(&self) -> RequestSettings {
+        RequestSettings::new(&self.info, &self.settings)
     }
 
     /// Reads the class's parameters and the inputs of the first call.
     fn attempt<'a>(&self, request: &'a ProvisionRequest<Texts>) -> Result<Attempt<'a>, CreateError> {
-        let choice = Choice::of(&request.prepared).map_err(CreateError::not_asked)?;
-        let shape = choice.shape.clone().unwrap_or_else(|| self.shape());
-        let mut wanted = RequestedVolume::read(request, &shape).map_err(CreateError::not_asked)?;
-        let requirement = choice.requirement(&request.prepared).map_err(CreateError::not_asked)?;
+        let inputs = FirstCallInputs::of(&request.prepared).map_err(CreateError::not_called)?;
+        let shape = inputs.shape.clone().unwrap_or_else(|| self.request_settings());
+        let mut wanted = RequestedVolume::read(request, &shape).map_err(CreateError::not_called)?;
+        let requirement = inputs.requirement(&request.prepared).map_err(CreateError::not_called)?;
         wanted.create.accessibility_requirements = requirement.map(Requirement::into_request);
-        let Choice { mutable_parameters, source, .. } = choice;
+        let FirstCallInputs { mutable_parameters, source, .. } = inputs;
         wanted.create.mutable_parameters = mutable_parameters;
         wanted.create.volume_content_source = source.as_ref().map(Source::content);
         Ok(Attempt { request, wanted, source })
@@ -176,20 +176,22 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
 
     /// Calls CreateVolume. A repeated call returns the volume of the first one.
     async fn create(&self, attempt: &Attempt<'_>) -> Result<CsiVolume, CreateError> {
-        let Some(source) = &attempt.source else { return self.ask(self.create_request(attempt).await?).await };
+        let Some(source) = &attempt.source else {
+            return self.call_create_volume(self.create_request(attempt).await?).await;
+        };
         let own = attempt.request.namespace();
         if source.namespace != own {
             match grants::check(&self.client(), &source.reference(), &source.namespace, own).await {
                 Ok(()) => {}
-                Err(SourceError::Unfit(problem)) => return Err(CreateError::NotGranted(problem)),
-                Err(error) => return Err(CreateError::not_asked(error)),
+                Err(SourceError::Unsuitable(problem)) => return Err(CreateError::NotGranted(problem)),
+                Err(error) => return Err(CreateError::not_called(error)),
             }
         }
-        let held = self.holds.hold(&self.client(), source, &attempt.request.name).await;
+        let held = self.holds.protect(&self.client(), source, &attempt.request.name).await;
         let is_protected = held.map_err(|error| {
-            CreateError::NotAsked(format!("the source cannot be protected: {}", error_chain(&error)))
+            CreateError::NotCalled(format!("the source cannot be protected: {}", error_chain(&error)))
         })?;
-        match self.ask(self.create_request(attempt).await?).await {
+        match self.call_create_volume(self.create_request(attempt).await?).await {
             Err(CreateError::Driver(error)) if error.code() == Code::NotFound && !is_protected => {
                 Err(CreateError::SourceGone(error))
             }
@@ -202,7 +204,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         Ok(CreateVolumeRequest { secrets, ..attempt.wanted.create.clone() })
     }
 
-    async fn ask(&self, create: CreateVolumeRequest) -> Result<CsiVolume, CreateError> {
+    async fn call_create_volume(&self, create: CreateVolumeRequest) -> Result<CsiVolume, CreateError> {
         let answer = self.driver.create_volume(create).await.map_err(CreateError::Driver)?;
         answer.volume.ok_or_else(|| CreateError::Driver(driver_rpc::Error::Interrupted("it has no volume".to_owned())))
     }
@@ -217,10 +219,12 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         if existing(Api::<PersistentVolume>::all(self.client()).get_metadata(name)).await?.is_some() {
             return Err(DeleteError::in_progress(format!("there is a PersistentVolume {name}")));
         }
-        let create = self.create_request(attempt).await.map_err(CreateError::of_clean_up)?;
+        let create = self.create_request(attempt).await.map_err(CreateError::into_delete_error)?;
         let empty = CreateVolumeRequest { volume_content_source: None, ..create.clone() };
-        let made = match self.ask(empty).await {
-            Err(CreateError::Driver(error)) if error.code() == Code::AlreadyExists => self.ask(create).await,
+        let made = match self.call_create_volume(empty).await {
+            Err(CreateError::Driver(error)) if error.code() == Code::AlreadyExists => {
+                self.call_create_volume(create).await
+            }
             answer => answer,
         };
         self.discard_answer(made, attempt).await
@@ -242,11 +246,11 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     ) -> Result<(), DeleteError> {
         match made {
             Ok(made) => self.discard(made, attempt).await.map_err(DeleteError::retry),
-            Err(CreateError::Driver(error)) => match verdict::left(&error) {
+            Err(CreateError::Driver(error)) => match verdict::leftover(&error) {
                 Leftover::Nothing => Ok(()),
                 _ => Err(verdict::of_delete(error)),
             },
-            Err(error) => Err(error.of_clean_up()),
+            Err(error) => Err(error.into_delete_error()),
         }
     }
 
@@ -254,7 +258,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     async fn secrets_for(&self, wanted: &RequestedVolume) -> Result<Secrets, CreateError> {
         let Some(reference) = wanted.secrets.get(&Role::Provisioner) else { return Ok(Secrets::default()) };
         let object = described(reference);
-        let found = self.missing.read(&object, self.secrets(reference)).await.map_err(CreateError::NotAsked)?;
+        let found = self.missing.read(&object, self.secrets(reference)).await.map_err(CreateError::NotCalled)?;
         found.ok_or_else(|| CreateError::Missing(format!("{object} does not exist; create it")))
     }
 
@@ -313,9 +317,8 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
         let found = self.missing.read(&described, read).await;
         let found = found.map_err(|error| unread(error_chain(&error)))?;
         let Some(object) = found else {
-            return Err(
-                ProvisionError::no_change(format!("{described} does not exist; create it")).after(missing::PAUSE)
-            );
+            return Err(ProvisionError::no_change(format!("{described} does not exist; create it"))
+                .after(missing_objects::PAUSE));
         };
         let class: AttributesClass = serde_json::from_value(object.data).map_err(|error| unread(error.to_string()))?;
         if class.driver_name != self.info.name() {
@@ -329,14 +332,14 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
 
     /// Returns the verdict about a failed CreateVolume.
     fn verdict(&self, error: driver_rpc::Error, request: &ProvisionRequest<Texts>) -> ProvisionError {
-        let node = request.selected_node.as_deref().filter(|_| self.info.chooses_places(&self.settings));
-        let left = verdict::left(&error);
+        let node = request.selected_node.as_deref().filter(|_| self.info.can_restrict_topology(&self.settings));
+        let left = verdict::leftover(&error);
         if node.is_some() && left == Leftover::Nothing && error.code() == Code::ResourceExhausted {
             return ProvisionError::reschedule(error);
         }
         // The driver may have begun to create a volume that only this attempt can find, so the attempt continues.
         let may_be_left = matches!(left, Leftover::InProgress | Leftover::Unknown | Leftover::NothingNew);
-        let gone = node.filter(|node| request.resumed && may_be_left && self.nodes.is_gone(node));
+        let gone = node.filter(|node| request.resumed && may_be_left && self.nodes.is_deleted(node));
         let hint = gone.map(|node| {
             format!(
                 "begun for the node {node}, which no longer exists; if the driver does not finish, remove what it has \
@@ -364,7 +367,7 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     }
 
     /// Refreshes the capacity after a volume of this class was created or deleted in these segments.
-    fn refresh_capacity(&self, class: &str, segments: &[Term]) {
+    fn refresh_capacity(&self, class: &str, segments: &[Segment]) {
         if let Some(capacity) = &self.capacity {
             capacity.refresh(class, segments);
         }
@@ -382,7 +385,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
     type Parameters = Texts;
 
     async fn provision(&self, request: ProvisionRequest<Texts>) -> Result<Volume, ProvisionError> {
-        let attempt = self.attempt(&request).map_err(CreateError::of_provision)?;
+        let attempt = self.attempt(&request).map_err(CreateError::into_provision_error)?;
         let made = match self.create(&attempt).await {
             Ok(made) => made,
             // The copy may exist, and cannot be created again.
@@ -407,26 +410,26 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
                     }
                 });
             }
-            Err(error) => return Err(error.of_provision()),
+            Err(error) => return Err(error.into_provision_error()),
         };
-        if let Some(fault) = answer::fault(&made, &request) {
+        if let Some(fault) = created_volume::unusable_reason(&made, &request) {
             // The next call may return a usable volume.
             return Err(ProvisionError::retry(match self.discard(made, &attempt).await {
                 Ok(()) => fault,
                 Err(problem) => format!("{fault}; and it cannot be deleted yet: {problem}"),
             }));
         }
-        let places = made.accessible_topology.iter().filter(|_| self.info.chooses_places(&self.settings));
+        let places = made.accessible_topology.iter().filter(|_| self.info.can_restrict_topology(&self.settings));
         let segments = places
             .filter(|place| !place.segments.is_empty())
             .map(|place| place.segments.iter().map(|(key, value)| (key.clone(), value.clone())).collect());
-        self.refresh_capacity(&request.class.name_any(), &segments.collect::<Vec<Term>>());
-        Ok(answer::volume(made, &attempt.wanted, &request, &self.info, &self.settings, &self.identity))
+        self.refresh_capacity(&request.class.name_any(), &segments.collect::<Vec<Segment>>());
+        Ok(created_volume::volume(made, &attempt.wanted, &request, &self.info, &self.settings, &self.identity))
     }
 
     /// Calls CreateVolume again, as the specification recommends: only its answer shows whether a volume exists.
     async fn clean_up(&self, request: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
-        let attempt = self.attempt(&request).map_err(CreateError::of_clean_up)?;
+        let attempt = self.attempt(&request).map_err(CreateError::into_delete_error)?;
         let ended = match self.create(&attempt).await {
             Err(CreateError::NotGranted(_) | CreateError::SourceGone(_)) => self.withdraw(&attempt).await,
             answer => self.discard_answer(answer, &attempt).await,
@@ -438,8 +441,8 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
     }
 
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-        if let Some(lack) = self.info.lack([]) {
-            return Err(DeleteError::retry(lack));
+        if let Some(missing_capability) = self.info.missing_capability([]) {
+            return Err(DeleteError::retry(missing_capability));
         }
         let source = volume.object.spec.as_ref().and_then(|spec| spec.csi.as_ref());
         let Some(source) = source else {
@@ -523,13 +526,13 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
 
 impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
     async fn prepare(&self, request: ProvisionRequest<Texts>) -> Result<Prepared, ProvisionError> {
-        let shape = self.shape();
+        let shape = self.request_settings();
         let wanted = RequestedVolume::read(&request, &shape);
         // Attempts are not recorded while their Secret is missing.
         if let Ok(wanted) = &wanted
-            && wanted.secrets.get(&Role::Provisioner).is_some_and(|secret| self.missing.is_likely(&described(secret)))
+            && wanted.secrets.get(&Role::Provisioner).is_some_and(|secret| self.missing.was_missing(&described(secret)))
         {
-            self.secrets_for(wanted).await.map_err(CreateError::of_provision)?;
+            self.secrets_for(wanted).await.map_err(CreateError::into_provision_error)?;
         }
         let sources = Sources { client: self.client(), driver: self.info.name(), settings: &self.settings };
         let source = match request.data_source() {
@@ -543,34 +546,34 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
             request.claim.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref());
         let attributes_class = attributes_class.filter(|name| !name.is_empty());
         let need_of_source = source.as_ref().map(|(reference, _)| match Kind::of(reference) {
-            Kind::Snapshot => Need::Snapshots,
-            Kind::Claim => Need::Clones,
+            Kind::Snapshot => RequiredFeature::Snapshots,
+            Kind::Claim => RequiredFeature::Clones,
         });
-        let needs = attributes_class.map(|_| Need::Attributes).into_iter().chain(need_of_source);
-        if let Some(lack) = self.info.lack(needs) {
-            return Err(ProvisionError::nothing_left(lack));
+        let needs = attributes_class.map(|_| RequiredFeature::Attributes).into_iter().chain(need_of_source);
+        if let Some(missing_capability) = self.info.missing_capability(needs) {
+            return Err(ProvisionError::nothing_left(missing_capability));
         }
         wanted.map_err(|error| match error {
             RequestError::Secret(_) => ProvisionError::no_change(error),
             RequestError::Parameter(_) | RequestError::AccessMode(_) => ProvisionError::invalid(error),
         })?;
-        let mut choice = Choice { shape: Some(shape), ..Choice::default() };
+        let mut inputs = FirstCallInputs { shape: Some(shape), ..FirstCallInputs::default() };
         if let Some(name) = attributes_class {
-            choice.mutable_parameters = self.mutable_parameters(name).await?;
+            inputs.mutable_parameters = self.mutable_parameters(name).await?;
         }
         if let Some((reference, namespace)) = source {
             let found = sources.find(reference, namespace, &request).await;
-            choice.source = Some(found.map_err(ProvisionError::no_change)?);
+            inputs.source = Some(found.map_err(ProvisionError::no_change)?);
         }
         let requirement = match &self.settings.own_node {
             Some(node) => node.requirement(&self.settings, &request).map_err(refusal)?,
-            None if self.info.chooses_places(&self.settings) => {
+            None if self.info.can_restrict_topology(&self.settings) => {
                 self.nodes.requirement(self.client(), &self.settings, &request).await?
             }
             None => None,
         };
-        choice.first_place = requirement.as_ref().map(|requirement| requirement.first);
-        let prepared = Prepared::new(&choice)?;
+        inputs.first_place = requirement.as_ref().map(|requirement| requirement.first);
+        let prepared = Prepared::new(&inputs)?;
         Ok(match requirement {
             Some(requirement) => prepared.with_shared(requirement.places()?),
             None => prepared,
@@ -586,9 +589,9 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
             Err(unmet) => return !matches!(unmet, NoRequirement::NotAllowed(_)),
         };
         let bytes = i64::try_from(request.bytes).unwrap_or(i64::MAX);
-        let wanted = RequestedVolume::read(&request, &self.shape());
+        let wanted = RequestedVolume::read(&request, &self.request_settings());
         let (Some(requirement), Ok(RequestedVolume { create, .. })) = (requirement, wanted) else { return true };
-        if bytes == 0 || !self.info.can(Rpc::GetCapacity) {
+        if bytes == 0 || !self.info.has_rpc(Rpc::GetCapacity) {
             return true;
         }
         for place in requirement.into_request().requisite {
@@ -607,14 +610,14 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
     }
 
     async fn end_attempt(&self, attempt: ProvisionRequest<Texts>) -> Result<(), DeleteError> {
-        self.release(Choice::of(&attempt.prepared)?.source.as_ref(), &attempt.name).await
+        self.release(FirstCallInputs::of(&attempt.prepared)?.source.as_ref(), &attempt.name).await
     }
 
     /// Keeps the source protected until this attempt has ended, even if another attempt with the same source ends
     /// first.
     fn take_over(&self, name: &str, prepared: &Prepared) {
-        if let Ok(Choice { source: Some(source), .. }) = Choice::of(prepared) {
-            self.holds.note(&source, name);
+        if let Ok(FirstCallInputs { source: Some(source), .. }) = FirstCallInputs::of(prepared) {
+            self.holds.add_attempt(&source, name);
         }
     }
 
@@ -626,7 +629,7 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
         let kinds = [(Rpc::CloneVolume, Kind::Claim), (Rpc::CreateDeleteSnapshot, Kind::Snapshot)];
         let node = self.settings.own_node.as_ref().map(OwnNode::name);
         // Attempts on any node may need a snapshot, but a replica knows only the attempts on its own node.
-        let is_swept = |rpc: Rpc, kind: Kind| self.info.can(rpc) && (node.is_none() || kind == Kind::Claim);
+        let is_swept = |rpc: Rpc, kind: Kind| self.info.has_rpc(rpc) && (node.is_none() || kind == Kind::Claim);
         let kinds = kinds.into_iter().filter(|(rpc, kind)| is_swept(*rpc, *kind)).map(|(_, kind)| kind).collect();
         let client = self.client();
         let sweep = Sweep { client: client.clone(), driver: self.info.name(), node, holds: &self.holds, kinds };
@@ -640,7 +643,7 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
 
     /// Refuses to delete a volume while it is attached to a node.
     async fn should_delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-        if !self.info.can(Rpc::PublishUnpublishVolume) {
+        if !self.info.has_rpc(Rpc::PublishUnpublishVolume) {
             return Ok(());
         }
         let node = match self.attachments.node_of(&volume.name) {
@@ -662,11 +665,11 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
     }
 
     fn watches(&self, client: &Client) -> Vec<ObjectWatch> {
-        let attachments = self.info.can(Rpc::PublishUnpublishVolume).then(|| self.attachments.watch(client));
-        let snapshots = self.info.can(Rpc::CreateDeleteSnapshot).then(|| sources::watch_snapshots(client));
+        let attachments = self.info.has_rpc(Rpc::PublishUnpublishVolume).then(|| self.attachments.watch(client));
+        let snapshots = self.info.has_rpc(Rpc::CreateDeleteSnapshot).then(|| sources::watch_snapshots(client));
         let grants = self.settings.cross_namespace_data_sources.then(|| grants::watch(client));
-        let needs_nodes =
-            self.settings.own_node.is_none() && (self.info.chooses_places(&self.settings) || self.capacity.is_some());
+        let needs_nodes = self.settings.own_node.is_none()
+            && (self.info.can_restrict_topology(&self.settings) || self.capacity.is_some());
         let nodes = needs_nodes.then(|| self.nodes.watches(client)).into_iter().flatten();
         let capacity = self.capacity.iter().flat_map(|capacity| capacity.watches(client));
         attachments.into_iter().chain(snapshots).chain(grants).chain(nodes).chain(capacity).collect()
@@ -687,7 +690,7 @@ impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
 enum CreateError {
     /// The driver was not called.
     #[error("{0}")]
-    NotAsked(String),
+    NotCalled(String),
     /// The driver was not called because this object does not exist.
     #[error("{0}")]
     Missing(String),
@@ -702,19 +705,19 @@ enum CreateError {
 }
 
 impl CreateError {
-    fn not_asked(error: impl std::error::Error) -> Self {
-        Self::NotAsked(error.to_string())
+    fn not_called(error: impl std::error::Error) -> Self {
+        Self::NotCalled(error.to_string())
     }
 
     /// Returns the verdict about an attempt that did not call the driver.
-    fn of_provision(self) -> ProvisionError {
+    fn into_provision_error(self) -> ProvisionError {
         match self {
-            Self::Missing(_) => ProvisionError::no_change(self).after(missing::PAUSE),
+            Self::Missing(_) => ProvisionError::no_change(self).after(missing_objects::PAUSE),
             _ => ProvisionError::no_change(self),
         }
     }
 
-    fn of_clean_up(self) -> DeleteError {
+    fn into_delete_error(self) -> DeleteError {
         DeleteError::retry(self)
     }
 }

@@ -75,7 +75,7 @@ impl Default for Settings {
 /// The settings and the capability that determine a request, in addition to the claim and the class.
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Shape {
+pub(crate) struct RequestSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fs_type: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -84,9 +84,9 @@ pub(crate) struct Shape {
     single_node: bool,
 }
 
-impl Shape {
+impl RequestSettings {
     pub(crate) fn new(driver: &DriverInfo, settings: &Settings) -> Self {
-        let single_node = driver.can(Rpc::SingleNodeMultiWriter);
+        let single_node = driver.has_rpc(Rpc::SingleNodeMultiWriter);
         Self { fs_type: settings.default_fs_type.clone(), metadata: settings.extra_create_metadata, single_node }
     }
 }
@@ -112,7 +112,7 @@ pub(crate) struct RequestedVolume {
 }
 
 impl RequestedVolume {
-    pub(crate) fn read(request: &ProvisionRequest<Texts>, shape: &Shape) -> Result<Self, RequestError> {
+    pub(crate) fn read(request: &ProvisionRequest<Texts>, shape: &RequestSettings) -> Result<Self, RequestError> {
         // The request's own parameters lack the reserved keys.
         static NONE: Texts = Texts::new();
         let class = request.class.parameters.as_ref().unwrap_or(&NONE);

@@ -17,10 +17,10 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::grants;
-use crate::holds::is_held;
 use crate::request::Settings;
 use crate::requests::limited;
-use crate::watched::{Changed, Watched, hash};
+use crate::source_holds::is_held;
+use crate::watched_objects::{ChangedObjects, WatchedObjects, hash};
 
 /// The kinds of sources, in the notation of claims.
 pub(crate) const KINDS: [&str; 2] = ["PersistentVolumeClaim", "VolumeSnapshot.snapshot.storage.k8s.io"];
@@ -30,10 +30,10 @@ const SNAPSHOTS: &str = "snapshot.storage.k8s.io";
 const ALLOW_MODE_CHANGE: &str = "snapshot.storage.kubernetes.io/allow-volume-mode-change";
 
 /// external-provisioner's message, followed by the remedy.
-const DISABLED: &str = "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled; start csi-provisioner with --feature-gates=CrossNamespaceVolumeDataSource=true";
+const CROSS_NAMESPACE_DISABLED: &str = "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled; start csi-provisioner with --feature-gates=CrossNamespaceVolumeDataSource=true";
 
 /// The texts that Go parses as true.
-const YES: [&str; 6] = ["1", "t", "T", "true", "TRUE", "True"];
+const GO_TRUE_VALUES: [&str; 6] = ["1", "t", "T", "true", "TRUE", "True"];
 
 /// The source of an attempt.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -117,13 +117,13 @@ impl Source {
 #[derive(Debug, Error)]
 pub(crate) enum SourceError {
     #[error("the {0} cannot be read: {1}")]
-    Unread(String, String),
+    Unreadable(String, String),
     #[error("{0}")]
-    Unfit(String),
+    Unsuitable(String),
 }
 
-fn unfit<T>(text: String) -> Result<T, SourceError> {
-    Err(SourceError::Unfit(text))
+fn unsuitable<T>(text: String) -> Result<T, SourceError> {
+    Err(SourceError::Unsuitable(text))
 }
 
 /// Looks up the sources of claims, and checks that they can be copied.
@@ -134,13 +134,13 @@ pub(crate) struct Sources<'a> {
 }
 
 /// The name of a source. It is displayed with its namespace if this is not the claim's.
-struct Place<'a> {
+struct SourceName<'a> {
     namespace: &'a str,
     name: &'a str,
     is_own: bool,
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for SourceName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_own { f.write_str(self.name) } else { write!(f, "{}/{}", self.namespace, self.name) }
     }
@@ -158,7 +158,7 @@ impl Sources<'_> {
             return Ok(own.to_owned());
         };
         if !self.settings.cross_namespace_data_sources {
-            return unfit(DISABLED.to_owned());
+            return unsuitable(CROSS_NAMESPACE_DISABLED.to_owned());
         }
         if namespace != own {
             grants::check(&self.client, reference, namespace, own).await?;
@@ -174,7 +174,7 @@ impl Sources<'_> {
         request: &ProvisionRequest<P>,
     ) -> Result<Source, SourceError> {
         let (kind, name) = (Kind::of(reference), reference.name.clone());
-        let place = Place { namespace: &namespace, name: &name, is_own: namespace == request.namespace() };
+        let place = SourceName { namespace: &namespace, name: &name, is_own: namespace == request.namespace() };
         let (uid, id) = match kind {
             Kind::Snapshot => self.snapshot(&place, request).await?,
             Kind::Claim => self.claim(&place, request).await?,
@@ -184,80 +184,85 @@ impl Sources<'_> {
 
     async fn snapshot<P>(
         &self,
-        name: &Place<'_>,
+        name: &SourceName<'_>,
         request: &ProvisionRequest<P>,
     ) -> Result<(String, String), SourceError> {
         let resource = Kind::Snapshot.resource();
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), name.namespace, &resource);
         let snapshot = read(&api, name.name, format!("VolumeSnapshot {name}")).await?;
         if snapshot.metadata.deletion_timestamp.is_some() && !is_held(&snapshot, Kind::Snapshot) {
-            return unfit(format!("the VolumeSnapshot {name} is being deleted"));
+            return unsuitable(format!("the VolumeSnapshot {name} is being deleted"));
         }
         let status = |pointer: &str| snapshot.data.pointer(pointer);
         let Some(content_name) = status("/status/boundVolumeSnapshotContentName").and_then(Value::as_str) else {
-            return unfit(format!("the VolumeSnapshot {name} has no VolumeSnapshotContent yet"));
+            return unsuitable(format!("the VolumeSnapshot {name} has no VolumeSnapshotContent yet"));
         };
         let contents = snapshot_contents(&self.client);
         let content = read(&contents, content_name, format!("VolumeSnapshotContent {content_name}")).await?;
         let of_content = |pointer: &str| content.data.pointer(pointer).and_then(Value::as_str);
         let owner = ["uid", "namespace", "name"].map(|key| of_content(&format!("/spec/volumeSnapshotRef/{key}")));
         if owner != [snapshot.metadata.uid.as_deref(), Some(name.namespace), Some(name.name)] {
-            return unfit(format!(
+            return unsuitable(format!(
                 "the VolumeSnapshotContent {content_name} belongs to another VolumeSnapshot than {name}"
             ));
         }
         let driver = of_content("/spec/driver").unwrap_or_default();
         if driver != self.driver {
-            return unfit(format!(
+            return unsuitable(format!(
                 "the VolumeSnapshot {name} is of the driver {driver}, and the claim's class is of {}",
                 self.driver
             ));
         }
         if status("/status/readyToUse").and_then(Value::as_bool) != Some(true) {
-            return unfit(format!("the VolumeSnapshot {name} is not ready yet"));
+            return unsuitable(format!("the VolumeSnapshot {name} is not ready yet"));
         }
         let Some(handle) = of_content("/status/snapshotHandle") else {
-            return unfit(format!("the VolumeSnapshotContent {content_name} has no snapshot handle yet"));
+            return unsuitable(format!("the VolumeSnapshotContent {content_name} has no snapshot handle yet"));
         };
         // The API server also accepts a number.
         let text = |size: &Value| size.as_str().map_or_else(|| size.to_string(), str::to_owned);
         let size = status("/status/restoreSize").and_then(|size| parse_bytes(&text(size)).ok());
         if let Some(size) = size.filter(|size| *size > request.bytes) {
             let asked = request.bytes;
-            return unfit(format!(
+            return unsuitable(format!(
                 "the VolumeSnapshot {name} has {size} bytes, and the claim asks for {asked}; ask for more"
             ));
         }
         let (mode, own) = (of_content("/spec/sourceVolumeMode"), mode(request));
-        let may_change = content.annotations().get(ALLOW_MODE_CHANGE).is_some_and(|value| YES.contains(&&**value));
+        let may_change =
+            content.annotations().get(ALLOW_MODE_CHANGE).is_some_and(|value| GO_TRUE_VALUES.contains(&&**value));
         if let Some(mode) =
             mode.filter(|mode| *mode != own && self.settings.prevent_volume_mode_conversion && !may_change)
         {
-            return unfit(format!(
+            return unsuitable(format!(
                 "the VolumeSnapshot {name} is of a volume of mode {mode}, and the claim asks for {own}; an administrator can allow that by the annotation {ALLOW_MODE_CHANGE} of the VolumeSnapshotContent {content_name}"
             ));
         }
         Ok((snapshot.metadata.uid.clone().unwrap_or_default(), handle.to_owned()))
     }
 
-    async fn claim<P>(&self, name: &Place<'_>, request: &ProvisionRequest<P>) -> Result<(String, String), SourceError> {
+    async fn claim<P>(
+        &self,
+        name: &SourceName<'_>,
+        request: &ProvisionRequest<P>,
+    ) -> Result<(String, String), SourceError> {
         let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), name.namespace);
         let source = read(&api, name.name, format!("source claim {name}")).await?;
         let phase = source.status.as_ref().and_then(|status| status.phase.as_deref());
         let spec = source.spec.clone().unwrap_or_default();
         let volume_name = match spec.volume_name.filter(|_| phase == Some("Bound")) {
             Some(volume) if !volume.is_empty() => volume,
-            _ => return unfit(format!("the source claim {name} is not bound yet")),
+            _ => return unsuitable(format!("the source claim {name} is not bound yet")),
         };
         // external-provisioner may have begun to copy a protected claim.
         if source.metadata.deletion_timestamp.is_some() && !is_held(&source, Kind::Claim) {
-            return unfit(format!("the source claim {name} is being deleted"));
+            return unsuitable(format!("the source claim {name} is being deleted"));
         }
         let asked = spec.resources.and_then(|resources| resources.requests?.get("storage").cloned());
         let size = asked.and_then(|size| parse_bytes(&size.0).ok()).unwrap_or_default();
         if size > request.bytes {
             let asked = request.bytes;
-            return unfit(format!(
+            return unsuitable(format!(
                 "the source claim {name} has {size} bytes, and the claim asks for {asked}; ask for more"
             ));
         }
@@ -268,17 +273,19 @@ impl Sources<'_> {
         let owner = spec.claim_ref.map(|owner| [owner.uid, owner.namespace, owner.name]);
         let [of_namespace, of_name] = [name.namespace, name.name].map(|text| Some(text.to_owned()));
         if phase != Some("Bound") || owner != Some([source.metadata.uid.clone(), of_namespace, of_name]) {
-            return unfit(format!("the PersistentVolume {volume_name} is not bound to the source claim {name}"));
+            return unsuitable(format!("the PersistentVolume {volume_name} is not bound to the source claim {name}"));
         }
         let Some(csi) = spec.csi.filter(|csi| csi.driver == self.driver) else {
-            return unfit(format!(
+            return unsuitable(format!(
                 "the volume of the source claim {name} does not belong to the driver {}",
                 self.driver
             ));
         };
         let (mode, own) = (spec.volume_mode.as_deref().unwrap_or("Filesystem"), mode(request));
         if mode != own {
-            return unfit(format!("the source claim {name} has the volume mode {mode}, and the claim asks for {own}"));
+            return unsuitable(format!(
+                "the source claim {name} has the volume mode {mode}, and the claim asks for {own}"
+            ));
         }
         Ok((source.metadata.uid.clone().unwrap_or_default(), csi.volume_handle))
     }
@@ -299,17 +306,17 @@ where
     K: Clone + fmt::Debug + serde::de::DeserializeOwned,
 {
     limited(api.get(name)).await.map_err(|error| match error {
-        CallError::NotFound => SourceError::Unfit(format!("the {what} does not exist")),
-        error => SourceError::Unread(what, error_chain(&error)),
+        CallError::NotFound => SourceError::Unsuitable(format!("the {what} does not exist")),
+        error => SourceError::Unreadable(what, error_chain(&error)),
     })
 }
 
-/// Wakes claims whose snapshot has become ready, so that they do not wait for their back-off. The first list wakes none:
-/// it contains all snapshots of the cluster. Unrelated changes, such as our finalizer, which each attempt adds and
-/// removes, wake no claims either.
+/// Wakes claims whose snapshot has become ready, so that they do not wait for their back-off. The first list wakes
+/// none: it contains all snapshots of the cluster. Unrelated changes, such as our finalizer, which each attempt adds
+/// and removes, wake no claims either.
 pub(crate) fn watch_snapshots(client: &Client) -> ObjectWatch {
     let api = Api::all_with(client.clone(), &Kind::Snapshot.resource());
-    let snapshots = Mutex::new(Watched::default());
+    let snapshots = Mutex::new(WatchedObjects::default());
     ObjectWatch::new("volumesnapshots", api, move |change| {
         let mut snapshots = snapshots.lock().unwrap_or_else(PoisonError::into_inner);
         changed(&mut snapshots, change).into_iter().filter_map(|name| of_snapshot(&name)).collect()
@@ -317,7 +324,7 @@ pub(crate) fn watch_snapshots(client: &Client) -> ObjectWatch {
 }
 
 /// Returns the snapshots with a new state, as `NAMESPACE/NAME`. A cluster may have many, so states are hashes.
-fn changed(snapshots: &mut Watched<u64>, change: Change<DynamicObject>) -> Vec<String> {
+fn changed(snapshots: &mut WatchedObjects<u64>, change: Change<DynamicObject>) -> Vec<String> {
     let was_listed = snapshots.all().is_some();
     let change = change.map(|snapshot| {
         let status = &snapshot.data["status"];
@@ -328,8 +335,8 @@ fn changed(snapshots: &mut Watched<u64>, change: Change<DynamicObject>) -> Vec<S
     let changed = snapshots.apply(change);
     let exists = |name: &String| snapshots.all().is_some_and(|all| all.contains_key(name));
     match changed {
-        Changed::One { name, .. } if was_listed && exists(&name) => vec![name],
-        Changed::Many { before } if was_listed => {
+        ChangedObjects::One { name, .. } if was_listed && exists(&name) => vec![name],
+        ChangedObjects::Many { before } if was_listed => {
             let all = snapshots.all().into_iter().flatten();
             all.filter(|(name, state)| before.get(*name) != Some(state)).map(|(name, _)| name.clone()).collect()
         }

@@ -14,8 +14,8 @@ use provisioner_runtime::CallError;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::holds::{Holds, is_held};
 use crate::requests::{existing, limited};
+use crate::source_holds::{SourceHolds, is_held};
 use crate::sources::{Kind, Source, snapshot_contents};
 
 /// The usual interval. It is long because the lists are expensive for the API server, and this process does not leave
@@ -34,7 +34,7 @@ pub(crate) struct Sweep<'a> {
     /// The node of this replica, if each node has one. Only sources on this node are swept: their attempts are known
     /// here.
     pub(crate) node: Option<&'a str>,
-    pub(crate) holds: &'a Holds,
+    pub(crate) holds: &'a SourceHolds,
     pub(crate) kinds: Vec<Kind>,
 }
 

@@ -16,7 +16,7 @@ use crate::parameters::Texts;
 use crate::request::Settings;
 
 /// The labels of a place, sorted by key.
-pub(crate) type Term = Vec<(String, String)>;
+pub(crate) type Segment = Vec<(String, String)>;
 type Segments = BTreeMap<String, String>;
 
 /// Maximum number of combinations of allowed values. A request with more combinations would exceed gRPC's limit.
@@ -41,9 +41,9 @@ impl Labels {
     }
 
     /// Returns the values of these keys, or the first key without a label.
-    pub(crate) fn term(&self, keys: &[String]) -> Result<Term, String> {
+    pub(crate) fn segment(&self, keys: &[String]) -> Result<Segment, String> {
         let pair = |key: &String| self.get(key).map(|value| (key.clone(), value.to_owned())).ok_or_else(|| key.clone());
-        let mut term = keys.iter().map(pair).collect::<Result<Term, _>>()?;
+        let mut term = keys.iter().map(pair).collect::<Result<Segment, _>>()?;
         term.sort();
         Ok(term)
     }
@@ -51,7 +51,7 @@ impl Labels {
 
 /// A node on which the driver has registered topology keys.
 #[derive(Clone, Copy)]
-pub(crate) struct Registered<'a> {
+pub(crate) struct RegisteredNode<'a> {
     pub(crate) keys: &'a [String],
     pub(crate) labels: &'a Labels,
 }
@@ -61,7 +61,7 @@ pub(crate) struct RequirementInputs<'a> {
     pub(crate) claim: &'a str,
     pub(crate) allowed: &'a [TopologySelectorTerm],
     /// The place of the selected node.
-    pub(crate) selected: Option<Term>,
+    pub(crate) selected: Option<Segment>,
     pub(crate) strict: bool,
     pub(crate) immediate: bool,
     /// True if `allowed` filters the places of the nodes, false if `allowed` itself is sent.
@@ -94,7 +94,7 @@ pub(crate) enum NoRequirement {
 
 impl<'a> RequirementInputs<'a> {
     /// Returns the inputs of a claim whose selected node has this place.
-    pub(crate) fn of(request: &'a ProvisionRequest<Texts>, settings: &Settings, selected: Option<Term>) -> Self {
+    pub(crate) fn of(request: &'a ProvisionRequest<Texts>, settings: &Settings, selected: Option<Segment>) -> Self {
         Self {
             claim: request.claim.metadata.name.as_deref().unwrap_or_default(),
             allowed: request.allowed_topologies(),
@@ -112,7 +112,7 @@ impl<'a> RequirementInputs<'a> {
     }
 
     /// Returns the requirement for the volume. `None` leaves the choice to the driver.
-    pub(crate) fn requirement(&self, nodes: &[Registered<'_>]) -> Result<Option<Requirement>, NoRequirement> {
+    pub(crate) fn requirement(&self, nodes: &[RegisteredNode<'_>]) -> Result<Option<Requirement>, NoRequirement> {
         let mut places = match &self.selected {
             Some(selected) if self.strict => {
                 if !self.allowed.is_empty() {
@@ -157,13 +157,13 @@ impl<'a> RequirementInputs<'a> {
     }
 
     /// Returns true if the class's `allowedTopologies` match a place.
-    fn allows(&self, place: &Term) -> bool {
+    fn allows(&self, place: &Segment) -> bool {
         allows(self.allowed, |requirement| {
             place.iter().any(|(key, value)| *key == requirement.key && requirement.values.contains(value))
         })
     }
 
-    fn first_with(&self, places: &[Term], selected: &Term) -> Result<usize, NoRequirement> {
+    fn first_with(&self, places: &[Segment], selected: &Segment) -> Result<usize, NoRequirement> {
         let place = places.iter().position(|place| is_within(place, selected));
         place.ok_or_else(|| NoRequirement::NotAllowed(described(selected)))
     }
@@ -212,9 +212,9 @@ impl Requirement {
 }
 
 /// Returns the places of all nodes on which the driver has registered these keys.
-fn places_of(keys: &[String], nodes: &[Registered<'_>]) -> Vec<Term> {
+fn places_of(keys: &[String], nodes: &[RegisteredNode<'_>]) -> Vec<Segment> {
     let nodes = nodes.iter().filter(|node| keys.iter().all(|key| node.keys.contains(key)));
-    nodes.filter_map(|node| node.labels.term(keys).ok()).collect()
+    nodes.filter_map(|node| node.labels.segment(keys).ok()).collect()
 }
 
 fn sorted(keys: &[String]) -> Vec<&String> {
@@ -232,22 +232,22 @@ pub(crate) fn allows(
 }
 
 /// Formats a segment as text, such as `rack=7,zone=a`.
-pub(crate) fn described(segment: &Term) -> String {
+pub(crate) fn described(segment: &Segment) -> String {
     segment.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
 }
 
 /// Returns all combinations of the values of each term.
-fn combinations(allowed: &[TopologySelectorTerm]) -> Result<Vec<Term>, NoRequirement> {
+fn combinations(allowed: &[TopologySelectorTerm]) -> Result<Vec<Segment>, NoRequirement> {
     let mut all = Vec::new();
     for term in allowed {
-        let mut places: Vec<Term> = Vec::new();
+        let mut places: Vec<Segment> = Vec::new();
         for TopologySelectorLabelRequirement { key, values } in term.match_label_expressions.iter().flatten() {
             let count = places.len().max(1).saturating_mul(values.len());
             if count > MOST_COMBINATIONS {
                 return Err(NoRequirement::TooMany(count));
             }
-            let before = if places.is_empty() { vec![Term::new()] } else { places };
-            let with = |value: &String, place: &Term| [&**place, &[(key.clone(), value.clone())]].concat();
+            let before = if places.is_empty() { vec![Segment::new()] } else { places };
+            let with = |value: &String, place: &Segment| [&**place, &[(key.clone(), value.clone())]].concat();
             places = values.iter().flat_map(|value| before.iter().map(move |place| with(value, place))).collect();
         }
         all.extend(places);
@@ -257,7 +257,7 @@ fn combinations(allowed: &[TopologySelectorTerm]) -> Result<Vec<Term>, NoRequire
 }
 
 /// Returns true if `other` has all labels of `place`.
-pub(crate) fn is_within(place: &Term, other: &Term) -> bool {
+pub(crate) fn is_within(place: &Segment, other: &Segment) -> bool {
     place.iter().all(|pair| other.contains(pair))
 }
 
@@ -297,9 +297,9 @@ pub(crate) fn affinity(accessible: &[Topology]) -> Option<NodeSelector> {
 }
 
 /// Returns the topology segments in a volume's affinity. Ignores terms that [`affinity`] would not create.
-pub(crate) fn segments(affinity: &NodeSelector) -> Vec<Term> {
+pub(crate) fn segments(affinity: &NodeSelector) -> Vec<Segment> {
     let segment = |term: &NodeSelectorTerm| {
-        let mut segment = Term::new();
+        let mut segment = Segment::new();
         for one in term.match_expressions.iter().flatten() {
             let [value] = one.values.as_deref().filter(|_| one.operator == "In")? else { return None };
             segment.push((one.key.clone(), value.clone()));

@@ -15,7 +15,7 @@ const UNREACHABLE: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leftover {
     /// The driver was not called.
-    NotAsked,
+    NotCalled,
     /// The driver may still be working.
     InProgress,
     /// A volume may exist.
@@ -26,10 +26,10 @@ pub(crate) enum Leftover {
     Nothing,
 }
 
-pub(crate) fn left(error: &Error) -> Leftover {
+pub(crate) fn leftover(error: &Error) -> Leftover {
     let status = match error {
         Error::Status(status) => status,
-        Error::Unreachable { .. } => return Leftover::NotAsked,
+        Error::Unreachable { .. } => return Leftover::NotCalled,
         Error::TimedOut(_) => return Leftover::InProgress,
         _ => return Leftover::Unknown,
     };
@@ -48,13 +48,13 @@ pub(crate) fn left(error: &Error) -> Leftover {
 /// Returns the verdict about a failed CreateVolume. A request that the driver calls invalid is repeated after
 /// `longest`. `resumed` means that an earlier call may have created the volume. Users read `hint` after the error.
 pub(crate) fn of_create(error: Error, hint: Option<String>, resumed: bool, longest: Duration) -> ProvisionError {
-    let (left, is_invalid) = (left(&error), error.code() == Code::InvalidArgument);
+    let (left, is_invalid) = (leftover(&error), error.code() == Code::InvalidArgument);
     let cause: Box<dyn std::error::Error + Send + Sync> = match hint {
         Some(hint) => format!("{error} ({hint})").into(),
         None => error.into(),
     };
     let verdict = match left {
-        Leftover::NotAsked => ProvisionError::no_change(cause),
+        Leftover::NotCalled => ProvisionError::no_change(cause),
         Leftover::InProgress => ProvisionError::in_progress(cause),
         Leftover::Unknown => ProvisionError::retry(cause),
         Leftover::NothingNew if resumed => ProvisionError::retry(cause),
@@ -65,9 +65,9 @@ pub(crate) fn of_create(error: Error, hint: Option<String>, resumed: bool, longe
 
 /// Returns the verdict about a failed DeleteVolume.
 pub(crate) fn of_delete(error: Error) -> DeleteError {
-    match left(&error) {
+    match leftover(&error) {
         Leftover::InProgress => DeleteError::in_progress(error),
-        Leftover::NotAsked => DeleteError::retry(error).after(UNREACHABLE),
+        Leftover::NotCalled => DeleteError::retry(error).after(UNREACHABLE),
         _ => error.into(),
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use s3_client::{Answer, Credentials, Error, Http};
+use s3_client::{Credentials, Error, ErrorResponse, Http};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -45,14 +45,14 @@ impl Failure {
 
 /// A key's permissions for a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Rights {
+pub(crate) struct Permissions {
     pub(crate) read: bool,
     pub(crate) write: bool,
     /// Permission to change the bucket's website, CORS and lifecycle, and to delete it.
     pub(crate) owner: bool,
 }
 
-impl Rights {
+impl Permissions {
     pub(crate) const NONE: Self = Self { read: false, write: false, owner: false };
 
     pub(crate) fn any(self) -> bool {
@@ -73,7 +73,7 @@ pub(crate) struct BucketInfo {
     pub(crate) id: String,
     pub(crate) global_aliases: Vec<String>,
     /// The keys that have permissions or an alias for the bucket.
-    pub(crate) keys: Vec<KeyOfBucket>,
+    pub(crate) keys: Vec<BucketInfoKey>,
     pub(crate) objects: i64,
     pub(crate) quotas: Quotas,
     #[serde(default)]
@@ -82,11 +82,11 @@ pub(crate) struct BucketInfo {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct KeyOfBucket {
+pub(crate) struct BucketInfoKey {
     #[serde(rename = "accessKeyId")]
     pub(crate) id: String,
     pub(crate) name: String,
-    pub(crate) permissions: Rights,
+    pub(crate) permissions: Permissions,
     pub(crate) bucket_local_aliases: Vec<String>,
 }
 
@@ -112,19 +112,19 @@ pub(crate) struct Key {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct KeyInfo {
     secret_access_key: Option<String>,
-    pub(crate) buckets: Vec<BucketOfKey>,
+    pub(crate) buckets: Vec<KeyInfoBucket>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct BucketOfKey {
+pub(crate) struct KeyInfoBucket {
     pub(crate) id: String,
     pub(crate) global_aliases: Vec<String>,
     pub(crate) local_aliases: Vec<String>,
-    pub(crate) permissions: Rights,
+    pub(crate) permissions: Permissions,
 }
 
-impl BucketOfKey {
+impl KeyInfoBucket {
     /// Returns whether the key's alias for the bucket is incomplete: Garage writes an alias to the key's record first,
     /// and then to the bucket's record.
     pub(crate) fn is_incomplete(&self) -> bool {
@@ -155,47 +155,52 @@ impl Admin {
     /// Returns the bucket with this global alias.
     pub(crate) async fn bucket_named(&self, name: &str) -> Result<Option<BucketInfo>, Failure> {
         let call = get("GetBucketInfo").query("globalAlias", name);
-        absent(self.ask(call, || format!("look up the bucket {name}")).await)
+        none_if_absent(self.execute(call, || format!("look up the bucket {name}")).await)
     }
 
     pub(crate) async fn bucket(&self, id: &str) -> Result<Option<BucketInfo>, Failure> {
-        absent(self.ask(get("GetBucketInfo").query("id", id), || format!("look up the bucket {id}")).await)
+        none_if_absent(self.execute(get("GetBucketInfo").query("id", id), || format!("look up the bucket {id}")).await)
     }
 
     /// Creates a bucket with this name as a local alias of the key. The key has no permissions yet.
     pub(crate) async fn create_bucket(&self, name: &str, key: &str) -> Result<BucketInfo, Failure> {
         let body = json!({"localAlias": {"accessKeyId": key, "alias": name}});
-        self.ask(post("CreateBucket", body).once(), || format!("create the bucket {name}")).await
+        self.execute(post("CreateBucket", body).once(), || format!("create the bucket {name}")).await
     }
 
     /// Adds a global alias to the bucket. Garage refuses an alias of another bucket.
     pub(crate) async fn add_global_alias(&self, id: &str, name: &str) -> Result<BucketInfo, Failure> {
         let body = json!({"bucketId": id, "globalAlias": name});
-        self.ask(post("AddBucketAlias", body), || format!("add the name {name} to the bucket")).await
+        self.execute(post("AddBucketAlias", body), || format!("add the name {name} to the bucket")).await
     }
 
     /// Removes a global alias. Garage refuses to remove a bucket's last alias.
     pub(crate) async fn remove_global_alias(&self, id: &str, name: &str) -> Result<(), Failure> {
         let body = json!({"bucketId": id, "globalAlias": name});
         let call = post("RemoveBucketAlias", body);
-        self.ask::<Value>(call, || format!("remove the name of the bucket {name}")).await.map(drop)
+        self.execute::<Value>(call, || format!("remove the name of the bucket {name}")).await.map(drop)
     }
 
     /// Adds a local alias of the key to the bucket.
     pub(crate) async fn add_local_alias(&self, id: &str, key: &str, name: &str) -> Result<BucketInfo, Failure> {
         let body = json!({"bucketId": id, "accessKeyId": key, "localAlias": name});
-        self.ask(post("AddBucketAlias", body), || format!("mark the bucket {name} as the claim's")).await
+        self.execute(post("AddBucketAlias", body), || format!("mark the bucket {name} as the claim's")).await
     }
 
     /// Grants the key the wanted permissions, and revokes the others that it has.
-    pub(crate) async fn set_rights(&self, id: &str, key: &str, (has, wanted): (Rights, Rights)) -> Result<(), Failure> {
+    pub(crate) async fn set_permissions(
+        &self,
+        id: &str,
+        key: &str,
+        (has, wanted): (Permissions, Permissions),
+    ) -> Result<(), Failure> {
         for (operation, permissions) in
             [("AllowBucketKey", wanted.without(has)), ("DenyBucketKey", has.without(wanted))]
         {
             if permissions.any() {
                 let body = json!({"bucketId": id, "accessKeyId": key, "permissions": permissions});
                 let doing = || format!("change the permissions of the key {key} for the bucket {id}");
-                self.ask::<BucketInfo>(post(operation, body), doing).await?;
+                self.execute::<BucketInfo>(post(operation, body), doing).await?;
             }
         }
         Ok(())
@@ -203,24 +208,24 @@ impl Admin {
 
     pub(crate) async fn set_quotas(&self, id: &str, quotas: Quotas) -> Result<(), Failure> {
         let call = post("UpdateBucket", json!({"quotas": quotas})).query("id", id);
-        self.ask::<BucketInfo>(call, || format!("set the quotas of the bucket {id}")).await.map(drop)
+        self.execute::<BucketInfo>(call, || format!("set the quotas of the bucket {id}")).await.map(drop)
     }
 
     pub(crate) async fn set_lifecycle(&self, id: &str, rules: &[Rule]) -> Result<BucketInfo, Failure> {
         let call = post("UpdateBucket", json!({"lifecycleRules": rules})).query("id", id);
-        self.ask(call, || format!("set the lifecycle of the bucket {id}")).await
+        self.execute(call, || format!("set the lifecycle of the bucket {id}")).await
     }
 
     /// Aborts all uploads. Otherwise, Garage would keep the uploaded data when it deletes the bucket.
     pub(crate) async fn end_uploads(&self, id: &str) -> Result<(), Failure> {
         let call = post("CleanupIncompleteUploads", json!({"bucketId": id, "olderThanSecs": 0}));
-        self.ask::<Value>(call, || format!("abort the uploads of the bucket {id}")).await.map(drop)
+        self.execute::<Value>(call, || format!("abort the uploads of the bucket {id}")).await.map(drop)
     }
 
     /// Deletes an empty bucket. Returns `false` if the bucket is not empty.
     pub(crate) async fn delete_bucket(&self, id: &str) -> Result<bool, Failure> {
         let call = post("DeleteBucket", json!({})).query("id", id);
-        match absent(self.ask::<Value>(call, || format!("delete the bucket {id}")).await) {
+        match none_if_absent(self.execute::<Value>(call, || format!("delete the bucket {id}")).await) {
             Err(failure) if failure.code() == "BucketNotEmpty" => Ok(false),
             other => other.map(|_| true),
         }
@@ -230,7 +235,7 @@ impl Admin {
     pub(crate) async fn keys(&self, prefix: &str) -> Result<Vec<Key>, Failure> {
         // A claim has far fewer keys than this limit.
         let call = get("ListKeys").query("offset", prefix).query("limit", "100");
-        let mut keys: Vec<Key> = self.ask(call, || "list the keys of the claim".to_owned()).await?;
+        let mut keys: Vec<Key> = self.execute(call, || "list the keys of the claim".to_owned()).await?;
         keys.retain(|key| key.id.starts_with(prefix));
         Ok(keys)
     }
@@ -241,7 +246,7 @@ impl Admin {
         loop {
             let last = all.last_key_value().map(|(id, _)| id.clone()).unwrap_or_default();
             let call = get("ListKeys").query("offset", &last).query("limit", "1000");
-            let page: Vec<Key> = self.ask(call, || "list the keys".to_owned()).await?;
+            let page: Vec<Key> = self.execute(call, || "list the keys".to_owned()).await?;
             // A page begins with the last key of the previous page. Versions without paging always return all keys.
             let known = all.len();
             all.extend(page.into_iter().map(|key| (key.id.clone(), key)));
@@ -252,13 +257,13 @@ impl Admin {
     }
 
     pub(crate) async fn key(&self, id: &str) -> Result<Option<KeyInfo>, Failure> {
-        absent(self.ask(get("GetKeyInfo").query("id", id), || format!("look up the key {id}")).await)
+        none_if_absent(self.execute(get("GetKeyInfo").query("id", id), || format!("look up the key {id}")).await)
     }
 
     /// Returns a key with its secret.
     pub(crate) async fn credentials(&self, id: &str) -> Result<Option<Credentials>, Failure> {
         let call = get("GetKeyInfo").query("id", id).query("showSecretKey", "true");
-        let info: Option<KeyInfo> = absent(self.ask(call, || format!("read the key {id}")).await)?;
+        let info: Option<KeyInfo> = none_if_absent(self.execute(call, || format!("read the key {id}")).await)?;
         Ok(info.and_then(|info| info.secret_access_key).map(|secret| Credentials::new(id, secret)))
     }
 
@@ -266,16 +271,16 @@ impl Admin {
     pub(crate) async fn import_key(&self, key: &Credentials, name: &str) -> Result<(), Failure> {
         let body = json!({"accessKeyId": key.access_key_id, "secretAccessKey": key.secret_access_key, "name": name});
         let call = post("ImportKey", body).once();
-        self.ask::<Value>(call, || "create a key for the claim".to_owned()).await.map(drop)
+        self.execute::<Value>(call, || "create a key for the claim".to_owned()).await.map(drop)
     }
 
     pub(crate) async fn delete_key(&self, id: &str) -> Result<(), Failure> {
         let call = post("DeleteKey", json!({})).query("id", id);
-        absent(self.ask::<Value>(call, || format!("delete the key {id}")).await).map(drop)
+        none_if_absent(self.execute::<Value>(call, || format!("delete the key {id}")).await).map(drop)
     }
 
     /// Sends the call. Returns the decoded answer, or `null` if it has no body.
-    async fn ask<T: DeserializeOwned>(&self, call: Call, doing: impl FnOnce() -> String) -> Result<T, Failure> {
+    async fn execute<T: DeserializeOwned>(&self, call: Call, doing: impl FnOnce() -> String) -> Result<T, Failure> {
         let failed = |cause: Error| {
             let advice = match (cause.status(), &cause) {
                 (Some(403), _) => format!(
@@ -353,9 +358,9 @@ impl Call {
     }
 
     fn query(mut self, name: &str, value: &str) -> Self {
-        const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+        const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
         let before = if self.query.is_empty() { '?' } else { '&' };
-        self.query.push_str(&format!("{before}{name}={}", utf8_percent_encode(value, KEPT)));
+        self.query.push_str(&format!("{before}{name}={}", utf8_percent_encode(value, UNRESERVED)));
         self
     }
 }
@@ -368,7 +373,7 @@ fn post(operation: &'static str, body: Value) -> Call {
     Call { method: Method::POST, operation, query: String::new(), body: body.to_string().into(), repeatable: true }
 }
 
-fn absent<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
+fn none_if_absent<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
     match answer {
         Ok(found) => Ok(Some(found)),
         Err(failure) if ["NoSuchBucket", "NoSuchAccessKey"].contains(&failure.code()) => Ok(None),
@@ -383,7 +388,7 @@ fn refusal(address: &str, status: u16, body: &[u8]) -> Error {
         message: String,
     }
     match serde_json::from_slice::<Refusal>(body) {
-        Ok(Refusal { code, message }) => Error::refusal(address, Answer::new(status, &code, &message, "")),
+        Ok(Refusal { code, message }) => Error::refusal(address, ErrorResponse::new(status, &code, &message, "")),
         Err(_) => Error::NotS3 { endpoint: address.to_owned(), status },
     }
 }
@@ -394,11 +399,11 @@ mod tests {
 
     #[test]
     fn computes_missing_and_excess_permissions() {
-        let rights = |read, write, owner| Rights { read, write, owner };
-        let (has, wanted) = (rights(true, false, true), rights(true, true, false));
-        assert_eq!(wanted.without(has), rights(false, true, false));
-        assert_eq!(has.without(wanted), rights(false, false, true));
-        assert_eq!(has.without(has), Rights::NONE);
+        let permissions = |read, write, owner| Permissions { read, write, owner };
+        let (has, wanted) = (permissions(true, false, true), permissions(true, true, false));
+        assert_eq!(wanted.without(has), permissions(false, true, false));
+        assert_eq!(has.without(wanted), permissions(false, false, true));
+        assert_eq!(has.without(has), Permissions::NONE);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use kube_provisioner::bucket::{BackendConfigError, ClaimName};
 use s3_client::Credentials;
 use sha2::{Digest, Sha256};
 
-use crate::admin::{BucketInfo, Failure, Key, KeyOfBucket};
+use crate::admin::{BucketInfo, BucketInfoKey, Failure, Key};
 use crate::store::Store;
 
 /// The key of the bucket's ID in an ObjectBucket.
@@ -38,7 +38,7 @@ pub(crate) struct Claim {
 
 /// The contents of the name of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Marked {
+pub(crate) struct KeyMark {
     pub(crate) cluster: String,
     pub(crate) claim: ClaimName,
 }
@@ -46,10 +46,10 @@ pub(crate) struct Marked {
 /// The error for a key whose name has a claim's mark, although it was not created for the claim.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the key {0} is skipped: its name marks it as a claim's key, but its id does not match that claim")]
-pub(crate) struct NotOurs(String);
+pub(crate) struct ForeignKeyError(String);
 
 /// Returns the claim that the key was created for, or `None` if its name does not have a claim's mark.
-pub(crate) fn marked(key: &Key) -> Option<Result<Marked, NotOurs>> {
+pub(crate) fn parse_mark(key: &Key) -> Option<Result<KeyMark, ForeignKeyError>> {
     let text = key.name.strip_prefix(MARK)?;
     let text = text.strip_suffix(FOR_DELETION).unwrap_or(text);
     let read = || {
@@ -59,9 +59,9 @@ pub(crate) fn marked(key: &Key) -> Option<Result<Marked, NotOurs>> {
         let (namespace, name) = claim.split_once('/').unwrap_or(("", claim));
         let claim = ClaimName { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned() };
         let known = Claim::of(&claim, cluster).ok()?;
-        key.id.starts_with(&known.id_prefix).then(|| Marked { cluster: cluster.to_owned(), claim })
+        key.id.starts_with(&known.id_prefix).then(|| KeyMark { cluster: cluster.to_owned(), claim })
     };
-    Some(read().ok_or_else(|| NotOurs(key.id.clone())))
+    Some(read().ok_or_else(|| ForeignKeyError(key.id.clone())))
 }
 
 impl Claim {
@@ -112,7 +112,7 @@ impl Claim {
         let has_name = |aliases: &[String]| aliases.iter().any(|alias| alias == name);
         let makers = bucket.keys.iter().filter(|key| has_name(&key.bucket_local_aliases) && key.name.starts_with(MARK));
         // A cluster ID may be any text, and may even contain the mark of another cluster's claim.
-        let is_ours = |key: &KeyOfBucket| key.id.starts_with(&self.id_prefix) && key.name.starts_with(&self.mark);
+        let is_ours = |key: &BucketInfoKey| key.id.starts_with(&self.id_prefix) && key.name.starts_with(&self.mark);
         let makers: Vec<bool> = makers.map(is_ours).collect();
         if makers.is_empty() { state.get(BUCKET_ID) == Some(&bucket.id) } else { makers.contains(&true) }
     }
@@ -171,13 +171,13 @@ mod tests {
     }
 
     fn bucket(keys: &[(&str, &[&str])]) -> BucketInfo {
-        let rights = json!({"read": true, "write": true, "owner": false});
+        let permissions = json!({"read": true, "write": true, "owner": false});
         let id = |name: &str| match name.rsplit_once("claim=") {
             Some((mark, _)) => format!("GK{}00000000", hex(&Sha256::digest(mark.as_bytes())[..8])),
             None => "GK".to_owned(),
         };
         let keys = keys.iter().map(|(name, aliases)| {
-            json!({"accessKeyId": id(name), "name": name, "permissions": rights, "bucketLocalAliases": aliases})
+            json!({"accessKeyId": id(name), "name": name, "permissions": permissions, "bucketLocalAliases": aliases})
         });
         let keys: Vec<_> = keys.collect();
         let quotas = json!({"maxSize": null, "maxObjects": null});
@@ -206,15 +206,15 @@ mod tests {
         for (claim, cluster) in [(shop.clone(), "a"), (shop, "a uid=b claim=c/d"), (cosi, "a")] {
             let Claim { key_name, id_prefix, .. } = Claim::of(&claim, cluster).unwrap();
             let id = format!("{id_prefix}00000000");
-            let expected = Marked { cluster: cluster.to_owned(), claim };
+            let expected = KeyMark { cluster: cluster.to_owned(), claim };
             for name in [&key_name, &format!("{key_name}{FOR_DELETION}")] {
-                assert_eq!(marked(&key(&id, name)), Some(Ok(expected.clone())), "{name}");
+                assert_eq!(parse_mark(&key(&id, name)), Some(Ok(expected.clone())), "{name}");
             }
             // Another key has the same name, or the same ID.
-            assert_eq!(marked(&key("GK0", &key_name)), Some(Err(NotOurs("GK0".to_owned()))));
-            assert_eq!(marked(&key(&id, "somebody")), None);
+            assert_eq!(parse_mark(&key("GK0", &key_name)), Some(Err(ForeignKeyError("GK0".to_owned()))));
+            assert_eq!(parse_mark(&key(&id, "somebody")), None);
         }
-        assert_eq!(marked(&key("GK0", MARK)), Some(Err(NotOurs("GK0".to_owned()))));
+        assert_eq!(parse_mark(&key("GK0", MARK)), Some(Err(ForeignKeyError("GK0".to_owned()))));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The bucket provisioner for Garage.
 
+mod deletion;
 mod listing;
-mod removing;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -15,7 +15,7 @@ use kube_provisioner::bucket::{
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use serde_json::Value;
 
-use crate::admin::{BucketInfo, Failure, Key, Quotas, Rights};
+use crate::admin::{BucketInfo, Failure, Key, Permissions, Quotas};
 use crate::claim::{BUCKET_ID, Claim};
 use crate::parameters::{AdminUrl, Config, LIFECYCLE, Parameters, SETTINGS};
 use crate::store::{ADMIN, Defaults, Store, Stores};
@@ -48,7 +48,7 @@ impl BucketProvisioner for Garage {
         if let Some(named) = &named
             && own.as_ref().is_none_or(|own| own.id != named.id)
         {
-            return refuse(&store, &claim, &request, own, in_the_way(&request, named)).await;
+            return refuse(&store, &claim, &request, own, name_conflict_message(&request, named)).await;
         }
         let (keys, _) = claim.keys(&store).await?;
         let (key, is_new) = if own.is_none() && !request.state.is_empty() {
@@ -75,17 +75,17 @@ impl BucketProvisioner for Garage {
         let own = match named {
             // Garage writes a global alias to the index of aliases first, and then to the bucket.
             Some(named) if named.global_aliases.contains(name) => named,
-            _ => match name_it(&store, &made, name).await? {
-                Named::Own(own) => own,
-                Named::Others(others) => {
-                    let text = in_the_way(&request, &others);
+            _ => match assign_global_alias(&store, &made, name).await? {
+                AliasResult::Own(own) => own,
+                AliasResult::Other(other) => {
+                    let text = name_conflict_message(&request, &other);
                     return refuse(&store, &claim, &request, Some(made), text).await;
                 }
-                Named::Refused(text) => return refuse(&store, &claim, &request, Some(made), text).await,
+                AliasResult::Refused(text) => return refuse(&store, &claim, &request, Some(made), text).await,
             },
         };
-        mark(&store, &own, name, &key.access_key_id).await?;
-        settle(&store, &request, &own).await?;
+        add_ownership_alias(&store, &own, name, &key.access_key_id).await?;
+        update_settings(&store, &request, &own).await?;
         Ok(Bucket::new(store.endpoint).state(BUCKET_ID, &own.id))
     }
 
@@ -138,11 +138,11 @@ impl BucketHooks for Garage {
             let live = self.live(&store, bucket, (&account.account, &account.cluster_id)).await?;
             let live =
                 live.ok_or_else(|| ProvisionError::retry(format!("the bucket {} no longer exists", bucket.name)))?;
-            buckets.push((bucket, live, rights(bucket.allowed(class, asked)?)));
+            buckets.push((bucket, live, permissions(bucket.allowed(class, asked)?)));
         }
         let key = claim.make_key(&store).await?;
-        for (bucket, live, rights) in buckets {
-            admit(&store, &live, bucket, (&account.account, &kept), (&key.access_key_id, rights)).await?;
+        for (bucket, live, permissions) in buckets {
+            grant_key(&store, &live, bucket, (&account.account, &kept), (&key.access_key_id, permissions)).await?;
         }
         Ok(Credentials::new(key.access_key_id, key.secret_access_key))
     }
@@ -200,12 +200,12 @@ impl Garage {
                 }
                 return Err(bucket.missing().into());
             };
-            buckets.push((bucket, live, rights(access)));
+            buckets.push((bucket, live, permissions(access)));
         }
         let (keys, _) = claim.keys(store).await?;
         let (key, _) = key(store, claim, &keys, request.access_key_id.as_deref()).await?;
-        for (bucket, live, rights) in buckets {
-            admit(store, &live, bucket, (&request.account, &keys), (&key.access_key_id, rights)).await?;
+        for (bucket, live, permissions) in buckets {
+            grant_key(store, &live, bucket, (&request.account, &keys), (&key.access_key_id, permissions)).await?;
         }
         Ok(answer(store, key))
     }
@@ -250,15 +250,15 @@ async fn retire_keys(store: &Store, claim: &Claim, account: &GrantedAccount<Para
     Ok(kept.into_iter().collect())
 }
 
-fn rights(access: Access) -> Rights {
+fn permissions(access: Access) -> Permissions {
     // An owner could remove the bucket's name, or publish the bucket as a website.
-    Rights { read: access.can_read(), write: access.can_write(), owner: false }
+    Permissions { read: access.can_read(), write: access.can_write(), owner: false }
 }
 
 /// Returns the key with this ID, or else another key. Expired keys are ignored.
-fn working<'a>(keys: &'a [Key], wanted: Option<&str>) -> Option<&'a Key> {
-    let working = || keys.iter().filter(|key| !key.expired);
-    working().find(|key| Some(key.id.as_str()) == wanted).or_else(|| working().next())
+fn usable_key<'a>(keys: &'a [Key], wanted: Option<&str>) -> Option<&'a Key> {
+    let active = || keys.iter().filter(|key| !key.expired);
+    active().find(|key| Some(key.id.as_str()) == wanted).or_else(|| active().next())
 }
 
 /// Returns the claim's current key, or another key that it may have received, or a new key, and whether the key is new.
@@ -268,7 +268,7 @@ async fn key(
     keys: &[Key],
     wanted: Option<&str>,
 ) -> Result<(s3_client::Credentials, bool), Failure> {
-    if let Some(known) = working(keys, wanted)
+    if let Some(known) = usable_key(keys, wanted)
         && let Some(key) = store.admin.credentials(&known.id).await?
     {
         return Ok((key, false));
@@ -277,24 +277,24 @@ async fn key(
 }
 
 /// The result of naming a bucket: the bucket that has the name.
-enum Named {
+enum AliasResult {
     Own(BucketInfo),
-    Others(BucketInfo),
+    Other(BucketInfo),
     /// Garage does not accept the name.
     Refused(String),
 }
 
 /// Adds the bucket's global alias.
-async fn name_it(store: &Store, bucket: &BucketInfo, name: &str) -> Result<Named, ProvisionError> {
+async fn assign_global_alias(store: &Store, bucket: &BucketInfo, name: &str) -> Result<AliasResult, ProvisionError> {
     let refused = match store.admin.add_global_alias(&bucket.id, name).await {
         Err(failure) if failure.is_bad_request() => Some(failure.to_string()),
         given => given.map(|_| None)?,
     };
     // Two nodes can give the same name to two buckets concurrently, and only one of the buckets keeps it.
     match (store.admin.bucket_named(name).await?, refused) {
-        (Some(named), _) if named.id == bucket.id => Ok(Named::Own(named)),
-        (Some(others), _) => Ok(Named::Others(others)),
-        (None, Some(text)) => Ok(Named::Refused(text)),
+        (Some(named), _) if named.id == bucket.id => Ok(AliasResult::Own(named)),
+        (Some(other), _) => Ok(AliasResult::Other(other)),
+        (None, Some(text)) => Ok(AliasResult::Refused(text)),
         (None, None) => {
             Err(ProvisionError::retry(format!("the bucket {name} was named but cannot be found by its name")))
         }
@@ -302,7 +302,7 @@ async fn name_it(store: &Store, bucket: &BucketInfo, name: &str) -> Result<Named
 }
 
 /// Adds the bucket's name as a local alias of the key, which marks the bucket as the claim's own.
-async fn mark(store: &Store, bucket: &BucketInfo, name: &str, key: &str) -> Result<(), Failure> {
+async fn add_ownership_alias(store: &Store, bucket: &BucketInfo, name: &str, key: &str) -> Result<(), Failure> {
     let known = bucket.keys.iter().find(|known| known.id == key);
     if known.is_none_or(|known| !known.bucket_local_aliases.iter().any(|alias| alias == name)) {
         store.admin.add_local_alias(&bucket.id, key, name).await?;
@@ -312,29 +312,29 @@ async fn mark(store: &Store, bucket: &BucketInfo, name: &str, key: &str) -> Resu
 
 /// Grants the key access to the bucket, and sets the same permissions for the account's `others` that have access. If
 /// the bucket is the account's own, also marks it with the key.
-async fn admit(
+async fn grant_key(
     store: &Store,
     live: &BucketInfo,
     bucket: &BucketAccess,
     (account, others): (&Account, &[Key]),
-    (key, wanted): (&str, Rights),
+    (key, wanted): (&str, Permissions),
 ) -> Result<(), Failure> {
     if bucket.belongs_to(account) {
-        mark(store, live, &bucket.name, key).await?;
+        add_ownership_alias(store, live, &bucket.name, key).await?;
     }
     let known = live.keys.iter().find(|known| known.id == key);
-    let has = known.map_or(Rights::NONE, |known| known.permissions);
-    store.admin.set_rights(&live.id, key, (has, wanted)).await?;
+    let has = known.map_or(Permissions::NONE, |known| known.permissions);
+    store.admin.set_permissions(&live.id, key, (has, wanted)).await?;
     for other in live.keys.iter().filter(|known| known.id != key && known.permissions.any()) {
         if others.iter().any(|claims| claims.id == other.id) {
-            store.admin.set_rights(&live.id, &other.id, (other.permissions, wanted)).await?;
+            store.admin.set_permissions(&live.id, &other.id, (other.permissions, wanted)).await?;
         }
     }
     Ok(())
 }
 
 /// Updates the claim's own bucket to match the claim. Writes only differences.
-async fn settle(store: &Store, request: &RequestOf<Garage>, live: &BucketInfo) -> Result<(), ProvisionError> {
+async fn update_settings(store: &Store, request: &RequestOf<Garage>, live: &BucketInfo) -> Result<(), ProvisionError> {
     let bucket_lifecycle = &request.config.bucket_lifecycle;
     let quotas = quotas(&request.config, &request.applied_config, live.quotas);
     if quotas != live.quotas {
@@ -378,7 +378,7 @@ fn answer(store: &Store, key: s3_client::Credentials) -> Granted {
 }
 
 /// Returns the reason why the bucket with the name cannot be used for this claim.
-fn in_the_way(request: &RequestOf<Garage>, named: &BucketInfo) -> String {
+fn name_conflict_message(request: &RequestOf<Garage>, named: &BucketInfo) -> String {
     let name = &request.name;
     match request.state.get(BUCKET_ID) {
         None => format!("the bucket {name} exists and was not created for this claim: choose another bucketName"),
@@ -446,9 +446,9 @@ mod tests {
         let key = |id: &str, expired: bool| Key { id: id.to_owned(), name: String::new(), expired };
         let keys = [key("GK1", true), key("GK2", false), key("GK3", false)];
         for (wanted, used) in [(None, "GK2"), (Some("GK1"), "GK2"), (Some("GK3"), "GK3"), (Some("GK4"), "GK2")] {
-            assert_eq!(working(&keys, wanted).unwrap().id, used, "{wanted:?}");
+            assert_eq!(usable_key(&keys, wanted).unwrap().id, used, "{wanted:?}");
         }
-        assert!(working(&keys[..1], Some("GK1")).is_none());
+        assert!(usable_key(&keys[..1], Some("GK1")).is_none());
         let of_garage_2_0: Key = serde_json::from_value(json!({"id": "GK1", "name": ""})).unwrap();
         assert!(!of_garage_2_0.expired);
     }

@@ -97,8 +97,8 @@ impl Stores {
     ) -> Result<(&'a Endpoint, &'a AdminUrl), BackendConfigError> {
         let endpoint = parameters.endpoint.as_ref().or(self.defaults.endpoint.as_ref());
         let admin = parameters.admin_endpoint.as_ref().or(self.defaults.admin_endpoint.as_ref());
-        let endpoint = endpoint.ok_or_else(|| unknown("endpoint", "endpoint"))?;
-        Ok((endpoint, admin.ok_or_else(|| unknown("adminEndpoint", "admin-endpoint"))?))
+        let endpoint = endpoint.ok_or_else(|| missing_address_error("endpoint", "endpoint"))?;
+        Ok((endpoint, admin.ok_or_else(|| missing_address_error("adminEndpoint", "admin-endpoint"))?))
     }
 
     /// Returns the cluster of a class.
@@ -141,7 +141,7 @@ impl Stores {
     }
 }
 
-fn unknown(parameter: &str, option: &str) -> BackendConfigError {
+fn missing_address_error(parameter: &str, option: &str) -> BackendConfigError {
     BackendConfigError::new(format!(
         "Garage's address is not known: set {parameter} in the StorageClass, or --{option}"
     ))

@@ -51,7 +51,7 @@ pub(crate) fn describes(description: &str, claim: &ClaimName, cluster: &str) -> 
 }
 
 /// Parses the description of a service account into the claim's uid and, if it is named, the cluster.
-pub(crate) fn described(description: &str) -> Option<(&str, Option<&str>)> {
+pub(crate) fn parse_description(description: &str) -> Option<(&str, Option<&str>)> {
     let rest = description.strip_prefix(DESCRIPTION)?;
     match rest.split_once(" of the cluster ") {
         Some((uid, cluster)) => Some((uid, Some(cluster))),
@@ -60,7 +60,7 @@ pub(crate) fn described(description: &str) -> Option<(&str, Option<&str>)> {
 }
 
 /// Parses a bucket's labels into its claim and cluster. The names are escaped as by [`label_value`].
-pub(crate) fn labelled(bucket: &Value, cluster: &str) -> Option<(ClaimName, MarkedCluster)> {
+pub(crate) fn parse_labels(bucket: &Value, cluster: &str) -> Option<(ClaimName, MarkedCluster)> {
     let label = |key: &str| bucket["labels"][key].as_str();
     let text = |key: &str| label(key).unwrap_or_default().to_owned();
     let uid = label(CLAIM_UID)?.to_owned();

@@ -22,21 +22,21 @@ pub(crate) enum Failure {
     Refused { doing: String, refusal: Refusal, advice: String },
     /// No response arrived, or no token was available.
     #[error("cannot {doing}: {reason}")]
-    Unanswered { doing: String, reason: String },
+    NoResponse { doing: String, reason: String },
 }
 
 impl Failure {
     pub(crate) fn status(&self) -> Option<u16> {
         match self {
             Self::Refused { refusal, .. } => Some(refusal.status),
-            Self::Unanswered { .. } => None,
+            Self::NoResponse { .. } => None,
         }
     }
 
     pub(crate) fn message(&self) -> &str {
         match self {
             Self::Refused { refusal, .. } => &refusal.message,
-            Self::Unanswered { .. } => "",
+            Self::NoResponse { .. } => "",
         }
     }
 
@@ -45,7 +45,7 @@ impl Failure {
         const REASONS: [&str; 3] = ["rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED"];
         match self {
             Self::Refused { refusal, .. } => refusal.status == 429 || REASONS.contains(&refusal.reason.as_str()),
-            Self::Unanswered { .. } => false,
+            Self::NoResponse { .. } => false,
         }
     }
 }
@@ -110,11 +110,11 @@ pub(crate) struct Api {
 
 impl Api {
     /// Returns the response as JSON, or `Null` if it has no body.
-    pub(crate) async fn ask(&self, call: Call) -> Result<Value, Failure> {
+    pub(crate) async fn execute(&self, call: Call) -> Result<Value, Failure> {
         let mut pauses = PAUSES.into_iter();
         let mut token_is_old = false;
         loop {
-            let token = self.source.token(token_is_old).await.map_err(|error| unanswered(&call, &error))?;
+            let token = self.source.token(token_is_old).await.map_err(|error| no_response(&call, &error))?;
             let answer = self.client.send(request(&call, &token)?).await;
             let transient = match &answer {
                 Ok(answer) => [408, 429, 500, 502, 503, 504].contains(&answer.status),
@@ -129,7 +129,7 @@ impl Api {
                 tokio::time::sleep(Duration::from_millis(pause)).await;
                 continue;
             }
-            let answer = answer.map_err(|error| unanswered(&call, &error))?;
+            let answer = answer.map_err(|error| no_response(&call, &error))?;
             // Tokens may be revoked before they expire.
             if answer.status == 401 && !token_is_old {
                 token_is_old = true;
@@ -139,11 +139,11 @@ impl Api {
                 return if answer.body.is_empty() {
                     Ok(Value::Null)
                 } else {
-                    serde_json::from_slice(&answer.body).map_err(|_| self.not_google(&call, answer.status))
+                    serde_json::from_slice(&answer.body).map_err(|_| self.unexpected_response(&call, answer.status))
                 };
             }
             let Some(refusal) = refusal(answer.status, &answer.body) else {
-                return Err(self.not_google(&call, answer.status));
+                return Err(self.unexpected_response(&call, answer.status));
             };
             let advice = advice(&refusal, &call, &self.source);
             return Err(Failure::Refused { doing: call.doing, refusal, advice });
@@ -159,7 +159,7 @@ impl Api {
     ) -> Result<Vec<Value>, Failure> {
         let (mut all, mut page) = (Vec::new(), String::new());
         loop {
-            let mut answer = self.ask(call(format!("{path}{page}"))).await?;
+            let mut answer = self.execute(call(format!("{path}{page}"))).await?;
             if let Value::Array(items) = answer[items].take() {
                 all.extend(items);
             }
@@ -172,35 +172,35 @@ impl Api {
 
     /// Makes the call like [`Self::ask`], but returns `None` for status 404.
     pub(crate) async fn find(&self, call: Call) -> Result<Option<Value>, Failure> {
-        match self.ask(call).await {
+        match self.execute(call).await {
             Ok(answer) => Ok(Some(answer)),
             Err(failure) if failure.status() == Some(404) => Ok(None),
             Err(failure) => Err(failure),
         }
     }
 
-    fn not_google(&self, call: &Call, status: u16) -> Failure {
+    fn unexpected_response(&self, call: &Call, status: u16) -> Failure {
         let endpoint = self.client.endpoint();
         let reason = format!(
             "{endpoint} answered {status}, which is not a response from Google: check the address, and proxies in front of it"
         );
-        Failure::Unanswered { doing: call.doing.clone(), reason }
+        Failure::NoResponse { doing: call.doing.clone(), reason }
     }
 }
 
 /// Percent-encodes a part of a path or query.
 pub(crate) fn encoded(text: &str) -> String {
-    const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-    utf8_percent_encode(text, KEPT).to_string()
+    const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    utf8_percent_encode(text, UNRESERVED).to_string()
 }
 
 fn request(call: &Call, token: &str) -> Result<Request<Bytes>, Failure> {
     let body = call.body.as_ref().map(|body| Bytes::from(body.to_string())).unwrap_or_default();
     let mut request = Request::new(body);
     *request.method_mut() = call.method.clone();
-    *request.uri_mut() = call.path.parse().map_err(|_| unanswered(call, &"its names are too long"))?;
+    *request.uri_mut() = call.path.parse().map_err(|_| no_response(call, &"its names are too long"))?;
     let token = HeaderValue::try_from(format!("Bearer {token}"));
-    let mut token = token.map_err(|_| unanswered(call, &"the token contains characters that are not allowed"))?;
+    let mut token = token.map_err(|_| no_response(call, &"the token contains characters that are not allowed"))?;
     token.set_sensitive(true);
     request.headers_mut().insert(AUTHORIZATION, token);
     if call.body.is_some() {
@@ -212,8 +212,8 @@ fn request(call: &Call, token: &str) -> Result<Request<Bytes>, Failure> {
     Ok(request)
 }
 
-fn unanswered(call: &Call, reason: &impl ToString) -> Failure {
-    Failure::Unanswered { doing: call.doing.clone(), reason: reason.to_string() }
+fn no_response(call: &Call, reason: &impl ToString) -> Failure {
+    Failure::NoResponse { doing: call.doing.clone(), reason: reason.to_string() }
 }
 
 /// <https://cloud.google.com/storage/docs/json_api/v1/status-codes>,
@@ -280,7 +280,7 @@ pub(crate) fn printable(text: &str) -> String {
 
 impl From<TokenError> for Failure {
     fn from(error: TokenError) -> Self {
-        Self::Unanswered { doing: "get a token".to_owned(), reason: error.to_string() }
+        Self::NoResponse { doing: "get a token".to_owned(), reason: error.to_string() }
     }
 }
 

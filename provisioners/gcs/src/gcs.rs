@@ -1,8 +1,8 @@
 //! Implementation of the library's traits for Google Cloud Storage.
 
+mod deletion;
 mod keys;
 mod listing;
-mod removing;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -22,7 +22,7 @@ use crate::api::Failure;
 use crate::http::Proxies;
 use crate::iam::{AccountClaim, AddressOwner};
 use crate::parameters::{BUCKET_TAGS, Config, Parameters, SETTINGS, is_set};
-use crate::policy::{admitted, granted, revoked, shut};
+use crate::policy::{with_account, with_principal, without_account, without_title};
 use crate::principal::{principal, title};
 use crate::storage::BucketState;
 use crate::store::{ADMIN, Defaults, Store, Stores};
@@ -38,7 +38,7 @@ const FORMER_KEYS: &str = "formerAccessKeyIDs";
 const PRINCIPAL: &str = "principal";
 
 /// Google needs some seconds to propagate a new service account.
-const ACCOUNT_SPREADS: Duration = Duration::from_secs(2);
+const ACCOUNT_PROPAGATION_TIME: Duration = Duration::from_secs(2);
 
 /// Provisions buckets and service accounts in Google Cloud projects.
 pub(crate) struct Gcs {
@@ -56,7 +56,7 @@ impl BucketProvisioner for Gcs {
     type Config = Config;
 
     async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
-        let store = self.asked(&request.parameters, &request.secrets, &request.state).await;
+        let store = self.store(&request.parameters, &request.secrets, &request.state).await;
         let store = store.map_err(ProvisionError::before_changes)?;
         let (name, parameters, config) = (&request.name, &*request.parameters, &*request.config);
         // A request that cannot be granted fails before the bucket is created.
@@ -67,7 +67,7 @@ impl BucketProvisioner for Gcs {
             return Err(objection);
         }
         match live {
-            BucketState::Bucket(live) => bring_in_line(&store, &request, &live).await?,
+            BucketState::Bucket(live) => reconcile_settings(&store, &request, &live).await?,
             BucketState::Absent | BucketState::Foreign => make_bucket(&store, &request).await?,
         }
         Ok(Bucket::new(store.endpoint).state(PROJECT, store.storage.project))
@@ -78,7 +78,7 @@ impl BucketProvisioner for Gcs {
     }
 
     async fn grant(&self, request: GrantOf<Self>) -> Result<Granted, ProvisionError> {
-        let store = self.asked(&request.parameters, &request.secrets, &request.state).await;
+        let store = self.store(&request.parameters, &request.secrets, &request.state).await;
         let store = store.map_err(ProvisionError::before_changes)?;
         let (parameters, config) = (&*request.parameters, &*request.config);
         let account = Account::of(&store, &request.account, &request.cluster_id, (&request.state, parameters));
@@ -88,14 +88,14 @@ impl BucketProvisioner for Gcs {
             match asked_access(&store, &request, bucket).await {
                 Ok(access) => buckets.push((bucket, access)),
                 Err(objection) => {
-                    let undone = account.is_undone(&store, &request);
+                    let undone = account.undo_attempt(&store, &request);
                     return Err(objection.into_error(undone).await);
                 }
             }
         }
         match principal {
-            Some(principal) => account.admit(&store, &request, &buckets, &principal).await,
-            None => account.give_key(&store, &request, &buckets).await,
+            Some(principal) => account.grant_without_key(&store, &request, &buckets, &principal).await,
+            None => account.grant_with_key(&store, &request, &buckets).await,
         }
     }
 
@@ -111,7 +111,7 @@ impl BucketProvisioner for Gcs {
 
 impl BucketHooks for Gcs {
     async fn find_bucket(&self, wanted: BucketLookup<Parameters>) -> Result<Option<Bucket>, ProvisionError> {
-        let store = self.asked(&wanted.parameters, &wanted.secrets, &BTreeMap::new()).await?;
+        let store = self.store(&wanted.parameters, &wanted.secrets, &BTreeMap::new()).await?;
         match store.storage.find_bucket(&wanted.name).await? {
             BucketState::Absent => Ok(None),
             BucketState::Bucket(_) => Ok(Some(Bucket::new(store.endpoint))),
@@ -128,10 +128,10 @@ impl BucketHooks for Gcs {
             let text = format!("the keys of {} are not rotated: it was not created for the claim", account.email);
             return Err(ProvisionError::invalid(text));
         }
-        if account.known(&store).await? == AddressOwner::Foreign {
-            return Err(ProvisionError::retry(account.foreign()));
+        if account.address_owner(&store).await? == AddressOwner::Foreign {
+            return Err(ProvisionError::retry(account.foreign_account_message()));
         }
-        account.remove_keys_but(&store, known.access_key_id.as_deref()).await?;
+        account.remove_keys_except(&store, known.access_key_id.as_deref()).await?;
         Ok(store.storage.create_key(&account.email).await?)
     }
 
@@ -142,8 +142,8 @@ impl BucketHooks for Gcs {
             for id in former_keys(&known.state).filter(|id| *id != current) {
                 account.remove_key(&store, id).await?;
             }
-        } else if account.known(&store).await? != AddressOwner::Foreign {
-            account.remove_keys_but(&store, Some(current)).await?;
+        } else if account.address_owner(&store).await? != AddressOwner::Foreign {
+            account.remove_keys_except(&store, Some(current)).await?;
         }
         Ok(())
     }
@@ -158,7 +158,7 @@ impl BucketHooks for Gcs {
     }
 
     async fn list_assets(&self, list: ListAssets<Parameters>) -> Result<Assets, Box<dyn Error + Send + Sync>> {
-        let store = self.asked(&list.parameters, &list.secrets, &BTreeMap::new()).await?;
+        let store = self.store(&list.parameters, &list.secrets, &BTreeMap::new()).await?;
         listing::list(&store, &list.cluster_id).await
     }
 
@@ -169,7 +169,7 @@ impl BucketHooks for Gcs {
 }
 
 impl Gcs {
-    async fn asked(
+    async fn store(
         &self,
         parameters: &Parameters,
         secrets: &Secrets,
@@ -184,7 +184,7 @@ impl Gcs {
         if account.claim.uid.is_empty() {
             return Err(BackendConfigError::new("the ObjectBucket does not name its claim's uid"));
         }
-        let store = self.asked(parameters, secrets, state).await?;
+        let store = self.store(parameters, secrets, state).await?;
         let account = Account::of(&store, account, cluster_id, (state, parameters));
         Ok((store, account))
     }
@@ -235,15 +235,15 @@ impl Account {
         Self { generated: email == own, id, email, claim: account.claim.clone(), cluster: cluster.to_owned() }
     }
 
-    fn whom(&self) -> AccountClaim<'_> {
+    fn identity(&self) -> AccountClaim<'_> {
         AccountClaim { claim: &self.claim, cluster: &self.cluster }
     }
 
-    async fn known(&self, store: &Store) -> Result<AddressOwner, Failure> {
-        store.iam.known(&self.email, self.whom()).await
+    async fn address_owner(&self, store: &Store) -> Result<AddressOwner, Failure> {
+        store.iam.address_owner(&self.email, self.identity()).await
     }
 
-    fn foreign(&self) -> String {
+    fn foreign_account_message(&self) -> String {
         let email = &self.email;
         format!(
             "the service account {email} exists and was not created for this claim in this cluster: delete it if it is unused"
@@ -253,15 +253,15 @@ impl Account {
     async fn ensure(&self, store: &Store) -> Result<(), ProvisionError> {
         // An existing account may belong to a project that the administrator cannot read. Creating a key fails if it
         // does not exist.
-        if !self.generated || store.iam.ensure(&self.id, &self.email, self.whom()).await? {
+        if !self.generated || store.iam.ensure(&self.id, &self.email, self.identity()).await? {
             Ok(())
         } else {
-            Err(ProvisionError::retry(self.foreign()))
+            Err(ProvisionError::retry(self.foreign_account_message()))
         }
     }
 
     /// Grants access to the service account and creates its key.
-    async fn give_key(
+    async fn grant_with_key(
         &self,
         store: &Store,
         request: &GrantOf<Gcs>,
@@ -272,13 +272,13 @@ impl Account {
         for (bucket, access) in buckets {
             // Only an administrator grants access to an existing bucket to an account that was not generated for the
             // claim.
-            let lets_in = self.generated || bucket.belongs_to(&request.account);
-            if lets_in || request.state.contains_key(PRINCIPAL) {
+            let grants_access = self.generated || bucket.belongs_to(&request.account);
+            if grants_access || request.state.contains_key(PRINCIPAL) {
                 let changed = store.storage.change_policy(&bucket.name, |policy| {
-                    let policy = shut(policy, &title);
-                    if lets_in { granted(&policy, &self.email, *access) } else { policy }
+                    let policy = without_title(policy, &title);
+                    if grants_access { with_account(&policy, &self.email, *access) } else { policy }
                 });
-                changed.await.map_err(|failure| self.spreading(failure))?;
+                changed.await.map_err(|failure| self.propagation_error(failure))?;
             }
         }
         // After the key is created, no call may fail: an unrecorded key would remain.
@@ -293,7 +293,7 @@ impl Account {
     }
 
     /// Grants access to a principal, without a key.
-    async fn admit(
+    async fn grant_without_key(
         &self,
         store: &Store,
         request: &GrantOf<Gcs>,
@@ -304,8 +304,8 @@ impl Account {
         for (bucket, access) in buckets {
             let name = &bucket.name;
             let changed = store.storage.change_policy(name, |policy| {
-                let policy = admitted(policy, &title, (name, principal), *access);
-                if had_key { revoked(&policy, &self.email) } else { policy }
+                let policy = with_principal(policy, &title, (name, principal), *access);
+                if had_key { without_account(&policy, &self.email) } else { policy }
             });
             changed.await?;
         }
@@ -315,7 +315,7 @@ impl Account {
     }
 
     /// Cleans up after earlier attempts to grant access. Returns false if leftovers may remain.
-    async fn is_undone(&self, store: &Store, request: &GrantOf<Gcs>) -> Result<bool, Failure> {
+    async fn undo_attempt(&self, store: &Store, request: &GrantOf<Gcs>) -> Result<bool, Failure> {
         let may_end = request.state.is_empty() && self.generated;
         if may_end {
             self.wait_for_unfinished(store).await?;
@@ -325,12 +325,12 @@ impl Account {
     }
 
     /// Converts a failure, with advice if Google does not know the service account (yet).
-    fn spreading(&self, failure: Failure) -> ProvisionError {
+    fn propagation_error(&self, failure: Failure) -> ProvisionError {
         let unknown = matches!(failure.status(), Some(400 | 404)) && failure.message().contains("does not exist");
         match unknown {
             true if self.generated => {
                 let text = format!("{failure}; a new service account takes some time to be known everywhere");
-                ProvisionError::retry(text).after(ACCOUNT_SPREADS)
+                ProvisionError::retry(text).after(ACCOUNT_PROPAGATION_TIME)
             }
             true => {
                 let text = format!("{failure}; create the service account {}, or change serviceAccount", self.email);
@@ -360,7 +360,7 @@ fn objection(live: &BucketState, request: &RequestOf<Gcs>) -> Option<ProvisionEr
             format!("the bucket {name} exists and belongs to another owner: choose another bucketName")
         }
         BucketState::Bucket(bucket) => match owner(bucket, &request.owner.claim, &request.cluster_id) {
-            Owner::Claim => return elsewhere(bucket, request),
+            Owner::Claim => return location_conflict(bucket, request),
             Owner::Unknown if !request.state.is_empty() => {
                 format!("the bucket {name} has lost its label {CLAIM_UID}: set it to {}", request.owner.claim.uid)
             }
@@ -375,7 +375,7 @@ fn objection(live: &BucketState, request: &RequestOf<Gcs>) -> Option<ProvisionEr
 
 /// Refuses a bucket in another location, because a location cannot change. Buckets that were provisioned before are
 /// accepted.
-fn elsewhere(live: &Value, request: &RequestOf<Gcs>) -> Option<ProvisionError> {
+fn location_conflict(live: &Value, request: &RequestOf<Gcs>) -> Option<ProvisionError> {
     let (name, wanted, found) = (&request.name, &request.parameters.location, live["location"].as_str()?);
     let differs = request.state.is_empty() && !found.eq_ignore_ascii_case(wanted);
     let text = || format!("the bucket {name} exists in {found}: set location to {found}, or delete the bucket");
@@ -407,7 +407,7 @@ async fn make_bucket(store: &Store, request: &RequestOf<Gcs>) -> Result<(), Prov
 
 /// Reconciles a bucket's settings and writes only differences. The location cannot change, and the class's storage
 /// class applies only to new buckets.
-async fn bring_in_line(store: &Store, request: &RequestOf<Gcs>, live: &Value) -> Result<(), Failure> {
+async fn reconcile_settings(store: &Store, request: &RequestOf<Gcs>, live: &Value) -> Result<(), Failure> {
     let mut wanted = request.parameters.settings_for(&request.config, &request.applied_config);
     let mut labels = json!(wanted_labels(request));
     // A claim that sets labels controls all labels except the provisioner's. Otherwise, other labels are kept.

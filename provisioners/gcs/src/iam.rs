@@ -46,7 +46,7 @@ impl Iam {
     }
 
     /// Creates the claim's own service account if it does not exist. Returns false if it does not belong to the claim.
-    pub(crate) async fn ensure(&self, id: &str, email: &str, whom: AccountClaim<'_>) -> Result<bool, Failure> {
+    pub(crate) async fn ensure(&self, id: &str, email: &str, identity: AccountClaim<'_>) -> Result<bool, Failure> {
         let found = match self.account(email).await {
             Ok(found) => found,
             // The account may exist, but the administrator cannot read it. Creation fails with 409 in this case.
@@ -54,14 +54,14 @@ impl Iam {
             Err(failure) => return Err(failure),
         };
         if let Some(account) = found {
-            return Ok(is_of(&account, whom));
+            return Ok(is_of(&account, identity));
         }
         let path = format!("/v1/projects/{}/serviceAccounts", encoded(&self.project));
         let doing = format!("create the service account {email}");
-        let AccountClaim { claim, cluster } = whom;
+        let AccountClaim { claim, cluster } = identity;
         let account = json!({"displayName": display_name(claim), "description": description(claim, cluster)});
         let body = json!({"accountId": id, "serviceAccount": account});
-        match self.api.ask(Call::new(Method::POST, path, "iam.serviceAccounts.create", doing).body(body)).await {
+        match self.api.execute(Call::new(Method::POST, path, "iam.serviceAccounts.create", doing).body(body)).await {
             Ok(_) => {
                 self.recent.created(email);
                 Ok(true)
@@ -69,15 +69,15 @@ impl Iam {
             // The response to an earlier call was lost. The account exists, even if it is not shown yet.
             Err(failure) if failure.status() == Some(409) => {
                 self.recent.created(email);
-                Ok(self.known(email, whom).await? == AddressOwner::Ours)
+                Ok(self.address_owner(email, identity).await? == AddressOwner::Ours)
             }
             Err(failure) => Err(failure),
         }
     }
 
     /// Deletes a claim's own service account. Succeeds without effect if the account is foreign or absent.
-    pub(crate) async fn delete(&self, email: &str, whom: AccountClaim<'_>) -> Result<(), Failure> {
-        match self.known(email, whom).await? {
+    pub(crate) async fn delete(&self, email: &str, identity: AccountClaim<'_>) -> Result<(), Failure> {
+        match self.address_owner(email, identity).await? {
             AddressOwner::Ours => {
                 let doing = format!("delete the service account {email}");
                 self.api.find(Call::new(Method::DELETE, self.path(email), "iam.serviceAccounts.delete", doing)).await?;
@@ -92,16 +92,16 @@ impl Iam {
     }
 
     /// Looks up the service account and checks that it belongs to the claim.
-    pub(crate) async fn known(&self, email: &str, whom: AccountClaim<'_>) -> Result<AddressOwner, Failure> {
+    pub(crate) async fn address_owner(&self, email: &str, identity: AccountClaim<'_>) -> Result<AddressOwner, Failure> {
         Ok(match self.account(email).await? {
             None if self.recent.has(email) => {
-                return Err(Failure::Unanswered {
+                return Err(Failure::NoResponse {
                     doing: format!("look up the service account {email}"),
                     reason: "it was created a moment ago and is not shown yet".to_owned(),
                 });
             }
             None => AddressOwner::Absent,
-            Some(account) if is_of(&account, whom) => AddressOwner::Ours,
+            Some(account) if is_of(&account, identity) => AddressOwner::Ours,
             Some(_) => AddressOwner::Foreign,
         })
     }

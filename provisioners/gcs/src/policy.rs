@@ -16,20 +16,20 @@ pub(crate) fn roles(access: Access) -> &'static [&'static str] {
 }
 
 /// All roles that the provisioner grants.
-const GIVEN: [&str; 4] = [
+const GRANTED_ROLES: [&str; 4] = [
     "roles/storage.objectUser",
     "roles/storage.objectViewer",
     "roles/storage.objectCreator",
     "roles/storage.legacyBucketReader",
 ];
 
-/// Returns the policy with exactly this access for the service account: other roles in [`GIVEN`] are revoked. The
-/// provisioner never uses conditional bindings for service accounts, so such bindings are kept.
-pub(crate) fn granted(policy: &Value, email: &str, access: Access) -> Value {
+/// Returns the policy with exactly this access for the service account: other roles in [`GRANTED_ROLES`] are revoked.
+/// The provisioner never uses conditional bindings for service accounts, so such bindings are kept.
+pub(crate) fn with_account(policy: &Value, email: &str, access: Access) -> Value {
     let (member, wanted) = (member(email), roles(access));
     let mut policy = without(policy, |binding, found| {
         let role = binding["role"].as_str().unwrap_or_default();
-        let ours = !is_conditional(binding) && GIVEN.contains(&role) && !wanted.contains(&role);
+        let ours = !is_conditional(binding) && GRANTED_ROLES.contains(&role) && !wanted.contains(&role);
         // An entry for a deleted account with the same name has no effect.
         (ours && found == member) || is_deleted(found, email)
     });
@@ -50,8 +50,8 @@ pub(crate) fn granted(policy: &Value, email: &str, access: Access) -> Value {
 
 /// Returns the policy with a binding of this title that grants the access to a principal. It replaces earlier bindings
 /// of the title. The condition only carries the title: it is always true in this bucket.
-pub(crate) fn admitted(policy: &Value, title: &str, (bucket, principal): (&str, &str), access: Access) -> Value {
-    let mut policy = shut(policy, title);
+pub(crate) fn with_principal(policy: &Value, title: &str, (bucket, principal): (&str, &str), access: Access) -> Value {
+    let mut policy = without_title(policy, title);
     // The S3 protocol, which requests the bucket itself, needs keys. Without keys, the first role suffices.
     let expression = format!("resource.name.startsWith(\"projects/_/buckets/{bucket}\")");
     let binding = json!({
@@ -62,15 +62,15 @@ pub(crate) fn admitted(policy: &Value, title: &str, (bucket, principal): (&str, 
 }
 
 /// Returns the policy without the bindings of this title.
-pub(crate) fn shut(policy: &Value, title: &str) -> Value {
+pub(crate) fn without_title(policy: &Value, title: &str) -> Value {
     let mut policy = policy.clone();
     bindings_of(&mut policy).retain(|binding| binding["condition"]["title"] != title);
     policy
 }
 
 /// Returns the policy without this service account and without all members that were added for claims.
-pub(crate) fn closed(policy: &Value, email: &str) -> Value {
-    let mut policy = without(&revoked(policy, email), |binding, found| {
+pub(crate) fn without_claims(policy: &Value, email: &str) -> Value {
+    let mut policy = without(&without_account(policy, email), |binding, found| {
         !is_conditional(binding) && found.strip_prefix("serviceAccount:").is_some_and(is_of_a_claim)
     });
     let is_titled = |binding: &Value| binding["condition"]["title"].as_str().is_some_and(is_title);
@@ -79,7 +79,7 @@ pub(crate) fn closed(policy: &Value, email: &str) -> Value {
 }
 
 /// Returns the policy without the service account, including access that others granted.
-pub(crate) fn revoked(policy: &Value, email: &str) -> Value {
+pub(crate) fn without_account(policy: &Value, email: &str) -> Value {
     let member = member(email);
     without(policy, |_, found| found == member || is_deleted(found, email))
 }
@@ -138,14 +138,14 @@ mod tests {
 
     #[test]
     fn grants_and_revocations_keep_foreign_bindings() {
-        let one = granted(&theirs(), A, Access::ReadOnly);
+        let one = with_account(&theirs(), A, Access::ReadOnly);
         assert_eq!(
             one["bindings"][2]["members"],
             json!(["allUsers", "serviceAccount:obc-a@p.iam.gserviceaccount.com"])
         );
-        assert_eq!(granted(&one, A, Access::ReadOnly), one);
-        let both = granted(&one, B, Access::ReadWrite);
-        assert_eq!(revoked(&revoked(&both, B), A), theirs());
+        assert_eq!(with_account(&one, A, Access::ReadOnly), one);
+        let both = with_account(&one, B, Access::ReadWrite);
+        assert_eq!(without_account(&without_account(&both, B), A), theirs());
         // The conditional binding is not the provisioner's, so the role has a separate binding without a condition.
         assert_eq!(both["bindings"][1], theirs()["bindings"][1]);
         assert!(
@@ -160,36 +160,36 @@ mod tests {
     #[test]
     fn adds_and_removes_principals_by_title() {
         let (title, web) = ("objectbucketclaim-u", ("photos", "principal://web"));
-        let one = admitted(&theirs(), title, web, Access::ReadOnly);
+        let one = with_principal(&theirs(), title, web, Access::ReadOnly);
         let binding = &one["bindings"][4];
         assert_eq!(
             (&binding["role"], &binding["members"]),
             (&json!("roles/storage.objectViewer"), &json!(["principal://web"]))
         );
-        assert_eq!(admitted(&one, title, web, Access::ReadOnly), one);
-        let other = admitted(&one, title, ("photos", "principal://other"), Access::ReadWrite);
+        assert_eq!(with_principal(&one, title, web, Access::ReadOnly), one);
+        let other = with_principal(&one, title, ("photos", "principal://other"), Access::ReadWrite);
         assert!(!other.to_string().contains("principal://web"), "{other}");
-        let both = admitted(&one, "objectbucketclaim-v", web, Access::WriteOnly);
-        assert_eq!(shut(&both, "objectbucketclaim-v"), one);
-        assert_eq!(shut(&one, title), theirs());
+        let both = with_principal(&one, "objectbucketclaim-v", web, Access::WriteOnly);
+        assert_eq!(without_title(&both, "objectbucketclaim-v"), one);
+        assert_eq!(without_title(&one, title), theirs());
     }
 
     #[test]
     fn closing_removes_all_members_added_for_claims() {
         let [own, shared] = ["own", "shared"].map(|name| email(&account_id(name), "p"));
-        let one = admitted(&theirs(), "objectbucketclaim-u", ("photos", "principal://web"), Access::ReadOnly);
-        let one = granted(&one, &own, Access::ReadWrite);
-        let one = granted(&granted(&one, &shared, Access::ReadWrite), A, Access::ReadOnly);
-        assert_eq!(closed(&one, A), theirs());
-        assert_eq!(closed(&theirs(), A), theirs());
+        let one = with_principal(&theirs(), "objectbucketclaim-u", ("photos", "principal://web"), Access::ReadOnly);
+        let one = with_account(&one, &own, Access::ReadWrite);
+        let one = with_account(&with_account(&one, &shared, Access::ReadWrite), A, Access::ReadOnly);
+        assert_eq!(without_claims(&one, A), theirs());
+        assert_eq!(without_claims(&theirs(), A), theirs());
     }
 
     #[test]
     fn reduced_access_revokes_excess_roles() {
-        let one = granted(&theirs(), A, Access::ReadWrite);
-        let less = granted(&one, A, Access::WriteOnly);
-        assert_eq!(less, granted(&theirs(), A, Access::WriteOnly));
-        assert_eq!(revoked(&less, A), theirs());
+        let one = with_account(&theirs(), A, Access::ReadWrite);
+        let less = with_account(&one, A, Access::WriteOnly);
+        assert_eq!(less, with_account(&theirs(), A, Access::WriteOnly));
+        assert_eq!(without_account(&less, A), theirs());
     }
 
     #[test]
@@ -199,9 +199,9 @@ mod tests {
             .as_array_mut()
             .unwrap()
             .push(json!(format!("deleted:serviceAccount:{A}?uid=1")));
-        assert_eq!(revoked(&policy, A), theirs());
-        assert_eq!(revoked(&policy, B), policy);
-        assert_eq!(granted(&policy, A, Access::ReadOnly), granted(&theirs(), A, Access::ReadOnly));
-        assert_eq!(revoked(&json!({"etag": "x"}), A)["bindings"], json!([]));
+        assert_eq!(without_account(&policy, A), theirs());
+        assert_eq!(without_account(&policy, B), policy);
+        assert_eq!(with_account(&policy, A, Access::ReadOnly), with_account(&theirs(), A, Access::ReadOnly));
+        assert_eq!(without_account(&json!({"etag": "x"}), A)["bindings"], json!([]));
     }
 }

@@ -48,7 +48,7 @@ impl Storage {
         let path = format!("/storage/v1/b?project={project}&prefix={prefix}&maxResults=1&fields=items(name)");
         let doing = format!("look up the bucket {name} in the project");
         // The list is sorted, so the name itself comes first among names with this prefix.
-        let list = self.api.ask(Call::new(Method::GET, path, "storage.buckets.list", doing)).await?;
+        let list = self.api.execute(Call::new(Method::GET, path, "storage.buckets.list", doing)).await?;
         if list["items"][0]["name"] == name { Err(failure) } else { Ok(BucketState::Foreign) }
     }
 
@@ -71,7 +71,7 @@ impl Storage {
     pub(crate) async fn create_bucket(&self, name: &str, body: Value) -> Result<bool, Failure> {
         let path = format!("/storage/v1/b?project={}&projection=noAcl", encoded(&self.project));
         let doing = format!("create the bucket {name}");
-        match self.api.ask(Call::new(Method::POST, path, "storage.buckets.create", doing).body(body)).await {
+        match self.api.execute(Call::new(Method::POST, path, "storage.buckets.create", doing).body(body)).await {
             Ok(_) => Ok(true),
             Err(failure) if failure.status() == Some(409) => Ok(false),
             Err(failure) => Err(failure),
@@ -83,7 +83,7 @@ impl Storage {
         let metageneration = live["metageneration"].as_str().unwrap_or_default();
         let path = format!("{}?ifMetagenerationMatch={}&projection=noAcl", bucket_path(name), encoded(metageneration));
         let doing = format!("change the bucket {name}");
-        self.api.ask(Call::new(Method::PATCH, path, "storage.buckets.update", doing).body(body)).await.map(drop)
+        self.api.execute(Call::new(Method::PATCH, path, "storage.buckets.update", doing).body(body)).await.map(drop)
     }
 
     /// Deletes a bucket. Returns false if it is not empty.
@@ -155,7 +155,7 @@ impl Storage {
             let doing = format!("set the policy of the bucket {bucket}");
             let call = Call::new(Method::PUT, path.clone(), "storage.buckets.setIamPolicy", doing).body(wanted);
             rounds += 1;
-            match self.api.ask(call).await {
+            match self.api.execute(call).await {
                 Ok(_) => return Ok(()),
                 // <https://cloud.google.com/storage/docs/json_api/v1/buckets/setIamPolicy>
                 Err(failure) if matches!(failure.status(), Some(409 | 412)) && rounds < ROUNDS => {}
@@ -189,10 +189,10 @@ impl Storage {
         let doing = format!("create a key for {email}");
         // If the response is lost, so is the key. The next attempt deletes it, see `keys.rs`.
         let call = Call::new(Method::POST, path, "storage.hmacKeys.create", doing.clone()).once();
-        let made = self.api.ask(call).await?;
+        let made = self.api.execute(call).await?;
         let (id, secret) = (made["metadata"]["accessId"].as_str(), made["secret"].as_str());
         let key = id.zip(secret).map(|(id, secret)| Credentials::new(id, secret));
-        key.ok_or_else(|| Failure::Unanswered { doing, reason: "the answer contains no key".to_owned() })
+        key.ok_or_else(|| Failure::NoResponse { doing, reason: "the answer contains no key".to_owned() })
     }
 
     /// Deletes a key. Google deletes only inactive keys, so an active key is deactivated first.

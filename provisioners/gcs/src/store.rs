@@ -24,7 +24,7 @@ const KEY: &str = "key.json";
 
 /// IAM is eventually consistent. It shows a new service account within this time.
 /// <https://cloud.google.com/iam/docs/service-accounts-create#creating>
-const SETTLED: Duration = Duration::from_secs(60);
+const PROPAGATION_TIME: Duration = Duration::from_secs(60);
 
 /// Defaults for StorageClasses. Files are read for every call, so keys can be rotated.
 #[derive(Args, Clone, Debug)]
@@ -101,7 +101,7 @@ pub(crate) struct Store {
 impl Stores {
     pub(crate) fn new(defaults: Defaults, proxies: Proxies) -> Self {
         let clients = Clients::new(proxies, defaults.call_timeout);
-        let recent = Arc::new(RecentlyCreated::within(SETTLED));
+        let recent = Arc::new(RecentlyCreated::within(PROPAGATION_TIME));
         Self { defaults, clients, sources: Mutex::default(), recent }
     }
 
@@ -110,10 +110,10 @@ impl Stores {
         &self,
         parameters: &Parameters,
         secrets: &Secrets,
-        made_in: Option<&str>,
+        recorded_project: Option<&str>,
     ) -> Result<Store, BackendConfigError> {
         let source = self.source(secrets)?;
-        let named = made_in.or(parameters.project.as_deref()).or(self.defaults.project.as_deref());
+        let named = recorded_project.or(parameters.project.as_deref()).or(self.defaults.project.as_deref());
         let project = match named.filter(|project| !project.is_empty()) {
             Some(project) => project.to_owned(),
             None => source.project().await.map_err(BackendConfigError::new)?.ok_or_else(|| {

@@ -22,7 +22,7 @@ use crate::http::{Client, Response};
 
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 /// Tokens are renewed this long before they expire. The metadata server returns a new token in the last five minutes.
-const EARLY: Duration = Duration::from_secs(225);
+const RENEW_BEFORE_EXPIRY: Duration = Duration::from_secs(225);
 
 /// An error without key or token material, whose text suggests a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,7 +69,7 @@ impl TokenSource {
                 self.metadata("instance/service-accounts/default/token").await.and_then(|body| read(&body))?
             }
         };
-        let until = now + Duration::from_secs(answer.expires_in).saturating_sub(EARLY);
+        let until = now + Duration::from_secs(answer.expires_in).saturating_sub(RENEW_BEFORE_EXPIRY);
         Ok(token.insert(Token { text: answer.access_token, until }).text.clone())
     }
 

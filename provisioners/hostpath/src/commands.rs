@@ -19,10 +19,10 @@ use kube_provisioner::kube::Client;
 use kube_provisioner::topology;
 
 use self::objects::annotation;
-use crate::disks::{self, RootName};
 use crate::node::{NODE, Node};
 use crate::parameters::VolumeType;
-use crate::placement::{ANNOTATIONS, NodePlace, path_of};
+use crate::placement::{ANNOTATIONS, NodeTopology, path_of};
+use crate::roots::{self, RootName};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -70,7 +70,7 @@ pub(crate) struct Source {
 impl Site {
     /// Returns the directory of the selected root.
     fn directory(&self) -> Result<&Path, BoxError> {
-        disks::check(&self.roots)?;
+        roots::check(&self.roots)?;
         let root = match &self.roots[..] {
             [only] if self.root_name.is_empty() => Some(only),
             roots => roots.iter().find(|root| root.name == self.root_name),
@@ -114,7 +114,7 @@ impl commands::Site for Site {
 }
 
 struct VolumeTemplate {
-    node: Option<NodePlace>,
+    node: Option<NodeTopology>,
     volume_type: VolumeType,
 }
 
@@ -158,7 +158,7 @@ impl commands::VolumeTemplate for VolumeTemplate {
                 spec.host_path = Some(HostPathVolumeSource { path: directory, type_: Some("Directory".to_owned()) });
             }
         }
-        let affinity = |node: &NodePlace| topology::nodes_with(&node.label, &node.value);
+        let affinity = |node: &NodeTopology| topology::nodes_with(&node.label, &node.value);
         spec.node_affinity = self.node.as_ref().map(|node| VolumeNodeAffinity { required: Some(affinity(node)) });
         Ok(())
     }
@@ -176,8 +176,10 @@ mod tests {
     fn the_node_annotation_takes_precedence_over_the_affinity() {
         let (label, value, annotations) =
             (HOSTNAME_LABEL.to_owned(), "host-a".to_owned(), vec![(NODE, "node-a".to_owned())]);
-        let template =
-            VolumeTemplate { node: Some(NodePlace { label, value, annotations }), volume_type: VolumeType::HostPath };
+        let template = VolumeTemplate {
+            node: Some(NodeTopology { label, value, annotations }),
+            volume_type: VolumeType::HostPath,
+        };
         let is_here = |node: Option<&str>, value: &str| {
             let term = json!({"matchExpressions": [{"key": "key", "operator": "In", "values": [value]}]});
             let volume = json!({"metadata": {"annotations": node.map(|node| json!({NODE: node}))},

@@ -17,10 +17,10 @@ use kube_provisioner::{
     ProvisionedVolume, Provisioner, StartContext, StartError, Volume, error_chain,
 };
 
-use crate::disks::{DiskError, Disks};
 use crate::node::{Node, WrongNode};
 use crate::parameters::Parameters;
 use crate::placement::{ANNOTATIONS, Placement, VOLUME_TYPE, path_of};
+use crate::roots::{DiskError, Disks};
 
 pub(crate) struct HostPath {
     disks: Arc<Disks>,
@@ -47,12 +47,13 @@ impl HostPath {
                     let text = format!("the claim's pod runs on the node {selected}, but this node is {}", here.name());
                     return Err(ProvisionError::ignored(text));
                 }
-                Some(here.look(self.client().map_err(ProvisionError::retry)?).await?)
+                Some(here.observe(self.client().map_err(ProvisionError::retry)?).await?)
             }
             None => None,
         };
         let place = Placement::of(request, node.as_ref())?;
-        let worker = self.disks.of_class(request.parameters.root.as_deref()).map_err(ProvisionError::reschedule)?;
+        let worker =
+            self.disks.worker_for_class(request.parameters.root.as_deref()).map_err(ProvisionError::reschedule)?;
         Ok((place, worker))
     }
 
@@ -79,20 +80,21 @@ impl HostPath {
         &self,
         error: ProvisionError,
         request: &ProvisionRequest<Parameters>,
-        may_be_left: bool,
+        may_have_leftovers: bool,
     ) -> ProvisionError {
         if error.verdict() != ProvisionVerdict::Reschedule {
             return error;
         }
-        let is_left = may_be_left && (self.may_be_saved(request).await || self.end_attempt(request).await.is_err());
-        match (is_left, &self.node) {
+        let has_leftovers =
+            may_have_leftovers && (self.may_be_saved(request).await || self.end_attempt(request).await.is_err());
+        match (has_leftovers, &self.node) {
             (true, _) => with_verdict(error, ProvisionError::retry),
             (false, Some(_)) => error,
             (false, None) => with_verdict(error, ProvisionError::nothing_left),
         }
     }
 
-    async fn provisioned(&self, request: &ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+    async fn provision_volume(&self, request: &ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
         let prepared = match self.prepare(request).await {
             Ok(prepared) => prepared,
             Err(error) => return Err(self.reschedule_or_retry(error, request, request.resumed).await),
@@ -122,7 +124,7 @@ impl HostPath {
             DeleteError::retry(format!("the volume {} cannot be read: {}", attempt.name, error_chain(&error)))
         })?;
         let Some(volume) = volume else { return Ok(false) };
-        let worker = self.disks.of_class(attempt.parameters.root.as_deref())?;
+        let worker = self.disks.worker_for_class(attempt.parameters.root.as_deref())?;
         Ok(volume.annotations().get(ANNOTATIONS.root).is_none_or(|root| worker.root().id() == Some(root)))
     }
 
@@ -130,7 +132,7 @@ impl HostPath {
         match path_and_owner(attempt, &attempt.parameters.path_pattern) {
             Ok((path, owner)) => {
                 // The root may have existed when the attempt began.
-                let worker = self.disks.of_class(attempt.parameters.root.as_deref())?;
+                let worker = self.disks.worker_for_class(attempt.parameters.root.as_deref())?;
                 worker.end(Deletion::of_attempt(path, owner), attempt.fencing_token.clone()).await
             }
             // The attempt was refused before it created anything.
@@ -140,9 +142,9 @@ impl HostPath {
 }
 
 /// Returns the text for the claim's user if the error contains paths.
-fn own_text(cause: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
+fn message_for_users(cause: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
     match cause.downcast_ref()? {
-        DiskError::Opening { .. } | DiskError::Unusable(_) | DiskError::Nowhere { .. } => {
+        DiskError::Opening { .. } | DiskError::Unusable(_) | DiskError::OutsideRoots { .. } => {
             Some("the storage of this class cannot be used on this node; ask the administrator".to_owned())
         }
         DiskError::Unknown { .. } | DiskError::Unnamed(_) => None,
@@ -151,7 +153,7 @@ fn own_text(cause: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
 
 /// Returns the same error with another verdict.
 fn with_verdict(error: ProvisionError, new: fn(String) -> ProvisionError) -> ProvisionError {
-    let error = error.for_users(own_text);
+    let error = error.for_users(message_for_users);
     new(error.to_string()).with_user_text(error.user_text())
 }
 
@@ -184,12 +186,12 @@ impl Provisioner for HostPath {
     }
 
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
-        self.provisioned(&request).await.map_err(|error| error.for_users(own_text))
+        self.provision_volume(&request).await.map_err(|error| error.for_users(message_for_users))
     }
 
     /// Relies on the directory's mark for the owner: users may have edited the object.
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-        let worker = self.disks.of_volume(&volume.object);
+        let worker = self.disks.worker_for_volume(&volume.object);
         if let Some(node) = &self.node {
             node.check(&volume, worker.as_ref().ok().map(Worker::root)).map_err(WrongNode::for_deletion)?;
         }
@@ -200,7 +202,7 @@ impl Provisioner for HostPath {
     }
 
     async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
-        let worker = self.disks.of_volume(&volume.object);
+        let worker = self.disks.worker_for_volume(&volume.object);
         if let Some(node) = &self.node {
             node.check(&volume, worker.as_ref().ok().map(Worker::root)).map_err(WrongNode::for_expansion)?;
         }
@@ -208,7 +210,7 @@ impl Provisioner for HostPath {
             let worker = worker?;
             worker.resize(path_of(&volume.object, worker.root())?, owner_in_this_cluster(&volume), bytes).await
         };
-        resized.await.map_err(|error: ExpandError| error.for_users(own_text))
+        resized.await.map_err(|error: ExpandError| error.for_users(message_for_users))
     }
 
     fn capabilities() -> Capabilities {
@@ -221,7 +223,7 @@ impl Provisioner for HostPath {
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
         let ended = async { if self.is_saved(&attempt).await? { Ok(()) } else { self.end_attempt(&attempt).await } };
-        ended.await.map_err(|error: DeleteError| error.for_users(own_text))
+        ended.await.map_err(|error: DeleteError| error.for_users(message_for_users))
     }
 }
 
@@ -241,7 +243,7 @@ mod tests {
     use std::time::Duration;
 
     use directory_volumes::Root;
-    use directory_volumes::hostile::{contract, entries};
+    use directory_volumes::hostile::{contract, entries, temp_dir};
     use kube_provisioner::conformance::Conformance;
     use kube_sim::{Cluster, PatchKind, Target};
     use serde_json::json;
@@ -251,13 +253,13 @@ mod tests {
 
     #[test]
     fn keeps_the_contract() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = temp_dir();
         contract(conformance(&folder, None), folder.path());
     }
 
     #[test]
     fn keeps_the_contract_on_a_node() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = temp_dir();
         // The label differs from the node's name, as in some clouds.
         let node = serde_json::json!({"apiVersion": "v1", "kind": "Node",
             "metadata": {"name": "node-a", "labels": {"kubernetes.io/hostname": "host-a.internal"}}});
@@ -335,7 +337,7 @@ mod tests {
         std::fs::create_dir(&before).unwrap();
         std::fs::set_permissions(&before, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
         let made = HostPath::new(Worker::new(Root::open(&before).unwrap()), None);
-        made.disks.of_class(None).unwrap().root().put_marker().unwrap();
+        made.disks.worker_for_class(None).unwrap().root().put_marker().unwrap();
         let request = request(Parameters::default());
         let name = request.name.clone();
         drop(made.provision(request).await.unwrap());
@@ -345,7 +347,7 @@ mod tests {
         for path in [before.join(&name), now.join(&name)] {
             let volume = json!({"metadata": {"name": name}, "spec": {"hostPath": {"path": path}}});
             let volume = serde_json::from_value(volume).unwrap();
-            let worker = moved.disks.of_volume(&volume).unwrap();
+            let worker = moved.disks.worker_for_volume(&volume).unwrap();
             assert_eq!(path_of(&volume, worker.root()).unwrap().as_str(), name, "{}", path.display());
         }
     }

@@ -1,7 +1,6 @@
 //! `hostpath-provisioner`: one directory per volume below a root directory of the host.
 
 mod commands;
-mod disks;
 #[cfg(test)]
 mod hostile;
 mod hostpath;
@@ -9,6 +8,7 @@ mod metrics;
 mod node;
 mod parameters;
 mod placement;
+mod roots;
 
 use std::process::ExitCode;
 
@@ -18,8 +18,8 @@ use directory_volumes::TrashLimits;
 use kube_provisioner::{Coordination, Options, Program};
 
 use crate::commands::Commands;
-use crate::disks::{Disks, RootName};
 use crate::hostpath::HostPath;
+use crate::roots::{Disks, RootName};
 
 /// Creates a directory for each volume, below a root directory of the node
 ///

@@ -14,7 +14,7 @@ use kube_provisioner::{
 use serde_json::json;
 use thiserror::Error;
 
-use crate::placement::{ANNOTATIONS, GONE_SINCE, NodePlace};
+use crate::placement::{ANNOTATIONS, GONE_SINCE, NodeTopology};
 
 /// The annotations of a volume with its node's name and uid. A later node with another disk may have the same name.
 pub(crate) const NODE: &str = "hostpath-provisioner/node";
@@ -41,7 +41,7 @@ pub(crate) struct ObservedNode {
 #[derive(Debug, Error)]
 pub(crate) enum NodeUnsuitable {
     #[error("the node {0} does not exist; --node-name must be the name of a Node object")]
-    Gone(String),
+    NotFound(String),
     #[error(
         "the node {node} has no label {label}, which the class's nodeAffinityKey names; label the nodes, or choose another label"
     )]
@@ -59,20 +59,20 @@ impl Node {
 
     /// Reads the node's object for the first time in a term.
     pub(crate) async fn start(&self, client: &Client) -> Result<ObservedNode, String> {
-        let seen = self.read(client).await.map_err(|error| self.unread(&error))?;
-        seen.ok_or_else(|| NodeUnsuitable::Gone(self.name.clone()).to_string())
+        let seen = self.read(client).await.map_err(|error| self.read_error(&error))?;
+        seen.ok_or_else(|| NodeUnsuitable::NotFound(self.name.clone()).to_string())
     }
 
     /// Reads the node's object. Its labels may have changed since the last attempt.
-    pub(crate) async fn look(&self, client: &Client) -> Result<ObservedNode, ProvisionError> {
-        let seen = self.read(client).await.map_err(|error| ProvisionError::retry(self.unread(&error)))?;
-        seen.ok_or_else(|| ProvisionError::reschedule(NodeUnsuitable::Gone(self.name.clone())))
+    pub(crate) async fn observe(&self, client: &Client) -> Result<ObservedNode, ProvisionError> {
+        let seen = self.read(client).await.map_err(|error| ProvisionError::retry(self.read_error(&error)))?;
+        seen.ok_or_else(|| ProvisionError::reschedule(NodeUnsuitable::NotFound(self.name.clone())))
     }
 
     /// Returns warnings about other nodes' volumes: volumes that are in this root, and volumes that may be mistaken for
     /// this node's because both nodes have the same label value.
     pub(crate) async fn advice(&self, root: &Root, start: &StartContext) -> Vec<String> {
-        let (Ok(seen), Ok(volumes)) = (self.look(&start.client).await, start.volumes().await) else {
+        let (Ok(seen), Ok(volumes)) = (self.observe(&start.client).await, start.volumes().await) else {
             return Vec::new();
         };
         let elsewhere = |volume: &&ProvisionedVolume| volume.annotation(NODE).is_some_and(|node| node != self.name);
@@ -110,7 +110,7 @@ impl Node {
         Ok(Some(ObservedNode { name: self.name.clone(), uid, labels: found.metadata.labels.unwrap_or_default() }))
     }
 
-    fn unread(&self, error: &kube::Error) -> String {
+    fn read_error(&self, error: &kube::Error) -> String {
         format!("the node {} cannot be read: {}", self.name, error_chain(error))
     }
 
@@ -148,7 +148,7 @@ impl ObservedNode {
     }
 
     /// Returns the label by which pods find a volume on this node, and the volume's annotations.
-    pub(crate) fn place(&self, key: Option<&str>) -> Result<NodePlace, NodeUnsuitable> {
+    pub(crate) fn place(&self, key: Option<&str>) -> Result<NodeTopology, NodeUnsuitable> {
         let label = key.unwrap_or(HOSTNAME_LABEL);
         let value = match self.labels.get(label) {
             Some(value) => value,
@@ -157,13 +157,13 @@ impl ObservedNode {
             None => return Err(NodeUnsuitable::NoLabel { node: self.name.clone(), label: label.to_owned() }),
         };
         let annotations = vec![(NODE, self.name.clone()), (NODE_UID, self.uid.clone())];
-        Ok(NodePlace { label: label.to_owned(), value: value.clone(), annotations })
+        Ok(NodeTopology { label: label.to_owned(), value: value.clone(), annotations })
     }
 }
 
 /// Updates volumes after the node was deleted and registered again with another uid. If the root is the same, its
 /// volumes still exist, and receive the node's new uid so that no administrator abandons them.
-pub(crate) async fn registered_again(worker: &Worker, node: &Node, start: &StartContext) -> Result<(), StartError> {
+pub(crate) async fn update_node_uid(worker: &Worker, node: &Node, start: &StartContext) -> Result<(), StartError> {
     let Some(uid) = node.uid() else { return Ok(()) };
     let former: Option<String> = worker.run(|root| Ok::<_, StartError>(root.note(NOTE)?)).await?;
     if former.is_some_and(|former| former == uid) {

@@ -28,11 +28,11 @@ pub(crate) struct Placement {
     parameters: Arc<Parameters>,
     volume_type: VolumeType,
     /// The label and the value that identify the node, and the node's annotations.
-    node: Option<NodePlace>,
+    node: Option<NodeTopology>,
 }
 
 /// The label and the annotations that identify a volume's node.
-pub(crate) struct NodePlace {
+pub(crate) struct NodeTopology {
     pub(crate) label: String,
     pub(crate) value: String,
     pub(crate) annotations: Vec<(&'static str, String)>,

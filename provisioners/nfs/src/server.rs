@@ -3,15 +3,15 @@
 mod commands;
 mod dbus;
 mod disk;
-mod early;
 mod export;
 mod export_table;
-mod former;
 mod ganesha;
 #[cfg(test)]
 mod hostile;
 mod parameters;
+mod predecessor;
 mod provisioner;
+mod startup;
 #[cfg(test)]
 mod tests;
 
@@ -27,11 +27,11 @@ use directory_volumes::{Root, TrashLimits, Worker};
 use kube_provisioner::{Options, Program, parse_duration};
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::disk::Disk;
-use self::export::{Offer, hostname};
+use self::disk::DiskLock;
+use self::export::{ExportOptions, hostname};
 use self::export_table::ExportTable;
 use self::ganesha::{Exporter as _, Ganesha, Settings};
-use self::provisioner::{Server, Terms};
+use self::provisioner::{Server, VolumeSettings};
 
 /// Runs an NFS server, NFS-Ganesha, and exports a directory for each volume
 #[derive(Parser)]
@@ -47,7 +47,7 @@ struct Args {
     server_hostname: String,
 
     #[command(flatten)]
-    offer: Offer,
+    export_options: ExportOptions,
 
     /// Maximum number of exports; -1 means 65535
     #[arg(long, env = "NFS_MAX_EXPORTS", value_name = "COUNT", default_value = "-1", allow_hyphen_values = true,
@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
         tokio::select! {
             biased;
             ready = begin(args) => ready.map(|server| (server, options)),
-            never = early::probes(&options) => match never {},
+            never = startup::serve_probes(&options) => match never {},
         }
     };
     Program::new(setup).commands(async |command: commands::Commands| command.execute().await).arguments(arguments).run()
@@ -112,15 +112,16 @@ async fn begin(args: Args) -> Result<Server<Ganesha>, Box<dyn Error + Send + Syn
         port: args.nfs_port,
         address: args.bind_address,
         grace_period: args.nfs_grace_period,
-        offer: args.offer,
+        export_options: args.export_options,
     };
-    let terms = Terms { hostname: args.server_hostname, most: u32::try_from(args.max_exports).ok() };
-    let ganesha = Arc::new(Ganesha::new(settings, Disk::wait(worker.root().path(), &mut terminate).await?)?);
+    let volume_settings =
+        VolumeSettings { hostname: args.server_hostname, max_exports: u32::try_from(args.max_exports).ok() };
+    let ganesha = Arc::new(Ganesha::new(settings, DiskLock::acquire(worker.root().path(), &mut terminate).await?)?);
     // If the marker is missing, the root is new, or another file system is mounted. The controller finds out which.
     if worker.root().has_marker()? {
         ganesha.start(&ExportTable::new(worker.root().path()));
     }
-    early::api_server(&args.options, &mut terminate).await?;
+    startup::wait_for_api_server(&args.options, &mut terminate).await?;
     tokio::spawn(worker.clone().empty_trash(args.trash));
-    Ok(Server::new(worker, ganesha, terms))
+    Ok(Server::new(worker, ganesha, volume_settings))
 }

@@ -1,10 +1,10 @@
 //! `nfs-provisioner subdir`: creates a directory for each volume on a mounted share.
 
 mod commands;
-mod former;
 #[cfg(test)]
 mod hostile;
 mod parameters;
+mod predecessor;
 mod provisioner;
 mod share;
 #[cfg(test)]
@@ -18,7 +18,7 @@ use directory_volumes::TrashLimits;
 use kube_provisioner::{Options, Program};
 
 use self::provisioner::Subdir;
-use self::share::{Mounted, ShareName};
+use self::share::{RequiredMount, ShareName};
 
 /// Creates a directory for each volume on NFS shares that are mounted in this pod
 #[derive(Parser)]
@@ -41,7 +41,7 @@ struct Args {
 
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     let setup = async |Args { shares, allow_local_directory, trash, options }: Args| {
-        let mounted = if allow_local_directory { Mounted::Anyhow } else { Mounted::ByNfs };
+        let mounted = if allow_local_directory { RequiredMount::Any } else { RequiredMount::Nfs };
         Ok((Subdir::new(options.provisioner_name.clone(), shares, mounted, trash)?, options))
     };
     Program::new(setup).commands(async |command: commands::Commands| command.execute().await).arguments(arguments).run()

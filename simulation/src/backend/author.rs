@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer};
 use super::{Author, Script, Turn, panics, refused};
 use crate::judge::{Invariant, Kind};
 use crate::plan::Nature;
-use crate::process::Surroundings;
+use crate::process::ProcessEnvironment;
 use crate::stage::{Call, Stage};
 
 /// An author that implements only the required methods.
@@ -29,8 +29,8 @@ pub(crate) struct Whole(pub(crate) Author);
 pub(crate) struct Parameters;
 
 thread_local! {
-    /// The run whose parameters this thread reads. Unlike the author's other code, reading parameters has no reference to
-    /// its process.
+    /// The run whose parameters this thread reads. Unlike the author's other code, reading parameters has no reference
+    /// to its process.
     static STAGE: RefCell<Weak<Stage>> = const { RefCell::new(Weak::new()) };
 }
 
@@ -80,17 +80,17 @@ impl Author {
 
     fn goes_on(&self, attempt: &ProvisionRequest<Parameters>) {
         let prepared = attempt.prepared.read().unwrap_or_default();
-        self.serve(attempt);
+        self.record_claim(attempt);
         self.stage.judge().attempt(self.stage.now(), &self.process.name, &attempt.name, prepared);
     }
 
-    fn serve(&self, request: &ProvisionRequest<Parameters>) {
+    fn record_claim(&self, request: &ProvisionRequest<Parameters>) {
         let claim = request.claim.metadata.uid.as_deref().unwrap_or_default();
-        self.stage.judge().serve(self.stage.now(), &self.process.name, &request.name, claim);
+        self.stage.judge().record_claim(self.stage.now(), &self.process.name, &request.name, claim);
     }
 
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
-        self.serve(&request);
+        self.record_claim(&request);
         let name = &request.name;
         let metadata = &request.claim.metadata;
         let claim = metadata.uid.as_deref().unwrap_or_default();
@@ -111,7 +111,7 @@ impl Author {
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
-        self.serve(&attempt);
+        self.record_claim(&attempt);
         let call = self.stage.begin(&self.process, Kind::CleanUp, &attempt.name);
         ended(call, self.undo(&attempt.name, class_of(&attempt)).await)
     }
@@ -162,7 +162,8 @@ impl Author {
     /// Reports a violation if the controller calls the author before `start` has succeeded.
     fn expect_started(&self) {
         if !self.started.load(Ordering::Relaxed) {
-            self.stage.accuse(Invariant::Asked, format!("{} calls before `start` succeeds", self.process.name));
+            self.stage
+                .report_violation(Invariant::Asked, format!("{} calls before `start` succeeds", self.process.name));
         }
     }
 }

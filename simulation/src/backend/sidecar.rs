@@ -27,7 +27,7 @@ use super::author::ended;
 use super::{Asset, AssetStage, Author, Script, Turn};
 use crate::judge::Kind;
 use crate::plan::{Edge, Nature};
-use crate::process::{Process, Surroundings};
+use crate::process::{Process, ProcessEnvironment};
 use crate::stage::Stage;
 use crate::users::ZONE;
 
@@ -73,7 +73,7 @@ impl Sidecar {
         let calls = Calls::default();
         let author = Author::new(process.clone(), stage.clone());
         let driver = Driver { author, calls: calls.clone() };
-        let info = DriverInfo::ask(&driver).await.expect("the driver answers such questions at once");
+        let info = DriverInfo::query(&driver).await.expect("the driver answers such questions at once");
         let mut settings = Settings::default();
         settings.extra_create_metadata = true;
         settings.retry_interval_max = pause;
@@ -87,7 +87,7 @@ impl Sidecar {
     /// Records the beginning of a call for an attempt.
     fn begin(&self, kind: Kind, attempt: &ProvisionRequest<Texts>) -> crate::stage::Call {
         let claim = attempt.claim.metadata.uid.clone().unwrap_or_default();
-        self.stage.judge().serve(self.stage.now(), &self.process.name, &attempt.name, &claim);
+        self.stage.judge().record_claim(self.stage.now(), &self.process.name, &attempt.name, &claim);
         lock(&self.calls).insert(attempt.name.clone(), Call { claim, cleans_up: kind == Kind::CleanUp });
         self.stage.begin(&self.process, kind, &attempt.name)
     }
@@ -198,7 +198,7 @@ impl Driver {
                 if asset.is_none() {
                     stage.allocate(process, name, &self.claim_of(name), AssetStage::Ordered);
                 }
-                stage.go_on(name, Duration::from_millis(script.random.u64(0..15_000)));
+                stage.complete_in_background(name, Duration::from_millis(script.random.u64(0..15_000)));
                 process.pass(Edge::Step).await;
                 Error::TimedOut(Duration::from_secs(10))
             }

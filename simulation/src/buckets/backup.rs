@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::users::{Kind, Users};
 use super::{NAMESPACE, text};
-use crate::process::Surroundings;
+use crate::process::ProcessEnvironment;
 
 /// The objects at one point in time.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +36,7 @@ impl Users {
             delivered: delivered.into_iter().filter(ours).collect(),
         };
         self.world.note(|| format!("a backup of {} claims", backup.claims.len()));
-        self.world.backs_up(backup);
+        self.world.store_backup(backup);
     }
 
     /// Restores the backup, without changing existing objects.
@@ -50,7 +50,7 @@ impl Users {
         for claim in &claims {
             let name = text(claim, "/metadata/name");
             let restorable = |wish: &super::users::Wish| {
-                wish.name == name && wish.uid.is_none() && !matches!(wish.kind, Kind::Hindered)
+                wish.name == name && wish.uid.is_none() && !matches!(wish.kind, Kind::BlockedBySecret)
             };
             let Some(at) = self.wishes.iter().position(restorable) else { continue };
             if let Ok(made) = self.cluster.create(&restored(claim, keeps_finalizers)) {

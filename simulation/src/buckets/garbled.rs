@@ -3,10 +3,10 @@
 use kube_sim::{PatchKind, Subresource, Target};
 use serde_json::{Value, json};
 
-use super::plays::Definitions;
+use super::complications::Definitions;
 use super::users::Users;
 use super::{NAMESPACE, text};
-use crate::process::Surroundings;
+use crate::process::ProcessEnvironment;
 
 /// An object with content that no reader expects.
 pub(crate) struct Garbled {
@@ -41,7 +41,7 @@ impl Users {
         let spec = |pointer| Part { pointer, subresource: None };
         let status = |pointer| Part { pointer, subresource: Some(Subresource::Status) };
         // Only definitions without a schema accept all of these values.
-        let loose = self.world.plays.definitions == Definitions::Loose;
+        let loose = self.world.complications.definitions == Definitions::Loose;
         let parts: &[(Part, Value)] = match of_claim {
             true if loose && deep => &[(spec("/spec"), json!("none")), (status("/status"), json!("none"))],
             false if loose && deep => &[

@@ -30,30 +30,30 @@ pub(crate) struct Entry {
 }
 
 impl Ledger {
-    pub(crate) fn made(&mut self, cluster: usize, uid: &str) {
+    pub(crate) fn record_created(&mut self, cluster: usize, uid: &str) {
         let entry =
             Entry { cluster, deleted: false, given_up: false, lost: false, forgotten: false, has_unknown_keys: false };
         self.claims.insert(uid.to_owned(), entry);
     }
 
-    pub(crate) fn deleted(&mut self, uid: &str) {
+    pub(crate) fn record_deleted(&mut self, uid: &str) {
         self.mark(uid, |entry| entry.deleted = true);
     }
 
-    pub(crate) fn given_up(&mut self, uid: &str) {
+    pub(crate) fn record_given_up(&mut self, uid: &str) {
         self.mark(uid, |entry| entry.given_up = true);
     }
 
-    pub(crate) fn lost(&mut self, uid: &str) {
+    pub(crate) fn record_lost(&mut self, uid: &str) {
         self.mark(uid, |entry| entry.lost = true);
     }
 
-    pub(crate) fn forgotten(&mut self, uid: &str) {
+    pub(crate) fn record_forgotten(&mut self, uid: &str) {
         self.mark(uid, |entry| (entry.forgotten, entry.has_unknown_keys) = (true, true));
     }
 
     /// Records that a claim takes over the bucket of another one at a user's request.
-    pub(crate) fn adopted(&mut self, by: &str, of: &str) {
+    pub(crate) fn record_adopted(&mut self, by: &str, of: &str) {
         self.adopted.insert(by.to_owned(), of.to_owned());
         if let Some(entry) = self.claims.get_mut(of) {
             (entry.deleted, entry.given_up, entry.lost, entry.forgotten) = (false, false, false, false);

@@ -4,7 +4,7 @@ use kube_provisioner::bucket::objectbucket_api::names::{FINALIZER, PROVISIONER_L
 use kube_sim::{PatchKind, Subresource, Target};
 use serde_json::{Value, json};
 
-use super::store::{Mark, secret_of};
+use super::store::{BucketOwner, secret_of};
 use super::users::{Kind, Users, target};
 use super::{NAMESPACE, PROVISIONER, text};
 
@@ -31,7 +31,7 @@ impl Users {
         let key = {
             let mut store = self.world.store();
             // The other provisioner did not know about cluster ids.
-            store.buckets.insert(bucket.clone(), Mark::Ours { cluster: String::new(), user: user.clone() });
+            store.buckets.insert(bucket.clone(), BucketOwner::Ours { cluster: String::new(), user: user.clone() });
             store.configs.insert(bucket.clone(), 0);
             store.new_key(&user)
         };

@@ -6,10 +6,10 @@ use std::time::Duration;
 use kube_provisioner::bucket::objectbucket_api::{Validation, crds};
 use kube_sim::{Actors, Cluster, Fault, Faults, Running};
 
-use super::plays::Definitions;
+use super::complications::Definitions;
 use super::text;
-use super::world::{Wires, World};
-use crate::run::{Manner, Trace};
+use super::world::{BucketInterceptor, World};
+use crate::run::{RunOptions, Trace};
 
 const ROOK: &str = include_str!("../../../crates/objectbucket-api/fixtures/crds/rook.yaml");
 const PRUNING: &str = include_str!("../../../crates/objectbucket-api/fixtures/crds/noobaa.yaml");
@@ -41,14 +41,14 @@ pub(crate) struct Site {
     pub(crate) cluster: Cluster,
     /// The uid of its namespace kube-system.
     pub(crate) id: String,
-    pub(crate) wires: Arc<Wires>,
+    pub(crate) interceptor: Arc<BucketInterceptor>,
     pub(crate) faults: Faults,
     _actors: Running,
 }
 
 impl Site {
     /// Creates a cluster with faults of this kind.
-    pub(crate) fn new(number: usize, weather: u8, world: &Arc<World>, manner: &Manner) -> Self {
+    pub(crate) fn new(number: usize, weather: u8, world: &Arc<World>, run_options: &RunOptions) -> Self {
         // Uids differ between clusters.
         let seed = world.seed ^ ((number as u64) << 48);
         let faults = match weather {
@@ -56,16 +56,18 @@ impl Site {
             1 => Faults::storm(seed),
             _ => Faults::storm(seed).with(Fault::Hang, 0.01).with(Fault::HangAfter, 0.01),
         };
-        let faults = if world.plays.late > 0.0 { faults.with(Fault::Late, world.plays.late) } else { faults };
-        let wires = Arc::new(Wires::new(number, world, faults.clone(), world.plays.refused(seed)));
-        let mut builder = Cluster::builder().seed(seed).hide_managed_fields().interceptor(wires.clone());
-        if manner.trace != Trace::Off {
+        let faults =
+            if world.complications.late > 0.0 { faults.with(Fault::Late, world.complications.late) } else { faults };
+        let interceptor =
+            Arc::new(BucketInterceptor::new(number, world, faults.clone(), world.complications.refused(seed)));
+        let mut builder = Cluster::builder().seed(seed).hide_managed_fields().interceptor(interceptor.clone());
+        if run_options.trace != Trace::Off {
             builder = builder.trace();
         }
         let cluster = builder.build();
-        world.furnish(&cluster);
+        world.attach_cluster(&cluster);
         let actors = cluster.run(Actors::all());
-        match world.plays.definitions {
+        match world.complications.definitions {
             Definitions::Ours => {
                 for definition in crds(Validation::Standard) {
                     let definition = serde_json::to_value(&definition).expect("a definition is JSON");
@@ -78,6 +80,6 @@ impl Site {
         }
         let system = cluster.get("", "namespaces", "", "kube-system").unwrap_or_default();
         let id = text(&system, "/metadata/uid").to_owned();
-        Self { number, cluster, id, wires, faults, _actors: actors }
+        Self { number, cluster, id, interceptor, faults, _actors: actors }
     }
 }

@@ -19,7 +19,7 @@ use super::world::World;
 use super::{record_of, text};
 use crate::judge::Invariant;
 use crate::plan::Edge;
-use crate::process::{Process, Surroundings};
+use crate::process::{Process, ProcessEnvironment};
 
 /// The bucket that classes grant access to.
 pub(crate) const SHARED: &str = "shared";
@@ -30,9 +30,9 @@ pub(crate) const CONTESTED: &str = "contested";
 
 /// The owner of a bucket. The store writes it atomically when it creates the bucket, and only if the name is free.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Mark {
+pub(crate) enum BucketOwner {
     /// An administrator, or a program other than ours.
-    Somebody,
+    Foreign,
     Ours {
         /// The id of the cluster; "" if the bucket was created before ids were written.
         cluster: String,
@@ -44,7 +44,7 @@ pub(crate) enum Mark {
 #[derive(Debug)]
 pub(crate) struct State {
     /// Buckets by name.
-    pub(crate) buckets: BTreeMap<String, Mark>,
+    pub(crate) buckets: BTreeMap<String, BucketOwner>,
     /// Users with the ids of their keys; the secret of a key follows from its id.
     pub(crate) users: BTreeMap<String, Vec<String>>,
     pub(crate) grants: BTreeSet<(String, String)>,
@@ -60,7 +60,7 @@ pub(crate) struct State {
 
 impl Default for State {
     fn default() -> Self {
-        let foreign = |name: &str| (name.to_owned(), Mark::Somebody);
+        let foreign = |name: &str| (name.to_owned(), BucketOwner::Foreign);
         Self {
             buckets: [foreign(SHARED), foreign(TAKEN)].into(),
             users: BTreeMap::new(),
@@ -151,7 +151,7 @@ impl Author {
         let home = self.world.ledger().cluster_of(&claim.uid);
         if home.is_some_and(|home| home != self.cluster) {
             let seen = format!("{} is asked to {method} for {claim}, which is another cluster's", self.process.name);
-            self.world.accuse(Invariant::Untouched, seen);
+            self.world.report_violation(Invariant::Untouched, seen);
         }
         let (user, claim, cluster) = (account.name.clone(), claim.clone(), cluster.to_owned());
         Call { user, claim, cluster, number, random, turn, step: 0 }
@@ -183,11 +183,11 @@ impl Author {
         };
         if let Some(by) = stale {
             let seen = format!("{} changes something for {} while {by} is at it", self.process.name, call.claim);
-            self.world.accuse(Invariant::Exclusive, seen);
+            self.world.report_violation(Invariant::Exclusive, seen);
         }
         if makes && !self.is_recorded(&call.claim) {
             let seen = format!("{} makes something for {}, and no ObjectBucket says so", self.process.name, call.claim);
-            self.world.accuse(Invariant::Covered, seen);
+            self.world.report_violation(Invariant::Covered, seen);
         }
         change(&mut self.world.store());
     }
@@ -201,7 +201,7 @@ impl Author {
     }
 
     /// Returns true if a bucket belongs to this call's claim.
-    fn owns(call: &Call, mark: &Mark) -> bool {
+    fn owns(call: &Call, mark: &BucketOwner) -> bool {
         is_made_for(mark, &call.user, &call.cluster)
     }
 
@@ -257,8 +257,8 @@ impl Author {
     }
 }
 
-fn is_made_for(mark: &Mark, by: &str, id: &str) -> bool {
-    matches!(mark, Mark::Ours { cluster, user } if ["", id].contains(&&**cluster) && user == by)
+fn is_made_for(mark: &BucketOwner, by: &str, id: &str) -> bool {
+    matches!(mark, BucketOwner::Ours { cluster, user } if ["", id].contains(&&**cluster) && user == by)
 }
 
 /// The uid of a user's claim.
@@ -276,7 +276,7 @@ fn endpoint() -> Endpoint {
     Endpoint::http("store.example.com")
 }
 
-fn anothers(bucket: &str) -> ProvisionError {
+fn foreign_bucket(bucket: &str) -> ProvisionError {
     ProvisionError::invalid(format!("the bucket {bucket} belongs to another owner"))
 }
 
@@ -289,7 +289,7 @@ impl BucketProvisioner for Author {
         self.between(&mut call).await.map_err(ProvisionError::retry)?;
         let (name, user) = (request.name.clone(), call.user.clone());
         if !self.world.store().buckets.contains_key(&name) {
-            let mark = Mark::Ours { cluster: call.cluster.clone(), user };
+            let mark = BucketOwner::Ours { cluster: call.cluster.clone(), user };
             self.change(&call, true, |store| {
                 let _ = store.buckets.insert(name, mark);
             });
@@ -297,7 +297,7 @@ impl BucketProvisioner for Author {
         }
         // Another call may have been faster.
         if self.bucket_of_another(&call, &request.name) {
-            return Err(anothers(&request.name));
+            return Err(foreign_bucket(&request.name));
         }
         let (name, limit) = (request.name.clone(), request.config.limit);
         self.change(&call, false, |store| {
@@ -336,7 +336,7 @@ impl BucketProvisioner for Author {
                 if request.state.is_empty() {
                     self.end_attempt(&mut call).await.map_err(ProvisionError::retry)?;
                 }
-                return Err(anothers(&bucket.name));
+                return Err(foreign_bucket(&bucket.name));
             }
         }
         let key = self.keys(&mut call, request.access_key_id.as_deref()).await.map_err(ProvisionError::retry)?;

@@ -7,27 +7,27 @@ use kube_sim::{Cluster, DeleteOptions, PatchKind, Target};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use super::complications::Complications;
 use super::garbled::Garbled;
-use super::plays::Plays;
 use super::site::Site;
 use super::store::{CONTESTED, SHARED, TAKEN};
 use super::world::World;
 use super::{NAMESPACE, PROVISIONER, claimed_path, record_of, text};
-use crate::process::Surroundings;
+use crate::process::ProcessEnvironment;
 
 /// The kind of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A bucket is created, and deleted with the claim.
-    Made,
+    Created,
     /// A bucket is created and retained.
-    Kept,
+    Retained,
     /// An existing bucket.
     Granted,
     /// A bucket whose name belongs to another owner.
-    Greedy,
+    ForeignBucket,
     /// A Secret with the claim's name exists.
-    Hindered,
+    BlockedBySecret,
     /// Several claims want this bucket.
     Rival,
     /// It points at the ObjectBucket of another claim as its own.
@@ -97,7 +97,7 @@ pub(crate) struct Users {
     pub(crate) id: String,
     pub(super) world: Arc<World>,
     random: fastrand::Rng,
-    /// Random numbers for actions that occur only with plays.
+    /// Random numbers for actions that occur only with complications.
     pub(super) surprises: fastrand::Rng,
     pub(crate) wishes: Vec<Wish>,
     pub(super) garbled: Vec<Garbled>,
@@ -105,7 +105,7 @@ pub(crate) struct Users {
     pub(super) inherited: Option<String>,
 }
 
-const CLASSES: [(&str, Kind); 3] = [("made", Kind::Made), ("kept", Kind::Kept), ("granted", Kind::Granted)];
+const CLASSES: [(&str, Kind); 3] = [("made", Kind::Created), ("kept", Kind::Retained), ("granted", Kind::Granted)];
 
 impl Users {
     pub(crate) fn new(site: &Site, world: &Arc<World>, wishes: Vec<Wish>, random: fastrand::Rng) -> Self {
@@ -122,7 +122,7 @@ impl Users {
         };
         users.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}));
         CLASSES.into_iter().for_each(|(name, kind)| users.class(name, kind));
-        for wish in users.wishes.iter().filter(|wish| wish.kind == Kind::Hindered) {
+        for wish in users.wishes.iter().filter(|wish| wish.kind == Kind::BlockedBySecret) {
             users.create(json!({
                 "apiVersion": "v1", "kind": "Secret", "metadata": {"name": wish.name, "namespace": NAMESPACE},
                 "stringData": {"mine": "x"},
@@ -134,13 +134,13 @@ impl Users {
 
     /// Acts until the storm ends.
     pub(crate) async fn act(&mut self) {
-        let deeds = self.random.u32(5..40);
-        for _ in 0..deeds {
+        let actions = self.random.u32(5..40);
+        for _ in 0..actions {
             sleep(Duration::from_millis(self.random.u64(0..6000))).await;
-            if self.world.plays.any() && self.surprises.u8(0..3) == 0 {
+            if self.world.complications.any() && self.surprises.u8(0..3) == 0 {
                 self.surprise();
             }
-            if self.world.plays.replaced && self.surprises.u8(0..6) == 0 {
+            if self.world.complications.replaced && self.surprises.u8(0..6) == 0 {
                 let at = self.surprises.usize(0..self.wishes.len());
                 self.replace_claim(at);
             }
@@ -164,13 +164,13 @@ impl Users {
         }
     }
 
-    /// Recreates the classes. If the seed has plays, users also respond to the events.
+    /// Recreates the classes. If the seed has complications, users also respond to the events.
     pub(crate) async fn settle(&mut self) {
         for (name, kind) in CLASSES {
             self.class(name, kind);
         }
-        if self.world.plays.any() {
-            self.attend().await;
+        if self.world.complications.any() {
+            self.respond_to_events().await;
         }
     }
 
@@ -179,7 +179,7 @@ impl Users {
         let wish = self.wishes[at].clone();
         let kind = wish.of.as_ref().map_or(wish.kind, |(_, kind)| *kind);
         let class = match kind {
-            Kind::Kept => "kept",
+            Kind::Retained => "kept",
             Kind::Granted => "granted",
             _ => "made",
         };
@@ -188,7 +188,7 @@ impl Users {
             spec["additionalConfig"] = wish.config();
         }
         match wish.kind {
-            Kind::Greedy => spec["bucketName"] = TAKEN.into(),
+            Kind::ForeignBucket => spec["bucketName"] = TAKEN.into(),
             Kind::Rival => spec["bucketName"] = CONTESTED.into(),
             Kind::Pointer => {
                 let other = self.surprises.choice(&self.wishes).map(|other| other.name.as_str()).unwrap_or_default();
@@ -213,7 +213,7 @@ impl Users {
     /// Records that a claim with a new uid exists.
     pub(super) fn made(&mut self, at: usize, claim: &Value) {
         let uid = text(claim, "/metadata/uid").to_owned();
-        self.world.ledger().made(self.number, &uid);
+        self.world.ledger().record_created(self.number, &uid);
         self.wishes[at].uid = Some(uid);
     }
 
@@ -221,10 +221,10 @@ impl Users {
         let name = self.wishes[at].name.clone();
         self.world.note(|| format!("{name} is deleted"));
         if let Some(uid) = &self.wishes[at].uid {
-            self.world.ledger().deleted(uid);
+            self.world.ledger().record_deleted(uid);
             // The claim was just replaced, so it has no finalizer.
-            if self.world.plays.replaced && !self.is_held(&name) {
-                self.world.ledger().lost(uid);
+            if self.world.complications.replaced && !self.is_held(&name) {
+                self.world.ledger().record_lost(uid);
             }
         }
         let target = target("objectbucket.io", "objectbucketclaims", &name);
@@ -235,7 +235,7 @@ impl Users {
     /// Replaces the claim with its manifest, as `kubectl replace` does.
     fn replace_claim(&self, at: usize) {
         let Wish { kind, uid, .. } = &self.wishes[at];
-        if uid.is_some() && matches!(kind, Kind::Made | Kind::Kept | Kind::Granted | Kind::Sharing) {
+        if uid.is_some() && matches!(kind, Kind::Created | Kind::Retained | Kind::Granted | Kind::Sharing) {
             let metadata = json!({"finalizers": null, "labels": null});
             self.edit_claim(at, json!({"metadata": metadata, "spec": {"objectBucketName": null}}));
         }
@@ -274,7 +274,7 @@ impl Users {
     /// Chooses names for Secret and ConfigMap, sometimes their current or former ones.
     fn rename(&mut self, at: usize) {
         let wish = &mut self.wishes[at];
-        if self.world.plays.names && !matches!(wish.kind, Kind::Hindered | Kind::Legacy) {
+        if self.world.complications.names && !matches!(wish.kind, Kind::BlockedBySecret | Kind::Legacy) {
             wish.names = Some(["s", "m"].map(|kind| match self.surprises.u8(0..3) {
                 0 => wish.name.clone(),
                 number => format!("{}-{kind}{number}", wish.name),
@@ -298,14 +298,14 @@ impl Users {
 
     /// Edits only objects that belong to the user.
     fn edit(&self, plural: &str, at: usize, patch: Value) {
-        if self.wishes[at].kind != Kind::Hindered && !self.is_inherited(at) {
+        if self.wishes[at].kind != Kind::BlockedBySecret && !self.is_inherited(at) {
             let name = self.delivered(plural, at);
             let _ = self.cluster.patch(&target("", plural, &name), None, PatchKind::Merge, &patch);
         }
     }
 
     fn delete_delivered(&self, plural: &str, at: usize) {
-        if self.wishes[at].kind != Kind::Hindered {
+        if self.wishes[at].kind != Kind::BlockedBySecret {
             let name = self.delivered(plural, at);
             self.world.note(|| format!("{plural}/{name} is deleted"));
             let _ = self.cluster.delete(&target("", plural, &name), DeleteOptions::default());
@@ -320,7 +320,7 @@ impl Users {
     /// Deletes the ObjectBucket of a living claim, as an administrator may do.
     pub(super) fn delete_object(&self, at: usize) {
         let name = format!("obc-{NAMESPACE}-{}", self.wishes[at].name);
-        self.gives_up(&name);
+        self.record_abandonment(&name);
         let target = Target { group: "objectbucket.io", plural: "objectbuckets", namespace: "", name: &name };
         let _ = self.cluster.delete(&target, DeleteOptions::default());
     }
@@ -341,7 +341,7 @@ impl Users {
         let class = json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
             "provisioner": PROVISIONER, "parameters": parameters,
-            "reclaimPolicy": if kind == Kind::Kept { "Retain" } else { "Delete" },
+            "reclaimPolicy": if kind == Kind::Retained { "Retain" } else { "Delete" },
         });
         self.create(class);
     }
@@ -352,21 +352,23 @@ impl Users {
 }
 
 /// The claims that users want in all clusters.
-pub(crate) fn wishes(plays: Plays, random: &mut fastrand::Rng) -> Vec<Wish> {
-    let kinds = [Kind::Made, Kind::Made, Kind::Kept, Kind::Granted, Kind::Greedy, Kind::Hindered];
+pub(crate) fn wishes(complications: Complications, random: &mut fastrand::Rng) -> Vec<Wish> {
+    let kinds =
+        [Kind::Created, Kind::Created, Kind::Retained, Kind::Granted, Kind::ForeignBucket, Kind::BlockedBySecret];
     let count = random.usize(2..7);
     let wish =
         |name, kind| Wish { name, kind, of: None, uid: None, names: None, limit: 0, rotations: 0, disturbed: false };
-    let mut wishes: Vec<Wish> =
-        (0..count).map(|number| wish(format!("claim-{number}"), random.choice(kinds).unwrap_or(Kind::Made))).collect();
-    if plays.rivals {
+    let mut wishes: Vec<Wish> = (0..count)
+        .map(|number| wish(format!("claim-{number}"), random.choice(kinds).unwrap_or(Kind::Created)))
+        .collect();
+    if complications.rivals {
         wishes.extend((0..2).map(|number| wish(format!("rival-{number}"), Kind::Rival)));
     }
-    if plays.pointers {
+    if complications.pointers {
         wishes.push(wish("pointer".to_owned(), Kind::Pointer));
         wishes.push(wish("legacy".to_owned(), Kind::Legacy));
     }
-    if plays.shares {
+    if complications.shares {
         for number in 0..3 {
             let (other, kind) = (format!("claim-{}", number % 2), wishes[number % 2].kind);
             let name = format!("sharing-{number}");

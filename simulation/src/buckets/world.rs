@@ -1,4 +1,4 @@
-//! State shared by all parts of one run: the cluster, the store, the boundary between storm and calm, and the fates.
+//! State shared by all parts of one run: the cluster, the store, the boundary between storm and calm, and the faults.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,20 +11,20 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::backup::Backup;
+use super::complications::Complications;
 use super::ledger::Ledger;
-use super::plays::Plays;
 use super::store::State;
 use super::{claimed_uid, record_of, text};
 use crate::judge::{Invariant, Violation};
-use crate::plan::{Edge, Fate, Trigger};
-use crate::process::{Process, Surroundings};
+use crate::plan::{Edge, ProcessFault, Trigger};
+use crate::process::{Process, ProcessEnvironment};
 use crate::refusals::{self, Refusal};
 
 pub(crate) struct World {
     pub(crate) seed: u64,
     start: Instant,
     traced: bool,
-    pub(crate) plays: Plays,
+    pub(crate) complications: Complications,
     clusters: Mutex<Vec<Cluster>>,
     ledger: Mutex<Ledger>,
     backup: Mutex<Option<Backup>>,
@@ -45,7 +45,7 @@ impl World {
             seed,
             start: Instant::now(),
             traced,
-            plays: Plays::draw(seed),
+            complications: Complications::draw(seed),
             clusters: Mutex::default(),
             ledger: Mutex::default(),
             backup: Mutex::default(),
@@ -55,11 +55,11 @@ impl World {
         })
     }
 
-    pub(crate) fn furnish(&self, cluster: &Cluster) {
+    pub(crate) fn attach_cluster(&self, cluster: &Cluster) {
         lock(&self.clusters).push(cluster.clone());
     }
 
-    /// Breaks a reference cycle: the clusters hold the wires, which hold the processes, which hold the world.
+    /// Breaks a reference cycle: the clusters hold the interceptors, which hold the processes, which hold the world.
     pub(crate) fn clear(&self) {
         lock(&self.clusters).clear();
     }
@@ -76,7 +76,7 @@ impl World {
         lock(&self.store)
     }
 
-    pub(crate) fn backs_up(&self, backup: Backup) {
+    pub(crate) fn store_backup(&self, backup: Backup) {
         *lock(&self.backup) = Some(backup);
     }
 
@@ -98,7 +98,7 @@ impl World {
         lock(&self.shared).verdict.clone()
     }
 
-    pub(crate) async fn accused(&self) {
+    pub(crate) async fn until_violation(&self) {
         loop {
             let moved = self.moved.notified();
             if self.verdict().is_some() {
@@ -109,7 +109,7 @@ impl World {
     }
 }
 
-impl Surroundings for World {
+impl ProcessEnvironment for World {
     fn now(&self) -> Duration {
         self.start.elapsed()
     }
@@ -127,7 +127,7 @@ impl Surroundings for World {
     }
 
     /// Only the first violation is reported.
-    fn accuse(&self, invariant: Invariant, seen: String) {
+    fn report_violation(&self, invariant: Invariant, seen: String) {
         let at = self.now();
         self.note(|| format!("BROKEN: {seen}"));
         lock(&self.shared).verdict.get_or_insert(Violation { invariant, at, seen });
@@ -136,19 +136,19 @@ impl Surroundings for World {
 }
 
 /// Draws when a process ends or pauses, and which of the two.
-pub(crate) fn fate(random: &mut fastrand::Rng) -> (Trigger, Fate) {
-    let fate = match random.u8(0..6) {
-        0 => Fate::Stop,
-        1 => Fate::Freeze(Duration::from_secs(random.u64(1..90))),
-        _ => Fate::Crash,
+pub(crate) fn draw_fault(random: &mut fastrand::Rng) -> (Trigger, ProcessFault) {
+    let fault = match random.u8(0..6) {
+        0 => ProcessFault::Stop,
+        1 => ProcessFault::Freeze(Duration::from_secs(random.u64(1..90))),
+        _ => ProcessFault::Crash,
     };
     let passage = if random.bool() { random.u32(10..60) } else { random.u32(60..600) };
     // All edges have the same probability.
-    (Trigger::Edge(Edge::Step, passage), fate)
+    (Trigger::Edge(Edge::Step, passage), fault)
 }
 
 /// The layer between the processes and the API server.
-pub(crate) struct Wires {
+pub(crate) struct BucketInterceptor {
     /// The number of the cluster.
     cluster: usize,
     world: Weak<World>,
@@ -157,16 +157,16 @@ pub(crate) struct Wires {
     processes: Mutex<BTreeMap<String, Arc<Process<World>>>>,
 }
 
-impl Wires {
+impl BucketInterceptor {
     pub(crate) fn new(cluster: usize, world: &Arc<World>, faults: Faults, refusals: Vec<Refusal>) -> Self {
         Self { cluster, world: Arc::downgrade(world), faults, refusals, processes: Mutex::default() }
     }
 
-    pub(crate) fn admit(&self, process: &Arc<Process<World>>) {
+    pub(crate) fn connect_process(&self, process: &Arc<Process<World>>) {
         lock(&self.processes).insert(process.name.clone(), process.clone());
     }
 
-    pub(crate) fn dismiss(&self, name: &str) {
+    pub(crate) fn disconnect_process(&self, name: &str) {
         lock(&self.processes).remove(name);
     }
 
@@ -178,8 +178,8 @@ impl Wires {
         self.world.upgrade().is_none_or(|world| world.is_calm())
     }
 
-    /// Checks the deletion of an ObjectBucket that represents a bucket: a user must have requested it, and the claim must
-    /// belong to this cluster and be deleted or being deleted.
+    /// Checks the deletion of an ObjectBucket that represents a bucket: a user must have requested it, and the claim
+    /// must belong to this cluster and be deleted or being deleted.
     fn check_end(&self, process: &Process<World>, request: &Request, world: &World) {
         let Some(cluster) = world.cluster(self.cluster) else { return };
         let Ok(object) = cluster.get("objectbucket.io", "objectbuckets", "", &request.name) else { return };
@@ -212,11 +212,11 @@ impl Wires {
         };
         drop(ledger);
         let seen = format!("{} ends the ObjectBucket {}, {why}", process.name, request.name);
-        world.accuse(Invariant::Untouched, seen);
+        world.report_violation(Invariant::Untouched, seen);
     }
 }
 
-impl Interceptor for Wires {
+impl Interceptor for BucketInterceptor {
     fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
         let process = self.process(request);
         async move {

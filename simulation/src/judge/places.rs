@@ -33,25 +33,25 @@ impl Judge {
         required: Option<&TopologyRequirement>,
         plan: &Topology,
     ) {
-        self.look(at);
+        self.process_changes(at);
         let Some(first) = self.places.required.get(name) else {
             if let Some(problem) = self.unfit(claim, required, plan) {
                 let seen = format!("{who} calls the driver for {name} with {required:?}: {problem}");
-                self.accuse(at, Invariant::Placed, seen);
+                self.report_violation(at, Invariant::Placed, seen);
             }
             self.places.required.insert(name.to_owned(), required.cloned());
             return;
         };
-        if first.as_ref() != required && !self.forgiven.contains(name) && !self.emptied.contains(name) {
+        if first.as_ref() != required && !self.exempted.contains(name) && !self.changed_by_admin.contains(name) {
             let seen = format!("{who} calls the driver for {name} with {required:?}, and at first it was {first:?}");
-            self.accuse(at, Invariant::Again, seen);
+            self.report_violation(at, Invariant::Again, seen);
         }
     }
 
     /// Returns the problem with the first requirement of an attempt.
     fn unfit(&self, claim: &str, required: Option<&TopologyRequirement>, plan: &Topology) -> Option<&'static str> {
         // An attempt that is cleaned up may have lost its claim.
-        let claim = self.picture.claims.get(claim)?;
+        let claim = self.view.claims.get(claim)?;
         let Some(TopologyRequirement { requisite, preferred }) = required else {
             return (!claim.selected.is_empty()).then_some("there is a selected node");
         };
@@ -70,7 +70,7 @@ impl Judge {
 
     /// Returns true if a node was in a place at any time since a version of the cluster.
     fn was_in(&self, node: &str, since: u64, place: &Segments) -> bool {
-        let Some(zones) = self.picture.zones.get(node) else { return false };
+        let Some(zones) = self.view.zones.get(node) else { return false };
         let ends = zones.iter().skip(1).map(|(version, _)| *version).chain([u64::MAX]);
         let mut zones = zones.iter().zip(ends).filter(|(_, end)| *end > since).map(|((_, zone), _)| zone);
         zones.any(|zone| {
@@ -98,11 +98,11 @@ impl Judge {
 
     /// Accuses the controller if a volume is saved with other places than the driver has returned.
     pub(super) fn check_places(&mut self, at: Duration, name: &str) {
-        let Some(volume) = self.picture.volumes.get(name) else { return };
+        let Some(volume) = self.view.volumes.get(name) else { return };
         let answered = volume.asset.parse().ok().and_then(|number: u64| self.places.answered.get(&number));
         if answered.is_some_and(|answered| *answered != volume.places) {
             let seen = format!("{name} is saved with {:?}, and the driver has said {answered:?}", volume.places);
-            self.accuse(at, Invariant::Placed, seen);
+            self.report_violation(at, Invariant::Placed, seen);
         }
     }
 }

@@ -6,7 +6,10 @@ mod worlds;
 
 use std::time::Duration;
 
-use super::{Api, Backend, Claim, Class, Deed, Edge, Fate, Life, Nature, Pace, Plan, Settings, Sharing, Trigger, When};
+use super::{
+    Api, Backend, Claim, Class, Edge, Life, Nature, Pace, Plan, ProcessFault, Settings, Sharing, Trigger, UserAction,
+    When,
+};
 use crate::refusals::{Reason, Refusal};
 
 impl Plan {
@@ -24,7 +27,7 @@ impl Plan {
             10 if dice.chance(0.2) => special::fill_journals(&mut plan, &mut dice),
             _ => {}
         }
-        worlds::meet(&mut plan);
+        worlds::add_influences(&mut plan);
         // A CSI driver's name belongs to one installation, so no volume of another installation is restored among its
         // own.
         let has_sidecar = plan.has_sidecar_rbac();
@@ -46,7 +49,7 @@ impl Plan {
     }
 
     fn sort(&mut self) {
-        self.deeds.sort_by_key(|(when, _)| match when {
+        self.actions.sort_by_key(|(when, _)| match when {
             When::At(time) => (0, *time),
             When::Step(count) => (1, Duration::from_secs(u64::from(*count))),
             When::Deletion(count) => (2, Duration::from_secs(u64::from(*count))),
@@ -71,7 +74,7 @@ impl Plan {
             })
             .collect();
         let claims = claims(dice, classes.len());
-        let deeds = deeds(dice, storm, &claims, classes.len(), settings.finalizer);
+        let actions = actions(dice, storm, &claims, classes.len(), settings.finalizer);
         let (api, pace, backend) = (api(dice), pace(dice), backend(dice));
         let (foreigners, whole_author, unhindered) = (dice.chance(0.1), dice.chance(0.5), false);
         Self {
@@ -86,7 +89,7 @@ impl Plan {
             foreigners,
             whole_author,
             unhindered,
-            deeds,
+            actions,
             slots,
             other: None,
             topology: None,
@@ -109,7 +112,7 @@ fn grow(plan: &mut Plan) {
                 1 => When::Write(8 + dice.small(40)),
                 _ => When::At(dice.seconds(seconds * 0.2, seconds)),
             };
-            plan.deeds.push((when, Deed::Grow(claim, dice.number(2, 6))));
+            plan.actions.push((when, UserAction::Grow(claim, dice.number(2, 6))));
         }
     }
 }
@@ -122,14 +125,14 @@ fn lose_nodes(plan: &mut Plan) {
     }
     let seconds = plan.storm.as_secs_f64();
     if plan.slots[0][0].sharing == Sharing::Nodes && dice.chance(0.5) {
-        plan.deeds.push((When::At(Duration::ZERO), Deed::MakeNode(2)));
+        plan.actions.push((When::At(Duration::ZERO), UserAction::MakeNode(2)));
     }
     for node in 0..2 {
         for _ in 0..dice.pick(&[0, 1, 1, 2]) {
             let gone =
                 if dice.chance(0.5) { When::Write(4 + dice.small(40)) } else { When::At(dice.seconds(0.0, seconds)) };
-            plan.deeds.push((gone, Deed::LoseNode(node)));
-            plan.deeds.push((When::At(dice.seconds(0.0, seconds)), Deed::MakeNode(node)));
+            plan.actions.push((gone, UserAction::LoseNode(node)));
+            plan.actions.push((When::At(dice.seconds(0.0, seconds)), UserAction::MakeNode(node)));
         }
     }
 }
@@ -139,10 +142,17 @@ fn lose_nodes(plan: &mut Plan) {
 fn refuse(plan: &mut Plan) {
     let dice = &mut Dice(fastrand::Rng::with_seed(plan.seed ^ 0x0f0_4b1d));
     // A volume that is saved late exists again after a user has removed it manually, and looks like any other.
-    let by_hand = |deed: &Deed| {
-        matches!(deed, Deed::Lose(_) | Deed::DeleteVolume(_) | Deed::DeleteSaved | Deed::Replace(_) | Deed::Block(_))
+    let by_hand = |action: &UserAction| {
+        matches!(
+            action,
+            UserAction::ForceDelete(_)
+                | UserAction::DeleteVolume(_)
+                | UserAction::DeleteSaved
+                | UserAction::Replace(_)
+                | UserAction::Block(_)
+        )
     };
-    let is_by_hand = plan.restores() || plan.deeds.iter().any(|(_, deed)| by_hand(deed));
+    let is_by_hand = plan.restores() || plan.actions.iter().any(|(_, action)| by_hand(action));
     if dice.chance(0.15) && !is_by_hand && !plan.unhindered {
         plan.api.late = dice.pick(&[0.02, 0.1, 0.3]);
     }
@@ -150,7 +160,7 @@ fn refuse(plan: &mut Plan) {
     let by_node = plan.slots.iter().flatten().any(|life| life.sharing == Sharing::Nodes);
     if dice.chance(0.15) && !by_node {
         let claim = dice.index(plan.claims.len());
-        plan.deeds.push((When::Write(dice.small(20)), Deed::Undress(claim)));
+        plan.actions.push((When::Write(dice.small(20)), UserAction::ReplaceWithManifest(claim)));
     }
     if plan.unhindered || dice.chance(0.75) {
         return;
@@ -178,19 +188,19 @@ fn refuse(plan: &mut Plan) {
 fn shorten_names(plan: &mut Plan) {
     let dice = &mut Dice(fastrand::Rng::with_seed(plan.seed ^ 0x005a_ed0f_4a3e));
     // Each of these has its own rules for actions on a name, regardless of the claim.
-    let by_force = |deed: &Deed| {
+    let by_force = |action: &UserAction| {
         matches!(
-            deed,
-            Deed::Backup
-                | Deed::Lose(_)
-                | Deed::Strip(_)
-                | Deed::MakeAsset(_)
-                | Deed::RemoveAsset(_)
-                | Deed::TakeAsset(_)
+            action,
+            UserAction::Backup
+                | UserAction::ForceDelete(_)
+                | UserAction::Strip(_)
+                | UserAction::MakeAsset(_)
+                | UserAction::RemoveAsset(_)
+                | UserAction::TakeAsset(_)
         )
     };
     let by_node = plan.slots.iter().flatten().any(|life| life.sharing == Sharing::Nodes);
-    if by_node || plan.unhindered || plan.deeds.iter().any(|(_, deed)| by_force(deed)) || dice.chance(0.85) {
+    if by_node || plan.unhindered || plan.actions.iter().any(|(_, action)| by_force(action)) || dice.chance(0.85) {
         return;
     }
     plan.settings.uid_length = Some(dice.pick(&[1, 1, 1, 2]));
@@ -199,16 +209,16 @@ fn shorten_names(plan: &mut Plan) {
     for claim in known..(known + 6).min(known.max(10)) {
         plan.claims.push(Claim { large: false, ..plan.claims[claim % known] });
         let created = dice.seconds(0.0, seconds * 0.6);
-        plan.deeds.push((When::At(created), Deed::Create(claim)));
+        plan.actions.push((When::At(created), UserAction::Create(claim)));
         for _ in 0..dice.pick(&[0, 1, 1, 2]) {
             let deleted = match dice.number(0, 3) {
                 0 => When::Step(dice.small(40)),
                 1 => When::Write(dice.small(60)),
                 _ => When::At(dice.seconds(created.as_secs_f64(), seconds)),
             };
-            plan.deeds.push((deleted, Deed::Delete(claim)));
+            plan.actions.push((deleted, UserAction::Delete(claim)));
             if dice.chance(0.5) {
-                plan.deeds.push((When::At(dice.seconds(seconds * 0.5, seconds)), Deed::Create(claim)));
+                plan.actions.push((When::At(dice.seconds(seconds * 0.5, seconds)), UserAction::Create(claim)));
             }
         }
     }
@@ -247,14 +257,20 @@ fn claims(dice: &mut Dice, classes: usize) -> Vec<Claim> {
     (0..dice.pick(&[1, 2, 2, 3, 3, 4, 5])).map(|_| claim(dice)).collect()
 }
 
-fn deeds(dice: &mut Dice, storm: Duration, claims: &[Claim], classes: usize, finalizer: bool) -> Vec<(When, Deed)> {
-    let mut deeds = Vec::new();
+fn actions(
+    dice: &mut Dice,
+    storm: Duration,
+    claims: &[Claim],
+    classes: usize,
+    finalizer: bool,
+) -> Vec<(When, UserAction)> {
+    let mut actions = Vec::new();
     let seconds = storm.as_secs_f64();
     let together = dice.chance(0.3);
     let deletes = dice.pick(&[0.0, 0.4, 0.9]);
     for claim in 0..claims.len() {
         let created = if together { Duration::ZERO } else { dice.seconds(0.0, seconds * 0.5) };
-        deeds.push((When::At(created), Deed::Create(claim)));
+        actions.push((When::At(created), UserAction::Create(claim)));
         if dice.chance(deletes) {
             // Often during provisioning.
             let when = match dice.number(0, 3) {
@@ -263,13 +279,13 @@ fn deeds(dice: &mut Dice, storm: Duration, claims: &[Claim], classes: usize, fin
                 2 => When::At(created + dice.seconds(0.0, 3.0)),
                 _ => When::At(created + dice.seconds(0.0, seconds * 0.7)),
             };
-            deeds.push((when, Deed::Delete(claim)));
+            actions.push((when, UserAction::Delete(claim)));
             if dice.chance(0.2) {
-                deeds.push((When::At(dice.seconds(seconds * 0.5, seconds)), Deed::Create(claim)));
+                actions.push((When::At(dice.seconds(seconds * 0.5, seconds)), UserAction::Create(claim)));
             }
         }
     }
-    let mut some = |chance: f64, most: u32, deed: &mut dyn FnMut(&mut Dice) -> Deed| {
+    let mut some = |chance: f64, most: u32, action: &mut dyn FnMut(&mut Dice) -> UserAction| {
         if dice.chance(chance) {
             for _ in 0..dice.number(1, most) {
                 let when = match dice.number(0, 3) {
@@ -277,32 +293,32 @@ fn deeds(dice: &mut Dice, storm: Duration, claims: &[Claim], classes: usize, fin
                     1 => When::Write(dice.small(16)),
                     _ => When::At(dice.seconds(0.0, seconds)),
                 };
-                let deed = deed(dice);
-                deeds.push((when, deed));
+                let action = action(dice);
+                actions.push((when, action));
             }
         }
     };
     let count = claims.len();
     if finalizer {
-        some(0.15, 2, &mut |dice| Deed::DeleteVolume(dice.index(count)));
+        some(0.15, 2, &mut |dice| UserAction::DeleteVolume(dice.index(count)));
     }
-    some(0.15, 2, &mut |dice| Deed::HoldClaim(dice.index(count)));
-    some(0.15, 2, &mut |dice| Deed::HoldVolume(dice.index(count)));
-    some(0.3, 4, &mut |dice| Deed::Touch(dice.index(count)));
-    some(0.2, 3, &mut |dice| Deed::Retain(dice.index(count), dice.chance(0.5)));
-    some(0.1, 1, &mut |dice| Deed::Block(dice.index(count)));
-    some(0.15, 2, &mut |dice| Deed::DropClass(dice.index(classes)));
-    some(0.2, 2, &mut |dice| Deed::MakeClass(dice.index(classes)));
-    some(0.15, 2, &mut |_| Deed::TouchJournal);
-    some(0.1, 1, &mut |_| Deed::SoilJournal);
-    some(0.04, 1, &mut |_| Deed::DropJournal);
-    some(0.15, 2, &mut |_| Deed::Compact);
+    some(0.15, 2, &mut |dice| UserAction::HoldClaim(dice.index(count)));
+    some(0.15, 2, &mut |dice| UserAction::HoldVolume(dice.index(count)));
+    some(0.3, 4, &mut |dice| UserAction::Touch(dice.index(count)));
+    some(0.2, 3, &mut |dice| UserAction::Retain(dice.index(count), dice.chance(0.5)));
+    some(0.1, 1, &mut |dice| UserAction::Block(dice.index(count)));
+    some(0.15, 2, &mut |dice| UserAction::DropClass(dice.index(classes)));
+    some(0.2, 2, &mut |dice| UserAction::MakeClass(dice.index(classes)));
+    some(0.15, 2, &mut |_| UserAction::TouchJournal);
+    some(0.1, 1, &mut |_| UserAction::CorruptJournal);
+    some(0.04, 1, &mut |_| UserAction::DropJournal);
+    some(0.15, 2, &mut |_| UserAction::Compact);
     // Without a finalizer, only careful checks keep the volume that now has the name from being deleted.
     if dice.chance(if finalizer { 0.08 } else { 0.6 }) {
         let claim = dice.index(count);
-        deeds.push((When::Deletion(dice.number(1, 2)), Deed::Replace(claim)));
+        actions.push((When::Deletion(dice.number(1, 2)), UserAction::Replace(claim)));
     }
-    deeds
+    actions
 }
 
 fn slots(dice: &mut Dice, storm: Duration) -> Vec<Vec<Life>> {
@@ -326,22 +342,22 @@ fn slots(dice: &mut Dice, storm: Duration) -> Vec<Vec<Life>> {
                 _ if dice.chance(0.6) => dice.seconds(0.0, 0.5),
                 _ => dice.seconds(0.0, 8.0),
             };
-            let mut fates = Vec::new();
+            let mut faults = Vec::new();
             if index + 1 < number {
-                let fate = if dice.chance(crashes) { Fate::Crash } else { Fate::Stop };
-                fates.push((trigger(dice, storm), fate));
+                let fault = if dice.chance(crashes) { ProcessFault::Crash } else { ProcessFault::Stop };
+                faults.push((trigger(dice, storm), fault));
                 if dice.chance(0.5) {
                     // This applies if the edge is never reached.
-                    fates.push((Trigger::At(dice.seconds(0.0, storm.as_secs_f64())), fate));
+                    faults.push((Trigger::At(dice.seconds(0.0, storm.as_secs_f64())), fault));
                 }
             }
-            while dice.chance(freezes) && fates.len() < 3 {
+            while dice.chance(freezes) && faults.len() < 3 {
                 let length = match dice.number(0, 2) {
                     0 => dice.seconds(0.0, 2.0),
                     1 => dice.seconds(1.0, 20.0),
                     _ => dice.seconds(10.0, 60.0),
                 };
-                fates.push((trigger(dice, storm), Fate::Freeze(length)));
+                faults.push((trigger(dice, storm), ProcessFault::Freeze(length)));
             }
             let skew = if skewed { dice.pick(&[0, -4, 7, -3600, 86_400]) } else { 0 };
             let sharing = match changing {
@@ -349,7 +365,7 @@ fn slots(dice: &mut Dice, storm: Duration) -> Vec<Vec<Life>> {
                 true => Sharing::Leases(dice.number(1, 3)),
                 false => sharing,
             };
-            Life { after, skew, sharing, lag: Duration::ZERO, fates }
+            Life { after, skew, sharing, lag: Duration::ZERO, faults }
         };
         (0..number).map(|index| life(dice, index)).collect()
     };

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{CLAIMS, NAMESPACE, Users, VOLUMES};
 use crate::plan::Copying;
-use crate::process::Surroundings;
+use crate::process::ProcessEnvironment;
 
 /// Annotations that the binder writes and Velero removes.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
@@ -33,14 +33,14 @@ impl Users {
         *self.backup.lock().unwrap_or_else(PoisonError::into_inner) = backup;
     }
 
-    pub(super) fn backed_up(&self) -> Backup {
+    pub(super) fn latest_backup(&self) -> Backup {
         self.backup.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Passes the backup of this cluster to the users of the other one.
-    pub(super) fn there(&self, with: impl FnOnce(&Users, &Backup)) {
+    pub(super) fn in_other_cluster(&self, with: impl FnOnce(&Users, &Backup)) {
         if let Some(others) = self.others.get().and_then(std::sync::Weak::upgrade) {
-            with(&others, &self.backed_up());
+            with(&others, &self.latest_backup());
         }
     }
 
@@ -71,8 +71,8 @@ impl Users {
         }
         {
             let judge = &mut *self.stage.judge();
-            judge.look(self.stage.now());
-            judge.copied(name);
+            judge.process_changes(self.stage.now());
+            judge.record_restored_volume(name);
         }
         self.create(&copy);
         if matches!(copying, Copying::Velero | Copying::Thorough) {
@@ -120,8 +120,8 @@ impl Users {
         let claim = format!("claim-{claim}");
         {
             let judge = &mut *self.stage.judge();
-            judge.look(self.stage.now());
-            judge.lose(&volume);
+            judge.process_changes(self.stage.now());
+            judge.record_forced_deletion(&volume);
         }
         self.delete("pods", &claim);
         for (plural, name) in [(VOLUMES, &volume), (CLAIMS, &claim)] {
@@ -135,7 +135,7 @@ impl Users {
         let Some(volume) = self.volume_of(claim) else { return };
         {
             let judge = &mut *self.stage.judge();
-            judge.look(self.stage.now());
+            judge.process_changes(self.stage.now());
             judge.strip(&volume);
         }
         for (plural, name) in [(VOLUMES, &volume), (CLAIMS, &format!("claim-{claim}"))] {
@@ -154,7 +154,7 @@ impl Users {
             let asked = |event: &Value| object::text_at(event, &["message"]).contains(&format!("{RELEASE}={uid}"));
             if object::annotation(&volume, RELEASE) != Some(uid) && events.iter().filter(about).any(asked) {
                 self.stage.note(|| format!("users: the data of {name} may go"));
-                self.stage.judge().confirmed(name);
+                self.stage.judge().record_deletion_consent(name);
                 self.patch(VOLUMES, name, &json!({"metadata": {"annotations": {RELEASE: uid}}}));
             }
         }

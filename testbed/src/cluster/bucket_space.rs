@@ -41,8 +41,8 @@ impl BucketSpace {
     }
 
     /// Creates a space with the same names in another cluster.
-    pub async fn twin_in(&self, cluster: Cluster) -> anyhow::Result<Self> {
-        Self::on(self.space.twin_in(cluster).await?).await
+    pub async fn counterpart_in(&self, cluster: Cluster) -> anyhow::Result<Self> {
+        Self::on(self.space.counterpart_in(cluster).await?).await
     }
 
     async fn on(space: TestSpace) -> anyhow::Result<Self> {
@@ -148,7 +148,7 @@ impl BucketSpace {
     }
 
     /// Waits until the message of the claim's condition `Ready` contains this text.
-    pub async fn told(&self, claim: &str, part: &str) -> anyhow::Result<()> {
+    pub async fn wait_for_ready_message(&self, claim: &str, part: &str) -> anyhow::Result<()> {
         let claims = self.space.api::<ObjectBucketClaim>();
         let says = |claim: &ObjectBucketClaim| {
             let mut conditions = claim.status.iter().flat_map(|status| &status.conditions);

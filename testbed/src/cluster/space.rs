@@ -59,7 +59,7 @@ impl TestSpace {
     }
 
     /// Creates a space with the same namespace, class and provisioner names in another cluster.
-    pub async fn twin_in(&self, cluster: Cluster) -> anyhow::Result<Self> {
+    pub async fn counterpart_in(&self, cluster: Cluster) -> anyhow::Result<Self> {
         Self::named(cluster, self.namespace.clone()).await
     }
 

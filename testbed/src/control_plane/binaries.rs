@@ -76,7 +76,7 @@ impl Binaries {
     }
 
     /// The programs that exist already, in `KUBEBUILDER_ASSETS` or the user's cache.
-    pub fn at_hand() -> anyhow::Result<Self> {
+    pub fn installed() -> anyhow::Result<Self> {
         if let Some(found) =
             non_empty_var("KUBEBUILDER_ASSETS").and_then(|assets| Self::complete(Path::new(&assets)).ok())
         {
@@ -88,7 +88,7 @@ impl Binaries {
 
     /// The reason why [`Binaries::find`] would find no programs and could not build them, if there is one.
     pub fn obstacle() -> Option<anyhow::Error> {
-        if Self::at_hand().is_ok() {
+        if Self::installed().is_ok() {
             return None;
         }
         Versions::of_this_project().and_then(|versions| go_build::check_go(&versions)).err()

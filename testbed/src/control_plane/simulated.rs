@@ -39,7 +39,7 @@ impl Simulated {
             owner: None,
             guard: guard.exe().to_owned(),
             kubeconfig,
-            kubectl: Binaries::at_hand().ok().and_then(|binaries| binaries.kubectl),
+            kubectl: Binaries::installed().ok().and_then(|binaries| binaries.kubectl),
             kubernetes: None,
             server: server.url(),
             ca_pem: server.ca_pem().unwrap_or_default().to_owned(),

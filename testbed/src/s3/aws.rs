@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 
 use super::Server;
-use super::proxy::{Asked, forward, listen, refusal, request, response};
+use super::proxy::{ProxiedRequest, forward, listen, refusal, request, response};
 
 /// moto's account.
 const ACCOUNT: &str = "arn:aws:iam::123456789012";
@@ -52,7 +52,7 @@ pub async fn start(server: &Server, rules: Rules) -> anyhow::Result<String> {
         let aws = aws.clone();
         async move {
             let (head, body) = request(&mut stream).await?;
-            let asked = Asked { number: 0, head, body: String::from_utf8_lossy(&body).into_owned() };
+            let asked = ProxiedRequest { number: 0, head, body: String::from_utf8_lossy(&body).into_owned() };
             let answer = aws.answer(&asked, &body).await?;
             anyhow::Ok(stream.write_all(&answer).await?)
         }
@@ -61,7 +61,7 @@ pub async fn start(server: &Server, rules: Rules) -> anyhow::Result<String> {
 }
 
 impl Aws {
-    async fn answer(&self, asked: &Asked, body: &[u8]) -> anyhow::Result<Vec<u8>> {
+    async fn answer(&self, asked: &ProxiedRequest, body: &[u8]) -> anyhow::Result<Vec<u8>> {
         if !asked.head.contains(&format!("Credential={}/", self.rules.key)) {
             return self.forward(asked, body).await;
         }
@@ -93,11 +93,11 @@ impl Aws {
         Ok(answer)
     }
 
-    async fn forward(&self, asked: &Asked, body: &[u8]) -> anyhow::Result<Vec<u8>> {
+    async fn forward(&self, asked: &ProxiedRequest, body: &[u8]) -> anyhow::Result<Vec<u8>> {
         forward(self.moto.endpoint.trim_start_matches("http://"), &asked.head, body).await
     }
 
-    async fn is_allowed(&self, asked: &Asked) -> anyhow::Result<bool> {
+    async fn is_allowed(&self, asked: &ProxiedRequest) -> anyhow::Result<bool> {
         if !asked.is_iam() {
             let resource = asked.resource();
             return Ok(asked.s3_actions().iter().all(|action| self.allows(&format!("s3:{action}"), &resource, "")));
@@ -165,13 +165,13 @@ impl Aws {
         Ok(self.moto.admin()?.bucket_exists(bucket).await?)
     }
 
-    fn admin(&self, asked: &Asked) -> anyhow::Result<Client> {
+    fn admin(&self, asked: &ProxiedRequest) -> anyhow::Result<Client> {
         let scope = asked.head.split("Credential=").nth(1).and_then(|scope| scope.split('/').nth(2));
         self.moto.admin_in(scope.context("it is not signed")?)
     }
 }
 
-impl Asked {
+impl ProxiedRequest {
     fn target(&self) -> &str {
         self.head.split(' ').nth(1).unwrap_or_default()
     }
@@ -245,7 +245,7 @@ fn decoded(text: &str) -> String {
 }
 
 /// The user or role that an IAM request refers to.
-fn named(asked: &Asked) -> Named {
+fn named(asked: &ProxiedRequest) -> Named {
     match decoded(asked.parameter("RoleName")) {
         role if !role.is_empty() => ("role", role),
         _ => ("user", decoded(asked.parameter("UserName"))),

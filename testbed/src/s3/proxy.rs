@@ -14,32 +14,32 @@ use super::Server;
 
 /// The host and port of S3 and IAM.
 #[derive(Clone)]
-pub struct Behind {
+pub struct Upstreams {
     s3: Arc<str>,
     iam: Arc<str>,
 }
 
-impl Behind {
+impl Upstreams {
     fn of(s3: &str, iam: &str) -> Self {
         let [s3, iam] = [s3, iam].map(|endpoint| endpoint.trim_start_matches("http://").into());
         Self { s3, iam }
     }
 }
 
-impl From<&str> for Behind {
+impl From<&str> for Upstreams {
     fn from(endpoint: &str) -> Self {
         Self::of(endpoint, endpoint)
     }
 }
 
-impl From<&Server> for Behind {
+impl From<&Server> for Upstreams {
     fn from(moto: &Server) -> Self {
         Self::of(&moto.endpoint, &moto.endpoint)
     }
 }
 
 #[cfg(feature = "s3")]
-impl From<&Account> for Behind {
+impl From<&Account> for Upstreams {
     fn from(account: &Account) -> Self {
         Self::of(&account.endpoint, &account.iam_endpoint)
     }
@@ -67,20 +67,20 @@ impl Faults {
 }
 
 /// Starts the proxy and returns its address. It ends with its runtime.
-pub async fn start(server: impl Into<Behind>, faults: Faults) -> anyhow::Result<String> {
+pub async fn start(server: impl Into<Upstreams>, faults: Faults) -> anyhow::Result<String> {
     let every = [faults.unavailable, faults.too_many, faults.cut_before, faults.cut_after];
     let fails = move |number: u64| every.iter().any(|every| *every > 0 && number.is_multiple_of(*every));
     start_with(server, faults.latency, move |asked| {
         let at = |every: u64| every > 0 && asked.number.is_multiple_of(every) && !fails(asked.number - 1);
         match () {
-            () if at(faults.cut_before) => Fate::Lost,
+            () if at(faults.cut_before) => ProxyAction::Lost,
             // IAM and S3 use different error codes.
-            () if at(faults.unavailable) && asked.is_iam() => Fate::Refused(503, "ServiceUnavailable"),
-            () if at(faults.unavailable) => Fate::Refused(503, "SlowDown"),
-            () if at(faults.too_many) && asked.is_iam() => Fate::Refused(429, "Throttling"),
-            () if at(faults.too_many) => Fate::Refused(429, "TooManyRequests"),
-            () if at(faults.cut_after) => Fate::Unanswered,
-            () => Fate::Answered,
+            () if at(faults.unavailable) && asked.is_iam() => ProxyAction::Refused(503, "ServiceUnavailable"),
+            () if at(faults.unavailable) => ProxyAction::Refused(503, "SlowDown"),
+            () if at(faults.too_many) && asked.is_iam() => ProxyAction::Refused(429, "Throttling"),
+            () if at(faults.too_many) => ProxyAction::Refused(429, "TooManyRequests"),
+            () if at(faults.cut_after) => ProxyAction::Unanswered,
+            () => ProxyAction::Answered,
         }
     })
     .await
@@ -88,7 +88,7 @@ pub async fn start(server: impl Into<Behind>, faults: Faults) -> anyhow::Result<
 
 /// A request that passes the proxy.
 #[derive(Debug)]
-pub struct Asked {
+pub struct ProxiedRequest {
     /// The number of the request, from 1.
     pub number: u64,
     /// The request line and the headers.
@@ -97,7 +97,7 @@ pub struct Asked {
     pub body: String,
 }
 
-impl Asked {
+impl ProxiedRequest {
     /// True for a request to IAM.
     pub fn is_iam(&self) -> bool {
         self.head.starts_with("POST / ")
@@ -122,7 +122,7 @@ impl Asked {
 
 /// The treatment of a request.
 #[derive(Clone, Copy, Debug)]
-pub enum Fate {
+pub enum ProxyAction {
     /// The service answers.
     Answered,
     /// The connection is closed before the request is processed.
@@ -135,9 +135,9 @@ pub enum Fate {
 
 /// Starts a proxy that calls `decide` for each request; returns its address. It ends with its runtime.
 pub async fn start_with(
-    server: impl Into<Behind>,
+    server: impl Into<Upstreams>,
     latency: Duration,
-    decide: impl Fn(&Asked) -> Fate + Send + Sync + 'static,
+    decide: impl Fn(&ProxiedRequest) -> ProxyAction + Send + Sync + 'static,
 ) -> anyhow::Result<String> {
     let (behind, requests, decide) = (server.into(), Arc::new(AtomicU64::new(0)), Arc::new(decide));
     listen(move |stream| {
@@ -164,25 +164,25 @@ pub(super) async fn listen<A: Future<Output = anyhow::Result<()>> + Send + 'stat
 /// Handles a connection with one request, which is closed after the response.
 async fn answer(
     mut stream: TcpStream,
-    behind: &Behind,
+    behind: &Upstreams,
     requests: &AtomicU64,
     latency: Duration,
-    decide: impl Fn(&Asked) -> Fate,
+    decide: impl Fn(&ProxiedRequest) -> ProxyAction,
 ) -> anyhow::Result<()> {
     let (head, body) = request(&mut stream).await?;
     let number = requests.fetch_add(1, Ordering::Relaxed) + 1;
-    let asked = Asked { number, head, body: String::from_utf8_lossy(&body).into_owned() };
+    let asked = ProxiedRequest { number, head, body: String::from_utf8_lossy(&body).into_owned() };
     let fate = decide(&asked);
     tokio::time::sleep(latency).await;
     let answer = match fate {
-        Fate::Lost => return Ok(()),
-        Fate::Refused(status, code) => refusal(status, code, asked.is_iam()),
-        Fate::Answered | Fate::Unanswered => {
+        ProxyAction::Lost => return Ok(()),
+        ProxyAction::Refused(status, code) => refusal(status, code, asked.is_iam()),
+        ProxyAction::Answered | ProxyAction::Unanswered => {
             let service = if asked.is_iam() { &behind.iam } else { &behind.s3 };
             forward(service, &asked.head, &body).await?
         }
     };
-    if !matches!(fate, Fate::Unanswered) {
+    if !matches!(fate, ProxyAction::Unanswered) {
         stream.write_all(&answer).await?;
     }
     Ok(())

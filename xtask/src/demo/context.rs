@@ -28,7 +28,7 @@ pub(crate) async fn run(context: &str, yes: bool, guard: &Guard) -> anyhow::Resu
         "the cluster already has objects with these names, and the demo changes only its own objects: {}",
         found.join(", ")
     );
-    if !yes && !agreed(context, &existing.state().server, &progress)? {
+    if !yes && !confirm(context, &existing.state().server, &progress)? {
         progress.output("No object was created.");
         return Ok(ExitCode::FAILURE);
     }
@@ -59,7 +59,7 @@ pub(crate) async fn run(context: &str, yes: bool, guard: &Guard) -> anyhow::Resu
 }
 
 /// Lists the objects that will be created, and asks for confirmation.
-fn agreed(context: &str, server: &str, progress: &SharedProgress) -> anyhow::Result<bool> {
+fn confirm(context: &str, server: &str, progress: &SharedProgress) -> anyhow::Result<bool> {
     progress.output(&format!("In the cluster of the context {context}, {server}, the demo creates these objects, and removes them at its end:"));
     for object in objects() {
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();

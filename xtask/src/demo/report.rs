@@ -138,7 +138,7 @@ impl Report {
         for (command, what) in commands {
             self.progress.output(&format!("  {command:<width$}  {what}"));
         }
-        if Binaries::at_hand().is_err() {
+        if Binaries::installed().is_err() {
             self.progress.output(&format!(
                 "The last two need Go {go} or later; the first of them builds etcd {etcd} and Kubernetes {kubernetes}."
             ));

@@ -12,13 +12,13 @@ use tokio::task::JoinHandle;
 /// A latency that is long enough to cancel calls in progress.
 pub(crate) const LATENCY: Duration = Duration::from_millis(12);
 
-pub(crate) struct Bed {
+pub(crate) struct TestBed {
     pub(crate) driver: Driver,
     folder: tempfile::TempDir,
     served: JoinHandle<()>,
 }
 
-impl Bed {
+impl TestBed {
     pub(crate) fn new(settings: Settings) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let driver = Driver::new(settings).unwrap();
@@ -45,7 +45,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for TestBed {
     fn drop(&mut self) {
         self.served.abort();
     }

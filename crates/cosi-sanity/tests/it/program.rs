@@ -10,9 +10,9 @@ use driver_rpc::{Code, Server};
 use tokio::process::Command;
 use tokio::time::sleep;
 
-use crate::bed::{self, Bed};
+use crate::bed::{self, TestBed};
 
-fn program(bed: &Bed, arguments: &[&str]) -> Command {
+fn program(bed: &TestBed, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cosi-sanity"));
     command.arg("--endpoint").arg(bed.socket()).args(arguments).stdout(Stdio::piped()).kill_on_drop(true);
     command
@@ -24,7 +24,7 @@ async fn reports_the_result_by_exit_status_and_file() {
         (vec![], 0, "ok    v1alpha2/create/repeated\n", "failures=\"0\""),
         (vec![Fault::CreateTwice], 1, "FAIL  v1alpha2/create/repeated: one name has two buckets: ", "failures=\"1\""),
     ] {
-        let bed = Bed::new(Settings { faults: faults.into_iter().collect(), ..Settings::default() });
+        let bed = TestBed::new(Settings { faults: faults.into_iter().collect(), ..Settings::default() });
         let junit = bed.folder().join("junit.xml");
         let arguments = ["--focus", "create/repeated", "--skip", "v1alpha1", "--junit", junit.to_str().unwrap()];
         let output = program(&bed, &arguments).output().await.unwrap();
@@ -39,7 +39,7 @@ async fn reports_the_result_by_exit_status_and_file() {
 
 #[tokio::test]
 async fn interrupted_runs_clean_up() {
-    let bed = Bed::new(Settings { latency: Duration::from_millis(50), ..Settings::default() });
+    let bed = TestBed::new(Settings { latency: Duration::from_millis(50), ..Settings::default() });
     let run = program(&bed, &["--focus", "create/given-up"]).spawn().unwrap();
     while bed.driver.buckets().is_empty() {
         sleep(Duration::from_millis(5)).await;
@@ -55,7 +55,7 @@ async fn interrupted_runs_clean_up() {
 
 #[tokio::test]
 async fn lists_checks_with_their_rules() {
-    let bed = Bed::new(Settings::default());
+    let bed = TestBed::new(Settings::default());
     let output = program(&bed, &["--list", "--focus", "v1alpha2/delete/repeated"]).output().await.unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text, "v1alpha2/delete/repeated\n      MUST return OK if the bucket has already been deleted.\n");
@@ -81,7 +81,7 @@ async fn checks_only_versions_that_the_driver_serves() {
 
 #[tokio::test]
 async fn tolerates_lost_answers_and_transient_refusals() {
-    let bed = Bed::new(Settings::default());
+    let bed = TestBed::new(Settings::default());
     for method in [Method::CreateBucket, Method::DeleteBucket, Method::GrantBucketAccess, Method::RevokeBucketAccess] {
         let steps = [Step::LoseAnswer, Step::Refuse(Code::Unavailable), Step::LoseAnswer, Step::Refuse(Code::Internal)];
         bed.driver.script(method, steps);
@@ -94,7 +94,7 @@ async fn tolerates_lost_answers_and_transient_refusals() {
 #[tokio::test]
 async fn finds_or_reports_buckets_of_lost_calls() {
     for (refusals, left) in [(1, 0), (9, 1)] {
-        let bed = Bed::new(Settings::default());
+        let bed = TestBed::new(Settings::default());
         bed.driver.script(Method::CreateBucket, [Step::LoseAnswer]);
         bed.driver.script(Method::CreateBucket, vec![Step::Refuse(Code::AlreadyExists); refusals]);
         let report = bed.run(&["--focus", "v1alpha1/create/id"]).await;

@@ -6,7 +6,7 @@ use cosi_sanity::{Outcome, Version, all};
 use cosi_sim::{Fault, Protocol, Settings};
 use futures::future::join_all;
 
-use crate::bed::{self, Bed};
+use crate::bed::{self, TestBed};
 
 #[tokio::test(start_paused = true)]
 async fn compliant_drivers_pass() {
@@ -15,7 +15,7 @@ async fn compliant_drivers_pass() {
     let single = Settings { multi_bucket: false, protocols: vec![Protocol::Azure], ..Settings::default() };
     for settings in [Settings::default(), several, slow, single] {
         let protocol = settings.protocols[0].to_string();
-        let bed = Bed::new(settings);
+        let bed = TestBed::new(settings);
         let report = bed.run(&["--protocol", &protocol, "--concurrency", "4"]).await;
         let failed = bed::failed(&report);
         assert!(report.is_success(), "{failed:?} {report}");
@@ -79,7 +79,7 @@ async fn each_fault_fails_the_expected_checks() {
 /// Returns the failed checks, and their differences from the expected ones.
 async fn check(fault: Fault) -> (BTreeSet<&'static str>, Vec<String>) {
     // The latency allows concurrent calls, and calls that are cancelled in progress.
-    let bed = Bed::new(Settings { faults: [fault].into(), latency: bed::LATENCY, ..Settings::default() });
+    let bed = TestBed::new(Settings { faults: [fault].into(), latency: bed::LATENCY, ..Settings::default() });
     let report = bed.run(&["--patience", "1", "--concurrency", "3"]).await;
     let (both, second) = expected(fault).split_once("2:").unwrap_or((expected(fault), ""));
     let (mut fail, mut wrong) = (BTreeSet::new(), Vec::new());

@@ -12,7 +12,7 @@ use driver_rpc::csi::*;
 use super::publish::Publication;
 use super::volumes::StoredVolume;
 use super::{Model, required};
-use crate::data::{failed, is_block, unless};
+use crate::data::{failed, ignore_error_kind, is_block};
 use crate::{Capability, Machine};
 
 impl Model {
@@ -58,7 +58,7 @@ impl Model {
         let target = Path::new(&request.target_path);
         let is_new = !stored.targets.contains_key(&request.target_path);
         if makes_paths {
-            make(target, &publication.capability).map_err(|error| failed(target, &error))?;
+            create_target(target, &publication.capability).map_err(|error| failed(target, &error))?;
         }
         if is_new && let Some(data) = data {
             data.mount(&request.volume_id, target, &publication.capability, publication.readonly)?;
@@ -81,7 +81,7 @@ impl Model {
             if let Some(data) = data {
                 data.unmount(&request.volume_id, target, stored.targets.len() == 1)?;
             }
-            remove(target, &publication.capability).map_err(|error| failed(target, &error))?;
+            remove_target(target, &publication.capability).map_err(|error| failed(target, &error))?;
         }
         stored.targets.remove(&request.target_path);
         Ok(NodeUnpublishVolumeResponse {})
@@ -129,12 +129,12 @@ impl Model {
     }
 }
 
-fn make(path: &Path, capability: &VolumeCapability) -> io::Result<()> {
+fn create_target(path: &Path, capability: &VolumeCapability) -> io::Result<()> {
     let made = if is_block(capability) { File::create_new(path).map(drop) } else { fs::create_dir(path) };
-    unless(made, ErrorKind::AlreadyExists)
+    ignore_error_kind(made, ErrorKind::AlreadyExists)
 }
 
-fn remove(path: &Path, capability: &VolumeCapability) -> io::Result<()> {
+fn remove_target(path: &Path, capability: &VolumeCapability) -> io::Result<()> {
     let removed = if is_block(capability) { fs::remove_file(path) } else { fs::remove_dir(path) };
-    unless(removed, ErrorKind::NotFound)
+    ignore_error_kind(removed, ErrorKind::NotFound)
 }

@@ -43,7 +43,7 @@ impl Model {
         let size = self.size(request.capacity_range.as_ref())?;
         let existing = self.volumes.values().find(|stored| stored.request.name == request.name);
         if let Some(existing) = existing.filter(|_| self.settings.is_idempotent) {
-            return existing.again(request);
+            return existing.repeated_response(request);
         }
         self.check_source(request.volume_content_source.as_ref(), size)?;
         let pool = self.pool_for(size, request.accessibility_requirements.as_ref(), TOPOLOGY)?;
@@ -220,7 +220,7 @@ impl StoredVolume {
     }
 
     /// Returns the answer to a repeated request for the volume's name.
-    fn again(&self, request: &CreateVolumeRequest) -> Result<CreateVolumeResponse, Status> {
+    fn repeated_response(&self, request: &CreateVolumeRequest) -> Result<CreateVolumeResponse, Status> {
         let range = request.capacity_range.unwrap_or_default();
         let size = self.volume.capacity_bytes;
         let fits = range.required_bytes <= size && (range.limit_bytes == 0 || size <= range.limit_bytes);

@@ -52,19 +52,19 @@ fn within(request: CreateVolumeRequest, requisite: &[&str], preferred: &[&str]) 
     CreateVolumeRequest { accessibility_requirements, ..request }
 }
 
-async fn made(driver: &Driver, request: CreateVolumeRequest) -> Volume {
+async fn create(driver: &Driver, request: CreateVolumeRequest) -> Volume {
     driver.create_volume(request).await.unwrap().volume.unwrap()
 }
 
-async fn refused(driver: &Driver, request: CreateVolumeRequest) -> Code {
+async fn create_error_code(driver: &Driver, request: CreateVolumeRequest) -> Code {
     driver.create_volume(request).await.unwrap_err().code()
 }
 
 #[tokio::test]
 async fn name_has_one_volume_and_a_different_request_is_refused() {
     let driver = two_zones();
-    let first = made(&driver, within(request("one", GI, 2 * GI), &["a"], &[])).await;
-    assert_eq!(made(&driver, within(request("one", GI, 0), &["a", "b"], &["b"])).await, first);
+    let first = create(&driver, within(request("one", GI, 2 * GI), &["a"], &[])).await;
+    assert_eq!(create(&driver, within(request("one", GI, 0), &["a", "b"], &["b"])).await, first);
     let parameters = BTreeMap::from([("tier".to_owned(), "fast".to_owned())]);
     for other in [
         request("one", 2 * GI, 0),
@@ -76,7 +76,7 @@ async fn name_has_one_volume_and_a_different_request_is_refused() {
             ..request("one", GI, 0)
         },
     ] {
-        assert_eq!(refused(&driver, other).await, Code::AlreadyExists);
+        assert_eq!(create_error_code(&driver, other).await, Code::AlreadyExists);
     }
     assert_eq!(driver.volumes(), [first]);
 }
@@ -84,7 +84,7 @@ async fn name_has_one_volume_and_a_different_request_is_refused() {
 #[tokio::test]
 async fn non_idempotent_driver_creates_a_second_volume() {
     let driver = Driver::new(Settings { is_idempotent: false, ..Settings::default() });
-    let [first, second] = [made(&driver, request("one", 1, 0)).await, made(&driver, request("one", 1, 0)).await];
+    let [first, second] = [create(&driver, request("one", 1, 0)).await, create(&driver, request("one", 1, 0)).await];
     assert_ne!(first.volume_id, second.volume_id);
     let delete =
         || driver.delete_volume(DeleteVolumeRequest { volume_id: first.volume_id.clone(), ..Default::default() });
@@ -98,7 +98,7 @@ async fn sizes_respect_the_limits() {
     for (name, required, limit, size) in
         [("min", 1, 0, 30), ("up", 41, 0, 50), ("whole", 100, 0, 100), ("any", 0, 0, 100), ("limit", 0, 40, 40)]
     {
-        assert_eq!(made(&driver, request(name, required, limit)).await.capacity_bytes, size, "{name}");
+        assert_eq!(create(&driver, request(name, required, limit)).await.capacity_bytes, size, "{name}");
     }
     for (required, limit, code) in [
         (101, 0, Code::OutOfRange),
@@ -107,7 +107,7 @@ async fn sizes_respect_the_limits() {
         (2, 1, Code::InvalidArgument),
         (-1, 0, Code::InvalidArgument),
     ] {
-        assert_eq!(refused(&driver, request("other", required, limit)).await, code, "{required} {limit}");
+        assert_eq!(create_error_code(&driver, request("other", required, limit)).await, code, "{required} {limit}");
     }
 }
 
@@ -115,10 +115,13 @@ async fn sizes_respect_the_limits() {
 async fn volumes_use_preferred_pools_until_they_are_full() {
     let driver = two_zones();
     let place = |volume: Volume| volume.accessible_topology;
-    assert_eq!(place(made(&driver, within(request("one", 6 * GI, 0), &["a", "b"], &["b", "a"])).await), [term("b")]);
-    assert_eq!(place(made(&driver, within(request("two", 6 * GI, 0), &["a", "b"], &["b", "a"])).await), [term("a")]);
-    assert_eq!(refused(&driver, within(request("three", 6 * GI, 0), &["a", "b"], &[])).await, Code::ResourceExhausted);
-    assert_eq!(refused(&driver, within(request("three", 1, 0), &["c"], &[])).await, Code::ResourceExhausted);
+    assert_eq!(place(create(&driver, within(request("one", 6 * GI, 0), &["a", "b"], &["b", "a"])).await), [term("b")]);
+    assert_eq!(place(create(&driver, within(request("two", 6 * GI, 0), &["a", "b"], &["b", "a"])).await), [term("a")]);
+    assert_eq!(
+        create_error_code(&driver, within(request("three", 6 * GI, 0), &["a", "b"], &[])).await,
+        Code::ResourceExhausted
+    );
+    assert_eq!(create_error_code(&driver, within(request("three", 1, 0), &["c"], &[])).await, Code::ResourceExhausted);
 
     let capacity = async |place: Option<&str>| {
         let accessible_topology = place.map(term);
@@ -134,28 +137,28 @@ async fn volumes_use_preferred_pools_until_they_are_full() {
 async fn topology_is_ignored_without_its_capability() {
     let driver = two_zones();
     driver.configure(|settings| settings.capabilities = Capability::without_topology());
-    let volume = made(&driver, within(request("one", GI, 0), &["c"], &[])).await;
+    let volume = create(&driver, within(request("one", GI, 0), &["c"], &[])).await;
     assert!(volume.accessible_topology.is_empty());
 }
 
 #[tokio::test]
 async fn volume_cannot_be_smaller_than_its_source() {
     let driver = two_zones();
-    let volume_id = made(&driver, request("one", 2 * GI, 0)).await.volume_id;
+    let volume_id = create(&driver, request("one", 2 * GI, 0)).await.volume_id;
     let source = volume_content_source::Type::Volume(volume_content_source::VolumeSource { volume_id });
     let clone = |size| CreateVolumeRequest {
         volume_content_source: Some(VolumeContentSource { r#type: Some(source.clone()) }),
         ..request("two", size, 0)
     };
-    assert_eq!(refused(&driver, clone(GI)).await, Code::OutOfRange);
-    assert_eq!(made(&driver, clone(2 * GI)).await.content_source, clone(0).volume_content_source);
+    assert_eq!(create_error_code(&driver, clone(GI)).await, Code::OutOfRange);
+    assert_eq!(create(&driver, clone(2 * GI)).await.content_source, clone(0).volume_content_source);
 }
 
 #[tokio::test]
 async fn pages_are_complete_although_a_volume_is_deleted() {
     let driver = two_zones();
     for name in ["a", "b", "c", "d", "e"] {
-        made(&driver, request(name, 1, 0)).await;
+        create(&driver, request(name, 1, 0)).await;
     }
     let list = async |starting_token: &str| {
         let request = ListVolumesRequest { max_entries: 2, starting_token: starting_token.into() };
@@ -174,7 +177,7 @@ async fn pages_are_complete_although_a_volume_is_deleted() {
 #[tokio::test]
 async fn published_single_node_volume_refuses_other_nodes_and_deletion() {
     let driver = two_zones();
-    let volume_id = made(&driver, request("one", 1, 0)).await.volume_id;
+    let volume_id = create(&driver, request("one", 1, 0)).await.volume_id;
     let publish = |node: &str| ControllerPublishVolumeRequest {
         volume_id: volume_id.clone(),
         node_id: node.into(),
@@ -196,7 +199,7 @@ async fn published_single_node_volume_refuses_other_nodes_and_deletion() {
 async fn creates_and_removes_only_target_paths() {
     let folder = tempfile::tempdir().unwrap();
     let driver = Driver::new(Settings { machine: Machine::TargetPaths, ..Settings::default() });
-    let volume_id = made(&driver, request("one", 1, 0)).await.volume_id;
+    let volume_id = create(&driver, request("one", 1, 0)).await.volume_id;
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let volume_capability = Some(capability(volume_capability::access_mode::Mode::SingleNodeWriter));
     let stage = NodeStageVolumeRequest {

@@ -15,9 +15,9 @@ use kube_provisioner::protocol::{ADOPTED, CLUSTER_ID, FINALIZER, IDENTITY, PROVI
 use kube_provisioner::{error_chain, quantity};
 use serde_json::json;
 
-use super::restored::Plan;
+use super::restored::AdoptionPlan;
 use super::trash::reference;
-use super::volumes::{Named, Relation, Volumes};
+use super::volumes::{LocatedVolume, Relation, Volumes};
 use super::{BoxError, Place, Site, VolumeTemplate, is_refused};
 use crate::deletion::{is_retained, owner_of};
 use crate::mark::Owner;
@@ -90,9 +90,9 @@ impl<S: Site> Adopt<S> {
         let places = self.site.places(&root);
         let adoption = Adoption { root, client, cluster, template, volumes, places, adopt: &self };
         match (&self.volume, &self.directory) {
-            _ if self.restored => adoption.restored().await,
-            (Some(volume), _) => adoption.volume(volume).await,
-            (None, Some(directory)) => adoption.directory(directory).await,
+            _ if self.restored => adoption.adopt_restored().await,
+            (Some(volume), _) => adoption.adopt_volume(volume).await,
+            (None, Some(directory)) => adoption.adopt_directory(directory).await,
             (None, None) => Err("name a directory, or a volume with --volume".into()),
         }
     }
@@ -110,7 +110,7 @@ pub(super) struct Adoption<'a, S: Site> {
 
 impl<S: Site> Adoption<'_, S> {
     /// Marks the directory of an existing volume, and adds this provisioner's annotations to the volume.
-    async fn volume(&self, name: &str) -> Result<(), BoxError> {
+    async fn adopt_volume(&self, name: &str) -> Result<(), BoxError> {
         let plan = self.plan(self.find(name)?).await?;
         self.execute(&plan).await?;
         print(&format!(
@@ -126,7 +126,7 @@ impl<S: Site> Adoption<'_, S> {
         Ok(())
     }
 
-    fn find(&self, name: &str) -> Result<&Named, BoxError> {
+    fn find(&self, name: &str) -> Result<&LocatedVolume, BoxError> {
         let unreadable = self.volumes.unreadable.iter().find(|(unreadable, _)| unreadable == name);
         match (self.volumes.get(name), unreadable) {
             (Some(volume), _) => Ok(volume),
@@ -136,7 +136,7 @@ impl<S: Site> Adoption<'_, S> {
     }
 
     /// Writes the mark, and then the volume's annotations.
-    pub(super) async fn execute(&self, plan: &Plan<'_>) -> Result<(), BoxError> {
+    pub(super) async fn execute(&self, plan: &AdoptionPlan<'_>) -> Result<(), BoxError> {
         let (volume, path) = (&plan.volume.object, &plan.path);
         let retain = is_retained(volume);
         match &plan.former {
@@ -158,22 +158,23 @@ impl<S: Site> Adoption<'_, S> {
         Ok(())
     }
 
-    async fn directory(&self, directory: &Path) -> Result<(), BoxError> {
+    async fn adopt_directory(&self, directory: &Path) -> Result<(), BoxError> {
         let absolute = if directory.is_absolute() { directory.to_owned() } else { self.root.path().join(directory) };
         let path = self.root.volume_path(absolute.to_str().ok_or("the path is not valid UTF-8")?)?;
         if self.adopt.claim.is_some() {
             return self.new_volume(&path).await;
         }
-        let named = |volume: &&Named| self.adopt.site.path_of(&volume.object, &self.root).is_ok_and(|of| of == path);
+        let named =
+            |volume: &&LocatedVolume| self.adopt.site.path_of(&volume.object, &self.root).is_ok_and(|of| of == path);
         match self.volumes.all.iter().find(|volume| named(volume) && self.template.check(&volume.object).is_ok()) {
-            Some(volume) => self.volume(&volume.name).await,
-            None => self.above(&path),
+            Some(volume) => self.adopt_volume(&volume.name).await,
+            None => self.allow_volumes_in(&path),
         }
     }
 
     /// Allows volumes in a directory that is not a volume itself.
-    fn above(&self, path: &VolumePath) -> Result<(), BoxError> {
-        for (volume, relation) in self.volumes.touching(&self.root, &self.places, path) {
+    fn allow_volumes_in(&self, path: &VolumePath) -> Result<(), BoxError> {
+        for (volume, relation) in self.volumes.overlapping(&self.root, &self.places, path) {
             if matches!(relation, Relation::Same | Relation::Above) && self.template.check(&volume.object).is_ok() {
                 return Err(
                     format!("the volume {} {}; no volume can be created in it", volume.name, relation.text()).into()

@@ -10,8 +10,8 @@ use kube_provisioner::protocol::PROVISIONED_BY;
 use kube_provisioner::{FencingToken, Options, error_chain, recorded_volumes};
 use serde_json::Value;
 
-use super::volumes::{Named, Volumes};
-use super::{BoxError, Place, Site, all_done};
+use super::volumes::{LocatedVolume, Volumes};
+use super::{BoxError, Place, Site, check_none_failed};
 use crate::deletion::owner_of;
 use crate::mark::Owner;
 use crate::root::Root;
@@ -42,7 +42,7 @@ enum State {
     /// A volume of its name exists, but it is not the marked one.
     Earlier,
     /// Another volume refers to the directory, or to one above or below it.
-    Named { by: String, how: &'static str },
+    Referenced { by: String, how: &'static str },
     /// A volume of its name exists, but cannot be read.
     Unreadable,
     /// An attempt for its claim is under way.
@@ -71,7 +71,7 @@ impl State {
                     "marked for an earlier volume of this name; `adopt --volume {volume}` assigns it to the current one"
                 )
             }
-            Self::Named { by, how } => format!("kept: the volume {by} {how}"),
+            Self::Referenced { by, how } => format!("kept: the volume {by} {how}"),
             Self::Unreadable => "kept: the volume exists and cannot be read".to_owned(),
             Self::InProgress => "being created".to_owned(),
             Self::Kept => "kept, as its class requested (onDelete: retain)".to_owned(),
@@ -103,14 +103,14 @@ impl<S: Site> Orphans<S> {
     pub(crate) async fn execute(self) -> Result<(), BoxError> {
         let (root, client) = (self.site.checked_root()?, self.site.connection().client().await?);
         let cluster = self.site.connection().cluster(&client).await?;
-        let (survey, known) = self.look(&root, &client, &cluster).await?;
+        let (survey, known) = self.inspect(&root, &client, &cluster).await?;
         print(&self.report(&survey, &known));
         if self.delete { self.delete(&root, &client, &cluster, &survey, &known).await } else { Ok(()) }
     }
 
     /// Reads the root, then the journal, and then the volumes. An attempt is recorded from before its directory is
     /// created until its volume is saved, so reading in this order misses none.
-    async fn look<'a>(
+    async fn inspect<'a>(
         &'a self,
         root: &'a Root,
         client: &Client,
@@ -159,7 +159,7 @@ impl<S: Site> Orphans<S> {
         if chosen.is_empty() {
             return Ok(());
         }
-        let (now, known) = self.look(root, client, cluster).await?;
+        let (now, known) = self.inspect(root, client, cluster).await?;
         known.volumes.check_readable()?;
         let mut failed = 0;
         for (path, mark) in chosen {
@@ -183,7 +183,7 @@ impl<S: Site> Orphans<S> {
                 volume = mark.owner.volume
             ));
         }
-        all_done(failed, "directories were not moved")
+        check_none_failed(failed, "directories were not moved")
     }
 
     fn report(&self, survey: &Survey, known: &ClusterState<'_>) -> String {
@@ -254,7 +254,7 @@ impl ClusterState<'_> {
             return State::OtherCluster(other.clone());
         }
         if let Some(volume) = self.volumes.get(&owner.volume) {
-            return match (found.mark.is_of(&owner_of(&volume.object)), found.has_directory) {
+            return match (found.mark.belongs_to(&owner_of(&volume.object)), found.has_directory) {
                 (false, _) => State::Earlier,
                 (true, true) => State::Used,
                 (true, false) => State::DirectoryMissing,
@@ -263,9 +263,9 @@ impl ClusterState<'_> {
         if self.volumes.is_unreadable(&owner.volume) {
             return State::Unreadable;
         }
-        let mut touching = self.volumes.touching(self.root, &self.places, &found.path);
-        if let Some((volume, relation)) = touching.find(|(volume, _)| !self.is_elsewhere(volume)) {
-            return State::Named { by: volume.name.clone(), how: relation.text() };
+        let mut overlapping = self.volumes.overlapping(self.root, &self.places, &found.path);
+        if let Some((volume, relation)) = overlapping.find(|(volume, _)| !self.is_elsewhere(volume)) {
+            return State::Referenced { by: volume.name.clone(), how: relation.text() };
         }
         match () {
             () if found.has_directory && found.mark.kept.is_some() => State::Kept,
@@ -279,12 +279,12 @@ impl ClusterState<'_> {
     }
 
     /// Returns true if a volume records that it is in another root.
-    fn is_elsewhere(&self, volume: &Named) -> bool {
+    fn is_elsewhere(&self, volume: &LocatedVolume) -> bool {
         let root = volume.object.metadata.annotations.as_ref().and_then(|all| all.get(self.root_annotation));
         root.is_some_and(|root| Some(root.as_str()) != self.root.id())
     }
 
-    fn is_ours(&self, volume: &Named) -> bool {
+    fn is_ours(&self, volume: &LocatedVolume) -> bool {
         let by = volume.object.metadata.annotations.as_ref().and_then(|all| all.get(PROVISIONED_BY));
         by.is_some_and(|by| self.provisioner.serves(by)) && !self.is_elsewhere(volume)
     }

@@ -7,16 +7,16 @@ use kube_provisioner::kube::Api;
 use kube_provisioner::protocol::{CLUSTER_ID, PROVISIONED_BY};
 
 use super::adopt::Adoption;
-use super::volumes::Named;
-use super::{BoxError, Site, all_done};
+use super::volumes::LocatedVolume;
+use super::{BoxError, Site, check_none_failed};
 use crate::deletion::owner_of;
 use crate::error::{DirectoryError, Holder};
 use crate::mark::{Mark, Owner};
 use crate::path::VolumePath;
 
 /// A directory that becomes a volume's directory.
-pub(super) struct Plan<'a> {
-    pub(super) volume: &'a Named,
+pub(super) struct AdoptionPlan<'a> {
+    pub(super) volume: &'a LocatedVolume,
     pub(super) path: VolumePath,
     /// The new owner.
     pub(super) owner: Owner,
@@ -26,7 +26,7 @@ pub(super) struct Plan<'a> {
 
 impl<S: Site> Adoption<'_, S> {
     /// Prepares the directory of an existing volume.
-    pub(super) async fn plan<'a>(&self, volume: &'a Named) -> Result<Plan<'a>, BoxError> {
+    pub(super) async fn plan<'a>(&self, volume: &'a LocatedVolume) -> Result<AdoptionPlan<'a>, BoxError> {
         let (name, mut owner) = (&volume.name, owner_of(&volume.object));
         if owner.provisioner.is_empty() {
             return Err(
@@ -45,7 +45,7 @@ impl<S: Site> Adoption<'_, S> {
         if let Some(former) = &former {
             self.check_former(&path, former, &owner).await?;
         }
-        Ok(Plan { volume, path, owner, former })
+        Ok(AdoptionPlan { volume, path, owner, former })
     }
 
     /// Fails unless the former owner is an earlier volume with the same name whose claim is the same or no longer
@@ -81,11 +81,11 @@ impl<S: Site> Adoption<'_, S> {
     }
 
     /// Adopts all volumes whose directories are marked for earlier volumes with the same names.
-    pub(super) async fn restored(&self) -> Result<(), BoxError> {
+    pub(super) async fn adopt_restored(&self) -> Result<(), BoxError> {
         let (mut plans, mut refused) = (Vec::new(), 0);
         let mut rows = vec![["PATH", "VOLUME", "WAS", "IS", "ACTION"].map(str::to_owned)];
         for volume in &self.volumes.all {
-            let (path, former) = match self.was_restored(volume) {
+            let (path, former) = match self.find_former_owner(volume) {
                 Ok(Some(found)) => found,
                 Ok(None) => continue,
                 // A damaged mark must not prevent the adoption of the others.
@@ -95,7 +95,7 @@ impl<S: Site> Adoption<'_, S> {
                     continue;
                 }
             };
-            let (was, is) = (who(&former), who(&owner_of(&volume.object)));
+            let (was, is) = (describe_claim(&former), describe_claim(&owner_of(&volume.object)));
             let what = match self.plan(volume).await {
                 Ok(plan) => {
                     plans.push(plan);
@@ -113,7 +113,7 @@ impl<S: Site> Adoption<'_, S> {
         }
         if rows.len() == 1 {
             print("no directory is marked for an earlier volume of the same name\n");
-            return all_done(refused, "directories were not changed");
+            return check_none_failed(refused, "directories were not changed");
         }
         print(&table(&rows));
         if plans.is_empty()
@@ -130,21 +130,21 @@ impl<S: Site> Adoption<'_, S> {
                 }
             }
         }
-        all_done(refused, "directories were not changed")
+        check_none_failed(refused, "directories were not changed")
     }
 
     /// Returns the directory of a volume and its former owner, if its mark names an earlier volume of this name.
-    fn was_restored(&self, volume: &Named) -> Result<Option<(VolumePath, Owner)>, BoxError> {
+    fn find_former_owner(&self, volume: &LocatedVolume) -> Result<Option<(VolumePath, Owner)>, BoxError> {
         let Ok(path) = self.adopt.site.path_of(&volume.object, &self.root) else { return Ok(None) };
         let owner = Owner { cluster: Some(self.cluster.clone()), ..owner_of(&volume.object) };
-        let says_so = owner_of(&volume.object).cluster.is_none_or(|id| id == self.cluster);
-        let is_former = |mark: &Mark| mark.owner.volume == volume.name && !(mark.is_of(&owner) && says_so);
+        let is_in_cluster = owner_of(&volume.object).cluster.is_none_or(|id| id == self.cluster);
+        let is_former = |mark: &Mark| mark.owner.volume == volume.name && !(mark.belongs_to(&owner) && is_in_cluster);
         Ok(self.root.mark_of(&path)?.filter(is_former).map(|mark| (path, mark.owner)))
     }
 }
 
 /// Describes the claim of a volume, which distinguishes it from an earlier volume.
-fn who(owner: &Owner) -> String {
+fn describe_claim(owner: &Owner) -> String {
     let claim = owner.claim.as_ref().map(|claim| format!("{}/{} {}", claim.namespace, claim.name, claim.uid));
     let cluster = owner.cluster.as_ref().map(|cluster| format!(" in {cluster}"));
     claim.unwrap_or_else(|| "any claim".to_owned()) + &cluster.unwrap_or_default()

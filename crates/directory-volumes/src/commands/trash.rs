@@ -9,7 +9,7 @@ use kube_provisioner::kube::api::PostParams;
 use kube_provisioner::protocol::CLUSTER_ID;
 use kube_provisioner::{FencingToken, error_chain};
 
-use super::{BoxError, Site, all_done, is_refused};
+use super::{BoxError, Site, check_none_failed, is_refused};
 use crate::entry::Discarded;
 use crate::mark::Owner;
 use crate::root::Root;
@@ -106,7 +106,7 @@ async fn purge(site: &impl Site, volumes: Vec<String>, all: bool, of_unknown_clu
     for entry in entries {
         let purged = entry.map_err(BoxError::from).and_then(|discarded| {
             let volume = &discarded.mark.owner.volume;
-            match kept(&discarded, &cluster, of_unknown_cluster) {
+            match reason_to_keep(&discarded, &cluster, of_unknown_cluster) {
                 Some(why) if all => print(&format!("{volume} is kept: {why}\n")),
                 Some(why) => return Err(format!("{volume} is kept: {why}").into()),
                 None => {
@@ -121,11 +121,11 @@ async fn purge(site: &impl Site, volumes: Vec<String>, all: bool, of_unknown_clu
             print(&format!("{error}\n"));
         }
     }
-    all_done(failed, "volumes were not removed")
+    check_none_failed(failed, "volumes were not removed")
 }
 
 /// Returns the reason if this cluster must not remove an entry.
-fn kept(discarded: &Discarded, cluster: &str, of_unknown_cluster: bool) -> Option<String> {
+fn reason_to_keep(discarded: &Discarded, cluster: &str, of_unknown_cluster: bool) -> Option<String> {
     match &discarded.mark.owner.cluster {
         Some(id) if id != cluster => Some(format!("the cluster {id} moved it to the trash")),
         None if !of_unknown_cluster => {
@@ -158,7 +158,7 @@ async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<
         let is_begun = root.restoring()?.into_iter().flatten().any(|entry| entry.mark.owner.volume == volume);
         return if is_begun {
             // An earlier call created it, but did not finish.
-            end(&root, &root.restore(volume, Some(&cluster))?, &there)
+            finish_restore(&root, &root.restore(volume, Some(&cluster))?, &there)
         } else {
             Err(format!("the volume {volume} still exists; wait until it is deleted").into())
         };
@@ -193,11 +193,11 @@ async fn restore(site: &impl Site, volume: &str, claim: Option<&str>) -> Result<
             .into());
         }
     };
-    end(&root, &discarded, &created)
+    finish_restore(&root, &discarded, &created)
 }
 
 /// Removes the entry of a volume that exists again.
-fn end(root: &Root, discarded: &Discarded, created: &PersistentVolume) -> Result<(), BoxError> {
+fn finish_restore(root: &Root, discarded: &Discarded, created: &PersistentVolume) -> Result<(), BoxError> {
     let (volume, spec) = (&discarded.mark.owner.volume, created.spec.as_ref());
     let owner = Owner { uid: created.metadata.uid.clone(), ..discarded.mark.owner.clone() };
     root.note_uid(&discarded.path, &owner)?;

@@ -22,14 +22,14 @@ const CSI_NFS: &str = "nfs.csi.k8s.io";
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
     /// Sorted by name.
-    pub(crate) all: Vec<Named>,
+    pub(crate) all: Vec<LocatedVolume>,
     /// The names of volumes that cannot be read, and the reasons. They exist, but their locations are unknown.
     pub(crate) unreadable: Vec<(String, String)>,
 }
 
 /// A volume and the location of its data.
 #[derive(Debug)]
-pub(crate) struct Named {
+pub(crate) struct LocatedVolume {
     pub(crate) name: String,
     pub(crate) object: PersistentVolume,
     place: Option<Place>,
@@ -43,7 +43,7 @@ pub(crate) enum Relation {
     Below,
     /// The location ends in the directory's path. It may be the same directory, because on other machines the root can
     /// have another path, or its server another name.
-    Alike,
+    SameSuffix,
 }
 
 impl Relation {
@@ -52,7 +52,7 @@ impl Relation {
             Self::Same => "also names it",
             Self::Above => "names a directory above it",
             Self::Below => "names a directory below it",
-            Self::Alike => "names a path that ends in it and may be the same directory",
+            Self::SameSuffix => "names a path that ends in it and may be the same directory",
         }
     }
 }
@@ -88,7 +88,7 @@ impl Volumes {
         let name = object["metadata"]["name"].as_str().unwrap_or("(without a name)").to_owned();
         let read = serde_json::from_value::<PersistentVolume>(object).map_err(|error| error.to_string());
         match read.and_then(|object| Ok((place_of(&object)?, object))) {
-            Ok((place, object)) => self.all.push(Named { name, object, place }),
+            Ok((place, object)) => self.all.push(LocatedVolume { name, object, place }),
             Err(why) => self.unreadable.push((name, why)),
         }
     }
@@ -98,7 +98,7 @@ impl Volumes {
         self
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Named> {
+    pub(crate) fn get(&self, name: &str) -> Option<&LocatedVolume> {
         let found = self.all.binary_search_by(|volume| volume.name.as_str().cmp(name));
         found.ok().and_then(|at| self.all.get(at))
     }
@@ -109,19 +109,19 @@ impl Volumes {
 
     /// Returns the volumes that refer to a directory, or to one above or below it. `places` are the locations of the
     /// root.
-    pub(crate) fn touching<'a>(
+    pub(crate) fn overlapping<'a>(
         &'a self,
         root: &'a Root,
         places: &'a [Place],
         path: &'a VolumePath,
-    ) -> impl Iterator<Item = (&'a Named, Relation)> {
+    ) -> impl Iterator<Item = (&'a LocatedVolume, Relation)> {
         let wanted = identity(&root.path().join(path.as_str()));
         self.all.iter().filter_map(move |volume| {
             let place = volume.place.as_ref()?;
             let same_file = || wanted.is_some() && place.on_this_machine().and_then(identity) == wanted;
             let near = places.iter().find_map(|base| relation(base, place, path));
             near.or_else(|| same_file().then_some(Relation::Same))
-                .or_else(|| place.names().ends_with(&names(path.as_str())).then_some(Relation::Alike))
+                .or_else(|| place.names().ends_with(&names(path.as_str())).then_some(Relation::SameSuffix))
                 .map(|relation| (volume, relation))
         })
     }
@@ -155,11 +155,11 @@ impl Volumes {
         path: &VolumePath,
         is_other: impl Fn(&PersistentVolume) -> bool,
     ) -> Vec<String> {
-        let touching = self.touching(root, places, path).filter(|(volume, relation)| {
-            let is_here = |volume: &Named| !places.iter().any(|base| volume.is_on_another_server(base));
-            *relation != Relation::Alike && is_other(&volume.object) && is_here(volume)
+        let overlapping = self.overlapping(root, places, path).filter(|(volume, relation)| {
+            let is_here = |volume: &LocatedVolume| !places.iter().any(|base| volume.is_on_another_server(base));
+            *relation != Relation::SameSuffix && is_other(&volume.object) && is_here(volume)
         });
-        touching.map(|(volume, relation)| format!("the volume {} {}", volume.name, relation.text())).collect()
+        overlapping.map(|(volume, relation)| format!("the volume {} {}", volume.name, relation.text())).collect()
     }
 
     /// Describes the other volumes that refer to the directory of a volume, and unreadable volumes that may do so. The
@@ -179,11 +179,13 @@ impl Volumes {
     }
 }
 
-impl Named {
+impl LocatedVolume {
     /// Returns true if this volume and `base` certainly belong to two different servers.
     fn is_on_another_server(&self, base: &Place) -> bool {
         match (base, &self.place) {
-            (Place::Export { server: here, .. }, Some(Place::Export { server: there, .. })) => differ(here, there),
+            (Place::Export { server: here, .. }, Some(Place::Export { server: there, .. })) => {
+                are_different_servers(here, there)
+            }
             _ => false,
         }
     }
@@ -291,7 +293,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// Returns true if two names certainly belong to two different servers.
-fn differ(one: &str, other: &str) -> bool {
+fn are_different_servers(one: &str, other: &str) -> bool {
     let plain = |name: &str| name.trim_end_matches('.').to_ascii_lowercase();
     let addresses = |name: &str| -> Vec<std::net::IpAddr> {
         let found = (name, 2049).to_socket_addrs();
@@ -348,7 +350,7 @@ mod tests {
         ]);
         assert!(volumes.unreadable.is_empty(), "{:?}", volumes.unreadable);
         let path = VolumePath::try_from("shop/data".to_owned()).unwrap();
-        let found = volumes.touching(&root, &places, &path).map(|(volume, relation)| (&*volume.name, relation));
+        let found = volumes.overlapping(&root, &places, &path).map(|(volume, relation)| (&*volume.name, relation));
         let expected = [
             ("pv-0", Relation::Same),
             ("pv-1", Relation::Same),
@@ -357,7 +359,7 @@ mod tests {
             ("pv-4", Relation::Below),
             ("pv-5", Relation::Same),
             ("pv-6", Relation::Same),
-            ("pv-7", Relation::Alike),
+            ("pv-7", Relation::SameSuffix),
         ];
         assert_eq!(found.collect::<Vec<_>>(), expected);
         let refused = volumes.check_alone(&root, &places, &path, |_| true).unwrap_err().to_string();

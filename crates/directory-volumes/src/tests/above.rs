@@ -1,7 +1,7 @@
 //! The directories above a volume.
 
 use super::*;
-use crate::files::Durable;
+use crate::files::Durability;
 
 fn put(dir: &TempDir, name: &str, mode: u32) {
     fs::create_dir(dir.path().join(name)).unwrap();
@@ -115,7 +115,7 @@ fn a_failed_mark_leaves_no_directories_behind() {
     let (dir, root) = root();
     let state = root.enter().unwrap();
     fs::remove_dir(dir.path().join(".kube-provisioner/tmp")).unwrap();
-    state.reserve(&at("team/shop/data"), &owner("pvc-1"), false, Durable::Now).unwrap_err();
+    state.reserve(&at("team/shop/data"), &owner("pvc-1"), false, Durability::Immediate).unwrap_err();
     assert_eq!(entries(&dir.path().join(".kube-provisioner/volumes")), 0);
 }
 

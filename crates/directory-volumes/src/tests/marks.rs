@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
-use crate::files::Durable;
+use crate::files::Durability;
 
 #[test]
 fn a_root_keeps_its_first_marker() {
@@ -174,12 +174,12 @@ fn recovers_from_a_crash_during_creation() {
     let token = FencingToken::unlimited();
     // Only the mark exists, and then the mark with a directory that no pod may use yet.
     let state = root.enter().unwrap();
-    state.reserve(&at("pvc-1"), &owner("pvc-1"), false, Durable::Later).unwrap();
+    state.reserve(&at("pvc-1"), &owner("pvc-1"), false, Durability::Deferred).unwrap();
     root.make("pvc-1", &token).unwrap();
     fs::set_permissions(dir.path().join("pvc-1"), fs::Permissions::from_mode(0o700)).unwrap();
     assert_eq!(mode(&root.make("pvc-1", &token).unwrap()), 0o777);
     root.remove_pv("pvc-1", &token).unwrap();
-    state.reserve(&at("pvc-1"), &owner("pvc-1"), false, Durable::Later).unwrap();
+    state.reserve(&at("pvc-1"), &owner("pvc-1"), false, Durability::Deferred).unwrap();
     root.remove_pv("pvc-1", &token).unwrap();
     assert_empty(dir.path());
 }

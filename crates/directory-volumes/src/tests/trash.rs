@@ -251,7 +251,7 @@ fn starts_the_retention_when_the_clock_becomes_plausible() {
     let (dir, root) = root();
     let token = FencingToken::unlimited();
     filled(&root, "pvc-1", "pvc-1");
-    let mut leaving = Discarded::now(root.mark_of(&at("pvc-1")).unwrap().unwrap(), at("pvc-1"));
+    let mut leaving = Discarded::new(root.mark_of(&at("pvc-1")).unwrap().unwrap(), at("pvc-1"));
     leaving.deleted = "1970-01-01T00:10:00Z".parse().unwrap();
     (leaving.expires, leaving.keep) = clock::expiry(&leaving, Some(HOUR));
     assert_eq!((leaving.expires, leaving.keep), (None, Some(3600)));
@@ -300,7 +300,7 @@ fn replaces_the_record_of_an_interrupted_call() {
     filled(&root, "pvc-1", "pvc-1");
     let entry = dir.path().join(".kube-provisioner/trash/pvc-1");
     fs::create_dir(&entry).unwrap();
-    let mut begun = Discarded::now(root.mark_of(&at("pvc-1")).unwrap().unwrap(), at("pvc-1"));
+    let mut begun = Discarded::new(root.mark_of(&at("pvc-1")).unwrap().unwrap(), at("pvc-1"));
     begun.deleted -= 48 * HOUR;
     begun.expires = Some(begun.deleted + HOUR);
     fs::write(entry.join("record"), serde_json::to_vec(&begun).unwrap()).unwrap();

@@ -10,7 +10,7 @@ use crate::entry::{DATA, Discarded};
 use crate::error::{DirectoryError, failed};
 use crate::root::Root;
 use crate::state::{State, TRASH};
-use crate::{descend, usage};
+use crate::{open_directory, usage};
 
 /// Limits of the trash of one root. Data that is kept until an administrator removes it does not count and is never
 /// removed.
@@ -114,8 +114,8 @@ impl Root {
             return Ok(bytes);
         }
         let (state, volume) = (self.enter()?, &*entry.mark.owner.volume);
-        let data = state.open_entry(TRASH, volume).and_then(|entry| descend::open(entry.as_fd(), DATA));
-        let measured = data.and_then(usage::of).map_err(|error| failed("cannot measure", volume, error))?;
+        let data = state.open_entry(TRASH, volume).and_then(|entry| open_directory::open(entry.as_fd(), DATA));
+        let measured = data.and_then(usage::disk_usage).map_err(|error| failed("cannot measure", volume, error))?;
         entry.bytes = Some(measured);
         let _trash = state.lock_trash()?;
         // Ignore a failure, because a full disk may have no room for the record.

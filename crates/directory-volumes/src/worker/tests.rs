@@ -157,7 +157,7 @@ async fn a_root_without_a_marker_is_usable_before_the_provisioner_begins() {
 fn work_either_begins_or_is_abandoned() {
     let decision = Decision::default();
     drop(AbandonOnDrop(decision.clone()));
-    assert!(!decision.is_first());
+    assert!(!decision.try_decide());
     let decision = Decision::default();
-    assert!(decision.is_first() && !AbandonOnDrop(decision.clone()).0.is_first());
+    assert!(decision.try_decide() && !AbandonOnDrop(decision.clone()).0.try_decide());
 }

@@ -74,17 +74,17 @@ impl Drop for Abandoned {
     }
 }
 
-struct Bed {
+struct TestServer {
     folder: tempfile::TempDir,
     driver: Driver,
     served: Option<JoinHandle<()>>,
 }
 
-impl Bed {
+impl TestServer {
     fn new() -> Self {
-        let mut bed = Self { folder: tempfile::tempdir().unwrap(), driver: Driver::default(), served: None };
-        bed.start();
-        bed
+        let mut server = Self { folder: tempfile::tempdir().unwrap(), driver: Driver::default(), served: None };
+        server.start();
+        server
     }
 
     fn path(&self) -> PathBuf {
@@ -115,10 +115,10 @@ fn volume(name: &str) -> CreateVolumeRequest {
 
 #[tokio::test]
 async fn responses_and_errors_arrive_intact() {
-    let bed = Bed::new();
-    let client = bed.client();
+    let server = TestServer::new();
+    let client = server.client();
     wait_until_ready(&client).await.unwrap();
-    assert_eq!(*bed.driver.probes.lock().unwrap(), 2);
+    assert_eq!(*server.driver.probes.lock().unwrap(), 2);
     assert_eq!(client.get_plugin_info(GetPluginInfoRequest {}).await.unwrap().name, "example.com");
     assert_eq!(client.create_volume(volume("one")).await.unwrap().volume.unwrap().volume_id, "one");
     let refused = async |name: &str| match client.create_volume(volume(name)).await.unwrap_err() {
@@ -132,8 +132,8 @@ async fn responses_and_errors_arrive_intact() {
 
 #[tokio::test]
 async fn missing_methods_return_unimplemented() {
-    let bed = Bed::new();
-    let client = bed.client();
+    let server = TestServer::new();
+    let client = server.client();
     macro_rules! unimplemented_calls {
         ($($method:ident)*) => {
             $(
@@ -154,11 +154,11 @@ async fn missing_methods_return_unimplemented() {
 
 #[tokio::test]
 async fn a_call_ends_at_its_deadline_on_both_sides() {
-    let bed = Bed::new();
-    let client = bed.client().with_timeout(Duration::from_millis(200));
+    let server = TestServer::new();
+    let client = server.client().with_timeout(Duration::from_millis(200));
     let error = client.create_volume(volume("hang")).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded);
-    eventually(|| *bed.driver.abandoned.lock().unwrap() == 1).await;
+    eventually(|| *server.driver.abandoned.lock().unwrap() == 1).await;
 }
 
 /// grpc-go behaves this way.
@@ -194,16 +194,16 @@ async fn status_in_trailers_is_used() {
 
 #[tokio::test]
 async fn the_client_survives_a_restart_of_the_driver() {
-    let mut bed = Bed::new();
-    let client = bed.client();
+    let mut server = TestServer::new();
+    let client = server.client();
     client.probe(ProbeRequest {}).await.unwrap();
     let reconnected = client.reconnected();
     let hanging = tokio::spawn({
         let client = client.clone();
         async move { client.create_volume(volume("hang")).await }
     });
-    eventually(|| !bed.driver.asked.lock().unwrap().is_empty()).await;
-    bed.stop().await;
+    eventually(|| !server.driver.asked.lock().unwrap().is_empty()).await;
+    server.stop().await;
     let error = hanging.await.unwrap().unwrap_err();
     assert!(matches!(error, Error::Interrupted(_)), "{error}");
     assert_eq!(error.code(), Code::Unavailable);
@@ -211,7 +211,7 @@ async fn the_client_survives_a_restart_of_the_driver() {
     let error = client.create_volume(volume("one")).await.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
 
-    bed.start();
+    server.start();
     client.create_volume(volume("one")).await.unwrap();
     timeout(Duration::from_secs(5), reconnected).await.unwrap();
     timeout(Duration::from_millis(100), client.reconnected()).await.unwrap_err();
@@ -219,11 +219,11 @@ async fn the_client_survives_a_restart_of_the_driver() {
 
 #[tokio::test]
 async fn too_large_response_is_not_a_driver_status() {
-    let bed = Bed::new();
-    let error = bed.client().create_volume(volume("large")).await.unwrap_err();
+    let server = TestServer::new();
+    let error = server.client().create_volume(volume("large")).await.unwrap_err();
     assert!(matches!(error, Error::TooLarge { limit: 4194304 }), "{error}");
     assert_eq!(error.code(), Code::ResourceExhausted);
-    bed.client().with_receive_limit(6 << 20).create_volume(volume("large")).await.unwrap();
+    server.client().with_receive_limit(6 << 20).create_volume(volume("large")).await.unwrap();
 }
 
 #[tokio::test]
@@ -244,16 +244,16 @@ async fn malformed_response_is_not_a_driver_status() {
 
 #[tokio::test]
 async fn log_contains_no_secrets() {
-    let bed = Bed::new();
+    let server = TestServer::new();
     // If another test reaches a log statement for the first time just as a subscriber is added, `tracing` disables it.
-    bed.client().create_volume(volume("first")).await.unwrap();
+    server.client().create_volume(volume("first")).await.unwrap();
     let log = Log::default();
     let writer = log.clone();
     let subscriber =
         tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone()).finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     let secrets = Secrets::from_iter([("password", "hunter2")]);
-    bed.client().create_volume(CreateVolumeRequest { secrets, ..volume("secret") }).await.unwrap();
+    server.client().create_volume(CreateVolumeRequest { secrets, ..volume("secret") }).await.unwrap();
 
     let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(log.contains("***stripped***"), "{log}");
@@ -264,17 +264,17 @@ async fn log_contains_no_secrets() {
 async fn request_secrets_are_removed_from_driver_messages() {
     let secrets = Secrets::from_iter([("password", "hunter2")]);
     let create = CreateVolumeRequest { secrets, ..volume("leaky") };
-    let error = Bed::new().client().create_volume(create).await.unwrap_err();
+    let error = TestServer::new().client().create_volume(create).await.unwrap_err();
     assert_eq!(error.to_string(), "Internal: mount -o password=***stripped***: denied");
 }
 
 #[tokio::test]
 async fn metrics_match_the_sidecars() {
-    let bed = Bed::new();
+    let server = TestServer::new();
     let mut registry = prometheus_client::registry::Registry::default();
     let operations = Operations::default();
     operations.register(&mut registry);
-    let client = bed.client().with_observer(operations.clone());
+    let client = server.client().with_observer(operations.clone());
     client.get_plugin_info(GetPluginInfoRequest {}).await.unwrap();
     operations.set_driver_name("example.com");
     client.create_volume(volume("full")).await.unwrap_err();

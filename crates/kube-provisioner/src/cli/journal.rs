@@ -69,10 +69,10 @@ impl Journal {
             Action::Accept { entry } => return accept(journals, &listings, entry, print).await,
             Action::Drop { entry, yes } => (entry, *yes),
         };
-        let holding = holding(&listings, key);
-        match holding.iter().find_map(|(_, entry)| *entry) {
-            Some(entry) => print(&left_behind(entry)),
-            None if !holding.is_empty() => print(&format!(
+        let journals_with_key = journals_with_key(&listings, key);
+        match journals_with_key.iter().find_map(|(_, entry)| *entry) {
+            Some(entry) => print(&leftover_text(entry)),
+            None if !journals_with_key.is_empty() => print(&format!(
                 "{key} cannot be read. Its attempt may have left an asset of this name in the backend.\n"
             )),
             None => {
@@ -84,7 +84,7 @@ impl Journal {
         if !yes {
             return Err("nothing was done; add --yes to drop the entry".into());
         }
-        for (journal, _) in &holding {
+        for (journal, _) in &journals_with_key {
             journal::request_drop(client, *kind, namespace, &journal.name, key).await?;
             print(&format!("{key} is dropped from {} within seconds, or when a replica takes it over\n", journal.name));
         }
@@ -111,7 +111,7 @@ async fn accept(
 }
 
 /// Returns the keys of all entries, including restored ones.
-pub(super) async fn recorded(options: &Options) -> Result<Vec<String>, BoxError> {
+pub(super) async fn recorded_keys(options: &Options) -> Result<Vec<String>, BoxError> {
     let listings = Journals::of(options).await?.list().await?;
     if let Some(damaged) = listings.iter().find(|listing| !listing.unreadable.is_empty()) {
         return Err(format!("the journal {} has entries that cannot be read; see `journal list`", damaged.name).into());
@@ -190,7 +190,7 @@ impl NodeJournals {
 
 /// Returns the journals with this key, and its entry unless the line cannot be read. An entry that is being moved is in
 /// two journals.
-fn holding<'a>(listings: &'a [Listing], key: &str) -> Vec<(&'a Listing, Option<&'a Entry>)> {
+fn journals_with_key<'a>(listings: &'a [Listing], key: &str) -> Vec<(&'a Listing, Option<&'a Entry>)> {
     let entry = |listing: &'a Listing| listing.entries.iter().chain(&listing.restored).find(|entry| entry.key == key);
     // The first word of such a line is its key.
     let has_line = |listing: &Listing| listing.unreadable.iter().any(|line| line.split(' ').next() == Some(key));
@@ -219,7 +219,7 @@ pub fn table(listings: &[Listing]) -> String {
 }
 
 /// Returns what the user must search for in the backend once the entry is dropped.
-fn left_behind(entry: &Entry) -> String {
+fn leftover_text(entry: &Entry) -> String {
     let objects = EntryObjects::read(entry);
     let node = objects.node().map(|node| format!(", on node {node}")).unwrap_or_default();
     let parameters = match &*objects.parameters() {
@@ -352,10 +352,10 @@ p-journal-1-of-2 cannot be read: \"{\\u{1b}\"
     #[test]
     fn describes_leftovers_without_parameter_values() {
         let listings = [listing("a", &["pvc-1"], &[]), listing("b", &["pvc-1", "pvc-2"], &[])];
-        let holding = holding(&listings, "pvc-1");
-        assert_eq!(holding.iter().map(|(journal, _)| &*journal.name).collect::<Vec<_>>(), ["a", "b"]);
+        let journals_with_key = journals_with_key(&listings, "pvc-1");
+        assert_eq!(journals_with_key.iter().map(|(journal, _)| &*journal.name).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(
-            left_behind(holding[0].1.unwrap()),
+            leftover_text(journals_with_key[0].1.unwrap()),
             "The attempt for claim shop/data may have left an asset in the backend: named pvc-1, of StorageClass gold \
              (parameters password, path), on node n1.\nThe provisioner does not look for it after the entry is \
              dropped: remove it manually.\n"

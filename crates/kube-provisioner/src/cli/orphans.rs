@@ -14,12 +14,12 @@ use kube::Client;
 use kube::api::{Api, ListParams};
 
 use self::removal::remove;
-use self::sets::{Recorded, Set, State, report, sets};
+use self::sets::{AssetSet, ClusterRecords, State, report, sets};
 use super::BoxError;
 use crate::bucket::{Asset, BucketStartContext, ListAssets};
 use crate::controller::bucket::backend::BucketBackend;
 use crate::controller::bucket::read_texts;
-use crate::controller::bucket::recorded::RecordedAssets;
+use crate::controller::bucket::recorded_assets::RecordedAssets;
 use crate::controller::shared::class_parameters::{BadParameters, ClassParameters, Parsed};
 use crate::controller::shared::secret_names::TemplateNames;
 use crate::controller::shared::secret_reading::{SecretReadError, read_secrets};
@@ -47,7 +47,7 @@ pub struct Orphans {
 
 /// The location of a class's assets, and the data needed to remove them.
 #[derive(Clone)]
-struct Place {
+struct SearchTarget {
     class: String,
     texts: BTreeMap<String, String>,
     parsed: Parsed,
@@ -61,7 +61,7 @@ pub(super) struct Console {
 }
 
 /// The cluster, and the provisioner whose assets are compared with it.
-pub(crate) struct Scene<'a> {
+pub(crate) struct SearchContext<'a> {
     pub(crate) backend: &'a dyn BucketBackend,
     pub(crate) client: Client,
     pub(crate) cluster_id: String,
@@ -75,18 +75,18 @@ impl Orphans {
     pub(super) const OPTIONS: [&'static str; 4] =
         ["provisioner_name", "additional_provisioner_names", "kubeconfig", "cluster_id"];
 
-    pub(super) async fn run(&self, scene: &Scene<'_>, console: &Console) -> Result<(), BoxError> {
-        let mut start = BucketStartContext::new(scene.client.clone());
-        start.cluster_id.clone_from(&scene.cluster_id);
-        scene.backend.start(start).await.map_err(|error| error.to_string())?;
-        let (places, mut problems) = self.places(scene).await?;
-        let found = self.look(scene, &places, &mut problems).await;
+    pub(super) async fn run(&self, context: &SearchContext<'_>, console: &Console) -> Result<(), BoxError> {
+        let mut start = BucketStartContext::new(context.client.clone());
+        start.cluster_id.clone_from(&context.cluster_id);
+        context.backend.start(start).await.map_err(|error| error.to_string())?;
+        let (targets, mut problems) = self.targets(context).await?;
+        let found = self.list_assets(context, &targets, &mut problems).await;
         // An ObjectBucket is written before the assets that it represents are created, and COSI accounts are created
         // for a BucketAccess. Reading the objects after the backends therefore misses nothing.
-        let recorded = Recorded::read(&scene.client).await?;
+        let recorded = ClusterRecords::read(&context.client).await?;
         (console.print)(&report(&found, &recorded, &problems));
         if self.delete {
-            self.delete(scene, console, (&places, found), &recorded).await?;
+            self.delete(context, console, (&targets, found), &recorded).await?;
         }
         Ok(())
     }
@@ -95,10 +95,10 @@ impl Orphans {
     /// removal, and the ObjectBuckets before each one.
     async fn delete(
         &self,
-        scene: &Scene<'_>,
+        context: &SearchContext<'_>,
         console: &Console,
-        (places, found): (&[Place], Vec<Set>),
-        recorded: &Recorded,
+        (targets, found): (&[SearchTarget], Vec<AssetSet>),
+        recorded: &ClusterRecords,
     ) -> Result<(), BoxError> {
         check_readable(&recorded.objects)?;
         let mut chosen = Vec::new();
@@ -110,17 +110,17 @@ impl Orphans {
         if chosen.is_empty() {
             return Ok(());
         }
-        let now = self.look(scene, places, &mut Vec::new()).await;
+        let now = self.list_assets(context, targets, &mut Vec::new()).await;
         let mut failed = 0;
         for set in chosen {
-            let recorded = Recorded::read(&scene.client).await?;
+            let recorded = ClusterRecords::read(&context.client).await?;
             check_readable(&recorded.objects)?;
             if !now.contains(&set) || set.state(&recorded) != State::Orphan {
                 (console.print)(&format!("{} is kept: it changed in the meantime\n", set.text()));
                 continue;
             }
-            let Some(place) = places.iter().find(|place| place.class == set.class) else { continue };
-            match remove(scene, place, &set, &self.with_objects).await {
+            let Some(target) = targets.iter().find(|target| target.class == set.class) else { continue };
+            match remove(context, target, &set, &self.with_objects).await {
                 Ok(()) => (console.print)(&format!("{} is removed\n", set.text())),
                 Err(error) => {
                     failed += 1;
@@ -132,35 +132,36 @@ impl Orphans {
     }
 
     /// Returns the classes that the provisioner serves, and the reasons why others cannot be examined.
-    async fn places(&self, scene: &Scene<'_>) -> Result<(Vec<Place>, Vec<String>), BoxError> {
-        let classes: Api<StorageClass> = Api::all(scene.client.clone());
+    async fn targets(&self, context: &SearchContext<'_>) -> Result<(Vec<SearchTarget>, Vec<String>), BoxError> {
+        let classes: Api<StorageClass> = Api::all(context.client.clone());
         let classes = classes.list(&ListParams::default()).await?.items;
         let mut named: BTreeSet<&str> = self.class.iter().map(String::as_str).collect();
-        let (mut places, mut problems) = (Vec::new(), Vec::new());
-        for class in classes.iter().filter(|class| scene.names.contains(&class.provisioner)) {
+        let (mut targets, mut problems) = (Vec::new(), Vec::new());
+        for class in classes.iter().filter(|class| context.names.contains(&class.provisioner)) {
             let name = class.metadata.name.as_deref().unwrap_or_default();
             if !self.class.is_empty() && !named.remove(name) {
                 continue;
             }
-            match place(scene, name, class.parameters.clone().unwrap_or_default()).await {
-                Ok(place) => places.push(place),
+            match target(context, name, class.parameters.clone().unwrap_or_default()).await {
+                Ok(target) => targets.push(target),
                 Err(error) => problems.push(format!("the StorageClass {name} is skipped: {error}")),
             }
         }
-        let of_cosi = match &scene.driver {
-            Some(driver) => cosi::classes(&scene.client, driver).await?,
+        let of_cosi = match &context.driver {
+            Some(driver) => cosi::classes(&context.client, driver).await?,
             None => Vec::new(),
         };
         for (name, parameters) in of_cosi.into_iter().filter(|_| self.class.is_empty()) {
-            match place(scene, &name, cosi::of_author(parameters)).await {
-                Ok(place) => places.push(place),
+            match target(context, &name, cosi::of_author(parameters)).await {
+                Ok(target) => targets.push(target),
                 Err(error) => problems.push(format!("the {name} is skipped: {error}")),
             }
         }
-        if self.class.is_empty() && places.is_empty() && problems.is_empty() {
-            Err(format!("no StorageClass names {}, so there is no backend to search", scene.names.join(" or ")).into())
+        if self.class.is_empty() && targets.is_empty() && problems.is_empty() {
+            Err(format!("no StorageClass names {}, so there is no backend to search", context.names.join(" or "))
+                .into())
         } else if named.is_empty() || self.class.is_empty() {
-            Ok((places, problems))
+            Ok((targets, problems))
         } else {
             let named = named.into_iter().collect::<Vec<_>>().join(", ");
             Err(format!("no StorageClass of this provisioner is named {named}").into())
@@ -168,11 +169,16 @@ impl Orphans {
     }
 
     /// Returns the assets in the backends, which classes may share.
-    async fn look(&self, scene: &Scene<'_>, places: &[Place], problems: &mut Vec<String>) -> Vec<Set> {
+    async fn list_assets(
+        &self,
+        context: &SearchContext<'_>,
+        targets: &[SearchTarget],
+        problems: &mut Vec<String>,
+    ) -> Vec<AssetSet> {
         let mut found: Vec<(String, Asset)> = Vec::new();
-        for Place { class, parsed, secrets, .. } in places {
-            let list = ListAssets::new(parsed.clone(), secrets.clone(), &scene.cluster_id);
-            match scene.backend.list_assets(list).await {
+        for SearchTarget { class, parsed, secrets, .. } in targets {
+            let list = ListAssets::new(parsed.clone(), secrets.clone(), &context.cluster_id);
+            match context.backend.list_assets(list).await {
                 Ok(assets) => {
                     problems.extend(assets.unread);
                     for asset in assets.found {
@@ -193,24 +199,28 @@ fn with_kind(class: &str) -> String {
     if class.contains(' ') { class.to_owned() } else { format!("StorageClass {class}") }
 }
 
-/// Reads a place. It fails as a whole, or is read with the parameters that the class has now.
-async fn place(scene: &Scene<'_>, name: &str, texts: BTreeMap<String, String>) -> Result<Place, BoxError> {
-    let ClassParameters { parsed, secrets: named } = read(scene.backend, &texts)?;
+/// Reads a target. It fails as a whole, or is read with the parameters that the class has now.
+async fn target(
+    context: &SearchContext<'_>,
+    name: &str,
+    texts: BTreeMap<String, String>,
+) -> Result<SearchTarget, BoxError> {
+    let ClassParameters { parsed, secrets: named } = read(context.backend, &texts)?;
     if named.iter().any(|secret| secret.template().is_some()) {
         return Err("its Secrets differ from claim to claim".into());
     }
     let names = TemplateNames { claim: "", namespace: "", volume: "" };
-    let secrets = read_secrets(&scene.client, &named, names).await.map_err(|unread| match unread {
+    let secrets = read_secrets(&context.client, &named, names).await.map_err(|unread| match unread {
         SecretReadError::Unnamed(problem) => problem,
         SecretReadError::Missing { namespace, name } => format!("the Secret {namespace}/{name} does not exist"),
         SecretReadError::Failed(error) => error.to_string(),
     })?;
-    Ok(Place { class: name.to_owned(), texts, parsed, secrets })
+    Ok(SearchTarget { class: name.to_owned(), texts, parsed, secrets })
 }
 
 fn read(backend: &dyn BucketBackend, texts: &BTreeMap<String, String>) -> Result<ClassParameters, BoxError> {
     let read = read_texts(texts, &backend.capabilities(), |texts| backend.parse(texts));
-    read.map_err(|(BadParameters::Wrong(problem) | BadParameters::Crashed(problem))| problem.into())
+    read.map_err(|(BadParameters::Invalid(problem) | BadParameters::Crashed(problem))| problem.into())
 }
 
 /// Checks that every ObjectBucket can be read, since an unreadable one may represent any asset.

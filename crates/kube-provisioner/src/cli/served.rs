@@ -4,7 +4,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::BoxError;
 use super::console::{is_confirmed, print};
-use super::orphans::{Console, Orphans, Scene};
+use super::orphans::{Console, Orphans, SearchContext};
 use crate::bucket::BucketHooks;
 use crate::controller::shared::class_parameters::read_with_secrets;
 use crate::controller::{BucketController, Controller, RunError, bucket, cluster_id, volume};
@@ -164,8 +164,9 @@ impl<B: BucketHooks> Served for (B, BucketOptions) {
         let client = super::client(&options).await?;
         let cluster_id = cluster_id(&options, &client).await?;
         let names = std::iter::once(&options.provisioner_name).chain(&options.additional_provisioner_names);
-        let scene = Scene { backend: &provisioner, client, cluster_id, names: names.cloned().collect(), driver };
-        orphans.run(&scene, &Console { print, confirm: is_confirmed }).await
+        let context =
+            SearchContext { backend: &provisioner, client, cluster_id, names: names.cloned().collect(), driver };
+        orphans.run(&context, &Console { print, confirm: is_confirmed }).await
     }
 
     async fn run(self) -> Result<(), RunError> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::verdict::Broken;
+use super::verdict::Violation;
 
 /// The assets at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,17 +23,17 @@ impl Assets {
     }
 
     /// Checks that the backend contains the assets in `before` and `added` more.
-    pub(super) fn expect(&self, before: &Self, added: usize, when: &str) -> Result<(), Broken> {
+    pub(super) fn expect(&self, before: &Self, added: usize, when: &str) -> Result<(), Violation> {
         let (new, gone) = (self.without(before), before.without(self));
         if gone.count() > 0 {
-            return Err(Broken(format!("{when}, assets that existed before are missing: {gone}")));
+            return Err(Violation(format!("{when}, assets that existed before are missing: {gone}")));
         }
         if new.count() != added {
             let text = match new.count() {
                 0 => "no new asset".to_owned(),
                 count => format!("{count} new assets ({new})"),
             };
-            return Err(Broken(format!("{when}, the backend holds {text}, expected {added}")));
+            return Err(Violation(format!("{when}, the backend holds {text}, expected {added}")));
         }
         Ok(())
     }

@@ -3,9 +3,9 @@
 mod claim;
 mod direct;
 mod fixture;
-mod halves;
 mod names;
 mod rules;
+mod separate_calls;
 mod settings;
 
 use std::collections::BTreeMap;

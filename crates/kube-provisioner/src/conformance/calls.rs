@@ -6,29 +6,29 @@ use serde_json::{Value, json};
 
 use crate::error::ExpandVerdict;
 
-use super::subject::{Answer, CreatedVolume, Request, Subject, USUAL};
-use super::verdict::{Broken, CheckResult, RuleVerdict};
+use super::subject::{Answer, CreatedVolume, DEFAULT_BYTES, Request, Subject};
+use super::verdict::{CheckResult, RuleVerdict, Violation};
 
 pub(super) async fn provision(subject: &Subject) -> CheckResult {
     let before = subject.assets_now().await;
     let backend = subject.start().await?;
-    let request = Request::new(subject, &backend, &subject.new_name(), USUAL);
-    let made = subject.made(&backend, &request).await?;
+    let request = Request::new(subject, &backend, &subject.new_name(), DEFAULT_BYTES);
+    let made = subject.provision_request(&backend, &request).await?;
     subject.expect(&before, 1, "after `provision`").await?;
     let problem = match (backend.capabilities().attempt_end, request.has_no_end(&backend).await?) {
-        (true, true) => Some("`capabilities` declares `attempt_end`, and there is no method `end_attempt`"),
+        (true, true) => Some("`capabilities` declares `attempt_end`, but there is no method `end_attempt`"),
         (false, false) => Some("`end_attempt` is never called, because `capabilities` does not declare `attempt_end`"),
         (true, false) | (false, true) => None,
     };
     if let Some(problem) = problem {
-        return Err(Broken(problem.to_owned()));
+        return Err(Violation(problem.to_owned()));
     }
     subject.delete(&backend, &made.object).await?;
     subject.expect(&before, 0, "after `provision` and `delete`").await?;
     for mode in backend.capabilities().access_modes.into_iter().flatten().skip(1) {
-        let request = Request::new(subject, &backend, &subject.new_name(), USUAL).with_mode(mode);
+        let request = Request::new(subject, &backend, &subject.new_name(), DEFAULT_BYTES).with_mode(mode);
         let of_mode = format!("for a claim with {}", mode.as_str());
-        let made = subject.made(&backend, &request).await.map_err(Broken::seen(&of_mode))?;
+        let made = subject.provision_request(&backend, &request).await.map_err(Violation::with_context(&of_mode))?;
         subject.delete(&backend, &made.object).await?;
         subject.expect(&before, 0, &format!("after `provision` and `delete` with {}", mode.as_str())).await?;
     }
@@ -61,7 +61,7 @@ pub(super) async fn separate(subject: &Subject) -> CheckResult {
     for (index, one) in made.iter().enumerate() {
         if let Some(other) = made[..index].iter().position(|other| other.volume.source == one.volume.source) {
             let (one, other) = (&names[index], &names[other]);
-            return Err(Broken(format!("{one} and {other} have the same source: {:?}", made[index].volume.source)));
+            return Err(Violation(format!("{one} and {other} have the same source: {:?}", made[index].volume.source)));
         }
     }
     let mut left = subject.expect(&before, names.len(), "after concurrent calls of `provision`").await?;
@@ -70,7 +70,7 @@ pub(super) async fn separate(subject: &Subject) -> CheckResult {
         let when = format!("after deleting only {name}");
         let now = subject.expect(&before, names.len() - index - 1, &when).await?;
         if !left.contains_all(&now) {
-            return Err(Broken(format!("{when}, there is something new: {}", now.without(&left))));
+            return Err(Violation(format!("{when}, there are new assets: {}", now.without(&left))));
         }
         left = now;
     }
@@ -82,11 +82,11 @@ pub(super) async fn delete_gone(subject: &Subject) -> CheckResult {
     let backend = subject.start().await?;
     let made = subject.provision(&backend, &name).await?;
     for when in ["`delete`", "`delete` of missing storage"] {
-        subject.delete(&backend, &made.object).await.map_err(Broken::seen(when))?;
+        subject.delete(&backend, &made.object).await.map_err(Violation::with_context(when))?;
         subject.expect(&before, 0, &format!("after {when}")).await?;
     }
     let restarted = subject.start().await?;
-    let again = Broken::seen("`delete` of missing storage, in a new process");
+    let again = Violation::with_context("`delete` of missing storage, in a new process");
     subject.delete(&restarted, &made.object).await.map_err(again)?;
 
     let again = subject.provision(&restarted, &name).await?;
@@ -102,16 +102,16 @@ pub(super) async fn capacity(subject: &Subject) -> CheckResult {
     for bytes in SIZES {
         let (before, name) = (subject.assets_now().await, subject.new_name());
         let request = Request::new(subject, &backend, &name, bytes);
-        let made = match subject.ask(&backend, &request).await? {
+        let made = match subject.call_provision(&backend, &request).await? {
             Answer::Done(volume) => request.save(volume),
             // The backend does not support this size.
-            Answer::Never(error) => {
+            Answer::Rejected(error) => {
                 let when = format!("after `provision` of {bytes} bytes has said {error:?}");
                 subject.expect(&before, 0, &when).await?;
                 continue;
             }
         };
-        let made = made.map_err(Broken::seen(&format!("asked for {bytes} bytes")))?;
+        let made = made.map_err(Violation::with_context(&format!("asked for {bytes} bytes")))?;
         subject.delete(&backend, &made.object).await?;
         subject.expect(&before, 0, &format!("after a volume of {bytes} bytes was deleted")).await?;
     }
@@ -125,7 +125,7 @@ pub(super) async fn standby(subject: &Subject) -> CheckResult {
     let made = subject.provision(&working, &subject.new_name()).await?;
     for (process, what) in [(&subject.new_process(), "before `start`"), (&working, "after it")] {
         let ready = process.probe().await;
-        ready.map_err(|error| Broken(format!("`probe` {what}: {error}")))?;
+        ready.map_err(|error| Violation(format!("`probe` {what}: {error}")))?;
     }
     subject.expect(&before, 1, "after `probe`").await?;
     subject.delete(&working, &made.object).await?;
@@ -135,7 +135,7 @@ pub(super) async fn standby(subject: &Subject) -> CheckResult {
 pub(super) async fn expand(subject: &Subject) -> CheckResult {
     let (before, first) = (subject.assets_now().await, subject.start().await?);
     if !first.capabilities().expansion {
-        return Ok(RuleVerdict::NotApplicable("it does not declare that volumes can be expanded".to_owned()));
+        return Ok(RuleVerdict::NotApplicable("`capabilities` does not declare `expansion`".to_owned()));
     }
     let made = subject.provision(&first, &subject.new_name()).await?;
     let restarted = subject.start().await?;
@@ -147,13 +147,19 @@ pub(super) async fn expand(subject: &Subject) -> CheckResult {
         (&first, 2, "`expand` to less than the volume has"),
     ];
     for (backend, times, when) in steps {
-        match subject.expand(backend, &made.object, times * USUAL).await.map_err(Broken::seen(when))? {
-            Answer::Never(error) if error.verdict() == ExpandVerdict::Unsupported => {
-                return Err(Broken("`capabilities` declares `expansion`, and there is no method `expand`".to_owned()));
+        match subject
+            .expand(backend, &made.object, times * DEFAULT_BYTES)
+            .await
+            .map_err(Violation::with_context(when))?
+        {
+            Answer::Rejected(error) if error.verdict() == ExpandVerdict::Unsupported => {
+                return Err(Violation(
+                    "`capabilities` declares `expansion`, but there is no method `expand`".to_owned(),
+                ));
             }
             Answer::Done(()) => subject.expect(&before, 1, &format!("after {when}")).await?,
             // The backend does not support this size.
-            Answer::Never(_) => break,
+            Answer::Rejected(_) => break,
         };
     }
     subject.delete(&restarted, &made.object).await?;
@@ -189,7 +195,7 @@ pub(super) async fn foreign_volume(subject: &Subject) -> CheckResult {
         let _ = subject.delete_once(&backend, &volume).await;
         let now = subject.assets_now().await;
         if !now.contains_all(&with_mine) {
-            return Err(Broken(format!(
+            return Err(Violation(format!(
                 "after `delete` of the volume {other}, whose source and annotations were replaced by those of {mine}, \
                  the asset of {mine} is missing: {}",
                 with_mine.without(&now)
@@ -203,16 +209,16 @@ pub(super) async fn foreign_volume(subject: &Subject) -> CheckResult {
 }
 
 /// Returns the volume with another name and another uid.
-fn disguised(volume: &PersistentVolume, name: &str) -> Result<PersistentVolume, Broken> {
+fn disguised(volume: &PersistentVolume, name: &str) -> Result<PersistentVolume, Violation> {
     let mut value = encoded(volume)?;
     value["metadata"]["name"] = json!(name);
     value["metadata"]["uid"] = json!(format!("uid-of-{name}"));
     decoded(value)
 }
 
-/// Inserts `/NAME/..` before the last part of the path. Only if the path leads to the asset: if the provisioner deletes
-/// by path, only the asset of this check is affected.
-fn with_detour(volume: &mut PersistentVolume, name: &str) -> Result<bool, Broken> {
+/// Inserts `/NAME/..` before the last part of the path; returns false if the source has no path. The changed path still
+/// leads to the same asset, so a provisioner that deletes by path affects only the asset of this check.
+fn with_detour(volume: &mut PersistentVolume, name: &str) -> Result<bool, Violation> {
     let mut value = encoded(volume)?;
     for source in ["hostPath", "local", "nfs"] {
         let Some((folder, last)) = value["spec"][source]["path"].as_str().and_then(|path| path.rsplit_once('/')) else {
@@ -225,17 +231,17 @@ fn with_detour(volume: &mut PersistentVolume, name: &str) -> Result<bool, Broken
     Ok(false)
 }
 
-fn encoded(volume: &PersistentVolume) -> Result<Value, Broken> {
-    serde_json::to_value(volume).map_err(|error| Broken(error.to_string()))
+fn encoded(volume: &PersistentVolume) -> Result<Value, Violation> {
+    serde_json::to_value(volume).map_err(|error| Violation(error.to_string()))
 }
 
-fn decoded(value: Value) -> Result<PersistentVolume, Broken> {
-    serde_json::from_value(value).map_err(|error| Broken(error.to_string()))
+fn decoded(value: Value) -> Result<PersistentVolume, Violation> {
+    serde_json::from_value(value).map_err(|error| Violation(error.to_string()))
 }
 
-fn same(first: &CreatedVolume, second: &CreatedVolume, what: &str) -> Result<(), Broken> {
+fn same(first: &CreatedVolume, second: &CreatedVolume, what: &str) -> Result<(), Violation> {
     if first.volume == second.volume {
         return Ok(());
     }
-    Err(Broken(format!("{what} returned another volume:\n  first {:?}\n  then  {:?}", first.volume, second.volume)))
+    Err(Violation(format!("{what} returned another volume:\n  first {:?}\n  then  {:?}", first.volume, second.volume)))
 }

@@ -4,19 +4,19 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-use super::subject::{Request, Subject, USUAL};
-use super::verdict::{Broken, CheckResult, RuleVerdict};
+use super::subject::{DEFAULT_BYTES, Request, Subject};
+use super::verdict::{CheckResult, RuleVerdict, Violation};
 
 /// The highest number of polls before a call is cancelled.
-pub(super) const MOST: usize = 200;
+pub(super) const MAX_POLLS: usize = 200;
 
 /// Makes a check with every `step`th number of polls before a call is cancelled, by the same process and by a new one.
 /// Ends once both checks return true: the call finished before it was cancelled.
 pub(super) async fn at_every_await(
     step: usize,
-    check: impl AsyncFn(usize, bool) -> Result<bool, Broken>,
+    check: impl AsyncFn(usize, bool) -> Result<bool, Violation>,
 ) -> CheckResult {
-    for polls in (0..=MOST).step_by(step) {
+    for polls in (0..=MAX_POLLS).step_by(step) {
         let mut finished = true;
         for restart in [false, true] {
             finished &= check(polls, restart).await?;
@@ -40,18 +40,18 @@ pub(super) async fn provision(subject: &Subject) -> CheckResult {
 }
 
 /// Returns true if the call finished before it was cancelled.
-async fn provision_cut_off(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
+async fn provision_cut_off(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Violation> {
     let (before, name) = (subject.assets_now().await, subject.new_name());
     let mut backend = subject.start().await?;
-    let request = Request::new(subject, &backend, &name, USUAL);
+    let request = Request::new(subject, &backend, &name, DEFAULT_BYTES);
     let finished = cut_off(request.call(&backend), polls).await.is_some();
-    subject.tempo.calm().await;
+    subject.tempo.settle().await;
     if restart {
         backend = subject.start().await?;
     }
     let who = if restart { "by a new process" } else { "by the same process" };
     let when = format!("after `provision` was dropped after {polls} polls and called again {who}");
-    let made = subject.provision(&backend, &name).await.map_err(Broken::seen(&when))?;
+    let made = subject.provision(&backend, &name).await.map_err(Violation::with_context(&when))?;
     subject.expect(&before, 1, &when).await?;
     subject.delete(&backend, &made.object).await?;
     subject.expect(&before, 0, &format!("{when}, and deleted")).await?;
@@ -59,15 +59,15 @@ async fn provision_cut_off(subject: &Subject, polls: usize, restart: bool) -> Re
 }
 
 /// Checks two replicas that work on one volume. What one of them has partly recreated must be deleted with the volume.
-async fn delete_half_made(subject: &Subject, polls: usize) -> Result<(), Broken> {
+async fn delete_half_made(subject: &Subject, polls: usize) -> Result<(), Violation> {
     let (before, name, backend) = (subject.assets_now().await, subject.new_name(), subject.start().await?);
     let made = subject.provision(&backend, &name).await?;
     subject.delete(&backend, &made.object).await?;
-    let request = Request::new(subject, &backend, &name, USUAL);
+    let request = Request::new(subject, &backend, &name, DEFAULT_BYTES);
     cut_off(request.call(&backend), polls).await;
-    subject.tempo.calm().await;
+    subject.tempo.settle().await;
     let when = format!("after `provision` was dropped after {polls} polls and the volume deleted");
-    subject.delete(&backend, &made.object).await.map_err(Broken::seen(&when))?;
+    subject.delete(&backend, &made.object).await.map_err(Violation::with_context(&when))?;
     subject.expect(&before, 0, &when).await?;
     Ok(())
 }
@@ -76,19 +76,19 @@ pub(super) async fn delete(subject: &Subject) -> CheckResult {
     at_every_await(1, async |polls, restart| delete_cut_off(subject, polls, restart).await).await
 }
 
-async fn delete_cut_off(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
+async fn delete_cut_off(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Violation> {
     let (before, name) = (subject.assets_now().await, subject.new_name());
     let mut backend = subject.start().await?;
     let made = subject.provision(&backend, &name).await?;
     let call = subject.delete_once(&backend, &made.object);
     let finished = cut_off(call, polls).await.is_some();
-    subject.tempo.calm().await;
+    subject.tempo.settle().await;
     if restart {
         backend = subject.start().await?;
     }
     let who = if restart { "by a new process" } else { "by the same process" };
     let when = format!("after `delete` was dropped after {polls} polls and called again {who}");
-    subject.delete(&backend, &made.object).await.map_err(Broken::seen(&when))?;
+    subject.delete(&backend, &made.object).await.map_err(Violation::with_context(&when))?;
     subject.expect(&before, 0, &when).await?;
     Ok(finished)
 }

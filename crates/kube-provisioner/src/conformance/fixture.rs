@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::assets::Assets;
 use super::spy::{Calls, Spy};
-use super::subject::{PROVISIONER, Subject, USUAL};
-use super::verdict::Broken;
+use super::subject::{DEFAULT_BYTES, PROVISIONER, Subject};
+use super::verdict::Violation;
 use crate::controller::Controller;
 use crate::options::{Coordination, Options};
 
@@ -63,11 +63,11 @@ pub(super) struct Plan<'a> {
 
 impl<'a> Fixture<'a> {
     /// Creates a cluster with the class.
-    pub(super) async fn new(subject: &'a Subject, class: &Value, plan: Plan<'_>) -> Result<Self, Broken> {
+    pub(super) async fn new(subject: &'a Subject, class: &Value, plan: Plan<'_>) -> Result<Self, Violation> {
         let Plan { seed, sharing, actors, faults, calls } = plan;
         let cluster = Cluster::builder().seed(seed).trace().hide_managed_fields().faults(faults).build();
         cluster.create(class).map_err(|refused| {
-            Broken(format!("the API server rejects a class with these parameters: {}", refused.message))
+            Violation(format!("the API server rejects a class with these parameters: {}", refused.message))
         })?;
         subject.objects.create_in(&cluster)?;
         Ok(Self {
@@ -129,7 +129,7 @@ impl<'a> Fixture<'a> {
         self.cluster.note(format!("{} is killed", process.name));
         process.task.abort();
         // The threads of a process die with it, so their work must have ended before the next process starts.
-        self.subject.tempo.calm().await;
+        self.subject.tempo.settle().await;
     }
 
     /// Stops the oldest process, and waits until it has ended.
@@ -145,7 +145,7 @@ impl<'a> Fixture<'a> {
     }
 
     pub(super) fn create_claim(&self, name: &str) {
-        let claim = self.subject.claim(&self.subject.new_process(), name, USUAL);
+        let claim = self.subject.claim(&self.subject.new_process(), name, DEFAULT_BYTES);
         // The first rule has already rejected an invalid claim.
         let created = self.cluster.create(&claim);
         assert!(created.is_ok(), "{created:?}");
@@ -167,8 +167,8 @@ impl<'a> Fixture<'a> {
     }
 
     /// Waits until every claim is bound to its own volume and asset, and remains bound.
-    pub(super) async fn all_bound(&self) -> Result<(), Broken> {
-        self.lasting("not every claim has one volume and one asset", async || {
+    pub(super) async fn wait_until_all_bound(&self) -> Result<(), Violation> {
+        self.wait_until_stable("not every claim has one volume and one asset", async || {
             let (claims, bound) = (self.list("", CLAIMS).len(), self.bound().len());
             let volumes = self.list("", VOLUMES).len();
             if (claims, volumes) != (bound, bound) {
@@ -180,11 +180,11 @@ impl<'a> Fixture<'a> {
     }
 
     /// Deletes all claims and waits until nothing remains of them, permanently.
-    pub(super) async fn all_gone(&self) -> Result<(), Broken> {
+    pub(super) async fn wait_until_all_deleted(&self) -> Result<(), Violation> {
         for claim in self.list("", CLAIMS) {
             self.delete_claim(object::name(&claim));
         }
-        self.lasting("not everything is removed although all claims are deleted", async || {
+        self.wait_until_stable("not everything is removed although all claims are deleted", async || {
             let (claims, volumes) = (self.list("", CLAIMS).len(), self.list("", VOLUMES).len());
             if claims + volumes > 0 {
                 return Err(format!("{claims} claims and {volumes} volumes are left"));
@@ -197,7 +197,7 @@ impl<'a> Fixture<'a> {
     /// Checks that the backend contains the earlier assets and `added` more.
     pub(super) async fn assets(&self, added: usize) -> Result<(), String> {
         let when = format!("with {added} volumes");
-        self.subject.assets_now().await.expect(&self.before, added, &when).map_err(|Broken(seen)| seen)
+        self.subject.assets_now().await.expect(&self.before, added, &when).map_err(|Violation(seen)| seen)
     }
 
     pub(super) fn warnings(&self, claim: &str) -> Vec<String> {
@@ -220,15 +220,15 @@ impl<'a> Fixture<'a> {
     }
 
     /// Waits until a condition holds. The error explains why it does not.
-    pub(super) async fn until(
+    pub(super) async fn wait_until(
         &self,
         otherwise: &str,
         holds: impl AsyncFn() -> Result<(), String>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Violation> {
         let (end, mut pause) = (Instant::now() + self.subject.tempo.limit(), self.subject.tempo.step());
         while let Err(why) = holds().await {
             if Instant::now() > end {
-                return Err(Broken(format!("{otherwise}: {why}\n{}", self.trace())));
+                return Err(Violation(format!("{otherwise}: {why}\n{}", self.trace())));
             }
             sleep(pause).await;
             pause = (pause * 2).min(self.subject.tempo.limit() / 100);
@@ -236,10 +236,14 @@ impl<'a> Fixture<'a> {
         Ok(())
     }
 
-    async fn lasting(&self, otherwise: &str, holds: impl AsyncFn() -> Result<(), String>) -> Result<(), Broken> {
-        self.until(otherwise, &holds).await?;
-        sleep(self.subject.tempo.silence()).await;
-        self.until(otherwise, &holds).await
+    async fn wait_until_stable(
+        &self,
+        otherwise: &str,
+        holds: impl AsyncFn() -> Result<(), String>,
+    ) -> Result<(), Violation> {
+        self.wait_until(otherwise, &holds).await?;
+        sleep(self.subject.tempo.stable_period()).await;
+        self.wait_until(otherwise, &holds).await
     }
 
     /// Returns the end of the trace, without reads.

@@ -8,9 +8,9 @@ use std::task::Poll;
 use futures::future::join;
 use tokio::time::sleep;
 
-use super::cancellation::{MOST, at_every_await, cut_off};
+use super::cancellation::{MAX_POLLS, at_every_await, cut_off};
 use super::subject::{Request, Subject};
-use super::verdict::{Broken, CheckResult, RuleVerdict};
+use super::verdict::{CheckResult, RuleVerdict, Violation};
 use crate::controller::volume::Backend;
 use crate::error::ProvisionError;
 use crate::volume::Volume;
@@ -25,12 +25,12 @@ pub(super) async fn one_name(subject: &Subject) -> CheckResult {
         return Ok(RuleVerdict::NotApplicable(why.to_owned()));
     }
     // In real time a call takes many polls, and neighbouring ones are practically the same moment.
-    let step = subject.tempo.choose(1, MOST / 10);
-    at_every_await(step, async |polls, restart| both_want(subject, polls, restart).await).await
+    let step = subject.tempo.choose(1, MAX_POLLS / 10);
+    at_every_await(step, async |polls, restart| race_for_name(subject, polls, restart).await).await
 }
 
 /// Returns true if the first call ended before the second one began.
-async fn both_want(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Broken> {
+async fn race_for_name(subject: &Subject, polls: usize, restart: bool) -> Result<bool, Violation> {
     let (before, backend) = (subject.assets_now().await, subject.start().await?);
     let (names, claim) = ([subject.new_name(), subject.new_name()], format!("claim-of-{}", subject.new_name()));
     let requests = names.each_ref().map(|name| Request::of_shared_name(subject, &backend, name, &claim));
@@ -60,12 +60,12 @@ async fn both_want(subject: &Subject, polls: usize, restart: bool) -> Result<boo
     for (request, answer) in requests.iter().zip([answers.0, answers.1]) {
         match answer {
             Ok(volume) => made.push(request.save(volume)?),
-            Err(_) => subject.end(&backend, request).await.map_err(Broken::seen(&when))?,
+            Err(_) => subject.end(&backend, request).await.map_err(Violation::with_context(&when))?,
         }
     }
     let winners = made.len();
     if winners == 0 {
-        return Err(Broken(format!("{when}, neither got it")));
+        return Err(Violation(format!("{when}, neither got it")));
     }
     // A claim that has received a volume has its own asset, even after the other one is deleted.
     subject.expect(&before, winners, &format!("{when}, and {winners} of them got a volume")).await?;
@@ -82,12 +82,12 @@ pub(super) async fn manually_created(subject: &Subject) -> CheckResult {
         let why = "`.manually_created(..)` creates no asset at the location of a volume's asset";
         return Ok(RuleVerdict::NotApplicable(why.to_owned()));
     };
-    for polls in 0..=MOST {
+    for polls in 0..=MAX_POLLS {
         let (name, claim) = (subject.new_name(), format!("claim-of-{}", subject.new_name()));
         let backend = subject.start().await?;
         let request = Request::of_shared_name(subject, &backend, &name, &claim);
         let finished = cut_off(request.call(&backend), polls).await.is_some();
-        subject.tempo.calm().await;
+        subject.tempo.settle().await;
         // `None` means that the provisioner was faster.
         if let Some(theirs) = make(name.clone(), claim.clone()).await {
             let backend = subject.start().await?;
@@ -97,7 +97,7 @@ pub(super) async fn manually_created(subject: &Subject) -> CheckResult {
             }
             let now = subject.assets_now().await;
             if !now.0.contains(&theirs) {
-                return Err(Broken(format!(
+                return Err(Violation(format!(
                     "an administrator created {theirs} after `provision` of {name} had been polled {polls} times; the \
                      deletion of the claim removed {theirs}"
                 )));

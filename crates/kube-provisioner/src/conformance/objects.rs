@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube_sim::{Cluster, object};
 use serde_json::Value;
 
-use super::verdict::Broken;
+use super::verdict::Violation;
 use crate::capabilities::SecretRole;
 use crate::controller::shared::secret_names::{self, TemplateNames};
 use crate::secrets::Secrets;
@@ -15,11 +15,11 @@ use crate::secrets::Secrets;
 pub(super) struct Objects(pub(super) Vec<Value>);
 
 impl Objects {
-    pub(super) fn create_in(&self, cluster: &Cluster) -> Result<(), Broken> {
+    pub(super) fn create_in(&self, cluster: &Cluster) -> Result<(), Violation> {
         self.0.iter().try_for_each(|object| match cluster.create(object) {
             Ok(_) => Ok(()),
             Err(refused) => {
-                Err(Broken(format!("the API server rejects an object of `.objects(..)`: {}", refused.message)))
+                Err(Violation(format!("the API server rejects an object of `.objects(..)`: {}", refused.message)))
             }
         })
     }

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::fixture::{Fixture, Plan, Sharing};
 use super::spy::Calls;
 use super::subject::Subject;
-use super::verdict::{Broken, CheckResult, RuleVerdict};
+use super::verdict::{CheckResult, RuleVerdict, Violation};
 
 /// A parameter name that no provisioner knows.
 const UNKNOWN: &str = "kubeProvisionerConformance";
@@ -21,7 +21,7 @@ pub(super) async fn unknown(subject: &Subject) -> CheckResult {
     }
     let warnings = refusal(subject, 0, &parameters).await?;
     if !warnings.iter().any(|warning| warning.contains(UNKNOWN)) {
-        return Err(Broken(format!(
+        return Err(Violation(format!(
             "the claim's events do not name the parameter {UNKNOWN:?}: {}",
             warnings.join("; ")
         )));
@@ -35,13 +35,17 @@ pub(super) async fn refused(subject: &Subject) -> CheckResult {
     }
     for (seed, parameters) in (1..).zip(&subject.refused) {
         let with = format!("with the parameters {parameters:?}");
-        refusal(subject, seed, parameters).await.map_err(Broken::seen(&with))?;
+        refusal(subject, seed, parameters).await.map_err(Violation::with_context(&with))?;
     }
     Ok(RuleVerdict::Kept)
 }
 
 /// Creates a claim of a class with these parameters. Returns the claim's warnings.
-async fn refusal(subject: &Subject, seed: u64, parameters: &BTreeMap<String, String>) -> Result<Vec<String>, Broken> {
+async fn refusal(
+    subject: &Subject,
+    seed: u64,
+    parameters: &BTreeMap<String, String>,
+) -> Result<Vec<String>, Violation> {
     const CLAIM: &str = "refused";
     let (sharing, actors) = (Sharing::Successors, Actors::all());
     let plan = Plan { seed, sharing, actors, faults: &Faults::none(seed), calls: Calls::plain() };
@@ -49,7 +53,7 @@ async fn refusal(subject: &Subject, seed: u64, parameters: &BTreeMap<String, Str
     fixture.start();
     fixture.create_claim(CLAIM);
     fixture
-        .until("the claim has no event", async || {
+        .wait_until("the claim has no event", async || {
             if !fixture.bound().is_empty() {
                 return Ok(());
             }
@@ -58,17 +62,17 @@ async fn refusal(subject: &Subject, seed: u64, parameters: &BTreeMap<String, Str
         })
         .await?;
     if !fixture.bound().is_empty() {
-        fixture.all_gone().await?;
-        return Err(Broken("the claim got a volume".to_owned()));
+        fixture.wait_until_all_deleted().await?;
+        return Err(Violation("the claim got a volume".to_owned()));
     }
-    sleep(subject.tempo.silence()).await;
+    sleep(subject.tempo.stable_period()).await;
     let calls = fixture.calls.provisions();
     if calls > 1 {
-        return Err(Broken(format!(
+        return Err(Violation(format!(
             "`provision` was called {calls} times: what can never succeed is to be refused by `Parameters`, or by \
              ProvisionError::invalid, which is not tried again"
         )));
     }
-    fixture.assets(0).await.map_err(Broken)?;
+    fixture.assets(0).await.map_err(Violation)?;
     Ok(fixture.warnings(CLAIM))
 }

@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 use super::fixture::{Fixture, Plan, Sharing};
 use super::spy::Calls;
 use super::subject::Subject;
-use super::verdict::{Broken, CheckResult, RuleVerdict};
+use super::verdict::{CheckResult, RuleVerdict, Violation};
 
 const CLAIMS: usize = 10;
 /// The offset of the seeds of these runs, so that no claim has the same uid as in a storm.
@@ -40,8 +40,8 @@ pub(super) async fn restart(subject: &Subject) -> CheckResult {
         fixture.kill().await;
     }
     fixture.start();
-    fixture.all_bound().await?;
-    fixture.all_gone().await?;
+    fixture.wait_until_all_bound().await?;
+    fixture.wait_until_all_deleted().await?;
     Ok(RuleVerdict::Kept)
 }
 
@@ -58,7 +58,7 @@ pub(super) async fn two_replicas(subject: &Subject) -> CheckResult {
 }
 
 /// Runs two processes that share the work; one of them receives SIGTERM, and another one starts.
-async fn replaced(mut fixture: Fixture<'_>) -> Result<(), Broken> {
+async fn replaced(mut fixture: Fixture<'_>) -> Result<(), Violation> {
     fixture.start();
     for claim in 0..CLAIMS / 2 {
         fixture.create_claim(&format!("claim-{claim}"));
@@ -73,8 +73,8 @@ async fn replaced(mut fixture: Fixture<'_>) -> Result<(), Broken> {
     }
     fixture.stop().await;
     fixture.start();
-    fixture.all_bound().await?;
-    fixture.all_gone().await
+    fixture.wait_until_all_bound().await?;
+    fixture.wait_until_all_deleted().await
 }
 
 pub(super) async fn hundred_claims(subject: &Subject) -> CheckResult {
@@ -83,13 +83,13 @@ pub(super) async fn hundred_claims(subject: &Subject) -> CheckResult {
     for claim in 0..100 {
         fixture.create_claim(&format!("claim-{claim}"));
     }
-    fixture.all_bound().await?;
-    fixture.all_gone().await?;
+    fixture.wait_until_all_bound().await?;
+    fixture.wait_until_all_deleted().await?;
     Ok(RuleVerdict::Kept)
 }
 
 /// Creates a cluster without faults, in which every step takes time.
-async fn fixture(subject: &Subject, seed: u64, sharing: Sharing) -> Result<Fixture<'_>, Broken> {
+async fn fixture(subject: &Subject, seed: u64, sharing: Sharing) -> Result<Fixture<'_>, Violation> {
     let faults = Faults::none(seed).latency(Duration::from_millis(1)..=Duration::from_millis(15));
     let calls = Calls::delayed(subject.tempo, seed);
     let plan = Plan { seed, sharing, actors: Actors::all().at(&Pace::USUAL), faults: &faults, calls };

@@ -9,7 +9,7 @@ use super::fixture::{Fixture, Plan, Sharing};
 use super::spy::Calls;
 use super::subject::Subject;
 use super::tempo::Tempo;
-use super::verdict::{Broken, CheckResult, RuleVerdict};
+use super::verdict::{CheckResult, RuleVerdict, Violation};
 
 const CLAIMS: usize = 12;
 
@@ -33,14 +33,14 @@ enum StormAction {
 
 pub(super) async fn storms(subject: &Subject) -> CheckResult {
     for seed in subject.seeds.iter().copied() {
-        storm(subject, seed).await.map_err(|Broken(seen)| {
-            Broken(format!("seed {seed}: {seen}\nagain: `.only(\"storm\").seeds([{seed}])`"))
+        storm(subject, seed).await.map_err(|Violation(seen)| {
+            Violation(format!("seed {seed}: {seen}\nagain: `.only(\"storm\").seeds([{seed}])`"))
         })?;
     }
     Ok(RuleVerdict::Kept)
 }
 
-async fn storm(subject: &Subject, seed: u64) -> Result<(), Broken> {
+async fn storm(subject: &Subject, seed: u64) -> Result<(), Violation> {
     let mut random = fastrand::Rng::with_seed(seed ^ 0x5707_2331);
     let kind = [StormKind::Crashes, StormKind::Replicas, StormKind::Strangers][random.usize(..3)];
     let sharing = match kind {
@@ -73,8 +73,8 @@ async fn storm(subject: &Subject, seed: u64) -> Result<(), Broken> {
     }
     faults.stop();
     fixture.cluster.note("the storm is over");
-    fixture.all_bound().await?;
-    fixture.all_gone().await
+    fixture.wait_until_all_bound().await?;
+    fixture.wait_until_all_deleted().await
 }
 
 /// Returns the faults between the controller and the API server, and the speed of the cluster's own controllers.

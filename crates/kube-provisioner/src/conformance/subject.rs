@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use super::assets::Assets;
 use super::objects::Objects;
 use super::tempo::Tempo;
-use super::verdict::Broken;
+use super::verdict::Violation;
 use crate::capabilities::AccessMode;
 use crate::controller::shared::secret_names::TemplateNames;
 use crate::controller::volume::{Backend, UntypedRequest, VolumeInputs, build};
@@ -38,7 +38,7 @@ pub(super) const PROVISIONER: &str = "conformance.example.com/provisioner";
 /// The class of all claims.
 pub(super) const CLASS: &str = "checked";
 /// The size of a claim, unless the rule is about sizes.
-pub(super) const USUAL: u64 = 1 << 20;
+pub(super) const DEFAULT_BYTES: u64 = 1 << 20;
 
 /// The number of storms unless [`Conformance::seeds`](super::Conformance::seeds) selects them.
 const STORMS: u64 = 8;
@@ -64,7 +64,7 @@ pub(super) struct Subject {
     pub(super) tempo: Tempo,
     pub(super) objects: Objects,
     /// A cluster without faults, for the provisioner's client if there is no other cluster.
-    calm: OnceCell<Cluster>,
+    fault_free_cluster: OnceCell<Cluster>,
     /// The number of names used so far.
     names: Cell<u64>,
 }
@@ -80,7 +80,7 @@ pub(super) struct CreatedVolume {
 pub(super) enum Answer<T, E> {
     Done(T),
     /// The request is impossible.
-    Never(E),
+    Rejected(E),
 }
 
 /// A call that has to be repeated.
@@ -111,27 +111,27 @@ impl Subject {
             seeds: (0..STORMS).collect(),
             tempo: Tempo::Virtual,
             objects: Objects::default(),
-            calm: OnceCell::new(),
+            fault_free_cluster: OnceCell::new(),
             names: Cell::new(0),
         }
     }
 
     /// Returns the provisioner of a new process.
-    pub(super) async fn start(&self) -> Result<Arc<dyn Backend>, Broken> {
-        let (backend, client) = (self.new_process(), self.calm().client("provisioner"));
+    pub(super) async fn start(&self) -> Result<Arc<dyn Backend>, Violation> {
+        let (backend, client) = (self.new_process(), self.fault_free_cluster().client("provisioner"));
         match backend.start(StartContext::new(client, Vec::new())).await {
             Ok(()) => Ok(backend),
-            Err(error) => Err(Broken(format!("`start` failed: {error}"))),
+            Err(error) => Err(Violation(format!("`start` failed: {error}"))),
         }
     }
 
     /// Returns a provisioner whose `start` has not been called.
     pub(super) fn new_process(&self) -> Arc<dyn Backend> {
-        self.start_in(self.calm(), "provisioner")
+        self.start_in(self.fault_free_cluster(), "provisioner")
     }
 
-    fn calm(&self) -> &Cluster {
-        self.calm.get_or_init(|| {
+    fn fault_free_cluster(&self) -> &Cluster {
+        self.fault_free_cluster.get_or_init(|| {
             let cluster = Cluster::builder().hide_managed_fields().build();
             // The first rule that runs a controller reports objects that cannot be created.
             let _ = self.objects.create_in(&cluster);
@@ -152,12 +152,12 @@ impl Subject {
 
     /// Returns the content of the backend once all dropped work has ended.
     pub(super) async fn assets_now(&self) -> Assets {
-        self.tempo.calm().await;
+        self.tempo.settle().await;
         Assets((self.assets)().await)
     }
 
     /// Waits until the backend contains `added` more assets than before.
-    pub(super) async fn expect(&self, before: &Assets, added: usize, when: &str) -> Result<Assets, Broken> {
+    pub(super) async fn expect(&self, before: &Assets, added: usize, when: &str) -> Result<Assets, Violation> {
         for _ in 1..ATTEMPTS {
             let now = self.assets_now().await;
             if now.expect(before, added, when).is_ok() {
@@ -170,36 +170,40 @@ impl Subject {
     }
 
     /// Calls `provision` until there is a final answer, and builds the volume as the API server would store it.
-    pub(super) async fn provision(&self, backend: &Arc<dyn Backend>, name: &str) -> Result<CreatedVolume, Broken> {
-        self.made(backend, &Request::new(self, backend, name, USUAL)).await
+    pub(super) async fn provision(&self, backend: &Arc<dyn Backend>, name: &str) -> Result<CreatedVolume, Violation> {
+        self.provision_request(backend, &Request::new(self, backend, name, DEFAULT_BYTES)).await
     }
 
     /// Returns the volume of a valid request.
-    pub(super) async fn made(&self, backend: &Arc<dyn Backend>, request: &Request) -> Result<CreatedVolume, Broken> {
-        match self.ask(backend, request).await? {
+    pub(super) async fn provision_request(
+        &self,
+        backend: &Arc<dyn Backend>,
+        request: &Request,
+    ) -> Result<CreatedVolume, Violation> {
+        match self.call_provision(backend, request).await? {
             Answer::Done(volume) => request.save(volume),
-            Answer::Never(error) => {
-                Err(Broken(format!("`provision` reports for a valid request that it can never succeed: {error:?}")))
+            Answer::Rejected(error) => {
+                Err(Violation(format!("`provision` reports for a valid request that it can never succeed: {error:?}")))
             }
         }
     }
 
     /// Calls `provision` until there is a final answer: a volume, or the error that is final.
-    pub(super) async fn ask(
+    pub(super) async fn call_provision(
         &self,
         backend: &Arc<dyn Backend>,
         request: &Request,
-    ) -> Result<Answer<Volume, ProvisionError>, Broken> {
+    ) -> Result<Answer<Volume, ProvisionError>, Violation> {
         self.until_final("provision", async || match request.call(backend).await {
             Ok(volume) => Ok(Answer::Done(volume)),
-            Err(error) if is_final(&error) => Ok(Answer::Never(error)),
+            Err(error) if is_final(&error) => Ok(Answer::Rejected(error)),
             Err(error) => Err(Failed { pause: error.retry_after(), seen: error.to_string() }),
         })
         .await
     }
 
     /// Repeats a call until its answer is final.
-    async fn until_final<T>(&self, method: &str, call: impl AsyncFn() -> Result<T, Failed>) -> Result<T, Broken> {
+    async fn until_final<T>(&self, method: &str, call: impl AsyncFn() -> Result<T, Failed>) -> Result<T, Violation> {
         let mut last = String::new();
         for _ in 0..ATTEMPTS {
             match call().await {
@@ -210,23 +214,23 @@ impl Subject {
                 }
             }
         }
-        Err(Broken(format!("`{method}` failed {ATTEMPTS} times in a row; the last time: {last}")))
+        Err(Violation(format!("`{method}` failed {ATTEMPTS} times in a row; the last time: {last}")))
     }
 
     /// Ends an attempt whose claim has been deleted, as the controller does: by `clean_up`, or by completing it and
     /// deleting what it created.
-    pub(super) async fn end(&self, backend: &Arc<dyn Backend>, request: &Request) -> Result<(), Broken> {
+    pub(super) async fn end(&self, backend: &Arc<dyn Backend>, request: &Request) -> Result<(), Violation> {
         if self.clean_up(backend, request).await? {
             return Ok(());
         }
-        match self.ask(backend, request).await? {
+        match self.call_provision(backend, request).await? {
             Answer::Done(volume) => self.delete(backend, &request.save(volume)?.object).await,
-            Answer::Never(_) => Ok(()),
+            Answer::Rejected(_) => Ok(()),
         }
     }
 
     /// Calls `clean_up` until it succeeds. Returns false if the provisioner does not implement it.
-    pub(super) async fn clean_up(&self, backend: &Arc<dyn Backend>, request: &Request) -> Result<bool, Broken> {
+    pub(super) async fn clean_up(&self, backend: &Arc<dyn Backend>, request: &Request) -> Result<bool, Violation> {
         self.until_final("clean_up", async || match request.clean_up(backend).await {
             Ok(()) => Ok(true),
             Err(error) if error.verdict() == DeleteVerdict::Unsupported => Ok(false),
@@ -236,7 +240,7 @@ impl Subject {
     }
 
     /// Calls `delete` until it succeeds.
-    pub(super) async fn delete(&self, backend: &Arc<dyn Backend>, object: &PersistentVolume) -> Result<(), Broken> {
+    pub(super) async fn delete(&self, backend: &Arc<dyn Backend>, object: &PersistentVolume) -> Result<(), Violation> {
         self.until_final("delete", async || {
             let deleted = self.delete_once(backend, object).await;
             deleted.map_err(|error| Failed { pause: error.retry_after(), seen: format!("{error:?}") })
@@ -270,7 +274,7 @@ impl Subject {
         backend: &Arc<dyn Backend>,
         object: &PersistentVolume,
         bytes: u64,
-    ) -> Result<Answer<(), ExpandError>, Broken> {
+    ) -> Result<Answer<(), ExpandError>, Violation> {
         self.until_final("expand", async || {
             let (fencing_token, _call) = FencingToken::of_call(|| true);
             let expanded = match self.argument(backend, object, fencing_token) {
@@ -280,7 +284,7 @@ impl Subject {
             match expanded {
                 Ok(()) => Ok(Answer::Done(())),
                 Err(error) if matches!(error.verdict(), ExpandVerdict::Infeasible | ExpandVerdict::Unsupported) => {
-                    Ok(Answer::Never(error))
+                    Ok(Answer::Rejected(error))
                 }
                 Err(error) => Err(Failed { pause: error.retry_after(), seen: format!("{error:?}") }),
             }
@@ -360,7 +364,7 @@ impl Request {
     /// volumes.
     pub(super) fn of_shared_name(subject: &Subject, backend: &Arc<dyn Backend>, name: &str, claim: &str) -> Self {
         let parameters = subject.shared_names.as_ref().unwrap_or(&subject.parameters);
-        Self::of_claim(subject, backend, name, claim, USUAL, parameters)
+        Self::of_claim(subject, backend, name, claim, DEFAULT_BYTES, parameters)
     }
 
     pub(super) fn with_parameters(
@@ -431,9 +435,9 @@ impl Request {
     }
 
     /// Calls `end_attempt` and returns true if the provisioner does not implement it.
-    pub(super) async fn has_no_end(&self, backend: &Arc<dyn Backend>) -> Result<bool, Broken> {
+    pub(super) async fn has_no_end(&self, backend: &Arc<dyn Backend>) -> Result<bool, Violation> {
         let (fencing_token, _call) = FencingToken::of_call(|| true);
-        let mut request = self.untyped(backend, fencing_token).map_err(Broken)?;
+        let mut request = self.untyped(backend, fencing_token).map_err(Violation)?;
         request.prepared = self.prepared.get().cloned().unwrap_or_default();
         let ended = backend.end_attempt(request).await;
         Ok(ended.is_err_and(|error| error.verdict() == DeleteVerdict::Unsupported))
@@ -479,19 +483,19 @@ impl Request {
     }
 
     /// Returns the volume as an API server stores it, if it accepts the volume.
-    pub(super) fn save(&self, volume: Volume) -> Result<CreatedVolume, Broken> {
+    pub(super) fn save(&self, volume: Volume) -> Result<CreatedVolume, Violation> {
         let (name, bytes, claim, class) = (self.name.as_str(), self.bytes, &*self.claim, &*self.class);
         let cluster_id = TEST_CLUSTER;
         let inputs = VolumeInputs { name, bytes, claim, class, finalizer: true, identity: None, cluster_id };
         let object = build(&inputs, volume.clone())
-            .map_err(|error| Broken(format!("it does not result in a volume: {error}")))?;
+            .map_err(|error| Violation(format!("it does not result in a volume: {error}")))?;
         // A separate server, so that no other object can have the name.
         let saved = Cluster::builder().hide_managed_fields().build().create(&object);
         let mut saved =
-            saved.map_err(|refused| Broken(format!("the API server rejects the volume: {}", refused.message)))?;
+            saved.map_err(|refused| Violation(format!("the API server rejects the volume: {}", refused.message)))?;
         saved["status"] = json!({"phase": "Released"});
         let object = serde_json::from_value(saved)
-            .map_err(|error| Broken(format!("the saved volume cannot be read again: {error}")))?;
+            .map_err(|error| Violation(format!("the saved volume cannot be read again: {error}")))?;
         Ok(CreatedVolume { volume, object })
     }
 }

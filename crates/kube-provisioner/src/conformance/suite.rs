@@ -9,7 +9,7 @@ use futures::future::LocalBoxFuture;
 
 use super::report::{Report, RuleResult};
 use super::tempo::Tempo;
-use super::verdict::{Broken, CheckResult, RuleVerdict};
+use super::verdict::{CheckResult, RuleVerdict, Violation};
 
 pub(super) struct Rule<S: 'static> {
     /// Its permanent name: tests select rules by it, and it is a section of `docs/book/pages/reference/conformance.md`.
@@ -136,7 +136,7 @@ impl<S> Rule<S> {
         let start = Instant::now();
         let verdict = match AssertUnwindSafe((self.check)(subject)).catch_unwind().await {
             Ok(Ok(verdict)) => verdict,
-            Ok(Err(Broken(seen))) => RuleVerdict::Broken(seen),
+            Ok(Err(Violation(seen))) => RuleVerdict::Broken(seen),
             Err(panic) => RuleVerdict::Broken(format!("panicked: {}", panic_text(&*panic))),
         };
         RuleResult::new(self.id, self.description, verdict, start.elapsed())

@@ -45,7 +45,7 @@ impl Tempo {
     }
 
     /// Returns the time for which the final state must last: longer than any pause between two attempts.
-    pub(super) fn silence(self) -> Duration {
+    pub(super) fn stable_period(self) -> Duration {
         self.choose(Duration::from_secs(300), Duration::from_millis(500))
     }
 
@@ -61,7 +61,7 @@ impl Tempo {
 
     /// Waits until dropped work has ended. Under a paused clock this sleep ends only when all tasks are idle
     /// and all blocking threads are done.
-    pub(super) async fn calm(self) {
+    pub(super) async fn settle(self) {
         sleep(self.choose(Duration::from_millis(1), Duration::from_millis(20))).await;
     }
 

@@ -14,14 +14,14 @@ pub enum RuleVerdict {
 
 /// The observation that shows that a rule is broken.
 #[derive(Debug)]
-pub(super) struct Broken(pub(super) String);
+pub(super) struct Violation(pub(super) String);
 
-impl Broken {
+impl Violation {
     /// Returns a function that adds the circumstances to an observation.
-    pub(super) fn seen(when: &str) -> impl Fn(Self) -> Self {
+    pub(super) fn with_context(when: &str) -> impl Fn(Self) -> Self {
         move |Self(seen)| Self(format!("{when}: {seen}"))
     }
 }
 
 /// The answer of a check: the rule is kept, it does not apply, or it is broken.
-pub(super) type CheckResult = Result<RuleVerdict, Broken>;
+pub(super) type CheckResult = Result<RuleVerdict, Violation>;

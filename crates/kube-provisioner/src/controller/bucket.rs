@@ -27,7 +27,6 @@ mod events;
 #[cfg(feature = "unstable-explain")]
 pub(crate) mod explain;
 mod facts;
-mod gone;
 mod inputs;
 #[cfg_attr(not(feature = "unstable-explain"), expect(unreachable_pub, reason = "public in `explain`"))]
 pub(crate) mod key;
@@ -36,9 +35,10 @@ mod metrics;
 mod objects;
 mod outcome;
 mod partial;
-mod reach;
+mod probe;
+mod recent_deletions;
 mod record;
-pub(crate) mod recorded;
+pub(crate) mod recorded_assets;
 mod release;
 mod report;
 mod rotation;
@@ -98,7 +98,7 @@ pub(crate) use self::safeguards::Safeguards;
 type Step<'a> = provisioner_runtime::controller::Step<'a, BucketCache>;
 
 /// The time for which a claim may wait for its class, or for another provisioner, without an event.
-const UNSERVED: Duration = Duration::from_secs(60);
+const UNSERVED_GRACE: Duration = Duration::from_secs(60);
 
 pub(crate) struct BucketReconciler {
     objects: Objects,
@@ -148,7 +148,7 @@ pub(crate) fn class_problem<B: BucketHooks>(parameters: Option<&BTreeMap<String,
     let read = read_texts(&texts, &B::capabilities(), Parsed::read::<B::Parameters>);
     match read {
         Ok(_) => None,
-        Err(BadParameters::Wrong(problem) | BadParameters::Crashed(problem)) => Some(problem),
+        Err(BadParameters::Invalid(problem) | BadParameters::Crashed(problem)) => Some(problem),
     }
 }
 
@@ -238,7 +238,7 @@ impl Reconciler for BucketReconciler {
 
     async fn probe(&self) -> Result<String, String> {
         let classes = self.objects.cache().own_classes();
-        reach::reach(&*self.backend, classes).await
+        probe::probe_backends(&*self.backend, classes).await
     }
 
     fn report_blocked(&self, facts: &Facts, _problem: &str, events: &EventRecorder) {
@@ -266,17 +266,17 @@ impl BucketReconciler {
             Decision::Restore => Box::pin(delivery::restore(&self.objects, facts)).await,
             Decision::Rotate => Box::pin(Rotation::new(self, facts, step)?.rotate()).await,
             Decision::Retire => Box::pin(Rotation::new(self, facts, step)?.revoke_old_keys()).await,
-            Decision::Release(ending) => Box::pin(Release::run(self, ending, facts, step)).await,
+            Decision::Release(release_mode) => Box::pin(Release::run(self, release_mode, facts, step)).await,
             Decision::ReleaseClaim => Box::pin(release_claim(self, facts, step)).await,
         }
     }
 
     /// Waits for some time before the user is notified that no provisioner reconciles the claim.
     fn not_served(&self, why: NotServed, facts: &Facts, step: &Step<'_>) -> Outcome {
-        if !self.rules.reports(why, facts) {
+        if !self.rules.should_report(why, facts) {
             Ok(Done::Nothing)
         } else if step.work().waits() == 0 {
-            Ok(Done::Rests { after: UNSERVED })
+            Ok(Done::CheckAgain { after: UNSERVED_GRACE })
         } else {
             Err(Stopped::NotServed(why))
         }
@@ -285,7 +285,7 @@ impl BucketReconciler {
     /// Returns the watch of our Secrets or ConfigMaps.
     fn delivered_watch<K: Deliverable>(&self, name: &'static str) -> WatchSpec<BucketCache> {
         let api = Api::<K>::all(self.objects.context.client().clone());
-        let read = |event: Change<K>| event.map(|object| object.seen());
+        let read = |event: Change<K>| event.map(|object| object.to_watched());
         let health = WatchHealth::new();
         let known = health.clone();
         let apply = move |cache: &mut BucketCache, event: Change<Option<WatchedDelivered>>| {

@@ -19,10 +19,10 @@ mod journal_entry;
 mod key;
 mod metrics;
 mod names;
+mod node_topology;
 mod object;
 mod outcome;
 mod partial;
-mod place;
 mod report;
 mod safeguards;
 #[cfg(test)]
@@ -55,10 +55,10 @@ use self::facts::{ClaimState, Facts};
 use self::key::Key;
 use self::metrics::VolumeMetrics;
 use self::names::VolumeNames;
+use self::node_topology::NodeTopology;
 use self::outcome::{Outcome, Stopped};
 use self::partial::{WatchedClaim, WatchedVolume};
-use self::place::Place;
-use self::report::{Case, not_now, report};
+use self::report::{Case, provisioner_paused, report};
 use super::RunError;
 use super::shared::calls;
 use super::shared::limits::{CallLimits, Thresholds};
@@ -130,9 +130,10 @@ pub(crate) fn rules(
 ) -> Result<Rules, RunError> {
     let names = ProvisionerNames::of(options);
     let node = options.node_name.as_deref().filter(|_| options.coordination == Coordination::PerNode);
-    let place = node.zip(options.node_segments.clone()).map(|(node, segments)| Place::new(node, segments));
+    let node_topology =
+        node.zip(options.node_segments.clone()).map(|(node, segments)| NodeTopology::new(node, segments));
     let identity = options.identity.as_deref().or(node).or((!options.sidecar_rbac).then_some(&process.namespace));
-    let identity = place.as_ref().map(Place::identity).or(identity.map(Into::into));
+    let identity = node_topology.as_ref().map(NodeTopology::identity).or(identity.map(Into::into));
     // The jitter lets replicas bid at different times.
     let bids = options.bid_delays.map(|BidDelays { base, max }| Backoff::exponential(base, max).with_jitter(1.0));
     Ok(Rules {
@@ -143,7 +144,7 @@ pub(crate) fn rules(
         identity,
         cluster_id: process.cluster_id.as_str().into(),
         node: node.map(Into::into),
-        place,
+        node_topology,
         bids,
         safeguards,
     })
@@ -158,16 +159,16 @@ impl VolumeReconciler {
 
     /// Reports to claims that cannot have the name why they have no volume, because the work for the claim that holds
     /// the name may take long.
-    fn refuse_twins(&self, facts: &Facts, step: &Step<'_>) {
-        for twin in &facts.namesakes {
-            let decision = self.decide(twin);
+    fn refuse_namesakes(&self, facts: &Facts, step: &Step<'_>) {
+        for namesake in &facts.namesakes {
+            let decision = self.decide(namesake);
             let Decision::Refuse(refusal) = &decision else { continue };
-            if self.actions.asked_for(&decision, twin, step).is_err() {
+            if self.actions.accepted_claim(&decision, namesake, step).is_err() {
                 continue;
             }
             let volume = step.key().to_string();
             // Report as in a second attempt: a first one emits no event about a missing class, which may appear soon.
-            let case = Case { attempt: 2, ..self.case(&volume, twin, step.work()) };
+            let case = Case { attempt: 2, ..self.case(&volume, namesake, step.work()) };
             let report = report(Err(Stopped::Refused(refusal.clone())), &case);
             events::log(&report, &case);
             if let Some(event) = report.event.and_then(|event| events::to_event(event, &case)) {
@@ -225,7 +226,7 @@ impl Reconciler for VolumeReconciler {
     }
 
     async fn act(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
-        self.refuse_twins(facts, step);
+        self.refuse_namesakes(facts, step);
         self.actions.execute(decision, facts, step).await
     }
 
@@ -273,7 +274,7 @@ impl Reconciler for VolumeReconciler {
         for facts in facts.namesakes.iter().chain([facts]) {
             let of_other_node = matches!(self.decide(facts), Decision::CheckNode { .. });
             if let (ClaimState::Waiting(claim), false) = (&facts.claim, of_other_node) {
-                events.record(events::about_claim(not_now(), &claim.facts));
+                events.record(events::about_claim(provisioner_paused(), &claim.facts));
             }
         }
     }

@@ -278,7 +278,7 @@ impl Driver {
         let parse = |texts: &Texts| self.backend.parse(texts);
         let read = ClassParameters::read(parameters, &self.capabilities.secrets, parse);
         let ClassParameters { parsed, secrets: named } = read.map_err(|bad| match bad {
-            BadParameters::Wrong(problem) => invalid(problem),
+            BadParameters::Invalid(problem) => invalid(problem),
             BadParameters::Crashed(_) => crashed("Parameters::deserialize"),
         })?;
         if let Some(template) = named.iter().find_map(|secret| secret.template()) {

@@ -29,7 +29,7 @@ impl Provisioner for V1alpha2 {
         &self,
         request: DriverCreateBucketRequest,
     ) -> Result<DriverCreateBucketResponse, Error> {
-        request.protocols.iter().try_for_each(is_s3)?;
+        request.protocols.iter().try_for_each(check_s3)?;
         let (token, _guard) = FencingToken::of_call(|| true);
         let endpoint = self.0.create(&request.name, request.parameters, &token).await?;
         let protocols = Some(info(&request.name, &endpoint));
@@ -40,7 +40,7 @@ impl Provisioner for V1alpha2 {
         &self,
         request: DriverGetExistingBucketRequest,
     ) -> Result<DriverGetExistingBucketResponse, Error> {
-        request.protocols.iter().try_for_each(is_s3)?;
+        request.protocols.iter().try_for_each(check_s3)?;
         let id = request.existing_bucket_id;
         let endpoint = self.0.find(&id, request.parameters).await?;
         let protocols = Some(info(&id, &endpoint));
@@ -60,8 +60,8 @@ impl Provisioner for V1alpha2 {
         &self,
         request: DriverGrantBucketAccessRequest,
     ) -> Result<DriverGrantBucketAccessResponse, Error> {
-        is_s3(&request.protocol.unwrap_or_default())?;
-        by_key(request.authentication_type)?;
+        check_s3(&request.protocol.unwrap_or_default())?;
+        check_key_authentication(request.authentication_type)?;
         let mut buckets = BTreeMap::new();
         for bucket in request.buckets {
             let access = access(bucket.access_mode)?;
@@ -96,7 +96,7 @@ impl Provisioner for V1alpha2 {
     }
 }
 
-fn is_s3(protocol: &ObjectProtocol) -> Result<(), Status> {
+fn check_s3(protocol: &ObjectProtocol) -> Result<(), Status> {
     match Protocol::of(protocol.r#type) {
         Some(Protocol::S3) => Ok(()),
         Some(other) => Err(invalid(format!("the protocol {other} is not supported: use S3"))),
@@ -104,7 +104,7 @@ fn is_s3(protocol: &ObjectProtocol) -> Result<(), Status> {
     }
 }
 
-fn by_key(authentication: Option<AuthenticationType>) -> Result<(), Status> {
+fn check_key_authentication(authentication: Option<AuthenticationType>) -> Result<(), Status> {
     use authentication_type::Type;
     match authentication.and_then(|authentication| Type::try_from(authentication.r#type).ok()) {
         Some(Type::Key) => Ok(()),

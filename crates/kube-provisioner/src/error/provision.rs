@@ -49,7 +49,8 @@ error_with_verdict! {
     in_progress: InProgress,
     /// Impossible on the selected node. The controller asks the scheduler for another one.
     reschedule: Reschedule,
-    /// Impossible with this claim and class. The controller tries again when one of them changes.
+    /// Impossible with this claim and class. The controller tries again when one of them changes, and every 45 minutes
+    /// to renew the event.
     invalid: Invalid,
     /// The claim belongs to another provisioner. The controller leaves it alone, without an event.
     ignored: Ignored,
@@ -65,7 +66,7 @@ error_with_verdict! {
 /// | `AlreadyExists` | as for `NoChange`, with back-off; a COSI driver answers `AlreadyExists` | `ProvisioningFailed` |
 /// | `InProgress` | calls again until the result changes; when the claim is deleted, as for `Retry` | `Provisioning` |
 /// | `Reschedule` | asks the scheduler for another node; without a selected node the same as `NothingLeft` | `ProvisioningFailed` |
-/// | `Invalid` | waits until the claim or its class changes | `ProvisioningFailed` |
+/// | `Invalid` | tries again when the claim or its class changes, and every 45 minutes | `ProvisioningFailed` |
 /// | `Ignored` | leaves the claim to another provisioner | nothing |
 ///
 /// `NothingLeft`, `Reschedule`, `Invalid` and `Ignored` end the attempt: the provisioner guarantees that none of its

@@ -9,12 +9,12 @@ use kube_provisioner::{
 };
 use serde_json::{Value, json};
 
-use crate::toy::{Flaw, Shelf, TidyToy, Toy};
+use crate::toy::{Flaw, TidyToy, Toy, ToyBackend};
 
 fn check(flaw: Flaw) -> Conformance {
-    let shelf = Shelf::default();
-    let (assets, hand) = (shelf.clone(), shelf.clone());
-    Conformance::new(move || Toy::new(shelf.clone(), flaw), async move || assets.ids())
+    let backend = ToyBackend::default();
+    let (assets, hand) = (backend.clone(), backend.clone());
+    Conformance::new(move || Toy::new(backend.clone(), flaw), async move || assets.ids())
         .parameters([("tier", "fast")])
         .refuses([("tier", "faster")])
         .refuses([("tier", "fast"), ("colour", "red")])
@@ -29,9 +29,9 @@ fn check_tidy(flaw: Flaw) -> Conformance {
 
 /// Returns a check of a provisioner that wraps a toy.
 fn check_of<P: Hooks>(flaw: Flaw, new: fn(Toy) -> P) -> Conformance {
-    let shelf = Shelf::default();
-    let assets = shelf.clone();
-    Conformance::new(move || new(Toy::new(shelf.clone(), flaw)), async move || assets.ids())
+    let backend = ToyBackend::default();
+    let assets = backend.clone();
+    Conformance::new(move || new(Toy::new(backend.clone(), flaw)), async move || assets.ids())
 }
 
 /// Checks one rule.
@@ -61,7 +61,7 @@ fn finds_each_flaw_for_the_right_reason() {
         (Flaw::DeletesByPrefix, "separate", "after deleting only pvc-"),
         (Flaw::FailsOnMissingAsset, "delete-missing", "`delete` failed 60 times in a row"),
         (Flaw::RemembersInProcess, "delete-missing", "in a process that did not provision"),
-        (Flaw::LeavesHalfMade, "cancel-provision", ".part-"),
+        (Flaw::LeavesPartialAssets, "cancel-provision", ".part-"),
         (Flaw::LabelsLate, "cancel-provision", "2 new assets"),
         (Flaw::ForgetsTrash, "cancel-delete", "trash-"),
         (Flaw::TooSmall, "capacity", "the claim asks for 1"),
@@ -70,7 +70,7 @@ fn finds_each_flaw_for_the_right_reason() {
         (Flaw::TakesOver, "manually-created", "the deletion of the claim removed claim-of-pvc-"),
         (Flaw::RetriesBadParameters, "refused-parameters", "can never succeed"),
         (Flaw::ReadyWhenItWorks, "standby", "`probe` before `start`: nothing is set up"),
-        (Flaw::LooksThenMakes, "two-replicas", "not every claim has one volume and one asset"),
+        (Flaw::ChecksThenCreates, "two-replicas", "not every claim has one volume and one asset"),
         (Flaw::Panics, "provision", "panicked: no way to delete"),
         (Flaw::CleansUpWithoutParts, "abandoned", ".part"),
         (Flaw::CleansUpByTrash, "clean-up", "trash-"),
@@ -191,8 +191,8 @@ fn check_declared<const EXPANSION: bool>(rule: &str) -> Report {
 #[test]
 fn finds_declarations_that_the_methods_contradict() {
     for (report, rule, text) in [
-        (check_declared::<true>("expand"), "expand", "declares `expansion`, and there is no method `expand`"),
-        (check_declared::<false>("provision"), "provision", "declares `attempt_end`, and there is no method"),
+        (check_declared::<true>("expand"), "expand", "declares `expansion`, but there is no method `expand`"),
+        (check_declared::<false>("provision"), "provision", "declares `attempt_end`, but there is no method"),
         (run(check_of(Flaw::Nothing, Undeclared), "provision"), "provision", "does not declare `attempt_end`"),
         (run(check_of(Flaw::Nothing, OneMode), "provision"), "provision", "for a claim with ReadWriteOnce: "),
     ] {
@@ -252,9 +252,9 @@ impl Hooks for Connected {
 }
 
 fn connected(objects: Vec<Value>) -> Conformance {
-    let shelf = Shelf::default();
-    let assets = shelf.clone();
-    let start = move |client| Connected { client, toy: Toy::new(shelf.clone(), Flaw::Nothing) };
+    let backend = ToyBackend::default();
+    let assets = backend.clone();
+    let start = move |client| Connected { client, toy: Toy::new(backend.clone(), Flaw::Nothing) };
     Conformance::with_client(start, async move || assets.ids())
         .parameters([("adminSecretName", "admin"), ("adminSecretNamespace", "default")])
         .node("node-a")

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::fixture::{CLAIMS, CLASSES, Fixture, PROVISIONER, Request, Script, VOLUMES, volume};
 use super::nodes::{claim as claim_on, put_node, selected};
-use super::outages::Outage::{self, Busy, Hang, Late, Lose, Refuse, Silence, Swallow};
+use super::outages::Outage::{self, Busy, DropAnswer, Hang, Late, Lose, Refuse, Silence};
 use super::outages::Outages;
 
 const EVENTS: &str = "events";
@@ -73,13 +73,13 @@ fn named_in_events(fixture: &Fixture, reason: &str) -> Vec<String> {
 async fn a_refused_write_is_retried_within_a_minute() {
     for (verb, resource) in [(Create, VOLUMES), (Patch, VOLUMES), (Delete, VOLUMES), (Create, CONFIG_MAPS)] {
         let (outages, fixture) = fixture();
-        outages.next(verb, resource, [Refuse(403); 12]);
+        outages.schedule(verb, resource, [Refuse(403); 12]);
         released(&fixture, "old").await;
         let _running = fixture.start(1);
         fixture.claim("a", "class");
         until_bound(&fixture, "a").await;
         until_gone(&fixture, "old").await;
-        let all: Vec<_> = outages.asked(verb, resource).iter().map(|asked| asked.at).collect();
+        let all: Vec<_> = outages.requests_of(verb, resource).iter().map(|asked| asked.at).collect();
         assert_eq!(all.len(), 13, "{verb:?} {resource}");
         let pauses: Vec<_> = all.windows(2).map(|two| two[1] - two[0]).collect();
         assert!(pauses.iter().all(|pause| *pause <= 61 * SECOND), "{verb:?} {resource}: {pauses:?}");
@@ -91,7 +91,7 @@ async fn a_refused_write_is_retried_within_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn refused_and_expired_events_are_sent_again() {
     let (outages, fixture) = fixture();
-    outages.next(Create, EVENTS, [Refuse(403)]);
+    outages.schedule(Create, EVENTS, [Refuse(403)]);
     let _running = fixture.start(1);
     fixture.class("wrong", json!({"parameters": {"sever": "a"}}));
     fixture.claim("a", "wrong");
@@ -107,7 +107,7 @@ async fn a_hanging_list_is_cancelled_and_repeated() {
     for resource in WATCHED {
         let (outages, fixture) = fixture();
         fixture.claim("a", "class");
-        outages.next(List, resource, [Hang]);
+        outages.schedule(List, resource, [Hang]);
         let running = fixture.start(1);
         let took = until_bound(&fixture, "a").await;
         assert!((LIMIT..LIMIT + PAUSE).contains(&took), "{resource}: {took:?}");
@@ -121,7 +121,7 @@ async fn recovers_after(resource: &'static str, outage: Outage, limit: Duration)
     let retained = json!({"metadata": {"finalizers": null}, "spec": {"persistentVolumeReclaimPolicy": "Retain"}});
     fixture.released("old", retained);
     sleep(SECOND).await;
-    outages.next(Watch, resource, [outage]);
+    outages.schedule(Watch, resource, [outage]);
     let running = fixture.start(1);
     sleep(SECOND).await;
     assert!(outages.are_over(), "the watch of {resource} began");
@@ -161,8 +161,8 @@ async fn recovers_from_a_silent_watch() {
 async fn a_watch_that_misses_the_deletion_of_a_volume_is_restarted() {
     let (outages, fixture) = fixture();
     released(&fixture, "old").await;
-    outages.next(Delete, VOLUMES, [Busy(3)]);
-    outages.next(Watch, VOLUMES, [Silence]);
+    outages.schedule(Delete, VOLUMES, [Busy(3)]);
+    outages.schedule(Watch, VOLUMES, [Silence]);
     let _running = fixture.start(1);
     sleep(SECOND).await;
     fixture.remove_volume("old");
@@ -179,7 +179,7 @@ async fn a_watch_that_misses_the_deletion_of_a_volume_is_restarted() {
 async fn volume_deletion_is_retried_after_a_conflict() {
     let (outages, fixture) = fixture();
     fixture.released("bare", json!({"metadata": {"finalizers": null}}));
-    outages.next(Delete, VOLUMES, [Refuse(409)]);
+    outages.schedule(Delete, VOLUMES, [Refuse(409)]);
     let _running = fixture.start(1);
     until_gone(&fixture, "bare").await;
     assert!(outages.are_over());
@@ -200,7 +200,7 @@ async fn provision_receives_changes_made_while_its_attempt_is_recorded() {
     ["first", "second"].iter().for_each(|node| put_node(&fixture, node));
     let _running = fixture.start(1);
     fixture.until("the journal exists", || fixture.get(CONFIG_MAPS, "example.com-fixture-journal").is_some()).await;
-    outages.next(Update, CONFIG_MAPS, [Late(5 * SECOND)]);
+    outages.schedule(Update, CONFIG_MAPS, [Late(5 * SECOND)]);
     claim_on(&fixture, "a", "first");
     fixture.until("the attempt is being recorded", || outages.are_over()).await;
     fixture.patch(CLAIMS, "a", json!({"metadata": {"annotations": {SELECTED_NODE: "second"}}}));
@@ -212,13 +212,13 @@ async fn provision_receives_changes_made_while_its_attempt_is_recorded() {
 /// The watch of claims does not show that the scheduler was asked for another node.
 #[tokio::test(start_paused = true)]
 async fn a_revoked_node_is_not_used_again() {
-    for lost in [None, Some(Swallow)] {
+    for lost in [None, Some(DropAnswer)] {
         let (outages, fixture) = fixture();
         claim_on(&fixture, "no-room", "node");
         // The binder has set the provisioner's annotation.
         sleep(SECOND).await;
-        outages.next(Watch, CLAIMS, [Silence]);
-        outages.next(Patch, CLAIMS, lost);
+        outages.schedule(Watch, CLAIMS, [Silence]);
+        outages.schedule(Patch, CLAIMS, lost);
         let running = fixture.start(1);
         fixture.until("the node is revoked", || selected(&fixture, "no-room").is_none()).await;
         fixture.patch(CLASSES, "late", json!({"metadata": {"labels": {"touched": "yes"}}}));
@@ -233,7 +233,7 @@ async fn a_revoked_node_is_not_used_again() {
 #[tokio::test(start_paused = true)]
 async fn node_revocation_is_retried_soon_after_a_refusal() {
     let (outages, fixture) = fixture();
-    outages.next(Patch, CLAIMS, [Refuse(409); 3]);
+    outages.schedule(Patch, CLAIMS, [Refuse(409); 3]);
     claim_on(&fixture, "no-room", "node");
     let _running = fixture.start(1);
     let took = fixture.until("the node is revoked", || selected(&fixture, "no-room").is_none()).await;
@@ -249,7 +249,7 @@ async fn distinguishes_a_new_claim_from_a_deleted_namesake() {
     let (outages, fixture) = fixture();
     let first = fixture.claim("a", "class");
     sleep(SECOND).await;
-    outages.next(Watch, CLAIMS, [Silence]);
+    outages.schedule(Watch, CLAIMS, [Silence]);
     let _running = fixture.start(1);
     let started = Instant::now();
     fixture.until("the volume is saved", || fixture.get(VOLUMES, &first).is_some()).await;
@@ -271,10 +271,12 @@ async fn distinguishes_a_new_claim_from_a_deleted_namesake() {
 async fn refused_volume_is_cleaned_up_once_its_claim_does_not_need_it() {
     for is_deleted in [true, false] {
         let (outages, fixture) = fixture();
-        outages.next(Create, VOLUMES, [Refuse(403); 1000]);
+        outages.schedule(Create, VOLUMES, [Refuse(403); 1000]);
         fixture.claim("a", "class");
         let running = fixture.start(1);
-        let is_refused = || fixture.events("a").iter().any(|text| text.contains("created but is not saved yet"));
+        let is_refused = || {
+            fixture.events("a").iter().any(|text| text.contains("created, but its PersistentVolume is not saved yet"))
+        };
         fixture.until("it is refused", is_refused).await;
         if is_deleted {
             fixture.delete(CLAIMS, "a");
@@ -292,7 +294,7 @@ async fn refused_volume_is_cleaned_up_once_its_claim_does_not_need_it() {
 #[tokio::test(start_paused = true)]
 async fn a_hanging_save_delays_no_other_claim() {
     let (outages, fixture) = fixture();
-    outages.next(Create, VOLUMES, [Hang]);
+    outages.schedule(Create, VOLUMES, [Hang]);
     fixture.claim("slow", "class");
     let _running = fixture.start(1);
     let started = Instant::now();
@@ -309,7 +311,7 @@ async fn a_hanging_save_delays_no_other_claim() {
     };
     fixture.until("it has its event", || !texts("ProvisioningSucceeded").is_empty()).await;
     let warnings = texts("ProvisioningFailed");
-    assert!(warnings[0].contains("created but is not saved yet"), "{warnings:?}");
+    assert!(warnings[0].contains("created, but its PersistentVolume is not saved yet"), "{warnings:?}");
 }
 
 // Rules: G24.
@@ -317,7 +319,7 @@ async fn a_hanging_save_delays_no_other_claim() {
 async fn a_hanging_deletion_delays_no_other_volume() {
     for verb in [Delete, Patch] {
         let (outages, fixture) = fixture();
-        outages.next(verb, VOLUMES, [Hang]);
+        outages.schedule(verb, VOLUMES, [Hang]);
         released(&fixture, "slow").await;
         let running = fixture.start(1);
         let started = Instant::now();
@@ -335,7 +337,7 @@ async fn a_hanging_deletion_delays_no_other_volume() {
 #[tokio::test(start_paused = true)]
 async fn hanging_events_delay_no_work_and_arrive_later() {
     let (outages, fixture) = fixture();
-    outages.next(Create, EVENTS, [Hang; 16]);
+    outages.schedule(Create, EVENTS, [Hang; 16]);
     let mut claims: Vec<String> = (0..40).map(|at| format!("claim-{at}")).collect();
     claims.iter().for_each(|claim| drop(fixture.claim(claim, "class")));
     let _running = fixture.start(1);
@@ -379,7 +381,7 @@ const WRITES: [(Verb, &str); 5] =
 async fn honors_the_pause_that_a_busy_server_requests() {
     for (verb, resource) in WRITES {
         let (outages, fixture) = fixture();
-        outages.next(verb, resource, [Busy(60)]);
+        outages.schedule(verb, resource, [Busy(60)]);
         all_kinds_of_work(&fixture);
         if (verb, resource) == (Patch, VOLUMES) {
             // Deleting the volume ends the pause early, since it is a relevant change in the watch.
@@ -388,7 +390,7 @@ async fn honors_the_pause_that_a_busy_server_requests() {
         let running = fixture.start(1);
         let started = Instant::now();
         let asked = || -> Vec<Duration> {
-            outages.asked(verb, resource).iter().map(|asked| asked.at.duration_since(started)).collect()
+            outages.requests_of(verb, resource).iter().map(|asked| asked.at.duration_since(started)).collect()
         };
         fixture.until("the server was busy", || outages.are_over()).await;
         sleep(59 * SECOND).await;
@@ -408,11 +410,11 @@ async fn honors_the_pause_that_a_busy_server_requests() {
 async fn a_busy_server_is_not_flooded() {
     for (verb, resource) in WRITES {
         let (outages, fixture) = fixture();
-        outages.next(verb, resource, [Busy(1); 2_000]);
+        outages.schedule(verb, resource, [Busy(1); 2_000]);
         all_kinds_of_work(&fixture);
         let running = fixture.start(1);
         sleep(60 * SECOND).await;
-        let asked = outages.asked(verb, resource).len();
+        let asked = outages.requests_of(verb, resource).len();
         assert!((2..=70).contains(&asked), "{verb:?} {resource}: {asked} requests in a minute");
         assert!(outages.requests() < 400, "{verb:?} {resource}: {} requests in a minute", outages.requests());
         assert!(matches!(calls(&fixture), [1, 0 | 1]), "{verb:?} {resource}");
@@ -431,7 +433,7 @@ async fn refused_writes_are_retried_without_calling_the_author_again() {
                 continue;
             }
             let (outages, fixture) = fixture();
-            outages.next(verb, resource, refusals.iter().copied());
+            outages.schedule(verb, resource, refusals.iter().copied());
             all_kinds_of_work(&fixture);
             let running = fixture.start(1);
             until_all_is_done(&fixture).await;
@@ -447,9 +449,9 @@ async fn refused_writes_are_retried_without_calling_the_author_again() {
 #[tokio::test(start_paused = true)]
 async fn lost_responses_do_not_duplicate_work() {
     for (verb, resource) in WRITES {
-        for outage in [Lose(504), Lose(500), Swallow] {
+        for outage in [Lose(504), Lose(500), DropAnswer] {
             let (outages, fixture) = fixture();
-            outages.next(verb, resource, [outage]);
+            outages.schedule(verb, resource, [outage]);
             let volume = all_kinds_of_work(&fixture);
             let running = fixture.start(1);
             until_all_is_done(&fixture).await;
@@ -473,9 +475,9 @@ async fn stopping_under_load_sends_the_event_of_every_saved_volume() {
     let (outages, fixture) = fixture();
     let claims: Vec<String> = (0..400).map(|at| format!("claim-{at}")).collect();
     claims.iter().for_each(|claim| drop(fixture.claim(claim, "class")));
-    outages.next(Create, VOLUMES, [Late(SECOND / 10); 400]);
+    outages.schedule(Create, VOLUMES, [Late(SECOND / 10); 400]);
     // Sent sequentially, they would exceed the time that a stopping controller has for its last events.
-    outages.next(Create, EVENTS, [Late(SECOND / 5); 400]);
+    outages.schedule(Create, EVENTS, [Late(SECOND / 5); 400]);
     let stop = CancellationToken::new();
     let running = tokio::spawn(fixture.controller().run_with(fixture.cluster.client("ours"), stop.clone()));
     fixture.until("a quarter is done", || volumes(&fixture) >= 100).await;
@@ -497,8 +499,8 @@ async fn no_event_is_sent_until_all_volumes_are_saved() {
     let (outages, fixture) = fixture();
     let claims = (0..400).map(|at| format!("claim-{at}"));
     claims.for_each(|claim| drop(fixture.claim(&claim, "class")));
-    outages.next(Update, CONFIG_MAPS, [Late(SECOND / 20); 400]);
-    outages.next(Create, VOLUMES, [Late(SECOND / 50); 400]);
+    outages.schedule(Update, CONFIG_MAPS, [Late(SECOND / 20); 400]);
+    outages.schedule(Create, VOLUMES, [Late(SECOND / 50); 400]);
     tokio::spawn(fixture.controller().run_with(fixture.cluster.client("ours"), CancellationToken::new()));
     fixture.until("all volumes are saved", || volumes(&fixture) == 400).await;
     let sent = || named_in_events(&fixture, "ProvisioningSucceeded").len();
@@ -512,7 +514,7 @@ async fn no_event_is_sent_until_all_volumes_are_saved() {
 #[tokio::test(start_paused = true)]
 async fn pauses_do_not_depend_on_the_wall_clock() {
     let (outages, fixture) = fixture();
-    outages.next(Create, VOLUMES, [Busy(600)]);
+    outages.schedule(Create, VOLUMES, [Busy(600)]);
     fixture.claim("a", "class");
     let wall = std::time::SystemTime::now();
     tokio::spawn(fixture.controller().run_with(fixture.cluster.client("ours"), CancellationToken::new()));
@@ -520,15 +522,15 @@ async fn pauses_do_not_depend_on_the_wall_clock() {
     assert!((600 * SECOND..670 * SECOND).contains(&took), "{took:?}");
     assert!(wall.elapsed().unwrap_or_default() < 120 * SECOND, "the simulated pause took too much wall time");
 
-    outages.next(Create, VOLUMES, [Busy(1)]);
+    outages.schedule(Create, VOLUMES, [Busy(1)]);
     fixture.claim("b", "class");
     fixture.until("the server was busy", || outages.are_over()).await;
-    let asked = outages.asked(Create, VOLUMES).len();
+    let asked = outages.requests_of(Create, VOLUMES).len();
     std::thread::sleep(SECOND + SECOND / 5);
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(outages.asked(Create, VOLUMES).len(), asked, "the wall clock has advanced beyond the pause");
+    assert_eq!(outages.requests_of(Create, VOLUMES).len(), asked, "the wall clock has advanced beyond the pause");
     until_bound(&fixture, "b").await;
 }
 

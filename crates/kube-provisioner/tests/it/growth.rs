@@ -42,7 +42,7 @@ async fn a_rejected_size_update_is_reported_and_retried() {
     let _running = fixture.start_author(1, Growing);
     fixture.claim("one", "growing");
     fixture.until("bound", || fixture.is_bound("one")).await;
-    outages.next(Patch, VOLUMES, [Refuse(409); 4]);
+    outages.schedule(Patch, VOLUMES, [Refuse(409); 4]);
     fixture.patch(CLAIMS, "one", json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}));
     let has_event = || fixture.events("one").iter().any(|text| text.contains("VolumeResizeFailed"));
     fixture.until("the claim has an event", has_event).await;

@@ -17,10 +17,10 @@ use super::fixture::{CLAIMS, Fixture, Script, VOLUMES};
 const FEW: usize = 120;
 
 /// Names of objects, and the changes that the controller sees in them.
-type Odd<'a> = &'a [(&'a str, Value)];
+type ObjectChanges<'a> = &'a [(&'a str, Value)];
 
 /// Tests odd objects in the list at startup, and later in the watch.
-async fn listed_and_watched(odd: Odd<'_>, put: impl Fn(&Fixture), check: impl Fn(&Fixture)) {
+async fn listed_and_watched(odd: ObjectChanges<'_>, put: impl Fn(&Fixture), check: impl Fn(&Fixture)) {
     for listed in [true, false] {
         with_other_claims(listed, odd, &put, &check).await;
     }
@@ -28,7 +28,7 @@ async fn listed_and_watched(odd: Odd<'_>, put: impl Fn(&Fixture), check: impl Fn
 
 /// Checks that claims before and after the odd objects are bound, and that the controller does not loop within ten
 /// minutes.
-async fn with_other_claims(listed: bool, odd: Odd<'_>, put: impl Fn(&Fixture), check: impl Fn(&Fixture)) {
+async fn with_other_claims(listed: bool, odd: ObjectChanges<'_>, put: impl Fn(&Fixture), check: impl Fn(&Fixture)) {
     let (outages, fixture) = Fixture::with_outages(Script::default());
     if listed {
         put(&fixture);
@@ -56,7 +56,7 @@ async fn with_other_claims(listed: bool, odd: Odd<'_>, put: impl Fn(&Fixture), c
 }
 
 /// Creates a claim for each odd object.
-fn claims(odd: Odd<'_>) -> impl Fn(&Fixture) {
+fn claims(odd: ObjectChanges<'_>) -> impl Fn(&Fixture) {
     move |fixture| odd.iter().for_each(|(name, _)| drop(fixture.claim(name, "class")))
 }
 
@@ -152,7 +152,10 @@ async fn claims_with_missing_or_unknown_parts_are_harmless() {
         let texts = failures(fixture, "no-spec");
         assert!(texts.len() == 1 && texts[0].contains("names no StorageClass"), "{texts:?}");
         let texts = failures(fixture, "no-size");
-        assert!(texts.len() == 1 && texts[0].contains("created but is not saved yet"), "expected one text: {texts:?}");
+        assert!(
+            texts.len() == 1 && texts[0].contains("created, but its PersistentVolume is not saved yet"),
+            "expected one text: {texts:?}"
+        );
         let volumes = fixture.cluster.list("", VOLUMES, None).unwrap();
         assert_eq!(volumes.len(), 3, "expected those of before, after and unknown");
     })

@@ -32,7 +32,7 @@ async fn an_attempt_stays_in_the_journal_until_its_volume_is_seen() {
     let (outages, fixture) = Fixture::with_outages(Script::default());
     let _running = fixture.start(1);
     // The volume cannot be saved for some time.
-    outages.next(Create, VOLUMES, [Refuse(500); 2]);
+    outages.schedule(Create, VOLUMES, [Refuse(500); 2]);
     let volume = fixture.claim("one", "class");
     fixture.until("provisioned", || fixture.calls.count("provision one") == 1).await;
     assert_eq!(fixture.entries(), [volume]);
@@ -46,7 +46,7 @@ async fn an_attempt_stays_in_the_journal_until_its_volume_is_seen() {
 async fn the_next_process_finishes_an_attempt_whose_claim_was_deleted() {
     let (outages, fixture) = Fixture::with_outages(Script::default());
     let first = fixture.start(1);
-    outages.next(Create, VOLUMES, [Hang]);
+    outages.schedule(Create, VOLUMES, [Hang]);
     let volume = fixture.claim("one", "class");
     fixture.until("provisioned", || outages.are_over()).await;
     first.abort();
@@ -70,7 +70,7 @@ async fn provisions_nothing_without_a_journal_and_reports_the_reason() {
         for verb in [Create, Update] {
             let (outages, fixture) = Fixture::with_outages(Script::default());
             // The first write creates the journal, the second one records the first claim.
-            outages.next(verb, CONFIG_MAPS, [Refuse(code); 3]);
+            outages.schedule(verb, CONFIG_MAPS, [Refuse(code); 3]);
             let running = fixture.start(1);
             fixture.claim("one", "class");
             fixture.until("the claim has an event", || !fixture.events("one").is_empty()).await;
@@ -91,7 +91,7 @@ async fn reports_a_former_journal_that_cannot_be_written() {
     let (outages, fixture) = Fixture::with_outages(Script::default());
     put_former_journal(&fixture, "pvc-1 - {}\n");
     // The current journal is created, so the first update concerns the former one.
-    outages.next(Update, CONFIG_MAPS, [Refuse(403); 6]);
+    outages.schedule(Update, CONFIG_MAPS, [Refuse(403); 6]);
     fixture.claim("one", "class");
     let _running = fixture.start(1);
     let has_event = || fixture.events("one").iter().any(|text| text.contains("the provisioner cannot work"));
@@ -110,7 +110,7 @@ async fn only_the_claim_whose_entry_does_not_fit_is_blocked() {
     put_former_journal(&fixture, &format!("{volume} - {}\n", "x".repeat(460_000)));
     let _running = fixture.start(1);
     fixture.until("refused", || !fixture.events("two").is_empty()).await;
-    outages.next(List, CONFIG_MAPS, [Refuse(403); 3]);
+    outages.schedule(List, CONFIG_MAPS, [Refuse(403); 3]);
     fixture.until("the journals were not listed", || outages.are_over()).await;
     // Events may wait for each other.
     sleep(Duration::from_secs(600)).await;
@@ -165,7 +165,7 @@ async fn a_second_process_takes_over_and_the_first_reports_it() {
     fixture.claim("two", "class");
     fixture.until("the second is bound", || fixture.is_bound("two")).await;
     assert_eq!(fixture.calls.count("provision two"), 1);
-    let savers: Vec<_> = outages.asked(Create, VOLUMES).into_iter().map(|asked| asked.user).collect();
+    let savers: Vec<_> = outages.requests_of(Create, VOLUMES).into_iter().map(|asked| asked.user).collect();
     assert_eq!(savers.iter().map(|user| &**user).collect::<Vec<_>>(), ["ours-1", "ours-2"]);
     let error = first.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("has taken over"), "{error}");

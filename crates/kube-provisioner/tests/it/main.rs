@@ -14,7 +14,7 @@ mod guide;
 mod hostile;
 mod journal;
 mod mistakes;
-mod namesakes;
+mod name_collisions;
 mod nodes;
 mod outages;
 mod repeats;

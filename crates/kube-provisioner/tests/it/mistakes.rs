@@ -185,12 +185,12 @@ async fn events_of_bucket_claims_name_mistake_and_remedy() {
     fixture.claim("keyless", config(json!({"authentication": "ServiceAccount"})));
     let _running = fixture.start(1);
     for name in ["owner", "renamed", "moved", "reconfigured", "user", "keyless"] {
-        fixture.bound(name).await;
+        fixture.until_bound(name).await;
     }
     let rows: [(&str, Value, &str); 28] = [
         ("no-name", json!({"generateBucketName": null}), "delete it and create it with spec.generateBucketName"),
         ("two-names", json!({"bucketName": "mine"}), "spec.generateBucketName has no effect"),
-        ("upper-case", named("Photos"), "\"Photos\" cannot be the name of a bucket"),
+        ("upper-case", named("Photos"), "\"Photos\" is not a valid bucket name"),
         ("short", named("ab"), "it must have 3 to 63 characters; delete the claim and create it with another name"),
         ("long", named(&"a".repeat(64)), "it must have 3 to 63 characters"),
         ("underscore", named("my_photos"), "lower case letters, digits"),

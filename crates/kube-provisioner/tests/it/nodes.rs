@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use super::fixture::{CLAIMS, Fixture, Script, VOLUMES, volume};
 
 /// A waiting claim shows the reason within this time.
-const TOLD: Duration = Duration::from_secs(120);
+const EVENT_LIMIT: Duration = Duration::from_secs(120);
 
 /// Starts replicas on the new nodes `node-1` and `node-2`, and creates a class with WaitForFirstConsumer.
 fn per_node(mut fixture: Fixture) -> Fixture {
@@ -80,7 +80,7 @@ async fn a_deleted_node_is_removed_from_its_claim() {
     let fixture = per_node(Fixture::new(Script::default()));
     claim(&fixture, "data", "gone");
     let took = fixture.until("the scheduler may choose again", || selected(&fixture, "data").is_none()).await;
-    assert!(took < TOLD, "{took:?}");
+    assert!(took < EVENT_LIMIT, "{took:?}");
     fixture.until("it has an event", || !fixture.events("data").is_empty()).await;
     fixture.patch(CLAIMS, "data", json!({"metadata": {"annotations": {SELECTED_NODE: "node-2"}}}));
     fixture.until("the next node provisions it", || fixture.calls.count("provision data") == 1).await;
@@ -139,7 +139,7 @@ async fn a_claim_reports_why_its_node_does_not_provision_it() {
     for node in ["virtual", "down", "crashing"] {
         claim(&fixture, &format!("on-{node}"), node);
     }
-    sleep(TOLD).await;
+    sleep(EVENT_LIMIT).await;
     let texts = ["virtual", "down", "crashing"].map(|node| fixture.events(&format!("on-{node}")));
     for (texts, expected) in texts.iter().zip([
         "Warning ProvisioningFailed: No replica of example.com/fixture has run on the selected node virtual",

@@ -25,16 +25,16 @@ pub(crate) enum Outage {
     /// Handled, answered with this status.
     Lose(u16),
     /// Handled, never answered.
-    Swallow,
+    DropAnswer,
     /// A watch that begins and stays silent.
     Silence,
 }
 
-use Outage::{Busy, Hang, Late, Lose, Refuse, Silence, Swallow};
+use Outage::{Busy, DropAnswer, Hang, Late, Lose, Refuse, Silence};
 
 /// A request of one of our processes.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     pub(crate) user: Arc<str>,
     pub(crate) at: Instant,
     verb: Verb,
@@ -48,12 +48,12 @@ pub(crate) struct Outages(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     next: HashMap<(Verb, &'static str), VecDeque<Outage>>,
-    asked: Vec<Asked>,
+    asked: Vec<ReceivedRequest>,
 }
 
 impl Outages {
     /// Schedules outages for the next requests of this kind, in order.
-    pub(crate) fn next(&self, verb: Verb, resource: &'static str, outages: impl IntoIterator<Item = Outage>) {
+    pub(crate) fn schedule(&self, verb: Verb, resource: &'static str, outages: impl IntoIterator<Item = Outage>) {
         self.lock().next.entry((verb, resource)).or_default().extend(outages);
     }
 
@@ -63,7 +63,7 @@ impl Outages {
     }
 
     /// Returns all requests of this kind.
-    pub(crate) fn asked(&self, verb: Verb, resource: &str) -> Vec<Asked> {
+    pub(crate) fn requests_of(&self, verb: Verb, resource: &str) -> Vec<ReceivedRequest> {
         let state = self.lock();
         state.asked.iter().filter(|asked| asked.verb == verb && asked.resource == resource).cloned().collect()
     }
@@ -90,10 +90,10 @@ impl Outages {
 impl Interceptor for Outages {
     fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
         let (user, resource) = (request.user.clone(), request.resource.plural.clone());
-        self.lock().asked.push(Asked { user, at: Instant::now(), verb: request.verb, resource });
+        self.lock().asked.push(ReceivedRequest { user, at: Instant::now(), verb: request.verb, resource });
         // In a loop without a pause, simulated time does not advance: end the loop here, so that the test can count.
         let is_endless = self.lock().asked.len() > ENDLESS;
-        let outage = self.take(request, |outage| !matches!(outage, Lose(_) | Swallow | Silence));
+        let outage = self.take(request, |outage| !matches!(outage, Lose(_) | DropAnswer | Silence));
         Box::pin(async move {
             match outage {
                 _ if is_endless => Before::Hang,
@@ -110,7 +110,7 @@ impl Interceptor for Outages {
     }
 
     fn after<'a>(&'a self, request: &'a Request, _: u16) -> BoxFuture<'a, After> {
-        let after = match self.take(request, |outage| matches!(outage, Lose(_) | Swallow)) {
+        let after = match self.take(request, |outage| matches!(outage, Lose(_) | DropAnswer)) {
             Some(Lose(code)) => After::Replace(refusal(code, request)),
             Some(_) => After::Hang,
             None => After::Deliver,

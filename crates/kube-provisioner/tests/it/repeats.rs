@@ -6,15 +6,15 @@ use kube_sim::{Actors, Cluster, Faults};
 use tokio::time::sleep;
 
 use super::fixture::{CLAIMS, Fixture, Script};
-use crate::toy::{Flaw, Shelf, Toy};
+use crate::toy::{Flaw, Toy, ToyBackend};
 
 /// Two replicas with random faults; one replica is killed during the run.
 async fn trace(seed: u64) -> String {
     let faults = Faults::storm(seed);
     let cluster = Cluster::builder().seed(seed).faults(&faults).trace().build();
     let fixture = Fixture::with_actors(cluster, Actors::random(seed), Script::default());
-    let shelf = Shelf::default();
-    let start = |replica: u64| fixture.start_author(seed + replica, Toy::new(shelf.clone(), Flaw::Nothing));
+    let backend = ToyBackend::default();
+    let start = |replica: u64| fixture.start_author(seed + replica, Toy::new(backend.clone(), Flaw::Nothing));
     let (first, second) = (start(1), start(2));
     for index in 0..10 {
         fixture.claim(&format!("claim-{index}"), "class");

@@ -17,9 +17,9 @@ pub(crate) enum Flaw {
     /// Every call creates another asset.
     RandomNames,
     /// Checks whether an asset exists, and creates one a moment later.
-    LooksThenMakes,
+    ChecksThenCreates,
     /// Partly created assets have another name each time.
-    LeavesHalfMade,
+    LeavesPartialAssets,
     /// Rounds sizes down.
     TooSmall,
     /// All volumes point to the same place.
@@ -60,7 +60,7 @@ pub(crate) enum Flaw {
 
 /// The contents of the backend: IDs, and the volume of each.
 #[derive(Clone, Default)]
-pub(crate) struct Shelf(Arc<Mutex<Inner>>);
+pub(crate) struct ToyBackend(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
@@ -68,7 +68,7 @@ struct Inner {
     numbers: u64,
 }
 
-impl Shelf {
+impl ToyBackend {
     pub(crate) fn ids(&self) -> Vec<String> {
         self.lock().assets.keys().cloned().collect()
     }
@@ -123,69 +123,69 @@ impl Shelf {
 }
 
 pub(crate) struct Toy {
-    shelf: Shelf,
+    backend: ToyBackend,
     flaw: Flaw,
     made: Mutex<Vec<String>>,
 }
 
 impl Toy {
-    pub(crate) fn new(shelf: Shelf, flaw: Flaw) -> Self {
-        Self { shelf, flaw, made: Mutex::default() }
+    pub(crate) fn new(backend: ToyBackend, flaw: Flaw) -> Self {
+        Self { backend, flaw, made: Mutex::default() }
     }
 
     /// Works without an await, like a thread: creates something, checks whether it may continue, and removes it.
     fn block(&self, fencing_token: &FencingToken) -> Result<(), ProvisionError> {
-        let id = format!("scratch-{}", self.shelf.number());
-        self.shelf.lock().assets.insert(id.clone(), String::new());
+        let id = format!("scratch-{}", self.backend.number());
+        self.backend.lock().assets.insert(id.clone(), String::new());
         if !fencing_token.is_valid() {
             return Err(ProvisionError::retry("cut off"));
         }
-        self.shelf.lock().assets.remove(&id);
+        self.backend.lock().assets.remove(&id);
         Ok(())
     }
 
     /// Creates an asset with the name of the claim.
     async fn make_named(&self, id: &str, name: &str) -> Result<String, ProvisionError> {
         let label = match self.flaw {
-            Flaw::SharesNames => self.shelf.label(id).await.unwrap_or_else(|| name.to_owned()),
-            _ => self.shelf.take(id, name).await,
+            Flaw::SharesNames => self.backend.label(id).await.unwrap_or_else(|| name.to_owned()),
+            _ => self.backend.take(id, name).await,
         };
         let is_ours = label == name || (label.is_empty() && self.flaw == Flaw::TakesOver);
         if !is_ours {
             return Err(ProvisionError::invalid(format!("{id} exists already and is not this claim's")));
         }
-        self.shelf.put(id, name).await;
+        self.backend.put(id, name).await;
         Ok(id.to_owned())
     }
 
     async fn make(&self, name: &str) -> String {
-        let Self { shelf, flaw, .. } = self;
+        let Self { backend, flaw, .. } = self;
         match flaw {
             Flaw::RandomNames => {
-                let id = format!("{name}-{}", shelf.number());
-                shelf.put(&id, name).await;
+                let id = format!("{name}-{}", backend.number());
+                backend.put(&id, name).await;
                 return id;
             }
-            Flaw::LooksThenMakes | Flaw::LabelsLate => {
-                if let Some(id) = shelf.find(name).await {
+            Flaw::ChecksThenCreates | Flaw::LabelsLate => {
+                if let Some(id) = backend.find(name).await {
                     return id;
                 }
-                let id = format!("vol-{}", shelf.number());
+                let id = format!("vol-{}", backend.number());
                 if *flaw == Flaw::LabelsLate {
-                    shelf.put(&id, "").await;
+                    backend.put(&id, "").await;
                 }
-                shelf.put(&id, name).await;
+                backend.put(&id, name).await;
                 return id;
             }
             _ => {}
         }
         let part = match flaw {
-            Flaw::LeavesHalfMade => format!("{name}.part-{}", shelf.number()),
+            Flaw::LeavesPartialAssets => format!("{name}.part-{}", backend.number()),
             _ => format!("{name}.part"),
         };
-        shelf.put(&part, name).await;
-        shelf.put(name, name).await;
-        shelf.remove(&part).await;
+        backend.put(&part, name).await;
+        backend.put(name, name).await;
+        backend.remove(&part).await;
         name.to_owned()
     }
 }
@@ -235,7 +235,7 @@ impl Provisioner for Toy {
         }
         if request.bytes > TOO_LARGE {
             if self.flaw == Flaw::RefusesLate {
-                self.shelf.put(&format!("{}.part", request.name), "").await;
+                self.backend.put(&format!("{}.part", request.name), "").await;
             }
             return Err(ProvisionError::nothing_left("there is not that much"));
         }
@@ -259,37 +259,37 @@ impl Provisioner for Toy {
     }
 
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-        let Self { shelf, flaw, made } = self;
+        let Self { backend, flaw, made } = self;
         let name = &volume.name;
         match flaw {
             Flaw::Panics => panic!("no way to delete {name}"),
-            Flaw::RandomNames | Flaw::LooksThenMakes | Flaw::LabelsLate => {
-                while let Some(id) = shelf.find(name).await {
-                    shelf.remove(&id).await;
+            Flaw::RandomNames | Flaw::ChecksThenCreates | Flaw::LabelsLate => {
+                while let Some(id) = backend.find(name).await {
+                    backend.remove(&id).await;
                 }
             }
-            Flaw::DeletesByPrefix => shelf.lock().assets.retain(|id, _| !id.starts_with(name)),
+            Flaw::DeletesByPrefix => backend.lock().assets.retain(|id, _| !id.starts_with(name)),
             Flaw::DeletesByPath => {
                 let path = volume.object.spec.as_ref().and_then(|spec| Some(&spec.nfs.as_ref()?.path));
                 let id = path.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
-                shelf.remove(id).await;
-                shelf.remove(&format!("{id}.part")).await;
+                backend.remove(id).await;
+                backend.remove(&format!("{id}.part")).await;
             }
             Flaw::ForgetsTrash => {
-                if shelf.remove(name).await {
-                    let trash = format!("trash-{}", shelf.number());
-                    shelf.put(&trash, "").await;
-                    shelf.remove(&trash).await;
+                if backend.remove(name).await {
+                    let trash = format!("trash-{}", backend.number());
+                    backend.put(&trash, "").await;
+                    backend.remove(&trash).await;
                 }
-                shelf.remove(&format!("{name}.part")).await;
+                backend.remove(&format!("{name}.part")).await;
             }
             Flaw::RemembersInProcess if !made.lock().unwrap().iter().any(|made| made == name) => {}
             _ => {
-                if let Some(id) = shelf.find(name).await.filter(|id| !id.starts_with(name)) {
-                    shelf.remove(&id).await;
+                if let Some(id) = backend.find(name).await.filter(|id| !id.starts_with(name)) {
+                    backend.remove(&id).await;
                 }
-                let removed = shelf.remove(name).await;
-                let part = shelf.remove(&format!("{name}.part")).await;
+                let removed = backend.remove(name).await;
+                let part = backend.remove(&format!("{name}.part")).await;
                 if *flaw == Flaw::FailsOnMissingAsset && !removed && !part {
                     return Err(DeleteError::retry(format!("there is no {name}")));
                 }
@@ -324,9 +324,9 @@ impl Provisioner for TidyToy {
     }
 
     async fn expand(&self, volume: ProvisionedVolume, _: u64) -> Result<(), ExpandError> {
-        let Toy { shelf, flaw, made } = &self.0;
+        let Toy { backend, flaw, made } = &self.0;
         let known = made.lock().unwrap().contains(&volume.name);
-        match shelf.find(&volume.name).await {
+        match backend.find(&volume.name).await {
             Some(_) if known || *flaw != Flaw::ExpandsFromMemory => Ok(()),
             _ => Err(ExpandError::retry(format!("there is no {}", volume.name))),
         }
@@ -337,21 +337,21 @@ impl Provisioner for TidyToy {
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
-        let Toy { shelf, flaw, .. } = &self.0;
+        let Toy { backend, flaw, .. } = &self.0;
         let part = format!("{}.part", attempt.name);
         match flaw {
             Flaw::CleansUpByTrash => {
-                if shelf.remove(&attempt.name).await {
-                    let trash = format!("trash-{}", shelf.number());
-                    shelf.put(&trash, "").await;
-                    shelf.remove(&trash).await;
+                if backend.remove(&attempt.name).await {
+                    let trash = format!("trash-{}", backend.number());
+                    backend.put(&trash, "").await;
+                    backend.remove(&trash).await;
                 }
-                shelf.remove(&part).await;
+                backend.remove(&part).await;
             }
-            Flaw::CleansUpWithoutParts => drop(shelf.remove(&attempt.name).await),
+            Flaw::CleansUpWithoutParts => drop(backend.remove(&attempt.name).await),
             _ => {
-                shelf.remove(&attempt.name).await;
-                shelf.remove(&part).await;
+                backend.remove(&attempt.name).await;
+                backend.remove(&part).await;
             }
         }
         Ok(())

@@ -36,7 +36,7 @@ pub(super) enum EventType {
 }
 
 /// Size of client-go's cache of events.
-const KNOWN: usize = 4096;
+const CACHE_SIZE: usize = 4096;
 /// A repetition within this time is dropped. Controllers repeat their events at every resync.
 const SILENCE: SignedDuration = SignedDuration::from_secs(10);
 
@@ -69,7 +69,7 @@ impl Recorder {
         }
         self.count += 1;
         let event = self.event(now, regarding, kind, reason, message);
-        if self.known.len() >= KNOWN {
+        if self.known.len() >= CACHE_SIZE {
             self.known.clear();
         }
         self.known.insert(key, RecordedEvent { event: event.clone(), last: now });
@@ -82,7 +82,7 @@ impl Recorder {
             "" => "default",
             namespace => namespace,
         };
-        // The real name has the time in nanoseconds, which is unique there.
+        // client-go puts the time in nanoseconds into the name. The simulated clock can stand still, so add the count.
         let instant = now.as_nanosecond().saturating_add(i128::from(self.count));
         let time = clock::seconds(now);
         let mut involved = json!({

@@ -9,9 +9,9 @@ use crate::status::Cause;
 
 /// Removes unknown fields of an object, except its type and metadata, and adds their paths to `removed`.
 pub(super) fn prune_object(schema: &Value, object: &mut Value, removed: &mut Vec<String>) {
-    const KEPT: [&str; 3] = ["apiVersion", "kind", "metadata"];
+    const NEVER_PRUNED: [&str; 3] = ["apiVersion", "kind", "metadata"];
     let Some(fields) = object.as_object_mut() else { return };
-    let kept: Vec<(String, Value)> = KEPT.iter().filter_map(|field| fields.remove_entry(*field)).collect();
+    let kept: Vec<(String, Value)> = NEVER_PRUNED.iter().filter_map(|field| fields.remove_entry(*field)).collect();
     prune(schema, object, "", removed);
     if let Some(fields) = object.as_object_mut() {
         fields.extend(kept);

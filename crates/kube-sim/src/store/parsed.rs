@@ -10,7 +10,7 @@ use crate::resource::Resource;
 use crate::{defaults, object};
 
 /// Size of the cache.
-const KEPT: usize = 128;
+const CACHE_SIZE: usize = 128;
 
 /// The states that this thread wrote or parsed last.
 struct Latest {
@@ -49,11 +49,11 @@ impl Stored {
 impl Latest {
     fn keep(&mut self, state: &Arc<Stored>, value: Arc<Value>) {
         let entry = (Arc::clone(state), value);
-        if self.states.len() < KEPT {
+        if self.states.len() < CACHE_SIZE {
             self.states.push(entry);
         } else {
             self.states[self.oldest] = entry;
-            self.oldest = (self.oldest + 1) % KEPT;
+            self.oldest = (self.oldest + 1) % CACHE_SIZE;
         }
     }
 }
@@ -79,7 +79,7 @@ mod tests {
         let read = first.parsed();
         assert_eq!(*read, first.value());
         assert!(Arc::ptr_eq(&read, &first.parsed()));
-        for index in 0..KEPT {
+        for index in 0..CACHE_SIZE {
             map(&index.to_string()).parsed();
         }
         assert!(!Arc::ptr_eq(&read, &first.parsed()));

@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use crate::CommandContext;
-use crate::about::EventSummary;
 use crate::answer::Answer;
+use crate::common::EventSummary;
 use crate::object::{at, name};
 use crate::reader::{EVENT, QUOTA};
 
-pub(super) async fn explain(asked: &CommandContext<'_>, claim: &str, subject: String) -> Answer {
-    let mut answer = Answer::about(subject, "does not exist");
-    let events = asked.reader.list(&EVENT, asked.namespace, ("", "")).await.unwrap_or_default();
+pub(super) async fn explain(context: &CommandContext<'_>, claim: &str, subject: String) -> Answer {
+    let mut answer = Answer::new(subject, "does not exist");
+    let events = context.reader.list(&EVENT, context.namespace, ("", "")).await.unwrap_or_default();
     // Controllers that create claims record an event when they fail, and so does the scheduler when a pod needs one.
     // Other events may contain the claim's name as an ordinary word, or concern an earlier claim.
     let names = [
@@ -21,28 +21,28 @@ pub(super) async fn explain(asked: &CommandContext<'_>, claim: &str, subject: St
     let mentions =
         |recorded: &EventSummary| recorded.warning && names.iter().any(|name| recorded.message.contains(name));
     let recorded: Vec<EventSummary> = events.iter().map(EventSummary::read).filter(mentions).collect();
-    let now = asked.environment.now();
+    let now = context.environment.now();
     answer.events.extend(recorded.iter().map(|event| event.line(now)));
-    let full = full_quotas(asked).await;
+    let full = full_quotas(context).await;
     if recorded.iter().any(|event| event.message.contains("exceeded quota")) {
         answer.state = "does not exist, because a quota refuses it".to_owned();
         answer.why = vec!["The API server refused it. A provisioner never sees such a claim.".to_owned()];
         answer.remedy = vec!["delete unused claims".to_owned(), "administrator: or raise the ResourceQuota".to_owned()];
     } else {
         if recorded.is_empty() {
-            answer.why = vec![format!("No event in namespace {} reports that its creation failed.", asked.namespace)];
+            answer.why = vec![format!("No event in namespace {} reports that its creation failed.", context.namespace)];
         }
         answer.remedy = vec!["create it, or correct the name or the namespace (-n)".to_owned()];
     }
     for quota in full {
-        answer.fact("Quota", quota);
+        answer.add_fact("Quota", quota);
     }
     answer
 }
 
 /// Returns the storage quotas that are used up.
-async fn full_quotas(asked: &CommandContext<'_>) -> Vec<String> {
-    let quotas = asked.reader.list(&QUOTA, asked.namespace, ("", "")).await.unwrap_or_default();
+async fn full_quotas(context: &CommandContext<'_>) -> Vec<String> {
+    let quotas = context.reader.list(&QUOTA, context.namespace, ("", "")).await.unwrap_or_default();
     let mut full = Vec::new();
     for quota in &quotas {
         let Some(limits) = at(quota, &["status", "hard"]).as_object() else { continue };

@@ -87,7 +87,7 @@ const STUCK: [(&str, &str, &str); 20] = [
     ),
     (
         "A shard without a holder",
-        "No replica of example.com/p has this shard",
+        "No replica of example.com/p works on it: its shard has no holder",
         "Do (administrator): check the pods of example.com/p",
     ),
     (

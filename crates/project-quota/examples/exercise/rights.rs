@@ -6,7 +6,7 @@ use crate::child::Child;
 use crate::{Disk, MIB, USER};
 
 /// CAP_SYS_ADMIN is required and sufficient; directories of other users also require CAP_FOWNER.
-pub(crate) fn of_managers(disk: &Disk) {
+pub(crate) fn managers_need_capabilities(disk: &Disk) {
     let path = disk.mount_point.join("managed");
     fs::create_dir(&path).unwrap();
     let manage = |child: Child| child.run(&["manage", path.to_str().unwrap(), "300"]).trim().to_owned();
@@ -28,7 +28,7 @@ pub(crate) fn of_managers(disk: &Disk) {
 }
 
 /// The owner of a file may remove it from its project, except in user namespaces: limits prevent mistakes, not intent.
-pub(crate) fn of_writers(disk: &Disk) {
+pub(crate) fn owners_can_leave_a_project(disk: &Disk) {
     let volume = disk.volume("owner", 310, 8 * MIB);
     volume.write("file", 4 * MIB);
     let file = volume.path.join("file");

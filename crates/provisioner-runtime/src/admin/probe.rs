@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 type Ask = dyn Fn() -> BoxFuture<'static, Result<String, String>> + Send + Sync;
 
 /// An answer and the time of its arrival.
-type Answered = (Instant, Result<String, String>);
+type CachedResult = (Instant, Result<String, String>);
 
 /// A check with a time limit and a cached answer.
 #[derive(Clone)]
@@ -27,7 +27,7 @@ pub(super) struct Probe {
     pub(super) name: String,
     ask: Arc<Ask>,
     /// The last answer. Requests during a check wait for the same answer.
-    last: Arc<Mutex<Option<Answered>>>,
+    last: Arc<Mutex<Option<CachedResult>>>,
 }
 
 impl Probe {

@@ -120,7 +120,7 @@ fn credentials(error: &AuthError) -> String {
 }
 
 fn causes(error: &(dyn Error + 'static)) -> String {
-    one_line(&crate::explain::error_chain(error))
+    one_line(&crate::error_text::error_chain(error))
 }
 
 fn one_line(text: &str) -> String {

@@ -14,13 +14,13 @@ use tower::util::AndThenLayer;
 const LONGEST_TEXT: usize = 16 * 1024;
 
 type Answer = Response<Box<DynBody>>;
-type Kept = BoxFuture<'static, Result<Answer, BoxError>>;
+type ResponseFuture = BoxFuture<'static, Result<Answer, BoxError>>;
 
 /// Copies the header `Retry-After` of a refusal to the status that becomes the error.
 ///
 /// The server's flow control responds in plain text and gives the delay only in the header, but errors do not keep
 /// headers.
-pub(super) fn layer() -> AndThenLayer<fn(Answer) -> Kept> {
+pub(super) fn layer() -> AndThenLayer<fn(Answer) -> ResponseFuture> {
     AndThenLayer::new(|answer| keep_retry_after(answer).boxed())
 }
 

@@ -17,7 +17,7 @@ use super::journaling::JournalSpec;
 use super::reconciler::{FactsOf, KeyOf, Reconciler, Report};
 use super::shards::{Ownership, Shards};
 use super::step::Step;
-use super::watches::{Run, Update, WatchSpec, Watched};
+use super::watches::{Run, RunningWatch, Update, WatchSpec};
 use crate::admin::Checks;
 use crate::call::CallError;
 use crate::events::Event;
@@ -27,7 +27,7 @@ use crate::metrics::RuntimeMetrics;
 use crate::queue::{Next, Priority, Queue, Work, work};
 
 /// The maximum time that a watch waits for the first term.
-const HEAD_START: Duration = Duration::from_millis(500);
+const FIRST_TERM_TIMEOUT: Duration = Duration::from_millis(500);
 /// Number of objects that can be listed in the time it takes to read one.
 const OBJECTS_PER_READ: usize = 16;
 /// Number of events sent at a time when there is no other work.
@@ -37,7 +37,7 @@ const IDLE_EVENTS: usize = 16;
 const EVENT_PATIENCE: Duration = Duration::from_secs(10);
 /// The time without work after which load is considered over. Keys whose journal entries were written together send
 /// their requests in bursts.
-const LULL: Duration = Duration::from_millis(100);
+const IDLE_DELAY: Duration = Duration::from_millis(100);
 
 /// State shared by the tasks of one controller.
 pub(super) struct Engine<R: Reconciler> {
@@ -45,7 +45,7 @@ pub(super) struct Engine<R: Reconciler> {
     pub(super) context: Context<R::Cache>,
     pub(super) shards: Shards,
     pub(super) queue: Queue<KeyOf<R>>,
-    watches: Vec<Watched<R::Cache>>,
+    watches: Vec<RunningWatch<R::Cache>>,
     pub(super) journal: JournalSpec<R::Cache>,
     /// Cancelled when the first term begins.
     first_term: CancellationToken,
@@ -75,7 +75,7 @@ impl<R: Reconciler> Engine<R> {
             let run = run(self.context.environment(), health, Box::new(move |update| engine.apply(update)));
             set.spawn(async move {
                 if after_first_term {
-                    let _ = timeout(HEAD_START, first_term.cancelled()).await;
+                    let _ = timeout(FIRST_TERM_TIMEOUT, first_term.cancelled()).await;
                 }
                 run.await;
                 format!("watch of the {name}")
@@ -247,7 +247,7 @@ impl<R: Reconciler> Engine<R> {
                 load = None;
             }
             let now = Instant::now();
-            load = load.filter(|(_, seen)| now - *seen < LULL);
+            load = load.filter(|(_, seen)| now - *seen < IDLE_DELAY);
             if self.queue.stats().ready > 0 || self.context.is_busy() {
                 load = Some((load.map_or(now, |(since, _)| since), now));
             }

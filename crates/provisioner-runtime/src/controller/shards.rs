@@ -29,7 +29,7 @@ pub enum Sharing {
 /// The shards that this process holds.
 pub(super) struct Shards {
     pub(super) options: LoopOptions,
-    owned: Mutex<BTreeMap<u32, Owned>>,
+    owned: Mutex<BTreeMap<u32, OwnedShard>>,
     problems: Mutex<BTreeMap<u32, String>>,
     /// The counts of closed journals.
     past: Mutex<JournalStats>,
@@ -42,7 +42,7 @@ pub(super) struct Ownership {
     _working: TaskTrackerToken,
 }
 
-struct Owned {
+struct OwnedShard {
     journal: Journal,
     term: Term,
     working: TaskTracker,
@@ -109,7 +109,7 @@ impl Shards {
     /// Returns a guard for work on a key if this process currently owns its shard.
     pub(super) fn ownership(&self, key: &impl fmt::Display) -> Option<Ownership> {
         let owned = self.owned();
-        let Owned { journal, term, working } = owned.get(&self.shard_of(key))?;
+        let OwnedShard { journal, term, working } = owned.get(&self.shard_of(key))?;
         let (journal, term) = (journal.clone(), term.clone());
         (!working.is_closed()).then(|| Ownership { journal, term, _working: working.token() })
     }
@@ -120,7 +120,7 @@ impl Shards {
 
     /// Begins work on a shard.
     pub(super) fn insert(&self, term: &Term, journal: Journal, working: &TaskTracker) {
-        self.owned().insert(term.shard, Owned { journal, term: term.clone(), working: working.clone() });
+        self.owned().insert(term.shard, OwnedShard { journal, term: term.clone(), working: working.clone() });
     }
 
     /// Ends all work on a shard; returns the tracker of work that is still running.
@@ -168,7 +168,7 @@ impl Shards {
         }
     }
 
-    fn owned(&self) -> MutexGuard<'_, BTreeMap<u32, Owned>> {
+    fn owned(&self) -> MutexGuard<'_, BTreeMap<u32, OwnedShard>> {
         crate::sync::lock(&self.owned)
     }
 }

@@ -13,7 +13,7 @@ use super::cache::Cache;
 use super::context::Context;
 use super::fencing::{FencingToken, TokenGuard};
 use super::shards::Ownership;
-use crate::explain::{LONGEST_TEXT, shortened};
+use crate::error_text::{LONGEST_TEXT, shortened};
 use crate::journal::{Entry, JournalError};
 use crate::limiter::{Flow, LimiterPermit};
 use crate::queue::{Permit, Work};
@@ -142,7 +142,7 @@ impl<'a, C: Cache> Step<'a, C> {
         FencingToken::of_call(move || !fenced || valid())
     }
 
-    /// Removes the key's entry with one of the next writes of the journal: the work has left nothing behind.
+    /// Removes the key's entry with one of the next journal writes. Call it when the work has left nothing behind.
     pub fn remove_entry(&self) {
         self.ownership.journal.remove(&self.key().to_string());
     }

@@ -22,7 +22,7 @@ use crate::lease::Term;
 const LAST_WRITE: Duration = Duration::from_secs(5);
 
 /// Works on a shard until its term ends. If another process took over the journal, returns its name.
-pub(super) async fn serve<R: Reconciler>(engine: Arc<Engine<R>>, term: Term) -> Option<String> {
+pub(super) async fn run_term<R: Reconciler>(engine: Arc<Engine<R>>, term: Term) -> Option<String> {
     let shard = Shard { engine: &engine, number: term.shard };
     // Other processes may have made the state from an earlier term obsolete.
     shard.forget();
@@ -79,7 +79,7 @@ impl<R: Reconciler> Shard<'_, R> {
         let left = tokio::select! {
             biased;
             () = term.leave.cancelled() => return,
-            (adopted, ()) = join(adopter.adopt(), self.ready()) => {
+            (adopted, ()) = join(adopter.adopt(), self.wait_until_ready()) => {
                 entries.extend(adopted.entries);
                 adopted.left
             }
@@ -87,7 +87,7 @@ impl<R: Reconciler> Shard<'_, R> {
         let working = TaskTracker::new();
         self.engine.adopt(entries, journal);
         self.report_journal(options, journal);
-        self.left_behind(&left, true);
+        self.report_left_behind(&left, true);
         self.begin(term, journal.clone(), &working);
         tokio::select! {
             biased;
@@ -103,7 +103,7 @@ impl<R: Reconciler> Shard<'_, R> {
     }
 
     /// Waits until the cache is complete and up to date with this term, and starts the author's code.
-    async fn ready(&self) {
+    async fn wait_until_ready(&self) {
         let environment = self.engine.shards.options.environment;
         let unread = "cannot read the cluster's current state";
         let mut retry = Retry::new(unread, environment);
@@ -116,7 +116,8 @@ impl<R: Reconciler> Shard<'_, R> {
             self.set_problem(Some(format!("the provisioner cannot begin: {error}")));
             retry.failed(error).await;
         }
-        // Do not clear the problem here: it may come from the concurrent adoption. `left_behind` sets it afterwards.
+        // Do not clear the problem here: it may come from the concurrent adoption. `report_left_behind` sets it
+        // afterwards.
     }
 
     fn begin(&self, term: &Term, journal: Journal, working: &TaskTracker) {
@@ -141,13 +142,13 @@ impl<R: Reconciler> Shard<'_, R> {
             self.engine.adopt(entries, journal);
             self.engine.resume(released);
             left = rest;
-            self.left_behind(&left, differs);
+            self.report_left_behind(&left, differs);
         }
         std::future::pending::<()>().await;
     }
 
     /// Reports the entries that wait for room: on `/readyz`, and once in the log and to their users.
-    fn left_behind(&self, left: &[Entry], differs: bool) {
+    fn report_left_behind(&self, left: &[Entry], differs: bool) {
         let keys = keys::<R>(left);
         let problem = (!keys.is_empty()).then(|| {
             format!(

@@ -25,7 +25,7 @@ pub struct WatchSpec<C: Cache> {
 }
 
 /// A running watch.
-pub(super) struct Watched<C> {
+pub(super) struct RunningWatch<C> {
     pub(super) name: &'static str,
     pub(super) health: WatchHealth,
     pub(super) after_first_term: bool,
@@ -100,9 +100,9 @@ impl<C: Cache> WatchSpec<C> {
         Self { optional: true, ..self }
     }
 
-    pub(super) fn split(self) -> (Watched<C>, Run<C>) {
+    pub(super) fn split(self) -> (RunningWatch<C>, Run<C>) {
         let Self { name, health, run, version, versioned, after_first_term, optional } = self;
-        (Watched { name, health, after_first_term, optional, version: versioned.then_some(version) }, run)
+        (RunningWatch { name, health, after_first_term, optional, version: versioned.then_some(version) }, run)
     }
 }
 

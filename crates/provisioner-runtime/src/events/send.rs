@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
-use super::state::{Ending, Job, LastEvent, Pending};
+use super::state::{Job, LastEvent, Pending, SendOutcome};
 use super::{Event, EventApi, ObjectRef, Shared};
 use crate::call::{CallError, call, create_request, invalid_request};
 
@@ -47,7 +47,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
             outcome = sending.next(), if !sending.is_empty() => outcome,
         };
         if let Some((job, outcome)) = outcome {
-            let ending = judge(&job, outcome, &mut warned);
+            let ending = classify(&job, outcome, &mut warned);
             crate::sync::lock(&shared.state).conclude(job, ending, Instant::now());
             shared.idle.notify_waiters();
             shared.moved.notify_waiters();
@@ -92,30 +92,30 @@ fn request(shared: &Shared, job: &Job) -> Result<http::Request<Vec<u8>>, CallErr
 }
 
 /// Returns the consequence of the outcome for the line. Logs problems.
-fn judge(job: &Job, outcome: SendResult, warned: &mut bool) -> Ending {
+fn classify(job: &Job, outcome: SendResult, warned: &mut bool) -> SendOutcome {
     let Err(error) = outcome else {
         *warned = false;
-        return Ending::Written;
+        return SendOutcome::Written;
     };
     match error {
         // An earlier request wrote the event, but its response was lost.
-        CallError::AlreadyExists => Ending::Written,
-        CallError::NotFound if job.series.is_some() => Ending::SeriesGone,
+        CallError::AlreadyExists => SendOutcome::Written,
+        CallError::NotFound if job.series.is_some() => SendOutcome::SeriesGone,
         CallError::NotFound | CallError::NoNamespace(_) | CallError::NamespaceTerminating(_) => {
             debug!("an event is dropped: its namespace does not exist");
-            Ending::Unwanted
+            SendOutcome::Unwanted
         }
         CallError::Forbidden(_) => {
             warn_once(warned, &error);
-            Ending::Unwanted
+            SendOutcome::Unwanted
         }
         CallError::Invalid(_) | CallError::Other(_) | CallError::Conflict => {
             warn_once(warned, &error);
-            Ending::Rejected
+            SendOutcome::Rejected
         }
         error => {
             warn_once(warned, &error);
-            Ending::Failed(error.retry_after())
+            SendOutcome::Failed(error.retry_after())
         }
     }
 }

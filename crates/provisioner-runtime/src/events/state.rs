@@ -85,7 +85,7 @@ pub(super) struct LastEvent {
 
 /// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum SendOutcome {
     Written,
     /// The event whose count should be raised no longer exists.
     SeriesGone,
@@ -171,7 +171,7 @@ impl State {
         Some(self.paused.map_or(due, |until| until.max(due)))
     }
 
-    pub(super) fn conclude(&mut self, job: Job, ending: Ending, now: Instant) {
+    pub(super) fn conclude(&mut self, job: Job, ending: SendOutcome, now: Instant) {
         let Job { line, mut pending, series } = job;
         self.sending -= 1;
         let Some(track) = self.track(&line) else { return };
@@ -180,26 +180,26 @@ impl State {
         // It is put back below.
         self.pending -= usize::from(newer.is_some());
         let (written, again) = match ending {
-            Ending::Written => {
+            SendOutcome::Written => {
                 self.stats.sent += 1;
                 self.failures = 0;
                 self.drops_reported = false;
                 (Some(pending.written(series, now)), newer)
             }
-            Ending::SeriesGone => (None, Some(pending.and(newer, now))),
-            Ending::Unwanted => {
+            SendOutcome::SeriesGone => (None, Some(pending.merged_with(newer, now))),
+            SendOutcome::Unwanted => {
                 self.stats.dropped += 1;
                 (None, newer)
             }
-            Ending::Rejected => {
+            SendOutcome::Rejected => {
                 self.stats.failed += 1;
                 (None, newer)
             }
-            Ending::Failed(retry_after) => {
+            SendOutcome::Failed(retry_after) => {
                 self.pause(retry_after, now);
                 pending.attempts += 1;
                 if pending.attempts < MOST_ATTEMPTS {
-                    (series, Some(pending.and(newer, now)))
+                    (series, Some(pending.merged_with(newer, now)))
                 } else {
                     self.stats.failed += 1;
                     (None, newer)
@@ -235,7 +235,7 @@ impl State {
         self.objects.len()
     }
 
-    fn track(&mut self, line: &Line) -> Option<&mut Track> {
+    fn track(&mut self, line: &Line) -> Option<&mut LineState> {
         let object = self.objects.get_mut(&line.object)?;
         object.lines.iter_mut().find(|track| track.reason == line.reason && track.kind == line.kind)
     }
@@ -256,7 +256,7 @@ impl State {
         let Some(object) = self.objects.get_mut(&line.object) else { return };
         let found = object.lines.iter().position(|track| track.reason == line.reason && track.kind == line.kind);
         let at = found.unwrap_or_else(|| {
-            object.lines.push(Track {
+            object.lines.push(LineState {
                 reason: line.reason,
                 kind: line.kind,
                 pending: None,
@@ -331,7 +331,7 @@ impl EventId {
 struct Object {
     /// The time when the object has its whole burst again if it emits no further event.
     full_at: Instant,
-    lines: Vec<Track>,
+    lines: Vec<LineState>,
 }
 
 impl Object {
@@ -346,7 +346,7 @@ impl Object {
 }
 
 /// The state of a line.
-struct Track {
+struct LineState {
     reason: &'static str,
     kind: EventKind,
     /// Boxed because usually nothing waits.
@@ -373,7 +373,7 @@ impl Pending {
     }
 
     /// Returns a line to be sent again at once, merged with newer events.
-    fn and(mut self, newer: Option<Self>, now: Instant) -> Self {
+    fn merged_with(mut self, newer: Option<Self>, now: Instant) -> Self {
         if let Some(newer) = newer {
             let count = self.count.saturating_add(newer.count);
             self.absorb(newer.event, newer.id, newer.last);

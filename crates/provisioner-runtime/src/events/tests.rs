@@ -363,7 +363,7 @@ async fn flush_sends_all_queued_events() {
     }
     assert_eq!(test.recorder.stats().queued, 1);
     assert_eq!(test.recorder.flush(SECOND).await, 0);
-    assert_eq!(test.requests().last().map(Seen::note), Some("39".to_owned()));
+    assert_eq!(test.requests().last().map(RecordedRequest::note), Some("39".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -445,13 +445,13 @@ enum Answer {
 
 /// A request as received by the server.
 #[derive(Clone, Debug)]
-struct Seen {
+struct RecordedRequest {
     method: Method,
     path: String,
     body: Value,
 }
 
-impl Seen {
+impl RecordedRequest {
     fn note(&self) -> String {
         self.body["note"].as_str().unwrap_or_default().to_owned()
     }
@@ -460,7 +460,7 @@ impl Seen {
 #[derive(Default)]
 struct Server {
     answers: Mutex<VecDeque<Answer>>,
-    requests: Mutex<Vec<Seen>>,
+    requests: Mutex<Vec<RecordedRequest>>,
     now: AtomicUsize,
     most: AtomicUsize,
 }
@@ -470,7 +470,7 @@ impl Server {
         self.most.fetch_max(self.now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        crate::sync::lock(&self.requests).push(Seen {
+        crate::sync::lock(&self.requests).push(RecordedRequest {
             method: parts.method,
             path: parts.uri.path().to_owned(),
             body: serde_json::from_slice(&body).unwrap(),
@@ -514,11 +514,11 @@ impl Test {
         sleep(Duration::from_secs(seconds)).await;
     }
 
-    fn requests(&self) -> Vec<Seen> {
+    fn requests(&self) -> Vec<RecordedRequest> {
         crate::sync::lock(&self.server.requests).clone()
     }
 
-    fn only(&self) -> Seen {
+    fn only(&self) -> RecordedRequest {
         let [request] = &self.requests()[..] else { panic!("one request") };
         request.clone()
     }

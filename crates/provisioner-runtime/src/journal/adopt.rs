@@ -11,10 +11,10 @@ use tokio::time::sleep;
 
 use super::Journal;
 use super::error::JournalError;
+use super::format::{Content, Entry, HOLDER, LAYOUT, VERSION, VERSION_KEY, drop_requests, is_copy, write};
 use super::list::selector;
 use super::object::{JournalKind, JournalObject};
 use super::options::JournalOptions;
-use super::text::{Content, Entry, HOLDER, LAYOUT, VERSION, VERSION_KEY, drop_requests, is_copy, write};
 use super::write::{LIMIT, TRIES};
 use crate::call::{CallError, call};
 
@@ -69,15 +69,15 @@ pub struct Adoption<'a> {
     /// By key: entries that are no longer in any other journal.
     adopted: BTreeMap<String, Entry>,
     /// The journals that the log has already mentioned.
-    named: BTreeSet<String>,
+    warned: BTreeSet<String>,
 }
 
 impl<'a> Adoption<'a> {
     /// Creates an adoption into `journal`, which has these options.
     pub fn new(client: Client, options: &'a JournalOptions, journal: &'a Journal) -> Self {
         let api = Api::namespaced_with(client, &options.namespace, &options.kind);
-        let (copied, adopted, named) = Default::default();
-        Self { api, options, journal, copied, adopted, named }
+        let (copied, adopted, warned) = Default::default();
+        Self { api, options, journal, copied, adopted, warned }
     }
 
     /// Moves the entries for which `mine` returns true from journals for which `abandoned` returns true, as far as they
@@ -99,12 +99,12 @@ impl<'a> Adoption<'a> {
         let found = call(LIMIT, self.api.list(&parameters)).await?;
         let sources: BTreeSet<String> = self.copied.values().map(|(_, source)| source.clone()).collect();
         for source in sources.iter().filter(|source| found.items.iter().all(|other| other.name_any() != **source)) {
-            self.settle(source, &[]);
+            self.mark_adopted(source, &[]);
         }
         let mut left = Vec::new();
         for other in found.items.into_iter().filter(|other| other.name_any() != self.options.name) {
             if sources.contains(&other.name_any()) || abandoned(OtherJournal::of(&other)) {
-                left.extend(self.empty(other, &mut abandoned, &mine).await?);
+                left.extend(self.move_entries(other, &mut abandoned, &mine).await?);
             }
         }
         let mut entries: Vec<Entry> = std::mem::take(&mut self.adopted).into_values().collect();
@@ -114,7 +114,7 @@ impl<'a> Adoption<'a> {
     }
 
     /// Moves our entries out of another journal while it is abandoned. Returns those that have to stay there.
-    pub(super) async fn empty(
+    pub(super) async fn move_entries(
         &mut self,
         mut other: JournalObject,
         abandoned: &mut impl FnMut(OtherJournal<'_>) -> bool,
@@ -124,14 +124,14 @@ impl<'a> Adoption<'a> {
         for _ in 0..TRIES {
             let data = other.data();
             if data.get(VERSION_KEY).is_some_and(|version| version != VERSION) {
-                self.stays(&name, "its format is not known to this version");
+                self.warn_kept(&name, "its format is not known to this version");
                 return Ok(Vec::new());
             }
             if is_copy(&other, &self.options.cluster_id) && self.options.sets_restored_apart {
-                self.stays(&name, "it was restored from a backup, and can be deleted");
+                self.warn_kept(&name, "it was restored from a backup, and can be deleted");
                 // The journal that our copies are from no longer exists, and entries of a restored journal must not be
                 // continued.
-                self.settle(&name, &[]);
+                self.mark_adopted(&name, &[]);
                 return Ok(Vec::new());
             }
             let mut content = Content::read(&data);
@@ -143,15 +143,15 @@ impl<'a> Adoption<'a> {
             }
             let Content { entries, unreadable, restored } = content;
             if !unreadable.is_empty() || !restored.is_empty() {
-                self.stays(&name, "it has lines that cannot be read or were restored; see `journal list`");
+                self.warn_kept(&name, "it has lines that cannot be read or were restored; see `journal list`");
             }
             let (wanted, rest): (Vec<Entry>, Vec<Entry>) =
                 entries.into_iter().partition(|entry| mine(OtherJournal::of(&other), entry));
-            self.settle(&name, &wanted);
+            self.mark_adopted(&name, &wanted);
             let is_marked = other.annotations().get(HOLDER) == Some(&self.options.holder);
             // Its holder may have written it since it was read.
             if !is_marked && !abandoned(OtherJournal::of(&other)) {
-                self.leave(&name);
+                self.remove_copies(&name);
                 return Ok(Vec::new());
             }
             // Copy only entries that no other process can change any more.
@@ -182,7 +182,7 @@ impl<'a> Adoption<'a> {
             match self.read(&name).await? {
                 Some(stored) => other = stored,
                 None => {
-                    self.settle(&name, &[]);
+                    self.mark_adopted(&name, &[]);
                     return Ok(Vec::new());
                 }
             }
@@ -191,8 +191,8 @@ impl<'a> Adoption<'a> {
     }
 
     /// Logs once why another journal stays, although no process writes it.
-    fn stays(&mut self, journal: &str, reason: &str) {
-        if self.named.insert(journal.to_owned()) {
+    fn warn_kept(&mut self, journal: &str, reason: &str) {
+        if self.warned.insert(journal.to_owned()) {
             tracing::warn!(journal, "an abandoned journal stays: {reason}");
         }
     }
@@ -219,7 +219,7 @@ impl<'a> Adoption<'a> {
     }
 
     /// Marks entries that are no longer in the other journal as adopted.
-    fn settle(&mut self, source: &str, there: &[Entry]) {
+    fn mark_adopted(&mut self, source: &str, there: &[Entry]) {
         let gone = |key: &String, (_, from): &mut (Entry, String)| {
             from == source && there.iter().all(|entry| entry.key != *key)
         };
@@ -229,7 +229,7 @@ impl<'a> Adoption<'a> {
     }
 
     /// Removes our copies of entries whose journal has a holder again.
-    fn leave(&mut self, source: &str) {
+    fn remove_copies(&mut self, source: &str) {
         for (key, _) in self.copied.extract_if(.., |_, (_, from)| from == source) {
             self.journal.remove(&key);
         }

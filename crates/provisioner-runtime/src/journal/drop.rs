@@ -5,8 +5,8 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
+use super::format::{ACCEPT, COMPONENT, Content, DROP, VERSION, VERSION_KEY, accept_requests, drop_requests};
 use super::object::{JournalKind, JournalObject};
-use super::text::{ACCEPT, COMPONENT, Content, DROP, VERSION, VERSION_KEY, accept_requests, drop_requests};
 use super::write::{LIMIT, TRIES};
 use crate::call::{CallError, call};
 

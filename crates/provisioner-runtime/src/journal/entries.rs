@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use super::error::JournalError;
-use super::text::{self, Content, Entry, Unreadable};
+use super::format::{self, Content, Entry, Unreadable};
 use crate::limiter::fair_share;
 
 /// The size limits of a journal, in bytes.
@@ -144,12 +144,12 @@ impl Entries {
                 }
                 None => {
                     let owner = if at == 0 { owner.of_group() } else { owner.clone() };
-                    self.grow(&owner, text::room_of_shared(name, text));
+                    self.grow(&owner, format::shared_text_bytes(name, text));
                     self.shared.insert(name.clone(), Shared { text: text.clone(), users: 1, owner });
                 }
             }
         }
-        self.grow(&owner, text::room(&entry));
+        self.grow(&owner, format::entry_bytes(&entry));
         self.all.insert(entry.key.clone(), entry);
     }
 
@@ -157,14 +157,14 @@ impl Entries {
     pub(super) fn take(&mut self, key: &str) -> bool {
         let Some(entry) = self.all.remove(key) else { return false };
         let owner = self.owner(&entry);
-        self.shrink(&owner, text::room(&entry));
+        self.shrink(&owner, format::entry_bytes(&entry));
         for (name, text) in &entry.shared {
             let Some(known) = self.shared.get_mut(name) else { continue };
             known.users -= 1;
             if known.users == 0 {
                 let owner = known.owner.clone();
                 self.shared.remove(name);
-                self.shrink(&owner, text::room_of_shared(name, text));
+                self.shrink(&owner, format::shared_text_bytes(name, text));
             }
         }
         true
@@ -209,7 +209,7 @@ impl Entries {
     }
 
     pub(super) fn data(&self) -> BTreeMap<String, String> {
-        text::write(self.all.values(), &self.unreadable, &self.restored)
+        format::write(self.all.values(), &self.unreadable, &self.restored)
     }
 
     fn stored_bytes(&self) -> usize {
@@ -346,11 +346,11 @@ mod tests {
                     size => entries.put(Entry { key, text: "x".repeat(size), shared }),
                 }
                 let data = entries.data();
-                let written = [text::ENTRIES, text::SHARED].iter().filter_map(|part| data.get(*part)).map(String::len);
+                let written = [format::ENTRIES, format::SHARED].iter().filter_map(|part| data.get(*part)).map(String::len);
                 prop_assert_eq!(entries.bytes(), written.sum::<usize>());
                 prop_assert_eq!(entries.groups.values().sum::<usize>(), entries.bytes());
                 let of_tenants = |entry: &Entry| !tenant(entry).is_empty();
-                let lines = entries.all.values().filter(|entry| of_tenants(entry)).map(text::room).sum::<usize>();
+                let lines = entries.all.values().filter(|entry| of_tenants(entry)).map(format::entry_bytes).sum::<usize>();
                 prop_assert!((lines..=entries.bytes()).contains(&entries.tenants.values().sum::<usize>()));
                 let read = Content::read(&data).entries;
                 prop_assert_eq!(read, entries.all.values().cloned().collect::<Vec<_>>());

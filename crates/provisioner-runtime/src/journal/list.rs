@@ -3,8 +3,10 @@
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 
+use super::format::{
+    ALIASES, COMPONENT, Content, Entry, HOLDER, INSTANCE, LAYOUT, VERSION, VERSION_KEY, drop_requests,
+};
 use super::object::{JournalKind, JournalObject};
-use super::text::{ALIASES, COMPONENT, Content, Entry, HOLDER, INSTANCE, LAYOUT, VERSION, VERSION_KEY, drop_requests};
 use super::write::LIMIT;
 use crate::call::{CallError, call};
 use crate::name::label_value;

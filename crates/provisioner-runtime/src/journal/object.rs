@@ -11,7 +11,7 @@ use kube::{Resource, ResourceExt};
 use serde::{Deserialize, Serialize};
 
 use super::entries::Capacity;
-use super::text::{ENTRIES, RESTORED, SHARED, VERSION_KEY};
+use super::format::{ENTRIES, RESTORED, SHARED, VERSION_KEY};
 
 /// The parts of the data. A Lease stores them as annotations, with [`PREFIX`] before their names.
 const PARTS: [&str; 4] = [VERSION_KEY, ENTRIES, RESTORED, SHARED];

@@ -1,7 +1,7 @@
 //! The location of a journal, and its writer.
 
+use super::format::Entry;
 use super::object::JournalKind;
-use super::text::Entry;
 use crate::environment::Environment;
 use crate::name::lease_name;
 

@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::entries::{Entries, MOST_BYTES_OF_ONE, Room};
 use super::error::JournalError;
+use super::format::{Content, Entry, Unreadable};
 use super::object::JournalKind;
 use super::options::JournalOptions;
-use super::text::{Content, Entry, Unreadable};
 use crate::backoff::Backoff;
 use crate::call::CallError;
 use crate::throttle::LONGEST_PAUSE;
@@ -48,7 +48,7 @@ impl Shared {
 }
 
 /// The answer to a waiter.
-pub(super) type Stored = Result<(), JournalError>;
+pub(super) type StoreResult = Result<(), JournalError>;
 
 pub(super) struct State {
     entries: Entries,
@@ -59,7 +59,7 @@ pub(super) struct State {
     /// The keys of the entries that are being written, while a write is under way.
     writing: Option<BTreeSet<String>>,
     /// Waiters for the next write, or for the next check of the holder.
-    fencing: Vec<oneshot::Sender<Stored>>,
+    fencing: Vec<oneshot::Sender<StoreResult>>,
     /// The time since which removals wait to be stored.
     removing: Option<Instant>,
     urgent: bool,
@@ -136,14 +136,14 @@ struct Recording {
     before: Option<Entry>,
     /// The restored entry that it replaces.
     restored: Vec<Unreadable>,
-    waiter: oneshot::Sender<Stored>,
+    waiter: oneshot::Sender<StoreResult>,
 }
 
 /// The waiters of one write.
 pub(super) struct Batch {
     sent: Instant,
     recording: Vec<Recording>,
-    fencing: Vec<oneshot::Sender<Stored>>,
+    fencing: Vec<oneshot::Sender<StoreResult>>,
     removing: Option<Instant>,
     bytes: usize,
 }
@@ -179,7 +179,7 @@ impl State {
         }
     }
 
-    pub(super) fn record(&mut self, entry: Entry) -> Result<oneshot::Receiver<Stored>, JournalError> {
+    pub(super) fn record(&mut self, entry: Entry) -> Result<oneshot::Receiver<StoreResult>, JournalError> {
         // The group's text is not the tenant's choice, so it does not count.
         let shared = entry.shared.iter().skip(1).map(|(_, text)| text.len());
         let bytes = entry.text.len() + shared.sum::<usize>();
@@ -190,13 +190,13 @@ impl State {
     }
 
     /// Records an entry of another journal. An existing entry with the same key stays unchanged.
-    pub(super) fn adopt(&mut self, entry: Entry) -> Result<oneshot::Receiver<Stored>, JournalError> {
+    pub(super) fn adopt(&mut self, entry: Entry) -> Result<oneshot::Receiver<StoreResult>, JournalError> {
         let entry = self.entries.get(&entry.key).cloned().unwrap_or(entry);
         self.store(entry, Room::All)
     }
 
-    fn store(&mut self, entry: Entry, room: Room) -> Result<oneshot::Receiver<Stored>, JournalError> {
-        self.alive()?;
+    fn store(&mut self, entry: Entry, room: Room) -> Result<oneshot::Receiver<StoreResult>, JournalError> {
+        self.check_open()?;
         let (key, before) = (entry.key.clone(), self.entries.get(&entry.key).cloned());
         let stored = self.writing.iter().all(|writing| !writing.contains(&key))
             && self.recording.iter().all(|recording| recording.key != key);
@@ -261,8 +261,8 @@ impl State {
         std::mem::take(&mut self.dropped)
     }
 
-    pub(super) fn fence(&mut self) -> Result<oneshot::Receiver<Stored>, JournalError> {
-        self.alive()?;
+    pub(super) fn fence(&mut self) -> Result<oneshot::Receiver<StoreResult>, JournalError> {
+        self.check_open()?;
         let (sender, receiver) = oneshot::channel();
         self.fencing.push(sender);
         Ok(receiver)
@@ -273,8 +273,8 @@ impl State {
     }
 
     /// Requests that everything be stored; returns `None` if it already is.
-    pub(super) fn flush(&mut self) -> Result<Option<oneshot::Receiver<Stored>>, JournalError> {
-        self.alive()?;
+    pub(super) fn flush(&mut self) -> Result<Option<oneshot::Receiver<StoreResult>>, JournalError> {
+        self.check_open()?;
         if self.removing.is_none() && self.recording.is_empty() && self.writing.is_none() {
             return Ok(None);
         }
@@ -412,7 +412,7 @@ impl State {
         batch.fencing.into_iter().for_each(|waiter| drop(waiter.send(Ok(()))));
     }
 
-    fn alive(&self) -> Result<(), JournalError> {
+    fn check_open(&self) -> Result<(), JournalError> {
         self.over.clone().map_or(Ok(()), |by| Err(JournalError::Lost(by)))
     }
 }

@@ -1,6 +1,6 @@
+mod administrators;
 mod adoption;
 mod leases;
-mod people;
 mod restored;
 
 use std::collections::BTreeMap;
@@ -17,20 +17,20 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::entries::MOST_BYTES_OF_ONE;
+use super::format::{Content, ENTRIES, Unreadable, entry_bytes, write};
 use super::state::WriterAction;
-use super::text::{Content, ENTRIES, Unreadable, room, write};
 use super::*;
 use crate::{CallError, Environment};
 
 const NAME: &str = "disks-journal";
 
-struct Held {
+struct HeldJournal {
     journal: Journal,
     entries: Vec<Entry>,
     writer: JoinHandle<String>,
 }
 
-impl Drop for Held {
+impl Drop for HeldJournal {
     fn drop(&mut self) {
         self.writer.abort();
     }
@@ -52,12 +52,12 @@ fn options(name: &str, holder: &str) -> JournalOptions {
     }
 }
 
-async fn hold_as(client: Client, options: JournalOptions) -> Held {
+async fn hold_as(client: Client, options: JournalOptions) -> HeldJournal {
     let (journal, writer, entries) = Journal::take_over(client, options, || true).await.unwrap();
-    Held { journal, entries, writer: tokio::spawn(writer.run()) }
+    HeldJournal { journal, entries, writer: tokio::spawn(writer.run()) }
 }
 
-async fn hold(cluster: &Cluster, holder: &str) -> Held {
+async fn hold(cluster: &Cluster, holder: &str) -> HeldJournal {
     hold_as(cluster.client(holder), options(NAME, holder)).await
 }
 
@@ -85,7 +85,7 @@ fn reads_back_entries_and_keeps_unreadable_lines() {
     let lines = ["a - x y", r#"c gold {"about":"c"}"#, r#"d gold,spec {"about":"d"}"#, "b silver,lost-text {}", ""];
     assert_eq!(data["entries"], lines.join("\n"));
     assert_eq!(data["shared"], "gold {}\nsilver {}\nspec s\n");
-    assert_eq!(data["entries"].len(), [&plain, &entry("c"), &two].into_iter().map(room).sum::<usize>() + 22);
+    assert_eq!(data["entries"].len(), [&plain, &entry("c"), &two].into_iter().map(entry_bytes).sum::<usize>() + 22);
     let content = Content::read(&data);
     assert_eq!(content.entries, [plain, entry("c"), two]);
     assert_eq!(content.unreadable, [damaged]);
@@ -295,7 +295,7 @@ async fn confirmed_entries_are_stored_despite_faults() {
                 let client = cluster.client(&holder);
                 match Journal::take_over(client, options(NAME, &holder), || true).await {
                     Ok((journal, writer, entries)) => {
-                        break Held { journal, entries, writer: tokio::spawn(writer.run()) };
+                        break HeldJournal { journal, entries, writer: tokio::spawn(writer.run()) };
                     }
                     Err(_) => sleep(Duration::from_secs(1)).await,
                 }

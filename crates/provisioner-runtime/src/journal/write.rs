@@ -12,22 +12,22 @@ use kube::{Client, Resource, ResourceExt};
 use tokio::time::{Instant, sleep_until};
 
 use super::error::TakeOverError;
+use super::format::{
+    ALIASES, CLUSTER_ID, Content, ENTRIES, HOLDER, JOURNAL_UID, LAYOUT, RESTORED, UNANSWERED, Unreadable, VERSION,
+    VERSION_KEY, accept_requests, drop_requests, labels, write,
+};
 use super::object::{JournalKind, JournalObject};
 use super::options::JournalOptions;
 use super::state::{Batch, Shared, WriterAction};
-use super::text::{
-    ALIASES, CLUSTER_ID, Content, ENTRIES, HOLDER, LAYOUT, OF, RESTORED, UNANSWERED, Unreadable, VERSION, VERSION_KEY,
-    accept_requests, drop_requests, labels, write,
-};
 use crate::backoff::Random;
-use crate::call::{CallError, Written, call, create_request, invalid_request, replace_request};
+use crate::call::{CallError, WriteResponse, call, create_request, invalid_request, replace_request};
 
 /// Time limit of one request.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 /// Number of consecutive conflicts after which an attempt fails.
 pub(super) const TRIES: usize = 10;
 
-/// Only the metadata of a response matters.
+/// The `Accept` header for a response that contains only the object's metadata.
 const METADATA_ONLY: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
 
@@ -101,7 +101,7 @@ impl Writer {
                 Err(error @ (CallError::Conflict | CallError::AlreadyExists | CallError::NotFound)) => error,
                 Err(error) => return Err(error.into()),
             };
-            // The change may be an earlier write of ours whose response was lost, or a user's.
+            // The object was changed by an earlier write of this process, whose response was lost, or by a user.
             match self.check_holder(batch).await {
                 Ok(()) => data = crate::sync::lock(&self.shared.state).data(),
                 Err(WriteError::Failed(CallError::NotFound)) if (self.still_ours)() => {
@@ -153,7 +153,7 @@ pub(super) struct JournalStore {
     unanswered: u32,
 }
 
-/// The keys of the entries that an administrator wants dropped, and of the restored ones to finish.
+/// The keys of the entries to drop, and of the restored entries to finish, as an administrator requested.
 struct Requests {
     drop: Option<Vec<String>>,
     accept: Option<Vec<String>>,
@@ -279,7 +279,7 @@ impl JournalStore {
         }
         let mut annotations =
             BTreeMap::from([(HOLDER.to_owned(), holder.clone()), (LAYOUT.to_owned(), layout.clone())]);
-        annotations.extend(self.uid.clone().map(|uid| (OF.to_owned(), uid)));
+        annotations.extend(self.uid.clone().map(|uid| (JOURNAL_UID.to_owned(), uid)));
         if self.unanswered > 0 {
             annotations.insert(UNANSWERED.to_owned(), self.unanswered.to_string());
         }
@@ -309,7 +309,7 @@ impl JournalStore {
         if answer.as_ref().is_err_and(CallError::is_transient) {
             self.unanswered += 1;
         }
-        let Written { metadata } = answer?;
+        let WriteResponse { metadata } = answer?;
         (self.uid, self.version) = (metadata.uid, metadata.resource_version);
         Ok(())
     }

@@ -68,7 +68,7 @@ where
             let mut asked = None;
             match self.acquire().await {
                 Ok(Some(acquisition)) => {
-                    self.fleet.health.works(&self.part);
+                    self.fleet.health.clear_problem(&self.part);
                     self.hold(acquisition).await;
                 }
                 // A change of another replica's Lease triggers the next attempt.
@@ -92,7 +92,7 @@ where
         if self.is_ours() {
             self.release(None).await;
         }
-        self.fleet.health.waits(&self.part, None);
+        self.fleet.health.set_notice(&self.part, None);
     }
 
     /// Waits until the Lease may be taken; returns `false` when the replica stops.
@@ -112,7 +112,7 @@ where
             // While standing by, this replica sends no request whose success would clear an earlier failure.
             let other = self.fleet.cache.holder(&self.name, now);
             if !self.is_refused && other.is_some_and(|other| other != self.fleet.options.identity) {
-                self.fleet.health.works(&self.part);
+                self.fleet.health.clear_problem(&self.part);
             }
             let expiry = self.fleet.cache.next_expiry(now);
             tokio::select! {
@@ -127,7 +127,7 @@ where
 
     fn fail(&mut self, error: &CallError) {
         self.is_refused = matches!(error, CallError::Forbidden(_) | CallError::Invalid(_));
-        self.fleet.health.fails(&self.part, error.to_string());
+        self.fleet.health.set_problem(&self.part, error.to_string());
     }
 
     fn is_ready(&self, now: Instant) -> bool {
@@ -140,7 +140,7 @@ where
             let super::cache::Rival { name, holder, shards, .. } = rival;
             format!("waiting for {holder}, which holds {name} as one of {shards} instead of {}", options.shards)
         });
-        health.waits(&self.part, notice);
+        health.set_notice(&self.part, notice);
         rival.is_none() && (self.is_ours() || self.fleet.plan(now).contains(&Action::Acquire(self.shard)))
     }
 
@@ -203,7 +203,7 @@ where
             match refreshed {
                 Ok(_) if !self.is_ours() => return false,
                 Ok(_) => {
-                    health.works(&self.part);
+                    health.clear_problem(&self.part);
                     match cache.rival(&options.identity, options.shards, now) {
                         None => return now < deadline,
                         Some(rival) if rival.shards < options.shards => return false,
@@ -233,7 +233,11 @@ where
         let term = Term::new(self.shard, acquisition.transitions, self.stop.child_token(), valid_until);
         let _end = term.lost.clone().drop_guard();
         crate::sync::lock(serving).insert(self.shard, false);
-        health.begins(HeldShard { shard: self.shard, since: Instant::now(), transitions: acquisition.transitions });
+        health.record_begin(HeldShard {
+            shard: self.shard,
+            since: Instant::now(),
+            transitions: acquisition.transitions,
+        });
 
         let mut task = AbortOnDropHandle::new(tokio::spawn((self.work)(term.clone())));
         let result = self.renew_until_end(acquisition, &term, &mut task).await;
@@ -244,14 +248,14 @@ where
                 Loss::Expired => format!("it could not be renewed for {:?}", options.renew_deadline),
                 Loss::Taken => "another process holds it".to_owned(),
             };
-            health.loses(self.shard, &why);
+            health.record_loss(self.shard, &why);
             if timeout(options.abort_grace(), &mut task).await.is_err() {
                 task.abort();
                 let _ = task.await;
             }
         }
         crate::sync::lock(serving).remove(&self.shard);
-        health.ends(self.shard);
+        health.record_end(self.shard);
         result
     }
 
@@ -279,7 +283,7 @@ where
                     let begun = Instant::now();
                     match self.renew(acquisition, term).await {
                         Ok(()) => {
-                            health.works(&self.part);
+                            health.clear_problem(&self.part);
                             next = self.due();
                         }
                         Err(Ok(loss)) => return Err(loss),
@@ -297,7 +301,7 @@ where
                 () = changes.changed() => {
                     if self.confirm_write().is_some() {
                         self.extend(term)?;
-                        health.works(&self.part);
+                        health.clear_problem(&self.part);
                         next = self.due();
                     }
                     match cache.holder_identity(&self.name) {
@@ -378,7 +382,7 @@ where
             };
             match store.write(cache, &self.name, known.lease.as_ref(), draft, options.call_limit()).await {
                 Ok(_) => {
-                    health.works(&self.part);
+                    health.clear_problem(&self.part);
                     return;
                 }
                 Err(CallError::Conflict | CallError::NotFound) => {}

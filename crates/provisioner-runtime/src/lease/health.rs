@@ -71,26 +71,26 @@ impl LeaseHealth {
         crate::sync::lock(&self.state).members = members;
     }
 
-    pub(super) fn begins(&self, held: HeldShard) {
+    pub(super) fn record_begin(&self, held: HeldShard) {
         info!(shard = held.shard, transitions = held.transitions, "the Lease is held");
         let mut state = crate::sync::lock(&self.state);
         state.begun += 1;
         state.held.insert(held.shard, held);
     }
 
-    pub(super) fn ends(&self, shard: u32) {
+    pub(super) fn record_end(&self, shard: u32) {
         if crate::sync::lock(&self.state).held.remove(&shard).is_some() {
             info!(shard, "the Lease is no longer held");
         }
     }
 
-    pub(super) fn loses(&self, shard: u32, why: &str) {
+    pub(super) fn record_loss(&self, shard: u32, why: &str) {
         crate::sync::lock(&self.state).lost += 1;
         warn!(shard, "the Lease is lost: {why}");
     }
 
     /// Records that `part` does not work, and the reason.
-    pub(super) fn fails(&self, part: &str, problem: String) {
+    pub(super) fn set_problem(&self, part: &str, problem: String) {
         let mut state = crate::sync::lock(&self.state);
         if state.problems.get(part) != Some(&problem) {
             warn!("{part}: {problem}");
@@ -98,14 +98,14 @@ impl LeaseHealth {
         }
     }
 
-    pub(super) fn works(&self, part: &str) {
+    pub(super) fn clear_problem(&self, part: &str) {
         if crate::sync::lock(&self.state).problems.remove(part).is_some() {
             info!("{part}: works again");
         }
     }
 
     /// Records what `part` waits for.
-    pub(super) fn waits(&self, part: &str, notice: Option<String>) {
+    pub(super) fn set_notice(&self, part: &str, notice: Option<String>) {
         let mut state = crate::sync::lock(&self.state);
         if state.notices.get(part) == notice.as_ref() {
             return;

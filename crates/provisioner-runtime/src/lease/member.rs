@@ -16,7 +16,7 @@ const PART: &str = "Lease of this replica";
 /// Number of durations after its expiry at which the Lease of a crashed replica is removed.
 const EXPIRED_DURATIONS: u32 = 4;
 
-/// Announces this replica to the others. Makes one attempt; [`remain`] retries later.
+/// Announces this replica to the others. Makes one attempt; [`stay_announced`] retries later.
 pub(super) async fn announce(fleet: &Fleet) {
     if fleet.options.shards > 1 {
         report(fleet, renew(fleet).await);
@@ -24,7 +24,7 @@ pub(super) async fn announce(fleet: &Fleet) {
 }
 
 /// Renews this replica's Lease until `stop`, and then deletes it. Removes the Leases of crashed replicas.
-pub(super) async fn remain(fleet: &Fleet, stop: &CancellationToken) {
+pub(super) async fn stay_announced(fleet: &Fleet, stop: &CancellationToken) {
     if fleet.options.shards == 1 {
         return;
     }
@@ -94,8 +94,8 @@ async fn remove_expired(fleet: &Fleet) {
 
 fn report(fleet: &Fleet, result: Result<(), CallError>) {
     match result {
-        Ok(()) => fleet.health.works(PART),
-        Err(error) => fleet.health.fails(PART, error.to_string()),
+        Ok(()) => fleet.health.clear_problem(PART),
+        Err(error) => fleet.health.set_problem(PART, error.to_string()),
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::cache::LeaseCache;
 use super::options::LeaseOptions;
 use super::record::{self, FLEET, Lease, MEMBER, SHARDS, Spec};
-use crate::call::{CallError, Written, call, create_request, invalid_request, replace_request};
+use crate::call::{CallError, WriteResponse, call, create_request, invalid_request, replace_request};
 use crate::environment::Environment;
 use crate::name::label_value;
 
@@ -83,7 +83,7 @@ impl LeaseStore {
             None => create_request(self.api.resource_url(), body)?,
         };
         let client = self.api.clone().into_client();
-        let Written { metadata } = call(limit, client.request(request)).await?;
+        let WriteResponse { metadata } = call(limit, client.request(request)).await?;
         // Everything else is as it was sent.
         (lease.metadata.uid, lease.metadata.resource_version) = (metadata.uid, metadata.resource_version);
         let acquired = lease.spec.as_ref().and_then(|spec| spec.acquire_time.clone());

@@ -30,7 +30,7 @@ impl Term {
     }
 
     /// Creates a term that needs no election and lasts until `stop` is cancelled.
-    pub(crate) fn alone(stop: &CancellationToken) -> Self {
+    pub(crate) fn without_election(stop: &CancellationToken) -> Self {
         /// Longer than any process runs.
         const ALWAYS: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
         Self::new(0, 0, stop.clone(), Instant::now() + ALWAYS)

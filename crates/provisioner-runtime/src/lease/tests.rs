@@ -238,7 +238,7 @@ fn foreign(name: &str, spec: &Value) -> Value {
 
 /// Refuses all requests, or requests with one verb, and counts the requests.
 #[derive(Default)]
-struct Cut {
+struct Outage {
     all: std::sync::atomic::AtomicBool,
     verb: Mutex<Option<kube_sim::Verb>>,
     /// One in this many updates receives a response; 0 means that all do.
@@ -258,7 +258,7 @@ impl kube_sim::WatchInterceptor for Silence {
     }
 }
 
-impl Cut {
+impl Outage {
     fn set(&self, all: bool) {
         self.all.store(all, std::sync::atomic::Ordering::Relaxed);
     }
@@ -276,7 +276,7 @@ impl Cut {
     }
 }
 
-impl kube_sim::Interceptor for Cut {
+impl kube_sim::Interceptor for Outage {
     fn before<'a>(&'a self, request: &'a kube_sim::Request) -> futures::future::BoxFuture<'a, kube_sim::Before> {
         use kube_sim::{Before, Status};
         self.requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

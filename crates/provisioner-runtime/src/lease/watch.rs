@@ -47,7 +47,7 @@ pub(super) async fn follow(fleet: &Fleet) {
             Err(WatchError::Failed(_)) if failures == 0 => {}
             Err(WatchError::Failed(error)) => {
                 position = None;
-                fleet.health.waits(PART, Some(format!("it fails, polling instead: {error}")));
+                fleet.health.set_notice(PART, Some(format!("it fails, polling instead: {error}")));
             }
         }
         failures += 1;
@@ -78,8 +78,8 @@ pub(super) async fn poll(fleet: &Fleet) {
 async fn list(fleet: &Fleet) -> Result<String, CallError> {
     let listed = fleet.store.list(&fleet.cache, fleet.options.call_limit()).await;
     match &listed {
-        Ok(_) => fleet.health.works(LIST),
-        Err(error) => fleet.health.fails(LIST, error.to_string()),
+        Ok(_) => fleet.health.clear_problem(LIST),
+        Err(error) => fleet.health.set_problem(LIST, error.to_string()),
     }
     listed
 }
@@ -94,7 +94,7 @@ async fn watch_from(fleet: &Fleet, seconds: u32, version: &mut String, delivered
     let progressed = || {
         fleet.cache.progressed();
         // While the watch delivers changes, no list runs whose success would clear an earlier failure.
-        fleet.health.works(LIST);
+        fleet.health.clear_problem(LIST);
     };
     let mut events = begun.map_err(|_| WatchError::Failed(CallError::TimedOut(limit)))??;
     loop {
@@ -121,6 +121,6 @@ async fn watch_from(fleet: &Fleet, seconds: u32, version: &mut String, delivered
         }
         *delivered = true;
         fleet.cache.delivered(version);
-        fleet.health.waits(PART, None);
+        fleet.health.set_notice(PART, None);
     }
 }

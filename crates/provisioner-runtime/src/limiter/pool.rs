@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::turns::{Member, Place, RoundRobin};
+use super::round_robin::{Member, Place, RoundRobin};
 use super::{Flow, Limits, Purpose, fair_share};
 
 #[derive(Debug)]

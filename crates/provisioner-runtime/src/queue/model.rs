@@ -28,7 +28,7 @@ proptest! {
         let start = Instant::now();
         let limits = Limits { total, per_group, one_each };
         let options = QueueOptions { backoff: BACKOFF, limits, ..QueueOptions::default() };
-        let mut both = Both {
+        let mut pair = QueueAndModel {
             real: State::new(&options),
             model: Model { keys: Vec::new(), permits: Shares::new(limits), passed_over: [0; 3], sequence: 0 },
             running: Vec::new(),
@@ -36,10 +36,10 @@ proptest! {
             now: start,
         };
         for step in steps {
-            both.run(step);
-            both.compare();
+            pair.run(step);
+            pair.compare();
         }
-        both.settle();
+        pair.settle();
     }
 }
 
@@ -94,7 +94,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// The real queue and the model, taken through the same steps.
-struct Both {
+struct QueueAndModel {
     real: State<u8>,
     model: Model,
     running: Vec<(u8, u64)>,
@@ -102,7 +102,7 @@ struct Both {
     now: Instant,
 }
 
-impl Both {
+impl QueueAndModel {
     fn run(&mut self, step: Step) {
         let now = self.now;
         match step {

@@ -12,7 +12,7 @@ use super::{Next, Priority, QueueOptions, QueueStats};
 use crate::backoff::{Backoff, Random};
 use crate::limiter::{Flow, Shares};
 
-/// The longest pause of a waiting key: what it waits for may happen at any time.
+/// The longest pause of a waiting key, because the condition that it waits for may be met at any time.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Consecutive [`Next::Again`] results before the key is treated as failing.
 const MANY_REPEATS: u32 = 3;
@@ -278,7 +278,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     fn delay(&mut self, key: &K, delay: Duration, now: Instant) {
-        // The sum of an instant and a longer time may overflow.
+        // Adding a longer duration to an instant may overflow.
         const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
         let due = now + delay.min(FOR_EVER);
         let sequence = self.id();
@@ -299,7 +299,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// Readies the parked keys that get a permit.
+    /// Gives free permits to parked keys, which become ready.
     fn admit(&mut self, now: Instant) {
         while let Some((flow, key)) = self.permits.admit() {
             let slot = self.ready.push_front(key.clone());
@@ -324,7 +324,7 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     fn remove(&mut self, key: &K, now: Instant) {
         let reserved = self.entries.remove(key).and_then(|entry| entry.reserved);
-        // After a burst, shrink the map as well; halving keeps the cost per key constant.
+        // After a burst, shrink the map as well, always by a factor of at least four, so the cost per key is constant.
         if self.entries.capacity() > 1024 && self.entries.len() < self.entries.capacity() / 8 {
             self.entries.shrink_to(self.entries.len() * 2);
         }
@@ -357,7 +357,7 @@ impl Entry {
         Self { inputs, attempt: 1, waits: 0, repeats: 0, phase: Phase::AwaitingChange, reserved: None }
     }
 
-    /// Sets other inputs: earlier attempts say nothing about them.
+    /// Sets new inputs, and resets the counts, because earlier attempts had other inputs.
     fn renew(&mut self, inputs: u64) {
         self.inputs = inputs;
         (self.attempt, self.waits, self.repeats) = (1, 0, 0);
@@ -383,10 +383,10 @@ enum Phase {
     Running { priority: Priority, woken: Option<Wake>, forgotten: bool },
 }
 
-/// The wakes of a key while it ran.
+/// The wakes that a key received while it was running.
 struct Wake {
     inputs: u64,
-    /// At least one wake had other inputs than the run.
+    /// True if at least one wake had other inputs than the run.
     changed: bool,
     priority: Priority,
 }

@@ -213,10 +213,10 @@ async fn new_list_clears_the_expected_version() {
 fn list_of_restored_data_outdates_earlier_states() {
     let health = WatchHealth::new();
     health.delivered("90");
-    health.delivers("95");
+    health.set_delivering("95");
     let changes = [Change::Listed(()), Change::Ready, Change::Applied(())];
     assert_eq!(changes.each_ref().map(|change| health.listing(change)), [95, 95, 0]);
-    health.delivers("2");
+    health.set_delivering("2");
     assert_eq!(changes.each_ref().map(|change| health.listing(change)), [u64::MAX, u64::MAX, 0]);
 }
 

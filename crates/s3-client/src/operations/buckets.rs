@@ -94,7 +94,7 @@ impl Client {
     /// Returns an [`Error`] if the request fails. Many services do not support such rules and refuse the request.
     pub async fn bucket_ownership(&self, name: &str) -> Result<Option<String>, Error> {
         let answer = self.sdk.get_bucket_ownership_controls().bucket(name).send().await;
-        let controls = self.unless(&["OwnershipControlsNotFoundError"], answer)?;
+        let controls = self.none_if_code(&["OwnershipControlsNotFoundError"], answer)?;
         let controls = controls.and_then(|answer| answer.ownership_controls);
         let rule = controls.and_then(|controls| controls.rules.into_iter().next());
         Ok(rule.map(|rule| rule.object_ownership.as_str().to_owned()).filter(|rule| !rule.is_empty()))
@@ -128,7 +128,7 @@ impl Client {
     /// Returns an [`Error`], such as `BucketNotEmpty`, if the request fails.
     pub async fn delete_bucket(&self, name: &str) -> Result<bool, Error> {
         let deleted = self.sdk.delete_bucket().bucket(name).send().await;
-        Ok(self.unless(&["NoSuchBucket"], deleted)?.is_some())
+        Ok(self.none_if_code(&["NoSuchBucket"], deleted)?.is_some())
     }
 
     /// Returns the names of the buckets of this key's user.

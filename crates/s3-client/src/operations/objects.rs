@@ -7,10 +7,10 @@ use percent_encoding::percent_decode_str;
 use super::incomplete;
 use crate::client::Client;
 use crate::error::{Error, body_error};
-use crate::interceptors::OddNames;
+use crate::interceptors::InvalidXmlCharacters;
 
 /// Error codes for objects to delete that do not exist.
-const GONE: [&str; 2] = ["NoSuchKey", "NoSuchVersion"];
+const NOT_FOUND_CODES: [&str; 2] = ["NoSuchKey", "NoSuchVersion"];
 
 /// A version of an object, or a delete marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Client {
     /// Returns an [`Error`] if the request fails, or if the object is larger than the client's response limit.
     pub async fn get_object(&self, bucket: &str, key: &str) -> Result<Option<Bytes>, Error> {
         let answer = self.sdk.get_object().bucket(bucket).key(key).send().await;
-        let Some(answer) = self.unless(&["NoSuchKey"], answer)? else { return Ok(None) };
+        let Some(answer) = self.none_if_code(&["NoSuchKey"], answer)? else { return Ok(None) };
         let body = answer.body.collect().await.map_err(|error| body_error(&self.endpoint, &error))?;
         Ok(Some(body.into_bytes()))
     }
@@ -68,7 +68,7 @@ impl Client {
     pub async fn list_object_versions(&self, name: &str) -> Result<Vec<ObjectVersion>, Error> {
         // XML cannot represent some characters that are allowed in names, so request encoded names.
         let list = self.sdk.list_object_versions().bucket(name).encoding_type(EncodingType::Url);
-        let page = match self.read(list.customize().interceptor(OddNames).send().await) {
+        let page = match self.read(list.customize().interceptor(InvalidXmlCharacters).send().await) {
             // The store does not support versions.
             Err(error) if error.status() == Some(501) => return self.list_objects(name).await,
             page => page?,
@@ -86,7 +86,7 @@ impl Client {
 
     async fn list_objects(&self, name: &str) -> Result<Vec<ObjectVersion>, Error> {
         let list = self.sdk.list_objects_v2().bucket(name).encoding_type(EncodingType::Url);
-        let page = self.read(list.customize().interceptor(OddNames).send().await)?;
+        let page = self.read(list.customize().interceptor(InvalidXmlCharacters).send().await)?;
         let encoded = page.encoding_type == Some(EncodingType::Url);
         let objects = page.contents.unwrap_or_default().into_iter();
         Ok(objects.map(|object| ObjectVersion { key: key_of(object.key, encoded), version_id: None }).collect())
@@ -100,7 +100,7 @@ impl Client {
     pub async fn delete_objects(&self, name: &str, versions: &[ObjectVersion]) -> Result<(), Error> {
         let (batch, single): (Vec<_>, Vec<_>) = versions.iter().partition(|version| xml_can_write(&version.key));
         match self.delete_batch(name, &batch).await {
-            Err(error) if is_about_the_request(&error) => self.delete_singly(name, &batch).await?,
+            Err(error) if is_batch_failure(&error) => self.delete_singly(name, &batch).await?,
             other => other?,
         }
         self.delete_singly(name, &single).await
@@ -117,7 +117,8 @@ impl Client {
         let delete = Delete::builder().set_objects(Some(objects)).quiet(true).build().map_err(incomplete)?;
         let answer = self.read(self.sdk.delete_objects().bucket(name).delete(delete).send().await)?;
         let failed = answer.errors.unwrap_or_default();
-        let failed = failed.into_iter().find(|error| !GONE.contains(&error.code.as_deref().unwrap_or_default()));
+        let failed =
+            failed.into_iter().find(|error| !NOT_FOUND_CODES.contains(&error.code.as_deref().unwrap_or_default()));
         match failed {
             None => Ok(()),
             Some(error) => {
@@ -129,7 +130,7 @@ impl Client {
     async fn delete_singly(&self, name: &str, versions: &[&ObjectVersion]) -> Result<(), Error> {
         for ObjectVersion { key, version_id } in versions {
             match self.delete_version(name, key, version_id.as_deref()).await {
-                Err(Error::Answer(answer)) if answer.status == 403 => {
+                Err(Error::Refused(answer)) if answer.status == 403 => {
                     return Err(Error::Object { key: key.clone(), code: answer.code });
                 }
                 other => other?,
@@ -140,7 +141,7 @@ impl Client {
 
     async fn delete_version(&self, bucket: &str, key: &str, version: Option<&str>) -> Result<(), Error> {
         let request = self.sdk.delete_object().bucket(bucket).key(key).set_version_id(version.map(str::to_owned));
-        self.unless(&GONE, request.send().await).map(drop)
+        self.none_if_code(&NOT_FOUND_CODES, request.send().await).map(drop)
     }
 
     /// Deletes a page of a bucket's versions, or, if there are none, aborts a page of its uploads. Returns their
@@ -158,7 +159,7 @@ impl Client {
                 version.key.contains(char::REPLACEMENT_CHARACTER) || !xml_can_write(&version.key)
             };
             if versions.iter().all(is_garbled) && self.list_object_versions(name).await? == versions {
-                return Err(Error::ListedOtherwise { key: versions[0].key.clone() });
+                return Err(Error::NameMismatch { key: versions[0].key.clone() });
             }
             return Ok(versions.len());
         }
@@ -176,14 +177,14 @@ impl Client {
 
     async fn abort_some_uploads(&self, name: &str) -> Result<usize, Error> {
         let list = self.sdk.list_multipart_uploads().bucket(name).encoding_type(EncodingType::Url);
-        let page = self.read(list.customize().interceptor(OddNames).send().await)?;
+        let page = self.read(list.customize().interceptor(InvalidXmlCharacters).send().await)?;
         let encoded = page.encoding_type == Some(EncodingType::Url);
         let uploads = page.uploads.unwrap_or_default();
         for upload in &uploads {
             let key = key_of(upload.key.clone(), encoded);
             let abort = self.sdk.abort_multipart_upload().bucket(name).key(key);
             let ended = abort.set_upload_id(upload.upload_id.clone()).send().await;
-            self.unless(&["NoSuchUpload"], ended)?;
+            self.none_if_code(&["NoSuchUpload"], ended)?;
         }
         Ok(uploads.len())
     }
@@ -195,7 +196,7 @@ fn key_of(key: Option<String>, encoded: bool) -> String {
     if encoded {
         percent_decode_str(&key.replace('+', " ")).decode_utf8_lossy().into_owned()
     } else {
-        OddNames::original(&key)
+        InvalidXmlCharacters::original(&key)
     }
 }
 
@@ -207,9 +208,9 @@ fn xml_can_write(text: &str) -> bool {
 
 /// Returns true if the service rejects the request, does not support it, or fails to process it. Missing permissions,
 /// missing objects and an overload would affect requests for single objects as well.
-fn is_about_the_request(error: &Error) -> bool {
+fn is_batch_failure(error: &Error) -> bool {
     match error {
-        Error::Answer(answer) => !answer.is_busy() && ![401, 403, 404, 503].contains(&answer.status),
+        Error::Refused(answer) => !answer.is_busy() && ![401, 403, 404, 503].contains(&answer.status),
         Error::NotS3 { status, .. } => *status != 503,
         _ => false,
     }

@@ -21,7 +21,7 @@ impl Client {
     /// Returns an [`Error`] if the request fails, or [`Error::Policy`] if the policy cannot be parsed.
     pub async fn bucket_policy(&self, name: &str) -> Result<Policy, Error> {
         let answer = self.sdk.get_bucket_policy().bucket(name).send().await;
-        let text = self.unless(&["NoSuchBucketPolicy"], answer)?.and_then(|answer| answer.policy);
+        let text = self.none_if_code(&["NoSuchBucketPolicy"], answer)?.and_then(|answer| answer.policy);
         Ok(text.map_or_else(|| Ok(Policy::default()), |text| Policy::parse(&text))?)
     }
 
@@ -41,7 +41,7 @@ impl Client {
     /// # Errors
     /// Returns an [`Error`] if the request fails.
     pub async fn delete_bucket_policy(&self, name: &str) -> Result<(), Error> {
-        self.unless(&["NoSuchBucketPolicy"], self.sdk.delete_bucket_policy().bucket(name).send().await).map(drop)
+        self.none_if_code(&["NoSuchBucketPolicy"], self.sdk.delete_bucket_policy().bucket(name).send().await).map(drop)
     }
 
     /// Returns a bucket's lifecycle; empty if there is none.
@@ -50,7 +50,7 @@ impl Client {
     /// Returns an [`Error`] if the request fails.
     pub async fn bucket_lifecycle(&self, name: &str) -> Result<Lifecycle, Error> {
         let answer = self.sdk.get_bucket_lifecycle_configuration().bucket(name).send().await;
-        let answer = self.unless(&["NoSuchLifecycleConfiguration"], answer)?;
+        let answer = self.none_if_code(&["NoSuchLifecycleConfiguration"], answer)?;
         Ok(Lifecycle { rules: answer.and_then(|answer| answer.rules).unwrap_or_default() })
     }
 
@@ -61,7 +61,7 @@ impl Client {
     pub async fn put_bucket_lifecycle(&self, name: &str, lifecycle: &Lifecycle) -> Result<(), Error> {
         if lifecycle.is_empty() {
             let deleted = self.sdk.delete_bucket_lifecycle().bucket(name).send().await;
-            return self.unless(&["NoSuchLifecycleConfiguration"], deleted).map(drop);
+            return self.none_if_code(&["NoSuchLifecycleConfiguration"], deleted).map(drop);
         }
         let put = self.sdk.put_bucket_lifecycle_configuration().bucket(name);
         self.read(put.lifecycle_configuration(lifecycle.configuration()?).send().await).map(drop)
@@ -73,7 +73,7 @@ impl Client {
     /// Returns an [`Error`] if the request fails.
     pub async fn bucket_tagging(&self, name: &str) -> Result<BTreeMap<String, String>, Error> {
         let answer = self.sdk.get_bucket_tagging().bucket(name).send().await;
-        let answer = self.unless(&["NoSuchTagSet", "NoSuchTagSetError"], answer)?;
+        let answer = self.none_if_code(&["NoSuchTagSet", "NoSuchTagSetError"], answer)?;
         let tags = answer.map(|answer| answer.tag_set).unwrap_or_default();
         Ok(tags.into_iter().map(|tag| (tag.key, tag.value)).collect())
     }
@@ -128,7 +128,7 @@ impl Client {
     /// Returns an [`Error`] if the request fails.
     pub async fn delete_public_access_block(&self, name: &str) -> Result<(), Error> {
         let deleted = self.sdk.delete_public_access_block().bucket(name).send().await;
-        self.unless(&["NoSuchPublicAccessBlockConfiguration"], deleted).map(drop)
+        self.none_if_code(&["NoSuchPublicAccessBlockConfiguration"], deleted).map(drop)
     }
 
     /// Makes a bucket encrypt new objects with this KMS key.

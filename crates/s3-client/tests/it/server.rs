@@ -18,14 +18,14 @@ use s3_client::{Client, Credentials, Error, Http, NewBucket, ObjectVersion, Sett
 use tokio::net::TcpListener;
 
 /// The requests that the server received: method with path and query, headers, body.
-type Seen = Arc<Mutex<Vec<(String, http::HeaderMap, String)>>>;
+type ReceivedRequests = Arc<Mutex<Vec<(String, http::HeaderMap, String)>>>;
 
 /// Starts a server that returns these responses one after the other.
-async fn server(answers: &[(u16, &str)]) -> (Settings, Seen) {
+async fn server(answers: &[(u16, &str)]) -> (Settings, ReceivedRequests) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let settings = at(format!("http://{}", listener.local_addr().unwrap()));
     let answers: VecDeque<(u16, String)> = answers.iter().map(|(status, body)| (*status, (*body).to_owned())).collect();
-    let (answers, seen) = (Arc::new(Mutex::new(answers)), Seen::default());
+    let (answers, seen) = (Arc::new(Mutex::new(answers)), ReceivedRequests::default());
     let log = seen.clone();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
@@ -56,7 +56,7 @@ fn client(settings: Settings) -> Client {
     Client::new(&settings, Credentials::new("AKID", "hidden")).unwrap()
 }
 
-fn lines(seen: &Seen) -> Vec<String> {
+fn lines(seen: &ReceivedRequests) -> Vec<String> {
     seen.lock().unwrap().iter().map(|(line, ..)| line.clone()).collect()
 }
 
@@ -105,7 +105,7 @@ async fn retries_transient_failures_of_idempotent_requests() {
     let too_many = "<Error><Code>TooManyRequests</Code></Error>";
     let answers = [(503, busy), (429, too_many), (200, ""), (500, broken), (502, "<html>"), (500, broken)];
     let (mut settings, seen) = server(&answers).await;
-    settings.repeats = true;
+    settings.retries = true;
     let s3 = client(settings);
     s3.delete_bucket("photos").await.unwrap();
     assert_eq!(s3.delete_bucket("photos").await.unwrap_err().code(), "InternalError");
@@ -131,7 +131,7 @@ async fn sends_bucket_creations_only_once() {
     for (status, code, refused) in [(503, "SlowDown", true), (500, "InternalError", false)] {
         let body = format!("<Error><Code>{code}</Code></Error>");
         let (mut settings, seen) = server(&[(status, &body), (200, "")]).await;
-        settings.repeats = true;
+        settings.retries = true;
         let error = client(settings).create_bucket("photos", None).await.unwrap_err();
         assert_eq!((error.code(), error.is_refusal()), (code, refused));
         assert_eq!(lines(&seen), ["PUT /photos/"]);

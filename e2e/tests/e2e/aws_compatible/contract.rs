@@ -12,7 +12,7 @@ use s3_client::Client;
 use serde_json::json;
 use testbed::control_plane::State;
 use testbed::s3::Account;
-use testbed::s3::proxy::{self, Asked, Fate, Faults};
+use testbed::s3::proxy::{self, Faults, ProxiedRequest, ProxyAction};
 
 use super::fixture::{REGION, Store};
 
@@ -127,7 +127,10 @@ impl<S: Store> One<S> {
     }
 
     /// Runs an attempt in which `decide` chooses the fate of requests.
-    pub(crate) async fn broken(&self, decide: impl Fn(&Asked) -> Fate + Send + Sync + 'static) -> anyhow::Result<()> {
+    pub(crate) async fn broken(
+        &self,
+        decide: impl Fn(&ProxiedRequest) -> ProxyAction + Send + Sync + 'static,
+    ) -> anyhow::Result<()> {
         let broken = proxy::start_with(self.account(), Duration::ZERO, decide).await?;
         self.provision_of(Parameters::default(), Some(&broken)).await.err().context("the attempt succeeds")?;
         Ok(())
@@ -138,8 +141,10 @@ impl<S: Store> One<S> {
     pub(crate) async fn never_adopts_buckets_created_during_an_attempt(&self) -> anyhow::Result<()> {
         let admin = self.account().admin()?;
         // After the last two faults, the outcome of the request is unknown.
-        for fate in [Fate::Refused(503, "SlowDown"), Fate::Refused(500, "InternalError"), Fate::Lost] {
-            self.broken(move |asked| if asked.makes_bucket("photos") { fate } else { Fate::Answered }).await?;
+        for fate in
+            [ProxyAction::Refused(503, "SlowDown"), ProxyAction::Refused(500, "InternalError"), ProxyAction::Lost]
+        {
+            self.broken(move |asked| if asked.makes_bucket("photos") { fate } else { ProxyAction::Answered }).await?;
             admin.create_bucket("photos", Some(REGION)).await?;
             let refused = self.provision().await.err();
             let refused = refused.with_context(|| format!("{fate:?}: the claim adopted the administrator's bucket"))?;

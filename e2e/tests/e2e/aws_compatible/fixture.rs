@@ -68,7 +68,7 @@ impl<S: Store> Fixture<S> {
             let class = name.to_lowercase();
             self.class_with(&class, &[(name, value)]).await?;
             self.claim(&class, &class, json!({})).await?;
-            if let Err(error) = self.told(&class, name).await {
+            if let Err(error) = self.wait_for_ready_message(&class, name).await {
                 wrong.push(format!("{name}: {error}"));
                 continue;
             }
@@ -122,7 +122,7 @@ impl<S: Store> Fixture<S> {
         admin.put_object("full-bucket", "x", "hello").await?;
         for name in ["empty-bucket", "full-bucket"] {
             self.claim(name, "class", json!({"bucketName": name})).await?;
-            self.told(name, "was not created for this claim").await?;
+            self.wait_for_ready_message(name, "was not created for this claim").await?;
             self.delete(name).await?;
             ensure!(admin.bucket_tagging(name).await?.is_empty(), "{name} has tags");
             admin.empty_bucket(name).await?;

@@ -19,15 +19,15 @@ use testbed::cluster::eventually;
 use super::fixture::{Fixture, SOON};
 
 /// Recorded objects of a real cluster, with the names of this test and its gateway.
-struct Left {
+struct RookObjects {
     claim: Value,
     bucket: Value,
     secret: Value,
     map: Value,
 }
 
-impl Left {
-    fn in_scene(fixture: &Fixture) -> anyhow::Result<Self> {
+impl RookObjects {
+    fn recorded(fixture: &Fixture) -> anyhow::Result<Self> {
         let gateway: http::Uri = fixture.ceph.endpoint.parse()?;
         let port = gateway.port_u16().context("no port")?;
         let claim = include_str!("../../../../crates/objectbucket-api/fixtures/rook/claim.json");
@@ -107,7 +107,7 @@ async fn seen(fixture: &Fixture) -> anyhow::Result<BTreeMap<&'static str, String
 #[tokio::test]
 async fn ceph_settings_from_rook_are_removed_with_the_claims_keys() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-rook-policy").await?;
-    let mut left = Left::in_scene(&fixture)?;
+    let mut left = RookObjects::recorded(&fixture)?;
     let bucket = left.claim["spec"]["bucketName"].as_str().context("no bucket")?.to_owned();
     let lifecycle = r#"{"Rules":[{"ID":"old","Status":"Enabled","Prefix":"logs/","Expiration":{"Days":3}}]}"#;
     let policy = json!({"Version": "2012-10-17", "Statement": [{
@@ -147,7 +147,7 @@ async fn ceph_settings_from_rook_are_removed_with_the_claims_keys() -> anyhow::R
 #[tokio::test]
 async fn ceph_objects_from_rook_are_adopted_and_later_deleted() -> anyhow::Result<()> {
     let fixture = Fixture::new("bucket-rook").await?;
-    let client = Left::in_scene(&fixture)?.make(&fixture).await?;
+    let client = RookObjects::recorded(&fixture)?.make(&fixture).await?;
     let before = seen(&fixture).await?;
     let _program = fixture.start().await?;
     let objects = fixture.space.cluster_api::<ObjectBucket>();

@@ -36,15 +36,15 @@ async fn ceph_tags_and_versioning_follow_changes_of_the_claim() -> anyhow::Resul
 async fn ceph_missing_placement_is_reported_and_buckets_never_move() -> anyhow::Result<()> {
     let (fixture, _program) = Fixture::started("bucket-placement").await?;
     fixture.claim("nowhere", "class", json!({"additionalConfig": {"bucketPlacement": "nowhere"}})).await?;
-    fixture.told("nowhere", "InvalidLocationConstraint").await?;
+    fixture.wait_for_ready_message("nowhere", "InvalidLocationConstraint").await?;
     fixture.claim("ice", "class", json!({"additionalConfig": {"bucketStorageClass": "ICE"}})).await?;
-    fixture.told("ice", "create the bucket").await?;
+    fixture.wait_for_ready_message("ice", "create the bucket").await?;
     for claim in ["nowhere", "ice"] {
         fixture.delete(claim).await?;
     }
     fixture.bind("photos", "class", json!({})).await?;
     fixture.patch("photos", json!({"spec": {"additionalConfig": {"bucketPlacement": "elsewhere"}}})).await?;
-    fixture.told("photos", "is in the placement default-placement").await?;
+    fixture.wait_for_ready_message("photos", "is in the placement default-placement").await?;
     ensure!(fixture.user("photos").await?.works().await, "the bucket no longer works");
     fixture.done_without(&["photos"]).await
 }

@@ -8,7 +8,7 @@ use anyhow::ensure;
 use serde_json::json;
 use testbed::bucket_cases::BucketFixture as _;
 use testbed::cluster::Program;
-use testbed::s3::proxy::{self, Fate};
+use testbed::s3::proxy::{self, ProxyAction};
 use testbed::s3::sources::{POD_TOKEN, Source};
 use testbed::s3::sts::{self, Tokens};
 
@@ -58,10 +58,10 @@ async fn aws_credentials_come_from_the_service_accounts_role() -> anyhow::Result
     ];
     let program = spawn(&fixture, &variables)?;
     fixture.claim("photos", "class", json!({})).await?;
-    fixture.told("photos", "InvalidIdentityToken").await?;
+    fixture.wait_for_ready_message("photos", "InvalidIdentityToken").await?;
     // Tokens are rewritten while the provisioner runs.
     std::fs::write(&file, token)?;
-    fixture.told("photos", "the administrator needs the permission iam:GetUser").await?;
+    fixture.wait_for_ready_message("photos", "the administrator needs the permission iam:GetUser").await?;
     fixture.server().allow_everything("provisioner").await?;
     fixture.bound("photos").await?;
     let user = fixture.user("photos").await?;
@@ -123,7 +123,7 @@ async fn aws_administrator_assumes_the_role_of_the_class() -> anyhow::Result<()>
         .class("account", &[("adminRoleArn", &role), ("externalId", "cluster-7"), ("region", "eu-central-1")])
         .await?;
     fixture.claim("photos", "account", json!({})).await?;
-    fixture.told("photos", "the administrator needs the permission iam:GetUser").await?;
+    fixture.wait_for_ready_message("photos", "the administrator needs the permission iam:GetUser").await?;
     fixture.server().allow_everything("storage").await?;
     fixture.bound("photos").await?;
     let user = fixture.user("photos").await?;
@@ -137,7 +137,7 @@ async fn aws_event_explains_how_to_set_missing_credentials() -> anyhow::Result<(
     let fixture = Fixture::new("s3-none").await?;
     let program = spawn(&fixture, &["AWS_EC2_METADATA_DISABLED=true".to_owned()])?;
     fixture.claim("photos", "class", json!({})).await?;
-    fixture.told("photos", "set adminSecretName and adminSecretNamespace").await?;
+    fixture.wait_for_ready_message("photos", "set adminSecretName and adminSecretNamespace").await?;
     drop(program);
     let _program = fixture.start().await?;
     fixture.bound("photos").await?;
@@ -153,7 +153,7 @@ async fn aws_requests_use_the_proxy_from_the_environment() -> anyhow::Result<()>
     let seen = requests.clone();
     let proxy = proxy::start_with(server, Duration::ZERO, move |_| {
         seen.fetch_add(1, Ordering::Relaxed);
-        Fate::Answered
+        ProxyAction::Answered
     });
     let proxy = format!("HTTP_PROXY={}", proxy.await?);
     let key = server.variables();

@@ -86,7 +86,7 @@ async fn aws_clients_use_a_bucket_with_a_service_account_token() -> anyhow::Resu
     let config = json!({"authentication": "ServiceAccount", "serviceAccount": "web"});
     fixture.claim("photos", "keyless", json!({"additionalConfig": config})).await?;
     fixture.claim("videos", "keyless", json!({"additionalConfig": {"authentication": "ServiceAccount"}})).await?;
-    fixture.told("videos", "no service account is named").await?;
+    fixture.wait_for_ready_message("videos", "no service account is named").await?;
     fixture.bound("photos").await?;
     assert_eq!(keyless.key("photos").await?, None);
     let entries = fixture.space.api::<ConfigMap>().get("photos").await?.data.unwrap_or_default();
@@ -167,14 +167,14 @@ async fn aws_unsupported_or_forbidden_authentication_is_refused() -> anyhow::Res
     let _program = fixture.start().await?;
     let without_key = json!({"authentication": "ServiceAccount", "serviceAccount": "web"});
     fixture.claim("photos", "class", json!({"additionalConfig": without_key})).await?;
-    fixture.told("photos", "oidcProviderArn").await?;
+    fixture.wait_for_ready_message("photos", "oidcProviderArn").await?;
     fixture.class_with("only", &[("oidcProviderArn", PROVIDER), ("authentication", "ServiceAccount")]).await?;
     fixture.claim("videos", "only", json!({"additionalConfig": {"authentication": "Key"}})).await?;
-    fixture.told("videos", "the class issues none").await?;
+    fixture.wait_for_ready_message("videos", "the class issues none").await?;
     fixture.claim("songs", "class", json!({"additionalConfig": {"serviceAccount": "web"}})).await?;
-    fixture.told("songs", "has no effect without authentication").await?;
+    fixture.wait_for_ready_message("songs", "has no effect without authentication").await?;
     fixture.claim("films", "only", json!({"additionalConfig": {"serviceAccount": "system:masters"}})).await?;
-    fixture.told("films", "is not the name of a service account").await?;
+    fixture.wait_for_ready_message("films", "is not the name of a service account").await?;
     for claim in ["photos", "videos", "songs", "films"] {
         fixture.delete(claim).await?;
     }

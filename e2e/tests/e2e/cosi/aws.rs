@@ -54,17 +54,17 @@ impl Fixture {
 
 #[tokio::test]
 async fn aws_driver_passes_cosi_sanity_in_v1alpha1() -> anyhow::Result<()> {
-    is_sane("cosi-aws-1", Version::V1alpha1).await
+    check_sanity("cosi-aws-1", Version::V1alpha1).await
 }
 
 #[tokio::test]
 async fn aws_driver_passes_cosi_sanity_in_v1alpha2() -> anyhow::Result<()> {
-    is_sane("cosi-aws-2", Version::V1alpha2).await
+    check_sanity("cosi-aws-2", Version::V1alpha2).await
 }
 
-async fn is_sane(test: &str, version: Version) -> anyhow::Result<()> {
+async fn check_sanity(test: &str, version: Version) -> anyhow::Result<()> {
     let fixture = Fixture::new(test).await?;
-    fixture.bed.is_sane(version, async || fixture.start(USUAL).await, "region=us-east-1").await?;
+    fixture.bed.check_sanity(version, async || fixture.start(USUAL).await, "region=us-east-1").await?;
     fixture.done().await
 }
 

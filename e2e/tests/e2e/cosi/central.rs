@@ -25,9 +25,9 @@ pub(crate) struct Cosi {
 }
 
 /// The running controller, which ends with this value.
-pub(crate) struct Central(JoinHandle<()>);
+pub(crate) struct CentralController(JoinHandle<()>);
 
-impl Drop for Central {
+impl Drop for CentralController {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -58,9 +58,9 @@ impl Cosi {
         self.api(kind).delete(name, &DeleteParams::default()).await.map(drop).context("cannot delete")
     }
 
-    pub(crate) fn start(&self) -> Central {
+    pub(crate) fn start(&self) -> CentralController {
         let cosi = self.clone();
-        Central(tokio::spawn(async move {
+        CentralController(tokio::spawn(async move {
             loop {
                 // Retry after a conflict.
                 let _ = cosi.claims().await;

@@ -18,7 +18,7 @@ async fn ceph_driver_passes_cosi_sanity() -> anyhow::Result<()> {
         [["--endpoint", &ceph.endpoint], ["--admin-access-key-file", &access], ["--admin-secret-key-file", &secret]];
     let start = async || bed.start("ceph-rgw-provisioner", &["RUST_LOG=trace"], &arguments.concat()).await;
     for version in Version::ALL {
-        bed.is_sane(version, start, "bucketPlacement=elsewhere").await?;
+        bed.check_sanity(version, start, "bucketPlacement=elsewhere").await?;
     }
 
     let program = start().await?;

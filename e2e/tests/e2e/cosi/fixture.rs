@@ -88,7 +88,7 @@ impl Bed {
 
     /// Fails unless the driver that `start` starts passes cosi-sanity for a version. `other_bucket` contains parameters
     /// that contradict the usual ones.
-    pub(crate) async fn is_sane(
+    pub(crate) async fn check_sanity(
         &self,
         version: Version,
         start: impl AsyncFn() -> anyhow::Result<Program>,

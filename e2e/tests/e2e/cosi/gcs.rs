@@ -17,7 +17,7 @@ async fn gcs_driver_passes_cosi_sanity() -> anyhow::Result<()> {
         [["--endpoint", &google.endpoint], ["--iam-endpoint", &google.endpoint], ["--credentials-file", &file]];
     let start = async || bed.start("gcs-provisioner", &["RUST_LOG=trace"], &arguments.concat()).await;
     for version in Version::ALL {
-        bed.is_sane(version, start, "location=EU").await?;
+        bed.check_sanity(version, start, "location=EU").await?;
     }
 
     let mut program = start().await?;

@@ -16,7 +16,7 @@ use s3_client::Credentials;
 use serde_json::{Value, json};
 use testbed::cluster::{Access, Program, TestSpace, apply, eventually, provisioner_program};
 
-use super::central::{Central, Cosi};
+use super::central::{CentralController, Cosi};
 
 pub(crate) const SOON: Duration = Duration::from_secs(90);
 /// Log everything, to check that the log contains no secrets.
@@ -27,7 +27,7 @@ pub(crate) struct Native {
     pub(crate) cosi: Cosi,
     driver: String,
     access: Access,
-    _central: Central,
+    _central: CentralController,
 }
 
 /// The entries that a pod receives.

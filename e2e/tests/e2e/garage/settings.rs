@@ -52,7 +52,7 @@ async fn garage_quotas_and_lifecycle_are_applied_and_removed() -> anyhow::Result
 
     // Garage would ignore this setting silently.
     fixture.claim("cold", "class", json!({"additionalConfig": {"bucketLifecycle": TRANSITION}})).await?;
-    fixture.told("cold", "not a lifecycle that Garage supports").await?;
+    fixture.wait_for_ready_message("cold", "not a lifecycle that Garage supports").await?;
     fixture.done_without(&["cold", "photos"]).await
 }
 
@@ -86,7 +86,7 @@ async fn garage_manually_created_bucket_is_never_adopted() -> anyhow::Result<()>
         }
         let before = fixture.server().bucket(name).await?;
         fixture.claim(name, "class", json!({"bucketName": name})).await?;
-        fixture.told(name, "was not created for this claim").await?;
+        fixture.wait_for_ready_message(name, "was not created for this claim").await?;
         fixture.delete(name).await?;
         assert_eq!(fixture.server().bucket(name).await?, before);
         administrator.empty_bucket(name).await?;

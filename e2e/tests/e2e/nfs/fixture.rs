@@ -72,8 +72,8 @@ pub(crate) fn inside(space: &TestSpace, arguments: &[String]) -> anyhow::Result<
 
 /// Lets a guest reach the API server, which may listen only on this machine's loopback.
 pub(crate) async fn grant_access(guest: &Guest, link: &Link, space: &TestSpace, access: &Access) -> anyhow::Result<()> {
-    let gate = Gate::at(link.here(), space, access).await?;
-    guest.tell("kubeconfig", &std::fs::read_to_string(&gate.access.kubeconfig)?)
+    let gate = Gate::at(link.host_address(), space, access).await?;
+    guest.send_file("kubeconfig", &std::fs::read_to_string(&gate.access.kubeconfig)?)
 }
 
 /// A proxy for the API server that can be closed.
@@ -119,7 +119,7 @@ impl Gate {
 }
 
 /// Waits until the script inside a guest prints a text.
-pub(crate) async fn says(guest: &Guest, text: &str) -> anyhow::Result<()> {
+pub(crate) async fn wait_for_output(guest: &Guest, text: &str) -> anyhow::Result<()> {
     let said = eventually(2 * SOON, async || Ok(guest.text().contains(text).then_some(()))).await?;
     said.with_context(|| format!("the guest does not say {text:?}:\n{}", guest.text()))
 }

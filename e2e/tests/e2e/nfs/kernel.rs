@@ -55,12 +55,12 @@ async fn keeps_writing(guest: &Guest, what: &str) -> anyhow::Result<()> {
 #[tokio::test]
 async fn ganesha_kernel_client_continues_with_an_open_file() -> anyhow::Result<()> {
     let (space, link) = (TestSpace::new("ganesha-kernel").await?, Link::new()?);
-    let (access, server) = (account(&space).await?, Server::at(link.here())?);
+    let (access, server) = (account(&space).await?, Server::at(link.host_address())?);
     let guest = Guest::start(Machine::with(&link), &writer(server.client.port)).await?;
     let mut program = server.started(&space, &access).await?;
     space.create_class_and_claim("claim").await?;
     let (_, volume) = space.wait_bound("claim").await?;
-    guest.tell("volume", &place(&volume))?;
+    guest.send_file("volume", &place(&volume))?;
     keeps_writing(&guest, "mounted").await?;
 
     let killed = server.ganesha()?;
@@ -93,7 +93,7 @@ async fn ganesha_kernel_client_continues_with_an_open_file() -> anyhow::Result<(
     other.ready(None).await?;
     keeps_writing(&guest, "another replica has taken over the disk").await?;
 
-    guest.tell("end", "")?;
+    guest.send_file("end", "")?;
     let outcome = guest.ended().await?;
     anyhow::ensure!(outcome.status == 0, "it ended with {}:\n{}", outcome.status, outcome.output);
     space.done().await
@@ -123,7 +123,7 @@ done"
     grant_access(&guest, &link, &space, &access).await?;
     space.create_class_and_claim("claim").await?;
     let bound = space.wait_bound("claim").await.with_context(|| format!("the guest said:\n{}", guest.text()));
-    guest.tell("volume", &place(&bound?.1))?;
+    guest.send_file("volume", &place(&bound?.1))?;
     let outcome = guest.ended().await?;
     anyhow::ensure!(outcome.status == 0, "it ended with {}:\n{}", outcome.status, outcome.output);
     assert_eq!(outcome.output.matches("hello\n").count(), 2, "{}", outcome.output);
@@ -162,10 +162,10 @@ echo left: $(ls /mnt/exported/volumes)."
     grant_access(&guest, &link, &space, &access).await?;
     space.create_class_and_claim("claim").await?;
     let bound = space.wait_bound("claim").await.with_context(|| format!("the guest said:\n{}", guest.text()));
-    guest.tell("volume", &place(&bound?.1))?;
-    says(&guest, "the server has hello").await?;
+    guest.send_file("volume", &place(&bound?.1))?;
+    wait_for_output(&guest, "the server has hello").await?;
     space.delete_claim("claim").await?;
-    guest.tell("end", "")?;
+    guest.send_file("end", "")?;
     let outcome = guest.ended().await?;
     anyhow::ensure!(outcome.status == 0, "it ended with {}:\n{}", outcome.status, outcome.output);
     assert!(outcome.output.contains("left: ."), "{}", outcome.output);

@@ -54,7 +54,7 @@ async fn sizes_hold(test: &str, disk: Disk) -> anyhow::Result<()> {
         Guest::start(Machine { disk: Some(disk), ..Machine::with(&link) }, &script(&inside(&space, &server)?)).await?;
     grant_access(&guest, &link, &space, &access).await?;
     fills(&space, &guest).await.with_context(|| format!("the guest said:\n{}", guest.text()))?;
-    guest.tell("end", "")?;
+    guest.send_file("end", "")?;
     guest.ended().await?;
     space.done().await
 }
@@ -68,16 +68,16 @@ async fn fills(space: &TestSpace, guest: &Guest) -> anyhow::Result<()> {
         let mut claim = serde_json::to_value(space.claim(name, &class))?;
         claim["spec"]["resources"]["requests"]["storage"] = "9Mi".into();
         let (_, volume) = space.bind(serde_json::from_value(claim)?).await?;
-        guest.tell(name, &place(&volume))?;
+        guest.send_file(name, &place(&volume))?;
     }
     for told in ["first with 128: 0", "first with 160: 1", "second with 128: 0"] {
-        says(guest, &format!("filled {told}")).await?;
+        wait_for_output(guest, &format!("filled {told}")).await?;
     }
     ask_for(space, "first", "12Mi").await?;
     space.wait_for(&space.api(), "first", "larger", |claim| has(claim, "12Mi")).await?;
-    guest.tell("grown", "")?;
+    guest.send_file("grown", "")?;
     for told in ["first with 160: 0", "first with 224: 1"] {
-        says(guest, &format!("filled {told}")).await?;
+        wait_for_output(guest, &format!("filled {told}")).await?;
     }
     Ok(())
 }

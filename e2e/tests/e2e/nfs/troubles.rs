@@ -98,7 +98,7 @@ async fn ganesha_faulty_share_is_reported_and_does_not_block_others() -> anyhow:
     let guest = Guest::start(Machine::with(&link), &script(&provisioner)).await?;
     grant_access(&guest, &link, &space, &access).await?;
     troubles(&space, &guest).await.with_context(|| format!("the guest said:\n{}", guest.text()))?;
-    guest.tell("end", "")?;
+    guest.send_file("end", "")?;
     let outcome = guest.ended().await?;
     ensure!(!outcome.output.contains("left: ") && outcome.status == 0, "left:\n{}", outcome.output);
     space.done().await
@@ -113,8 +113,8 @@ async fn troubles(space: &TestSpace, guest: &Guest) -> anyhow::Result<()> {
     }
     space.wait_all_bound(SHARES.len(), 4 * SOON).await?;
 
-    guest.tell("trouble", "")?;
-    says(guest, "the trouble is there").await?;
+    guest.send_file("trouble", "")?;
+    wait_for_output(guest, "the trouble is there").await?;
     for (share, class) in SHARES.iter().zip(&classes) {
         space.create_claim(space.claim(&format!("during-{share}"), class)).await?;
     }
@@ -136,17 +136,17 @@ async fn troubles(space: &TestSpace, guest: &Guest) -> anyhow::Result<()> {
     space.wait_for_message("PersistentVolumeClaim", "owned", "the owner that the class sets").await?;
     space.api::<PersistentVolumeClaim>().delete("owned", &DeleteParams::default()).await?;
 
-    guest.tell("mended", "")?;
+    guest.send_file("mended", "")?;
     space.wait_all_bound(2 * SHARES.len() - 1, 4 * SOON).await?;
 
     space.delete_claim("during-squashed").await?;
-    guest.tell("foreign", "")?;
-    says(guest, "there is a file of root").await?;
+    guest.send_file("foreign", "")?;
+    wait_for_output(guest, "there is a file of root").await?;
     let (_, volume) = space.wait_bound("before-squashed").await?;
     space.api::<PersistentVolumeClaim>().delete("before-squashed", &DeleteParams::default()).await?;
     let event = space.wait_for_message("PersistentVolume", &volume.name_any(), "no_root_squash").await?;
     ensure!(event.message.as_ref().is_some_and(|text| text.contains(&volume.name_any())), "{:?}", event.message);
-    guest.tell("removed", "")?;
+    guest.send_file("removed", "")?;
     space.delete_claims().await?;
     let gone = eventually(4 * SOON, async || Ok(space.volumes().await?.is_empty().then_some(()))).await?;
     gone.context("volumes still exist")

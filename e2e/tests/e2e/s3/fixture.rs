@@ -17,7 +17,7 @@ pub(crate) const REGIONS: [&str; 2] = ["us-east-1", "eu-central-1"];
 pub(crate) const NO_LATENCY: Duration = Duration::ZERO;
 
 /// The state that an ObjectBucket records.
-pub(crate) type Kept = BTreeMap<String, String>;
+pub(crate) type RecordedState = BTreeMap<String, String>;
 
 /// A region of an account.
 pub(crate) struct Fixture {
@@ -102,11 +102,11 @@ pub(crate) struct Process {
 
 impl Process {
     /// Provisions once, and returns the state that the ObjectBucket records.
-    pub(crate) async fn provision(&self, claim: Claim) -> Result<Kept, ProvisionError> {
-        Ok(self.made(claim, |_| {}).await?.state.clone())
+    pub(crate) async fn provision(&self, claim: Claim) -> Result<RecordedState, ProvisionError> {
+        Ok(self.provision_with(claim, |_| {}).await?.state.clone())
     }
 
-    pub(crate) async fn made(
+    pub(crate) async fn provision_with(
         &self,
         claim: Claim,
         change: impl FnOnce(&mut BucketClaim<Parameters, Config>),
@@ -124,7 +124,7 @@ impl Process {
     }
 
     /// Deletes the assets of a claim whose ObjectBucket records this state. Retries failures like the controller.
-    pub(crate) async fn delete(&self, claim: Claim, state: Kept) -> anyhow::Result<()> {
+    pub(crate) async fn delete(&self, claim: Claim, state: RecordedState) -> anyhow::Result<()> {
         let mut tries = 0;
         loop {
             let mut claim = self.claim(claim);
@@ -142,7 +142,7 @@ impl Process {
     }
 
     /// Provisions and retries like the controller, until there is a bucket or the claim is refused.
-    pub(crate) async fn settle(&self, claim: Claim) -> Result<Kept, ProvisionError> {
+    pub(crate) async fn settle(&self, claim: Claim) -> Result<RecordedState, ProvisionError> {
         let mut tries = 0;
         loop {
             match self.provision(claim).await {

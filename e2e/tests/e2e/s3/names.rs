@@ -33,7 +33,7 @@ async fn aws_longest_claim_names_are_accepted() -> anyhow::Result<()> {
     let fixture = Fixture::new(REGIONS[0]).await?;
     let process = fixture.process();
     let longest = ["n".repeat(63), "c".repeat(253)];
-    let made = process.made(PHOTOS, |request| {
+    let made = process.provision_with(PHOTOS, |request| {
         [request.claim.namespace, request.claim.name] = longest.clone();
     });
     let made = made.await.map_err(|error| anyhow!("{error}"))?;

@@ -8,10 +8,10 @@ use anyhow::{Context, anyhow, ensure};
 use futures::future::try_join_all;
 use kube_provisioner::ProvisionVerdict;
 use s3_client::Credentials;
-use testbed::s3::proxy::{self, Fate};
+use testbed::s3::proxy::{self, ProxyAction};
 use testbed::s3::regions;
 
-use super::fixture::{Claim, Fixture, Kept, NO_LATENCY, PHOTOS, REGIONS, RIVAL};
+use super::fixture::{Claim, Fixture, NO_LATENCY, PHOTOS, REGIONS, RIVAL, RecordedState};
 
 /// Two processes: of two clusters, or of one cluster whose Lease has just changed its holder.
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn aws_only_one_of_two_claims_receives_the_bucket() -> anyhow::Result<()> 
             ensure!(first.is_ok() || second.is_ok(), "{region}: neither received it: {first:?}, {second:?}");
             let [(winner, state), (loser, refusal)] = match (first, second) {
                 (Ok(state), refusal) => [(PHOTOS, state), (rival, refusal.unwrap_or_default())],
-                (Err(_), state) => [(rival, state.unwrap_or_default()), (PHOTOS, Kept::new())],
+                (Err(_), state) => [(rival, state.unwrap_or_default()), (PHOTOS, RecordedState::new())],
             };
             fixture.admin()?.put_object("photos", "cat", "miaow").await?;
             other.delete(loser, refusal).await?;
@@ -46,8 +46,12 @@ async fn aws_only_one_of_two_claims_receives_the_bucket() -> anyhow::Result<()> 
 #[tokio::test]
 async fn aws_name_refused_by_the_store_makes_the_claim_invalid() -> anyhow::Result<()> {
     let fixture = Fixture::new(REGIONS[1]).await?;
-    let decide = |asked: &proxy::Asked| {
-        if asked.makes_bucket("photos") { Fate::Refused(400, "InvalidBucketName") } else { Fate::Answered }
+    let decide = |asked: &proxy::ProxiedRequest| {
+        if asked.makes_bucket("photos") {
+            ProxyAction::Refused(400, "InvalidBucketName")
+        } else {
+            ProxyAction::Answered
+        }
     };
     let process = fixture.process_at(&proxy::start_with(fixture.server(), NO_LATENCY, decide).await?);
     let refused = process.provision(PHOTOS).await.err().context("the name is accepted")?;
@@ -62,11 +66,17 @@ async fn aws_name_refused_by_the_store_makes_the_claim_invalid() -> anyhow::Resu
 async fn aws_bucket_created_manually_during_an_attempt_is_never_adopted() -> anyhow::Result<()> {
     for region in REGIONS {
         let fixture = Fixture::new(region).await?;
-        for fate in [Fate::Refused(403, "AccessDenied"), Fate::Refused(503, "SlowDown"), Fate::Lost] {
+        for fate in
+            [ProxyAction::Refused(403, "AccessDenied"), ProxyAction::Refused(503, "SlowDown"), ProxyAction::Lost]
+        {
             let broken = Arc::new(AtomicBool::new(true));
             let breaks = broken.clone();
-            let decide = move |asked: &proxy::Asked| {
-                if breaks.load(Ordering::Relaxed) && asked.makes_bucket("photos") { fate } else { Fate::Answered }
+            let decide = move |asked: &proxy::ProxiedRequest| {
+                if breaks.load(Ordering::Relaxed) && asked.makes_bucket("photos") {
+                    fate
+                } else {
+                    ProxyAction::Answered
+                }
             };
             let process = fixture.process_at(&proxy::start_with(fixture.server(), NO_LATENCY, decide).await?);
             process.provision(PHOTOS).await.err().context("the bucket was created")?;
@@ -74,7 +84,7 @@ async fn aws_bucket_created_manually_during_an_attempt_is_never_adopted() -> any
             fixture.create_manually("photos").await?;
             let refused = process.settle(PHOTOS).await.err().context("the claim adopted the administrator's bucket")?;
             ensure!(refused.to_string().contains("was not created for this claim"), "{region}: {refused}");
-            process.delete(PHOTOS, Kept::new()).await?;
+            process.delete(PHOTOS, RecordedState::new()).await?;
             fixture.is_untouched("photos").await?;
             assert_eq!(fixture.assets().await?, ["photos"], "{region}");
             fixture.admin()?.empty_bucket("photos").await?;
@@ -98,7 +108,7 @@ async fn aws_bucket_in_another_region_stays_and_does_not_block_deletion() -> any
     let refused = process.provision(PHOTOS).await.err().context("the claim adopted the bucket")?;
     ensure!(refused.verdict() == ProvisionVerdict::AlreadyExists, "{refused:?}");
     ensure!(refused.to_string().contains("in another region: set region"), "{refused}");
-    process.delete(PHOTOS, Kept::new()).await?;
+    process.delete(PHOTOS, RecordedState::new()).await?;
     fixture.is_untouched("photos").await?;
     assert_eq!(fixture.assets().await?, ["photos"]);
     Ok(())
@@ -107,19 +117,20 @@ async fn aws_bucket_in_another_region_stays_and_does_not_block_deletion() -> any
 /// A process is killed at its first request, its second, and so on, before or after the request is executed.
 #[tokio::test]
 async fn aws_kill_at_any_request_leaves_no_leftovers() -> anyhow::Result<()> {
-    let cases = REGIONS.into_iter().flat_map(|region| [Fate::Lost, Fate::Unanswered].map(|last| (region, last)));
+    let cases =
+        REGIONS.into_iter().flat_map(|region| [ProxyAction::Lost, ProxyAction::Unanswered].map(|last| (region, last)));
     try_join_all(cases.map(|(region, last)| killed_at_each_request(region, last))).await.map(drop)
 }
 
-async fn killed_at_each_request(region: &'static str, last: Fate) -> anyhow::Result<()> {
+async fn killed_at_each_request(region: &'static str, last: ProxyAction) -> anyhow::Result<()> {
     let fixture = Fixture::new(region).await?;
     for kill in 1..=17 {
         // moto returns the tags of the previous bucket.
         for (deleted, claim) in [(false, PHOTOS), (true, RIVAL)] {
-            let decide = move |asked: &proxy::Asked| match asked.number {
-                number if number < kill => Fate::Answered,
+            let decide = move |asked: &proxy::ProxiedRequest| match asked.number {
+                number if number < kill => ProxyAction::Answered,
                 number if number == kill => last,
-                _ => Fate::Lost,
+                _ => ProxyAction::Lost,
             };
             let killed = fixture.process_at(&proxy::start_with(fixture.server(), NO_LATENCY, decide).await?);
             let mut state = killed.provision(claim).await.unwrap_or_default();
@@ -149,9 +160,9 @@ async fn aws_bucket_of_another_cluster_is_not_touched() -> anyhow::Result<()> {
         let state = process.provision(PHOTOS).await.map_err(|error| anyhow!("{error}"))?;
         fixture.admin()?.put_object("photos", "cat", "miaow").await?;
         let before = fixture.assets().await?;
-        for kept in [Kept::new(), state.clone()] {
+        for kept in [RecordedState::new(), state.clone()] {
             let known = kept.clone();
-            let refused = process.made(elsewhere, |request| request.state = known).await;
+            let refused = process.provision_with(elsewhere, |request| request.state = known).await;
             ensure!(refused.is_err(), "{region}: another cluster received the bucket");
             process.delete(elsewhere, kept).await?;
         }
@@ -177,7 +188,7 @@ async fn aws_uid_in_a_bucket_name_does_not_prove_ownership() -> anyhow::Result<(
         fixture.create_manually(generated.bucket).await?;
         for claim in [generated, thief] {
             ensure!(process.provision(claim).await.is_err(), "{region}: the claim adopted the administrator's bucket");
-            process.delete(claim, Kept::new()).await?;
+            process.delete(claim, RecordedState::new()).await?;
             fixture.is_untouched(generated.bucket).await?;
         }
         assert_eq!(fixture.assets().await?, [generated.bucket], "{region}");

@@ -10,7 +10,7 @@ use s3_client::iam::NewIdentity;
 use serde_json::{Value, json};
 use testbed::s3::aws::{self, Rules};
 
-use super::fixture::{Fixture, Kept, PHOTOS, REGIONS};
+use super::fixture::{Fixture, PHOTOS, REGIONS, RecordedState};
 
 const BOUNDARY: &str = "arn:aws:iam::111122223333:policy/kube-provisioner-boundary";
 const EVERYTHING: &str = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}"#;
@@ -128,7 +128,8 @@ async fn aws_unreadable_missing_user_does_not_block_a_claim() -> anyhow::Result<
     ensure!(fixture.assets().await?.is_empty(), "assets remain");
     // Another process cannot know whether the user exists, and its message names the missing permission.
     let process = fixture.process_of(&key, &endpoint, class(&[("permissionsBoundary", BOUNDARY)]));
-    let unknown = process.delete(PHOTOS, Kept::new()).await.err().context("an unreadable user is treated as absent")?;
+    let unknown =
+        process.delete(PHOTOS, RecordedState::new()).await.err().context("an unreadable user is treated as absent")?;
     ensure!(unknown.to_string().contains("iam:GetUser, for arn:aws:iam::*:user/obc*"), "{unknown}");
     Ok(())
 }
@@ -168,7 +169,7 @@ async fn aws_user_that_iam_does_not_show_yet_is_deleted() -> anyhow::Result<()> 
         let process = fixture.process_of(&key, &endpoint, class(&[("permissionsBoundary", BOUNDARY)]));
         let state = match process.provision(PHOTOS).await {
             Ok(state) if may_create => state,
-            Err(refused) if !may_create && refused.to_string().contains("s3:CreateBucket") => Kept::new(),
+            Err(refused) if !may_create && refused.to_string().contains("s3:CreateBucket") => RecordedState::new(),
             other => return Err(anyhow!("{other:?}")),
         };
         process.delete(PHOTOS, state).await?;
@@ -187,7 +188,7 @@ async fn aws_role_that_iam_does_not_show_yet_is_deleted() -> anyhow::Result<()> 
     let state = process.settle(PHOTOS).await.map_err(|error| anyhow!("{error}"))?;
     tokio::time::sleep(hidden).await;
     process.class = class(&WITHOUT_KEY);
-    let made = process.made(PHOTOS, |claim| claim.state.clone_from(&state)).await;
+    let made = process.provision_with(PHOTOS, |claim| claim.state.clone_from(&state)).await;
     let error = made.err().context("IAM shows the role immediately")?;
     ensure!(error.to_string().contains("does not show the newly created IAM role"), "{error}");
     let another = fixture.process_of(&key, &endpoint, class(&WITHOUT_KEY));

@@ -56,7 +56,7 @@ pub(crate) trait Backend {
 
     /// Makes the mistakes that an administrator could make with another cluster's objects, and finally deletes the
     /// objects.
-    async fn mistake(&self, side: usize) -> anyhow::Result<()>;
+    async fn misuse_objects(&self, side: usize) -> anyhow::Result<()>;
 
     async fn done(self) -> anyhow::Result<()>;
 }

@@ -10,9 +10,9 @@ use s3_client::Client;
 use serde_json::{Value, json};
 use testbed::cluster::{BucketSpace, Program, TestSpace, eventually};
 
+use super::administrator;
 use super::backend::{Backend, EAST};
 use super::inventory::Inventory;
-use super::persons;
 use super::second::Second;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ impl<S: Store> Pair<S> {
     pub(crate) async fn new(test: &str, store: S, classes: &[(&str, &[(&str, &str)])]) -> anyhow::Result<Self> {
         let second = Second::start().await?;
         let east = BucketSpace::new(test).await?;
-        let west = east.twin_in(second.cluster().await?).await?;
+        let west = east.counterpart_in(second.cluster().await?).await?;
         for side in [&east, &west] {
             for (suffix, parameters) in classes {
                 side.class(suffix, parameters).await?;
@@ -126,11 +126,11 @@ impl<S: Store> Backend for Pair<S> {
     }
 
     async fn take_over(&self, side: usize) -> anyhow::Result<String> {
-        persons::give_back(&self.sides[side].space).await
+        administrator::restore_assets(&self.sides[side].space).await
     }
 
-    async fn mistake(&self, side: usize) -> anyhow::Result<()> {
-        persons::misuse_foreign_objects(&self.sides[side].space).await
+    async fn misuse_objects(&self, side: usize) -> anyhow::Result<()> {
+        administrator::misuse_foreign_objects(&self.sides[side].space).await
     }
 
     async fn done(self) -> anyhow::Result<()> {

@@ -44,7 +44,7 @@ impl Directories {
     pub(crate) async fn new(kind: Kind) -> anyhow::Result<Self> {
         let second = Second::start().await?;
         let east = TestSpace::new(if kind == Kind::HostPath { "two-hostpath" } else { "two-nfs" }).await?;
-        let west = east.twin_in(second.cluster().await?).await?;
+        let west = east.counterpart_in(second.cluster().await?).await?;
         let accesses = [nfs::account(&east).await?, nfs::account(&west).await?];
         for space in [&east, &west] {
             space.class_with("class", [("enforceSize", "false")]).await?;
@@ -154,7 +154,7 @@ impl Backend for Directories {
         Ok(format!("`adopt --restored`, which marked {marked} directories again"))
     }
 
-    async fn mistake(&self, side: usize) -> anyhow::Result<()> {
+    async fn misuse_objects(&self, side: usize) -> anyhow::Result<()> {
         let space = &self.spaces[side];
         let (ok, text) = self.command(side, &["adopt", "--restored", "--yes"])?;
         ensure!(!ok && text.contains("--from-cluster"), "{text}");

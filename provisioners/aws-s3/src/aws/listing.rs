@@ -5,8 +5,8 @@ use std::error::Error;
 
 use kube_provisioner::bucket::{Asset, AssetKind, Assets};
 
-use crate::account::{BUCKET, PATH, USER_NAME, tagged};
-use crate::bucket::{Live, find};
+use crate::account::{BUCKET, PATH, USER_NAME, claim_from_tags};
+use crate::bucket::{LiveBucket, find};
 use crate::failure::Failure;
 use crate::store::Store;
 
@@ -17,10 +17,10 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
     let (mut assets, mut unread, mut buckets) = (Assets::default(), BTreeSet::new(), Vec::new());
     for name in names {
         match find(store, &name).await {
-            Ok(Live::Tagged(tags)) => buckets.extend(tagged(&tags, cluster).map(|owner| (name, owner))),
-            Ok(Live::Absent) => {}
+            Ok(LiveBucket::Tagged(tags)) => buckets.extend(claim_from_tags(&tags, cluster).map(|owner| (name, owner))),
+            Ok(LiveBucket::Absent) => {}
             // Another class may use the bucket's region.
-            Ok(Live::Forbidden(failure) | Live::Elsewhere(failure)) | Err(failure) => {
+            Ok(LiveBucket::Forbidden(failure) | LiveBucket::OtherRegion(failure)) | Err(failure) => {
                 assets.unread.push(format!("the bucket {name} is skipped, with its user: {failure}"));
                 unread.insert(name);
             }
@@ -28,7 +28,7 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
     }
     let mut users: BTreeMap<(String, String), String> = BTreeMap::new();
     for (name, tags) in users_of(store).await? {
-        let Some((claim, marked)) = tagged(&tags, cluster) else { continue };
+        let Some((claim, marked)) = claim_from_tags(&tags, cluster) else { continue };
         let bucket = tags.get(BUCKET).cloned().unwrap_or_default();
         if unread.contains(&bucket) {
             continue;

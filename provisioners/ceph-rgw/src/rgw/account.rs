@@ -80,7 +80,7 @@ impl Account {
     }
 
     /// Returns the user, after creating or marking it if necessary.
-    pub(super) async fn ensured(&self, store: &Store, max_buckets: i64) -> Result<User, ProvisionError> {
+    pub(super) async fn ensure(&self, store: &Store, max_buckets: i64) -> Result<User, ProvisionError> {
         if let Some(user) = self.user(store).await? {
             if !self.generated && user.is_of_account() {
                 return Err(ProvisionError::retry(format!(
@@ -124,8 +124,12 @@ impl Account {
     }
 
     /// Records in the user's mark that this bucket belongs to the claim, before the transfer to another user.
-    pub(super) async fn note(&self, store: &Store, handed_over: TransferredBucket) -> Result<(), Failure> {
-        let mark = Mark { cluster: self.cluster.clone(), handed_over: Some(handed_over) };
+    pub(super) async fn record_transfer(
+        &self,
+        store: &Store,
+        transferred_bucket: TransferredBucket,
+    ) -> Result<(), Failure> {
+        let mark = Mark { cluster: self.cluster.clone(), transferred_bucket: Some(transferred_bucket) };
         store.admin.set_display_name(&self.id, &mark.to_string()).await
     }
 

@@ -23,7 +23,7 @@ const STANDARD: &str = "STANDARD";
 /// that user's name contains the claim's uid, so its bucket belongs to the claim, even if this function is interrupted.
 /// A bucket created by the owner whom the claim names could not be distinguished from that owner's other buckets.
 /// Returns the marker of a bucket that belongs to that owner.
-pub(super) async fn make(
+pub(super) async fn create_and_transfer(
     store: &Store,
     users: &Users,
     owner: &User,
@@ -34,9 +34,9 @@ pub(super) async fn make(
         return create(store, &users.owner, owner, request).await.map(|()| None);
     }
     let own = users.own.as_ref().ok_or_else(|| RequestFailure::Refused("the claim has no uid".to_owned()))?;
-    let own_user = own.ensured(store, ONE_BUCKET).await?;
+    let own_user = own.ensure(store, ONE_BUCKET).await?;
     if absent {
-        has_room(store, &users.owner, owner).await?;
+        check_bucket_limit(store, &users.owner, owner).await?;
         create(store, own, &own_user, request).await?;
     }
     let name = &request.name;
@@ -44,7 +44,8 @@ pub(super) async fn make(
     let made = made.ok_or_else(|| {
         RequestFailure::Failed(ProvisionError::retry(format!("the bucket {name} was created but cannot be found")))
     })?;
-    own.note(store, TransferredBucket { marker: made.marker.clone(), owner: users.owner.id.clone() }).await?;
+    own.record_transfer(store, TransferredBucket { marker: made.marker.clone(), owner: users.owner.id.clone() })
+        .await?;
     store.admin.give_bucket(name, &made.id, &users.owner.id).await?;
     Ok(Some(made.marker))
 }
@@ -75,7 +76,7 @@ async fn create(store: &Store, account: &Account, user: &User, request: &Request
 
 /// Fails if the owner whom the claim names may not own another bucket. The gateway checks the limit only for the user
 /// who creates a bucket.
-async fn has_room(store: &Store, account: &Account, owner: &User) -> Result<(), RequestFailure> {
+async fn check_bucket_limit(store: &Store, account: &Account, owner: &User) -> Result<(), RequestFailure> {
     let (id, most) = (&account.id, owner.max_buckets);
     let full = most < 0 || (most > 0 && store.admin.buckets_of(id).await?.len() as i64 >= most);
     if full {
@@ -101,7 +102,7 @@ pub(super) async fn apply(
     let Some(live) = live.filter(is_ours) else {
         return Err(ProvisionError::retry(format!("the bucket {name} was created but cannot be found")));
     };
-    if let Some(text) = misplaced(name, config, &live) {
+    if let Some(text) = placement_conflict(name, config, &live) {
         // The gateway may have ignored the placement of a new bucket, which this call has created.
         return Err(if is_new { ProvisionError::retry(text) } else { ProvisionError::already_exists(text) });
     }
@@ -170,7 +171,7 @@ async fn settings(store: &Store, request: &RequestOf<Rgw>, key: Credentials) -> 
 
 /// Returns the reason why an existing bucket does not have the requested placement, which cannot be changed after
 /// creation.
-fn misplaced(name: &str, config: &Config, live: &BucketInfo) -> Option<String> {
+fn placement_conflict(name: &str, config: &Config, live: &BucketInfo) -> Option<String> {
     let (placement, class) = live.placement_rule.split_once('/').unwrap_or((&live.placement_rule, STANDARD));
     let is_other = |asked: &Option<Placement>, live: &str| asked.as_ref().is_some_and(|Placement(name)| name != live);
     let key = match (is_other(&config.bucket_placement, placement), is_other(&config.bucket_storage_class, class)) {
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn rejects_placement_changes_of_existing_buckets() {
-        let misplaced = |rule: &str, pairs: &[(&str, &str)]| {
+        let placement_conflict = |rule: &str, pairs: &[(&str, &str)]| {
             let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
             let text = |text: &str| text.to_owned();
             let live = BucketInfo {
@@ -202,7 +203,7 @@ mod tests {
                 bucket_quota: Quota::NONE,
                 placement_rule: text(rule),
             };
-            super::misplaced("photos", &from_map::<Config>(&pairs).unwrap(), &live)
+            super::placement_conflict("photos", &from_map::<Config>(&pairs).unwrap(), &live)
         };
         for (rule, pairs) in [
             ("default-placement", &[][..]),
@@ -212,10 +213,12 @@ mod tests {
             ("cold/ICE", &[("bucketPlacement", "cold"), ("bucketStorageClass", "ICE")]),
             ("cold/ICE", &[]),
         ] {
-            assert_eq!(misplaced(rule, pairs), None, "{rule}");
+            assert_eq!(placement_conflict(rule, pairs), None, "{rule}");
         }
-        let text = misplaced("cold/ICE", &[("bucketPlacement", "warm")]).unwrap();
+        let text = placement_conflict("cold/ICE", &[("bucketPlacement", "warm")]).unwrap();
         assert!(text.contains("in the placement cold with the storage class ICE"), "{text}");
-        assert!(misplaced("cold", &[("bucketStorageClass", "ICE")]).unwrap().contains("change bucketStorageClass"));
+        assert!(
+            placement_conflict("cold", &[("bucketStorageClass", "ICE")]).unwrap().contains("change bucketStorageClass")
+        );
     }
 }

@@ -16,8 +16,9 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
         // Read the user after its buckets, since it has keys before it has a bucket.
         let Some(user) = store.admin.user(&id).await? else { continue };
         let mark = user.mark();
-        if let Some(lent) = mark.as_ref().and_then(|mark| mark.handed_over.as_ref()) {
-            let text = format!("the user {id} is skipped: its bucket {} belongs to {}", lent.marker, lent.owner);
+        if let Some(transferred) = mark.as_ref().and_then(|mark| mark.transferred_bucket.as_ref()) {
+            let text =
+                format!("the user {id} is skipped: its bucket {} belongs to {}", transferred.marker, transferred.owner);
             assets.unread.push(text);
             continue;
         }

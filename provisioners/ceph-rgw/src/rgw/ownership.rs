@@ -15,10 +15,10 @@ use crate::users::Mark;
 pub(super) enum BucketOwnership {
     Claim,
     /// The claim's own user has created the bucket, but it does not yet belong to the owner whom the claim names.
-    ToHandOver,
+    PendingTransfer,
     /// The bucket was created for the claim, but belongs to an owner whom the claim no longer names.
     OfFormerOwner,
-    Others,
+    Other,
 }
 
 /// The facts about a claim that prove ownership.
@@ -34,18 +34,18 @@ pub(super) struct Evidence<'a> {
 }
 
 impl Evidence<'_> {
-    pub(super) fn whose(&self, live: &BucketInfo) -> BucketOwnership {
+    pub(super) fn ownership(&self, live: &BucketInfo) -> BucketOwnership {
         let Self { owner, own, state, .. } = self;
         let own = own.map(|own| own.id.as_str());
         match live.owner == owner.id {
-            true if owner.generated || self.is_recorded(live) || self.was_handed_over(live) => BucketOwnership::Claim,
-            true => BucketOwnership::Others,
-            false if self.was_handed_over(live) && state.is_empty() => BucketOwnership::OfFormerOwner,
+            true if owner.generated || self.is_recorded(live) || self.was_transferred(live) => BucketOwnership::Claim,
+            true => BucketOwnership::Other,
+            false if self.was_transferred(live) && state.is_empty() => BucketOwnership::OfFormerOwner,
             // If the claim began with its own user, that user keeps the bucket.
             false if own == Some(&live.owner) && !owner.generated && state.get(CEPH_USER) != Some(&live.owner) => {
-                BucketOwnership::ToHandOver
+                BucketOwnership::PendingTransfer
             }
-            false => BucketOwnership::Others,
+            false => BucketOwnership::Other,
         }
     }
 
@@ -57,9 +57,11 @@ impl Evidence<'_> {
         }
     }
 
-    fn was_handed_over(&self, live: &BucketInfo) -> bool {
-        let handed_over = self.mark.and_then(|mark| mark.handed_over.as_ref());
-        handed_over.is_some_and(|handed_over| handed_over.marker == live.marker && handed_over.owner == live.owner)
+    fn was_transferred(&self, live: &BucketInfo) -> bool {
+        let transferred_bucket = self.mark.and_then(|mark| mark.transferred_bucket.as_ref());
+        transferred_bucket.is_some_and(|transferred_bucket| {
+            transferred_bucket.marker == live.marker && transferred_bucket.owner == live.owner
+        })
     }
 }
 
@@ -71,7 +73,7 @@ mod tests {
     use crate::quota::Quota;
     use crate::users::TransferredBucket;
 
-    fn whose(
+    fn ownership(
         live_owner: &str,
         bucket_owner: Option<&str>,
         noted: Option<&str>,
@@ -82,13 +84,13 @@ mod tests {
         let state = state.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let (owner, own) =
             (Account::of(&claim, &state, bucket_owner, "c").unwrap(), Account::own(&claim, "c").unwrap());
-        let handed_over = noted.map(|marker| TransferredBucket { marker: marker.into(), owner: "alice".into() });
-        let mark = Mark { cluster: "c".into(), handed_over };
+        let transferred_bucket = noted.map(|marker| TransferredBucket { marker: marker.into(), owner: "alice".into() });
+        let mark = Mark { cluster: "c".into(), transferred_bucket };
         let quota = Quota::NONE;
         let (id, marker) = ("i".into(), "m".into());
         let live =
             BucketInfo { id, marker, owner: live_owner.into(), bucket_quota: quota, placement_rule: String::new() };
-        Evidence { owner: &owner, own: Some(&own), mark: Some(&mark), state: &state }.whose(&live)
+        Evidence { owner: &owner, own: Some(&own), mark: Some(&mark), state: &state }.ownership(&live)
     }
 
     #[test]
@@ -100,30 +102,30 @@ mod tests {
             (OWN, None, None, &[][..], BucketOwnership::Claim),
             (OWN, None, None, &[("cephUser", OWN)], BucketOwnership::Claim),
             ("obc-shop-photos", None, None, &[("cephUser", "obc-shop-photos")], BucketOwnership::Claim),
-            ("alice", None, None, &[], BucketOwnership::Others),
-            ("alice", None, None, &[("cephUser", OWN)], BucketOwnership::Others),
+            ("alice", None, None, &[], BucketOwnership::Other),
+            ("alice", None, None, &[("cephUser", OWN)], BucketOwnership::Other),
             // The user of a claim with the same name in another cluster.
-            ("obc-shop-photos-u-2", None, None, &[], BucketOwnership::Others),
-            ("alice", Some("alice"), None, &[], BucketOwnership::Others),
+            ("obc-shop-photos-u-2", None, None, &[], BucketOwnership::Other),
+            ("alice", Some("alice"), None, &[], BucketOwnership::Other),
             ("alice", Some("alice"), Some("m"), &[], BucketOwnership::Claim),
             // Another bucket was created later with the same name.
-            ("alice", Some("alice"), Some("former"), &[], BucketOwnership::Others),
+            ("alice", Some("alice"), Some("former"), &[], BucketOwnership::Other),
             ("alice", Some("alice"), None, &with_marker("m"), BucketOwnership::Claim),
-            ("alice", None, None, &with_marker("former"), BucketOwnership::Others),
+            ("alice", None, None, &with_marker("former"), BucketOwnership::Other),
             ("alice", None, Some("m"), &with_marker("former"), BucketOwnership::Claim),
             ("alice", Some("alice"), None, &of_alice, BucketOwnership::Claim),
-            (OWN, Some("alice"), None, &[], BucketOwnership::ToHandOver),
-            (OWN, Some("alice"), None, &with_marker("former"), BucketOwnership::ToHandOver),
+            (OWN, Some("alice"), None, &[], BucketOwnership::PendingTransfer),
+            (OWN, Some("alice"), None, &with_marker("former"), BucketOwnership::PendingTransfer),
             // The claim began without an owner.
-            (OWN, Some("alice"), None, &[("cephUser", OWN)], BucketOwnership::Others),
+            (OWN, Some("alice"), None, &[("cephUser", OWN)], BucketOwnership::Other),
             ("alice", None, Some("m"), &[], BucketOwnership::OfFormerOwner),
             ("alice", Some("bob"), Some("m"), &[], BucketOwnership::OfFormerOwner),
-            ("bob", Some("bob"), Some("m"), &[], BucketOwnership::Others),
+            ("bob", Some("bob"), Some("m"), &[], BucketOwnership::Other),
             // An administrator has transferred the bucket.
-            ("bob", None, Some("m"), &with_marker("m"), BucketOwnership::Others),
+            ("bob", None, Some("m"), &with_marker("m"), BucketOwnership::Other),
         ] {
             assert_eq!(
-                whose(live, bucket_owner, noted, state),
+                ownership(live, bucket_owner, noted, state),
                 expected,
                 "{live} {bucket_owner:?} {noted:?} {state:?}"
             );

@@ -43,11 +43,11 @@ impl Situation {
             name => {
                 let (node, labels) = nodes().find(|(node, _)| node.name == name)?;
                 let keys = node.keys.as_ref().filter(|keys| !keys.is_empty())?;
-                Some(labels.as_ref()?.term(keys).ok()?)
+                Some(labels.as_ref()?.segment(keys).ok()?)
             }
         };
         let registered: Vec<_> = nodes()
-            .filter_map(|(node, labels)| Some(Registered { keys: node.keys.as_deref()?, labels: labels.as_ref()? }))
+            .filter_map(|(node, labels)| Some(RegisteredNode { keys: node.keys.as_deref()?, labels: labels.as_ref()? }))
             .filter(|node| !node.keys.is_empty())
             .collect();
         let allowed = self.allowed.as_deref().unwrap_or_default();
@@ -149,10 +149,10 @@ fn too_many_allowed_combinations_are_shortened_or_refused() {
 #[test]
 fn allowed_topologies_can_filter_whole_places() {
     let keys = ["rack".to_owned(), "zone".to_owned()];
-    let place = |rack: &str, zone: &str| Term::from([("rack".into(), rack.into()), ("zone".into(), zone.into())]);
+    let place = |rack: &str, zone: &str| Segment::from([("rack".into(), rack.into()), ("zone".into(), zone.into())]);
     let labels =
         [("1", "a"), ("2", "a"), ("3", "b")].map(|(rack, zone)| Labels::new(&BTreeMap::from_iter(place(rack, zone))));
-    let nodes: Vec<_> = labels.iter().map(|labels| Registered { keys: &keys, labels }).collect();
+    let nodes: Vec<_> = labels.iter().map(|labels| RegisteredNode { keys: &keys, labels }).collect();
     let allowed: Vec<TopologySelectorTerm> =
         serde_json::from_value(json!([{"matchLabelExpressions": [{"key": "zone", "values": ["a", "c"]}]}])).unwrap();
     let chosen = |selected, filters| {

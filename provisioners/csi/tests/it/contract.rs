@@ -12,7 +12,7 @@ const OF_DRIVERS: [&str; 2] = ["cancel-provision", "foreign-volume"];
 
 async fn conformance(faults: Faults) -> Conformance {
     let driver = Driver::new(csi_sim::Settings::default());
-    let info = DriverInfo::ask(&driver).await.unwrap();
+    let info = DriverInfo::query(&driver).await.unwrap();
     driver.set_faults(faults, 1);
     let backend = driver.clone();
     let start = move || CsiProvisioner::new(backend.clone(), info.clone(), Settings::default(), "test");

@@ -6,7 +6,7 @@ mod fixture;
 mod grants;
 mod killed;
 mod node_deployment;
-mod rights;
+mod permissions;
 mod sources;
 mod sweep;
 mod topology;

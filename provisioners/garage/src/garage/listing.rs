@@ -7,18 +7,18 @@ use std::error::Error;
 use kube_provisioner::bucket::{Asset, AssetKind, Assets, ClaimName, MarkedCluster};
 
 use crate::admin::{BucketInfo, Failure, Key};
-use crate::claim::{Marked, marked};
+use crate::claim::{KeyMark, parse_mark};
 use crate::store::Store;
 
 pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn Error + Send + Sync>> {
     let (mut assets, mut claims) = (Assets::default(), BTreeMap::<_, Vec<Key>>::new());
     for key in store.admin.all_keys().await? {
-        match marked(&key) {
-            Some(Ok(Marked { cluster, claim })) => {
+        match parse_mark(&key) {
+            Some(Ok(KeyMark { cluster, claim })) => {
                 let ClaimName { namespace, name, uid } = claim;
                 claims.entry((cluster, uid, namespace, name)).or_default().push(key);
             }
-            Some(Err(not_given)) => assets.unread.push(not_given.to_string()),
+            Some(Err(foreign_key)) => assets.unread.push(foreign_key.to_string()),
             None => {}
         }
     }
@@ -55,7 +55,7 @@ async fn buckets_of(store: &Store, keys: &[Key]) -> Result<Result<Vec<String>, S
             // Without a local alias, the key only has access to the bucket.
             let Some(name) = bucket.local_aliases.first() else { continue };
             let Some(live) = store.admin.bucket(&bucket.id).await? else { continue };
-            match is_theirs(&live, name, keys) {
+            match belongs_to_keys(&live, name, keys) {
                 true if names.contains(name) => {}
                 true => names.push(name.clone()),
                 false => {
@@ -73,7 +73,7 @@ async fn buckets_of(store: &Store, keys: &[Key]) -> Result<Result<Vec<String>, S
 /// Returns whether the bucket was created for the claim with these keys. An administrator can give a claim's key a
 /// local alias for any bucket. A bucket that was created for the claim has the same name as its global alias, unless
 /// that alias is not added yet or was removed, and only keys of the claim have a local alias for it.
-fn is_theirs(bucket: &BucketInfo, name: &str, keys: &[Key]) -> bool {
+fn belongs_to_keys(bucket: &BucketInfo, name: &str, keys: &[Key]) -> bool {
     let is_its_name = bucket.global_aliases.is_empty() || bucket.global_aliases.iter().any(|alias| alias == name);
     let mut aliases = bucket.keys.iter().flat_map(|key| key.bucket_local_aliases.iter().map(|alias| (&key.id, alias)));
     is_its_name && aliases.all(|(id, alias)| alias == name && keys.iter().any(|key| key.id == *id))
@@ -88,24 +88,24 @@ mod tests {
     #[test]
     fn recognizes_buckets_that_were_created_for_the_claim() {
         let keys = ["GK1", "GK2"].map(|id| Key { id: id.to_owned(), name: String::new(), expired: false });
-        let is_theirs = |global: &[&str], local: &[(&str, &[&str])]| {
+        let belongs_to_keys = |global: &[&str], local: &[(&str, &[&str])]| {
             let keys_of = local.iter().map(|(id, aliases)| {
                 json!({"accessKeyId": id, "name": "", "permissions": {"read": true, "write": true, "owner": false},
                     "bucketLocalAliases": aliases})
             });
             let bucket = json!({"id": "b-1", "globalAliases": global, "keys": keys_of.collect::<Vec<_>>(), "objects": 0,
                 "quotas": {"maxSize": null, "maxObjects": null}});
-            is_theirs(&serde_json::from_value(bucket).unwrap(), "photos", &keys)
+            belongs_to_keys(&serde_json::from_value(bucket).unwrap(), "photos", &keys)
         };
         let own: (&str, &[&str]) = ("GK1", &["photos"]);
-        assert!(is_theirs(&["photos"], &[own]));
-        assert!(is_theirs(&["photos"], &[own, ("GK2", &["photos"]), ("granted", &[])]));
-        assert!(is_theirs(&["photos", "films"], &[own]));
+        assert!(belongs_to_keys(&["photos"], &[own]));
+        assert!(belongs_to_keys(&["photos"], &[own, ("GK2", &["photos"]), ("granted", &[])]));
+        assert!(belongs_to_keys(&["photos", "films"], &[own]));
         // The state after an interrupted attempt or deletion.
-        assert!(is_theirs(&[], &[own]));
-        assert!(!is_theirs(&["films"], &[own]));
-        assert!(!is_theirs(&["photos"], &[own, ("somebody", &["photos"])]));
-        assert!(!is_theirs(&[], &[own, ("somebody", &["films"])]));
-        assert!(!is_theirs(&["photos"], &[("GK1", &["photos", "films"])]));
+        assert!(belongs_to_keys(&[], &[own]));
+        assert!(!belongs_to_keys(&["films"], &[own]));
+        assert!(!belongs_to_keys(&["photos"], &[own, ("somebody", &["photos"])]));
+        assert!(!belongs_to_keys(&[], &[own, ("somebody", &["films"])]));
+        assert!(!belongs_to_keys(&["photos"], &[("GK1", &["photos", "films"])]));
     }
 }

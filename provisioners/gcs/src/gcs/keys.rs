@@ -26,23 +26,23 @@ impl Account {
         // Pods may use the recorded key, and its predecessors during their overlap. Without a recorded key, none was
         // delivered.
         if self.generated && recorded.is_none() {
-            self.remove_keys_but(store, None).await?;
+            self.remove_keys_except(store, None).await?;
         }
         // Only the state records a key that was not delivered.
         if let Some(undelivered) = request.state.get(ACCESS_KEY_ID).filter(|_| !self.generated && recorded.is_none()) {
             self.remove_key(store, undelivered).await?;
         }
         let made = match store.storage.create_key(&self.email).await {
-            Err(failure) if is_full(&failure) && (self.generated || recorded.is_some()) => {
+            Err(failure) if is_key_limit(&failure) && (self.generated || recorded.is_some()) => {
                 match recorded {
                     Some(recorded) if !self.generated => self.remove_key(store, recorded).await?,
-                    recorded => self.remove_keys_but(store, recorded).await?,
+                    recorded => self.remove_keys_except(store, recorded).await?,
                 }
                 store.storage.create_key(&self.email).await
             }
             made => made,
         };
-        made.map_err(|failure| self.full(failure))
+        made.map_err(|failure| self.key_limit_error(failure))
     }
 
     /// Returns the claim's keys of an existing account that are not deleted yet.
@@ -57,7 +57,7 @@ impl Account {
     }
 
     /// Deletes all keys of the claim's own account except this one.
-    pub(super) async fn remove_keys_but(&self, store: &Store, kept: Option<&str>) -> Result<(), Failure> {
+    pub(super) async fn remove_keys_except(&self, store: &Store, kept: Option<&str>) -> Result<(), Failure> {
         for key in store.storage.keys(&self.email).await? {
             if Some(key.id.as_str()) != kept {
                 store.storage.delete_key(&key).await?;
@@ -79,14 +79,14 @@ impl Account {
         Ok(store.storage.key(id).await?.filter(|key| key.email == self.email))
     }
 
-    fn full(&self, failure: Failure) -> ProvisionError {
-        if is_full(&failure) {
+    fn key_limit_error(&self, failure: Failure) -> ProvisionError {
+        if is_key_limit(&failure) {
             ProvisionError::retry(format!(
                 "{failure}; {} has as many keys as Google allows: delete unused keys (gcloud storage hmac list)",
                 self.email
             ))
         } else {
-            self.spreading(failure)
+            self.propagation_error(failure)
         }
     }
 }
@@ -97,7 +97,7 @@ pub(super) fn former_keys(state: &BTreeMap<String, String>) -> impl Iterator<Ite
 }
 
 /// Returns true if the account has reached Google's limit of keys.
-fn is_full(failure: &Failure) -> bool {
+fn is_key_limit(failure: &Failure) -> bool {
     let message = failure.message().to_lowercase();
     // "Rate limit exceeded" does not concern the account's keys, which may all be in use.
     !failure.is_rate_limited() && (message.contains("maximum") || message.contains("limit"))
@@ -119,7 +119,7 @@ mod tests {
         ] {
             let refusal = Refusal { status, reason: reason.to_owned(), message: message.to_owned() };
             let failure = Failure::Refused { doing: "create a key".to_owned(), refusal, advice: String::new() };
-            assert_eq!(is_full(&failure), full, "{message}");
+            assert_eq!(is_key_limit(&failure), full, "{message}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::error::Error;
 use kube_provisioner::bucket::{Account, Asset, AssetKind, Assets, ClaimName, MarkedCluster};
 
 use super::PROJECT;
-use crate::account::{account_id, described, email, label_value, labelled};
+use crate::account::{account_id, email, label_value, parse_description, parse_labels};
 use crate::store::Store;
 
 /// Lists buckets first, because a service account is created after its bucket and deleted after it.
@@ -16,7 +16,7 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
     let mut claims = BTreeMap::new();
     for account in store.iam.accounts().await? {
         let text = |field: &str| account[field].as_str().unwrap_or_default();
-        let Some((uid, of_cluster)) = described(text("description")) else { continue };
+        let Some((uid, of_cluster)) = parse_description(text("description")) else { continue };
         let address = text("email");
         // The display name of an account for COSI has no namespace.
         let (namespace, name) = text("displayName").split_once('/').unwrap_or(("", text("displayName")));
@@ -37,7 +37,7 @@ pub(super) async fn list(store: &Store, cluster: &str) -> Result<Assets, Box<dyn
         claims.insert(label_value(uid), claim);
     }
     for bucket in buckets {
-        let (Some(name), Some((labelled, cluster))) = (bucket["name"].as_str(), labelled(&bucket, cluster)) else {
+        let (Some(name), Some((labelled, cluster))) = (bucket["name"].as_str(), parse_labels(&bucket, cluster)) else {
             continue;
         };
         let of_account = claims.get(&labelled.uid).cloned();

@@ -17,7 +17,9 @@ use kube_provisioner::{NodeJournals, Options, client, error_chain, parse_duratio
 use serde_json::json;
 
 use super::BoxError;
-use super::objects::{FinalizerScope, annotation, name_of, only, remove, settled, text, volumes};
+use super::objects::{
+    FinalizerScope, annotation, ignore_concurrent_change, name_of, remove, text, uid_precondition, volumes,
+};
 use crate::node::NODE;
 use crate::placement::GONE_SINCE;
 
@@ -59,20 +61,20 @@ impl GoneNodes {
         let client = client(&options).await?;
         // The journals are listed before the nodes, so that they do not include a node that registers in the meantime.
         let journals = NodeJournals::list(&options).await?;
-        let look = GoneNodesRun { volumes: Api::all(client.clone()), client, provisioner: options, options: self };
+        let run = GoneNodesRun { volumes: Api::all(client.clone()), client, provisioner: options, options: self };
         // The nodes are listed after the volumes, so that every volume's node is found, even if it registers in the
         // meantime.
-        let volumes = volumes(&look.volumes, |volume| look.ours(&volume)).await?;
-        let nodes = look.nodes(&ListParams::default()).await?;
+        let volumes = volumes(&run.volumes, |volume| run.summarize(&volume)).await?;
+        let nodes = run.nodes(&ListParams::default()).await?;
         let mut failed = 0;
         for volume in &volumes {
             // A policy that protects one claim must not block the others.
-            if let Err(error) = look.at(volume, &nodes).await {
+            if let Err(error) = run.process_volume(volume, &nodes).await {
                 failed += 1;
                 print(&format!("{}: {}\n", volume.name, error_chain(&*error)));
             }
         }
-        look.at_journals(&journals, &nodes).await?;
+        run.delete_empty_journals(&journals, &nodes).await?;
         match failed {
             0 => Ok(()),
             failed => Err(format!("{failed} volumes were not changed").into()),
@@ -104,7 +106,7 @@ impl GoneNodesRun {
         Ok(list.items.into_iter().filter_map(|node| node.metadata.name).collect())
     }
 
-    fn ours(&self, volume: &PersistentVolume) -> Option<VolumeSummary> {
+    fn summarize(&self, volume: &PersistentVolume) -> Option<VolumeSummary> {
         let is_ours = annotation(volume, PROVISIONED_BY).is_some_and(|by| self.provisioner.serves(by));
         Some(VolumeSummary {
             name: name_of(volume).to_owned(),
@@ -115,7 +117,7 @@ impl GoneNodesRun {
         })
     }
 
-    async fn at(&self, volume: &VolumeSummary, nodes: &BTreeSet<String>) -> Result<(), BoxError> {
+    async fn process_volume(&self, volume: &VolumeSummary, nodes: &BTreeSet<String>) -> Result<(), BoxError> {
         let VolumeSummary { name, node, since, .. } = volume;
         if nodes.contains(node) {
             if since.is_some() {
@@ -129,7 +131,7 @@ impl GoneNodesRun {
             self.annotate(volume, Some(now)).await?;
             let text = self.notice(node);
             print(&format!("{name}: {text}\n"));
-            return self.tell(volume, &text).await;
+            return self.emit_events(volume, &text).await;
         };
         // A time in the future is from a wrong clock, or from an administrator who wants a longer grace period.
         let is_over = Duration::try_from(now.duration_since(since)).is_ok_and(|gone| gone >= self.options.grace);
@@ -140,7 +142,7 @@ impl GoneNodesRun {
         // Check the node again, because the work on other volumes may have taken minutes.
         let live = self.nodes(&ListParams::default().fields(&format!("metadata.name={node}"))).await?;
         if live.is_empty() {
-            self.give_up(volume).await
+            self.abandon(volume).await
         } else {
             print(&format!("{name}: the node {node} is back\n"));
             Ok(())
@@ -149,7 +151,7 @@ impl GoneNodesRun {
 
     /// Deletes empty journals of former nodes. If a journal is not empty, its node finishes the entries when it returns
     /// with its disk.
-    async fn at_journals(&self, journals: &NodeJournals, nodes: &BTreeSet<String>) -> Result<(), BoxError> {
+    async fn delete_empty_journals(&self, journals: &NodeJournals, nodes: &BTreeSet<String>) -> Result<(), BoxError> {
         for (journal, entries) in journals.of_missing_nodes(nodes.iter()) {
             if entries > 0 {
                 print(&format!(
@@ -180,10 +182,12 @@ impl GoneNodesRun {
     }
 
     /// Deletes the claim first, so that a new claim can be created. Afterwards the volume no longer needs protection.
-    async fn give_up(&self, volume: &VolumeSummary) -> Result<(), BoxError> {
+    async fn abandon(&self, volume: &VolumeSummary) -> Result<(), BoxError> {
         if let Some(claim) = &volume.claim {
             let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), text(&claim.namespace));
-            settled(claims.delete(text(&claim.name), &only(text(&claim.uid))).await.map(drop))?;
+            ignore_concurrent_change(
+                claims.delete(text(&claim.name), &uid_precondition(text(&claim.uid))).await.map(drop),
+            )?;
         }
         remove(&self.volumes, &volume.name, &volume.uid, FinalizerScope::Ours).await?;
         print(&format!("{}: abandoned with its node {}\n", volume.name, volume.node));
@@ -193,11 +197,11 @@ impl GoneNodesRun {
     async fn annotate(&self, volume: &VolumeSummary, since: Option<Timestamp>) -> Result<(), BoxError> {
         let annotations = json!({GONE_SINCE: since.map(|since| since.to_string())});
         let patch = Patch::Merge(json!({"metadata": {"uid": volume.uid, "annotations": annotations}}));
-        settled(self.volumes.patch(&volume.name, &PatchParams::default(), &patch).await.map(drop))
+        ignore_concurrent_change(self.volumes.patch(&volume.name, &PatchParams::default(), &patch).await.map(drop))
     }
 
     /// Writes an event about the volume and about its claim.
-    async fn tell(&self, volume: &VolumeSummary, note: &str) -> Result<(), BoxError> {
+    async fn emit_events(&self, volume: &VolumeSummary, note: &str) -> Result<(), BoxError> {
         let some = |text: &str| Some(text.to_owned());
         let of_volume = ObjectReference {
             api_version: some("v1"),
@@ -228,7 +232,7 @@ impl GoneNodesRun {
             };
             let events = Api::<Event>::namespaced(self.client.clone(), &namespace);
             // The claim's namespace may no longer exist.
-            settled(events.create(&PostParams::default(), &event).await.map(drop))?;
+            ignore_concurrent_change(events.create(&PostParams::default(), &event).await.map(drop))?;
         }
         Ok(())
     }

@@ -47,7 +47,7 @@ pub(super) async fn remove(
     uid: &str,
     ended: FinalizerScope,
 ) -> Result<(), BoxError> {
-    settled(api.delete(name, &only(uid)).await.map(drop))?;
+    ignore_concurrent_change(api.delete(name, &uid_precondition(uid)).await.map(drop))?;
     let is_ended =
         |finalizer: &String| finalizer == FINALIZER || ended == FinalizerScope::Everything && finalizer == PROTECTION;
     // The controller-manager updates the object concurrently.
@@ -60,20 +60,20 @@ pub(super) async fn remove(
         }
         finalizers.retain(|finalizer| !is_ended(finalizer));
         let patch = json!({"metadata": {"finalizers": finalizers, "resourceVersion": live.resource_version}});
-        settled(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop))?;
+        ignore_concurrent_change(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop))?;
     }
     Ok(())
 }
 
 /// Ignores concurrent changes. A missing object has been deleted already, and the next call checks a changed one.
-pub(super) fn settled(done: Result<(), Error>) -> Result<(), BoxError> {
+pub(super) fn ignore_concurrent_change(done: Result<(), Error>) -> Result<(), BoxError> {
     match done {
         Err(Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         done => Ok(done?),
     }
 }
 
-pub(super) fn only(uid: &str) -> DeleteParams {
+pub(super) fn uid_precondition(uid: &str) -> DeleteParams {
     let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
     DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
 }

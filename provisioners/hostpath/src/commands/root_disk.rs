@@ -173,37 +173,37 @@ async fn adopt(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
     let name = site.connection().node_name.clone().ok_or("specify the node's current name with --node-name")?;
     let client = site.connection().client().await?;
     let here = Node::new(name.clone()).start(&client).await?;
-    let move_ = Move { api: Api::all(client.clone()), client, root, here };
-    if let Some(object) = move_.root.note(NOTE)?.filter(|note| !note.is_empty()) {
+    let migration = NodeMigration { api: Api::all(client.clone()), client, root, here };
+    if let Some(object) = migration.root.note(NOTE)?.filter(|note| !note.is_empty()) {
         let object = serde_json::from_str(&object)?;
-        match move_.api.get_opt(name_of(&object)).await? {
+        match migration.api.get_opt(name_of(&object)).await? {
             // The earlier call ended before it updated the mark.
             Some(there) if annotation(&there, NODE) == Some(&*name) && claim_uid(&there) == claim_uid(&object) => {
-                move_.update_mark(&there)?;
-                move_.root.put_note(NOTE, "")?;
+                migration.update_mark(&there)?;
+                migration.root.put_note(NOTE, "")?;
             }
             Some(_) => {}
             // If the mark is missing, the volume was deleted in the meantime.
-            None if is_marked(&move_.root, &object)? => {
-                move_.create(&object).await?;
-                move_.root.put_note(NOTE, "")?;
+            None if is_marked(&migration.root, &object)? => {
+                migration.create(&object).await?;
+                migration.root.put_note(NOTE, "")?;
             }
             None => {}
         }
     }
     let is_elsewhere = |volume: &PersistentVolume| {
-        annotation(volume, ANNOTATIONS.root) == move_.root.id()
+        annotation(volume, ANNOTATIONS.root) == migration.root.id()
             && annotation(volume, NODE).is_some_and(|node| node != name)
     };
-    let found = volumes(&move_.api, |volume| is_elsewhere(&volume).then_some(volume)).await?;
-    move_.check_former(&found).await?;
+    let found = volumes(&migration.api, |volume| is_elsewhere(&volume).then_some(volume)).await?;
+    migration.check_former(&found).await?;
     if found.is_empty() {
         print(&format!("no volume of this disk names another node than {name}\n"));
         return Ok(());
     }
     confirm(&found, *yes, &format!("recreate {} volumes as volumes of the node {name}?", found.len()))?;
     for volume in &found {
-        move_.renamed(volume).await?;
+        migration.recreate(volume).await?;
     }
     Ok(())
 }
@@ -213,14 +213,14 @@ fn claim_uid(volume: &PersistentVolume) -> Option<&String> {
 }
 
 /// Moves volumes from the former node to this one.
-struct Move {
+struct NodeMigration {
     client: Client,
     api: Api<PersistentVolume>,
     root: Root,
     here: ObservedNode,
 }
 
-impl Move {
+impl NodeMigration {
     /// Fails if the former node still exists, because the disk may be a copy of its disk.
     async fn check_former(&self, found: &[PersistentVolume]) -> Result<(), BoxError> {
         let nodes: BTreeSet<_> = found.iter().filter_map(|volume| annotation(volume, NODE)).collect();
@@ -236,7 +236,7 @@ impl Move {
         Ok(())
     }
 
-    async fn renamed(&self, volume: &PersistentVolume) -> Result<(), BoxError> {
+    async fn recreate(&self, volume: &PersistentVolume) -> Result<(), BoxError> {
         let (name, object) = (name_of(volume), self.object(volume)?);
         // A dry run finds out if the API server would reject the object, before the volume is deleted.
         let mut tried = object.clone();

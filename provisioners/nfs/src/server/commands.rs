@@ -11,10 +11,10 @@ use kube_provisioner::console::print;
 use kube_provisioner::k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVolumeSpec};
 use kube_provisioner::kube::Client;
 
-use super::export::{Offer, hostname};
+use super::export::{ExportOptions, hostname};
 use super::export_table::ExportTable;
-use super::former;
 use super::ganesha::{add_while_running, remove_while_running};
+use super::predecessor;
 use super::provisioner::ROOT_SQUASH;
 use crate::source::{ANNOTATIONS, Location, Source, on_server};
 
@@ -33,7 +33,7 @@ pub(crate) struct Site {
     server_hostname: String,
 
     #[command(flatten)]
-    offer: Offer,
+    export_options: ExportOptions,
 
     /// Directory for sockets and configuration of the running provisioner
     #[arg(long, env = "NFS_RUNTIME_DIRECTORY", value_name = "DIR", default_value = "/run/nfs-provisioner")]
@@ -70,15 +70,15 @@ impl commands::Site for Site {
 
     /// Exports a directory that has become a volume, with the id of its former export if that is known.
     async fn publish(&self, root: &Root, path: &VolumePath, volume: &PersistentVolume) -> Result<(), BoxError> {
-        let wanted = former::id(volume);
-        let export = ExportTable::new(root.path()).reserve(path, former::access(volume), wanted, None)?;
+        let wanted = predecessor::id(volume);
+        let export = ExportTable::new(root.path()).reserve(path, predecessor::access(volume), wanted, None)?;
         if let Some(wanted) = wanted.filter(|wanted| *wanted != export.id) {
             let id = export.id;
             print(&format!(
                 "the export of {path} has the id {id}, because another one has {wanted}: clients must mount it again\n"
             ));
         }
-        Ok(add_while_running(&self.runtime_directory, root.path(), &self.offer, &export).await?)
+        Ok(add_while_running(&self.runtime_directory, root.path(), &self.export_options, &export).await?)
     }
 
     /// Removes the export. Otherwise the server would serve the moved directory to the next volume at this path.
@@ -99,7 +99,7 @@ struct VolumeTemplate {
 impl commands::VolumeTemplate for VolumeTemplate {
     /// Converts the old provisioner's settings of the export to this provisioner's annotations.
     fn annotations(&self, volume: Option<&PersistentVolume>) -> BTreeMap<String, String> {
-        let squash = volume.map(|volume| former::access(volume).root_squash.to_string());
+        let squash = volume.map(|volume| predecessor::access(volume).root_squash.to_string());
         squash.map(|squash| (ROOT_SQUASH.to_owned(), squash)).into_iter().collect()
     }
 

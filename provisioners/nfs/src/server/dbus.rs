@@ -27,7 +27,7 @@ pub(crate) enum BusError {
     #[error("cannot reach the NFS server over D-Bus: {0}")]
     Unreachable(Error),
     #[error("the NFS server did not answer within {} s", LIMIT.as_secs())]
-    Silent,
+    Timeout,
     #[error("the NFS server refused: {0}")]
     Refused(String),
 }
@@ -95,8 +95,8 @@ impl Bus {
 impl From<Error> for BusError {
     fn from(error: Error) -> Self {
         match &error {
-            Error::InputOutput(problem) if problem.kind() == ErrorKind::TimedOut => Self::Silent,
-            Error::FDO(refusal) if is_of_bus(refusal) => Self::Unreachable(error),
+            Error::InputOutput(problem) if problem.kind() == ErrorKind::TimedOut => Self::Timeout,
+            Error::FDO(refusal) if is_server_missing(refusal) => Self::Unreachable(error),
             Error::FDO(_) | Error::MethodError(..) => Self::Refused(one_line(&error.to_string())),
             _ => Self::Unreachable(error),
         }
@@ -109,7 +109,7 @@ fn is_unknown(error: &Error) -> bool {
 }
 
 /// Returns true if the daemon answered because the server is not running.
-fn is_of_bus(refusal: &fdo::Error) -> bool {
+fn is_server_missing(refusal: &fdo::Error) -> bool {
     use fdo::Error::{Disconnected, NameHasNoOwner, NoReply, ServiceUnknown};
     matches!(refusal, ServiceUnknown(_) | NameHasNoOwner(_) | NoReply(_) | Disconnected(_))
 }

@@ -21,22 +21,22 @@ const POLL: Duration = Duration::from_secs(1);
 
 /// A lock on the disk until the process ends.
 #[derive(Debug)]
-pub(crate) struct Disk {
+pub(crate) struct DiskLock {
     _lock: File,
 }
 
-impl Disk {
+impl DiskLock {
     /// Waits until no other replica uses the disk. A waiting replica does not hold a Lease and is not ready.
-    pub(crate) async fn wait(root: &Path, terminate: &mut Signal) -> Result<Self, Box<dyn Error + Send + Sync>> {
-        let mut told = false;
+    pub(crate) async fn acquire(root: &Path, terminate: &mut Signal) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        let mut has_logged = false;
         loop {
-            match locked(root) {
+            match try_lock(root) {
                 Ok(Some(lock)) => return Ok(Self { _lock: lock }),
-                Ok(None) if !told => tell(root),
+                Ok(None) if !has_logged => log_waiting(root),
                 Ok(None) => {}
                 Err(error) => return Err(format!("cannot lock {}: {error}", root.display()).into()),
             }
-            told = true;
+            has_logged = true;
             tokio::select! {
                 biased;
                 _ = terminate.recv() => return Err("received SIGTERM while another replica uses the disk".into()),
@@ -48,7 +48,7 @@ impl Disk {
 
 /// Locks a directory for as long as a process has the returned file open. Returns `None` if another process holds the
 /// lock.
-pub(super) fn locked(directory: &Path) -> io::Result<Option<File>> {
+pub(super) fn try_lock(directory: &Path) -> io::Result<Option<File>> {
     let directory = File::open(directory)?;
     match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(directory)),
@@ -57,7 +57,7 @@ pub(super) fn locked(directory: &Path) -> io::Result<Option<File>> {
     }
 }
 
-fn tell(root: &Path) {
+fn log_waiting(root: &Path) {
     tracing::info!("another replica uses {}; this one waits until that replica ends", root.display());
 }
 
@@ -72,20 +72,20 @@ mod tests {
     #[test]
     fn a_process_holds_the_lock_through_its_standard_input() {
         let root = tempfile::tempdir().unwrap();
-        let lock = locked(root.path()).unwrap().unwrap();
+        let lock = try_lock(root.path()).unwrap().unwrap();
         let mut server = Command::new("sleep").arg("60").stdin(Stdio::from(lock)).spawn().unwrap();
-        assert!(locked(root.path()).unwrap().is_none());
+        assert!(try_lock(root.path()).unwrap().is_none());
         server.kill().unwrap();
         server.wait().unwrap();
-        assert!(locked(root.path()).unwrap().is_some());
+        assert!(try_lock(root.path()).unwrap().is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_replica_waits_for_the_disk() {
         let root = tempfile::tempdir().unwrap();
         let mut terminate = signal(SignalKind::terminate()).unwrap();
-        let first = Disk::wait(root.path(), &mut terminate).await.unwrap();
-        let second = Disk::wait(root.path(), &mut terminate);
+        let first = DiskLock::acquire(root.path(), &mut terminate).await.unwrap();
+        let second = DiskLock::acquire(root.path(), &mut terminate);
         tokio::pin!(second);
         assert!(tokio::time::timeout(60 * POLL, &mut second).await.is_err());
         drop(first);

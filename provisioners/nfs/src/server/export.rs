@@ -26,7 +26,7 @@ pub(crate) struct Access {
 
 /// Options that apply to all exports.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Offer {
+pub(crate) struct ExportOptions {
     /// Clients that may mount the exports: addresses and subnets such as 10.0.0.0/8, or * for all
     #[arg(
         long,
@@ -52,15 +52,15 @@ pub(crate) struct Offer {
     pub(crate) nfs_versions: Vec<Version>,
 }
 
-impl Offer {
-    pub(crate) fn has(&self, version: Version) -> bool {
+impl ExportOptions {
+    pub(crate) fn has_version(&self, version: Version) -> bool {
         self.nfs_versions.contains(&version)
     }
 
     /// Returns the versions in the format of the server's configuration.
     pub(crate) fn protocols(&self) -> String {
         let versions = [(Version::V3, "3"), (Version::V4, "4")].into_iter();
-        versions.filter(|(version, _)| self.has(*version)).map(|(_, name)| name).collect::<Vec<_>>().join(", ")
+        versions.filter(|(version, _)| self.has_version(*version)).map(|(_, name)| name).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -85,10 +85,10 @@ impl FromStr for Version {
 
 impl Export {
     /// Returns the configuration block. It contains only validated texts, so quoting is not necessary.
-    pub(crate) fn block(&self, root: &Path, offer: &Offer) -> String {
+    pub(crate) fn block(&self, root: &Path, export_options: &ExportOptions) -> String {
         let Self { id, path, access } = self;
-        let (clients, protocols) = (offer.export_subnet.0.join(", "), offer.protocols());
-        let privileged = offer.export_privileged_port;
+        let (clients, protocols) = (export_options.export_subnet.0.join(", "), export_options.protocols());
+        let privileged = export_options.export_privileged_port;
         let path = format!("{}/{path}", root.display());
         let squash = if access.root_squash { "Root_Squash" } else { "No_Root_Squash" };
         format!(
@@ -161,13 +161,13 @@ mod tests {
     fn export_block_contains_clients_and_access() {
         let path = "shop/data".to_owned().try_into().unwrap();
         let export = Export { id: 7, path, access: Access { root_squash: true } };
-        let offer = |privileged| Offer {
+        let export_options = |privileged| ExportOptions {
             export_subnet: "10.0.0.0/8, fd00::1".parse().unwrap(),
             export_privileged_port: privileged,
             nfs_versions: vec![Version::V4],
         };
-        let block = export.block(Path::new("/export"), &offer(true));
-        assert!(!export.block(Path::new("/export"), &offer(false)).contains("PrivilegedPort = true"));
+        let block = export.block(Path::new("/export"), &export_options(true));
+        assert!(!export.block(Path::new("/export"), &export_options(false)).contains("PrivilegedPort = true"));
         for line in [
             "Export_Id = 7;",
             "Path = \"/export/shop/data\";",

@@ -25,7 +25,7 @@ const PLACE: &str = ".kube-provisioner/exports";
 const NEXT: &str = "next";
 const LOCK: &str = "lock";
 /// The file with the ids and paths of volumes whose exports may not be in the table yet.
-const KEPT: &str = "kept";
+const RESERVED_IDS: &str = "kept";
 /// Replaces `/` in file names. Paths cannot contain it.
 const SLASH: &str = "+";
 /// Maximum size of a path in a file name. File systems limit names to 255 bytes, of which the id and `@` use up to six.
@@ -88,7 +88,7 @@ impl ExportTable {
         path: &VolumePath,
         access: Access,
         wanted: Option<u16>,
-        most: Option<u32>,
+        max_exports: Option<u32>,
     ) -> Result<Export, ExportTableError> {
         let _lock = self.lock()?;
         let names = self.names()?;
@@ -96,10 +96,10 @@ impl ExportTable {
             return Ok(found);
         }
         let count = names.len();
-        if most.is_some_and(|most| count >= most as usize) || count >= usize::from(u16::MAX) {
+        if max_exports.is_some_and(|max_exports| count >= max_exports as usize) || count >= usize::from(u16::MAX) {
             return Err(ExportTableError::Full(count));
         }
-        let kept = self.kept()?;
+        let kept = self.reserved_ids()?;
         let is_free = |id: u16| {
             names.iter().all(|name| name.id != id) && kept.get(&id).is_none_or(|holder| *holder == label(path))
         };
@@ -121,17 +121,24 @@ impl ExportTable {
     }
 
     /// Reserves ids for their paths until the next call. If two paths have the same id, it is reserved for the first.
-    pub(crate) fn keep<'a>(&self, ids: impl Iterator<Item = (u16, &'a VolumePath)>) -> Result<(), ExportTableError> {
+    pub(crate) fn reserve_ids<'a>(
+        &self,
+        ids: impl Iterator<Item = (u16, &'a VolumePath)>,
+    ) -> Result<(), ExportTableError> {
         let mut kept = BTreeMap::new();
         for (id, path) in ids {
             kept.entry(id).or_insert_with(|| label(path));
         }
         let _lock = self.lock()?;
-        if self.kept()? == kept { Ok(()) } else { self.write(KEPT, &serde_json::to_string(&kept).unwrap_or_default()) }
+        if self.reserved_ids()? == kept {
+            Ok(())
+        } else {
+            self.write(RESERVED_IDS, &serde_json::to_string(&kept).unwrap_or_default())
+        }
     }
 
-    fn kept(&self) -> Result<BTreeMap<u16, String>, ExportTableError> {
-        let file = self.dir.join(KEPT);
+    fn reserved_ids(&self) -> Result<BTreeMap<u16, String>, ExportTableError> {
+        let file = self.dir.join(RESERVED_IDS);
         match fs::read_to_string(&file) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeMap::new()),
             text => serde_json::from_str(&text.map_err(|error| self.error(error))?)

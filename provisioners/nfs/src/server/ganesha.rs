@@ -16,8 +16,8 @@ use tokio::sync::{RwLock, RwLockReadGuard, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::dbus::{Bus, BusError};
-use super::disk::{self, Disk};
-use super::export::{Export, Offer, is_plain};
+use super::disk::{self, DiskLock};
+use super::export::{Export, ExportOptions, is_plain};
 use super::export_table::ExportTable;
 
 /// Maximum time for the server's start, which takes seconds if there are many exports.
@@ -37,7 +37,7 @@ pub(crate) struct Settings {
     pub(crate) port: u16,
     pub(crate) address: IpAddr,
     pub(crate) grace_period: u16,
-    pub(crate) offer: Offer,
+    pub(crate) export_options: ExportOptions,
 }
 
 /// An NFS server that serves the exports.
@@ -47,7 +47,7 @@ pub(crate) trait Exporter: Send + Sync + 'static {
 
     /// Prevents a restart of the server while the guard is held, so that the export table and the server change
     /// together.
-    fn hold(&self) -> impl Future<Output = RwLockReadGuard<'_, ()>> + Send;
+    fn block_restart(&self) -> impl Future<Output = RwLockReadGuard<'_, ()>> + Send;
 
     /// Serves an export in the table. Succeeds if the server already serves it.
     fn add(&self, export: &Export) -> impl Future<Output = Result<(), ExportError>> + Send;
@@ -91,7 +91,7 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct Ganesha {
     settings: Settings,
-    _disk: Disk,
+    _disk: DiskLock,
     bus: Bus,
     state: watch::Sender<State>,
     /// Locked for writing while the server starts and reads the export table.
@@ -99,7 +99,7 @@ pub(crate) struct Ganesha {
 }
 
 impl Ganesha {
-    pub(crate) fn new(settings: Settings, disk: Disk) -> Result<Self, String> {
+    pub(crate) fn new(settings: Settings, disk: DiskLock) -> Result<Self, String> {
         for path in [&settings.root, &settings.runtime] {
             if !is_plain(path) {
                 return Err(format!(
@@ -117,11 +117,11 @@ impl Ganesha {
         let mut pause = FIRST_PAUSE;
         loop {
             let since = Instant::now();
-            let why = match self.started(table).await {
+            let why = match self.start_children(table).await {
                 Ok(children) => {
                     self.state.send_replace(State::Up);
                     tracing::info!("the NFS server is ready");
-                    children.ended().await
+                    children.wait_and_kill().await
                 }
                 Err(why) => why,
             };
@@ -136,7 +136,7 @@ impl Ganesha {
     }
 
     /// Starts the bus and the server, and waits until the server answers.
-    async fn started(&self, table: &ExportTable) -> Result<Children, String> {
+    async fn start_children(&self, table: &ExportTable) -> Result<Children, String> {
         let _gate = self.gate.write().await;
         let Settings { runtime, program, .. } = &self.settings;
         let configured = config::write(&self.settings, &self.bus, table).map_err(|error| error.to_string())?;
@@ -144,22 +144,23 @@ impl Ganesha {
         for name in [config::GANESHA_PID, config::BUS_PID] {
             end_leftover(&runtime.join(name), runtime).await;
         }
-        let lock = disk::locked(&config::recovery(&self.settings)).map_err(|error| format!("cannot lock: {error}"))?;
+        let lock =
+            disk::try_lock(&config::recovery(&self.settings)).map_err(|error| format!("cannot lock: {error}"))?;
         let lock = lock.ok_or("a server that another replica has left behind still uses the disk")?;
         let _ = fs::remove_file(self.bus.socket());
         let mut bus = Command::new("dbus-daemon");
         bus.arg(format!("--config-file={}", runtime.join(config::BUS_CONFIG).display()));
         bus.args(["--nofork", "--nopidfile", "--nosyslog"]);
-        let bus = child(&mut bus, Stdio::null()).map_err(|error| format!("cannot run dbus-daemon: {error}"))?;
+        let bus = spawn_child(&mut bus, Stdio::null()).map_err(|error| format!("cannot run dbus-daemon: {error}"))?;
         let pid = bus.id().map(|id| id.to_string()).unwrap_or_default();
         fs::write(runtime.join(config::BUS_PID), pid).map_err(|error| error.to_string())?;
-        until(|| self.bus.socket().exists()).await.ok_or("dbus-daemon does not answer")?;
+        wait_until(|| self.bus.socket().exists()).await.ok_or("dbus-daemon does not answer")?;
         let mut server = Command::new(program);
         let (variable, address) = self.bus.variable();
         server.env(variable, address).args(["-F", "-L", "STDERR", "-N", "NIV_EVENT"]);
         server.arg("-f").arg(runtime.join(config::CONFIG)).arg("-p").arg(runtime.join(config::GANESHA_PID));
-        let server =
-            child(&mut server, lock.into()).map_err(|error| format!("cannot run {}: {error}", program.display()))?;
+        let server = spawn_child(&mut server, lock.into())
+            .map_err(|error| format!("cannot run {}: {error}", program.display()))?;
         let mut children = Children { bus, server };
         let answers = async {
             while !self.bus.is_answering().await {
@@ -198,14 +199,14 @@ impl Exporter for Ganesha {
         }
     }
 
-    async fn hold(&self) -> RwLockReadGuard<'_, ()> {
+    async fn block_restart(&self) -> RwLockReadGuard<'_, ()> {
         self.gate.read().await
     }
 
     async fn add(&self, export: &Export) -> Result<(), ExportError> {
         self.check_up()?;
-        let Settings { runtime, root, offer, .. } = &self.settings;
-        added(runtime, root, offer, &self.bus, export).await
+        let Settings { runtime, root, export_options, .. } = &self.settings;
+        add_export(runtime, root, export_options, &self.bus, export).await
     }
 
     async fn remove(&self, export: &Export) -> Result<(), ExportError> {
@@ -224,8 +225,14 @@ impl Exporter for Ganesha {
 }
 
 /// Adds an export to the running server, and verifies that the server serves it.
-async fn added(runtime: &Path, root: &Path, offer: &Offer, bus: &Bus, export: &Export) -> Result<(), ExportError> {
-    let file = config::write_export(runtime, root, offer, export).map_err(ExportError::Configuration)?;
+async fn add_export(
+    runtime: &Path,
+    root: &Path,
+    export_options: &ExportOptions,
+    bus: &Bus,
+    export: &Export,
+) -> Result<(), ExportError> {
+    let file = config::write_export(runtime, root, export_options, export).map_err(ExportError::Configuration)?;
     let answer = bus.add(export.id, &file).await;
     // Remove the file, which occupies a page of memory in the runtime directory. Its id is not reused soon.
     let _ = fs::remove_file(&file);
@@ -250,11 +257,11 @@ async fn added(runtime: &Path, root: &Path, offer: &Offer, bus: &Bus, export: &E
 pub(crate) async fn add_while_running(
     runtime: &Path,
     root: &Path,
-    offer: &Offer,
+    export_options: &ExportOptions,
     export: &Export,
 ) -> Result<(), ExportError> {
     let bus = Bus::new(runtime);
-    if bus.is_answering().await { added(runtime, root, offer, &bus, export).await } else { Ok(()) }
+    if bus.is_answering().await { add_export(runtime, root, export_options, &bus, export).await } else { Ok(()) }
 }
 
 /// Removes an export from a command while the provisioner runs.
@@ -284,7 +291,7 @@ impl Children {
     }
 
     /// Waits until one of the processes ends, kills the other, and returns the reason.
-    async fn ended(mut self) -> String {
+    async fn wait_and_kill(mut self) -> String {
         let why = self.wait().await;
         for child in [&mut self.server, &mut self.bus] {
             let _ = child.kill().await;
@@ -293,14 +300,14 @@ impl Children {
     }
 }
 
-fn child(command: &mut Command, input: Stdio) -> io::Result<Child> {
+fn spawn_child(command: &mut Command, input: Stdio) -> io::Result<Child> {
     // The children write to the provisioner's log.
     command.stdin(input).stdout(Stdio::inherit()).stderr(Stdio::inherit()).kill_on_drop(true).spawn()
 }
 
-async fn until(is_so: impl Fn() -> bool) -> Option<()> {
+async fn wait_until(condition: impl Fn() -> bool) -> Option<()> {
     let waits = async {
-        while !is_so() {
+        while !condition() {
             sleep(POLL / 4).await;
         }
     };
@@ -316,7 +323,7 @@ async fn end_leftover(pid_file: &Path, runtime: &Path) {
     let is_ours = || fs::read(&arguments).is_ok_and(|text| String::from_utf8_lossy(&text).contains(&name));
     if let Some(process) = Pid::from_raw(id).filter(|_| is_ours()) {
         let _ = kill_process(process, Signal::KILL);
-        let _ = until(|| !is_ours()).await;
+        let _ = wait_until(|| !is_ours()).await;
     }
     let _ = fs::remove_file(pid_file);
 }

@@ -17,9 +17,9 @@ use kube_provisioner::{
 
 use super::export::Export;
 use super::export_table::{ExportTable, ExportTableError};
-use super::former;
 use super::ganesha::{ExportError, Exporter};
 use super::parameters::Parameters;
+use super::predecessor;
 use crate::parameters::ANNOTATIONS_OF_CLAIMS;
 use crate::source::{ANNOTATIONS, Location, on_server};
 
@@ -30,24 +30,24 @@ pub(crate) const ROOT_SQUASH: &str = "nfs-provisioner/root-squash";
 
 /// Settings that apply to every volume.
 #[derive(Clone, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct VolumeSettings {
     /// The server's address.
     pub(crate) hostname: String,
     /// Maximum number of exports.
-    pub(crate) most: Option<u32>,
+    pub(crate) max_exports: Option<u32>,
 }
 
 pub(crate) struct Server<E> {
     worker: Worker,
     exporter: Arc<E>,
     table: ExportTable,
-    terms: Terms,
+    volume_settings: VolumeSettings,
 }
 
 impl<E: Exporter> Server<E> {
-    pub(crate) fn new(worker: Worker, exporter: Arc<E>, terms: Terms) -> Self {
+    pub(crate) fn new(worker: Worker, exporter: Arc<E>, volume_settings: VolumeSettings) -> Self {
         let table = ExportTable::new(worker.root().path());
-        Self { worker, exporter, table, terms }
+        Self { worker, exporter, table, volume_settings }
     }
 
     fn path_of(&self, volume: &ProvisionedVolume) -> Result<VolumePath, DirectoryError> {
@@ -61,9 +61,9 @@ impl<E: Exporter> Server<E> {
         let placed = volumes.into_iter().filter_map(|volume| Some((self.path_of(&volume).ok()?, volume)));
         let (placed, table): (Vec<_>, _) = (placed.collect(), self.table.clone());
         let reserve = move |root: &directory_volumes::Root| {
-            let ids = placed.iter().filter_map(|(path, volume)| Some((former::id(&volume.object)?, path)));
+            let ids = placed.iter().filter_map(|(path, volume)| Some((predecessor::id(&volume.object)?, path)));
             // A full disk must not prevent the deletion of volumes. The next start tries again.
-            if let Err(error) = table.keep(ids) {
+            if let Err(error) = table.reserve_ids(ids) {
                 tracing::warn!("the ids of volumes without an export are not reserved: {error}");
             }
             let known: BTreeSet<_> = table.entries()?.exports.into_iter().map(|export| export.path).collect();
@@ -82,7 +82,7 @@ impl<E: Exporter> Server<E> {
                     }
                     Err(error) => return Err(error.into()),
                 }
-                match table.reserve(path, former::access(&volume.object), former::id(&volume.object), None) {
+                match table.reserve(path, predecessor::access(&volume.object), predecessor::id(&volume.object), None) {
                     Ok(export) => added.push(export),
                     Err(error) => tracing::warn!("{path} is not exported: {error}"),
                 }
@@ -94,9 +94,9 @@ impl<E: Exporter> Server<E> {
 
     /// Adds an export of an existing directory to the table, and then to the server.
     async fn export(&self, path: VolumePath, parameters: &Parameters) -> Result<Export, ProvisionError> {
-        let _held = self.exporter.hold().await;
-        let (table, access, most) = (self.table.clone(), parameters.access(), self.terms.most);
-        let reserve = move |_: &_| Ok::<_, ProvisionError>(table.reserve(&path, access, None, most)?);
+        let _held = self.exporter.block_restart().await;
+        let (table, access, max_exports) = (self.table.clone(), parameters.access(), self.volume_settings.max_exports);
+        let reserve = move |_: &_| Ok::<_, ProvisionError>(table.reserve(&path, access, None, max_exports)?);
         let export: Export = self.worker.run(reserve).await?;
         self.exporter.add(&export).await?;
         Ok(export)
@@ -113,7 +113,7 @@ impl<E: Exporter> Server<E> {
             let is_ours = root.is_marked_for(&path, &owner)?;
             Ok::<_, DeleteError>(table.find(&path)?.filter(|_| is_ours && !is_shared))
         };
-        let held = self.exporter.hold().await;
+        let held = self.exporter.block_restart().await;
         if let Some(export) = self.worker.run(find).await?
             && token.is_valid()
         {
@@ -125,17 +125,17 @@ impl<E: Exporter> Server<E> {
         self.worker.end(deletion, token).await
     }
 
-    async fn provisioned(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+    async fn provision_volume(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
         let parameters = request.parameters.clone();
         let (path, owner) = path_and_owner(&request, &parameters.path_pattern.0)?;
         // Without a server, provisioning would fail after the directory was created.
         self.exporter.ready().await.map_err(ProvisionError::retry)?;
         let (bytes, enforced, table) = (request.bytes, parameters.enforce_size, self.table.clone());
-        let (most, wanted) = (self.terms.most, path.clone());
+        let (max_exports, wanted) = (self.volume_settings.max_exports, path.clone());
         let look = move |_: &directory_volumes::Root| {
             if table.find(&wanted)?.is_none() {
                 let count = table.count()?;
-                if most.is_some_and(|most| count >= most as usize) {
+                if max_exports.is_some_and(|max_exports| count >= max_exports as usize) {
                     return Err(ProvisionError::retry(ExportTableError::Full(count)));
                 }
             }
@@ -150,7 +150,7 @@ impl<E: Exporter> Server<E> {
         let (_, size) = made.map_err(|not_created| not_created.error)?;
         let export = self.export(path.clone(), &parameters).await?;
         let source = on_server(&self.worker.root().path().to_string_lossy(), path.as_str());
-        let mut volume = Volume::nfs(&self.terms.hostname, source)
+        let mut volume = Volume::nfs(&self.volume_settings.hostname, source)
             .annotation(EXPORT_ID, export.id.to_string())
             .annotation(ROOT_SQUASH, export.access.root_squash.to_string());
         if let Some(gid) = parameters.gid {
@@ -165,7 +165,7 @@ impl<E: Exporter> Server<E> {
 }
 
 /// Returns the text for the claim's user if the error contains paths or internals of the server.
-fn own_text(cause: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
+fn message_for_users(cause: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
     let is_full = matches!(cause.downcast_ref(), Some(ExportTableError::Full(_)));
     let is_own = cause.is::<ExportTableError>() || cause.is::<ExportError>();
     (is_own && !is_full).then(|| "the NFS server cannot export the volume; ask the administrator".to_owned())
@@ -179,7 +179,7 @@ impl<E: Exporter> Provisioner for Server<E> {
         let added = self.reserve_all(&start).await?;
         self.exporter.start(&self.table);
         // The server may be running already. Otherwise it reads the export table when it starts.
-        let _held = self.exporter.hold().await;
+        let _held = self.exporter.block_restart().await;
         for export in added {
             if let Err(error) = self.exporter.add(&export).await {
                 tracing::warn!("{} is not exported yet: {error}", export.path);
@@ -189,7 +189,7 @@ impl<E: Exporter> Provisioner for Server<E> {
     }
 
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
-        self.provisioned(request).await.map_err(|error| error.for_users(own_text))
+        self.provision_volume(request).await.map_err(|error| error.for_users(message_for_users))
     }
 
     /// Relies on the directory's mark for the owner: users may have edited the object.
@@ -201,14 +201,14 @@ impl<E: Exporter> Provisioner for Server<E> {
 
     async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
         let resized = async { self.worker.resize(self.path_of(&volume)?, owner_in_this_cluster(&volume), bytes).await };
-        resized.await.map_err(|error: ExpandError| error.for_users(own_text))
+        resized.await.map_err(|error: ExpandError| error.for_users(message_for_users))
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
         match path_and_owner(&attempt, &attempt.parameters.path_pattern.0) {
             Ok((path, owner)) => {
                 let ended = self.end(Deletion::of_attempt(path, owner), attempt.fencing_token.clone()).await;
-                ended.map_err(|error| error.for_users(own_text))
+                ended.map_err(|error| error.for_users(message_for_users))
             }
             // The attempt was refused before it created anything.
             Err(_) => Ok(()),

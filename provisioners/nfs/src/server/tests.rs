@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use directory_volumes::hostile::contract;
+use directory_volumes::hostile::{contract, temp_dir};
 use directory_volumes::{Root, Worker, owner_in_this_cluster};
 use kube_provisioner::conformance::Conformance;
 use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
@@ -20,7 +20,7 @@ use super::export::Export;
 use super::export_table::ExportTable;
 use super::ganesha::{ExportError, Exporter};
 use super::parameters::Parameters;
-use super::provisioner::{Server, Terms};
+use super::provisioner::{Server, VolumeSettings};
 
 #[derive(Default)]
 pub(super) struct Fake {
@@ -31,7 +31,7 @@ pub(super) struct Fake {
 impl Exporter for Fake {
     fn start(self: &Arc<Self>, _: &ExportTable) {}
 
-    async fn hold(&self) -> RwLockReadGuard<'_, ()> {
+    async fn block_restart(&self) -> RwLockReadGuard<'_, ()> {
         self.gate.read().await
     }
 
@@ -51,7 +51,7 @@ impl Exporter for Fake {
 }
 
 pub(super) fn server(root: Root, fake: Fake) -> Server<Fake> {
-    Server::new(Worker::new(root), Arc::new(fake), Terms { hostname: "server".to_owned(), most: None })
+    Server::new(Worker::new(root), Arc::new(fake), VolumeSettings { hostname: "server".to_owned(), max_exports: None })
 }
 
 /// A server that does not start while another one removes volumes from its disk: see [`super::disk`].
@@ -99,7 +99,7 @@ impl Hooks for OnDisk {}
 
 #[test]
 fn keeps_the_contract() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = temp_dir();
     let (root, listed) = (folder.path().to_owned(), folder.path().to_owned());
     let disk = Arc::new(RwLock::new(()));
     // The set outlives the provisioner, like a server that restarts from the export table.

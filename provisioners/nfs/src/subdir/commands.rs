@@ -9,7 +9,7 @@ use directory_volumes::{Annotations, DirectoryError, Root, VolumePath, commands}
 use kube_provisioner::k8s_openapi::api::core::v1::{NFSVolumeSource, PersistentVolume, PersistentVolumeSpec};
 use kube_provisioner::kube::Client;
 
-use super::share::{Mounted, ShareName, root};
+use super::share::{RequiredMount, ShareName, root};
 use crate::source::{ANNOTATIONS, Location, Source, on_server};
 
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -35,7 +35,7 @@ impl commands::Site for Site {
     type Source = Source;
 
     fn root(&self) -> Result<Root, BoxError> {
-        let mounted = if self.allow_local_directory { Mounted::Anyhow } else { Mounted::ByNfs };
+        let mounted = if self.allow_local_directory { RequiredMount::Any } else { RequiredMount::Nfs };
         Ok(root(&self.share.directory, mounted)?)
     }
 
@@ -71,11 +71,11 @@ impl commands::VolumeTemplate for VolumeTemplate {
     /// Keeps deleted data of adopted volumes in the trash, because their former provisioner may have archived it.
     fn annotations(&self, volume: Option<&PersistentVolume>) -> BTreeMap<String, String> {
         // This provisioner's own volumes name their root. Without the other annotation, their data must be removed.
-        let is_said = |volume: &PersistentVolume| {
+        let records_policy = |volume: &PersistentVolume| {
             let all = volume.metadata.annotations.as_ref();
             all.is_some_and(|all| all.contains_key(ANNOTATIONS.on_delete) || all.contains_key(ANNOTATIONS.root))
         };
-        let archived = volume.filter(|volume| !is_said(volume)).map(|_| (ANNOTATIONS.on_delete, "trash"));
+        let archived = volume.filter(|volume| !records_policy(volume)).map(|_| (ANNOTATIONS.on_delete, "trash"));
         archived.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect()
     }
 

@@ -11,9 +11,9 @@ use kube_provisioner::{
     StartContext, StartError, Volume,
 };
 
-use super::former;
 use super::parameters::Parameters;
-use super::share::{Mounted, Share, ShareError, ShareName};
+use super::predecessor;
+use super::share::{RequiredMount, Share, ShareError, ShareName};
 use crate::parameters::{ANNOTATIONS_OF_CLAIMS, Policy};
 use crate::source::{ANNOTATIONS, Location, on_server};
 
@@ -27,12 +27,12 @@ impl Subdir {
     pub(crate) fn new(
         own_name: String,
         names: Vec<ShareName>,
-        mounted: Mounted,
+        mounted: RequiredMount,
         trash: TrashLimits,
     ) -> Result<Self, String> {
         for (number, name) in names.iter().enumerate() {
             for other in names.iter().skip(number + 1) {
-                let inside = |one: &ShareName, other: &ShareName| one.holds(&format!("{}/", other.path));
+                let inside = |one: &ShareName, other: &ShareName| one.contains_path(&format!("{}/", other.path));
                 if name.directory == other.directory
                     || name.server == other.server && (inside(name, other) || inside(other, name))
                 {
@@ -51,7 +51,7 @@ impl Subdir {
     }
 
     /// Returns the share that a class names.
-    fn of_class(&self, parameters: &Parameters) -> Result<&Share, String> {
+    fn share_for_class(&self, parameters: &Parameters) -> Result<&Share, String> {
         let is_named = |share: &&Share| {
             let path = parameters.share.as_ref().map(|path| path.trim_end_matches('/'));
             parameters.server.as_ref().is_none_or(|server| *server == share.name.server)
@@ -70,9 +70,9 @@ impl Subdir {
     }
 
     /// Returns the share of a volume, and the volume's location on it.
-    fn of_volume(&self, volume: &ProvisionedVolume) -> Result<(&Share, Location), String> {
+    fn share_for_volume(&self, volume: &ProvisionedVolume) -> Result<(&Share, Location), String> {
         let location = Location::of(&volume.object).unwrap_or_default();
-        match self.shares.iter().find(|share| share.name.has(&location)) {
+        match self.shares.iter().find(|share| share.name.contains_volume(&location)) {
             Some(share) => Ok((share, location)),
             None => {
                 let Location { server, path } = location;
@@ -86,12 +86,12 @@ impl Subdir {
         self.shares.iter().map(|share| share.name.to_string()).collect::<Vec<_>>().join(", ")
     }
 
-    async fn provisioned(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
+    async fn provision_volume(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
         let parameters = request.parameters.clone();
         // An earlier call may have created the directory on a share that the flags no longer name.
         let resumed = request.resumed;
         let share = self
-            .of_class(&parameters)
+            .share_for_class(&parameters)
             .map_err(|text| if resumed { ProvisionError::no_change(text) } else { ProvisionError::invalid(text) })?;
         let (path, owner) = path_and_owner(&request, &parameters.pattern.0)?;
         let worker: Worker = share.worker().await?;
@@ -102,7 +102,7 @@ impl Subdir {
         let made = worker.create(path, owner, retain, permissions, (bytes, enforced, None), token).await;
         let (_, size) = made.map_err(|not_created| not_created.error)?;
         let volume = Volume::nfs(&share.name.server, source);
-        let advice = former::class_warning(&request.class, Some(&self.name));
+        let advice = predecessor::class_warning(&request.class, Some(&self.name));
         let (on_delete, trash_ttl) = match &advice {
             Some(_) => Policy::Archive.on_delete(None),
             None => (parameters.on_delete, parameters.trash_ttl),
@@ -113,7 +113,7 @@ impl Subdir {
 }
 
 /// Returns the text for the claim's user if the error contains paths.
-fn own_text(cause: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
+fn message_for_users(cause: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
     let (ShareError::Unusable { name, .. } | ShareError::Hangs { name, .. }) = cause.downcast_ref()?;
     Some(format!("the share {name} cannot be used; ask the administrator"))
 }
@@ -128,12 +128,12 @@ impl Provisioner for Subdir {
     }
 
     async fn provision(&self, request: ProvisionRequest<Parameters>) -> Result<Volume, ProvisionError> {
-        self.provisioned(request).await.map_err(|error| error.for_users(own_text))
+        self.provision_volume(request).await.map_err(|error| error.for_users(message_for_users))
     }
 
     /// Relies on the directory's mark for the owner: users may have edited the object.
     async fn delete(&self, volume: ProvisionedVolume) -> Result<(), DeleteError> {
-        let (share, location) = self.of_volume(&volume).map_err(DeleteError::retry)?;
+        let (share, location) = self.share_for_volume(&volume).map_err(DeleteError::retry)?;
         let path = location.below(&share.name.path)?;
         let worker = share.worker().await?;
         let deletion = Deletion::of(&volume, path, &ANNOTATIONS, worker.root())?;
@@ -142,20 +142,20 @@ impl Provisioner for Subdir {
 
     async fn expand(&self, volume: ProvisionedVolume, bytes: u64) -> Result<(), ExpandError> {
         let resized = async {
-            let (share, location) = self.of_volume(&volume).map_err(ExpandError::retry)?;
+            let (share, location) = self.share_for_volume(&volume).map_err(ExpandError::retry)?;
             let path = location.below(&share.name.path)?;
             share.worker().await?.resize(path, owner_in_this_cluster(&volume), bytes).await
         };
-        resized.await.map_err(|error| error.for_users(own_text))
+        resized.await.map_err(|error| error.for_users(message_for_users))
     }
 
     async fn clean_up(&self, attempt: ProvisionRequest<Parameters>) -> Result<(), DeleteError> {
         let place = path_and_owner(&attempt, &attempt.parameters.pattern.0);
-        match (self.of_class(&attempt.parameters), place) {
+        match (self.share_for_class(&attempt.parameters), place) {
             (Ok(share), Ok((path, owner))) => {
                 let (deletion, token) = (Deletion::of_attempt(path, owner), attempt.fencing_token.clone());
                 let ended = async { share.worker().await?.end(deletion, token).await };
-                ended.await.map_err(|error: DeleteError| error.for_users(own_text))
+                ended.await.map_err(|error: DeleteError| error.for_users(message_for_users))
             }
             // The pattern was refused before the attempt created anything.
             (_, Err(_)) => Ok(()),
@@ -182,6 +182,6 @@ impl Hooks for Subdir {
     }
 
     fn class_warning(class: &StorageClass, own_name: Option<&str>) -> Option<String> {
-        former::class_warning(class, own_name)
+        predecessor::class_warning(class, own_name)
     }
 }

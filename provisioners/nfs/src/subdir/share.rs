@@ -27,12 +27,12 @@ pub(crate) struct ShareName {
 
 impl ShareName {
     /// Returns true if the share contains the volume.
-    pub(crate) fn has(&self, location: &Location) -> bool {
-        location.server == self.server && self.holds(&location.path)
+    pub(crate) fn contains_volume(&self, location: &Location) -> bool {
+        location.server == self.server && self.contains_path(&location.path)
     }
 
     /// Returns true if the share contains a path on the same server.
-    pub(crate) fn holds(&self, path: &str) -> bool {
+    pub(crate) fn contains_path(&self, path: &str) -> bool {
         path.strip_prefix(&self.path).is_some_and(|rest| rest.starts_with('/'))
     }
 }
@@ -68,30 +68,30 @@ impl std::fmt::Display for ShareName {
 
 /// The required kind of mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mounted {
-    ByNfs,
-    Anyhow,
+pub(crate) enum RequiredMount {
+    Nfs,
+    Any,
 }
 
 /// A configured share. A share that hangs or is not mounted does not block work on other shares.
 pub(crate) struct Share {
     pub(crate) name: ShareName,
-    mounted: Mounted,
+    mounted: RequiredMount,
     trash: TrashLimits,
     opening: Opening,
     /// Held while a standby replica checks the share.
-    look: Arc<Semaphore>,
+    probe_permit: Arc<Semaphore>,
 }
 
 impl Share {
-    pub(crate) fn new(name: ShareName, mounted: Mounted, trash: TrashLimits) -> Self {
-        Self { name, mounted, trash, opening: Opening::default(), look: Arc::new(Semaphore::new(1)) }
+    pub(crate) fn new(name: ShareName, mounted: RequiredMount, trash: TrashLimits) -> Self {
+        Self { name, mounted, trash, opening: Opening::default(), probe_permit: Arc::new(Semaphore::new(1)) }
     }
 
     #[cfg(test)]
     pub(crate) fn usable(name: ShareName, root: Root) -> Self {
         let opening = Worker::new(root).into();
-        Self { opening, ..Self::new(name, Mounted::Anyhow, TrashLimits::default()) }
+        Self { opening, ..Self::new(name, RequiredMount::Any, TrashLimits::default()) }
     }
 
     /// Checks the share in the background until it can be used.
@@ -108,7 +108,7 @@ impl Share {
                 }
                 return;
             }
-            let worker = opening.open(|| async { opened(&name, mounted, &start).await.inspect_err(warn) }).await;
+            let worker = opening.open(|| async { open_share(&name, mounted, &start).await.inspect_err(warn) }).await;
             worker.empty_trash(trash).await;
         });
     }
@@ -119,7 +119,7 @@ impl Share {
         if !self.opening.is_new() {
             return self.worker().await?.probe().await;
         }
-        let permit = self.look.clone().try_acquire_owned().map_err(|_| self.hangs())?;
+        let permit = self.probe_permit.clone().try_acquire_owned().map_err(|_| self.hangs())?;
         let (directory, mounted) = (self.name.directory.clone(), self.mounted);
         let looked = spawn_blocking(move || {
             let _permit = permit;
@@ -152,7 +152,7 @@ pub(crate) enum ShareError {
     Hangs { name: String, path: PathBuf },
 }
 
-async fn opened(name: &ShareName, mounted: Mounted, start: &StartContext) -> Result<Worker, StartError> {
+async fn open_share(name: &ShareName, mounted: RequiredMount, start: &StartContext) -> Result<Worker, StartError> {
     let directory = name.directory.clone();
     let worker = Worker::new(spawn_blocking(move || root(&directory, mounted)).await??);
     begin(name, &worker, start).await?;
@@ -160,16 +160,18 @@ async fn opened(name: &ShareName, mounted: Mounted, start: &StartContext) -> Res
 }
 
 async fn begin(name: &ShareName, worker: &Worker, start: &StartContext) -> Result<(), StartError> {
-    let is_here = |volume: &ProvisionedVolume| Location::of(&volume.object).is_some_and(|location| name.has(&location));
+    let is_here = |volume: &ProvisionedVolume| {
+        Location::of(&volume.object).is_some_and(|location| name.contains_volume(&location))
+    };
     worker.begin(&ANNOTATIONS, start, is_here).await
 }
 
 /// Returns the root of a share if the share is mounted.
-pub(crate) fn root(directory: &Path, mounted: Mounted) -> Result<Root, DirectoryError> {
+pub(crate) fn root(directory: &Path, mounted: RequiredMount) -> Result<Root, DirectoryError> {
     let root = Root::open_shared(directory)?;
     let path = root.path().to_owned();
     match rustix::fs::statfs(&path) {
-        Ok(stat) if mounted == Mounted::Anyhow || stat.f_type == rustix::fs::NFS_SUPER_MAGIC => Ok(root),
+        Ok(stat) if mounted == RequiredMount::Any || stat.f_type == rustix::fs::NFS_SUPER_MAGIC => Ok(root),
         Ok(_) => Err(DirectoryError::NotMounted(path)),
         Err(error) => Err(DirectoryError::Unusable { path, source: error.into() }),
     }

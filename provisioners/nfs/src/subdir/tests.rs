@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use directory_volumes::hostile::{contract, entries};
+use directory_volumes::hostile::{contract, entries, temp_dir};
 use directory_volumes::{Root, TrashLimits};
 use kube_provisioner::conformance::Conformance;
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::{ProvisionRequest, Provisioner};
 
 use super::provisioner::Subdir;
-use super::share::Mounted;
+use super::share::RequiredMount;
 
 /// The provisioner's name in the classes of the conformance suite.
 const OWN: &str = "conformance.example.com/provisioner";
@@ -46,10 +46,10 @@ async fn archives_volumes_of_former_classes_without_a_policy() {
 
 #[test]
 fn keeps_the_contract() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = temp_dir();
     let (share, listed) = (format!("nfs.example.com:/exports={}", folder.path().display()), folder.path().to_owned());
     let start = move || {
-        Subdir::new(OWN.to_owned(), vec![share.parse().unwrap()], Mounted::Anyhow, TrashLimits::default()).unwrap()
+        Subdir::new(OWN.to_owned(), vec![share.parse().unwrap()], RequiredMount::Any, TrashLimits::default()).unwrap()
     };
     let kit = Conformance::new(start, async move || entries(&listed));
     contract(kit.refuses([("path", "/etc")]), folder.path());

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Author, Call, claims_of, uid_of};
 use crate::buckets::{NAMESPACE, encoded, record_of, text};
 use crate::judge::Invariant;
-use crate::process::Surroundings;
+use crate::process::ProcessEnvironment;
 
 impl Author {
     /// Checks that a bucket in use stays, unless a user has asked to remove it.
@@ -19,7 +19,7 @@ impl Author {
         drop(ledger);
         if let Some(user) = user {
             let seen = format!("{} removes the bucket of {}, which {user} uses", self.process.name, call.claim);
-            self.world.accuse(Invariant::Untouched, seen);
+            self.world.report_violation(Invariant::Untouched, seen);
         }
     }
 
@@ -49,7 +49,7 @@ impl Author {
         if lives || !may_end {
             let why = if lives { "which lives" } else { "although no user requested that" };
             let seen = format!("{} removes {what} of {}, {why}", self.process.name, call.claim);
-            self.world.accuse(Invariant::Untouched, seen);
+            self.world.report_violation(Invariant::Untouched, seen);
         }
     }
 
@@ -78,7 +78,7 @@ impl Author {
         drop(store);
         if let Some(key) = taken.filter(|_| !forgotten) {
             let seen = format!("{} removes the key {key} of {}, which its Secret has", self.process.name, call.claim);
-            self.world.accuse(Invariant::Untouched, seen);
+            self.world.report_violation(Invariant::Untouched, seen);
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::Dice;
-use crate::plan::{Api, Backend, Claim, Class, Deed, Edge, Fate, Nature, Pace, Plan, Sharing, Trigger, When};
+use crate::plan::{
+    Api, Backend, Claim, Class, Edge, Nature, Pace, Plan, ProcessFault, Sharing, Trigger, UserAction, When,
+};
 
 /// One class hangs for minutes, without any other fault: claims of other classes must not be affected.
 pub(super) fn hang(plan: &mut Plan, dice: &mut Dice) {
@@ -32,10 +34,11 @@ pub(super) fn hang(plan: &mut Plan, dice: &mut Dice) {
             Claim { class, nature: Nature::Good, large: false }
         })
         .collect();
-    plan.deeds = (0..plan.claims.len()).map(|claim| (When::At(dice.seconds(0.0, 60.0)), Deed::Create(claim))).collect();
+    plan.actions =
+        (0..plan.claims.len()).map(|claim| (When::At(dice.seconds(0.0, 60.0)), UserAction::Create(claim))).collect();
     for lives in &mut plan.slots {
         lives.truncate(1);
-        lives[0].fates.clear();
+        lives[0].faults.clear();
         lives[0].after = Duration::ZERO;
     }
 }
@@ -53,19 +56,19 @@ pub(super) fn make_again(plan: &mut Plan, dice: &mut Dice) {
     }
     plan.claims.truncate(2);
     plan.claims.iter_mut().for_each(|claim| claim.nature = Nature::Good);
-    plan.deeds = (0..plan.claims.len()).map(|claim| (When::At(Duration::ZERO), Deed::Create(claim))).collect();
-    plan.deeds.push((When::Saved(dice.number(1, 2)), Deed::DeleteSaved));
+    plan.actions = (0..plan.claims.len()).map(|claim| (When::At(Duration::ZERO), UserAction::Create(claim))).collect();
+    plan.actions.push((When::Saved(dice.number(1, 2)), UserAction::DeleteSaved));
     if dice.chance(0.3) {
-        plan.deeds.push((When::At(dice.seconds(5.0, 40.0)), Deed::Delete(0)));
+        plan.actions.push((When::At(dice.seconds(5.0, 40.0)), UserAction::Delete(0)));
     }
     let shards = dice.pick(&[1, 1, 2]);
     let mut first = plan.slots[0][0].clone();
     first.sharing = Sharing::Leases(shards);
-    first.fates.clear();
+    first.faults.clear();
     let mut second = first.clone();
     second.lag = dice.seconds(5.0, 60.0);
     let mut again = first.clone();
-    first.fates = vec![(Trigger::Edge(Edge::Step, dice.number(8, 32)), Fate::Crash)];
+    first.faults = vec![(Trigger::Edge(Edge::Step, dice.number(8, 32)), ProcessFault::Crash)];
     // In the meantime, the other process must continue the work of the first one.
     again.after = Duration::from_secs(60);
     plan.slots = vec![vec![first, again], vec![second]];
@@ -79,19 +82,20 @@ pub(super) fn grow(plan: &mut Plan, dice: &mut Dice) {
     plan.classes.iter_mut().for_each(|class| (class.expands, class.hangs) = (true, false));
     plan.claims.iter_mut().for_each(|claim| claim.nature = Nature::Good);
     let seconds = plan.storm.as_secs_f64();
-    plan.deeds.retain(|(_, deed)| !matches!(deed, Deed::Create(_) | Deed::Delete(_)) && dice.chance(0.3));
+    plan.actions
+        .retain(|(_, action)| !matches!(action, UserAction::Create(_) | UserAction::Delete(_)) && dice.chance(0.3));
     for claim in 0..plan.claims.len() {
-        plan.deeds.push((When::At(Duration::ZERO), Deed::Create(claim)));
+        plan.actions.push((When::At(Duration::ZERO), UserAction::Create(claim)));
         for _ in 0..dice.number(1, 5) {
             let when = match dice.number(0, 2) {
                 0 => When::Step(4 + dice.small(24)),
                 _ => When::At(dice.seconds(seconds * 0.1, seconds)),
             };
-            plan.deeds.push((when, Deed::Grow(claim, dice.number(2, 6))));
+            plan.actions.push((when, UserAction::Grow(claim, dice.number(2, 6))));
         }
     }
     if dice.chance(0.3) {
-        plan.deeds.push((When::At(dice.seconds(seconds * 0.3, seconds)), Deed::Delete(0)));
+        plan.actions.push((When::At(dice.seconds(seconds * 0.3, seconds)), UserAction::Delete(0)));
     }
 }
 
@@ -100,10 +104,10 @@ pub(super) fn fill_journals(plan: &mut Plan, dice: &mut Dice) {
     plan.claims =
         (0..36).map(|_| Claim { class: dice.index(plan.classes.len()), nature: Nature::Good, large: true }).collect();
     let seconds = plan.storm.as_secs_f64();
-    plan.deeds = (0..plan.claims.len()).map(|claim| (When::At(Duration::ZERO), Deed::Create(claim))).collect();
+    plan.actions = (0..plan.claims.len()).map(|claim| (When::At(Duration::ZERO), UserAction::Create(claim))).collect();
     for claim in 0..plan.claims.len() {
         if dice.chance(0.3) {
-            plan.deeds.push((When::At(dice.seconds(0.0, seconds)), Deed::Delete(claim)));
+            plan.actions.push((When::At(dice.seconds(0.0, seconds)), UserAction::Delete(claim)));
         }
     }
     plan.settings.concurrency = 0;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Dice;
-use crate::plan::{Deed, Plan, Sharing, Topology, When};
+use crate::plan::{Plan, Sharing, Topology, UserAction, When};
 use crate::users::zone_of;
 
 /// Limits the driver's volumes to some nodes. Nodes, labels and registrations are added, removed and changed.
@@ -16,7 +16,7 @@ pub(super) fn limit(plan: &mut Plan) {
     }
     // The volume of an attempt that ended with its class may be saved late, when the class exists again and the next
     // attempt is in progress. This cannot be prevented.
-    if plan.deeds.iter().any(|(_, deed)| matches!(deed, Deed::DropClass(_) | Deed::MakeClass(_))) {
+    if plan.actions.iter().any(|(_, action)| matches!(action, UserAction::DropClass(_) | UserAction::MakeClass(_))) {
         plan.api.late = 0.0;
     }
     for class in &mut plan.classes {
@@ -31,11 +31,11 @@ pub(super) fn limit(plan: &mut Plan) {
     };
     let seconds = plan.storm.as_secs_f64();
     if dice.chance(0.6) {
-        plan.deeds.push((When::At(dice.seconds(0.0, seconds * 0.5)), Deed::MakeNode(2)));
+        plan.actions.push((When::At(dice.seconds(0.0, seconds * 0.5)), UserAction::MakeNode(2)));
     }
     for (node, keys) in topology.keys.into_iter().enumerate() {
         let at = if dice.chance(0.7) { Duration::ZERO } else { dice.seconds(0.0, seconds * 0.5) };
-        plan.deeds.push((When::At(at), Deed::Register(node, keys)));
+        plan.actions.push((When::At(at), UserAction::Register(node, keys)));
         for _ in 0..dice.pick(&[0, 1, 1, 2, 3]) {
             let begin = dice.seconds(0.0, seconds);
             let when = match dice.number(0, 3) {
@@ -46,17 +46,17 @@ pub(super) fn limit(plan: &mut Plan) {
             // The change often ends soon.
             let end = begin + if dice.chance(0.5) { dice.seconds(0.0, 1.0) } else { dice.seconds(0.0, seconds) };
             let registered = end + dice.seconds(0.0, 3.0);
-            let deeds = match dice.number(0, 5) {
-                0 | 1 => [Some((when, Deed::LoseNode(node))), Some((When::At(end), Deed::MakeNode(node)))],
-                2 => [Some((when, Deed::Unregister(node))), None],
+            let actions = match dice.number(0, 5) {
+                0 | 1 => [Some((when, UserAction::LoseNode(node))), Some((When::At(end), UserAction::MakeNode(node)))],
+                2 => [Some((when, UserAction::Unregister(node))), None],
                 3 => [
-                    Some((when, Deed::Label(node, None))),
-                    Some((When::At(end), Deed::Label(node, Some(zone_of(node))))),
+                    Some((when, UserAction::Label(node, None))),
+                    Some((When::At(end), UserAction::Label(node, Some(zone_of(node))))),
                 ],
-                _ => [Some((when, Deed::Label(node, Some(dice.index(3))))), None],
+                _ => [Some((when, UserAction::Label(node, Some(dice.index(3))))), None],
             };
-            plan.deeds.extend(deeds.into_iter().flatten());
-            plan.deeds.push((When::At(registered), Deed::Register(node, dice.pick(&[1, 2, keys]))));
+            plan.actions.extend(actions.into_iter().flatten());
+            plan.actions.push((When::At(registered), UserAction::Register(node, dice.pick(&[1, 2, keys]))));
         }
     }
     plan.topology = Some(topology);

@@ -6,10 +6,10 @@
 use std::time::Duration;
 
 use super::Dice;
-use crate::plan::{Copying, Deed, Plan, When};
+use crate::plan::{Copying, Plan, UserAction, When};
 
 /// Adds these influences to some of the plans.
-pub(super) fn meet(plan: &mut Plan) {
+pub(super) fn add_influences(plan: &mut Plan) {
     let dice = &mut Dice(fastrand::Rng::with_seed(plan.seed ^ 0x00c0_1d5e_ed0e));
     // Such plans must not have other faults.
     if plan.unhindered {
@@ -32,15 +32,18 @@ fn restore(plan: &mut Plan, dice: &mut Dice) {
     back_up(plan, dice);
     for _ in 0..dice.number(1, 3) {
         let claim = dice.index(plan.claims.len());
-        plan.deeds.push((When::At(dice.seconds(seconds * 0.3, seconds * 0.8)), Deed::Lose(claim)));
+        plan.actions.push((When::At(dice.seconds(seconds * 0.3, seconds * 0.8)), UserAction::ForceDelete(claim)));
     }
     for _ in 0..dice.number(1, 2) {
         let at = When::At(dice.seconds(seconds * 0.5, seconds * 0.95));
-        plan.deeds.push((at, if dice.chance(0.4) { Deed::RestoreJournals } else { Deed::Restore(copying(dice)) }));
+        plan.actions.push((
+            at,
+            if dice.chance(0.4) { UserAction::RestoreJournals } else { UserAction::Restore(copying(dice)) },
+        ));
     }
     if dice.chance(0.4) {
         let claim = dice.index(plan.claims.len());
-        plan.deeds.push((When::At(dice.seconds(seconds * 0.8, seconds)), Deed::Delete(claim)));
+        plan.actions.push((When::At(dice.seconds(seconds * 0.8, seconds)), UserAction::Delete(claim)));
     }
 }
 
@@ -53,15 +56,19 @@ fn another_cluster(plan: &mut Plan, dice: &mut Dice) {
     // Claims that were restored in the other cluster may be deleted there.
     for claim in 0..plan.claims.len() {
         if dice.chance(0.5) {
-            other.deeds.push((When::At(dice.seconds(seconds * 0.75, seconds)), Deed::Delete(claim)));
+            other.actions.push((When::At(dice.seconds(seconds * 0.75, seconds)), UserAction::Delete(claim)));
         }
     }
     plan.other = Some(Box::new(other));
     back_up(plan, dice);
     for _ in 0..dice.number(1, 2) {
         let at = When::At(dice.seconds(seconds * 0.4, seconds * 0.85));
-        let deed = if dice.chance(0.4) { Deed::RestoreJournalsThere } else { Deed::RestoreThere(copying(dice)) };
-        plan.deeds.push((at, deed));
+        let action = if dice.chance(0.4) {
+            UserAction::RestoreJournalsIntoOther
+        } else {
+            UserAction::RestoreIntoOther(copying(dice))
+        };
+        plan.actions.push((at, action));
     }
 }
 
@@ -70,11 +77,11 @@ fn garble(plan: &mut Plan, dice: &mut Dice) {
     let seconds = plan.storm.as_secs_f64();
     for _ in 0..dice.number(1, 4) {
         let claim = dice.index(plan.claims.len());
-        let deed = if dice.chance(0.6) { Deed::Garble(claim) } else { Deed::GarbleVolume(claim) };
-        plan.deeds.push((some_time(dice, seconds * 0.8), deed));
+        let action = if dice.chance(0.6) { UserAction::Garble(claim) } else { UserAction::GarbleVolume(claim) };
+        plan.actions.push((some_time(dice, seconds * 0.8), action));
     }
     if dice.chance(0.6) {
-        plan.deeds.push((When::At(dice.seconds(seconds * 0.5, seconds)), Deed::Mend));
+        plan.actions.push((When::At(dice.seconds(seconds * 0.5, seconds)), UserAction::Mend));
     }
 }
 
@@ -83,12 +90,12 @@ fn lose(plan: &mut Plan, dice: &mut Dice) {
     let seconds = plan.storm.as_secs_f64();
     for _ in 0..dice.number(1, 3) {
         let claim = dice.index(plan.claims.len());
-        let deed = if dice.chance(0.5) { Deed::Lose(claim) } else { Deed::Strip(claim) };
-        plan.deeds.push((some_time(dice, seconds), deed));
+        let action = if dice.chance(0.5) { UserAction::ForceDelete(claim) } else { UserAction::Strip(claim) };
+        plan.actions.push((some_time(dice, seconds), action));
         // An object without finalizers does not survive its deletion.
         if dice.chance(0.5) {
-            let deed = dice.pick(&[Deed::Delete(claim), Deed::DeleteVolume(claim)]);
-            plan.deeds.push((some_time(dice, seconds), deed));
+            let action = dice.pick(&[UserAction::Delete(claim), UserAction::DeleteVolume(claim)]);
+            plan.actions.push((some_time(dice, seconds), action));
         }
     }
 }
@@ -98,15 +105,16 @@ fn by_hand(plan: &mut Plan, dice: &mut Dice) {
     let seconds = plan.storm.as_secs_f64();
     for _ in 0..dice.number(1, 4) {
         let claim = dice.index(plan.claims.len());
-        let deed = dice.pick(&[Deed::MakeAsset(claim), Deed::RemoveAsset(claim), Deed::TakeAsset(claim)]);
-        plan.deeds.push((some_time(dice, seconds), deed));
+        let action =
+            dice.pick(&[UserAction::MakeAsset(claim), UserAction::RemoveAsset(claim), UserAction::TakeAsset(claim)]);
+        plan.actions.push((some_time(dice, seconds), action));
     }
 }
 
 fn back_up(plan: &mut Plan, dice: &mut Dice) {
     let seconds = plan.storm.as_secs_f64();
     for _ in 0..dice.number(1, 3) {
-        plan.deeds.push((some_time(dice, seconds * 0.6), Deed::Backup));
+        plan.actions.push((some_time(dice, seconds * 0.6), UserAction::Backup));
     }
 }
 

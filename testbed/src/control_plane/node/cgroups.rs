@@ -9,8 +9,8 @@ const ROOT: &str = "/sys/fs/cgroup";
 /// another node may be about to start its first container.
 const PARENT: &str = "k8s.io";
 
-/// Gives the parent group the CPU weight of eight processes. By default, all pods of all nodes together would get as much
-/// of a busy CPU as one process of the tests.
+/// Gives the parent group the CPU weight of eight processes. By default, all pods of all nodes together would get as
+/// much of a busy CPU as one process of the tests.
 pub(super) fn set_weight() {
     // In version 1, every controller has a separate tree.
     let version_1 = Path::new(ROOT).join("cpu");

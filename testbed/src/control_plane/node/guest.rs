@@ -42,7 +42,7 @@ impl GuestNode {
     pub async fn join(state: &State, images: &[PathBuf]) -> anyhow::Result<Self> {
         let node = state.node.as_ref().context(NO_NODE)?;
         let link = Link::new()?;
-        let name = format!("guest-{}", link.there().to_string().replace('.', "-"));
+        let name = format!("guest-{}", link.guest_address().to_string().replace('.', "-"));
         let dir = state.dir.join(&name);
         fs::create_dir_all(&dir)?;
         let machine = Machine { disk: Some(Disk::Xfs), link: Some(&link), memory: MEMORY };
@@ -84,19 +84,19 @@ fn script(
     dir: &Path,
     more: &[PathBuf],
 ) -> anyhow::Result<String> {
-    let pki = NodePki::create(dir, &state.dir.join("pki"), name, link.there())?;
+    let pki = NodePki::create(dir, &state.dir.join("pki"), name, link.guest_address())?;
     let ca = state.dir.join("pki/ca.crt");
     let write = |file: &str, text: String| fs::write(dir.join(file), text);
-    write("kubelet.json", kubelet_config(link.there(), &pki.serving_cert, &pki.serving_key, &ca).to_string())?;
+    write("kubelet.json", kubelet_config(link.guest_address(), &pki.serving_cert, &pki.serving_key, &ca).to_string())?;
     write("kube-proxy.json", kube_proxy_config(dir).to_string())?;
     write("modprobe", "#!/bin/sh\nexec modprobe -d /run \"$@\"\n".to_owned())?;
     for (file, identity) in [("kubelet", &pki.kubelet), ("kube-proxy", &pki.kube_proxy)] {
         kubeconfig::write_for(&dir.join(format!("{file}.kubeconfig")), &state.server, &state.ca_pem, identity)?;
     }
-    let containerd = write_containerd_config(dir, Path::new(CONTAINERD), link.there(), &link.pods())?;
+    let containerd = write_containerd_config(dir, Path::new(CONTAINERD), link.guest_address(), &link.pods())?;
     let archives: Vec<_> = images::write_all(dir)?.iter().chain(more).map(|file| file.display().to_string()).collect();
-    let (programs, dir, address) = (programs.display(), dir.display(), link.there());
-    let (containerd, archives, here) = (containerd.display(), archives.join(" "), link.here());
+    let (programs, dir, address) = (programs.display(), dir.display(), link.guest_address());
+    let (containerd, archives, here) = (containerd.display(), archives.join(" "), link.host_address());
     Ok(format!(
         "set -e
 hostname {name}

@@ -19,7 +19,7 @@ const POLL: Duration = Duration::from_millis(60);
 const ABSENT: &str = "absent";
 
 /// One observation.
-struct Look {
+struct Observation {
     outcome: Value,
     /// The volumes that belong to the object.
     subjects: Vec<String>,
@@ -63,7 +63,7 @@ impl Stage<'_> {
         }
     }
 
-    async fn look(&mut self, client: &Client, namespace: &str, target: &str) -> anyhow::Result<Look> {
+    async fn look(&mut self, client: &Client, namespace: &str, target: &str) -> anyhow::Result<Observation> {
         let Some((kind, name)) = target.split_once('/') else { bail!("an outcome is one of KIND/NAME") };
         let is_claim = match kind {
             "PersistentVolumeClaim" => true,
@@ -97,7 +97,7 @@ impl Stage<'_> {
         if is_claim {
             outcome["claim"] = shown_claim(&claim);
         }
-        Ok(Look {
+        Ok(Observation {
             outcome: without_part_of_uid(outcome, &subjects, &self.seen[target].uid)?,
             events: events.iter().map(Value::to_string).collect(),
             subjects,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use provisioner_runtime::controller::FencingToken;
 
-use super::sets::Set;
-use super::{Place, Scene, cosi, read};
+use super::sets::AssetSet;
+use super::{SearchContext, SearchTarget, cosi, read};
 use crate::bucket::{Asset, AssetKind, BucketAccess, GrantedAccount, ProvisionedBucket};
 use crate::cli::BoxError;
 use crate::controller::shared::class_parameters::Parsed;
@@ -21,9 +21,9 @@ const DELETION_POLICY: &str = "deletionPolicy";
 
 /// Removes the bucket first: the account of a bucket that remains proves its ownership.
 pub(super) async fn remove(
-    scene: &Scene<'_>,
-    place: &Place,
-    set: &Set,
+    context: &SearchContext<'_>,
+    target: &SearchTarget,
+    set: &AssetSet,
     with_objects: &[String],
 ) -> Result<(), BoxError> {
     let is_bucket = |asset: &&Asset| asset.kind == AssetKind::Bucket;
@@ -32,15 +32,15 @@ pub(super) async fn remove(
         let known = ProvisionedBucket {
             name: bucket.name.clone(),
             owner: set.owner.clone(),
-            parameters: Some(parameters(scene, place, policy)?),
+            parameters: Some(parameters(context, target, policy)?),
             state: bucket.state.clone(),
             config_texts: BTreeMap::new(),
-            secrets: place.secrets.clone(),
-            cluster_id: scene.cluster_id.clone(),
+            secrets: target.secrets.clone(),
+            cluster_id: context.cluster_id.clone(),
             fencing_token: FencingToken::unlimited(),
         };
         // A bucket with many objects is emptied by several calls.
-        while let Err(error) = scene.backend.delete_bucket(known.clone()).await {
+        while let Err(error) = context.backend.delete_bucket(known.clone()).await {
             match (error.verdict(), error.retry_after()) {
                 (DeleteVerdict::InProgress, pause) => tokio::time::sleep(pause.unwrap_or(PAUSE)).await,
                 _ if policy == "Delete" => return Err(error.to_string().into()),
@@ -59,23 +59,23 @@ pub(super) async fn remove(
     let account = GrantedAccount {
         account: set.owner.clone(),
         buckets: buckets.collect(),
-        parameters: Some(parameters(scene, place, "DeleteIfEmpty")?),
+        parameters: Some(parameters(context, target, "DeleteIfEmpty")?),
         state: first.state.clone(),
         config_texts: BTreeMap::new(),
         access_key_id: None,
-        secrets: place.secrets.clone(),
-        cluster_id: scene.cluster_id.clone(),
+        secrets: target.secrets.clone(),
+        cluster_id: context.cluster_id.clone(),
         fencing_token: FencingToken::unlimited(),
     };
-    scene.backend.revoke(account).await.map_err(|error| error.to_string())?;
+    context.backend.revoke(account).await.map_err(|error| error.to_string())?;
     if let Some(name) = set.owner.claim.cosi_account() {
-        cosi::forget(&scene.client, name, &scene.cluster_id).await?;
+        cosi::forget(&context.client, name, &context.cluster_id).await?;
     }
     Ok(())
 }
 
-fn parameters(scene: &Scene<'_>, place: &Place, policy: &str) -> Result<Arc<Parsed>, BoxError> {
-    let mut texts = place.texts.clone();
+fn parameters(context: &SearchContext<'_>, target: &SearchTarget, policy: &str) -> Result<Arc<Parsed>, BoxError> {
+    let mut texts = target.texts.clone();
     texts.insert(DELETION_POLICY.to_owned(), policy.to_owned());
-    Ok(Arc::new(read(scene.backend, &texts)?.parsed))
+    Ok(Arc::new(read(context.backend, &texts)?.parsed))
 }

@@ -7,11 +7,11 @@ use kube::Client;
 use super::super::console::table;
 use super::cosi;
 use crate::bucket::{Account, Asset, AssetKind, ClaimName, MarkedCluster};
-use crate::controller::bucket::recorded::RecordedAssets;
+use crate::controller::bucket::recorded_assets::RecordedAssets;
 
 /// The bucket and the account of one claim, which are removed together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Set {
+pub(super) struct AssetSet {
     /// The StorageClass through which they were found.
     pub(super) class: String,
     pub(super) owner: Account,
@@ -20,7 +20,7 @@ pub(super) struct Set {
 
 /// The assets that objects represent.
 #[derive(Debug, Default)]
-pub(super) struct Recorded {
+pub(super) struct ClusterRecords {
     pub(super) objects: RecordedAssets,
     /// True if the cluster serves ObjectBucketClaims and ObjectBuckets.
     pub(super) are_served: bool,
@@ -28,7 +28,7 @@ pub(super) struct Recorded {
     pub(super) cosi_accounts: Option<BTreeSet<String>>,
 }
 
-impl Recorded {
+impl ClusterRecords {
     pub(super) async fn read(client: &Client) -> kube::Result<Self> {
         let (objects, are_served) = match RecordedAssets::read(client).await {
             // A cluster with COSI does not need the CRDs of ObjectBucketClaims.
@@ -76,22 +76,22 @@ impl State {
 }
 
 /// Groups assets by the claim that they were created for.
-pub(super) fn sets(found: Vec<(String, Asset)>) -> Vec<Set> {
-    let mut sets: BTreeMap<(String, String), Set> = BTreeMap::new();
+pub(super) fn sets(found: Vec<(String, Asset)>) -> Vec<AssetSet> {
+    let mut sets: BTreeMap<(String, String), AssetSet> = BTreeMap::new();
     for (class, asset) in found {
         let owner = asset.owner.clone();
         let key = (owner.claim.uid.clone(), owner.name.clone());
-        let set = sets.entry(key).or_insert_with(|| Set { class, owner, assets: Vec::new() });
+        let set = sets.entry(key).or_insert_with(|| AssetSet { class, owner, assets: Vec::new() });
         set.assets.push(asset);
         set.assets.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
     }
     sets.into_values().collect()
 }
 
-impl Set {
+impl AssetSet {
     /// Returns the state of the set. An asset that must be kept also keeps the other one.
-    pub(super) fn state(&self, recorded: &Recorded) -> State {
-        let Recorded { objects: recorded, are_served, cosi_accounts } = recorded;
+    pub(super) fn state(&self, recorded: &ClusterRecords) -> State {
+        let ClusterRecords { objects: recorded, are_served, cosi_accounts } = recorded;
         let access = self.owner.claim.cosi_account().zip(cosi_accounts.as_ref());
         let of_other = self.assets.iter().find_map(|asset| match &asset.cluster {
             MarkedCluster::Other(id) => Some(id.clone()),
@@ -130,7 +130,7 @@ fn is_of_claim(claim: &ClaimName) -> bool {
 }
 
 /// Returns the output of the command.
-pub(super) fn report(sets: &[Set], recorded: &Recorded, problems: &[String]) -> String {
+pub(super) fn report(sets: &[AssetSet], recorded: &ClusterRecords, problems: &[String]) -> String {
     let mut rows = vec![["KIND", "NAME", "ACCOUNT", "CLASS", "STATE"].map(str::to_owned)];
     let (mut used, mut orphans) = (0, 0);
     for set in sets {

@@ -111,7 +111,7 @@ impl Fixture {
 
     /// Returns the names of what remains after the command, and its error.
     async fn run(&self, orphans: Orphans) -> (Vec<String>, Option<String>) {
-        let scene = Scene {
+        let context = SearchContext {
             backend: &self.store,
             client: self.cluster.client("admin"),
             cluster_id: "c".to_owned(),
@@ -119,7 +119,7 @@ impl Fixture {
             driver: Some("b.example.com".to_owned()),
         };
         let console = Console { print: |_| {}, confirm: |_| Ok(false) };
-        let error = orphans.run(&scene, &console).await.err().map(|error| error.to_string());
+        let error = orphans.run(&context, &console).await.err().map(|error| error.to_string());
         let left = self.store.0.lock().unwrap().iter().map(|asset| asset.name.clone()).collect();
         (left, error)
     }
@@ -197,7 +197,7 @@ async fn keeps_assets_of_an_existing_claim() {
 
 #[test]
 fn only_unneeded_assets_are_orphans() {
-    let recorded = Recorded { are_served: true, ..Recorded::default() };
+    let recorded = ClusterRecords { are_served: true, ..ClusterRecords::default() };
     let state = |change: &dyn Fn(&mut Asset)| {
         let mut assets = bucket_assets("photos", UID);
         change(&mut assets[0]);

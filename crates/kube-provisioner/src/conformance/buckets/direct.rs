@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::fixture::Fixture;
 use super::{BucketClaim, Subject};
 use crate::bucket::{Asset, AssetKind, BucketAccess, ClaimName, Credentials, ListAssets};
-use crate::conformance::verdict::Broken;
+use crate::conformance::verdict::Violation;
 use crate::controller::SYSTEM_NAMESPACE;
 use crate::controller::bucket::backend::BucketBackend;
 use crate::controller::bucket::read_texts;
@@ -37,17 +37,17 @@ pub(super) struct Direct<'a> {
 }
 
 impl<'a> Direct<'a> {
-    pub(super) fn new(subject: &'a Subject, fixture: &Fixture<'_>, claim: ClaimName) -> Result<Self, Broken> {
+    pub(super) fn new(subject: &'a Subject, fixture: &Fixture<'_>, claim: ClaimName) -> Result<Self, Violation> {
         let backend = (subject.start)(fixture.cluster.client("kit"));
         let capabilities = backend.capabilities();
         let parameters = read_texts(&subject.parameters, &capabilities, |texts| backend.parse(texts));
-        let parameters = parameters.map_err(|problem| Broken(format!("the class's parameters: {problem:?}")))?;
+        let parameters = parameters.map_err(|problem| Violation(format!("the class's parameters: {problem:?}")))?;
         let config = backend.parse_config(&BTreeMap::new());
-        let config = config.map_err(|error| Broken(format!("an empty additionalConfig: {error}")))?;
+        let config = config.map_err(|error| Violation(format!("an empty additionalConfig: {error}")))?;
         let mut secrets = Secrets::default();
         for named in &parameters.secrets {
             let names = TemplateNames { claim: &claim.name, namespace: &claim.namespace, volume: "" };
-            let (namespace, secret) = named.resolve(names).map_err(Broken)?;
+            let (namespace, secret) = named.resolve(names).map_err(Violation)?;
             let object = fixture.cluster.get("", "secrets", &namespace, &secret).unwrap_or_default();
             if let Ok(object) = serde_json::from_value::<k8s_openapi::api::core::v1::Secret>(object) {
                 let data = object.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
@@ -89,12 +89,12 @@ impl<'a> Direct<'a> {
         self.claim.credentials = key;
     }
 
-    pub(super) async fn has_bucket(&mut self, name: &str) -> Result<BucketAccess, Broken> {
+    pub(super) async fn create_bucket(&mut self, name: &str) -> Result<BucketAccess, Violation> {
         let start = Instant::now();
         let made = loop {
             match self.backend.create_bucket(self.claim.request(name)).await {
                 Ok(made) => break made,
-                Err(error) => self.again("create_bucket", start, &error).await?,
+                Err(error) => self.retry_or_fail("create_bucket", start, &error).await?,
             }
         };
         self.claim.state.extend(made.state);
@@ -103,13 +103,13 @@ impl<'a> Direct<'a> {
 
     /// Grants the account access. Returns false if the provisioner refuses: some permanently refuse all foreign
     /// buckets.
-    pub(super) async fn is_granted(&mut self, buckets: &[BucketAccess]) -> Result<bool, Broken> {
+    pub(super) async fn grant(&mut self, buckets: &[BucketAccess]) -> Result<bool, Violation> {
         let start = Instant::now();
         let granted = loop {
             match self.backend.grant(self.claim.grant(buckets.to_vec())).await {
                 Ok(granted) => break granted,
                 Err(error) if error.verdict() == ProvisionVerdict::Invalid => return Ok(false),
-                Err(error) => self.again("grant", start, &error).await?,
+                Err(error) => self.retry_or_fail("grant", start, &error).await?,
             }
         };
         self.claim.state.extend(granted.state);
@@ -136,7 +136,7 @@ impl<'a> Direct<'a> {
 
     /// Calls `create_bucket` for an own bucket, or else `grant`, until there is a final answer. Returns false if the
     /// provisioner refuses the request, or fails several times in a row, as it may for settings that cannot be applied.
-    pub(super) async fn accepts(&mut self, name: &str, buckets: Option<&[BucketAccess]>) -> bool {
+    pub(super) async fn try_provision(&mut self, name: &str, buckets: Option<&[BucketAccess]>) -> bool {
         for _ in 0..REFUSALS {
             let answer = match buckets {
                 None => self
@@ -163,12 +163,12 @@ impl<'a> Direct<'a> {
         false
     }
 
-    pub(super) async fn rotates(&mut self, buckets: &[BucketAccess]) -> Result<(), Broken> {
+    pub(super) async fn rotate(&mut self, buckets: &[BucketAccess]) -> Result<(), Violation> {
         let start = Instant::now();
         let key = loop {
             match self.backend.rotate(self.claim.granted_for(buckets.to_vec())).await {
                 Ok(key) => break key,
-                Err(error) => self.again("rotate", start, &error).await?,
+                Err(error) => self.retry_or_fail("rotate", start, &error).await?,
             }
         };
         self.set_key(Some(key));
@@ -176,16 +176,16 @@ impl<'a> Direct<'a> {
     }
 
     /// Removes the account's former keys.
-    pub(super) async fn retires(&self, buckets: &[BucketAccess]) -> Result<(), Broken> {
+    pub(super) async fn retire_keys(&self, buckets: &[BucketAccess]) -> Result<(), Violation> {
         let start = Instant::now();
         while let Err(error) = self.backend.revoke_old_keys(self.claim.granted_for(buckets.to_vec())).await {
-            self.again("retire", start, &error).await?;
+            self.retry_or_fail("retire", start, &error).await?;
         }
         Ok(())
     }
 
     /// Waits until `list_keys` returns these keys. Returns false if the provisioner cannot list them.
-    pub(super) async fn lists_keys(&self, buckets: &[BucketAccess], wanted: &[&str]) -> Result<bool, Broken> {
+    pub(super) async fn expect_keys(&self, buckets: &[BucketAccess], wanted: &[&str]) -> Result<bool, Violation> {
         let (start, wanted) = (Instant::now(), wanted.iter().copied().collect::<BTreeSet<_>>());
         loop {
             match self.backend.list_keys(self.claim.granted_for(buckets.to_vec())).await {
@@ -195,15 +195,15 @@ impl<'a> Direct<'a> {
                 }
                 Ok(Some(keys)) => {
                     let text = format!("it returned {keys:?} instead of {wanted:?}");
-                    self.again("list_keys", start, &text).await?;
+                    self.retry_or_fail("list_keys", start, &text).await?;
                 }
-                Err(error) => self.again("list_keys", start, &error).await?,
+                Err(error) => self.retry_or_fail("list_keys", start, &error).await?,
             }
         }
     }
 
     /// Waits until `list_assets` returns this bucket of the account.
-    pub(super) async fn lists_bucket(&self, name: &str) -> Result<(), Broken> {
+    pub(super) async fn expect_listed_bucket(&self, name: &str) -> Result<(), Violation> {
         let start = Instant::now();
         loop {
             let BucketClaim { parameters, secrets, cluster_id, .. } = self.claim.clone();
@@ -214,49 +214,56 @@ impl<'a> Direct<'a> {
             };
             match listed {
                 Ok(assets) if assets.found.iter().any(is_it) => return Ok(()),
-                Ok(assets) => self.again("list_assets", start, &format!("{name} is not in {:?}", assets.found)).await?,
-                Err(error) => self.again("list_assets", start, &error).await?,
+                Ok(assets) => {
+                    self.retry_or_fail("list_assets", start, &format!("{name} is not in {:?}", assets.found)).await?;
+                }
+                Err(error) => self.retry_or_fail("list_assets", start, &error).await?,
             }
         }
     }
 
-    pub(super) async fn is_revoked(&self, buckets: &[BucketAccess]) -> Result<(), Broken> {
+    pub(super) async fn revoke(&self, buckets: &[BucketAccess]) -> Result<(), Violation> {
         let start = Instant::now();
         while let Err(error) = self.backend.revoke(self.claim.granted_for(buckets.to_vec())).await {
-            self.again("revoke", start, &error).await?;
+            self.retry_or_fail("revoke", start, &error).await?;
         }
         Ok(())
     }
 
-    pub(super) async fn has_no_bucket(&self, name: &str) -> Result<(), Broken> {
+    pub(super) async fn delete_bucket(&self, name: &str) -> Result<(), Violation> {
         let start = Instant::now();
         while let Err(error) = self.backend.delete_bucket(self.claim.bucket(name)).await {
-            self.again("delete_bucket", start, &error).await?;
+            self.retry_or_fail("delete_bucket", start, &error).await?;
         }
         Ok(())
     }
 
     /// Makes the controller's calls for a deleted claim, once.
-    pub(super) async fn ends(&self, bucket: &BucketAccess) -> Result<(), DeleteError> {
+    pub(super) async fn deprovision(&self, bucket: &BucketAccess) -> Result<(), DeleteError> {
         if bucket.belongs_to(&self.claim.account()) {
             self.backend.delete_bucket(self.claim.bucket(&bucket.name)).await?;
         }
         self.backend.revoke(self.claim.granted_for(vec![bucket.clone()])).await
     }
 
-    /// Calls [`Self::ends`] until it succeeds, for a claim without assets.
-    pub(super) async fn has_nothing(&self, bucket: &BucketAccess) -> Result<(), Broken> {
+    /// Calls [`Self::deprovision`] until it succeeds, for a claim without assets.
+    pub(super) async fn delete_missing(&self, bucket: &BucketAccess) -> Result<(), Violation> {
         let start = Instant::now();
-        while let Err(error) = self.ends(bucket).await {
-            self.again("removing fails where there is nothing", start, &error).await?;
+        while let Err(error) = self.deprovision(bucket).await {
+            self.retry_or_fail("removing fails where there is nothing", start, &error).await?;
         }
         Ok(())
     }
 
     /// Waits before a retry, since backends fail occasionally, or returns the error after a time limit.
-    async fn again(&self, method: &str, start: Instant, error: &impl std::fmt::Display) -> Result<(), Broken> {
+    async fn retry_or_fail(
+        &self,
+        method: &str,
+        start: Instant,
+        error: &impl std::fmt::Display,
+    ) -> Result<(), Violation> {
         if start.elapsed() > self.subject.tempo.limit() {
-            return Err(Broken(format!("`{method}` for {}: {error}", self.claim.account().name)));
+            return Err(Violation(format!("`{method}` for {}: {error}", self.claim.account().name)));
         }
         sleep(self.subject.tempo.step()).await;
         Ok(())

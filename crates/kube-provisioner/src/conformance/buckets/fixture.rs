@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Subject;
 use crate::bucket::ClaimName;
-use crate::conformance::verdict::{Broken, CheckResult, RuleVerdict};
+use crate::conformance::verdict::{CheckResult, RuleVerdict, Violation};
 use crate::controller::{BucketController, RunError};
 use crate::options::BucketOptions;
 use provisioner_runtime::environment::Environment;
@@ -136,28 +136,28 @@ impl<'a> Fixture<'a> {
         let _ = self.cluster.patch(&target, None, PatchKind::Merge, &patch);
     }
 
-    pub(super) async fn bound(&self, claim: &str) -> Result<(), Broken> {
-        self.until(&format!("the claim {claim} is bound"), || {
+    pub(super) async fn wait_until_bound(&self, claim: &str) -> Result<(), Violation> {
+        self.wait_until(&format!("the claim {claim} is bound"), || {
             self.get_claim(claim).is_some_and(|claim| claim["status"]["phase"] == "Bound")
         })
         .await
     }
 
     /// Deletes a claim and waits until it no longer exists.
-    pub(super) async fn remove(&self, claim: &str) -> Result<(), Broken> {
+    pub(super) async fn remove(&self, claim: &str) -> Result<(), Violation> {
         self.delete(claim);
-        self.gone(claim).await
+        self.wait_until_deleted(claim).await
     }
 
-    pub(super) async fn gone(&self, claim: &str) -> Result<(), Broken> {
-        self.until(&format!("the claim {claim} is deleted"), || self.get_claim(claim).is_none()).await
+    pub(super) async fn wait_until_deleted(&self, claim: &str) -> Result<(), Violation> {
+        self.wait_until(&format!("the claim {claim} is deleted"), || self.get_claim(claim).is_none()).await
     }
 
-    pub(super) async fn until(&self, what: &str, so: impl Fn() -> bool) -> Result<(), Broken> {
+    pub(super) async fn wait_until(&self, what: &str, so: impl Fn() -> bool) -> Result<(), Violation> {
         let (start, limit) = (Instant::now(), self.subject.tempo.limit());
         while !so() {
             if start.elapsed() > limit {
-                return Err(Broken(format!("{what}: not within {} s; {}", limit.as_secs(), self.said())));
+                return Err(Violation(format!("{what}: not within {} s; {}", limit.as_secs(), self.last_events())));
             }
             sleep(self.subject.tempo.step()).await;
         }
@@ -165,7 +165,7 @@ impl<'a> Fixture<'a> {
     }
 
     /// Waits until the backend contains exactly these assets.
-    pub(super) async fn assets(&self, what: &str, wanted: &[String]) -> Result<(), Broken> {
+    pub(super) async fn assets(&self, what: &str, wanted: &[String]) -> Result<(), Violation> {
         let (start, limit) = (Instant::now(), self.subject.tempo.appearance());
         loop {
             let found = (self.subject.assets)().await;
@@ -173,9 +173,9 @@ impl<'a> Fixture<'a> {
                 return Ok(());
             }
             if start.elapsed() > limit {
-                return Err(Broken(format!(
+                return Err(Violation(format!(
                     "{what}: the backend has {found:?} instead of {wanted:?}; {}",
-                    self.said()
+                    self.last_events()
                 )));
             }
             sleep(self.subject.tempo.step()).await;
@@ -183,7 +183,7 @@ impl<'a> Fixture<'a> {
     }
 
     /// Waits until the backend contains what it did before.
-    pub(super) async fn as_before(&self, what: &str) -> Result<(), Broken> {
+    pub(super) async fn wait_for_initial_assets(&self, what: &str) -> Result<(), Violation> {
         self.assets(what, &self.before).await
     }
 
@@ -196,7 +196,7 @@ impl<'a> Fixture<'a> {
     pub(super) async fn end_with<T>(&self, claims: &[&str], left: &[String], process: JoinHandle<T>) -> CheckResult {
         claims.iter().for_each(|claim| self.delete(claim));
         for claim in claims {
-            self.gone(claim).await?;
+            self.wait_until_deleted(claim).await?;
         }
         self.assets("all claims are deleted", left).await?;
         process.abort();
@@ -207,7 +207,7 @@ impl<'a> Fixture<'a> {
         self.cluster.create(&object).unwrap_or_default()
     }
 
-    fn said(&self) -> String {
+    fn last_events(&self) -> String {
         let events = self.cluster.list("", "events", None).unwrap_or_default();
         let texts: Vec<&str> = events.iter().rev().take(3).filter_map(|event| event["message"].as_str()).collect();
         format!("the last events: {texts:?}")

@@ -7,9 +7,9 @@ use super::Subject;
 use super::direct::Direct;
 use super::fixture::Fixture;
 use crate::bucket::BucketAccess;
-use crate::conformance::cancellation::{MOST, cut_off};
+use crate::conformance::cancellation::{MAX_POLLS, cut_off};
 use crate::conformance::tempo::Tempo;
-use crate::conformance::verdict::{Broken, CheckResult, RuleVerdict};
+use crate::conformance::verdict::{CheckResult, RuleVerdict, Violation};
 
 /// The number of races of two claims for a name.
 const RACES: usize = 4;
@@ -30,11 +30,14 @@ pub(super) async fn one_name(subject: &Subject) -> CheckResult {
             |claim: &str| fixture.get_claim(claim).map(|claim| claim["status"]["phase"].clone()).unwrap_or_default();
         let settled = || ["first", "second"].iter().all(|claim| phase(claim) == "Bound" || phase(claim) == "Failed");
         fixture
-            .until("one of two claims with one bucket name is bound, and the other one is refused permanently", settled)
+            .wait_until(
+                "one of two claims with one bucket name is bound, and the other one is refused permanently",
+                settled,
+            )
             .await?;
         let (winner, loser) = match (phase("first") == "Bound", phase("second") == "Bound") {
-            (true, true) => return Err(Broken(format!("two claims have the bucket {name}"))),
-            (false, false) => return Err(Broken(format!("neither of two claims has the bucket {name}"))),
+            (true, true) => return Err(Violation(format!("two claims have the bucket {name}"))),
+            (false, false) => return Err(Violation(format!("neither of two claims has the bucket {name}"))),
             (true, false) => ("first", "second"),
             (false, true) => ("second", "first"),
         };
@@ -48,16 +51,16 @@ pub(super) async fn one_name(subject: &Subject) -> CheckResult {
 }
 
 /// Checks that an administrator can create a bucket of the requested name at any moment of an attempt.
-pub(super) async fn in_between(subject: &Subject) -> CheckResult {
+pub(super) async fn concurrent_creation(subject: &Subject) -> CheckResult {
     if subject.manually_created.is_none() {
         return Ok(RuleVerdict::NotApplicable("it does not define how another owner creates a bucket".to_owned()));
     }
-    for goes_on in [false, true] {
+    for continues in [false, true] {
         let mut number = 0;
         for polls in moments(subject).await? {
             number += 1;
-            let name = format!("conformance-hand-{}-{number}", u8::from(goes_on));
-            if !interrupted(subject, &name, polls, goes_on).await? {
+            let name = format!("conformance-hand-{}-{number}", u8::from(continues));
+            if !interrupted(subject, &name, polls, continues).await? {
                 // The bucket belongs to the claim from here on.
                 break;
             }
@@ -67,9 +70,9 @@ pub(super) async fn in_between(subject: &Subject) -> CheckResult {
 }
 
 /// Returns the poll counts after which to interrupt an attempt: every count, or a selection if the backend is slow.
-async fn moments(subject: &Subject) -> Result<Vec<usize>, Broken> {
+async fn moments(subject: &Subject) -> Result<Vec<usize>, Violation> {
     if subject.tempo == Tempo::Virtual {
-        return Ok((0..=MOST).collect());
+        return Ok((0..=MAX_POLLS).collect());
     }
     let fixture = Fixture::new(subject).await;
     let uid = fixture.claim("one", "class", Some("conformance-count"));
@@ -83,14 +86,14 @@ async fn moments(subject: &Subject) -> Result<Vec<usize>, Broken> {
     // A backend that fails occasionally may also fail here.
     let _ = answer.await;
     let process = fixture.start(1);
-    fixture.bound("one").await?;
+    fixture.wait_until_bound("one").await?;
     fixture.remove("one").await?;
     process.abort();
     Ok((0..MOMENTS).map(|moment| polls * moment / MOMENTS).collect())
 }
 
 /// Interrupts an attempt, and creates the bucket as an administrator. Returns false if it could not be created.
-async fn interrupted(subject: &Subject, name: &str, polls: usize, goes_on: bool) -> Result<bool, Broken> {
+async fn interrupted(subject: &Subject, name: &str, polls: usize, continues: bool) -> Result<bool, Violation> {
     let Some(hand) = &subject.manually_created else { return Ok(false) };
     let fixture = Fixture::new(subject).await;
     let uid = fixture.claim("one", "class", Some(name));
@@ -103,33 +106,33 @@ async fn interrupted(subject: &Subject, name: &str, polls: usize, goes_on: bool)
     let now = (subject.assets)().await;
     // Include what a request of the attempt created while it was in flight.
     let mut theirs: Vec<String> = now.into_iter().filter(|asset| made && !at_that_time.contains(asset)).collect();
-    if goes_on && ended.is_none() {
+    if continues && ended.is_none() {
         let answer = call.await;
         if made && answer.is_ok() {
-            return Err(Broken(format!("{when}: the claim has it")));
+            return Err(Violation(format!("{when}: the claim has it")));
         }
     } else {
         drop(call);
     }
-    subject.tempo.calm().await;
+    subject.tempo.settle().await;
     let process = fixture.start(1);
     if made {
         let refused = || fixture.get_claim("one").is_some_and(|claim| claim["status"]["phase"] == "Failed");
-        fixture.until(&format!("{when}: the claim is refused permanently"), refused).await?;
+        fixture.wait_until(&format!("{when}: the claim is refused permanently"), refused).await?;
         let now = (subject.assets)().await;
         theirs.retain(|asset| now.contains(asset));
         if theirs.is_empty() {
-            return Err(Broken(format!("{when}: the bucket is deleted")));
+            return Err(Violation(format!("{when}: the bucket is deleted")));
         }
     } else {
-        fixture.bound("one").await?;
+        fixture.wait_until_bound("one").await?;
     }
     let mut left: Vec<String> = fixture.before.iter().cloned().chain(theirs).collect();
     left.sort_unstable();
-    fixture.end_with(&["one"], &left, process).await.map_err(Broken::seen(&when))?;
+    fixture.end_with(&["one"], &left, process).await.map_err(Violation::with_context(&when))?;
     if made {
         (hand.remove)(name.to_owned()).await;
-        fixture.as_before("the bucket of the other owner is removed").await?;
+        fixture.wait_for_initial_assets("the bucket of the other owner is removed").await?;
     }
     Ok(made)
 }
@@ -141,21 +144,21 @@ pub(super) async fn other_cluster(subject: &Subject) -> CheckResult {
     let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
     let uid = fixture.claim("one", "class", Some(NAME));
-    fixture.bound("one").await?;
+    fixture.wait_until_bound("one").await?;
     let assets = (subject.assets)().await;
     let there = Direct::new(subject, &fixture, Fixture::claim_name("one", &uid))?.in_another_cluster();
     let own = there.claim.own(NAME);
     if there.backend.create_bucket(there.claim.request(NAME)).await.is_ok() {
-        return Err(Broken("the claim of another cluster receives the bucket".to_owned()));
+        return Err(Violation("the claim of another cluster receives the bucket".to_owned()));
     }
     fixture.assets("the claim of another cluster is refused", &assets).await?;
     if there.backend.grant(there.claim.grant(vec![own.clone()])).await.is_ok() {
-        return Err(Broken("the claim of another cluster is granted access to the bucket".to_owned()));
+        return Err(Violation("the claim of another cluster is granted access to the bucket".to_owned()));
     }
     for bucket in [own, BucketAccess::new(NAME, None)] {
         for _ in 0..2 {
             // Any answer is acceptable.
-            let _ = there.ends(&bucket).await;
+            let _ = there.deprovision(&bucket).await;
         }
         fixture.assets("the claim of another cluster is deleted", &assets).await?;
     }

@@ -7,33 +7,33 @@ use tokio::time::sleep;
 
 use super::direct::Direct;
 use super::fixture::{Fixture, OVERLAP};
-use super::{Subject, halves, names, settings};
+use super::{Subject, names, separate_calls, settings};
 use crate::bucket::{Account, BucketAccess};
 use crate::conformance::suite::{Rule, rules};
 use crate::conformance::tempo::Tempo;
-use crate::conformance::verdict::{Broken, CheckResult, RuleVerdict};
+use crate::conformance::verdict::{CheckResult, RuleVerdict, Violation};
 
 pub(in crate::conformance) const RULES: &[Rule<Subject>] = rules! {
     "bucket-provision" (provision): "a claim receives a bucket, and its Secret a key";
     "bucket-repeat" (again): "the same request again returns the same key and creates nothing else";
-    "bucket-isolation" (each_its_own): "two claims have nothing in common";
+    "bucket-isolation" (isolation): "two claims have nothing in common";
     "bucket-delete" (delete): "deleting a claim removes everything, and deleting again succeeds";
-    "bucket-missing" (nothing_there): "cleaning up what was never created succeeds and removes nothing";
+    "bucket-missing" (missing): "cleaning up what was never created succeeds and removes nothing";
     "bucket-foreign" (foreign): "a bucket of another claim is refused, and survives";
     "bucket-one-name" (names::one_name):
         "two claims race for one bucket name: one receives it, and deleting the other does not affect it";
-    "bucket-concurrent-creation" (names::in_between):
+    "bucket-concurrent-creation" (names::concurrent_creation):
         "a bucket that another owner creates in the meantime is neither taken over nor removed";
     "bucket-other-cluster" (names::other_cluster):
         "a claim does not affect the bucket of the same claim in another cluster";
     "bucket-grant" (grant): "claims gain and lose access to an existing bucket, and the bucket stays";
     "bucket-share" (share): "a claim uses the bucket of another claim only if that bucket was created for the named claim";
-    "bucket-separate-removal" (halves::halves):
+    "bucket-separate-removal" (separate_calls::separate_removal):
         "`revoke` removes only what `grant` created, and `delete_bucket` only what `create_bucket` created";
-    "bucket-multiple" (halves::several): "one account receives access to several buckets, and loses access to all of them";
+    "bucket-multiple" (separate_calls::several): "one account receives access to several buckets, and loses access to all of them";
     "bucket-rotate" (rotate): "a new key and the old key both work until the old key expires";
-    "bucket-keys" (halves::keys): "`list_keys` returns the keys of the account, and no others";
-    "bucket-list-assets" (halves::list_assets): "`list_assets` returns the bucket of a claim";
+    "bucket-keys" (separate_calls::keys): "`list_keys` returns the keys of the account, and no others";
+    "bucket-list-assets" (separate_calls::list_assets): "`list_assets` returns the bucket of a claim";
     "bucket-settings" (settings::settings): "access modes and limits are applied or refused, never ignored";
     "bucket-refuse" (refuse): "unknown parameters are refused";
     "bucket-standby" (standby): "a standby process reports ready and changes nothing";
@@ -45,12 +45,12 @@ async fn provision(subject: &Subject) -> CheckResult {
     let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
     fixture.claim("one", "class", None);
-    fixture.bound("one").await?;
+    fixture.wait_until_bound("one").await?;
     if fixture.key("one").is_none_or(|key| key.is_empty()) {
-        return Err(Broken("the claim's Secret has no key".to_owned()));
+        return Err(Violation("the claim's Secret has no key".to_owned()));
     }
     if (subject.assets)().await == fixture.before {
-        return Err(Broken("the claim is bound, and the backend has nothing more than before".to_owned()));
+        return Err(Violation("the claim is bound, and the backend has nothing more than before".to_owned()));
     }
     // Another rule checks that everything is removed.
     fixture.remove("one").await?;
@@ -58,17 +58,17 @@ async fn provision(subject: &Subject) -> CheckResult {
     Ok(RuleVerdict::Kept)
 }
 
-async fn each_its_own(subject: &Subject) -> CheckResult {
+async fn isolation(subject: &Subject) -> CheckResult {
     let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
     fixture.claim("one", "class", None);
-    fixture.bound("one").await?;
+    fixture.wait_until_bound("one").await?;
     let alone = (subject.assets)().await;
     let key = fixture.key("one");
     fixture.claim("two", "class", None);
-    fixture.bound("two").await?;
+    fixture.wait_until_bound("two").await?;
     if fixture.key("two") == key {
-        return Err(Broken("two claims have the same key".to_owned()));
+        return Err(Violation("two claims have the same key".to_owned()));
     }
     fixture.remove("two").await?;
     fixture.assets("the second claim is deleted", &alone).await?;
@@ -79,16 +79,16 @@ async fn delete(subject: &Subject) -> CheckResult {
     let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
     let uid = fixture.claim("one", "class", None);
-    fixture.bound("one").await?;
+    fixture.wait_until_bound("one").await?;
     fixture.end(&["one"], process).await?;
     remove(subject, "one", &uid).await?;
-    fixture.as_before("deleted again").await.map(|()| RuleVerdict::Kept)
+    fixture.wait_for_initial_assets("deleted again").await.map(|()| RuleVerdict::Kept)
 }
 
-async fn nothing_there(subject: &Subject) -> CheckResult {
+async fn missing(subject: &Subject) -> CheckResult {
     let fixture = Fixture::new(subject).await;
     remove(subject, "never", "00000000-0000-4000-8000-00000000dead").await?;
-    fixture.as_before("cleaned up").await.map(|()| RuleVerdict::Kept)
+    fixture.wait_for_initial_assets("cleaned up").await.map(|()| RuleVerdict::Kept)
 }
 
 async fn refuse(subject: &Subject) -> CheckResult {
@@ -97,7 +97,7 @@ async fn refuse(subject: &Subject) -> CheckResult {
     fixture.bad_class();
     fixture.claim("one", "bad", None);
     let failed = || fixture.get_claim("one").is_some_and(|claim| claim["status"]["phase"] == "Failed");
-    fixture.until("a class with an unknown parameter is refused", failed).await?;
+    fixture.wait_until("a class with an unknown parameter is refused", failed).await?;
     fixture.end(&["one"], process).await
 }
 
@@ -105,13 +105,13 @@ async fn standby(subject: &Subject) -> CheckResult {
     let fixture = Fixture::new(subject).await;
     // As in a rolling update: the new process has no Lease yet, so `start` has not been called.
     let ready = (subject.start)(fixture.cluster.client("kit")).probe().await;
-    ready.map_err(|error| Broken(format!("`probe` before `start`: {error}")))?;
-    fixture.as_before("asked whether it is ready").await.map(|()| RuleVerdict::Kept)
+    ready.map_err(|error| Violation(format!("`probe` before `start`: {error}")))?;
+    fixture.wait_for_initial_assets("asked whether it is ready").await.map(|()| RuleVerdict::Kept)
 }
 
 async fn storms(subject: &Subject) -> CheckResult {
     for seed in &subject.seeds {
-        storm(subject, *seed).await.map_err(Broken::seen(&format!("seed {seed}")))?;
+        storm(subject, *seed).await.map_err(Violation::with_context(&format!("seed {seed}")))?;
     }
     Ok(RuleVerdict::Kept)
 }
@@ -120,51 +120,51 @@ async fn again(subject: &Subject) -> CheckResult {
     let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
     let uid = fixture.claim("one", "class", None);
-    fixture.bound("one").await?;
+    fixture.wait_until_bound("one").await?;
     let (assets, key) = ((subject.assets)().await, fixture.credentials("one"));
     process.abort();
     // After a Secret is lost, another process calls again.
     let target = kube_sim::Target { group: "", plural: "secrets", namespace: "default", name: "one" };
     let _ = fixture.cluster.delete(&target, kube_sim::DeleteOptions::default());
     let process = fixture.start(2);
-    fixture.until("the Secret is back", || fixture.key("one").is_some()).await?;
+    fixture.wait_until("the Secret is back", || fixture.key("one").is_some()).await?;
     let again = fixture.credentials("one");
     if again == key {
         fixture.assets("asked again", &assets).await?;
     } else if !subject.keys_shown_once {
         let what =
             if fixture.key("one") == key.map(|(id, _)| id) { "another secret for its key" } else { "another key" };
-        return Err(Broken(format!("the claim {uid} has {what} than before")));
+        return Err(Violation(format!("the claim {uid} has {what} than before")));
     } else if !(assets.len()..=assets.len() + 1).contains(&(subject.assets)().await.len()) {
         // The lost key may remain during the overlap.
-        return Err(Broken("more than another key was created".to_owned()));
+        return Err(Violation("more than another key was created".to_owned()));
     }
     fixture.end(&["one"], process).await?;
     // A claim whose Secret is not lost, such as after a change of `additionalConfig`.
     let mut claim = Direct::new(subject, &fixture, Fixture::claim_name("two", "00000000-0000-4000-8000-00000000a9a1"))?;
-    let own = [claim.has_bucket("conformance-again").await?];
-    claim.is_granted(&own).await?;
+    let own = [claim.create_bucket("conformance-again").await?];
+    claim.grant(&own).await?;
     let key = claim.credentials().cloned();
-    claim.is_granted(&own).await?;
+    claim.grant(&own).await?;
     if claim.credentials() != key.as_ref() {
-        return Err(Broken(
+        return Err(Violation(
             "`grant` again, with the key of the claim's Secret, returned another key or secret".to_owned(),
         ));
     }
-    claim.is_revoked(&own).await?;
-    claim.has_no_bucket("conformance-again").await?;
-    fixture.as_before("all claims are deleted").await.map(|()| RuleVerdict::Kept)
+    claim.revoke(&own).await?;
+    claim.delete_bucket("conformance-again").await?;
+    fixture.wait_for_initial_assets("all claims are deleted").await.map(|()| RuleVerdict::Kept)
 }
 
 async fn foreign(subject: &Subject) -> CheckResult {
     let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
     fixture.claim("first", "class", Some("conformance-foreign"));
-    fixture.bound("first").await?;
+    fixture.wait_until_bound("first").await?;
     let assets = (subject.assets)().await;
     fixture.claim("second", "class", Some("conformance-foreign"));
     let refused = || fixture.get_claim("second").is_some_and(|claim| claim["status"]["phase"] == "Failed");
-    fixture.until("a claim on another claim's bucket is refused permanently", refused).await?;
+    fixture.wait_until("a claim on another claim's bucket is refused permanently", refused).await?;
     fixture.assets("refused", &assets).await?;
     fixture.remove("second").await?;
     fixture.assets("the refused claim is deleted", &assets).await?;
@@ -178,13 +178,13 @@ async fn grant(subject: &Subject) -> CheckResult {
     let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
     fixture.claim("one", "granted", None);
-    fixture.bound("one").await?;
+    fixture.wait_until_bound("one").await?;
     let alone = (subject.assets)().await;
     if alone == fixture.before {
-        return Err(Broken("the claim is bound, and the backend has nothing more than before".to_owned()));
+        return Err(Violation("the claim is bound, and the backend has nothing more than before".to_owned()));
     }
     fixture.claim("two", "granted", None);
-    fixture.bound("two").await?;
+    fixture.wait_until_bound("two").await?;
     fixture.remove("two").await?;
     fixture.assets("the second claim is deleted", &alone).await?;
     fixture.end(&["one"], process).await
@@ -194,13 +194,13 @@ async fn share(subject: &Subject) -> CheckResult {
     let fixture = Fixture::new(subject).await;
     let process = fixture.start(1);
     let uid = fixture.claim("one", "class", None);
-    fixture.bound("one").await?;
+    fixture.wait_until_bound("one").await?;
     let alone = (subject.assets)().await;
     fixture.claim_of("two", "one");
     let phase =
         |claim: &str| fixture.get_claim(claim).map(|claim| claim["status"]["phase"].clone()).unwrap_or_default();
     fixture
-        .until("a claim on another claim's bucket is bound, or refused permanently", || {
+        .wait_until("a claim on another claim's bucket is bound, or refused permanently", || {
             phase("two") == "Bound" || phase("two") == "Failed"
         })
         .await?;
@@ -210,7 +210,7 @@ async fn share(subject: &Subject) -> CheckResult {
         return Ok(RuleVerdict::NotApplicable("`grant` refuses the bucket of another claim".to_owned()));
     }
     if fixture.key("two") == fixture.key("one") {
-        return Err(Broken("two claims have the same key".to_owned()));
+        return Err(Violation("two claims have the same key".to_owned()));
     }
     let shared = (subject.assets)().await;
     // Repeat the check as if the bucket had been created for a claim that never owned one.
@@ -219,29 +219,29 @@ async fn share(subject: &Subject) -> CheckResult {
     for uid in ["00000000-0000-4000-8000-00000000beef", ""] {
         let access = [BucketAccess::new(&*bucket, Some(Account::of(Fixture::claim_name("one", uid))))];
         if direct.backend.grant(direct.claim.grant(access.to_vec())).await.is_ok() {
-            return Err(Broken(
+            return Err(Violation(
                 "`grant` gives a claim access to a bucket that was created for another claim than the named one"
                     .to_owned(),
             ));
         }
-        direct.is_revoked(&access).await?;
+        direct.revoke(&access).await?;
         fixture.assets("refused", &shared).await?;
     }
     fixture.delete("one");
     sleep(subject.tempo.step() * 4).await;
     fixture.assets("its bucket is in use", &shared).await?;
     fixture.remove("two").await?;
-    fixture.gone("one").await?;
-    fixture.as_before("both claims are deleted").await?;
+    fixture.wait_until_deleted("one").await?;
+    fixture.wait_for_initial_assets("both claims are deleted").await?;
     // The claim that the bucket was created for may also outlive the other claim.
     fixture.claim("one", "class", None);
-    fixture.bound("one").await?;
+    fixture.wait_until_bound("one").await?;
     let alone_again = (subject.assets)().await.len();
     fixture.claim_of("two", "one");
-    fixture.bound("two").await?;
+    fixture.wait_until_bound("two").await?;
     fixture.remove("two").await?;
     if alone.len() != alone_again || (subject.assets)().await.len() != alone.len() {
-        return Err(Broken("the second claim is deleted, and it has left assets".to_owned()));
+        return Err(Violation("the second claim is deleted, and it has left assets".to_owned()));
     }
     fixture.end(&["one"], process).await
 }
@@ -254,15 +254,15 @@ async fn rotate(subject: &Subject) -> CheckResult {
     }
     let process = fixture.start(1);
     fixture.claim("one", "class", None);
-    fixture.bound("one").await?;
+    fixture.wait_until_bound("one").await?;
     let (key, count) = (fixture.key("one"), (subject.assets)().await.len());
     fixture.rotate("one", "now");
-    fixture.until("the Secret has another key", || fixture.key("one") != key).await?;
+    fixture.wait_until("the Secret has another key", || fixture.key("one") != key).await?;
     sleep(OVERLAP).await;
     let start = tokio::time::Instant::now();
     while (subject.assets)().await.len() != count {
         if start.elapsed() > subject.tempo.limit() {
-            return Err(Broken("the old key is not removed".to_owned()));
+            return Err(Violation("the old key is not removed".to_owned()));
         }
         sleep(subject.tempo.step()).await;
     }
@@ -290,19 +290,19 @@ async fn storm(subject: &Subject, seed: u64) -> CheckResult {
         sleep(Duration::from_millis(random.u64(0..longest))).await;
         process.abort();
         let _ = process.await;
-        subject.tempo.calm().await;
+        subject.tempo.settle().await;
     }
     let process = fixture.start(200);
     fixture.end(&claims, process).await
 }
 
 /// Calls the provisioner as for a deleted claim.
-async fn remove(subject: &Subject, name: &str, uid: &str) -> Result<(), Broken> {
+async fn remove(subject: &Subject, name: &str, uid: &str) -> Result<(), Violation> {
     let fixture = Fixture::new(subject).await;
     let direct = Direct::new(subject, &fixture, Fixture::claim_name(name, uid))?;
     let bucket = generated_bucket_name("conformance", uid);
     for access in [direct.claim.own(&bucket), direct.claim.own(&bucket), BucketAccess::new(bucket, None)] {
-        direct.has_nothing(&access).await?;
+        direct.delete_missing(&access).await?;
     }
     Ok(())
 }

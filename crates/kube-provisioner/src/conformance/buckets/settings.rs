@@ -6,7 +6,7 @@ use super::Subject;
 use super::direct::{Direct, Place};
 use super::fixture::Fixture;
 use crate::bucket::BucketAccess;
-use crate::conformance::verdict::{Broken, CheckResult, RuleVerdict};
+use crate::conformance::verdict::{CheckResult, RuleVerdict, Violation};
 
 const BUCKET: &str = "conformance-settings";
 /// The time in which the list must show a setting, in steps.
@@ -37,20 +37,20 @@ pub(super) async fn settings(subject: &Subject) -> CheckResult {
     let of_buckets = backend.capabilities().bucket_settings;
     let check = Check { subject, fixture };
     let mut seen = 0;
-    for whose in [SettingOwner::Owner, SettingOwner::Guest] {
+    for owner_kind in [SettingOwner::Owner, SettingOwner::Guest] {
         let mut plain = None;
         for (place, key) in keys.clone() {
             // Only the claim that the bucket was created for can change its settings.
-            if whose == SettingOwner::Guest && of_buckets.iter().any(|setting| setting == key) {
+            if owner_kind == SettingOwner::Guest && of_buckets.iter().any(|setting| setting == key) {
                 continue;
             }
             let mut ignored = None;
             for value in check.values(place, key)? {
                 if plain.is_none() {
-                    plain = Some(check.plain(whose).await?);
+                    plain = Some(check.plain(owner_kind).await?);
                 }
                 let Some(Some(plain)) = &plain else { break };
-                match check.listed(whose, Some(Setting { place, key, value }), plain).await? {
+                match check.listed(owner_kind, Some(Setting { place, key, value }), plain).await? {
                     // A refused setting is not ignored.
                     None => {}
                     Some(list) if list == *plain => ignored = ignored.or(Some(value)),
@@ -62,7 +62,7 @@ pub(super) async fn settings(subject: &Subject) -> CheckResult {
                 }
             }
             if let Some(value) = ignored {
-                return Err(Broken(ignores(whose, place, key, value)));
+                return Err(Violation(ignores(owner_kind, place, key, value)));
             }
         }
     }
@@ -72,15 +72,15 @@ pub(super) async fn settings(subject: &Subject) -> CheckResult {
     })
 }
 
-fn ignores(whose: SettingOwner, place: Place, key: &str, value: &str) -> String {
+fn ignores(owner_kind: SettingOwner, place: Place, key: &str, value: &str) -> String {
     let place = if place == Place::Class { "the class" } else { "additionalConfig" };
-    let whose = if whose == SettingOwner::Owner {
+    let owner_kind = if owner_kind == SettingOwner::Owner {
         "a claim with a bucket of its own"
     } else {
         "a claim on another claim's bucket"
     };
     format!(
-        "`{key}: {value}` in {place} is accepted for {whose} and changes nothing that the list of assets shows: apply it or refuse it, \
+        "`{key}: {value}` in {place} is accepted for {owner_kind} and changes nothing that the list of assets shows: apply it or refuse it, \
          and list permissions and limits, such as `key K may read B` and `B holds at most 1Gi`"
     )
 }
@@ -93,7 +93,7 @@ struct Check<'a> {
 impl Check<'_> {
     /// Returns access modes and limits that the key accepts. Returns none for a key that accepts any text, such as a
     /// name.
-    fn values(&self, place: Place, key: &str) -> Result<Vec<&'static str>, Broken> {
+    fn values(&self, place: Place, key: &str) -> Result<Vec<&'static str>, Violation> {
         let takes = |value| Ok(self.claim(Some(Setting { place, key, value }))?.is_some());
         // A region has the form of `some-name`.
         if takes("anything")? || takes("some-name")? {
@@ -112,7 +112,7 @@ impl Check<'_> {
     }
 
     /// Returns the claim with a setting, or `None` if the provisioner's types reject it.
-    fn claim(&self, setting: Option<Setting<'_>>) -> Result<Option<Direct<'_>>, Broken> {
+    fn claim(&self, setting: Option<Setting<'_>>) -> Result<Option<Direct<'_>>, Violation> {
         let name = Fixture::claim_name("settings", "00000000-0000-4000-8000-0000000d0012");
         let claim = Direct::new(self.subject, &self.fixture, name)?;
         Ok(match setting {
@@ -122,18 +122,18 @@ impl Check<'_> {
     }
 
     /// Returns the list without any setting, or `None` if the provisioner refuses foreign accounts.
-    async fn plain(&self, whose: SettingOwner) -> Result<Option<Vec<String>>, Broken> {
-        let Some(list) = self.listed(whose, None, &[]).await? else { return Ok(None) };
+    async fn plain(&self, owner_kind: SettingOwner) -> Result<Option<Vec<String>>, Violation> {
+        let Some(list) = self.listed(owner_kind, None, &[]).await? else { return Ok(None) };
         // Ids that are new each time would look like an effect.
         let (start, mut again) = (Instant::now(), None);
         while again.as_ref() != Some(&list) {
             if start.elapsed() > self.subject.tempo.limit() {
-                return Err(Broken(format!(
+                return Err(Violation(format!(
                     "the same bucket for the same claim is listed otherwise when it is created again: leave out ids that the \
                      backend chooses, or return them as `state`; first {list:?}, then {again:?}"
                 )));
             }
-            again = self.listed(whose, None, &[]).await?;
+            again = self.listed(owner_kind, None, &[]).await?;
         }
         Ok(Some(list))
     }
@@ -142,24 +142,24 @@ impl Check<'_> {
     /// `None` if the provisioner refuses.
     async fn listed(
         &self,
-        whose: SettingOwner,
+        owner_kind: SettingOwner,
         setting: Option<Setting<'_>>,
         plain: &[String],
-    ) -> Result<Option<Vec<String>>, Broken> {
+    ) -> Result<Option<Vec<String>>, Violation> {
         let Some(mut claim) = self.claim(setting)? else { return Ok(None) };
         let name = Fixture::claim_name("settings-owner", "00000000-0000-4000-8000-0000000d0013");
         let mut owner = Direct::new(self.subject, &self.fixture, name)?;
-        let has_bucket = match whose {
-            SettingOwner::Owner => claim.accepts(BUCKET, None).await,
+        let has_bucket = match owner_kind {
+            SettingOwner::Owner => claim.try_provision(BUCKET, None).await,
             SettingOwner::Guest => {
-                let own = [owner.has_bucket(BUCKET).await?];
-                owner.is_granted(&own).await?
+                let own = [owner.create_bucket(BUCKET).await?];
+                owner.grant(&own).await?
             }
         };
         let access = |claim: &Direct<'_>| -> [BucketAccess; 1] {
-            [if whose == SettingOwner::Owner { claim.claim.own(BUCKET) } else { owner.claim.own(BUCKET) }]
+            [if owner_kind == SettingOwner::Owner { claim.claim.own(BUCKET) } else { owner.claim.own(BUCKET) }]
         };
-        let list = if has_bucket && claim.accepts(BUCKET, Some(&access(&claim))).await {
+        let list = if has_bucket && claim.try_provision(BUCKET, Some(&access(&claim))).await {
             // A warning informs the user as well as a refusal does.
             let mut list = self.other_than(plain, |line| claim.with_names(&owner.with_names(line))).await;
             list.extend(claim.warning.take());
@@ -167,15 +167,15 @@ impl Check<'_> {
         } else {
             None
         };
-        claim.is_revoked(&access(&claim)).await?;
-        match whose {
-            SettingOwner::Owner => claim.has_no_bucket(BUCKET).await?,
+        claim.revoke(&access(&claim)).await?;
+        match owner_kind {
+            SettingOwner::Owner => claim.delete_bucket(BUCKET).await?,
             SettingOwner::Guest => {
-                owner.has_no_bucket(BUCKET).await?;
-                owner.is_revoked(&[owner.claim.own(BUCKET)]).await?;
+                owner.delete_bucket(BUCKET).await?;
+                owner.revoke(&[owner.claim.own(BUCKET)]).await?;
             }
         }
-        self.fixture.as_before("the bucket with a setting is deleted").await?;
+        self.fixture.wait_for_initial_assets("the bucket with a setting is deleted").await?;
         Ok(list)
     }
 

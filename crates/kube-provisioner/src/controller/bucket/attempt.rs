@@ -60,7 +60,7 @@ enum NotCreated {
     Failed {
         error: ProvisionError,
         /// True if the other method may have left something, in this attempt or before.
-        others_left: bool,
+        other_assets_may_remain: bool,
     },
 }
 
@@ -73,14 +73,14 @@ impl<'a> Attempt<'a> {
     ) -> Outcome {
         let attempt = Self::new(reconciler, reason, facts)?;
         let calls = Calls::begin(reconciler, facts, step, Purpose::Create)?;
-        attempt.serve(calls).await
+        attempt.execute(calls).await
     }
 
-    async fn serve(self, mut calls: Calls<'a>) -> Outcome {
+    async fn execute(self, mut calls: Calls<'a>) -> Outcome {
         let (objects, claim) = (&self.reconciler.objects, &*self.claim);
         if self.reason == Reason::Secret {
             objects.confirm_claim(claim).await?;
-            objects.own_delivered(self.facts, claim).await?;
+            objects.set_owner_of_delivered(self.facts, claim).await?;
         }
         // Problems with the Secrets are found before anything is written.
         let secrets = calls::secrets(self.reconciler, &self.class, &claim.name()).await?;
@@ -89,15 +89,15 @@ impl<'a> Attempt<'a> {
             let copied = objects.copied_metadata(claim, &self.record).await?;
             objects.confirm_writable(claim, &self.record, &copied).await?;
         }
-        let bucket = self.recorded().await?;
-        self.join().await?;
-        let made = self.make(&bucket, secrets, key, &mut calls).await;
+        let bucket = self.write_object_bucket().await?;
+        self.mark_owner_shared().await?;
+        let made = self.create_and_grant(&bucket, secrets, key, &mut calls).await;
         calls.end();
         let (made, granted) = match made {
             Ok(answers) => answers,
             Err(NotCreated::Stopped(stopped)) => return Err(stopped),
-            Err(NotCreated::Failed { error, others_left }) => {
-                return Err(self.not_provisioned(&error, others_left, &bucket).await);
+            Err(NotCreated::Failed { error, other_assets_may_remain }) => {
+                return Err(self.not_provisioned(&error, other_assets_may_remain, &bucket).await);
             }
         };
         let replaces_key = deliver(self.reconciler, claim, &bucket, self.delivered_record(), made, granted).await?;
@@ -175,13 +175,13 @@ impl<'a> Attempt<'a> {
 
     /// Writes and returns the ObjectBucket of the attempt. Afterwards the claim has our finalizer, which keeps it until
     /// we remove that.
-    async fn recorded(&self) -> Result<Arc<BucketFacts>, Stopped> {
+    async fn write_object_bucket(&self) -> Result<Arc<BucketFacts>, Stopped> {
         let Self { reconciler: BucketReconciler { objects, .. }, facts, claim, .. } = self;
         if let Some(bucket) = facts.bucket() {
             if bucket.record().is_some_and(|record| !record.made) {
                 objects.confirm_bucket(bucket).await?;
             }
-            let record = Record { attempted: self.attempted(), ..self.record.clone() };
+            let record = Record { attempted: self.attempted_config(), ..self.record.clone() };
             // Without our finalizer, the removal may have begun, and only the API server knows its progress.
             if bucket.has_finalizer() && bucket.record().is_some_and(|known| *known == record) {
                 return Ok(bucket.clone());
@@ -232,7 +232,7 @@ impl<'a> Attempt<'a> {
     /// Protects the bucket of another claim that this one is about to use. After success, that bucket is kept as long
     /// as this claim's ObjectBucket, which already names the other claim: a deletion first marks its ObjectBucket and
     /// then looks for users of the bucket.
-    async fn join(&self) -> Result<(), Stopped> {
+    async fn mark_owner_shared(&self) -> Result<(), Stopped> {
         if self.record.made || self.record.owner.is_none() {
             return Ok(());
         }
@@ -244,7 +244,7 @@ impl<'a> Attempt<'a> {
 
     /// Calls `create_bucket` and `grant`, or only `grant`. Nothing is recorded between the two calls: the ObjectBucket
     /// names bucket and account.
-    async fn make(
+    async fn create_and_grant(
         &self,
         bucket: &BucketFacts,
         secrets: Secrets,
@@ -259,7 +259,7 @@ impl<'a> Attempt<'a> {
         let fencing_token = calls.token.clone();
         let mut made = None;
         if *source == Source::Provisioned {
-            let applied = self.attempted().into_iter().chain(record.config.clone()).collect();
+            let applied = self.attempted_config().into_iter().chain(record.config.clone()).collect();
             let request = BucketRequest {
                 name: self.name.clone(),
                 owner: owner.clone(),
@@ -281,13 +281,13 @@ impl<'a> Attempt<'a> {
                     // The ObjectBucket of a first attempt did not exist before.
                     let is_first = facts.bucket().is_none();
                     let ends = !error.verdict().may_be_left() && !record.made && !is_first;
-                    let others_left = ends && !self.clean_up(bucket, calls).await?;
-                    return Err(NotCreated::Failed { error, others_left });
+                    let other_assets_may_remain = ends && !self.clean_up(bucket, calls).await?;
+                    return Err(NotCreated::Failed { error, other_assets_may_remain });
                 }
                 Err(stopped) => return Err(stopped),
             }
         }
-        let others_left = made.is_some();
+        let other_assets_may_remain = made.is_some();
         let request = GrantRequest {
             account: owner,
             buckets: vec![access],
@@ -303,7 +303,7 @@ impl<'a> Attempt<'a> {
         };
         match self.call(calls, "grant", || backend.grant(request)).await {
             Ok(granted) => Ok((made, granted)),
-            Err(NotCreated::Failed { error, .. }) => Err(NotCreated::Failed { error, others_left }),
+            Err(NotCreated::Failed { error, .. }) => Err(NotCreated::Failed { error, other_assets_may_remain }),
             Err(stopped) => Err(stopped),
         }
     }
@@ -322,7 +322,7 @@ impl<'a> Attempt<'a> {
         answer.await.map_err(|failure| match failure {
             CallFailure::Stopped(stopped) => NotCreated::Stopped(stopped),
             CallFailure::Aborted(aborted) => NotCreated::Stopped(Stopped::ProvisionAborted { method, aborted }),
-            CallFailure::Returned(error) => NotCreated::Failed { error, others_left: false },
+            CallFailure::Returned(error) => NotCreated::Failed { error, other_assets_may_remain: false },
         })
     }
 
@@ -331,7 +331,7 @@ impl<'a> Attempt<'a> {
     async fn clean_up(&self, bucket: &BucketFacts, calls: &mut Calls<'_>) -> Result<bool, Stopped> {
         // The record of an earlier attempt may have arrived during the call: then the account is in use.
         self.reconciler.objects.confirm_bucket(bucket).await?;
-        let (_, account) = calls.known(bucket, Source::Provisioned).await?;
+        let (_, account) = calls.bucket_and_account(bucket, Source::Provisioned).await?;
         let BucketReconciler { backend, limits, .. } = self.reconciler;
         match calls.call(limits.delete, || backend.revoke(account)).await {
             Ok(()) => Ok(true),
@@ -341,12 +341,17 @@ impl<'a> Attempt<'a> {
     }
 
     /// Ends the attempt after a final answer by removing its ObjectBucket. After any other answer it is kept.
-    async fn not_provisioned(&self, error: &ProvisionError, others_left: bool, bucket: &BucketFacts) -> Stopped {
+    async fn not_provisioned(
+        &self,
+        error: &ProvisionError,
+        other_assets_may_remain: bool,
+        bucket: &BucketFacts,
+    ) -> Stopped {
         let Self { reconciler: BucketReconciler { objects, rules, .. }, facts, record, .. } = self;
-        let asked_before = others_left || facts.bucket().is_some();
+        let asked_before = other_assets_may_remain || facts.bucket().is_some();
         let verdict = match error.verdict() {
             // Continue the attempt, because otherwise the claim could be deleted while something is left.
-            verdict if others_left && !verdict.may_be_left() && !record.made => ProvisionVerdict::Retry,
+            verdict if other_assets_may_remain && !verdict.may_be_left() && !record.made => ProvisionVerdict::Retry,
             verdict => verdict,
         };
         let kept = rules.safeguards.include(BucketSafeguard::FailedAttempts);
@@ -370,7 +375,7 @@ impl<'a> Attempt<'a> {
 
     /// Returns the settings that this attempt and earlier ones may apply or remove before they fail, as far as they
     /// differ from the last applied settings.
-    fn attempted(&self) -> Texts {
+    fn attempted_config(&self) -> Texts {
         let Record { config, attempted, .. } = &self.record;
         let asked = &effective_config(&self.record, &self.claim, self.facts.is_served());
         let differs = |(key, _): &(&String, &String)| asked.get(*key) != config.get(*key);

@@ -16,10 +16,10 @@ use super::delivered_index::DeliveredIndex;
 use super::delivered_names::DeliveredNames;
 use super::delivered_table::DeliveredTable;
 use super::facts::{BucketFacts, ClaimFacts, OurClass};
-use super::gone::RecentDeletions;
 use super::key::Key;
+use super::recent_deletions::RecentDeletions;
 use crate::bucket::ClaimName;
-use crate::controller::shared::index::take;
+use crate::controller::shared::index::remove_entry;
 
 pub(crate) struct BucketCache {
     rules: Arc<Rules>,
@@ -31,17 +31,17 @@ pub(crate) struct BucketCache {
     /// The existing claims by `namespace/name`.
     by_path: HashMap<Box<str>, Key>,
     /// ObjectBuckets by the `namespace/name` of their claim.
-    of_claim: HashMap<Box<str>, BTreeSet<Arc<str>>>,
+    buckets_by_claim: HashMap<Box<str>, BTreeSet<Arc<str>>>,
     /// Claims by the ObjectBucket that they point at.
-    pointing: HashMap<Box<str>, BTreeSet<Key>>,
+    claims_by_bucket: HashMap<Box<str>, BTreeSet<Key>>,
     by_class: HashMap<Box<str>, BTreeSet<Key>>,
     /// Claims by their Secrets and ConfigMaps of other names.
     by_delivered: DeliveredIndex,
     /// Claims by the `namespace/name` of the claim whose bucket they request.
-    asking: HashMap<Box<str>, BTreeSet<Key>>,
+    claims_by_owner: HashMap<Box<str>, BTreeSet<Key>>,
     /// ObjectBuckets of claims that use the bucket of another claim, by the uid of the claim that it was created for.
-    using: HashMap<Box<str>, BTreeSet<Arc<str>>>,
-    gone: RecentDeletions,
+    buckets_by_owner: HashMap<Box<str>, BTreeSet<Arc<str>>>,
+    recent_deletions: RecentDeletions,
     /// See [`BucketCache::in_list`].
     listing: u64,
 }
@@ -64,13 +64,13 @@ impl BucketCache {
             classes: Table::new(),
             delivered: Default::default(),
             by_path: HashMap::new(),
-            of_claim: HashMap::new(),
-            pointing: HashMap::new(),
+            buckets_by_claim: HashMap::new(),
+            claims_by_bucket: HashMap::new(),
             by_class: HashMap::new(),
             by_delivered: DeliveredIndex::default(),
-            asking: HashMap::new(),
-            using: HashMap::new(),
-            gone: RecentDeletions::default(),
+            claims_by_owner: HashMap::new(),
+            buckets_by_owner: HashMap::new(),
+            recent_deletions: RecentDeletions::default(),
             listing: 0,
         }
     }
@@ -90,11 +90,11 @@ impl BucketCache {
     }
 
     /// Returns true if the object was deleted. A list of an earlier state of the server may contain it again.
-    fn is_gone(&mut self, uid: &str) -> bool {
+    fn is_deleted(&mut self, uid: &str) -> bool {
         if self.listing == u64::MAX {
-            self.gone.forget(uid);
+            self.recent_deletions.forget(uid);
         }
-        self.gone.has(uid)
+        self.recent_deletions.has(uid)
     }
 
     pub(crate) fn claim_event(&mut self, event: Change<Option<ClaimFacts>>) -> Vec<Key> {
@@ -103,21 +103,21 @@ impl BucketCache {
             Change::Listed(claim) | Change::Applied(claim) => {
                 return claim
                     .and_then(|claim| self.put_claim(claim))
-                    .map(|key| self.with_asking(key))
+                    .map(|key| self.with_requesting_claims(key))
                     .unwrap_or_default();
             }
             Change::Deleted(claim) => {
                 let Some(key) = claim.map(|claim| key_of(&claim)) else { return Vec::new() };
-                self.gone.add(key.uid());
+                self.recent_deletions.add(key.uid());
                 if let Some(known) = self.claims.remove(&key) {
-                    self.claim_gone(&key, &known);
+                    self.unindex_claim(&key, &known);
                 }
-                return self.with_asking(key);
+                return self.with_requesting_claims(key);
             }
             Change::Ready => {
                 let gone = self.claims.end_snapshot();
-                gone.iter().for_each(|(key, known)| self.claim_gone(key, known));
-                return gone.into_iter().flat_map(|(key, _)| self.with_asking(key)).collect();
+                gone.iter().for_each(|(key, known)| self.unindex_claim(key, known));
+                return gone.into_iter().flat_map(|(key, _)| self.with_requesting_claims(key)).collect();
             }
         }
         Vec::new()
@@ -131,9 +131,9 @@ impl BucketCache {
             }
             Change::Deleted(bucket) => {
                 let Some(bucket) = bucket else { return Vec::new() };
-                self.gone.add(&bucket.uid);
+                self.recent_deletions.add(&bucket.uid);
                 let same = self.buckets.get(&*bucket.name).is_some_and(|known| known.uid == bucket.uid);
-                return if same { self.bucket_gone(&bucket.name) } else { self.concerned(&bucket) };
+                return if same { self.evict_bucket(&bucket.name) } else { self.affected_keys(&bucket) };
             }
             Change::Ready => {
                 let gone = self.buckets.end_snapshot();
@@ -179,14 +179,14 @@ impl BucketCache {
     /// Removes a claim that no longer exists according to the API server, even if the watch still shows it.
     pub(crate) fn remove_claim(&mut self, key: &Key) {
         if let Some(known) = self.claims.remove(key) {
-            self.claim_gone(key, &known);
-            self.gone.add(key.uid());
+            self.unindex_claim(key, &known);
+            self.recent_deletions.add(key.uid());
         }
     }
 
     /// Records that a write of the claim's status has had no answer: the status is written again, even if it seems
     /// unchanged.
-    pub(crate) fn status_is_unknown(&mut self, key: &Key) {
+    pub(crate) fn mark_status_unknown(&mut self, key: &Key) {
         if let Some(claim) = self.claims.get_mut(key) {
             Arc::make_mut(claim).status.conditions.clear();
         }
@@ -206,8 +206,8 @@ impl BucketCache {
     /// still shows it.
     pub(crate) fn remove_bucket(&mut self, name: &str, uid: &str) {
         if self.buckets.get(name).is_some_and(|known| *known.uid == *uid) {
-            self.bucket_gone(name);
-            self.gone.add(uid);
+            self.evict_bucket(name);
+            self.recent_deletions.add(uid);
         }
     }
 
@@ -257,7 +257,7 @@ impl BucketCache {
             return None;
         }
         let key = key_of(&claim);
-        if self.is_gone(key.uid()) {
+        if self.is_deleted(key.uid()) {
             return None;
         }
         if let Some(known) = self.claims.get(&key).cloned() {
@@ -265,42 +265,42 @@ impl BucketCache {
                 self.claims.keep(&key);
                 return None;
             }
-            self.claim_gone(&key, &known);
+            self.unindex_claim(&key, &known);
         }
         self.by_path.insert(key.path().into(), key.clone());
         if let Some(object) = &claim.object_bucket {
-            self.pointing.entry(object.clone()).or_default().insert(key.clone());
+            self.claims_by_bucket.entry(object.clone()).or_default().insert(key.clone());
         }
         if let Some(class) = &claim.class {
             self.by_class.entry(class.clone()).or_default().insert(key.clone());
         }
-        if let Some(owner) = asked_path(&claim) {
-            self.asking.entry(owner).or_default().insert(key.clone());
+        if let Some(owner) = requested_claim_path(&claim) {
+            self.claims_by_owner.entry(owner).or_default().insert(key.clone());
         }
         self.by_delivered.put_claim(&key, &claim);
         self.claims.insert(key.clone(), Arc::new(claim));
         Some(key)
     }
 
-    fn claim_gone(&mut self, key: &Key, known: &ClaimFacts) {
+    fn unindex_claim(&mut self, key: &Key, known: &ClaimFacts) {
         if self.by_path.get(key.path()) == Some(key) {
             self.by_path.remove(key.path());
         }
         if let Some(object) = &known.object_bucket {
-            take(&mut self.pointing, object, key);
+            remove_entry(&mut self.claims_by_bucket, object, key);
         }
         if let Some(class) = &known.class {
-            take(&mut self.by_class, class, key);
+            remove_entry(&mut self.by_class, class, key);
         }
-        if let Some(owner) = asked_path(known) {
-            take(&mut self.asking, &owner, key);
+        if let Some(owner) = requested_claim_path(known) {
+            remove_entry(&mut self.claims_by_owner, &owner, key);
         }
-        self.by_delivered.claim_gone(key, known);
+        self.by_delivered.unindex_claim(key, known);
     }
 
     fn put_bucket(&mut self, bucket: BucketFacts) -> Vec<Key> {
         let mut keys = Vec::new();
-        if self.is_gone(&bucket.uid) {
+        if self.is_deleted(&bucket.uid) {
             return keys;
         }
         if let Some(known) = self.buckets.get(&bucket.name).cloned() {
@@ -312,38 +312,38 @@ impl BucketCache {
             keys = self.unlink(&known);
         }
         for path in paths(&bucket) {
-            self.of_claim.entry(path).or_default().insert(bucket.name.clone());
+            self.buckets_by_claim.entry(path).or_default().insert(bucket.name.clone());
         }
         if let Some(owner) = owner_of(&bucket) {
-            self.using.entry(owner.uid.as_str().into()).or_default().insert(bucket.name.clone());
+            self.buckets_by_owner.entry(owner.uid.as_str().into()).or_default().insert(bucket.name.clone());
         }
         self.by_delivered.put_bucket(&bucket);
-        keys.extend(self.concerned(&bucket));
+        keys.extend(self.affected_keys(&bucket));
         self.buckets.insert(bucket.name.clone(), Arc::new(bucket));
         keys.sort_unstable();
         keys.dedup();
         keys
     }
 
-    fn bucket_gone(&mut self, name: &str) -> Vec<Key> {
+    fn evict_bucket(&mut self, name: &str) -> Vec<Key> {
         self.buckets.remove(name).map(|known| self.unlink(&known)).unwrap_or_default()
     }
 
     /// Removes an ObjectBucket from the indexes. Returns the affected keys.
     fn unlink(&mut self, bucket: &BucketFacts) -> Vec<Key> {
         for path in paths(bucket) {
-            take(&mut self.of_claim, &path, &bucket.name);
+            remove_entry(&mut self.buckets_by_claim, &path, &bucket.name);
         }
         if let Some(owner) = owner_of(bucket) {
-            take(&mut self.using, owner.uid.as_str(), &bucket.name);
+            remove_entry(&mut self.buckets_by_owner, owner.uid.as_str(), &bucket.name);
         }
-        self.by_delivered.bucket_gone(bucket);
-        self.concerned(bucket)
+        self.by_delivered.unindex_bucket(bucket);
+        self.affected_keys(bucket)
     }
 
     /// Returns the claim's key, and the keys of the claims that request its bucket.
-    fn with_asking(&self, key: Key) -> Vec<Key> {
-        let asking = self.asking.get(key.path()).into_iter().flatten().cloned();
+    fn with_requesting_claims(&self, key: Key) -> Vec<Key> {
+        let asking = self.claims_by_owner.get(key.path()).into_iter().flatten().cloned();
         let mut keys: Vec<Key> = asking.collect();
         keys.push(key);
         keys
@@ -351,18 +351,18 @@ impl BucketCache {
 
     /// Returns all keys that an ObjectBucket can affect: its own key, the keys of the claims that request the bucket,
     /// and the key of the claim that the bucket was created for.
-    fn concerned(&self, bucket: &BucketFacts) -> Vec<Key> {
-        let asking = paths(bucket).filter_map(|path| self.asking.get(&path)).flatten().cloned();
+    fn affected_keys(&self, bucket: &BucketFacts) -> Vec<Key> {
+        let asking = paths(bucket).filter_map(|path| self.claims_by_owner.get(&path)).flatten().cloned();
         let owner = owner_of(bucket).and_then(|owner| self.by_path.get(&*owner.to_string()).cloned());
         self.keys_of(bucket).into_iter().chain(asking).chain(owner).collect()
     }
 
-    /// Returns the keys of its claim and of the current claims of the same name. An ObjectBucket that does not prove its
-    /// claim concerns all claims that point at it, which may belong to any tenant. Without any of these it has its own
-    /// key.
+    /// Returns the keys of its claim and of the current claims of the same name. An ObjectBucket that does not prove
+    /// its claim concerns all claims that point at it, which may belong to any tenant. Without any of these it has its
+    /// own key.
     fn keys_of(&self, bucket: &BucketFacts) -> Vec<Key> {
         let of = bucket.claim().filter(|claim| !claim.uid.is_empty());
-        let pointing = self.pointing.get(&*bucket.name).filter(|_| of.is_none()).into_iter().flatten().cloned();
+        let pointing = self.claims_by_bucket.get(&*bucket.name).filter(|_| of.is_none()).into_iter().flatten().cloned();
         let own = of.as_ref().map(|claim| Key::of(&claim.namespace, &claim.name, &claim.uid));
         let same_name = paths(bucket).filter_map(|path| self.by_path.get(&path).cloned());
         let keys: Vec<Key> = own.into_iter().chain(same_name).chain(pointing).collect();
@@ -380,7 +380,7 @@ fn owner_of(bucket: &BucketFacts) -> Option<&ClaimName> {
 }
 
 /// Returns `namespace/name` of the claim whose bucket a claim requests.
-fn asked_path(claim: &ClaimFacts) -> Option<Box<str>> {
+fn requested_claim_path(claim: &ClaimFacts) -> Option<Box<str>> {
     claim.bucket_claim().map(|name| format!("{}/{name}", claim.namespace).into())
 }
 

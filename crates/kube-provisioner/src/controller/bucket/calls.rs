@@ -85,7 +85,7 @@ impl<'a> Calls<'a> {
 
     /// Returns a bucket and its claim's account as the provisioner receives them when something is to be changed or
     /// removed.
-    pub(super) async fn known(
+    pub(super) async fn bucket_and_account(
         &self,
         bucket: &BucketFacts,
         source: Source,
@@ -205,7 +205,7 @@ pub(super) fn parameters(
     texts: &BTreeMap<String, String>,
 ) -> Result<ClassParameters, Stopped> {
     read_parameters(texts, &reconciler.rules, &*reconciler.backend).map_err(|bad| match bad {
-        BadParameters::Wrong(problem) => Stopped::BadRecord(problem),
+        BadParameters::Invalid(problem) => Stopped::BadRecord(problem),
         BadParameters::Crashed(panic) => {
             Stopped::ProvisionAborted { method: "Parameters::deserialize", aborted: CallAborted::Panicked(panic) }
         }

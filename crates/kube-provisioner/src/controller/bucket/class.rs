@@ -37,10 +37,10 @@ const USUAL_OVERLAP: Duration = Duration::from_secs(24 * 3600);
 pub(crate) type ReadClass = crate::controller::shared::read_class::ReadClass<OurClass>;
 
 pub(crate) fn read_class(event: Change<WatchedClass>, rules: &Rules, backend: &dyn BucketBackend) -> Change<ReadClass> {
-    ReadClass::of_event(event, &rules.names, |class| own(class, rules, backend))
+    ReadClass::of_event(event, &rules.names, |class| read_own(class, rules, backend))
 }
 
-fn own(class: StorageClass, rules: &Rules, backend: &dyn BucketBackend) -> OurClass {
+fn read_own(class: StorageClass, rules: &Rules, backend: &dyn BucketBackend) -> OurClass {
     let texts = Arc::new(class.parameters.unwrap_or_default());
     let metadata = &class.metadata;
     OurClass {
@@ -92,12 +92,12 @@ pub(crate) fn read_texts(
         return read;
     }
     let of_author = match &read {
-        Err(BadParameters::Wrong(problem)) => Some(problem.clone()),
+        Err(BadParameters::Invalid(problem)) => Some(problem.clone()),
         _ => None,
     };
     let problems: Vec<String> =
         [of_author, overlap(texts).err(), of_names.err(), copied(texts).err()].into_iter().flatten().collect();
-    if problems.is_empty() { read } else { Err(BadParameters::Wrong(problems.join("; "))) }
+    if problems.is_empty() { read } else { Err(BadParameters::Invalid(problems.join("; "))) }
 }
 
 /// Returns the validity of a key after it was rotated out.

@@ -7,10 +7,10 @@ use objectbucket_api::names::{object_bucket_name, provisioner_label};
 
 use super::class::allowed_config;
 use super::decision::{
-    BucketClaimProblem, ChangeWithoutEffect, Decision, Ending, NoAction, Reason, Refusal, RefusedConfig,
+    BucketClaimProblem, ChangeWithoutEffect, Decision, NoAction, Reason, Refusal, RefusedConfig, ReleaseMode,
 };
 use super::delivered_names::{BadName, DeliveredNames};
-use super::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts, OurClass, ReclaimPolicy, Recorded};
+use super::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts, OurClass, ReclaimPolicy, RecordState};
 use super::outcome::NotServed;
 use super::record::{Record, Source};
 use super::safeguards::{BucketSafeguard, Safeguards};
@@ -43,10 +43,10 @@ pub(crate) fn decide(facts: &Facts, rules: &Rules) -> Decision {
 }
 
 fn with_bucket(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
-    if !rules.own(bucket, &facts.class) {
+    if !rules.owns(bucket, &facts.class) {
         return Decision::NoAction(NoAction::OtherProvisioner);
     }
-    if let Some(decision) = elsewhere(bucket, facts, rules) {
+    if let Some(decision) = decide_other_installation(bucket, facts, rules) {
         return decision;
     }
     if bucket.has_only_foreign_finalizers() {
@@ -54,7 +54,7 @@ fn with_bucket(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
         let is_held = facts.claim.as_ref().is_some_and(|claim| claim.deleting && claim.has_finalizer());
         return if is_held { Decision::ReleaseClaim } else { Decision::NoAction(NoAction::ObjectBeingDeleted) };
     }
-    if let Some(refusal) = damaged(bucket).filter(|_| !(bucket.abandoned && facts.is_ending())) {
+    if let Some(refusal) = unreadable_bucket(bucket).filter(|_| !(bucket.abandoned && facts.is_ending())) {
         return Decision::Refuse(refusal);
     }
     let Some(claim) = &facts.claim else { return without_claim(bucket, facts, rules) };
@@ -67,7 +67,7 @@ fn with_bucket(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     if claim.deleting {
         return release(bucket, facts, rules);
     }
-    if let Some(refusal) = unreadable(claim) {
+    if let Some(refusal) = unreadable_claim(claim) {
         return Decision::Refuse(refusal);
     }
     match bucket.record() {
@@ -89,7 +89,7 @@ fn without_claim(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision
     let careful = rules.safeguards.include(BucketSafeguard::Absence);
     let asked = bucket.deleting || bucket.abandoned || !careful;
     match bucket.claim().filter(|claim| !claim.uid.is_empty()) {
-        None if bucket.abandoned => Decision::Release(Ending::Abandon),
+        None if bucket.abandoned => Decision::Release(ReleaseMode::Abandon),
         None => Decision::Refuse(Refusal::Unclaimed { object: bucket.name.to_string() }),
         // It may be a copy from another cluster, in which its claim still exists.
         Some(_) if !bucket.abandoned && bucket.record().is_none() && bucket.cluster_id.is_none() && careful => {
@@ -101,7 +101,7 @@ fn without_claim(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision
 }
 
 /// Leaves a bucket of another cluster or installation alone. The waiting claim or ObjectBucket reports it.
-fn elsewhere(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Option<Decision> {
+fn decide_other_installation(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Option<Decision> {
     let (rest, refusal) = match (rules.other_cluster(bucket), bucket.identity.as_deref()) {
         (Some(creator), _) => (NoAction::OtherCluster, Refusal::OtherCluster { creator: creator.to_owned() }),
         (None, Some(creator)) if *creator != *rules.identity => {
@@ -114,7 +114,7 @@ fn elsewhere(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Option<Decis
         None => bucket.deleting || rest == NoAction::OtherCluster,
     };
     Some(if bucket.abandoned && facts.is_ending() {
-        Decision::Release(Ending::Abandon)
+        Decision::Release(ReleaseMode::Abandon)
     } else if waits {
         Decision::Refuse(refusal)
     } else {
@@ -123,17 +123,17 @@ fn elsewhere(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Option<Decis
 }
 
 /// Returns the reason why an ObjectBucket cannot be understood. It still represents a bucket.
-fn damaged(bucket: &BucketFacts) -> Option<Refusal> {
+fn unreadable_bucket(bucket: &BucketFacts) -> Option<Refusal> {
     if let Some(problem) = &bucket.unreadable {
         return Some(Refusal::Unreadable { kind: "ObjectBucket", problem: problem.to_string() });
     }
     match &bucket.record {
-        Recorded::Unreadable(problem) => Some(Refusal::Record(problem.clone())),
-        Recorded::Nothing | Recorded::As(_) => None,
+        RecordState::Unreadable(problem) => Some(Refusal::Record(problem.clone())),
+        RecordState::Missing | RecordState::Present(_) => None,
     }
 }
 
-fn unreadable(claim: &ClaimFacts) -> Option<Refusal> {
+fn unreadable_claim(claim: &ClaimFacts) -> Option<Refusal> {
     let problem = claim.unreadable.as_ref()?.to_string();
     Some(Refusal::Unreadable { kind: "ObjectBucketClaim", problem })
 }
@@ -142,14 +142,14 @@ fn unreadable(claim: &ClaimFacts) -> Option<Refusal> {
 fn with_record(record: &Record, claim: &ClaimFacts, bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
     // A clean-up that has begun must be finished: an ObjectBucket that is being deleted cannot be assigned to the claim
     // again.
-    if !record.made && (bucket.is_released() || is_over(record, claim, facts)) {
-        return Decision::Release(Ending::CleanUp);
+    if !record.made && (bucket.is_released() || is_obsolete(record, claim, facts)) {
+        return Decision::Release(ReleaseMode::CleanUp);
     }
     if !record.made {
         return attempt(claim, facts, rules, Reason::New);
     }
     let wanted = wanted_names(facts, claim).ok();
-    if let Some(kind) = foreign(facts, wanted.as_ref()) {
+    if let Some(kind) = foreign_object_kind(facts, wanted.as_ref()) {
         return Decision::Refuse(Refusal::NotOwned { kind });
     }
     // Bucket and user may have been deleted since the backup that the record or the Secret comes from.
@@ -236,7 +236,7 @@ fn without_bucket(facts: &Facts, rules: &Rules) -> Decision {
         let ours = facts.class.ours().is_some() || rules.has_label(claim.label.as_deref());
         let held = ours && claim.has_finalizer();
         // The bucket may belong to the claim, and would be forgotten with it.
-        if let (true, Some(obstacle @ Refusal::Unproven { .. })) = (held, &facts.obstacle) {
+        if let (true, Some(obstacle @ Refusal::UnprovenOwner { .. })) = (held, &facts.obstacle) {
             return Decision::Refuse(obstacle.clone());
         }
         return if held { Decision::ReleaseClaim } else { Decision::NoAction(NoAction::Unrelated) };
@@ -244,7 +244,7 @@ fn without_bucket(facts: &Facts, rules: &Rules) -> Decision {
     match &facts.class {
         ClassState::Missing => Decision::NoAction(NoAction::ClassMissing),
         ClassState::Unmanaged => Decision::NoAction(NoAction::ForeignClass),
-        ClassState::Ours(_) => match unreadable(claim).or_else(|| facts.obstacle.clone()) {
+        ClassState::Ours(_) => match unreadable_claim(claim).or_else(|| facts.obstacle.clone()) {
             Some(refusal) => Decision::Refuse(refusal),
             None => attempt(claim, facts, rules, Reason::New),
         },
@@ -256,7 +256,7 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
     let begun = facts.record();
     if let (None, Some(class)) = (begun, facts.class.ours()) {
         match &class.parameters {
-            Err(BadParameters::Wrong(problem)) => return Decision::Refuse(Refusal::Parameters(problem.clone())),
+            Err(BadParameters::Invalid(problem)) => return Decision::Refuse(Refusal::Parameters(problem.clone())),
             Err(BadParameters::Crashed(panic)) => return Decision::Refuse(Refusal::ParametersCrash(panic.clone())),
             Ok(_) => {}
         }
@@ -299,14 +299,14 @@ fn attempt(claim: &ClaimFacts, facts: &Facts, rules: &Rules, reason: Reason) -> 
         Ok(wanted) => wanted,
         Err(BadName { kind, name }) => return Decision::Refuse(Refusal::BadObjectName { kind, name }),
     };
-    if let Some(kind) = foreign(facts, Some(&wanted)) {
+    if let Some(kind) = foreign_object_kind(facts, Some(&wanted)) {
         return Decision::Refuse(Refusal::NotOwned { kind });
     }
     Decision::Attempt(reason)
 }
 
 /// Returns which of the claim's names is used by a foreign object, unless the claim now requests another name.
-fn foreign(facts: &Facts, wanted: Option<&DeliveredNames>) -> Option<&'static str> {
+fn foreign_object_kind(facts: &Facts, wanted: Option<&DeliveredNames>) -> Option<&'static str> {
     let stays = |kind| wanted.is_none_or(|wanted| wanted.of_kind(kind) == facts.names.of_kind(kind));
     let states = [("Secret", facts.secret), ("ConfigMap", facts.config_map)];
     let found = states.into_iter().find(|(kind, state)| *state == Delivered::Unmanaged && stays(kind));
@@ -315,18 +315,18 @@ fn foreign(facts: &Facts, wanted: Option<&DeliveredNames>) -> Option<&'static st
 
 /// Decides about a release. A bucket is kept until the other claims that use it are deleted.
 fn release(bucket: &BucketFacts, facts: &Facts, rules: &Rules) -> Decision {
-    let ending = ending(bucket, facts);
+    let release_mode = release_mode(bucket, facts);
     let is_used = !facts.users.is_empty() && rules.safeguards.include(BucketSafeguard::Shared);
-    if is_used && ending != Ending::Abandon {
+    if is_used && release_mode != ReleaseMode::Abandon {
         Decision::Refuse(Refusal::InUse { by: facts.users.iter().map(ToString::to_string).collect() })
     } else {
-        Decision::Release(ending)
+        Decision::Release(release_mode)
     }
 }
 
-fn ending(bucket: &BucketFacts, facts: &Facts) -> Ending {
+fn release_mode(bucket: &BucketFacts, facts: &Facts) -> ReleaseMode {
     if bucket.abandoned {
-        return Ending::Abandon;
+        return ReleaseMode::Abandon;
     }
     let source = match (bucket.record(), &facts.class) {
         (Some(record), _) => record.source,
@@ -338,12 +338,12 @@ fn ending(bucket: &BucketFacts, facts: &Facts) -> Ending {
         // A claim that was removed by force may have been bound.
         let may_have_data = facts.claim.as_ref().is_none_or(|claim| was_bound(record, claim));
         let is_kept = may_have_data && bucket.policy != Some(ReclaimPolicy::Delete);
-        return if is_kept { Ending::Revoke } else { Ending::CleanUp };
+        return if is_kept { ReleaseMode::Revoke } else { ReleaseMode::CleanUp };
     }
     match (source, bucket.policy) {
-        (Source::Unknown, _) => Ending::RevokeUnknown,
-        (Source::Provisioned, Some(ReclaimPolicy::Delete)) => Ending::Delete,
-        (Source::Provisioned | Source::Granted, _) => Ending::Revoke,
+        (Source::Unknown, _) => ReleaseMode::RevokeUnknown,
+        (Source::Provisioned, Some(ReclaimPolicy::Delete)) => ReleaseMode::Delete,
+        (Source::Provisioned | Source::Granted, _) => ReleaseMode::Revoke,
     }
 }
 
@@ -380,7 +380,7 @@ fn name_problem(name: &str) -> Option<&'static str> {
 
 impl Rules {
     /// Returns true if an ObjectBucket belongs to this provisioner.
-    pub(crate) fn own(&self, bucket: &BucketFacts, class: &ClassState) -> bool {
+    pub(crate) fn owns(&self, bucket: &BucketFacts, class: &ClassState) -> bool {
         match (&bucket.provisioner, &bucket.label) {
             (Some(provisioner), _) => self.names.include(provisioner),
             (None, Some(label)) => self.has_label(Some(label)),
@@ -400,7 +400,7 @@ impl Rules {
     }
 
     /// Returns true if the claim's class is reported: no other provisioner works on the claim.
-    pub(crate) fn reports(&self, why: NotServed, facts: &Facts) -> bool {
+    pub(crate) fn should_report(&self, why: NotServed, facts: &Facts) -> bool {
         facts.claim.as_ref().is_some_and(|claim| match why {
             NotServed::NoClass => claim.is_untouched() || !claim.is_bound() && self.has_label(claim.label.as_deref()),
             NotServed::ForeignClass => claim.is_untouched(),
@@ -495,20 +495,24 @@ pub(crate) fn shared_bucket(
     let of_bucket = facts.owner.bucket.as_ref().and_then(|bucket| bucket.class.as_deref());
     let class_of = |owner: &ClaimFacts| of_bucket.or(owner.class.as_deref()).unwrap_or_default().to_owned();
     let found = match (&facts.owner.claim, &facts.owner.bucket) {
-        _ if name == &*claim.name => Err(BucketClaimProblem::Itself),
-        _ if class.bucket.is_some() => Err(BucketClaimProblem::OfClass),
+        _ if name == &*claim.name => Err(BucketClaimProblem::SameClaim),
+        _ if class.bucket.is_some() => Err(BucketClaimProblem::ClassNamesBucket),
         (None, _) => Err(BucketClaimProblem::Missing),
         (Some(owner), _) if class_of(owner) != *class.name => {
             Err(BucketClaimProblem::OtherClass { class: class_of(owner) })
         }
         (Some(owner), _) if owner.deleting => Err(BucketClaimProblem::Deleting),
         (Some(_), None) => Err(BucketClaimProblem::NotBound),
-        (Some(_), Some(bucket)) => usable(claim, bucket, rules),
+        (Some(_), Some(bucket)) => shareable_bucket(claim, bucket, rules),
     };
     found.map(Some).map_err(|problem| Refusal::BucketClaim { claim: name.to_owned(), problem })
 }
 
-fn usable(claim: &ClaimFacts, bucket: &BucketFacts, rules: &Rules) -> Result<SharedBucket, BucketClaimProblem> {
+fn shareable_bucket(
+    claim: &ClaimFacts,
+    bucket: &BucketFacts,
+    rules: &Rules,
+) -> Result<SharedBucket, BucketClaimProblem> {
     if bucket.deleting {
         return Err(BucketClaimProblem::Deleting);
     }
@@ -517,7 +521,7 @@ fn usable(claim: &ClaimFacts, bucket: &BucketFacts, rules: &Rules) -> Result<Sha
     let record = bucket.record().filter(|record| record.made && is_ours && bucket.unreadable.is_none());
     let (Some(record), Some(owner)) = (record, bucket.claim()) else { return Err(BucketClaimProblem::NotBound) };
     if record.source != Source::Provisioned {
-        return Err(BucketClaimProblem::NotItsOwn);
+        return Err(BucketClaimProblem::NotBucketOwner);
     }
     let name = &*bucket.endpoint.bucket;
     // An earlier attempt has recorded the bucket that the other claim had then.
@@ -531,14 +535,14 @@ fn usable(claim: &ClaimFacts, bucket: &BucketFacts, rules: &Rules) -> Result<Sha
 
 /// Returns true if an unfinished attempt cannot succeed: the bucket is being deleted, or the claim no longer requests
 /// it.
-fn is_over(record: &Record, claim: &ClaimFacts, facts: &Facts) -> bool {
+fn is_obsolete(record: &Record, claim: &ClaimFacts, facts: &Facts) -> bool {
     let has_leaving_claim = |bucket: &BucketFacts| {
         let owner = facts.owner.claim.as_ref().filter(|owner| owner.deleting);
         owner.is_some_and(|owner| bucket.claim().is_some_and(|of| *of.uid == *owner.uid))
     };
     let is_being_deleted =
         || facts.owner.bucket.as_ref().is_none_or(|bucket| bucket.deleting || has_leaving_claim(bucket));
-    asks_for_another(record, claim) && !was_bound(record, claim) || record.owner.is_some() && is_being_deleted()
+    requests_other_claim(record, claim) && !was_bound(record, claim) || record.owner.is_some() && is_being_deleted()
 }
 
 /// Returns true if an unfinished attempt recreates the lost ObjectBucket of a bound claim, whose bucket may contain
@@ -548,6 +552,6 @@ fn was_bound(record: &Record, claim: &ClaimFacts) -> bool {
 }
 
 /// Returns true if the claim names another claim than when its bucket was created.
-fn asks_for_another(record: &Record, claim: &ClaimFacts) -> bool {
+fn requests_other_claim(record: &Record, claim: &ClaimFacts) -> bool {
     claim.bucket_claim() != record.owner.as_ref().map(|owner| owner.name.as_str())
 }

@@ -13,7 +13,7 @@ use super::cache::BucketCache;
 use super::class::read_class;
 use super::decide::{Rules, decide};
 use super::decision::Decision::{self, Adopt, Attempt, Refuse, Release, ReleaseClaim, Restore, Retire, Rotate};
-use super::decision::{BucketClaimProblem, ChangeWithoutEffect, Ending, NoAction, Reason, Refusal, RefusedConfig};
+use super::decision::{BucketClaimProblem, ChangeWithoutEffect, NoAction, Reason, Refusal, RefusedConfig, ReleaseMode};
 use super::delivered_names::DeliveredNames;
 use super::facts::{Delivered, Facts};
 use super::inputs::inputs;
@@ -404,7 +404,7 @@ fn claim_and_class_can_name_secret_and_config_map() {
             Attempt(Reason::Config),
         ),
         ("its Secret was deleted", named().delivered(Absent, Intact), Attempt(Reason::Secret)),
-        ("deleted", named().deleted(), Release(Ending::Delete)),
+        ("deleted", named().deleted(), Release(ReleaseMode::Delete)),
     ]);
     let wrong = Fixture::new().class(class("${pvc.uid}")).decision();
     assert!(matches!(wrong, Refuse(Refusal::Parameters(_))), "{wrong:?}");
@@ -529,7 +529,7 @@ fn decides_about_buckets_of_other_creators() {
         (
             "another installation's, and an administrator abandons it",
             bound().annotated(identity, "other").annotated("kube-provisioner/abandon", "true").deleted(),
-            Release(Ending::Abandon),
+            Release(ReleaseMode::Abandon),
         ),
         ("created by the Go library", of_library(), Adopt),
         (
@@ -545,7 +545,7 @@ fn decides_about_buckets_of_other_creators() {
         (
             "the same name, but another bucket",
             named_alone().bucket(json!({"spec": {"claimRef": null, "endpoint": {"bucketName": "other"}}})),
-            Refuse(Refusal::Unproven { object: OBJECT.to_owned() }),
+            Refuse(Refusal::UnprovenOwner { object: OBJECT.to_owned() }),
         ),
         (
             "created by the Go library, and its class was deleted",
@@ -563,21 +563,21 @@ fn decides_about_buckets_of_other_creators() {
 #[test]
 fn chooses_how_to_remove_a_bucket() {
     let rows = [
-        ("Provisioned", "Delete", true, Ending::Delete),
-        ("Provisioned", "Retain", true, Ending::Revoke),
-        ("Granted", "Delete", true, Ending::Revoke),
-        ("Unknown", "Delete", true, Ending::RevokeUnknown),
-        ("Provisioned", "Delete", false, Ending::CleanUp),
-        ("Granted", "Delete", false, Ending::CleanUp),
+        ("Provisioned", "Delete", true, ReleaseMode::Delete),
+        ("Provisioned", "Retain", true, ReleaseMode::Revoke),
+        ("Granted", "Delete", true, ReleaseMode::Revoke),
+        ("Unknown", "Delete", true, ReleaseMode::RevokeUnknown),
+        ("Provisioned", "Delete", false, ReleaseMode::CleanUp),
+        ("Granted", "Delete", false, ReleaseMode::CleanUp),
     ];
-    for (source, policy, made, ending) in rows {
+    for (source, policy, made, release_mode) in rows {
         let bound = Fixture::bound().record(json!({"source": source, "made": made}));
         let bound = bound.bucket(json!({"spec": {"reclaimPolicy": policy}}));
         let what = format!("{source} {policy} {made}");
-        assert_eq!(bound.clone().deleted().decision(), Release(ending), "{what}");
-        assert_eq!(bound.clone().without_claim().bucket_deleted().decision(), Release(ending), "{what}");
+        assert_eq!(bound.clone().deleted().decision(), Release(release_mode), "{what}");
+        assert_eq!(bound.clone().without_claim().bucket_deleted().decision(), Release(release_mode), "{what}");
         let abandoned = bound.annotated("kube-provisioner/abandon", "true").deleted();
-        assert_eq!(abandoned.decision(), Release(Ending::Abandon), "{what}");
+        assert_eq!(abandoned.decision(), Release(ReleaseMode::Abandon), "{what}");
     }
 }
 
@@ -587,15 +587,15 @@ fn a_bound_claim_whose_object_bucket_was_lost_keeps_its_data() {
     let lost = |of: &str| Fixture::bound().record(json!({"made": false})).bucket(policy(of));
     let asks = json!({"spec": {"additionalConfig": {"bucketClaimName": "first"}}});
     check([
-        ("its class retains it", lost("Retain").deleted(), Release(Ending::Revoke)),
-        ("its class deletes it", lost("Delete").deleted(), Release(Ending::CleanUp)),
-        ("the claim was deleted", lost("Retain").without_claim().bucket_deleted(), Release(Ending::Revoke)),
-        ("never bound", lost("Retain").claim(json!({"status": null})).deleted(), Release(Ending::CleanUp)),
+        ("its class retains it", lost("Retain").deleted(), Release(ReleaseMode::Revoke)),
+        ("its class deletes it", lost("Delete").deleted(), Release(ReleaseMode::CleanUp)),
+        ("the claim was deleted", lost("Retain").without_claim().bucket_deleted(), Release(ReleaseMode::Revoke)),
+        ("never bound", lost("Retain").claim(json!({"status": null})).deleted(), Release(ReleaseMode::CleanUp)),
         ("it requests another bucket", lost("Delete").claim(asks.clone()), Attempt(Reason::New)),
         (
             "never bound, and it requests another bucket",
             lost("Delete").claim(asks).claim(json!({"status": null})),
-            Release(Ending::CleanUp),
+            Release(ReleaseMode::CleanUp),
         ),
     ]);
 }
@@ -619,7 +619,7 @@ fn does_not_delete_because_the_claim_is_absent() {
     let key = Key::of("", OBJECT, "o");
     assert_eq!(unclaimed.decision_about(&key), Refuse(Refusal::Unclaimed { object: object() }));
     let abandoned = unclaimed.annotated("kube-provisioner/abandon", "true");
-    assert_eq!(abandoned.decision_about(&key), Release(Ending::Abandon));
+    assert_eq!(abandoned.decision_about(&key), Release(ReleaseMode::Abandon));
 }
 
 #[test]
@@ -629,8 +629,8 @@ fn other_object_buckets_block_a_new_claim() {
     let object = || OBJECT.to_owned();
     let pointing = Fixture { record: Value::Null, ..Fixture::bound().claim(json!({"status": null})) };
     check([
-        ("the former claim's bucket exists", new(), Refuse(Refusal::Left { object: object() })),
-        ("the former claim's bucket is being removed", new().bucket_deleted(), Refuse(Refusal::Former)),
+        ("the former claim's bucket exists", new(), Refuse(Refusal::OrphanedBucket { object: object() })),
+        ("the former claim's bucket is being removed", new().bucket_deleted(), Refuse(Refusal::FormerBucket)),
         (
             "the former claim's bucket is another cluster's",
             new().annotated("kube-provisioner/cluster-id", "that"),
@@ -649,12 +649,12 @@ fn other_object_buckets_block_a_new_claim() {
         (
             "it points at an ObjectBucket without a claim",
             pointing.clone().bucket(json!({"spec": {"claimRef": null}})),
-            Refuse(Refusal::Unproven { object: object() }),
+            Refuse(Refusal::UnprovenOwner { object: object() }),
         ),
         (
             "it points at an ObjectBucket without a uid and with another bucket",
             pointing.bucket(json!({"spec": {"claimRef": {"uid": null}, "endpoint": {"bucketName": "other"}}})),
-            Refuse(Refusal::Unproven { object: object() }),
+            Refuse(Refusal::UnprovenOwner { object: object() }),
         ),
     ]);
     let of_another_name = new().bucket(json!({"spec": {"claimRef": {"name": "other"}}}));

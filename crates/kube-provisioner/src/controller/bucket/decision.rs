@@ -19,7 +19,7 @@ pub enum Decision {
     /// Remove the keys that were rotated out, once the overlap is over.
     Retire,
     /// The claim is being deleted or no longer exists: remove its bucket and account.
-    Release(Ending),
+    Release(ReleaseMode),
     /// There is no ObjectBucket, or it was let go: remove our finalizer from the claim.
     ReleaseClaim,
 }
@@ -60,14 +60,14 @@ pub enum Reason {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// The ObjectBucket of an earlier claim of this name still exists.
-    Former,
+    FormerBucket,
     /// The ObjectBucket of an earlier claim of this name exists, and that claim's deletion was not observed.
-    Left {
+    OrphanedBucket {
         /// The name of the ObjectBucket.
         object: String,
     },
     /// The claim points at an ObjectBucket that does not name its owner.
-    Unproven {
+    UnprovenOwner {
         /// The name of the ObjectBucket.
         object: String,
     },
@@ -162,16 +162,16 @@ pub enum BucketClaimProblem {
     /// The other claim is being deleted.
     Deleting,
     /// The claim names itself.
-    Itself,
+    SameClaim,
     /// The bucket was not created for the other claim.
-    NotItsOwn,
+    NotBucketOwner,
     /// The other claim has another class.
     OtherClass {
         /// The class of the other claim.
         class: String,
     },
     /// The class names a bucket.
-    OfClass,
+    ClassNamesBucket,
     /// The claim specifies another name for its bucket.
     OtherName {
         /// The bucket's name.
@@ -216,7 +216,7 @@ pub enum ChangeWithoutEffect {
 
 /// The way in which a claim's bucket is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum ReleaseMode {
     /// Remove the bucket and the user.
     Delete,
     /// Remove the user.

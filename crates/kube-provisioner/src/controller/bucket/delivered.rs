@@ -39,7 +39,7 @@ pub(crate) trait Deliverable:
     /// The field of a write that contains the entries.
     const ENTRIES: &'static str;
 
-    fn seen(&self) -> Option<WatchedDelivered>;
+    fn to_watched(&self) -> Option<WatchedDelivered>;
 }
 
 impl Deliverable for Secret {
@@ -48,13 +48,13 @@ impl Deliverable for Secret {
     const ENTRIES: &'static str = "stringData";
 
     /// Returns the watched facts. Of the data, only the ID of the key is kept.
-    fn seen(&self) -> Option<WatchedDelivered> {
+    fn to_watched(&self) -> Option<WatchedDelivered> {
         let data = self.data.as_ref();
         let entries = data.into_iter().flatten().map(|(name, value)| (name.as_str(), value.0.as_slice())).collect();
         let given = |name| data.and_then(|data| data.get(name)).filter(|value| !value.0.is_empty());
         let complete = given(AWS_ACCESS_KEY_ID).is_some() && given(AWS_SECRET_ACCESS_KEY).is_some();
         let access_key_id = given(AWS_ACCESS_KEY_ID).and_then(|id| str::from_utf8(&id.0).ok()).map(Into::into);
-        seen(&self.metadata, &entries, complete, access_key_id)
+        watched_delivered(&self.metadata, &entries, complete, access_key_id)
     }
 }
 
@@ -63,10 +63,10 @@ impl Deliverable for ConfigMap {
     const INDEX: usize = 1;
     const ENTRIES: &'static str = "data";
 
-    fn seen(&self) -> Option<WatchedDelivered> {
+    fn to_watched(&self) -> Option<WatchedDelivered> {
         let data = self.data.as_ref();
         let entries = data.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
-        seen(&self.metadata, &entries, data.is_some_and(|data| data.contains_key(BUCKET_NAME)), None)
+        watched_delivered(&self.metadata, &entries, data.is_some_and(|data| data.contains_key(BUCKET_NAME)), None)
     }
 }
 
@@ -162,7 +162,7 @@ pub(crate) fn checksum(entries: BTreeMap<&str, &[u8]>) -> String {
     json!([names, hash_of(entries)]).to_string()
 }
 
-fn seen(
+fn watched_delivered(
     metadata: &ObjectMeta,
     entries: &BTreeMap<&str, &[u8]>,
     complete: bool,
@@ -218,7 +218,7 @@ mod tests {
         let mut secret: Secret = serde_json::from_value(text).unwrap();
         let bytes = |value: &str| k8s_openapi::ByteString(value.as_bytes().to_vec());
         secret.data = Some(data.iter().map(|(name, value)| ((*name).to_owned(), bytes(value))).collect());
-        secret.seen().unwrap().facts
+        secret.to_watched().unwrap().facts
     }
 
     fn record(access_key_id: &str) -> Record {

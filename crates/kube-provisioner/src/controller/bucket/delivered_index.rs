@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::delivered_names::DeliveredNames;
 use super::facts::{BucketFacts, ClaimFacts};
 use super::key::Key;
-use crate::controller::shared::index::take;
+use crate::controller::shared::index::remove_entry;
 use crate::protocol::{CONFIG_MAP_NAME, SECRET_NAME};
 
 /// Keys by `namespace/name` of a Secret or ConfigMap.
@@ -24,9 +24,9 @@ impl DeliveredIndex {
         }
     }
 
-    pub(super) fn claim_gone(&mut self, key: &Key, known: &ClaimFacts) {
+    pub(super) fn unindex_claim(&mut self, key: &Key, known: &ClaimFacts) {
         for path in asked(known) {
-            take(&mut self.asked, &*path, key);
+            remove_entry(&mut self.asked, &*path, key);
         }
     }
 
@@ -36,9 +36,9 @@ impl DeliveredIndex {
         }
     }
 
-    pub(super) fn bucket_gone(&mut self, known: &BucketFacts) {
+    pub(super) fn unindex_bucket(&mut self, known: &BucketFacts) {
         for (path, key) in recorded(known) {
-            take(&mut self.recorded, &*path, &key);
+            remove_entry(&mut self.recorded, &*path, &key);
         }
     }
 

@@ -97,7 +97,7 @@ mod tests {
     fn secret(resource_version: &str) -> Option<WatchedDelivered> {
         let metadata = json!({"namespace": "shop", "name": "photos", "uid": "s", "resourceVersion": resource_version});
         let secret: Secret = serde_json::from_value(json!({"metadata": metadata})).unwrap();
-        secret.seen()
+        secret.to_watched()
     }
 
     fn knows(table: &DeliveredTable) -> bool {

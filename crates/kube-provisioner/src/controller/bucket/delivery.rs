@@ -77,7 +77,7 @@ pub(super) async fn restore(objects: &Objects, facts: &Facts) -> Outcome {
     let Some(record) = bucket.record() else { return Err(Stopped::Changed) };
     objects.confirm_claim(claim).await?;
     objects.prepare_claim(claim, &bucket.name, Some(&bucket.endpoint.bucket)).await?;
-    objects.own_delivered(facts, claim).await?;
+    objects.set_owner_of_delivered(facts, claim).await?;
     if facts.config_map != Delivered::Intact {
         let copied = objects.copied_metadata(claim, record).await?;
         objects.write_config_map(claim, bucket, record, &copied).await?;

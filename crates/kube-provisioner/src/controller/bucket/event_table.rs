@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use provisioner_runtime::{Flow, JournalError};
 
-use super::decision::{BucketClaimProblem, ChangeWithoutEffect, Ending, Refusal, RefusedConfig};
+use super::decision::{BucketClaimProblem, ChangeWithoutEffect, Refusal, RefusedConfig, ReleaseMode};
 use super::delivered_names::DeliveredNames;
 use super::facts::{ClaimFacts, ClassState, Delivered, Facts};
 use super::messages::{
-    Severity, UserMessage, has_unused_prefix, made_with_warning, not_now, pinned_text, removed_unknown_keys,
-    still_provisioning, user_message,
+    Severity, UserMessage, has_unused_prefix, pinned_text, provisioned_with_warning, provisioner_paused,
+    removed_unknown_keys, still_provisioning, user_message,
 };
 use super::outcome::{Done, NotServed, Stopped};
 use crate::controller::shared::event_table::{
@@ -21,9 +21,9 @@ use crate::controller::shared::event_table::{
 use crate::error::{DeleteVerdict, ProvisionVerdict, with_log_hint};
 
 every!(refusals -> Refusal {
-    Refusal::Former => [Refusal::Former],
-    Refusal::Left { .. } => [Refusal::Left { object: "OBJECT".to_owned() }],
-    Refusal::Unproven { .. } => [Refusal::Unproven { object: "OBJECT".to_owned() }],
+    Refusal::FormerBucket => [Refusal::FormerBucket],
+    Refusal::OrphanedBucket { .. } => [Refusal::OrphanedBucket { object: "OBJECT".to_owned() }],
+    Refusal::UnprovenOwner { .. } => [Refusal::UnprovenOwner { object: "OBJECT".to_owned() }],
     Refusal::NoClaim { .. } => [Refusal::NoClaim { object: "OBJECT".to_owned() }],
     Refusal::Unclaimed { .. } => [Refusal::Unclaimed { object: "OBJECT".to_owned() }],
     Refusal::NoCluster { .. } => [Refusal::NoCluster { object: "OBJECT".to_owned() }],
@@ -57,10 +57,10 @@ every!(problems -> BucketClaimProblem {
     BucketClaimProblem::Missing => [BucketClaimProblem::Missing],
     BucketClaimProblem::NotBound => [BucketClaimProblem::NotBound],
     BucketClaimProblem::Deleting => [BucketClaimProblem::Deleting],
-    BucketClaimProblem::Itself => [BucketClaimProblem::Itself],
-    BucketClaimProblem::NotItsOwn => [BucketClaimProblem::NotItsOwn],
+    BucketClaimProblem::SameClaim => [BucketClaimProblem::SameClaim],
+    BucketClaimProblem::NotBucketOwner => [BucketClaimProblem::NotBucketOwner],
     BucketClaimProblem::OtherClass { .. } => [BucketClaimProblem::OtherClass { class: "CLASS".to_owned() }],
-    BucketClaimProblem::OfClass => [BucketClaimProblem::OfClass],
+    BucketClaimProblem::ClassNamesBucket => [BucketClaimProblem::ClassNamesBucket],
     BucketClaimProblem::OtherName { .. } => [BucketClaimProblem::OtherName { bucket: "BUCKET".to_owned() }],
 });
 
@@ -72,12 +72,12 @@ every!(changes -> ChangeWithoutEffect {
     ChangeWithoutEffect::Config { .. } => [ChangeWithoutEffect::Config { key: "KEY" }],
 });
 
-every!(endings -> Ending {
-    Ending::Delete => [Ending::Delete],
-    Ending::Revoke => [Ending::Revoke],
-    Ending::RevokeUnknown => [Ending::RevokeUnknown],
-    Ending::CleanUp => [Ending::CleanUp],
-    Ending::Abandon => [Ending::Abandon],
+every!(endings -> ReleaseMode {
+    ReleaseMode::Delete => [ReleaseMode::Delete],
+    ReleaseMode::Revoke => [ReleaseMode::Revoke],
+    ReleaseMode::RevokeUnknown => [ReleaseMode::RevokeUnknown],
+    ReleaseMode::CleanUp => [ReleaseMode::CleanUp],
+    ReleaseMode::Abandon => [ReleaseMode::Abandon],
 });
 
 every!(all_done -> Done {
@@ -89,9 +89,9 @@ every!(all_done -> Done {
     Done::Adopted => [Done::Adopted],
     Done::Rotated => [Done::Rotated],
     Done::Retired => [Done::Retired],
-    Done::Rests { .. } => [Done::Rests { after: Duration::ZERO }],
-    Done::Released { .. } => endings().into_iter().map(|ending| {
-        Done::Released { ending, bucket: "BUCKET".to_owned() }
+    Done::CheckAgain { .. } => [Done::CheckAgain { after: Duration::ZERO }],
+    Done::Released { .. } => endings().into_iter().map(|release_mode| {
+        Done::Released { release_mode, bucket: "BUCKET".to_owned() }
     }),
     Done::ClaimReleased => [Done::ClaimReleased],
 });
@@ -200,10 +200,10 @@ fn rows_of_outcomes() -> BTreeSet<Row> {
         each.into_iter().flatten()
     });
     let others = [
-        not_now(false),
-        not_now(true),
+        provisioner_paused(false),
+        provisioner_paused(true),
         still_provisioning("PROVISIONER", "NAMESPACE/CLAIM"),
-        made_with_warning(MESSAGE),
+        provisioned_with_warning(MESSAGE),
         has_unused_prefix("BUCKET"),
         removed_unknown_keys(&["KEYS".to_owned()]),
     ];

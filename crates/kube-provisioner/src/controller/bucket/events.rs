@@ -5,7 +5,8 @@ use provisioner_runtime::events::{Event, ObjectRef};
 
 use super::facts::{ClaimFacts, Facts};
 use super::messages::{
-    Severity, UserMessage, has_unused_prefix, made_with_warning, not_now, removed_unknown_keys, still_provisioning,
+    Severity, UserMessage, has_unused_prefix, provisioned_with_warning, provisioner_paused, removed_unknown_keys,
+    still_provisioning,
 };
 use super::outcome::Operation;
 use crate::controller::shared::events::{build, claim_ref, object_ref};
@@ -15,7 +16,7 @@ pub(super) fn slow(provisioner: &str, claim: &ClaimFacts) -> Event {
 }
 
 pub(super) fn warned(text: &str, claim: &ClaimFacts) -> Event {
-    about_claim(&made_with_warning(text), Operation::Provision, claim)
+    about_claim(&provisioned_with_warning(text), Operation::Provision, claim)
 }
 
 pub(super) fn unused_prefix(bucket: &str, claim: &ClaimFacts) -> Event {
@@ -28,7 +29,7 @@ pub(super) fn unknown_keys(ids: &[String], claim: &ClaimFacts) -> Event {
 
 pub(super) fn blocked(claim: &ClaimFacts) -> Event {
     let operation = if claim.deleting { Operation::Delete } else { Operation::Provision };
-    about_claim(&not_now(claim.deleting), operation, claim)
+    about_claim(&provisioner_paused(claim.deleting), operation, claim)
 }
 
 /// Adds the object to the event: the claim, or the ObjectBucket of a claim that no longer exists.

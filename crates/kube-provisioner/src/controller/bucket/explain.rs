@@ -122,11 +122,11 @@ fn facts(key: &Key, rules: &Arc<Rules>, objects: &Objects<'_>) -> Facts {
     if let Delivery::Present(secret) = objects.secret {
         // Use only the metadata, even if the caller passes more.
         let secret = typed::<Secret>(&json!({"metadata": secret["metadata"]}));
-        cache.delivered_event::<Secret>(Change::Applied(secret.as_ref().and_then(Deliverable::seen)));
+        cache.delivered_event::<Secret>(Change::Applied(secret.as_ref().and_then(Deliverable::to_watched)));
     }
     if let Delivery::Present(map) = objects.config_map {
         cache.delivered_event::<ConfigMap>(Change::Applied(
-            typed::<ConfigMap>(map).as_ref().and_then(Deliverable::seen),
+            typed::<ConfigMap>(map).as_ref().and_then(Deliverable::to_watched),
         ));
     }
     let mut facts = cache.facts(key);
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(judge(&objects).decision, Decision::Attempt(Reason::New));
         let refused = judge(&Objects { claim: &bad, ..objects });
         assert!(matches!(refused.decision, Decision::Refuse(Refusal::BadName { .. })));
-        assert!(refused.message.unwrap().contains("\"X\" cannot be the name of a bucket"));
+        assert!(refused.message.unwrap().contains("\"X\" is not a valid bucket name"));
         let without = judge(&Objects { class: None, ..objects });
         assert_eq!(without.decision, Decision::NoAction(NoAction::ClassMissing));
         let foreign = json!({"metadata": {"name": "c", "namespace": "n", "uid": "s", "resourceVersion": "1"}});

@@ -104,7 +104,7 @@ pub(crate) struct BucketFacts {
     pub(crate) state: BTreeMap<String, String>,
     pub(crate) phase: Option<Box<str>>,
     /// Our record. Objects of other provisioners have none.
-    pub(crate) record: Recorded,
+    pub(crate) record: RecordState,
     /// An administrator wants it forgotten, whatever remains in the backend.
     pub(crate) abandoned: bool,
     /// The claim to which an administrator assigns the bucket, as `namespace/name`.
@@ -133,10 +133,10 @@ pub(crate) enum ReclaimPolicy {
 
 /// Our annotation on an ObjectBucket.
 #[derive(Clone, Debug)]
-pub(crate) enum Recorded {
-    Nothing,
+pub(crate) enum RecordState {
+    Missing,
     Unreadable(String),
-    As(Arc<Record>),
+    Present(Arc<Record>),
 }
 
 /// The state of the claim's Secret or ConfigMap, found by its name.
@@ -282,8 +282,8 @@ impl ClaimFacts {
 impl BucketFacts {
     pub(crate) fn record(&self) -> Option<&Record> {
         match &self.record {
-            Recorded::As(record) => Some(record),
-            Recorded::Nothing | Recorded::Unreadable(_) => None,
+            RecordState::Present(record) => Some(record),
+            RecordState::Missing | RecordState::Unreadable(_) => None,
         }
     }
 
@@ -315,8 +315,8 @@ impl BucketFacts {
             (metadata, marks, &bucket.endpoint, &bucket.state, &bucket.reference, bucket.policy)
         }
         let is_same_record = match (&self.record, &former.record) {
-            (Recorded::Nothing, Recorded::Nothing) => true,
-            (Recorded::As(record), Recorded::As(former)) => record == former,
+            (RecordState::Missing, RecordState::Missing) => true,
+            (RecordState::Present(record), RecordState::Present(former)) => record == former,
             _ => false,
         };
         is_same_record && read(self) == read(former)

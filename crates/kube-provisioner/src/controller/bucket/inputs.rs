@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use provisioner_runtime::fingerprint;
 
-use super::facts::{ClaimFacts, ClassState, Facts, OwnerFacts, Recorded};
+use super::facts::{ClaimFacts, ClassState, Facts, OwnerFacts, RecordState};
 
 /// Returns the fingerprint. It excludes what an attempt writes before it fails, because the write would wake the next
 /// attempt immediately.
@@ -24,9 +24,9 @@ pub(super) fn inputs(facts: &Facts) -> u64 {
         // In a record, include only fields that attempts never change, and fields that an administrator may have to
         // correct.
         let record = match &bucket.record {
-            Recorded::Nothing => None,
-            Recorded::Unreadable(_) => Some(None),
-            Recorded::As(record) => Some(Some((record.source, &record.owner, &record.parameters))),
+            RecordState::Missing => None,
+            RecordState::Unreadable(_) => Some(None),
+            RecordState::Present(record) => Some(Some((record.source, &record.owner, &record.parameters))),
         };
         let origin = (&bucket.cluster_id, &bucket.identity, &bucket.provisioner, &bucket.reference);
         let deleted = living.is_some() && bucket.deleting;

@@ -5,7 +5,7 @@ use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::{CallError, JournalError};
 
 use super::decide::change_without_effect;
-use super::decision::{BucketClaimProblem, ChangeWithoutEffect, Ending, Refusal, RefusedConfig};
+use super::decision::{BucketClaimProblem, ChangeWithoutEffect, Refusal, RefusedConfig, ReleaseMode};
 use super::delivered_names::keys;
 use super::facts::Facts;
 use super::outcome::{Done, NotServed, Outcome, Stopped};
@@ -94,7 +94,7 @@ fn pinned_to_former_class(facts: &Facts) -> Option<&str> {
 pub(crate) fn pinned_text(text: &str, object: &str) -> String {
     format!(
         "{text} (this attempt keeps the StorageClass parameters that it began with, because a bucket may exist in that backend; if that backend no longer exists, delete the claim, and ask an administrator to run: {})",
-        abandon(object)
+        abandon_hint(object)
     )
 }
 
@@ -127,7 +127,7 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
                 "The provisioner cannot use the class parameters that the annotation {} of the claim's ObjectBucket records: {problem}; an administrator has to correct them in the annotation, or run a version of the provisioner that supports them",
                 protocol::BUCKET
             );
-            warning("InvalidClass", text, going_or(facts, State::Pending))
+            warning("InvalidClass", text, deleting_or(facts, State::Pending))
         }
         Stopped::ClassGone => {
             let text = format!(
@@ -140,9 +140,9 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
             let text = format!(
                 "The Secret {namespace}/{name}, which the class names, does not exist; an administrator has to create it"
             );
-            warning("SecretMissing", text, going_or(facts, State::Pending))
+            warning("SecretMissing", text, deleting_or(facts, State::Pending))
         }
-        Stopped::SecretName(problem) => warning("InvalidClass", sentence(problem), going_or(facts, State::Failed)),
+        Stopped::SecretName(problem) => warning("InvalidClass", sentence(problem), deleting_or(facts, State::Failed)),
         Stopped::NotProvisioned { verdict: ProvisionVerdict::Ignored, .. } => return None,
         Stopped::NotProvisioned { verdict: ProvisionVerdict::Invalid, message, .. } => {
             warning("ProvisioningFailed", message.clone(), State::Failed)
@@ -152,11 +152,11 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
         }
         Stopped::NotProvisioned { message, .. } => warning("ProvisioningFailed", message.clone(), State::Pending),
         Stopped::ProvisionAborted { method, aborted } => {
-            warning(failed_reason(facts), no_answer_text(aborted, method), going_or(facts, State::Pending))
+            warning(failed_reason(facts), no_answer_text(aborted, method), deleting_or(facts, State::Pending))
         }
         Stopped::NotRotated { message, .. } => event_only(warning("RotationFailed", message.clone(), State::Bound)),
         Stopped::NotRetired { message, .. } => {
-            let text = format!("The keys from before the last rotation still exist: {message}");
+            let text = format!("The keys that the last rotation replaced still exist: {message}");
             event_only(warning("RotationFailed", text, State::Bound))
         }
         Stopped::RotationAborted { method, aborted } => {
@@ -171,7 +171,7 @@ fn message_once(outcome: &Outcome, facts: &Facts, provisioner: &str) -> Option<U
             warning("BucketFailedDelete", no_answer_text(aborted, method), State::Deleting)
         }
         Stopped::CallFailed { doing, error } => {
-            warning(failed_reason(facts), call_failed_text(doing, error), going_or(facts, State::Pending))
+            warning(failed_reason(facts), call_failed_text(doing, error), deleting_or(facts, State::Pending))
         }
     })
 }
@@ -180,13 +180,14 @@ fn message_of(done: &Done, facts: &Facts, provisioner: &str) -> Option<UserMessa
     Some(match done {
         Done::Nothing | Done::ClaimReleased => return None,
         // In all other cases the claim is at rest.
-        Done::Rests { .. } => {
-            return change_without_effect(facts).map(|change| without_effect(&change, facts.class_name()));
+        Done::CheckAgain { .. } => {
+            return change_without_effect(facts)
+                .map(|change| change_without_effect_message(&change, facts.class_name()));
         }
         Done::Provisioned { bucket } => {
             normal("ProvisioningSucceeded", format!("Successfully provisioned bucket {bucket}"), State::Bound)
         }
-        Done::Configured => normal("Configured", "The changed additionalConfig is applied".to_owned(), State::Bound),
+        Done::Configured => normal("Configured", "Applied the changed additionalConfig".to_owned(), State::Bound),
         Done::Restored => {
             let (reason, text) = USABLE;
             UserMessage { severity: Severity::Silent, ..normal(reason, text.to_owned(), State::Bound) }
@@ -201,15 +202,17 @@ fn message_of(done: &Done, facts: &Facts, provisioner: &str) -> Option<UserMessa
             event_only(normal("CredentialsRotated", text, State::Bound))
         }
         Done::Retired => {
-            let text = "Removed the keys from before the last rotation".to_owned();
+            let text = "Removed the keys that the last rotation replaced".to_owned();
             event_only(normal("CredentialsRetired", text, State::Bound))
         }
-        Done::Released { ending, bucket } => UserMessage { state: Some(State::Released), ..released(*ending, bucket) },
+        Done::Released { release_mode, bucket } => {
+            UserMessage { state: Some(State::Released), ..released(*release_mode, bucket) }
+        }
     })
 }
 
 /// Returns the event of a waiting claim while the provisioner cannot work.
-pub(crate) fn not_now(is_deletion: bool) -> UserMessage {
+pub(crate) fn provisioner_paused(is_deletion: bool) -> UserMessage {
     let (reason, problem) = if is_deletion {
         ("BucketFailedDelete", "The bucket cannot be deleted")
     } else {
@@ -228,14 +231,14 @@ pub(crate) fn still_provisioning(provisioner: &str, claim: &str) -> UserMessage 
 }
 
 /// Returns the event of a created bucket with a warning from its provisioner.
-pub(crate) fn made_with_warning(text: &str) -> UserMessage {
+pub(crate) fn provisioned_with_warning(text: &str) -> UserMessage {
     event_only(warning("ProvisioningWarning", text.to_owned(), State::Bound))
 }
 
 /// Returns the event of a claim with both a bucket name and a prefix for a generated name.
 pub(crate) fn has_unused_prefix(bucket: &str) -> UserMessage {
     let text = format!(
-        "spec.generateBucketName has no effect, because spec.bucketName names the bucket {bucket}; for a generated name create another claim without spec.bucketName"
+        "spec.generateBucketName has no effect, because spec.bucketName names the bucket {bucket}; to get a generated name, create another claim without spec.bucketName"
     );
     event_only(warning("ProvisioningWarning", text, State::Bound))
 }
@@ -253,32 +256,32 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
     let class = facts.class_name();
     let claim = facts.claim_name().map(|claim| claim.to_string()).unwrap_or_default();
     match refusal {
-        Refusal::Former => normal(
+        Refusal::FormerBucket => normal(
             "AwaitsFormer",
             format!("The bucket of an earlier claim {claim} is being removed; this claim is provisioned afterwards"),
             State::Pending,
         ),
-        Refusal::Left { object } => warning(
+        Refusal::OrphanedBucket { object } => warning(
             "BucketLeft",
             format!(
                 "The ObjectBucket {object} belongs to an earlier claim {claim}, and this cluster has no record of that claim's deletion; to assign the bucket to this claim, an administrator can run: {}; to delete the bucket: kubectl delete objectbucket {object}",
-                adopt(object, &claim)
+                adopt_hint(object, &claim)
             ),
             State::Pending,
         ),
-        Refusal::Unproven { object } => warning(
+        Refusal::UnprovenOwner { object } => warning(
             "ObjectBucketNotProven",
             format!(
                 "The claim names the ObjectBucket {object}, but that ObjectBucket does not name the claim, so the provisioner does not use it; an administrator can assign it: {}",
-                adopt(object, &claim)
+                adopt_hint(object, &claim)
             ),
-            going_or(facts, State::Pending),
+            deleting_or(facts, State::Pending),
         ),
         Refusal::NoClaim { object } => warning(
             "ClaimMissing",
             format!(
                 "The claim {claim} of this ObjectBucket does not exist, and this cluster has no record of its deletion, so the bucket is kept; to delete the bucket: kubectl delete objectbucket {object}; to assign it to the current claim of that name: {}",
-                adopt(object, &claim)
+                adopt_hint(object, &claim)
             ),
             State::Deleting,
         ),
@@ -286,8 +289,8 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
             "ObjectBucketUnclaimed",
             format!(
                 "The ObjectBucket {object} names no claim, and no claim names it, so its bucket is kept; to assign it to a claim: {}; to delete the ObjectBucket and keep the bucket: {}",
-                adopt(object, "NAMESPACE/CLAIM"),
-                abandon(object)
+                adopt_hint(object, "NAMESPACE/CLAIM"),
+                abandon_hint(object)
             ),
             State::Deleting,
         ),
@@ -295,8 +298,8 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
             "ClaimMissing",
             format!(
                 "The claim {claim} of this ObjectBucket does not exist, and the cluster that created its bucket is not recorded, so the bucket is kept; to assign it to the current claim of that name: {}; to delete the ObjectBucket and keep the bucket: {}",
-                adopt(object, &claim),
-                abandon(object)
+                adopt_hint(object, &claim),
+                abandon_hint(object)
             ),
             State::Deleting,
         ),
@@ -305,7 +308,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
             format!(
                 "The provisioner cannot read the {kind} of the bucket: {problem}; it changes nothing until the object is corrected"
             ),
-            going_or(facts, State::Pending),
+            deleting_or(facts, State::Pending),
         ),
         Refusal::OtherCluster { creator } => warning(
             "OtherCluster",
@@ -313,14 +316,14 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
                 "The bucket belongs to the cluster \"{creator}\", so this provisioner does not change it; if this cluster replaces that one, an administrator has to start the provisioner with --cluster-id {creator}; to remove only this cluster's objects, set the ObjectBucket's annotation {}=true and delete it",
                 protocol::ABANDON
             ),
-            going_or(facts, State::Pending),
+            deleting_or(facts, State::Pending),
         ),
         Refusal::OtherInstallation { creator } => warning(
             "OtherInstallation",
             format!(
                 "The bucket belongs to the installation \"{creator}\" of {provisioner}, so this one does not change it; an administrator has to start that installation, or this one with --identity {creator}"
             ),
-            going_or(facts, State::Pending),
+            deleting_or(facts, State::Pending),
         ),
         Refusal::NoName => warning(
             "NoBucketName",
@@ -331,7 +334,7 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
         Refusal::BadName { name, problem } => warning(
             "InvalidBucketName",
             format!(
-                "{} cannot be the name of a bucket: {problem}; delete the claim and create it with another name",
+                "{} is not a valid bucket name: {problem}; delete the claim and create it with another name",
                 quoted(name)
             ),
             State::Failed,
@@ -381,15 +384,15 @@ fn refused(refusal: &Refusal, facts: &Facts, provisioner: &str) -> UserMessage {
             warning(
                 "InvalidObjectName",
                 format!(
-                    "{} cannot be the name of the claim's {kind}: a name consists of lowercase letters, digits, `-` and `.`, and is at most 253 characters long; correct {key} in the claim's additionalConfig, or ask the administrator to correct {parameter} in the StorageClass \"{class}\"",
+                    "{} is not a valid name for the claim's {kind}: a name consists of lowercase letters, digits, `-` and `.`, and is at most 253 characters long; correct {key} in the claim's additionalConfig, or ask the administrator to correct {parameter} in the StorageClass \"{class}\"",
                     quoted(name)
                 ),
                 State::Failed,
             )
         }
         Refusal::NotOwned { kind } => not_owned(kind, facts.names.of_kind(kind), facts),
-        Refusal::BucketClaim { claim, problem } => no_bucket_of(claim, problem, class),
-        Refusal::ChangeWithoutEffect(change) => without_effect(change, class),
+        Refusal::BucketClaim { claim, problem } => shared_bucket_unavailable(claim, problem, class),
+        Refusal::ChangeWithoutEffect(change) => change_without_effect_message(change, class),
         Refusal::InUse { by } => normal(
             "BucketInUse",
             format!("The bucket stays until these claims, which use it, are deleted: {}", listed(by, printable)),
@@ -405,24 +408,25 @@ fn config_not_allowed_text(refused: &RefusedConfig, class: &str) -> String {
         [key] => suggestion_text(nearest(key, allowed.iter().map(String::as_str))),
         _ => String::new(),
     };
+    let (are, them) = if keys.len() == 1 { ("is", "it") } else { ("are", "them") };
     let permitted = if allowed.is_empty() {
         "the class allows no keys".to_owned()
     } else {
         format!("the class allows {}", listed(allowed, quoted))
     };
     let administrator = if *are_known {
-        format!(", or ask the administrator to allow it in allowedAdditionalConfig of the StorageClass \"{class}\"")
+        format!(", or ask the administrator to allow {them} in allowedAdditionalConfig of the StorageClass \"{class}\"")
     } else {
         String::new()
     };
     let keys = listed(keys, quoted);
     format!(
-        "OBC config {keys} is not allowed{suggestion}; {permitted}; remove it from the claim's additionalConfig{administrator}"
+        "OBC config {keys} {are} not allowed{suggestion}; {permitted}; remove {them} from the claim's additionalConfig{administrator}"
     )
 }
 
 /// Returns the event about a change of a bound claim that has no effect.
-fn without_effect(change: &ChangeWithoutEffect, class: &str) -> UserMessage {
+fn change_without_effect_message(change: &ChangeWithoutEffect, class: &str) -> UserMessage {
     let text = match change {
         ChangeWithoutEffect::BucketName { bucket } => format!(
             "The changed spec.bucketName has no effect: the claim has the bucket {bucket}; restore the field, or create another claim"
@@ -449,14 +453,14 @@ fn not_served(why: NotServed, class: &str) -> UserMessage {
             "The claim's StorageClass \"{class}\" does not exist; an administrator can create it; otherwise delete the claim and create it with another class"
         ),
         NotServed::ForeignClass => format!(
-            "The claim has not been picked up by a provisioner; if the StorageClass \"{class}\" is for volumes, delete the claim and create it with a class for buckets; otherwise ask the administrator whether the provisioner of the class is running"
+            "The claim has not been picked up by a provisioner; if the StorageClass \"{class}\" is for volumes, delete the claim and create it with a class for buckets; otherwise, ask the administrator to check whether the provisioner of the class is running"
         ),
     };
     warning("NotServed", text, State::Pending)
 }
 
 /// Returns the message for a claim that does not receive the bucket of another claim.
-fn no_bucket_of(other: &str, problem: &BucketClaimProblem, class: &str) -> UserMessage {
+fn shared_bucket_unavailable(other: &str, problem: &BucketClaimProblem, class: &str) -> UserMessage {
     let key = protocol::BUCKET_CLAIM_NAME;
     let other = printable(other);
     let waits = |text: String| normal("AwaitsBucketClaim", text, State::Pending);
@@ -471,31 +475,31 @@ fn no_bucket_of(other: &str, problem: &BucketClaimProblem, class: &str) -> UserM
         BucketClaimProblem::Deleting => waits(format!(
             "ObjectBucketClaim {other} ({key}) is being deleted with its bucket; create it again afterwards, or name another claim in {key}"
         )),
-        BucketClaimProblem::Itself => {
+        BucketClaimProblem::SameClaim => {
             invalid(format!("The key {key} names this claim itself; name another claim, or remove the key"))
         }
-        BucketClaimProblem::NotItsOwn => invalid(format!(
+        BucketClaimProblem::NotBucketOwner => invalid(format!(
             "The bucket of the claim {other} was not created for that claim; set {key} to the claim that the bucket was created for, or use a class that names the bucket"
         )),
         BucketClaimProblem::OtherClass { class: of_other } => invalid(format!(
             "The claim {other} has the StorageClass \"{of_other}\", but this claim has \"{class}\"; claims that share a bucket need the same class; delete this claim and create it with that class"
         )),
-        BucketClaimProblem::OfClass => invalid(format!(
+        BucketClaimProblem::ClassNamesBucket => invalid(format!(
             "The StorageClass \"{class}\" names the bucket for its claims; remove {key} from the claim's additionalConfig"
         )),
         BucketClaimProblem::OtherName { bucket } => invalid(format!(
-            "The bucket of the claim {other} is {bucket}; delete this claim and create it without spec.bucketName"
+            "The bucket of the claim {other} is {bucket}, but this claim's spec.bucketName names another bucket; delete this claim and create it without spec.bucketName"
         )),
     }
 }
 
 /// Returns the command that assigns an ObjectBucket to a claim.
-fn adopt(object: &str, claim: &str) -> String {
+fn adopt_hint(object: &str, claim: &str) -> String {
     format!("kubectl annotate objectbucket {object} {}={claim}", protocol::ADOPT_FOR)
 }
 
 /// Returns the command that abandons the assets of an ObjectBucket.
-fn abandon(object: &str) -> String {
+fn abandon_hint(object: &str) -> String {
     format!("kubectl annotate objectbucket {object} {}=true", protocol::ABANDON)
 }
 
@@ -518,29 +522,29 @@ fn not_owned(kind: &str, name: &str, facts: &Facts) -> UserMessage {
     warning(reason, text, State::Pending)
 }
 
-fn released(ending: Ending, bucket: &str) -> UserMessage {
-    match ending {
-        Ending::Delete => {
+fn released(release_mode: ReleaseMode, bucket: &str) -> UserMessage {
+    match release_mode {
+        ReleaseMode::Delete => {
             normal("BucketDeleted", format!("Deleted bucket {bucket} and revoked access to it"), State::Deleting)
         }
-        Ending::Revoke => {
+        ReleaseMode::Revoke => {
             normal("BucketReleased", format!("Revoked access; the bucket {bucket} is kept"), State::Deleting)
         }
-        Ending::RevokeUnknown => warning(
+        ReleaseMode::RevokeUnknown => warning(
             "BucketReleased",
             format!(
                 "Revoked access; the bucket {bucket} is kept, because its StorageClass no longer exists and no record shows that the bucket was created for this claim"
             ),
             State::Deleting,
         ),
-        Ending::CleanUp => {
+        ReleaseMode::CleanUp => {
             let text = format!("Removed what the unfinished attempt for the bucket {bucket} had created");
             normal("BucketReleased", text, State::Deleting)
         }
-        Ending::Abandon => warning(
+        ReleaseMode::Abandon => warning(
             "BucketAbandoned",
             format!(
-                "Removed the ObjectBucket as its annotation {} requests; the bucket {bucket} and its user may still exist",
+                "Removed the ObjectBucket, because its annotation {} requests it; the bucket {bucket} and its user may still exist",
                 protocol::ABANDON
             ),
             State::Deleting,
@@ -550,7 +554,7 @@ fn released(ending: Ending, bucket: &str) -> UserMessage {
 
 fn not_fenced(error: &CallError, facts: &Facts) -> UserMessage {
     let text = format!(
-        "The provisioner cannot write its journal, so it does not work on the bucket yet: {error}; ask the administrator"
+        "The provisioner cannot write its journal, so it has not started to work on the bucket: {error}; ask the administrator"
     );
     event_only(warning(failed_reason(facts), text, State::Pending))
 }
@@ -559,7 +563,7 @@ fn failed_reason(facts: &Facts) -> &'static str {
     if facts.is_ending() { "BucketFailedDelete" } else { "ProvisioningFailed" }
 }
 
-fn going_or(facts: &Facts, state: State) -> State {
+fn deleting_or(facts: &Facts, state: State) -> State {
     if facts.is_ending() { State::Deleting } else { state }
 }
 

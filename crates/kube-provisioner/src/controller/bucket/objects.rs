@@ -124,7 +124,7 @@ impl Objects {
     ) -> Result<(), Stopped> {
         let path = ObjectBucketClaim::url_path(&(), Some(&claim.namespace));
         let answer = requests::patch(&self.context, path, &claim.name, subresource, &Patch::Merge(patch)).await;
-        match shown(&self.claims, answer, WatchedClaim::version) {
+        match expect_in_watch(&self.claims, answer, WatchedClaim::version) {
             Ok(claim) => {
                 if let Some(claim) = claim_facts(&claim) {
                     self.cache().observe_claim(claim);
@@ -147,7 +147,7 @@ impl Objects {
     pub(super) async fn read_claim(&self, claim: &ClaimName) -> Result<Option<ClaimFacts>, Stopped> {
         let path = ObjectBucketClaim::url_path(&(), Some(&claim.namespace));
         let answer = requests::get(&self.context, path, &claim.name).await;
-        let live = found(shown(&self.claims, answer, WatchedClaim::version));
+        let live = found(expect_in_watch(&self.claims, answer, WatchedClaim::version));
         let live = live.map_err(Stopped::call_failed("reading the claim"))?;
         let live = live.and_then(|live| claim_facts(&live)).filter(|live| self.rules.is_present(live));
         let mut cache = self.cache();
@@ -163,13 +163,13 @@ impl Objects {
 
     pub(super) async fn read_bucket(&self, name: &str) -> Result<Option<BucketFacts>, Stopped> {
         let answer = requests::get(&self.context, ObjectBucket::url_path(&(), None), name).await;
-        let live = found(shown(&self.buckets, answer, WatchedBucket::version));
+        let live = found(expect_in_watch(&self.buckets, answer, WatchedBucket::version));
         let live = live.map_err(Stopped::call_failed("reading the ObjectBucket"))?;
         Ok(live.and_then(|bucket| self.observe(&bucket)))
     }
 
-    /// Confirms that a cached ObjectBucket is current. For an unfinished attempt, the answer to the write that records its
-    /// success may have been lost, and a refusal of the next attempt would remove the bucket.
+    /// Confirms that a cached ObjectBucket is current. For an unfinished attempt, the answer to the write that records
+    /// its success may have been lost, and a refusal of the next attempt would remove the bucket.
     pub(super) async fn confirm_bucket(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
         let live = self.read_bucket(&bucket.name).await?;
         if live.is_none() {
@@ -218,7 +218,7 @@ impl Objects {
         let body = serde_json::to_vec(&object).map_err(invalid_request)?;
         let request = create_request(&ObjectBucket::url_path(&(), None), body)?;
         let answer = self.context.request(self.context.client().request::<WatchedBucket>(request)).await;
-        let created = shown(&self.buckets, answer, WatchedBucket::version)?;
+        let created = expect_in_watch(&self.buckets, answer, WatchedBucket::version)?;
         self.observe(&created).ok_or_else(|| CallError::Other("the ObjectBucket cannot be read back".to_owned()))
     }
 
@@ -241,9 +241,9 @@ impl Objects {
                 "endpoint": {
                     "bucketHost": endpoint.host, "bucketPort": endpoint.port, "bucketName": bucket.endpoint.bucket,
                     "region": endpoint.region, "subRegion": endpoint.sub_region,
-                    "additionalConfig": replacing(&config, &record.config),
+                    "additionalConfig": replacement_entries(&config, &record.config),
                 },
-                "additionalState": replacing(&bucket.state, state),
+                "additionalState": replacement_entries(&bucket.state, state),
             });
         }
         let written = self.patch_bucket(bucket, patch, None).await?;
@@ -313,7 +313,7 @@ impl Objects {
         }
         let path = ObjectBucket::url_path(&(), None);
         let answer = requests::patch(&self.context, path, &bucket.name, subresource, &Patch::Merge(patch)).await;
-        let answer = shown(&self.buckets, answer, WatchedBucket::version);
+        let answer = expect_in_watch(&self.buckets, answer, WatchedBucket::version);
         let written = self.current(bucket, answer, "writing the ObjectBucket").await?;
         written.and_then(|written| self.observe(&written)).ok_or(Stopped::Changed)
     }
@@ -344,7 +344,7 @@ impl Objects {
     pub(super) async fn begin_deletion(&self, bucket: &BucketFacts) -> Result<(), Stopped> {
         // An attempt may have succeeded, and the answer to the write that records it may have been lost.
         let answer = self.delete(bucket, bucket.resource_version).await;
-        let answer = shown(&self.buckets, answer, WatchedBucket::version);
+        let answer = expect_in_watch(&self.buckets, answer, WatchedBucket::version);
         let going = self.current(bucket, answer, "deleting the ObjectBucket").await?.ok_or(Stopped::Changed)?;
         self.observe(&going);
         Ok(())
@@ -542,7 +542,7 @@ impl Objects {
             "apiVersion": "v1", "kind": K::KIND,
             "metadata": {
                 "name": name, "namespace": &*claim.namespace,
-                "labels": labels, "annotations": annotations, "ownerReferences": owners(claim),
+                "labels": labels, "annotations": annotations, "ownerReferences": owner_references(claim),
             },
             K::ENTRIES: entries,
         });
@@ -584,7 +584,7 @@ impl Objects {
             }
         };
         if !dry_run {
-            self.cache().observe_delivered(K::INDEX, written.seen(), lists);
+            self.cache().observe_delivered(K::INDEX, written.to_watched(), lists);
         }
         Ok(())
     }
@@ -627,22 +627,22 @@ impl Objects {
     }
 
     /// Makes the claim the owner of objects that were restored without one.
-    pub(super) async fn own_delivered(&self, facts: &Facts, claim: &ClaimFacts) -> Result<(), Stopped> {
+    pub(super) async fn set_owner_of_delivered(&self, facts: &Facts, claim: &ClaimFacts) -> Result<(), Stopped> {
         let ([secret, map], lists) = {
             let cache = self.cache();
             (cache.delivered(&claim.namespace, &facts.names).map(|known| known.cloned()), cache.lists())
         };
         if let (Some(known), Delivered::Unowned) = (secret, facts.secret) {
-            self.own::<Secret>(facts, claim, &known, lists).await?;
+            self.set_owner::<Secret>(facts, claim, &known, lists).await?;
         }
         if let (Some(known), Delivered::Unowned) = (map, facts.config_map) {
-            self.own::<ConfigMap>(facts, claim, &known, lists).await?;
+            self.set_owner::<ConfigMap>(facts, claim, &known, lists).await?;
         }
         Ok(())
     }
 
     /// Sets the owner only on the object whose content identified it as the claim's.
-    async fn own<K: Deliverable>(
+    async fn set_owner<K: Deliverable>(
         &self,
         facts: &Facts,
         claim: &ClaimFacts,
@@ -650,12 +650,12 @@ impl Objects {
         lists: u64,
     ) -> Result<(), Stopped> {
         let patch = Patch::Merge(json!({"metadata": {
-            "uid": &*known.uid, "resourceVersion": known.resource_version.to_string(), "ownerReferences": owners(claim),
+            "uid": &*known.uid, "resourceVersion": known.resource_version.to_string(), "ownerReferences": owner_references(claim),
         }}));
         let (api, name) = (self.api_of::<K>(&claim.namespace), facts.names.of_kind(K::KIND));
         let owned = self.context.request(api.patch(name, &PatchParams::default(), &patch)).await;
         let owned = owned.map_err(Stopped::write_failed("adopting the claim's Secret and ConfigMap"))?;
-        self.cache().observe_delivered(K::INDEX, owned.seen(), lists);
+        self.cache().observe_delivered(K::INDEX, owned.to_watched(), lists);
         Ok(())
     }
 
@@ -720,12 +720,12 @@ impl Objects {
 }
 
 /// Returns the entries for a merge patch, which keeps former entries that it does not name.
-fn replacing(former: &Entries, entries: &Entries) -> Map<String, Value> {
+fn replacement_entries(former: &Entries, entries: &Entries) -> Map<String, Value> {
     let gone = former.keys().filter(|key| !entries.contains_key(*key)).map(|key| (key.clone(), Value::Null));
     entries.iter().map(|(key, value)| (key.clone(), value.as_str().into())).chain(gone).collect()
 }
 
-fn owners(claim: &ClaimFacts) -> Value {
+fn owner_references(claim: &ClaimFacts) -> Value {
     json!([{
         "apiVersion": API_VERSION, "kind": "ObjectBucketClaim", "name": &*claim.name, "uid": &*claim.uid,
         "controller": true, "blockOwnerDeletion": true,
@@ -740,7 +740,7 @@ fn claim_reference(claim: &ClaimFacts) -> Value {
 }
 
 /// Reports the version in the answer to the watch's health check: the watch must also show it soon.
-fn shown<T>(
+fn expect_in_watch<T>(
     watch: &WatchHealth,
     answer: Result<T, CallError>,
     version: impl Fn(&T) -> Option<&str>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use provisioner_runtime::controller::CallAborted;
 use provisioner_runtime::{CallError, Flow, JournalError};
 
-use super::decision::{Decision, Ending, Reason, Refusal};
+use super::decision::{Decision, Reason, Refusal, ReleaseMode};
 use super::facts::Facts;
 use crate::error::{DeleteVerdict, ProvisionVerdict};
 
@@ -83,7 +83,7 @@ pub(crate) enum Done {
     /// There was nothing to do.
     Nothing,
     /// The claim is usable. Its keys are verified again after this time.
-    Rests { after: Duration },
+    CheckAgain { after: Duration },
     /// The bucket exists, with all that its user needs.
     Provisioned { bucket: String },
     /// A changed `additionalConfig` is applied.
@@ -99,7 +99,7 @@ pub(crate) enum Done {
     /// The former keys were removed.
     Retired,
     /// All assets of the claim were removed, or retained according to its class.
-    Released { ending: Ending, bucket: String },
+    Released { release_mode: ReleaseMode, bucket: String },
     /// The claim had no assets, and its finalizer was removed.
     ClaimReleased,
 }

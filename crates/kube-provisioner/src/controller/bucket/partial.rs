@@ -13,7 +13,7 @@ use objectbucket_api::{
 use provisioner_runtime::stable_hash;
 use serde::Deserialize;
 
-use super::facts::{BucketFacts, ClaimFacts, ConditionFacts, EndpointFacts, ReclaimPolicy, Recorded, StatusFacts};
+use super::facts::{BucketFacts, ClaimFacts, ConditionFacts, EndpointFacts, ReclaimPolicy, RecordState, StatusFacts};
 use crate::bucket::ClaimName;
 use crate::controller::shared::watched::{Fields, Meta, Watched, null_as_default};
 
@@ -172,10 +172,10 @@ pub(crate) fn bucket_facts(watched: &WatchedBucket) -> Option<BucketFacts> {
         state: spec.additional_state,
         phase,
         record: match annotations.record {
-            None => Recorded::Nothing,
+            None => RecordState::Missing,
             Some(text) => match serde_json::from_str(&text) {
-                Ok(record) => Recorded::As(Arc::new(record)),
-                Err(error) => Recorded::Unreadable(error.to_string()),
+                Ok(record) => RecordState::Present(Arc::new(record)),
+                Err(error) => RecordState::Unreadable(error.to_string()),
             },
         },
         abandoned: annotations.abandon.as_deref() == Some("true"),

@@ -9,7 +9,7 @@ use provisioner_runtime::limiter::Purpose;
 use super::adoption::unrecorded;
 use super::cache::BucketCache;
 use super::calls::{CallFailure, Calls};
-use super::decision::{Ending, Refusal};
+use super::decision::{Refusal, ReleaseMode};
 use super::facts::{BucketFacts, Facts};
 use super::outcome::{Done, Outcome, Stopped};
 use super::record::Source;
@@ -20,7 +20,7 @@ use crate::error::DeleteError;
 
 pub(super) struct Release<'a> {
     reconciler: &'a BucketReconciler,
-    ending: Ending,
+    release_mode: ReleaseMode,
     facts: &'a Facts,
     bucket: &'a Arc<BucketFacts>,
 }
@@ -28,23 +28,23 @@ pub(super) struct Release<'a> {
 impl<'a> Release<'a> {
     pub(super) async fn run(
         reconciler: &'a BucketReconciler,
-        ending: Ending,
+        release_mode: ReleaseMode,
         facts: &'a Facts,
         step: &'a Step<'a>,
     ) -> Outcome {
         let bucket = facts.bucket().ok_or(Stopped::Changed)?;
-        let release = Self { reconciler, ending, facts, bucket };
+        let release = Self { reconciler, release_mode, facts, bucket };
         let calls = Calls::begin(reconciler, facts, step, Purpose::Remove)?;
         match facts.claim_name() {
-            Some(claim) => release.end(&claim, calls).await?,
-            None if ending == Ending::Abandon => reconciler.objects.remove_bucket(bucket).await?,
+            Some(claim) => release.deprovision(&claim, calls).await?,
+            None if release_mode == ReleaseMode::Abandon => reconciler.objects.remove_bucket(bucket).await?,
             None => return Err(Stopped::Changed),
         }
-        Ok(Done::Released { ending, bucket: bucket.endpoint.bucket.to_string() })
+        Ok(Done::Released { release_mode, bucket: bucket.endpoint.bucket.to_string() })
     }
 
-    async fn end(&self, claim: &ClaimName, mut calls: Calls<'_>) -> Result<(), Stopped> {
-        let Self { reconciler: BucketReconciler { objects, .. }, ending, facts, bucket } = self;
+    async fn deprovision(&self, claim: &ClaimName, mut calls: Calls<'_>) -> Result<(), Stopped> {
+        let Self { reconciler: BucketReconciler { objects, .. }, release_mode, facts, bucket } = self;
         if facts.claim.is_none() && objects.read_claim(claim).await?.is_some_and(|live| !live.deleting) {
             return Err(Stopped::Changed);
         }
@@ -58,7 +58,7 @@ impl<'a> Release<'a> {
         if !bucket.deleting {
             objects.begin_deletion(&bucket).await?;
         }
-        if *ending != Ending::Abandon {
+        if *release_mode != ReleaseMode::Abandon {
             self.confirm_unused(&bucket).await?;
             self.remove_in_backend(&bucket, &mut calls).await?;
             calls.end();
@@ -71,8 +71,8 @@ impl<'a> Release<'a> {
     /// Returns the ObjectBucket with our finalizer: without it, the object would be deleted before the bucket. The
     /// facts about an object of another provisioner are recorded first, since its class may be deleted at any time.
     async fn with_finalizer(&self) -> Result<Arc<BucketFacts>, Stopped> {
-        let Self { reconciler, ending, facts, bucket } = self;
-        if bucket.has_finalizer() || bucket.deleting || *ending == Ending::Abandon {
+        let Self { reconciler, release_mode, facts, bucket } = self;
+        if bucket.has_finalizer() || bucket.deleting || *release_mode == ReleaseMode::Abandon {
             return Ok(Arc::clone(bucket));
         }
         let record = match (bucket.record(), &facts.claim) {
@@ -101,12 +101,12 @@ impl<'a> Release<'a> {
     async fn remove_in_backend(&self, bucket: &BucketFacts, calls: &mut Calls<'_>) -> Result<(), Stopped> {
         let BucketReconciler { backend, limits, .. } = self.reconciler;
         let recorded = bucket.record().map_or(Source::Unknown, |record| record.source);
-        let (source, with_bucket) = match self.ending {
-            Ending::Delete => (Source::Provisioned, true),
-            Ending::CleanUp => (recorded, recorded == Source::Provisioned),
-            Ending::Revoke | Ending::RevokeUnknown | Ending::Abandon => (recorded, false),
+        let (source, with_bucket) = match self.release_mode {
+            ReleaseMode::Delete => (Source::Provisioned, true),
+            ReleaseMode::CleanUp => (recorded, recorded == Source::Provisioned),
+            ReleaseMode::Revoke | ReleaseMode::RevokeUnknown | ReleaseMode::Abandon => (recorded, false),
         };
-        let (of_bucket, of_account) = calls.known(bucket, source).await?;
+        let (of_bucket, of_account) = calls.bucket_and_account(bucket, source).await?;
         if with_bucket {
             // An administrator may change the reclaim policy or abandon the bucket during the wait for a permit.
             let wanted = |cache: &mut BucketCache| {
@@ -114,13 +114,13 @@ impl<'a> Release<'a> {
                 live.is_none_or(|live| (live.policy, live.abandoned) == (bucket.policy, bucket.abandoned))
             };
             let answer = calls.call_if(wanted, limits.delete, || backend.delete_bucket(of_bucket)).await;
-            self.removed("delete_bucket", answer, bucket)?;
+            self.check_removed("delete_bucket", answer, bucket)?;
         }
         let answer = calls.call(limits.delete, || backend.revoke(of_account)).await;
-        self.removed("revoke", answer, bucket)
+        self.check_removed("revoke", answer, bucket)
     }
 
-    fn removed(
+    fn check_removed(
         &self,
         method: &'static str,
         answer: Result<(), CallFailure<DeleteError>>,

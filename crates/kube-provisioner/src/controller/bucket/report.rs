@@ -4,7 +4,7 @@ use provisioner_runtime::queue::Next;
 
 use super::decision::Refusal;
 use super::outcome::{Done, Outcome, Stopped};
-use crate::controller::shared::limits::{REMIND, Thresholds, UNASKED, after_call, is_last, retry};
+use crate::controller::shared::limits::{MAX_PAUSE_WITHOUT_CALL, REMIND, Thresholds, after_call, is_last, retry};
 use crate::controller::shared::metrics::aborted_label;
 use crate::error::{DeleteVerdict, ProvisionVerdict};
 
@@ -28,7 +28,9 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
             ProvisionVerdict::Ignored => Next::AwaitChange,
             ProvisionVerdict::Invalid => REMIND,
             ProvisionVerdict::InProgress => Next::Wait(*retry_after),
-            ProvisionVerdict::NoChange => retry_after.map_or(Next::RetryWithin(UNASKED), Next::RetryAfter),
+            ProvisionVerdict::NoChange => {
+                retry_after.map_or(Next::RetryWithin(MAX_PAUSE_WITHOUT_CALL), Next::RetryAfter)
+            }
             _ => retry(*retry_after),
         },
         Stopped::NotRotated { retry_after, .. } | Stopped::NotRetired { retry_after, .. } => retry(*retry_after),
@@ -47,7 +49,7 @@ pub(crate) fn next(outcome: &Outcome, attempt: u32, thresholds: Thresholds) -> N
 fn next_of(done: &Done) -> Next {
     match done {
         Done::Nothing | Done::Released { .. } | Done::ClaimReleased => Next::Done,
-        Done::Rests { after } => Next::Wait(Some(*after)),
+        Done::CheckAgain { after } => Next::Wait(Some(*after)),
         // A rotation may have been requested in the meantime, or old keys are due for removal later.
         Done::Provisioned { .. }
         | Done::Configured
@@ -79,7 +81,7 @@ pub(crate) fn gives_up(outcome: &Outcome, attempt: u32, thresholds: Thresholds) 
 /// Returns the outcome's name in metrics and logs; `None` if nothing was done.
 pub(crate) fn label(outcome: &Outcome) -> Option<&'static str> {
     let stopped = match outcome {
-        Ok(Done::Nothing | Done::Rests { .. }) => return None,
+        Ok(Done::Nothing | Done::CheckAgain { .. }) => return None,
         Ok(_) => return Some("success"),
         Err(stopped) => stopped,
     };
@@ -116,7 +118,7 @@ mod tests {
     fn retries_an_unasked_backend_within_a_minute() {
         let failed = |verdict| Err(Stopped::NotProvisioned { verdict, message: String::new(), retry_after: None });
         let next = |verdict| next(&failed(verdict), 9, Thresholds::default());
-        assert_eq!(next(ProvisionVerdict::NoChange), Next::RetryWithin(UNASKED));
+        assert_eq!(next(ProvisionVerdict::NoChange), Next::RetryWithin(MAX_PAUSE_WITHOUT_CALL));
         assert_eq!(next(ProvisionVerdict::Retry), Next::Retry);
     }
 

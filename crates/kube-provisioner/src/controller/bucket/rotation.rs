@@ -46,13 +46,13 @@ impl<'a> Rotation<'a> {
             // Secret.
             let in_secret = objects.supersede_key(claim, record, &new.access_key_id).await?;
             if in_secret.as_ref() == Some(&new.access_key_id) {
-                return self.end(bucket, record, new.clone()).await;
+                return self.finish_rotation(bucket, record, new.clone()).await;
             }
         }
         let mut calls = self.calls(Purpose::Create)?;
         let copied = objects.copied_metadata(claim, record).await?;
         objects.confirm_writable(claim, record, &copied).await?;
-        let (_, account) = calls.known(bucket, record.source).await?;
+        let (_, account) = calls.bucket_and_account(bucket, record.source).await?;
         let before = calls.unknown_keys(record, &account).await?;
         let answer = calls.call(limits.provision, || backend.rotate(account.clone())).await;
         let credentials = answer.map_err(|failure| {
@@ -78,11 +78,11 @@ impl<'a> Rotation<'a> {
             (AWS_SECRET_ACCESS_KEY.to_owned(), credentials.secret_access_key),
         ]);
         objects.write_secret(claim, record, &entries, &copied).await?;
-        self.end(&bucket, record, new).await
+        self.finish_rotation(&bucket, record, new).await
     }
 
     /// Ends the rotation once the Secret has the new key. The former key is removed after the overlap.
-    async fn end(&self, bucket: &BucketFacts, record: &Record, new: NewKey) -> Outcome {
+    async fn finish_rotation(&self, bucket: &BucketFacts, record: &Record, new: NewKey) -> Outcome {
         let record = end_rotation(self.reconciler, record.clone(), new);
         self.reconciler.objects.write_bucket(bucket, &record, None).await?;
         Ok(Done::Rotated)
@@ -91,7 +91,7 @@ impl<'a> Rotation<'a> {
     /// Removes the keys that were rotated out, once the overlap is over.
     pub(super) async fn revoke_old_keys(self) -> Outcome {
         let Self { reconciler: BucketReconciler { objects, backend, limits, .. }, facts, step, bucket, record } = self;
-        if let Some(after) = self.until(record.retire_at.as_deref()) {
+        if let Some(after) = self.time_until(record.retire_at.as_deref()) {
             return verify(self.reconciler, facts, step, Some(after)).await;
         }
         // Before the watch shows it, a late write may have restored a former key in a Secret that was deleted.
@@ -100,7 +100,7 @@ impl<'a> Rotation<'a> {
             return Box::pin(Attempt::run(self.reconciler, Reason::Secret, facts, step)).await;
         }
         let mut calls = self.calls(Purpose::Remove)?;
-        let (_, account) = calls.known(bucket, record.source).await?;
+        let (_, account) = calls.bucket_and_account(bucket, record.source).await?;
         let before = calls.unknown_keys(record, &account).await?;
         let answer = calls.call(limits.delete, || backend.revoke_old_keys(account.clone())).await;
         answer.map_err(|failure| {
@@ -119,9 +119,9 @@ impl<'a> Rotation<'a> {
     }
 
     /// Returns the IDs of the keys of the claim's account; `None` if the backend cannot list them.
-    async fn listed(&self) -> Result<Option<Vec<String>>, Stopped> {
+    async fn list_keys(&self) -> Result<Option<Vec<String>>, Stopped> {
         let mut calls = self.calls(Purpose::Remove)?;
-        let (_, account) = calls.known(self.bucket, self.record.source).await?;
+        let (_, account) = calls.bucket_and_account(self.bucket, self.record.source).await?;
         calls.keys(account).await
     }
 
@@ -130,7 +130,7 @@ impl<'a> Rotation<'a> {
     }
 
     /// Returns the time remaining until `time`; `None` if it has passed.
-    fn until(&self, time: Option<&str>) -> Option<Duration> {
+    fn time_until(&self, time: Option<&str>) -> Option<Duration> {
         let time: Timestamp = time?.parse().ok()?;
         Duration::try_from(time.duration_since(self.reconciler.objects.now())).ok().filter(|left| !left.is_zero())
     }
@@ -144,15 +144,15 @@ pub(super) async fn verify(
     step: &Step<'_>,
     at_most: Option<Duration>,
 ) -> Outcome {
-    let rests = |after: Duration| Ok(Done::Rests { after: at_most.map_or(after, |limit| limit.min(after)) });
+    let rests = |after: Duration| Ok(Done::CheckAgain { after: at_most.map_or(after, |limit| limit.min(after)) });
     let Some(id) = facts.record().and_then(Record::delivered_key) else {
-        return Ok(at_most.map_or(Done::Nothing, |after| Done::Rests { after }));
+        return Ok(at_most.map_or(Done::Nothing, |after| Done::CheckAgain { after }));
     };
     if step.work().waits() == 0 {
         // After a start, the verifications of all claims are spread over the period.
         return rests(reconciler.resync.mul_f64((stable_hash(&step.key().to_string()) % 1024) as f64 / 1024.0));
     }
-    match Rotation::new(reconciler, facts, step)?.listed().await {
+    match Rotation::new(reconciler, facts, step)?.list_keys().await {
         Ok(Some(keys)) if !keys.contains(id) => Box::pin(Attempt::run(reconciler, Reason::Secret, facts, step)).await,
         Err(stopped @ Stopped::AwaitsPermit(_)) => Err(stopped),
         // The state of the key is unknown.

@@ -44,7 +44,7 @@ pub(super) async fn write_status(objects: &Objects, message: &UserMessage, key: 
             Err(Stopped::Changed) => {}
             Err(Stopped::CallFailed { error, .. }) => {
                 // The status may have been written nevertheless.
-                objects.cache().status_is_unknown(key);
+                objects.cache().mark_status_unknown(key);
                 return Err(error);
             }
             // The claim no longer exists.

@@ -51,7 +51,7 @@ pub(crate) struct ClassParameters {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BadParameters {
     /// The parameters are invalid, however often they are parsed.
-    Wrong(String),
+    Invalid(String),
     /// The provisioner's code panicked.
     Crashed(String),
 }
@@ -64,7 +64,7 @@ impl ClassParameters {
         parse: impl FnOnce(&BTreeMap<String, String>) -> Result<Parsed, ParameterError>,
     ) -> Result<Self, BadParameters> {
         let read = catch_panic(|| read_with_secrets(parameters, roles, parse)).map_err(BadParameters::Crashed)?;
-        let (parsed, secrets) = read.map_err(BadParameters::Wrong)?;
+        let (parsed, secrets) = read.map_err(BadParameters::Invalid)?;
         Ok(Self { parsed, secrets })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
 /// Removes an element of one of the sets, and the set when it is empty.
-pub(crate) fn take<N, Q, T>(sets: &mut HashMap<N, BTreeSet<T>>, name: &Q, element: &T)
+pub(crate) fn remove_entry<N, Q, T>(sets: &mut HashMap<N, BTreeSet<T>>, name: &Q, element: &T)
 where
     N: Borrow<Q> + Eq + Hash,
     Q: Eq + Hash + ?Sized,

@@ -50,7 +50,7 @@ pub(crate) const REMIND: Next = Next::RetryAfter(Duration::from_secs(45 * 60));
 
 /// The longest pause before a repeated attempt that did not ask the backend. No watch shows when the backend can be
 /// reached, or a permission is granted.
-pub(crate) const UNASKED: Duration = Duration::from_secs(60);
+pub(crate) const MAX_PAUSE_WITHOUT_CALL: Duration = Duration::from_secs(60);
 
 /// The number of attempts before the pauses between them grow.
 const FIRST: u32 = 6;

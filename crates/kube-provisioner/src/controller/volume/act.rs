@@ -81,7 +81,7 @@ impl Actions {
     }
 
     pub(crate) async fn execute(&self, decision: Decision, facts: &Facts, step: &Step<'_>) -> Outcome {
-        let claim = self.asked_for(&decision, facts, step)?;
+        let claim = self.accepted_claim(&decision, facts, step)?;
         let key = step.key();
         match decision {
             Decision::NoAction(why) => Err(Stopped::NoAction(why)),
@@ -94,7 +94,7 @@ impl Actions {
             Decision::DeleteSurplus => Box::pin(self.delete_surplus(facts, step)).await,
             Decision::Delete(deletion) => Box::pin(self.delete(deletion, facts, step)).await,
             Decision::Expand { bytes } => Box::pin(self.expand(bytes, facts, step)).await,
-            Decision::CheckNode { name } => Box::pin(self.look_for_node(name, facts, step)).await,
+            Decision::CheckNode { name } => Box::pin(self.check_node(name, facts, step)).await,
             Decision::Confirm => self.confirm(facts, key).await,
             Decision::ConfirmVolume => self.confirm_volume(facts, step).await,
             Decision::Save => Box::pin(self.save_again(facts, step)).await,
@@ -105,7 +105,7 @@ impl Actions {
     }
 
     /// Returns the claim of a new attempt. If the provisioner's `accepts` refuses the claim, no event is sent.
-    pub(crate) fn asked_for(
+    pub(crate) fn accepted_claim(
         &self,
         decision: &Decision,
         facts: &Facts,
@@ -151,12 +151,12 @@ impl Actions {
         match self.read_volume(&key.to_string()).await {
             Ok(live) => {
                 let Some(pending) = facts.attempt() else { return Err(Stopped::Changed) };
-                if !self.is_elsewhere(&live.seen) && !is_of_another(&live.object, pending) {
+                if !self.is_foreign_volume(&live.seen) && !is_of_another(&live.object, pending) {
                     Box::pin(self.finish(pending, Purpose::Create, step)).await?;
                 }
                 self.cache().observe_volume(live.seen);
             }
-            Err(CallError::NotFound) => self.cache().volume_is_gone(key),
+            Err(CallError::NotFound) => self.cache().remove_volume(key),
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),
         }
         Err(Stopped::Changed)
@@ -168,7 +168,7 @@ impl Actions {
     }
 
     /// Returns the current volume, if the rules still make the same decision about it.
-    async fn as_decided(
+    async fn confirm_decision(
         &self,
         decided: Decision,
         volume: &OurVolume,

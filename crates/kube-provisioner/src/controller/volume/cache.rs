@@ -43,7 +43,7 @@ pub(crate) struct VolumeCache {
     growing_claims: Table<Key, Arc<GrowingClaim>>,
     progress: HashMap<Key, Progress>,
     /// The number of wakes by the author's watches, by key.
-    woken: HashMap<Key, u64>,
+    wake_counts: HashMap<Key, u64>,
     /// See `stale`.
     stale_claims: u64,
     stale_volumes: u64,
@@ -80,14 +80,14 @@ impl VolumeCache {
             by_claim: HashMap::new(),
             growing_claims: Table::new(),
             progress: HashMap::new(),
-            woken: HashMap::new(),
+            wake_counts: HashMap::new(),
             stale_claims: 0,
             stale_volumes: 0,
         }
     }
 
     /// Returns whether the volume's claim exists and is not bound to another volume. Only finds claims that name us.
-    fn owner_lives(&self, key: &Key, volume: &OurVolume) -> bool {
+    fn owner_exists(&self, key: &Key, volume: &OurVolume) -> bool {
         let Some(owner) = volume.owner() else { return false };
         match self.claims.get(&owner) {
             None => false,
@@ -98,7 +98,7 @@ impl VolumeCache {
 
     /// Returns the position of our node among the nodes that have volumes of ours, and the number of these nodes.
     /// Positions are counted from `node` in the circular order of the names.
-    pub(crate) fn place_after(&self, node: &str) -> (usize, usize) {
+    pub(crate) fn node_position_after(&self, node: &str) -> (usize, usize) {
         let here = self.rules.identity.as_deref().unwrap_or_default();
         let volumes = self.volumes.iter().filter_map(|(_, volume)| volume.as_ref()?.facts.identity.as_deref());
         let nodes: BTreeSet<&str> = volumes.chain([here]).filter(|name| *name != node).collect();
@@ -133,23 +133,23 @@ impl VolumeCache {
             Change::Listed(claim) | Change::Applied(claim) => {
                 let volume = self.put_growing_claim(&claim, listing);
                 let changed = self.put_claim(&claim, listing).and(claim.metadata().uid.as_deref()).map(ClaimUid::new);
-                changed.iter().flat_map(|uid| self.of_claim(uid)).chain(volume).collect()
+                changed.iter().flat_map(|uid| self.keys_of_claim(uid)).chain(volume).collect()
             }
             Change::Deleted(claim) => {
                 let volume =
                     self.volume_of_growing_claim(&claim).filter(|volume| self.growing_claims.remove(volume).is_some());
                 let uid = claim.metadata().uid.as_deref().map(ClaimUid::new);
-                let uid = uid.filter(|uid| self.claim_gone(uid));
-                uid.iter().flat_map(|uid| self.of_claim(uid)).chain(volume).collect()
+                let uid = uid.filter(|uid| self.handle_claim_deletion(uid));
+                uid.iter().flat_map(|uid| self.keys_of_claim(uid)).chain(volume).collect()
             }
             Change::Ready => {
                 let volumes = self.growing_claims.end_snapshot();
                 let gone = self.claims.end_snapshot();
                 for (uid, entry) in &gone {
                     self.forget_class_of(uid, entry);
-                    self.claim_gone(uid);
+                    self.handle_claim_deletion(uid);
                 }
-                let keys = gone.iter().flat_map(|(uid, _)| self.of_claim(uid));
+                let keys = gone.iter().flat_map(|(uid, _)| self.keys_of_claim(uid));
                 keys.chain(volumes.into_iter().map(|(key, _)| key)).collect()
             }
         }
@@ -165,7 +165,7 @@ impl VolumeCache {
             Change::Deleted(volume) => {
                 let key = Key::of_volume(volume.name());
                 if let Some(known) = self.volumes.remove(&key) {
-                    self.volume_gone(&key, known);
+                    self.handle_volume_deletion(&key, known);
                     return vec![key];
                 }
             }
@@ -178,7 +178,7 @@ impl VolumeCache {
                     missing.partition(|(_, known)| known.as_deref().is_some_and(is_newer));
                 newer.into_iter().for_each(|(key, known)| drop(self.volumes.insert(key, known)));
                 let keys = gone.iter().map(|(key, _)| key.clone()).collect();
-                gone.into_iter().for_each(|(key, known)| self.volume_gone(&key, known));
+                gone.into_iter().for_each(|(key, known)| self.handle_volume_deletion(&key, known));
                 return keys;
             }
         }
@@ -195,35 +195,34 @@ impl VolumeCache {
                 is_known.then_some(key).into_iter().collect()
             }
             Trigger::DataSource { namespace, name } => {
-                self.with_source(|_, source| source == (namespace.as_str(), name.as_str()))
+                self.claims_with_source(|_, source| source == (namespace.as_str(), name.as_str()))
             }
-            Trigger::SourceNamespace(namespace) => {
-                self.with_source(|claim, (of_source, _)| of_source == namespace && of_source != &*claim.namespace)
-            }
-            Trigger::SelectedNode(name) => self.concerned_claims(|claim| claim.selected_node.as_deref() == Some(name)),
-            Trigger::Claims => self.concerned_claims(|_| true),
+            Trigger::SourceNamespace(namespace) => self
+                .claims_with_source(|claim, (of_source, _)| of_source == namespace && of_source != &*claim.namespace),
+            Trigger::SelectedNode(name) => self.matching_claims(|claim| claim.selected_node.as_deref() == Some(name)),
+            Trigger::Claims => self.matching_claims(|_| true),
         };
         for key in &keys {
-            *self.woken.entry(key.clone()).or_default() += 1;
+            *self.wake_counts.entry(key.clone()).or_default() += 1;
         }
         keys
     }
 
-    /// Returns the keys of `concerned_claims` whose data source matches. The arguments are the claim, and the namespace
+    /// Returns the keys of `matching_claims` whose data source matches. The arguments are the claim, and the namespace
     /// and name of its source.
-    fn with_source(&self, is_meant: impl Fn(&ClaimFacts, (&str, &str)) -> bool) -> Vec<Key> {
-        self.concerned_claims(|claim| claim.source().is_some_and(|source| is_meant(claim, source)))
+    fn claims_with_source(&self, is_match: impl Fn(&ClaimFacts, (&str, &str)) -> bool) -> Vec<Key> {
+        self.matching_claims(|claim| claim.source().is_some_and(|source| is_match(claim, source)))
     }
 
     /// Returns the keys of matching waiting claims, and of attempts for matching claims that no longer exist.
-    fn concerned_claims(&self, is_meant: impl Fn(&ClaimFacts) -> bool) -> Vec<Key> {
+    fn matching_claims(&self, is_match: impl Fn(&ClaimFacts) -> bool) -> Vec<Key> {
         let waits = |entry: &ClaimEntry| match entry {
-            ClaimEntry::Waiting(claim) => is_meant(&claim.facts),
+            ClaimEntry::Waiting(claim) => is_match(&claim.facts),
             ClaimEntry::Bound { .. } | ClaimEntry::Unreadable(_) => false,
         };
         let claims = self.claims.iter().filter(|(_, entry)| waits(entry)).map(|(uid, _)| self.key(uid));
         let attempts = self.progress.iter().filter_map(|(key, progress)| Some((key, progress.pending()?)));
-        let attempts = attempts.filter(|(_, pending)| is_meant(&pending.claim.facts)).map(|(key, _)| key.clone());
+        let attempts = attempts.filter(|(_, pending)| is_match(&pending.claim.facts)).map(|(key, _)| key.clone());
         claims.chain(attempts).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
@@ -263,7 +262,7 @@ impl VolumeCache {
 
     /// Applies the answer to our own save, unless the watch was faster: it may already have shown the volume's
     /// deletion.
-    pub(crate) fn saved(&mut self, key: &Key, answer: WatchedVolume) {
+    pub(crate) fn apply_saved(&mut self, key: &Key, answer: WatchedVolume) {
         if matches!(self.progress.get(key), Some(Progress::Unsaved(_))) {
             self.progress.remove(key);
             self.volume_answer(answer);
@@ -288,11 +287,11 @@ impl VolumeCache {
         self.forget_wakes(key);
     }
 
-    /// Forgets the wakes of a key without claim, volume and attempt: no watch shows the end of an attempt whose claim no
-    /// longer exists.
+    /// Forgets the wakes of a key without claim, volume and attempt: no watch shows the end of an attempt whose claim
+    /// no longer exists.
     pub(super) fn forget_wakes(&mut self, key: &Key) {
-        if !self.progress.contains_key(key) && self.volumes.get(key).is_none() && !self.is_asked_for(key) {
-            self.woken.remove(key);
+        if !self.progress.contains_key(key) && self.volumes.get(key).is_none() && !self.has_claim_for(key) {
+            self.wake_counts.remove(key);
         }
     }
 
@@ -320,7 +319,7 @@ impl VolumeCache {
     }
 
     /// Returns the keys of a claim and of its volumes with other names.
-    fn of_claim(&self, claim: &ClaimUid) -> Vec<Key> {
+    fn keys_of_claim(&self, claim: &ClaimUid) -> Vec<Key> {
         let volumes = self.by_claim.get(claim).into_iter().flatten().cloned();
         volumes.chain([self.key(claim)]).collect()
     }
@@ -330,7 +329,7 @@ impl VolumeCache {
     }
 
     /// Returns whether a claim that names us has this key.
-    fn is_asked_for(&self, key: &Key) -> bool {
+    fn has_claim_for(&self, key: &Key) -> bool {
         self.holder(key).is_some_and(|claim| self.claims.get(&claim).is_some())
     }
 

@@ -13,10 +13,10 @@ use crate::controller::shared::watched::WatchedClass;
 pub(crate) type ReadClass = crate::controller::shared::read_class::ReadClass<OurClass>;
 
 pub(crate) fn read_class(event: Change<WatchedClass>, rules: &Rules, backend: &dyn Backend) -> Change<ReadClass> {
-    ReadClass::of_event(event, &rules.names, |class| own(class, rules, backend))
+    ReadClass::of_event(event, &rules.names, |class| read_own(class, rules, backend))
 }
 
-fn own(class: StorageClass, rules: &Rules, backend: &dyn Backend) -> OurClass {
+fn read_own(class: StorageClass, rules: &Rules, backend: &dyn Backend) -> OurClass {
     let fingerprint = fingerprint(&(&class.metadata.uid, &class.metadata.resource_version));
     let object = author_view::class(class, &rules.capabilities);
     let snapshot = journal_entry::snapshot(&object, fingerprint);

@@ -10,8 +10,8 @@ use super::facts::{
     VolumeFacts, VolumeState,
 };
 use super::names::VolumeNames;
+use super::node_topology::NodeTopology;
 use super::partial::{self, ClaimRef};
-use super::place::Place;
 use super::safeguards::{Safeguard, Safeguards};
 use crate::capabilities::{AccessMode, Capabilities};
 use crate::controller::shared::class_parameters::BadParameters;
@@ -34,7 +34,7 @@ pub(crate) struct Rules {
     pub(crate) node: Option<Box<str>>,
     /// The place of that node, if it decides which volumes are ours. In that case our identity is the identity of the
     /// place.
-    pub(crate) place: Option<Place>,
+    pub(crate) node_topology: Option<NodeTopology>,
     /// The delays before bids for claims that do not wait for a pod, if this node takes such claims.
     pub(crate) bids: Option<Backoff>,
     pub(crate) safeguards: Safeguards,
@@ -44,7 +44,7 @@ impl Rules {
     /// Reads the facts about a volume. Returns `None` if the object lacks fields that every stored object has.
     pub(crate) fn read(&self, volume: &partial::VolumeFields) -> Option<VolumeFacts> {
         let mut facts = VolumeFacts::read(volume)?;
-        if let Some(place) = &self.place {
+        if let Some(place) = &self.node_topology {
             let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
             facts.identity = Some(place.identity_of(affinity));
         }
@@ -52,8 +52,8 @@ impl Rules {
     }
 
     /// Returns the identity to record on new volumes.
-    pub(crate) fn stamp(&self) -> Option<&str> {
-        self.identity.as_deref().filter(|_| self.place.is_none())
+    pub(crate) fn identity_to_record(&self) -> Option<&str> {
+        self.identity.as_deref().filter(|_| self.node_topology.is_none())
     }
 
     /// Returns whether another installation, or another node's replica, created this volume.
@@ -92,7 +92,7 @@ impl Rules {
 
     /// Returns whether this provisioner created the volume, according to the annotation. Without the annotation, the
     /// CSI driver decides, or the driver that the volume was migrated to.
-    pub(crate) fn own(&self, volume: &partial::VolumeFields) -> bool {
+    pub(crate) fn owns(&self, volume: &partial::VolumeFields) -> bool {
         if !self.safeguards.include(Safeguard::Ownership) {
             return true;
         }
@@ -180,7 +180,7 @@ fn about_claim(facts: &Facts, rules: &Rules) -> Decision {
         match &claim.selected_node {
             Some(selected) if selected == node => {}
             None if !class.waits_for_consumer && !claim.deleting => {
-                return match (&rules.bids, &rules.place) {
+                return match (&rules.bids, &rules.node_topology) {
                     (Some(_), _) => Decision::Bid,
                     // Another program selects the node.
                     (None, Some(_)) => Decision::NoAction(NoAction::AwaitsNode),
@@ -260,7 +260,7 @@ pub(crate) fn refusal(claim: &ClaimFacts, class: &OurClass, can: &Capabilities) 
     }
     match &class.parameters {
         Ok(_) => None,
-        Err(BadParameters::Wrong(problems)) => Some(Refusal::Parameters(problems.clone())),
+        Err(BadParameters::Invalid(problems)) => Some(Refusal::Parameters(problems.clone())),
         Err(BadParameters::Crashed(panic)) => Some(Refusal::ParametersCrash(panic.clone())),
     }
 }
@@ -279,7 +279,7 @@ fn about_volume(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision 
         }
         return match &volume.identity {
             // Only this refusal shows the user that the node no longer exists.
-            Some(identity) if released && (rules.is_named_by_node() || rules.place.is_some()) => {
+            Some(identity) if released && (rules.is_named_by_node() || rules.node_topology.is_some()) => {
                 Decision::CheckNode { name: identity.to_string() }
             }
             None if rules.node.is_some() && growth(volume, facts).is_some() => Decision::Refuse(Refusal::Unadopted),
@@ -366,8 +366,8 @@ fn is_awaited(volume: &VolumeFacts, facts: &Facts) -> bool {
 
 fn release(volume: &VolumeFacts, facts: &Facts, rules: &Rules) -> Decision {
     // A controller-manager with an old cache may release the volume of an existing claim.
-    if facts.owner_lives {
-        return Decision::NoAction(NoAction::ClaimStillSeen);
+    if facts.owner_exists {
+        return Decision::NoAction(NoAction::ClaimStillExists);
     }
     if volume.unproven && rules.safeguards.include(Safeguard::Copies) {
         return Decision::Refuse(Refusal::Copy { uid: volume.uid.to_string() });

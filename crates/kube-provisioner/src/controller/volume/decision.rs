@@ -71,7 +71,7 @@ pub enum NoAction {
     /// The volume is retained.
     Retained,
     /// The volume is released, but its claim still exists.
-    ClaimStillSeen,
+    ClaimStillExists,
     /// The volume is being deleted, and there is no asset of ours to delete.
     VolumeTerminating,
 }
@@ -134,7 +134,7 @@ pub enum Refusal {
         node: String,
     },
     /// The CSI driver is not registered on any node that can use the volume.
-    PlaceGone {
+    NoUsableNode {
         /// The volume's place, as label selectors.
         place: String,
     },
@@ -190,7 +190,7 @@ impl Refusal {
             Self::Copy { .. }
                 | Self::Unowned
                 | Self::NodeGone { .. }
-                | Self::PlaceGone { .. }
+                | Self::NoUsableNode { .. }
                 | Self::OtherCluster { .. }
                 | Self::OtherInstallation { .. }
                 | Self::RetainedTooLate

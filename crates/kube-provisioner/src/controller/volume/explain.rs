@@ -75,7 +75,7 @@ pub fn about_volume(
 /// Reads bytes as a claim, as a volume and as a class, and decides about the results, for the project's fuzz target.
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
-pub fn take_in(bytes: &[u8]) {
+pub fn decide_from_bytes(bytes: &[u8]) {
     let (provisioner, identity) = ("p".to_owned(), "here".to_owned());
     let installation = Installation { provisioner, identity, cluster_id: "this".to_owned(), node: None };
     let rules = Arc::new(rules(&installation, Capabilities::default()));
@@ -127,7 +127,7 @@ fn rules(installation: &Installation, capabilities: Capabilities) -> Rules {
         identity: Some(identity.as_str().into()),
         cluster_id: cluster_id.as_str().into(),
         node: node.as_deref().map(Into::into),
-        place: None,
+        node_topology: None,
         bids: None,
         safeguards: Safeguards::default(),
     }

@@ -25,7 +25,7 @@ pub(crate) struct Facts {
     pub(crate) volume: VolumeState,
     pub(crate) progress: Progress,
     /// The claim with the uid that the volume names exists, even if it is being deleted.
-    pub(crate) owner_lives: bool,
+    pub(crate) owner_exists: bool,
     /// The claim that uses the volume and requests more, if the volume is not named after it or if it names no
     /// provisioner: the volume was adopted, restored, or created by a populator.
     pub(crate) growing_claim: Option<Arc<GrowingClaim>>,

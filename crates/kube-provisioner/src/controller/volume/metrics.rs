@@ -16,7 +16,7 @@ use super::report::{Operation, OutcomeReport};
 use crate::controller::shared::metrics::{AttemptLabels, AttemptMetrics, Durations, Gauges, gauge};
 
 /// The Go library's buckets, which are the default of its client.
-const GO: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+const GO_DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ClassAndSourceLabels {
@@ -43,7 +43,7 @@ pub(crate) struct VolumeMetrics {
 
 impl VolumeMetrics {
     pub(crate) fn new() -> Self {
-        let go: fn() -> Histogram = || Histogram::new(GO);
+        let go: fn() -> Histogram = || Histogram::new(GO_DEFAULT_BUCKETS);
         Self {
             provisioned: Family::default(),
             provision_failed: Family::default(),

@@ -15,7 +15,7 @@ use crate::volume::{Volume, VolumeSource};
 /// The problem with a volume that a provisioner returned. Nothing was saved.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum TemplateError {
-    #[error("the provisioner created a volume without the access mode {0}, for which the claim asks")]
+    #[error("the provisioner created a volume without the access mode {0}, which the claim requests")]
     AccessMode(String),
     #[error("the provisioner created a volume of {made} bytes, but the claim asks for {asked}")]
     TooSmall { made: u64, asked: u64 },

@@ -16,20 +16,20 @@ pub(crate) enum MissingInput {
     Node(String),
     /// A Secret that the class names does not exist.
     Secret { namespace: String, name: String },
-    /// The class's parameters do not result in the name of a Secret. The text contains the reason.
+    /// The class's parameters do not result in a valid Secret name. The text contains the reason.
     SecretName(String),
 }
 
 /// The reason why the replica on the selected node does not create a volume, as observed by a replica on another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NodeSilence {
+pub(crate) enum NodeInactivity {
     /// The node is not ready.
     NotReady,
     /// No replica has ever written its journal there.
     NoReplica,
     /// The node does not exist or lacks the driver, and the replica there may have begun to create the volume.
-    Begun,
-    /// The same, for replicas that do not record their attempts.
+    MayHaveBegun,
+    /// Same as `Begun`, for replicas that do not record their attempts.
     Unrecorded,
     /// A replica has run there. It has emitted an event with the reason, or has stopped.
     Replica,
@@ -40,7 +40,7 @@ pub(crate) type Outcome = Result<Done, Stopped>;
 #[derive(Debug)]
 pub(crate) enum Done {
     /// Another replica has to act. The key runs again after this time.
-    LooksAgain { after: Duration },
+    CheckAgain { after: Duration },
     /// The asset was created and its volume was saved.
     Provisioned { took: Duration },
     /// Leftovers of an attempt were removed.
@@ -65,14 +65,14 @@ pub(crate) enum Stopped {
     /// The facts were out of date. The cache contains the current ones.
     Changed,
     /// The API server has a change that the watch has not delivered yet.
-    Behind,
+    WatchBehind,
     /// The selected node does not exist or lacks the CSI driver, and no attempt was begun there. The scheduler was
     /// asked for another node.
-    NodeLeft { node: String, exists: bool },
+    OtherNodeRequested { node: String, exists: bool },
     /// Our node has no room for the volume of a claim that does not wait for a pod.
     NoRoom { after: Duration },
     /// The selected node exists, but its replica has not created the volume in time.
-    NodeSilent { node: String, why: NodeSilence },
+    NodeInactive { node: String, why: NodeInactivity },
     /// The API server rejects a write.
     Rejected { doing: &'static str, error: CallError },
     /// The attempt could not be recorded, or this replica may not begin it.
@@ -92,7 +92,7 @@ pub(crate) enum Stopped {
     /// The author's `clean_up` failed, or its `delete` of a surplus asset.
     NotCleanedUp { verdict: DeleteVerdict, message: String, retry_after: Option<Duration> },
     /// The volume is released, and the claim that it names exists.
-    ClaimLives,
+    ClaimExists,
     /// The author's `delete` or `should_delete` returned an error.
     NotDeleted { verdict: DeleteVerdict, message: String, retry_after: Option<Duration> },
     /// The author's code did not answer a call for a volume.
@@ -110,7 +110,7 @@ impl Stopped {
         move |error| Self::CallFailed { doing, error }
     }
 
-    /// Returns the outcome of a failed write. Another writer may have changed the object, or a policy refuses the change.
+    /// Returns the outcome of a failed write. Another writer may have changed the object, or a policy rejects it.
     pub(crate) fn by_write(doing: &'static str, error: CallError) -> Self {
         match error {
             CallError::Conflict | CallError::Invalid(_) => Self::Rejected { doing, error },

@@ -13,11 +13,11 @@ use provisioner_runtime::{CallError, JournalError, Next};
 pub(crate) use self::draft::{EventDraft, EventObject};
 use self::draft::{failed, normal, reason, warning};
 pub(crate) use self::messages::parameters_text;
-use self::messages::{expansion_text, missing_input_text, no_room_text, refusal_text, silence_text};
+use self::messages::{expansion_text, missing_input_text, no_room_text, node_inactivity_text, refusal_text};
 use super::decision::{NoAction, Refusal};
 use super::facts::{ClaimFacts, ClaimState, ClassState, Facts};
-use super::outcome::{Done, MissingInput, NodeSilence, Outcome, Stopped};
-use crate::controller::shared::limits::{REMIND, Thresholds, UNASKED, after_call, is_last, retry};
+use super::outcome::{Done, MissingInput, NodeInactivity, Outcome, Stopped};
+use crate::controller::shared::limits::{MAX_PAUSE_WITHOUT_CALL, REMIND, Thresholds, after_call, is_last, retry};
 use crate::controller::shared::metrics::aborted_label;
 use crate::controller::shared::texts::{
     call_failed_text, gave_up_deletion_text, gave_up_text, no_answer_text, sentence,
@@ -78,7 +78,7 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
         Err(Stopped::NoAction(why @ NoAction::ForeignClass)) => {
             let class = case.facts.claim_at_work().and_then(|claim| claim.class.as_deref()).unwrap_or_default();
             let text = format!(
-                "the claim asks {} for its volume, and its StorageClass \"{class}\" names another provisioner; delete the claim and \
+                "the claim asks {} for its volume, but its StorageClass \"{class}\" names another provisioner; delete the claim and \
                  create it with a class that names {}",
                 case.provisioner, case.provisioner
             );
@@ -88,8 +88,8 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
         Err(Stopped::NoAction(why)) => OutcomeReport::quiet(no_action_label(why), Next::Done),
         Err(Stopped::AwaitsPermit(flow)) => OutcomeReport::quiet("awaits_permit", Next::AwaitPermit(flow)),
         Err(Stopped::Changed) => OutcomeReport::quiet("changed", Next::Again),
-        Err(Stopped::Behind) => OutcomeReport::quiet("behind", Next::Wait(None)),
-        Err(Stopped::ClaimLives) => OutcomeReport::quiet("claim_lives", Next::Wait(None)),
+        Err(Stopped::WatchBehind) => OutcomeReport::quiet("behind", Next::Wait(None)),
+        Err(Stopped::ClaimExists) => OutcomeReport::quiet("claim_lives", Next::Wait(None)),
         Ok(Done::CleanedUp) => OutcomeReport::quiet("cleaned_up", Next::Again),
         Err(Stopped::Rejected { .. }) if case.repeats == 0 => OutcomeReport::quiet("changed", Next::Again),
         Err(Stopped::Rejected { doing, error }) => {
@@ -102,9 +102,11 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             let event = normal(EventObject::Claim, reason::SUCCEEDED, text);
             OutcomeReport { next: Next::Done, took: Some(took), ..OutcomeReport::provision(Some(event), "success") }
         }
-        Ok(Done::LooksAgain { after }) => OutcomeReport::quiet("looks_again", Next::Wait(Some(after))),
-        Err(Stopped::NodeLeft { node, exists: false }) => rescheduled(&missing_input_text(&MissingInput::Node(node))),
-        Err(Stopped::NodeLeft { node, exists: true }) => {
+        Ok(Done::CheckAgain { after }) => OutcomeReport::quiet("looks_again", Next::Wait(Some(after))),
+        Err(Stopped::OtherNodeRequested { node, exists: false }) => {
+            rescheduled(&missing_input_text(&MissingInput::Node(node)))
+        }
+        Err(Stopped::OtherNodeRequested { node, exists: true }) => {
             rescheduled(&format!("The selected node {node} does not have the CSI driver {}", case.provisioner))
         }
         Err(Stopped::NoRoom { after }) => {
@@ -112,10 +114,10 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             let event = EventDraft { same_from_all: true, ..event };
             OutcomeReport { next: Next::Wait(Some(after)), ..OutcomeReport::provision(Some(event), "no_room") }
         }
-        Err(Stopped::NodeSilent { node, why }) => {
-            let text = silence_text(case.provisioner, &node, why, case.volume);
+        Err(Stopped::NodeInactive { node, why }) => {
+            let text = node_inactivity_text(case.provisioner, &node, why, case.volume);
             let event = match why {
-                NodeSilence::Replica => normal(EventObject::Claim, reason::PROVISIONING, text),
+                NodeInactivity::Replica => normal(EventObject::Claim, reason::PROVISIONING, text),
                 _ => failed(text),
             };
             let event = EventDraft { same_from_all: true, ..event };
@@ -123,7 +125,7 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
         }
         Err(Stopped::Refused(refusal)) if refusal.is_about_volume() => {
             let same_from_all =
-                matches!(refusal, Refusal::NodeGone { .. } | Refusal::PlaceGone { .. } | Refusal::Unowned);
+                matches!(refusal, Refusal::NodeGone { .. } | Refusal::NoUsableNode { .. } | Refusal::Unowned);
             let event = warning(EventObject::Volume, reason::DELETE_FAILED, case.refusal_text(&refusal));
             let event = EventDraft { same_from_all, ..event };
             OutcomeReport { next: REMIND, ..OutcomeReport::deletion(Some(event), "refused") }
@@ -178,8 +180,10 @@ pub(crate) fn report(outcome: Outcome, case: &Case<'_>) -> OutcomeReport {
             OutcomeReport::provision(Some(failed(sentence(&error.to_string()))), "bad_template")
         }
         Err(Stopped::NotSaved(error)) => {
-            let text =
-                format!("The volume {} was created but is not saved yet: {error}; ask the administrator", case.volume);
+            let text = format!(
+                "The volume {} was created, but its PersistentVolume is not saved yet: {error}; ask the administrator",
+                case.volume
+            );
             // The asset exists, so retries are not limited.
             OutcomeReport {
                 next: after_call(&error, case.attempt),
@@ -222,7 +226,7 @@ pub(crate) fn still_provisioning(provisioner: &str, claim: &ClaimFacts) -> Event
 }
 
 /// Returns the event of a volume that was created with a warning from its provisioner.
-pub(crate) fn made_with_warning(text: &str) -> EventDraft {
+pub(crate) fn provisioned_with_warning(text: &str) -> EventDraft {
     warning(EventObject::Claim, reason::WARNING, text.to_owned())
 }
 
@@ -232,7 +236,7 @@ pub(crate) fn begins_resizing(provisioner: &str, volume: &str) -> EventDraft {
 }
 
 /// Returns the event for each waiting claim while the provisioner cannot work.
-pub(crate) fn not_now() -> EventDraft {
+pub(crate) fn provisioner_paused() -> EventDraft {
     failed("No volume can be provisioned at the moment, because the provisioner cannot work; ask the administrator to check its log and /readyz".to_owned())
 }
 
@@ -258,7 +262,7 @@ fn not_provisioned(
         ProvisionVerdict::Reschedule if was_rescheduled => rescheduled(&message),
         ProvisionVerdict::NoChange => {
             let report = case.provision_failed(message, "failed", retry_after);
-            let next = if report.next == Next::Retry { Next::RetryWithin(UNASKED) } else { report.next };
+            let next = if report.next == Next::Retry { Next::RetryWithin(MAX_PAUSE_WITHOUT_CALL) } else { report.next };
             OutcomeReport { next, ..report }
         }
         ProvisionVerdict::Reschedule
@@ -489,7 +493,7 @@ fn no_action_label(why: NoAction) -> &'static str {
         NoAction::AwaitsNode => "awaits_node",
         NoAction::Bound => "bound",
         NoAction::ClaimTerminating => "claim_terminating",
-        NoAction::ClaimStillSeen => "claim_still_seen",
+        NoAction::ClaimStillExists => "claim_still_seen",
         NoAction::ForeignClass => "class_of_another",
         NoAction::NotReleased => "not_released",
         NoAction::OtherCluster => "other_cluster",

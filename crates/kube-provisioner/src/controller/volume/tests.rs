@@ -25,8 +25,8 @@ use super::facts::{ClaimFacts, OurClass, Pending, WaitingClaim};
 use super::journal_entry;
 use super::key::Key;
 use super::names::VolumeNames;
+use super::node_topology::NodeTopology;
 use super::partial;
-use super::place::Place;
 use super::safeguards::Safeguards;
 use crate::controller::shared::names::ProvisionerNames;
 use crate::controller::shared::watched::WatchedClass;
@@ -104,7 +104,7 @@ impl Fixture {
             identity: Some("here".into()),
             cluster_id: "this".into(),
             node: None,
-            place: None,
+            node_topology: None,
             bids: None,
             safeguards: Safeguards::default(),
         });
@@ -122,10 +122,10 @@ impl Fixture {
     /// Makes the fixture the replica of a node whose place decides about volumes. With `bids`, it takes claims that do
     /// not wait for a pod.
     fn in_place(self, node: &str, key: &str, value: &str, bids: bool) -> Self {
-        let place = Place::new(node, [(key.to_owned(), value.to_owned())].into());
+        let node_topology = NodeTopology::new(node, [(key.to_owned(), value.to_owned())].into());
         let bids = bids.then(|| Backoff::fixed(Duration::from_secs(1)));
-        let (identity, place) = (Some(place.identity()), Some(place));
-        let rules = Arc::new(Rules { identity, node: Some(node.into()), place, bids, ..(*self.rules).clone() });
+        let (identity, node_topology) = (Some(node_topology.identity()), Some(node_topology));
+        let rules = Arc::new(Rules { identity, node: Some(node.into()), node_topology, bids, ..(*self.rules).clone() });
         Self { cache: VolumeCache::new(rules.clone()), rules }
     }
 

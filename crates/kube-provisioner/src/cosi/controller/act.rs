@@ -37,8 +37,8 @@ pub(super) struct Actions {
     pub(super) context: Context<CosiCache>,
     pub(super) driver: Driver,
     pub(super) backend: Arc<dyn BucketBackend>,
-    /// The last list of Buckets. Locked while a Bucket looks for its twin and leaves the bucket to it: of two Buckets
-    /// that are deleted at the same time, the second must not see the first.
+    /// The last list of Buckets. Locked while a Bucket looks for its duplicate and leaves the bucket to it: of two
+    /// Buckets that are deleted at the same time, the second must not see the first.
     pub(super) listed: Mutex<ListedBuckets>,
     /// The number of lists that have begun.
     pub(super) lists: AtomicU64,
@@ -62,7 +62,7 @@ impl Actions {
         if decide(&facts) == Decision::Delete {
             let begun = self.lists.load(Ordering::Relaxed);
             let listed = listed.insert(self.listed.lock().await);
-            facts = self.with_live_twin(&facts, listed, begun).await?;
+            facts = self.with_live_duplicate(&facts, listed, begun).await?;
         }
         match (decide(&facts), facts) {
             (Decision::NoAction, _) => Ok(Done::NoAction),
@@ -103,7 +103,7 @@ impl Actions {
         match facts {
             Facts::Bucket(view) => {
                 let bucket = self.patch_bucket(&view.bucket, None, patch).await?;
-                Ok(bucket.map_or(Facts::None, |bucket| Facts::Bucket(BucketView { bucket, twin: None })))
+                Ok(bucket.map_or(Facts::None, |bucket| Facts::Bucket(BucketView { bucket, duplicate: None })))
             }
             Facts::Access(view) => {
                 let access = self.patch_access(&view.access, None, patch).await?;

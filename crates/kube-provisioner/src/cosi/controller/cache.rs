@@ -10,7 +10,7 @@ use provisioner_runtime::{Cache, Change, Table, fingerprint};
 use super::decide::{AccessView, BucketState, BucketView, Decision, Facts, decide};
 use super::objects::{AccessContent, AccessFacts, BucketFacts, WatchedObject};
 use super::secrets::{SecretFacts, SecretState};
-use crate::controller::shared::index::take;
+use crate::controller::shared::index::remove_entry;
 
 /// A Bucket by its name, or a BucketAccess by its namespace and name. Formatted as the object's path.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,7 +67,7 @@ impl CosiCache {
         let changed = apply(&mut self.accesses, change);
         for path in &changed {
             for bucket in self.waiting.remove(path).unwrap_or_default() {
-                take(&mut self.awaited, &*bucket, path);
+                remove_entry(&mut self.awaited, &*bucket, path);
             }
             let waits = self.accesses.get(path).filter(|access| !access.object.is_ready());
             let targets = waits.into_iter().flat_map(|access| &access.content).flat_map(|content| &content.targets);
@@ -129,9 +129,9 @@ impl Cache for CosiCache {
 
     fn facts(&self, key: &Key) -> Facts {
         match key {
-            // The twin is looked up when the Bucket is deleted.
+            // The duplicate is looked up when the Bucket is deleted.
             Key::Bucket(name) => {
-                self.bucket(name).map_or(Facts::None, |bucket| Facts::Bucket(BucketView { bucket, twin: None }))
+                self.bucket(name).map_or(Facts::None, |bucket| Facts::Bucket(BucketView { bucket, duplicate: None }))
             }
             Key::Access(path) => self.accesses.get(path).map_or(Facts::None, |access| Facts::Access(self.view(access))),
         }

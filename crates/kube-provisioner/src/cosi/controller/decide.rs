@@ -21,7 +21,7 @@ pub(super) enum Facts {
 pub(super) struct BucketView {
     pub(super) bucket: Arc<BucketFacts>,
     /// Another Bucket that represents the same bucket in the backend.
-    pub(super) twin: Option<Arc<str>>,
+    pub(super) duplicate: Option<Arc<str>>,
 }
 
 #[derive(Clone, Debug)]
@@ -81,10 +81,10 @@ pub(super) enum Refusal {
     SameBucket(String),
     BucketAbsent(String),
     BucketForeign(String),
-    BucketEnds(String),
+    BucketDeleting(String),
     BucketNotReady(String),
     SecretForeign(String),
-    SecretEnds(String),
+    SecretDeleting(String),
 }
 
 impl Facts {
@@ -142,7 +142,7 @@ fn about_deletion(view: &BucketView, content: &BucketContent) -> Decision {
     match content.policy {
         _ if is_bound && !view.bucket.claim_ends => Decision::Refuse(Refusal::ClaimRemains),
         // The last of several Buckets decides. A Bucket without a claim only looked up an existing bucket.
-        Policy::Delete if is_bound && view.twin.is_none() => Decision::Delete,
+        Policy::Delete if is_bound && view.duplicate.is_none() => Decision::Delete,
         Policy::Delete | Policy::Retain => Decision::Release,
     }
 }
@@ -164,7 +164,7 @@ fn about_access(view: &AccessView) -> Decision {
     if object.is_protected() && object.is_ready() && content.account.is_some() && delivered {
         return Decision::NoAction;
     }
-    if let Some(refusal) = obstacle(access, content).or_else(|| obstacle_around(view, content)) {
+    if let Some(refusal) = obstacle(access, content).or_else(|| obstacle_of_related(view, content)) {
         return Decision::Refuse(refusal);
     }
     if object.is_protected() { Decision::Grant } else { Decision::Protect }
@@ -191,7 +191,7 @@ fn obstacle(access: &AccessFacts, content: &AccessContent) -> Option<Refusal> {
 }
 
 /// Returns an obstacle in the access's Buckets and Secrets.
-fn obstacle_around(view: &AccessView, content: &AccessContent) -> Option<Refusal> {
+fn obstacle_of_related(view: &AccessView, content: &AccessContent) -> Option<Refusal> {
     let buckets = content.targets.iter().zip(&view.buckets).find_map(|(target, state)| {
         let name = target.bucket.clone();
         let bucket = match state {
@@ -204,7 +204,7 @@ fn obstacle_around(view: &AccessView, content: &AccessContent) -> Option<Refusal
             Err(problem) => return Some(Refusal::Unreadable(format!("Bucket {name}: {problem}"))),
         };
         match id {
-            _ if bucket.claim_ends || bucket.object.deleting => Some(Refusal::BucketEnds(name)),
+            _ if bucket.claim_ends || bucket.object.deleting => Some(Refusal::BucketDeleting(name)),
             Some(id) if id != target.id => {
                 Some(Refusal::OtherId { has: target.id.clone(), wanted: format!("{id} of Bucket {name}") })
             }
@@ -216,7 +216,7 @@ fn obstacle_around(view: &AccessView, content: &AccessContent) -> Option<Refusal
         content.targets.iter().zip(&view.secrets).find_map(|(target, state)| match state {
             SecretState::Foreign => Some(Refusal::SecretForeign(target.secret.clone())),
             // A Secret that is being deleted will be replaced by a new one.
-            SecretState::Absent | SecretState::Ending | SecretState::Changed | SecretState::Intact => None,
+            SecretState::Absent | SecretState::Deleting | SecretState::Changed | SecretState::Intact => None,
         })
     })
 }

@@ -43,7 +43,7 @@ fn bucket(changes: &[Change<'_>]) -> Option<Arc<BucketFacts>> {
 }
 
 fn about_bucket(changes: &[Change<'_>]) -> Decision {
-    let view = |bucket| Facts::Bucket(BucketView { bucket, twin: None });
+    let view = |bucket| Facts::Bucket(BucketView { bucket, duplicate: None });
     decide(&bucket(changes).map_or(Facts::None, view))
 }
 
@@ -134,7 +134,7 @@ fn adds_the_finalizer_before_it_creates_the_bucket() {
     );
     let other = ("/status", json!({"readyToUse": true, "bucketID": "elsewhere"}));
     assert!(matches!(about_bucket(&[protected(), other]), Decision::Refuse(Refusal::OtherId { .. })));
-    // Nothing is created for a claim that is about to be deleted.
+    // The driver does not create a bucket for a claim that is about to be deleted.
     assert_eq!(about_bucket(&[protected(), annotated(ENDS)]), Decision::NoAction);
 }
 
@@ -186,7 +186,7 @@ fn retain_keeps_the_bucket() {
 #[test]
 fn keeps_a_bucket_that_another_object_represents() {
     let bucket = bucket(&[protected(), ready(), annotated(ENDS), deleted()]).unwrap();
-    assert_eq!(decide(&Facts::Bucket(BucketView { bucket, twin: Some("static".into()) })), Decision::Release);
+    assert_eq!(decide(&Facts::Bucket(BucketView { bucket, duplicate: Some("static".into()) })), Decision::Release);
 }
 
 // Rules: J8.
@@ -199,10 +199,10 @@ fn an_unreadable_object_still_shares_the_bucket() {
     let of_second = || ("/spec/existingBucketID", json!("bc-2"));
     let [first, second] = ["bc-1", "bc-2"].map(|name| named(name, &[]));
     let unreadable = named("static", &[of_second(), ("/spec/deletionPolicy", Value::Null)]);
-    assert!(!first.is_twin(&unreadable) && second.is_twin(&unreadable));
-    assert!(second.is_twin(&named("static", &[of_second(), protected(), deleted()])));
+    assert!(!first.is_duplicate(&unreadable) && second.is_duplicate(&unreadable));
+    assert!(second.is_duplicate(&named("static", &[of_second(), protected(), deleted()])));
     let finished = named("static", &[of_second(), deleted(), ("/metadata/finalizers", json!(["other"]))]);
-    assert!(!second.is_twin(&finished));
+    assert!(!second.is_duplicate(&finished));
 }
 
 // Rules: J9.
@@ -301,7 +301,7 @@ fn grants_access_only_to_ready_buckets() {
     assert_eq!(with(BucketState::Absent), Decision::Refuse(Refusal::BucketAbsent(name())));
     assert_eq!(with(BucketState::Foreign), Decision::Refuse(Refusal::BucketForeign(name())));
     for change in [deleted(), annotated(ENDS), annotated(MISSPELT)] {
-        assert_eq!(ours(&[protected(), ready(), change]), Decision::Refuse(Refusal::BucketEnds(name())));
+        assert_eq!(ours(&[protected(), ready(), change]), Decision::Refuse(Refusal::BucketDeleting(name())));
     }
     for status in [json!({}), json!({"readyToUse": false, "bucketID": "bc-1"})] {
         assert_eq!(ours(&[protected(), ("/status", status)]), Decision::Refuse(Refusal::BucketNotReady(name())));
@@ -319,7 +319,7 @@ fn grants_again_if_a_secret_is_missing_or_changed() {
         decide(&Facts::Access(view))
     };
     assert_eq!(with(&granted(), SecretState::Intact), Decision::NoAction);
-    for state in [SecretState::Absent, SecretState::Changed, SecretState::Ending] {
+    for state in [SecretState::Absent, SecretState::Changed, SecretState::Deleting] {
         assert_eq!(with(&granted(), state), Decision::Grant);
     }
     let foreign = Decision::Refuse(Refusal::SecretForeign("key".to_owned()));

@@ -368,7 +368,7 @@ impl BucketFacts {
 
     /// Returns true if the other Bucket represents the same bucket in the backend. A deleted one without our finalizer
     /// no longer does: only finalizers of other controllers keep it.
-    pub(super) fn is_twin(&self, other: &Self) -> bool {
+    pub(super) fn is_duplicate(&self, other: &Self) -> bool {
         let is_finished = other.object.deleting && !other.object.is_protected();
         other.object.name != self.object.name && !is_finished && other.ids.iter().any(|id| self.ids.contains(id))
     }

@@ -15,7 +15,7 @@ pub(super) enum Done {
         bucket: String,
     },
     /// The bucket that a Bucket names exists.
-    Found {
+    AlreadyExists {
         bucket: String,
     },
     Deleted {

@@ -8,7 +8,7 @@ use provisioner_runtime::{JournalError, Next};
 use super::decide::Refusal;
 use super::objects::{CLEANUP_FINISHED, S3};
 use super::outcome::{Done, Operation, Outcome, Stopped};
-use crate::controller::shared::limits::{REMIND, Thresholds, UNASKED, after_call, is_last};
+use crate::controller::shared::limits::{MAX_PAUSE_WITHOUT_CALL, REMIND, Thresholds, after_call, is_last};
 use crate::controller::shared::metrics::aborted_label;
 use crate::controller::shared::texts::{
     call_failed_text, gave_up_deletion_text, gave_up_text, limited, no_answer_text, sentence,
@@ -44,7 +44,7 @@ pub(super) fn message(operation: Operation, outcome: &Outcome, gave_up: Option<u
         Err(Stopped::CallFailed { error, .. }) if error.is_transient() => None,
         Err(Stopped::Refused(refusal)) => bad(true, refusal_text(refusal)),
         Ok(Done::Provisioned { bucket }) => good("Provisioned", format!("Created bucket {bucket}")),
-        Ok(Done::Found { bucket }) => good("Provisioned", format!("Found bucket {bucket}")),
+        Ok(Done::AlreadyExists { bucket }) => good("Provisioned", format!("Found bucket {bucket}")),
         Ok(Done::Deleted { bucket }) => good("Deleted", format!("Deleted bucket {bucket}")),
         Ok(Done::Released) => good("Released", "The bucket in the object store is kept".to_owned()),
         Ok(Done::Granted) => good("AccessGranted", "The Secrets have the account's key".to_owned()),
@@ -101,7 +101,7 @@ fn refusal_text(refusal: &Refusal) -> String {
         Refusal::BucketForeign(name) => {
             format!("Bucket {name} belongs to another driver: use a BucketAccessClass of that driver")
         }
-        Refusal::BucketEnds(name) => {
+        Refusal::BucketDeleting(name) => {
             format!("Bucket {name} or its BucketClaim is being deleted: delete the BucketAccess")
         }
         Refusal::BucketNotReady(name) => format!("Waiting for Bucket {name} to be ready"),
@@ -109,7 +109,7 @@ fn refusal_text(refusal: &Refusal) -> String {
             "Secret {name} exists and does not belong to this BucketAccess: delete the Secret, or create a BucketAccess with \
              another accessSecretName"
         ),
-        Refusal::SecretEnds(name) => {
+        Refusal::SecretDeleting(name) => {
             format!("Waiting for the deletion of Secret {name}: one of its finalizers blocks it")
         }
     }
@@ -124,12 +124,12 @@ pub(super) fn next(operation: Operation, outcome: &Outcome, attempt: u32, thresh
         Err(Stopped::AwaitsPermit(flow)) => Next::AwaitPermit(flow.clone()),
         Err(Stopped::Changed) => Next::Again,
         // Foreign Secrets are not watched.
-        Err(Stopped::Refused(Refusal::SecretForeign(_) | Refusal::SecretEnds(_))) => Next::Retry,
+        Err(Stopped::Refused(Refusal::SecretForeign(_) | Refusal::SecretDeleting(_))) => Next::Retry,
         Err(Stopped::Refused(_)) => REMIND,
         Ok(_) => Next::Done,
         // A creation that can only fail waits for a change. A deletion is always retried.
         Err(Stopped::Failed(status)) if is_final(status.code()) && !operation.removes() => REMIND,
-        Err(Stopped::Failed(status)) if is_precondition(status) => Next::RetryWithin(UNASKED),
+        Err(Stopped::Failed(status)) if is_precondition(status) => Next::RetryWithin(MAX_PAUSE_WITHOUT_CALL),
         Err(Stopped::Failed(status)) if is_in_progress(status) => Next::Wait(Some(PAUSE)),
         Err(Stopped::Failed(_)) | Err(Stopped::NotFenced(_)) | Err(Stopped::Aborted(_)) => Next::Retry,
         Err(Stopped::CallFailed { error, .. }) => after_call(error, attempt),
@@ -180,7 +180,7 @@ mod tests {
     fn retries_a_failed_precondition_within_a_minute() {
         let thresholds = Thresholds { provision: 1, delete: 1 };
         let next = |code| next(Operation::Delete, &Err(Stopped::Failed(Status::new(code, "text"))), 9, thresholds);
-        assert_eq!(next(Code::FailedPrecondition), Next::RetryWithin(UNASKED));
+        assert_eq!(next(Code::FailedPrecondition), Next::RetryWithin(MAX_PAUSE_WITHOUT_CALL));
         assert_eq!(next(Code::Unavailable), Next::AwaitChange);
         // A large bucket is deleted in many calls.
         assert_eq!(next(Code::Aborted), Next::Wait(Some(PAUSE)));

@@ -53,7 +53,7 @@ pub(super) enum SecretState {
     /// The Secret belongs to another owner.
     Foreign,
     /// The Secret is being deleted, but a finalizer still holds it.
-    Ending,
+    Deleting,
     /// The Secret is empty, or was edited.
     Changed,
     Intact,
@@ -80,7 +80,7 @@ impl SecretFacts {
     pub(super) fn state(&self, access: &AccessFacts) -> SecretState {
         match &self.owner {
             Some((_, uid)) if **uid == *access.object.uid => match (self.deleting, self.intact) {
-                (true, _) => SecretState::Ending,
+                (true, _) => SecretState::Deleting,
                 (false, true) => SecretState::Intact,
                 (false, false) => SecretState::Changed,
             },

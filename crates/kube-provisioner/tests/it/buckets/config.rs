@@ -13,7 +13,7 @@ async fn applied_settings_are_never_refused_later() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({"additionalConfig": {"maxObjects": "2"}}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     running.abort();
     // Simulate a claim that another provisioner has provisioned with more keys.
     let object = fixture.get(BUCKETS, OBJECT).unwrap();
@@ -38,7 +38,7 @@ async fn records_settings_that_a_failed_attempt_may_have_applied() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     let applied = || fixture.store.state().applied.last().cloned().unwrap_or_default();
     for _ in 0..3 {
         fixture.store.fail("create_bucket", Failure::Late);
@@ -68,7 +68,7 @@ async fn delete_bucket_receives_settings_of_failed_attempts() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     for _ in 0..3 {
         fixture.store.fail("create_bucket", Failure::Late);
     }
@@ -86,7 +86,7 @@ async fn reverts_settings_that_were_applied_but_not_recorded() {
     let config = |objects: Value| json!({"spec": {"additionalConfig": {"maxObjects": objects}}});
     fixture.claim("photos", config(json!("1"))["spec"].clone());
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     let limit = || fixture.store.state().configs.values().next().copied().flatten();
     assert_eq!(limit(), Some(1));
     for (changed, applied) in [(json!("2"), Some(2)), (Value::Null, None)] {
@@ -115,7 +115,7 @@ async fn refuses_the_config_key_account() {
     assert!(fixture.store.is_empty());
     // A bound claim keeps its bucket.
     fixture.claim("photos", json!({}));
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     fixture.patch(CLAIMS, "photos", json!({"spec": shared}));
     fixture.until("it is reported", || is_reported(&fixture, "photos", "unknown key \"account\"")).await;
     assert_eq!((fixture.phase("photos").as_str(), fixture.store.state().users.len()), ("Bound", 1));

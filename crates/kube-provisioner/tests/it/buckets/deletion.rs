@@ -11,8 +11,8 @@ use kube_sim::{
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use super::faulty_server::LateList;
 use super::fixture::{BUCKETS, CLAIMS, Fixture, target};
-use super::refusing::LateList;
 use super::store::Failure;
 
 // Rules: Y3.
@@ -21,14 +21,14 @@ async fn everything_is_deleted_with_the_claim() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     fixture.store.fail("delete_bucket", Failure::Retry);
     fixture.store.fail("delete_bucket", Failure::Late);
     fixture.delete(CLAIMS, "photos");
     fixture
         .until("it is reported", || fixture.events("photos").iter().any(|event| event.contains("BucketFailedDelete")))
         .await;
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert!(fixture.store.is_empty());
     assert_eq!(fixture.store.calls("delete_bucket"), 3);
     for (plural, name) in [(BUCKETS, "obc-default-photos"), ("secrets", "photos"), ("configmaps", "photos")] {
@@ -53,7 +53,7 @@ async fn keeps_a_bucket_while_its_deletion_waits(kept: Value) {
     let _running = fixture.start(1);
     for name in ["photos", "films"] {
         fixture.claim(name, json!({}));
-        fixture.bound(name).await;
+        fixture.until_bound(name).await;
     }
     fixture.store.state().pauses.insert("delete_bucket", Duration::from_secs(10));
     fixture.delete(CLAIMS, "photos");
@@ -63,7 +63,7 @@ async fn keeps_a_bucket_while_its_deletion_waits(kept: Value) {
     sleep(Duration::from_secs(2)).await;
     assert_eq!(fixture.get(BUCKETS, "obc-default-films").unwrap()["status"]["phase"], "Released");
     fixture.patch(BUCKETS, "obc-default-films", kept);
-    fixture.gone("films").await;
+    fixture.until_gone("films").await;
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.state().buckets.len()), (1, 1));
 }
 
@@ -87,12 +87,12 @@ async fn keeps_a_bucket_whose_policy_change_the_watch_missed() {
     let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(HidesRetain)));
     let _running = fixture.start(1);
     fixture.claim("photos", json!({}));
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     (0..3).for_each(|_| fixture.store.fail("delete_bucket", Failure::Retry));
     fixture.delete(CLAIMS, "photos");
     fixture.until("its deletion fails", || fixture.store.calls("delete_bucket") == 1).await;
     fixture.patch(BUCKETS, "obc-default-photos", json!({"spec": {"reclaimPolicy": "Retain"}}));
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.state().buckets.len()), (1, 1));
 }
 
@@ -101,7 +101,7 @@ async fn reports_a_deletion_that_cannot_begin() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     running.abort();
     fixture.store.fail("start", Failure::Retry);
     fixture.delete(CLAIMS, "photos");
@@ -116,13 +116,13 @@ async fn a_claim_ignores_foreign_finalizers_of_its_object_bucket() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     running.abort();
     fixture.patch(BUCKETS, "obc-default-photos", json!({"metadata": {"finalizers": ["example.com/other"]}}));
     fixture.delete(BUCKETS, "obc-default-photos");
     fixture.delete(CLAIMS, "photos");
     let _running = fixture.start(2);
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert!(fixture.get(BUCKETS, "obc-default-photos").is_some());
     assert!(fixture.get("secrets", "photos").is_none());
     assert_eq!(fixture.store.calls("delete_bucket"), 0);
@@ -145,7 +145,7 @@ async fn retries_the_deletion_of_a_bucket_without_a_finalizer() {
     fixture.store.fail("delete_bucket", Failure::Retry);
     fixture.delete(CLAIMS, "photos");
     let _running = fixture.start(1);
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.is_empty()), (2, true));
 }
 
@@ -155,7 +155,7 @@ async fn keeps_the_account_until_the_bucket_is_deleted() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     for method in ["delete_bucket", "revoke"] {
         (0..3).for_each(|_| fixture.store.fail(method, Failure::Retry));
     }
@@ -163,7 +163,7 @@ async fn keeps_the_account_until_the_bucket_is_deleted() {
     fixture.until("it is tried again", || fixture.store.calls("delete_bucket") == 3).await;
     let keys = fixture.store.state().users.values().flatten().count();
     assert_eq!((fixture.store.calls("revoke"), keys), (0, 1));
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.calls("revoke")), (7, 4));
     assert!(fixture.store.is_empty());
 }
@@ -174,10 +174,10 @@ async fn a_bucket_is_deleted_without_its_class() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     fixture.delete("storageclasses", "class");
     fixture.delete(CLAIMS, "photos");
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert!(fixture.store.state().buckets.is_empty());
     running.abort();
 }
@@ -190,11 +190,11 @@ async fn a_recreated_class_does_not_delete_a_granted_bucket() {
     fixture.class("granted", json!({"parameters": {"bucketName": "shared"}}));
     fixture.claim("one", json!({"storageClassName": "granted"}));
     let _running = fixture.start(1);
-    fixture.bound("one").await;
+    fixture.until_bound("one").await;
     fixture.delete("storageclasses", "granted");
     fixture.class("granted", json!({}));
     fixture.delete(CLAIMS, "one");
-    fixture.gone("one").await;
+    fixture.until_gone("one").await;
     assert!(fixture.store.state().buckets.contains_key("shared"));
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.calls("revoke")), (0, 1));
 }
@@ -205,9 +205,9 @@ async fn deletes_the_user_of_a_retained_bucket() {
     fixture.class("kept", json!({"reclaimPolicy": "Retain"}));
     fixture.claim("photos", json!({"storageClassName": "kept"}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     fixture.delete(CLAIMS, "photos");
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     let state = fixture.store.state();
     assert_eq!((state.buckets.len(), state.users.len()), (1, 0));
 }
@@ -219,7 +219,7 @@ async fn a_retained_bucket_survives_the_loss_of_its_object_bucket() {
     fixture.class("kept", json!({"reclaimPolicy": "Retain"}));
     fixture.claim("photos", json!({"storageClassName": "kept"}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     for _ in 0..1000 {
         fixture.store.fail("create_bucket", Failure::Late);
     }
@@ -227,7 +227,7 @@ async fn a_retained_bucket_survives_the_loss_of_its_object_bucket() {
     fixture.delete(BUCKETS, "obc-default-photos");
     fixture.until("the attempt is repeated", || fixture.store.calls("create_bucket") > 2).await;
     fixture.delete(CLAIMS, "photos");
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     let state = fixture.store.state();
     assert_eq!((state.buckets.len(), state.users.len()), (1, 0));
 }
@@ -243,7 +243,7 @@ async fn an_unfinished_attempt_is_cleaned_up() {
     let _running = fixture.start(1);
     fixture.until("the bucket exists", || !fixture.store.state().buckets.is_empty()).await;
     fixture.delete(CLAIMS, "photos");
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert!(fixture.store.is_empty());
 }
 
@@ -253,7 +253,7 @@ async fn a_recreated_claim_waits_until_its_predecessor_is_cleaned_up() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({"bucketName": "photos"}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     for _ in 0..3 {
         fixture.store.fail("delete_bucket", Failure::Retry);
     }
@@ -266,7 +266,7 @@ async fn a_recreated_claim_waits_until_its_predecessor_is_cleaned_up() {
     let uid = fixture.claim("photos", json!({"bucketName": "photos"}));
     let _running = fixture.start(2);
     fixture.until("it waits", || fixture.ready("photos").0 == "AwaitsFormer").await;
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     assert_eq!(fixture.store.state().buckets["photos"], format!("obc-default-photos-{uid}"));
     assert_eq!(fixture.store.calls("delete_bucket"), 4);
 }
@@ -276,7 +276,7 @@ async fn an_abandoned_claim_is_released_without_deleting_its_bucket() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     for _ in 0..1000 {
         fixture.store.fail("delete_bucket", Failure::Retry);
     }
@@ -287,7 +287,7 @@ async fn an_abandoned_claim_is_released_without_deleting_its_bucket() {
         "obc-default-photos",
         json!({"metadata": {"annotations": {"kube-provisioner/abandon": "true"}}}),
     );
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert_eq!(fixture.store.state().buckets.len(), 1);
     fixture
         .until("it is reported", || fixture.events("photos").iter().any(|event| event.contains("BucketAbandoned")))
@@ -295,9 +295,9 @@ async fn an_abandoned_claim_is_released_without_deleting_its_bucket() {
 }
 
 /// Deletes the claim right after its finalizer was written, like an API server that began the deletion earlier.
-struct Overtaken(OnceLock<Cluster>);
+struct DeletesAfterFinalizer(OnceLock<Cluster>);
 
-impl Interceptor for Overtaken {
+impl Interceptor for DeletesAfterFinalizer {
     fn after<'a>(&'a self, request: &'a Request, status: u16) -> BoxFuture<'a, After> {
         let of_claim = request.resource.plural == CLAIMS && request.subresource.is_none();
         let patched = status == 200 && request.verb == Verb::Patch && of_claim;
@@ -312,7 +312,7 @@ impl Interceptor for Overtaken {
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_overtakes_the_finalizer_leaves_nothing_behind() {
-    let overtaken = Arc::new(Overtaken(OnceLock::new()));
+    let overtaken = Arc::new(DeletesAfterFinalizer(OnceLock::new()));
     let cluster = Cluster::builder().hide_managed_fields().interceptor(overtaken.clone()).build();
     for definition in crds(Validation::Standard) {
         cluster.create(&serde_json::to_value(&definition).unwrap()).unwrap();
@@ -321,16 +321,16 @@ async fn a_deletion_that_overtakes_the_finalizer_leaves_nothing_behind() {
     let fixture = Fixture::on(cluster);
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     sleep(Duration::from_secs(600)).await;
     assert!(fixture.get(BUCKETS, "obc-default-photos").is_none());
     assert_eq!(fixture.store.state().calls, Vec::<String>::new());
 }
 
 /// Adds a finalizer to each new ObjectBucket, like an admission webhook.
-struct Holds(OnceLock<Cluster>);
+struct AddsFinalizer(OnceLock<Cluster>);
 
-impl Interceptor for Holds {
+impl Interceptor for AddsFinalizer {
     fn after<'a>(&'a self, request: &'a Request, status: u16) -> BoxFuture<'a, After> {
         let is_created = status == 201 && request.verb == Verb::Create && request.resource.plural == BUCKETS;
         if let Some(cluster) = self.0.get().filter(|_| is_created) {
@@ -343,7 +343,7 @@ impl Interceptor for Holds {
 
 #[tokio::test(start_paused = true)]
 async fn reports_an_object_bucket_that_a_foreign_finalizer_keeps() {
-    let holds = Arc::new(Holds(OnceLock::new()));
+    let holds = Arc::new(AddsFinalizer(OnceLock::new()));
     let fixture = Fixture::built(Cluster::builder().interceptor(holds.clone()));
     holds.0.set(fixture.cluster.clone()).ok().unwrap();
     fixture.store.fail("create_bucket", Failure::NothingLeft);
@@ -353,7 +353,7 @@ async fn reports_an_object_bucket_that_a_foreign_finalizer_keeps() {
         || fixture.events("photos").iter().any(|event| event.contains("Creating the ObjectBucket: An object"));
     fixture.until("it is reported", is_reported).await;
     fixture.patch(BUCKETS, "obc-default-photos", json!({"metadata": {"finalizers": null}}));
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -362,7 +362,7 @@ async fn a_late_list_leaves_no_terminating_object_bucket() {
     let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(list.clone())));
     fixture.claim("earlier", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("earlier").await;
+    fixture.until_bound("earlier").await;
     list.arm();
     fixture.patch(BUCKETS, "obc-default-earlier", json!({"metadata": {"labels": {"watch": "expires"}}}));
     sleep(LateList::DELAY / 2).await;
@@ -382,7 +382,7 @@ async fn the_protection_of_a_bound_claim_is_restored() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     let whole = || {
         let claim = fixture.get(CLAIMS, "photos").unwrap();
         let metadata = &claim["metadata"];
@@ -411,7 +411,7 @@ async fn the_protection_of_a_bound_claim_is_restored() {
     let _another = fixture.start(2);
     fixture.until("the claim is restored", || whole() == before).await;
     fixture.delete(CLAIMS, "photos");
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert!(fixture.store.is_empty(), "{:?}", fixture.store.assets());
 }
 
@@ -423,7 +423,7 @@ async fn the_event_about_a_changed_class_explains_retention() {
     fixture.class("keep", json!({"reclaimPolicy": "Retain"}));
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     fixture.patch(CLAIMS, "photos", json!({"spec": {"storageClassName": "keep"}}));
     let is_reported = || {
         let remedy =
@@ -436,6 +436,6 @@ async fn the_event_about_a_changed_class_explains_retention() {
     fixture.until("it is reported", is_reported).await;
     fixture.patch(BUCKETS, "obc-default-photos", json!({"spec": {"reclaimPolicy": "Retain"}}));
     fixture.delete(CLAIMS, "photos");
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert_eq!(fixture.store.state().buckets.len(), 1);
 }

@@ -7,8 +7,8 @@ use kube_sim::Subresource;
 use serde_json::json;
 use tokio::time::sleep;
 
+use super::faulty_server::refusing;
 use super::fixture::{BUCKETS, CLAIMS, Fixture};
-use super::refusing::refusing;
 
 // Rules: Z6.
 #[tokio::test(start_paused = true)]
@@ -27,7 +27,7 @@ async fn a_foreign_secret_or_config_map_is_left_unchanged() {
         assert_eq!(fixture.phase("photos"), "Pending");
         assert_eq!(fixture.get(plural, "photos"), before);
         fixture.delete(plural, "photos");
-        fixture.bound("photos").await;
+        fixture.until_bound("photos").await;
         assert_eq!(fixture.store.state().buckets.len(), 1);
     }
 }
@@ -38,7 +38,7 @@ async fn lost_or_edited_objects_are_restored_with_the_same_keys() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     sleep(Duration::from_secs(1)).await;
     let data = |plural| fixture.get(plural, "photos").map(|object| object["data"].clone());
     let (secret, map) = (data("secrets"), data("configmaps"));
@@ -56,7 +56,7 @@ async fn writes_nothing_when_nothing_changes() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     sleep(Duration::from_secs(5)).await;
     let versions = || {
         let version = |plural, name| fixture.get(plural, name).unwrap()["metadata"]["resourceVersion"].clone();
@@ -88,7 +88,7 @@ async fn status_writes_name_the_version_that_was_read() {
     refused.store(1, Ordering::Relaxed);
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     assert_eq!(refused.load(Ordering::Relaxed), 1, "a status was written without a version");
 }
 
@@ -100,7 +100,7 @@ async fn an_event_is_sent_although_the_status_cannot_be_written() {
     refused.store(3, Ordering::Relaxed);
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     let succeeded = || fixture.events("photos").iter().any(|event| event.contains("ProvisioningSucceeded"));
     fixture.until("the event exists", succeeded).await;
     assert_eq!((refused.load(Ordering::Relaxed), fixture.store.calls("create_bucket")), (0, 1));
@@ -115,8 +115,8 @@ async fn the_secret_of_a_claim_without_keys_contains_none() {
     fixture.claim("photos", without_key["spec"].clone());
     fixture.claim("videos", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
-    fixture.bound("videos").await;
+    fixture.until_bound("photos").await;
+    fixture.until_bound("videos").await;
     let keys = |claim: &str| {
         let secret = fixture.get("secrets", claim)?;
         Some(secret["data"].as_object().into_iter().flatten().filter(|(name, _)| name.starts_with("AWS_")).count())

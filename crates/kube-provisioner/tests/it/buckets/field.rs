@@ -15,7 +15,7 @@ macro_rules! fixture {
 }
 
 /// The claim, ObjectBucket, Secret and ConfigMap of each provisioner.
-const LEFT: [(&str, [&str; 4]); 4] = [
+const RECORDED: [(&str, [&str; 4]); 4] = [
     (
         "rook",
         [
@@ -50,7 +50,7 @@ const LEFT: [(&str, [&str; 4]); 4] = [
 ];
 
 /// Creates the objects of another provisioner, with the uids of this cluster.
-fn leave(fixture: &Fixture, [claim, bucket, secret, map]: [&str; 4]) -> (String, String, String) {
+fn create_recorded(fixture: &Fixture, [claim, bucket, secret, map]: [&str; 4]) -> (String, String, String) {
     let [mut claim, mut bucket, mut secret, mut map] =
         [claim, bucket, secret, map].map(|text| serde_json::from_str::<Value>(text).unwrap());
     let namespace = claim["metadata"]["namespace"].as_str().unwrap().to_owned();
@@ -96,9 +96,9 @@ fn leave(fixture: &Fixture, [claim, bucket, secret, map]: [&str; 4]) -> (String,
 // Rules: Z15, Y6, Y7, Y8.
 #[tokio::test(start_paused = true)]
 async fn adopts_and_deletes_objects_of_other_provisioners() {
-    for (from, left) in LEFT {
+    for (from, left) in RECORDED {
         let mut fixture = Fixture::new();
-        let (path, object, class) = leave(&fixture, left);
+        let (path, object, class) = create_recorded(&fixture, left);
         let provisioner = match from {
             "noobaa" => "openshift-storage.noobaa.io/obc".to_owned(),
             "aws" => "aws-s3.io/bucket".to_owned(),
@@ -126,7 +126,7 @@ async fn adopts_and_deletes_objects_of_other_provisioners() {
         // The class may be deleted, since the information needed for the deletion is recorded.
         fixture.delete("storageclasses", &class);
         fixture.delete(CLAIMS, &path);
-        fixture.gone(&path).await;
+        fixture.until_gone(&path).await;
         let calls = fixture.store.state().calls.clone();
         let methods: Vec<&str> = calls.iter().filter_map(|call| call.split(' ').next()).collect();
         let expected = if from == "rook-existing" { &["revoke"][..] } else { &["delete_bucket", "revoke"] };

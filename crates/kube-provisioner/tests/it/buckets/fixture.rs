@@ -115,11 +115,11 @@ impl Fixture {
         (text("reason"), text("message"))
     }
 
-    pub(crate) async fn bound(&self, claim: &str) {
+    pub(crate) async fn until_bound(&self, claim: &str) {
         self.until("the claim is bound", || self.phase(claim) == "Bound").await;
     }
 
-    pub(crate) async fn gone(&self, claim: &str) {
+    pub(crate) async fn until_gone(&self, claim: &str) {
         self.until("the claim is gone", || self.get(CLAIMS, claim).is_none()).await;
     }
 

@@ -41,7 +41,7 @@ async fn a_claim_or_its_class_sets_the_names() {
     fixture.claim("sounds", json!({"storageClassName": "naming", "additionalConfig": {"configMapName": "s"}}));
     let running = fixture.start(1);
     for claim in ["photos", "videos", "sounds"] {
-        fixture.bound(claim).await;
+        fixture.until_bound(claim).await;
     }
     let all = || [vec!["keys", "mine", "sounds-keys"], vec!["default-store", "s", "store"]];
     assert_eq!(fixture.delivered(), all());
@@ -62,7 +62,7 @@ async fn a_claim_or_its_class_sets_the_names() {
     }
     for claim in ["photos", "videos", "sounds"] {
         fixture.delete(CLAIMS, claim);
-        fixture.gone(claim).await;
+        fixture.until_gone(claim).await;
     }
     assert_eq!(fixture.delivered(), [const { Vec::<String>::new() }; 2]);
     assert!(fixture.store.is_empty());
@@ -87,10 +87,10 @@ async fn a_foreign_object_with_the_requested_name_is_left_unchanged() {
     fixture.until("it is reported", || fixture.ready("photos").0 == "SecretNotOwned").await;
     assert!(fixture.ready("photos").1.contains("The Secret default/keys exists"), "{:?}", fixture.ready("photos"));
     fixture.until("the ConfigMap is reported", || fixture.ready("clips").0 == "ConfigMapNotOwned").await;
-    fixture.bound("videos").await;
+    fixture.until_bound("videos").await;
     assert_eq!(fixture.store.calls("create_bucket"), 1, "no bucket was created for the refused claims");
     fixture.patch(CLAIMS, "clips", json!({"spec": names("clips", "clips")}));
-    fixture.bound("clips").await;
+    fixture.until_bound("clips").await;
     // The claim may request another name until it is bound.
     fixture.patch(CLAIMS, "photos", json!({"spec": names("videos", "photos")}));
     fixture.until("it is reported", || fixture.ready("photos").1.contains("The Secret default/videos")).await;
@@ -98,7 +98,7 @@ async fn a_foreign_object_with_the_requested_name_is_left_unchanged() {
     fixture.patch(CLAIMS, "photos", json!({"spec": names("Photos", "photos")}));
     fixture.until("it is reported", || fixture.ready("photos").0 == "InvalidObjectName").await;
     fixture.patch(CLAIMS, "photos", json!({"spec": names("others", "photos")}));
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     assert_eq!(fixture.delivered(), [["clips", "others", "videos"], ["clips", "photos", "videos"]]);
 }
 
@@ -108,7 +108,7 @@ async fn names_are_fixed_once_the_claim_is_bound() {
     let fixture = Fixture::new();
     let uid = fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     let key = fixture.key_in("photos");
     for (secret, map) in [("keys", "photos"), ("photos", "store"), ("Keys", "photos")] {
         fixture.patch(CLAIMS, "photos", json!({"spec": names(secret, map)}));
@@ -137,6 +137,6 @@ async fn names_are_fixed_once_the_claim_is_bound() {
         ([["photos"], ["photos"]].map(|names| names.map(str::to_owned).to_vec()), "Bound".to_owned())
     );
     fixture.delete(CLAIMS, "photos");
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert!(fixture.store.is_empty());
 }

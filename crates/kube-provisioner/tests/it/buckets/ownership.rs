@@ -10,8 +10,8 @@ use kube_sim::{After, Before, Cluster, Interceptor, Request, Verb};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use super::faulty_server::refusing;
 use super::fixture::{BUCKETS, CLAIMS, Fixture};
-use super::refusing::refusing;
 use super::store::Failure;
 
 pub(super) const ROOK: &str = include_str!("../../../../objectbucket-api/fixtures/crds/rook.yaml");
@@ -61,7 +61,7 @@ async fn a_restored_object_bucket_waits_until_an_administrator_assigns_it() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     let key = fixture.get("secrets", "photos").unwrap()["data"].clone();
     running.abort();
     let objects = [(CLAIMS, "photos"), (BUCKETS, OBJECT)];
@@ -84,7 +84,7 @@ async fn a_restored_object_bucket_waits_until_an_administrator_assigns_it() {
     assert_eq!(fixture.store.state().calls.len(), calls, "no calls before an administrator decides");
     let adopt = json!({"metadata": {"annotations": {"kube-provisioner/adopt-for": "default/photos"}}});
     fixture.patch(BUCKETS, OBJECT, adopt);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     assert!(is_reported(&fixture, "photos", "Adopted"));
     fixture
         .until("the Secret is back", || fixture.get("secrets", "photos").is_some_and(|secret| secret["data"] == key))
@@ -92,7 +92,7 @@ async fn a_restored_object_bucket_waits_until_an_administrator_assigns_it() {
     assert!(fixture.get(BUCKETS, OBJECT).unwrap()["metadata"]["annotations"]["kube-provisioner/adopt-for"].is_null());
     assert_eq!(fixture.store.state().buckets.len(), 1);
     fixture.delete(CLAIMS, "photos");
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert!(fixture.store.is_empty());
 }
 
@@ -103,7 +103,7 @@ async fn adopts_a_secret_and_config_map_restored_without_owner() {
     fixture.store.state().shows_keys_once = true;
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     running.abort();
     let objects = [(CLAIMS, "photos"), (BUCKETS, OBJECT), ("secrets", "photos"), ("configmaps", "photos")];
     let [claim, object, secret, map] = objects.map(|(plural, name)| backup(&fixture, plural, name));
@@ -117,7 +117,7 @@ async fn adopts_a_secret_and_config_map_restored_without_owner() {
     assert!(owners("secrets").is_null(), "the bucket is not assigned to the claim yet");
     let adopt = json!({"metadata": {"annotations": {"kube-provisioner/adopt-for": "default/photos"}}});
     fixture.patch(BUCKETS, OBJECT, adopt);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     let uid = fixture.get(CLAIMS, "photos").unwrap()["metadata"]["uid"].clone();
     for plural in ["secrets", "configmaps"] {
         fixture.until("it is owned", || owners(plural)[0]["uid"] == uid).await;
@@ -126,7 +126,7 @@ async fn adopts_a_secret_and_config_map_restored_without_owner() {
     assert_eq!(fixture.store.calls("create_bucket"), 2, "the bucket may have been deleted since the backup");
     fixture.until("unknown keys are removed", || fixture.store.calls("retire") == 1).await;
     fixture.delete(CLAIMS, "photos");
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert!(fixture.store.is_empty());
 }
 
@@ -136,11 +136,11 @@ async fn recreates_bucket_and_user_that_were_deleted_after_the_backup() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     let objects = [(CLAIMS, "photos"), (BUCKETS, OBJECT), ("secrets", "photos"), ("configmaps", "photos")];
     let copies = objects.map(|(plural, name)| backup(&fixture, plural, name));
     fixture.delete(CLAIMS, "photos");
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert!(fixture.store.is_empty());
     running.abort();
     copies.into_iter().for_each(|object| drop(fixture.create(object)));
@@ -148,7 +148,7 @@ async fn recreates_bucket_and_user_that_were_deleted_after_the_backup() {
     let _another = fixture.start(2);
     let adopt = json!({"metadata": {"annotations": {"kube-provisioner/adopt-for": "default/photos"}}});
     fixture.patch(BUCKETS, OBJECT, adopt);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     sleep(HOUR).await;
     let id = fixture.store.state().users.values().flatten().map(|key| key.access_key_id.clone()).next();
     let id = encoded(&id.expect("the user has a key"));
@@ -161,7 +161,7 @@ async fn an_administrator_can_delete_a_restored_object_bucket() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     running.abort();
     let object = backup(&fixture, BUCKETS, OBJECT);
     lose(&fixture, &[(CLAIMS, "photos"), (BUCKETS, OBJECT)]);
@@ -181,11 +181,11 @@ async fn provisions_claims_whose_definition_drops_conditions() {
     fixture.claim("named", json!({"generateBucketName": null, "bucketName": "named"}));
     let _running = fixture.start(1);
     for claim in ["photos", "named"] {
-        fixture.bound(claim).await;
+        fixture.until_bound(claim).await;
     }
     for claim in ["photos", "named"] {
         fixture.delete(CLAIMS, claim);
-        fixture.gone(claim).await;
+        fixture.until_gone(claim).await;
     }
     assert!(fixture.store.is_empty());
 }
@@ -241,10 +241,10 @@ async fn adopts_an_object_bucket_of_rook_by_its_former_claims_uid() {
     fixture.until("it waits", || is_reported(&fixture, &name, "BucketLeft")).await;
     let adopt = json!({"metadata": {"annotations": {"kube-provisioner/adopt-for": path}}});
     fixture.patch(BUCKETS, &object_name, adopt);
-    fixture.bound(&path).await;
+    fixture.until_bound(&path).await;
     assert_eq!(fixture.store.state().buckets.len(), 1);
     fixture.delete(CLAIMS, &path);
-    fixture.gone(&path).await;
+    fixture.until_gone(&path).await;
     assert!(fixture.store.is_empty());
 }
 
@@ -255,21 +255,21 @@ async fn a_claim_naming_a_foreign_object_bucket_receives_its_own() {
     fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "evil"}}));
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     assert!(fixture.get(BUCKETS, OBJECT).unwrap()["spec"]["claimRef"]["uid"].is_null(), "the definition drops it");
     let key = fixture.get("secrets", "photos").unwrap()["data"].clone();
     running.abort();
     fixture.claim_in("evil", "x", json!({"objectBucketName": OBJECT}));
     let _another = fixture.start(2);
-    fixture.bound("evil/x").await;
+    fixture.until_bound("evil/x").await;
     assert_ne!(fixture.get("secrets", "evil/x").unwrap()["data"], key);
     assert_eq!(fixture.store.state().buckets.len(), 2);
     fixture.delete(CLAIMS, "evil/x");
-    fixture.gone("evil/x").await;
+    fixture.until_gone("evil/x").await;
     sleep(HOUR).await;
     assert_eq!((fixture.phase("photos"), fixture.store.state().buckets.len()), ("Bound".to_owned(), 1));
     fixture.delete(CLAIMS, "photos");
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert!(fixture.store.is_empty());
 }
 
@@ -321,7 +321,7 @@ async fn an_object_bucket_can_be_assigned_to_a_terminating_claim() {
     fixture.until("it is reported", || is_reported(&fixture, "backups", "ObjectBucketNotProven")).await;
     let adopt = json!({"metadata": {"annotations": {"kube-provisioner/adopt-for": "default/backups"}}});
     fixture.patch(BUCKETS, "obc-shop-backups", adopt);
-    fixture.gone("backups").await;
+    fixture.until_gone("backups").await;
     assert!(fixture.get(BUCKETS, "obc-shop-backups").is_none());
 }
 
@@ -353,7 +353,7 @@ async fn objects_of_another_cluster_are_left_unchanged() {
     let fixture = seeded(1, ROOK);
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     running.abort();
     let objects = [(CLAIMS, "photos"), (BUCKETS, OBJECT)];
     let [claim, object] = objects.map(|(plural, name)| backup(&fixture, plural, name));
@@ -368,7 +368,7 @@ async fn objects_of_another_cluster_are_left_unchanged() {
     let _running = other.start(7);
     other.until("it is reported", || is_reported(&other, OBJECT, "OtherCluster")).await;
     other.until("its claim reports it", || other.ready("photos").0 == "OtherCluster").await;
-    other.bound("videos").await;
+    other.until_bound("videos").await;
     other.delete(BUCKETS, OBJECT);
     sleep(HOUR).await;
     assert_eq!(all(), calls + 2, "only the other claim's bucket and account");
@@ -384,7 +384,7 @@ async fn a_terminating_claim_reports_the_installation_that_owns_it() {
     let mut fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     running.abort();
     fixture.options.options.namespace = Some("elsewhere".to_owned());
     fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}}));
@@ -404,7 +404,7 @@ async fn the_current_key_works_while_the_next_cannot_be_written() {
     fixture.store.state().shows_keys_once = true;
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     sleep(Duration::from_secs(5)).await;
     let in_secret =
         || fixture.get("secrets", "photos").unwrap()["data"]["AWS_ACCESS_KEY_ID"].as_str().unwrap().to_owned();
@@ -443,7 +443,7 @@ async fn a_secret_lost_during_rotation_is_restored_with_the_new_key() {
     fixture.overlap("2h");
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     refused.store(u32::MAX, Ordering::Relaxed);
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
     fixture.until("a key is recorded but not delivered", || !record(&fixture)["newKey"].is_null()).await;
@@ -487,7 +487,7 @@ async fn losing_the_secret_of_an_unbound_claim_keeps_the_rotation() {
     fixture.delete("secrets", "photos");
     refused.store(0, Ordering::Relaxed);
     let _another = fixture.start(2);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     assert_ne!(in_secret(), first);
 }
 
@@ -515,7 +515,7 @@ async fn a_late_write_of_a_replaced_key_fails() {
     fixture.store.state().shows_keys_once = true;
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
     fixture.until("a key is created", || fixture.store.calls("rotate") == 1).await;
     // Each call removes the key of the previous call.
@@ -553,12 +553,12 @@ async fn foreign_finalizers_stay_on_secrets() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     let finalizers = json!({"metadata": {"finalizers": ["objectbucket.io/finalizer", "example.com/backup"]}});
     fixture.patch("secrets", "photos", finalizers);
     sleep(Duration::from_secs(5)).await;
     fixture.delete(CLAIMS, "photos");
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     let secret = fixture.get("secrets", "photos").unwrap();
     assert_eq!(secret["metadata"]["finalizers"], json!(["example.com/backup"]));
 }

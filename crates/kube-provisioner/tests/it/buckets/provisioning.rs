@@ -7,8 +7,8 @@ use kube_sim::Cluster;
 use serde_json::json;
 use tokio::time::sleep;
 
+use super::faulty_server::{LosesDeletions, LosesWrite};
 use super::fixture::{BUCKETS, CLAIMS, Fixture};
-use super::refusing::{LosesDeletions, LosesWrite};
 use super::store::Failure;
 
 // Rules: U1, U3, U6, U7, U8, Y1, Y3, Y4.
@@ -17,7 +17,7 @@ async fn a_claim_receives_bucket_user_secret_and_config_map() {
     let fixture = Fixture::new();
     let uid = fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     let (claim, object) = (fixture.get(CLAIMS, "photos").unwrap(), fixture.get(BUCKETS, "obc-default-photos").unwrap());
     let name = format!("b-{uid}");
     assert_eq!(claim["spec"]["bucketName"], name);
@@ -75,7 +75,7 @@ async fn refuses_missing_and_invalid_bucket_names() {
     assert!(fixture.cluster.list("objectbucket.io", BUCKETS, None).unwrap().is_empty());
     // The user corrects the claim.
     fixture.patch(CLAIMS, "none", json!({"spec": {"bucketName": "mended"}}));
-    fixture.bound("none").await;
+    fixture.until_bound("none").await;
     assert!(fixture.store.state().buckets.contains_key("mended"));
 }
 
@@ -90,7 +90,7 @@ async fn a_foreign_bucket_is_refused_and_survives() {
     assert!(fixture.ready("greedy").1.contains("belongs to somebody"), "{:?}", fixture.ready("greedy"));
     assert!(fixture.cluster.list("objectbucket.io", BUCKETS, None).unwrap().is_empty(), "no ObjectBucket exists");
     fixture.delete(CLAIMS, "greedy");
-    fixture.gone("greedy").await;
+    fixture.until_gone("greedy").await;
     assert_eq!(fixture.store.state().buckets["taken"], "somebody");
     assert_eq!(fixture.store.calls("delete_bucket"), 0);
 }
@@ -106,7 +106,7 @@ async fn failures_are_reported_and_retried() {
     let _running = fixture.start(1);
     fixture.until("it is reported", || fixture.ready("photos").1 == "the store does not answer").await;
     assert_eq!(fixture.phase("photos"), "Pending");
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     assert_eq!(fixture.store.calls("create_bucket"), 5);
     assert_eq!(fixture.store.state().users.len(), 1);
     assert_eq!(fixture.store.state().users.values().next().unwrap().len(), 1, "one key");
@@ -130,7 +130,7 @@ async fn keeps_a_bucket_whose_grant_fails_until_its_claim_is_deleted() {
     }
     let crashed = || fixture.ready("photos").1.contains("crashed in `grant`");
     fixture.until("it crashes", crashed).await;
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     assert_eq!((attempts(), fixture.store.state().users.values().flatten().count()), (6, 1));
     running.abort();
     // A process that is killed between the two steps leaves a bucket that its ObjectBucket names.
@@ -139,7 +139,7 @@ async fn keeps_a_bucket_whose_grant_fails_until_its_claim_is_deleted() {
     let _running = fixture.start(2);
     fixture.until("there is a bucket", || fixture.store.state().buckets.len() == 2).await;
     fixture.delete(CLAIMS, "films");
-    fixture.gone("films").await;
+    fixture.until_gone("films").await;
     let buckets: Vec<String> = fixture.store.state().buckets.keys().cloned().collect();
     assert_eq!((buckets, fixture.store.state().users.len()), (vec![format!("b-{uid}")], 1));
 }
@@ -158,13 +158,13 @@ async fn an_attempt_without_requests_does_not_fix_the_class() {
     let is_reported = |claim: &str| fixture.ready(claim).1.contains("the store cannot be reached");
     fixture.until("both are reported", || is_reported("photos") && is_reported("films")).await;
     fixture.delete(CLAIMS, "films");
-    fixture.gone("films").await;
+    fixture.until_gone("films").await;
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.calls("revoke")), (0, 0));
     // An administrator corrects the class, and a user corrects the name.
     fixture.delete("storageclasses", "s3");
     fixture.store.state().failures.clear();
     fixture.class("s3", json!({"parameters": {"host": "right"}}));
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     assert_eq!(fixture.record("photos")["parameters"]["host"], "right");
 }
 
@@ -186,7 +186,7 @@ async fn a_claim_uses_the_granted_bucket_of_the_corrected_class() {
     fixture.delete("storageclasses", "shared");
     fixture.store.state().failures.clear();
     fixture.class("shared", json!({"parameters": {"bucketName": "right"}}));
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     fixture.until("the bucket is named", || name() == "right").await;
     assert_eq!(fixture.ready("photos").0, "Bound");
 }
@@ -215,7 +215,7 @@ async fn an_attempt_with_possible_leftovers_reports_how_to_abandon_it() {
         "obc-default-photos",
         json!({"metadata": {"annotations": {"kube-provisioner/abandon": "true"}}}),
     );
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
 }
 
 // Rules: Z2.
@@ -248,8 +248,8 @@ async fn claims_with_ambiguous_names_receive_separate_object_buckets() {
     fixture.claim_in("a", "b-c", json!({}));
     let uid = fixture.claim_in("a-b", "c", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("a/b-c").await;
-    fixture.bound("a-b/c").await;
+    fixture.until_bound("a/b-c").await;
+    fixture.until_bound("a-b/c").await;
     let first = fixture.get(BUCKETS, "obc-a-b-c").unwrap();
     assert_eq!(fixture.store.state().buckets.len(), 2);
     let victim = if first["spec"]["claimRef"]["namespace"] == "a" { "a-b/c" } else { "a/b-c" };
@@ -258,7 +258,7 @@ async fn claims_with_ambiguous_names_receive_separate_object_buckets() {
         assert!(fixture.get(BUCKETS, &format!("obc-{uid}")).is_some());
     }
     fixture.delete(CLAIMS, victim);
-    fixture.gone(victim).await;
+    fixture.until_gone(victim).await;
     assert_eq!(fixture.phase(other), "Bound");
     assert_eq!(fixture.store.state().buckets.len(), 1);
 }
@@ -270,7 +270,7 @@ async fn config_is_applied_only_when_it_changes() {
     fixture.options.allowed_additional_config = Some(vec!["maxObjects".to_owned()]);
     let uid = fixture.claim("photos", json!({"additionalConfig": {"maxObjects": "2"}}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     let name = format!("b-{uid}");
     assert_eq!(fixture.store.state().configs[&name], Some(2));
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"labels": {"mine": "x"}}}));
@@ -317,7 +317,7 @@ async fn a_class_limits_the_config_keys_of_its_claims() {
     let asks = |count: &str| json!({"storageClassName": "generous", "additionalConfig": {"maxObjects": count}});
     let uid = fixture.claim("photos", asks("2"));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     let live = |count| fixture.store.state().configs[&format!("b-{uid}")] == Some(count);
     assert!(live(2));
     // Applied settings remain when the class allows fewer keys, and no others are applied.
@@ -349,7 +349,7 @@ async fn copies_labels_and_annotations_that_the_class_lists() {
     });
     fixture.patch(CLAIMS, "photos", json!({"metadata": metadata}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     for plural in ["secrets", "configmaps"] {
         let written = fixture.get(plural, "photos").unwrap();
         let (labels, annotations) = (&written["metadata"]["labels"], &written["metadata"]["annotations"]);
@@ -376,10 +376,10 @@ async fn reports_an_unusable_class_and_retries_with_a_new_one() {
     fixture.until("it is reported", || fixture.ready("photos").0 == "InvalidClass").await;
     assert!(fixture.ready("photos").1.contains("did you mean \"host\"?"), "{:?}", fixture.ready("photos"));
     fixture.class("later", json!({}));
-    fixture.bound("waits").await;
+    fixture.until_bound("waits").await;
     fixture.delete("storageclasses", "bad");
     fixture.class("bad", json!({"parameters": {"host": "x"}}));
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
 }
 
 // Rules: Y4.
@@ -392,11 +392,11 @@ async fn several_claims_receive_access_to_an_existing_bucket() {
         fixture.claim(claim, json!({"storageClassName": "granted"}));
     }
     let _running = fixture.start(1);
-    fixture.bound("one").await;
-    fixture.bound("two").await;
+    fixture.until_bound("one").await;
+    fixture.until_bound("two").await;
     assert_eq!(fixture.store.state().grants.len(), 2);
     fixture.delete(CLAIMS, "one");
-    fixture.gone("one").await;
+    fixture.until_gone("one").await;
     let state = fixture.store.state();
     assert_eq!((state.grants.len(), state.users.len()), (1, 1));
     assert_eq!(state.buckets["shared"], "somebody");
@@ -410,7 +410,7 @@ async fn keeps_foreign_finalizers_and_labels() {
     let others = json!({"finalizers": ["example.com/mine"], "labels": {"mine": "x"}});
     fixture.patch(CLAIMS, "photos", json!({"metadata": others}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     let metadata = |claim: &str| fixture.get(CLAIMS, claim).unwrap()["metadata"].clone();
     assert_eq!(metadata("photos")["finalizers"], json!(["example.com/mine", "objectbucket.io/finalizer"]));
     assert_eq!(metadata("photos")["labels"]["mine"], "x");
@@ -432,8 +432,8 @@ async fn a_name_overrides_a_prefix_and_long_prefixes_are_truncated() {
     fixture.claim("named", json!({"bucketName": "mine", "generateBucketName": "b"}));
     let uid = fixture.claim("long", json!({"generateBucketName": "abcdefghijklmnopqrstuvwxyz0123"}));
     let _running = fixture.start(1);
-    fixture.bound("named").await;
-    fixture.bound("long").await;
+    fixture.until_bound("named").await;
+    fixture.until_bound("long").await;
     let buckets = fixture.store.state().buckets.keys().cloned().collect::<Vec<_>>();
     assert_eq!(buckets, [format!("abcdefghijklmnopqrstuvwxyz-{uid}"), "mine".to_owned()]);
 }
@@ -455,7 +455,7 @@ async fn changing_or_deleting_a_claim_ends_its_back_off() {
     assert!(looked < Duration::from_secs(2), "{looked:?}");
     fixture.delete(CLAIMS, "photos");
     let start = tokio::time::Instant::now();
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
 }
 
@@ -465,7 +465,7 @@ async fn a_failed_settings_change_backs_off() {
     let fixture = Fixture::new();
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     sleep(Duration::from_secs(60)).await;
     for _ in 0..1000 {
         fixture.store.fail("create_bucket", Failure::Retry);
@@ -489,7 +489,7 @@ async fn an_unavailable_store_is_reported_once_and_calls_back_off() {
     let _running = fixture.start(1);
     let took = {
         let start = tokio::time::Instant::now();
-        fixture.bound("photos").await;
+        fixture.until_bound("photos").await;
         start.elapsed()
     };
     assert!(took > Duration::from_secs(15 * 60), "the pauses grow: {took:?}");
@@ -508,12 +508,12 @@ async fn only_one_of_two_replicas_acts() {
         fixture.claim(&format!("claim-{number}"), json!({}));
     }
     for number in 0..10 {
-        fixture.bound(&format!("claim-{number}")).await;
+        fixture.until_bound(&format!("claim-{number}")).await;
     }
     assert_eq!(fixture.store.calls("create_bucket"), 10);
     first.abort();
     fixture.claim("late", json!({}));
-    fixture.bound("late").await;
+    fixture.until_bound("late").await;
     assert_eq!(fixture.store.calls("create_bucket"), 11);
 }
 
@@ -524,7 +524,7 @@ async fn makes_no_call_for_an_object_bucket_that_may_be_deleted() {
     fixture.store.fail("create_bucket", Failure::NothingLeft);
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     // One call failed, and one call received the ObjectBucket that was written for it.
     assert_eq!(fixture.store.calls("create_bucket"), 2);
 }
@@ -537,13 +537,13 @@ async fn reads_the_object_bucket_again_after_a_lost_response() {
     let fixture = Fixture::built(Cluster::builder().interceptor(Arc::new(lost.clone())));
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    while !lost.has_lost_it() {
+    while !lost.has_lost_write() {
         sleep(Duration::from_millis(1)).await;
     }
     let uid = || fixture.get(BUCKETS, "obc-default-photos").unwrap()["metadata"]["uid"].clone();
     let before = uid();
     (0..2).for_each(|_| fixture.store.fail("create_bucket", Failure::NothingLeft));
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     assert_eq!(uid(), before);
 }
 
@@ -576,7 +576,7 @@ async fn reports_claims_that_no_provisioner_reconciles() {
     let _another = fixture.start(2);
     fixture.until("it is reported", || is_reported("other", "StorageClass \"missing\" does not exist")).await;
     fixture.class("later", json!({}));
-    fixture.bound("late").await;
+    fixture.until_bound("late").await;
 }
 
 // Rules: Z43.

@@ -102,7 +102,7 @@ async fn life(fixture: &Fixture) {
         data[name].as_str().unwrap_or_default().to_owned()
     };
     fixture.claim("photos", json!({}));
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     fixture.delete("configmaps", "photos");
     fixture.until("the ConfigMap is back", || fixture.get("configmaps", "photos").is_some()).await;
     let before = text("AWS_ACCESS_KEY_ID");
@@ -111,7 +111,7 @@ async fn life(fixture: &Fixture) {
     fixture.patch("secrets", "photos", json!({"data": {"AWS_SECRET_ACCESS_KEY": "eA=="}}));
     fixture.until("the Secret is restored", || text("AWS_SECRET_ACCESS_KEY") != "eA==").await;
     fixture.delete(CLAIMS, "photos");
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
 }
 
 // Rules: Z36, Z37.
@@ -177,7 +177,7 @@ async fn refused_secret_writes_do_not_accumulate_keys() {
         }
         assert!(refusals.count() <= 8, "{} refusals", refusals.count());
         assert_eq!(fixture.store.calls("grant"), usize::from(keys_only));
-        fixture.bound("photos").await;
+        fixture.until_bound("photos").await;
         assert!(start.elapsed() < REFUSED + Duration::from_secs(10), "{:?}", start.elapsed());
         assert_eq!(keys(), 1);
         let made = fixture.store.state().users.values().flatten().next().unwrap().access_key_id.clone();

@@ -15,7 +15,7 @@ async fn the_old_key_works_during_the_overlap() {
     fixture.overlap("1h");
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     fixture.store.fail("rotate", Failure::Retry);
     fixture.patch(
         CLAIMS,
@@ -50,7 +50,7 @@ async fn a_bucket_stays_ready_while_its_keys_cannot_be_changed() {
     fixture.overlap("10s");
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     for method in ["rotate", "retire"] {
         fixture.store.fail(method, Failure::Panic);
         fixture.store.fail(method, Failure::Retry);
@@ -80,7 +80,7 @@ async fn former_keys_work_for_the_overlap_after_a_secret_is_replaced() {
     fixture.overlap("1h");
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     let keys = || fixture.store.state().users.values().map(Vec::len).sum::<usize>();
     let secret = || fixture.get("secrets", "photos").map(|secret| secret["data"].clone()).unwrap_or_default();
     fixture.patch(CLAIMS, "photos", json!({"metadata": {"annotations": {"kube-provisioner/rotate-credentials": "1"}}}));
@@ -112,7 +112,7 @@ async fn reports_the_removal_of_keys_that_were_not_delivered() {
     fixture.overlap("1h");
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     let add = |id: &str| {
         let key = kube_provisioner::bucket::Credentials::new(id, "by hand");
         fixture.store.state().users.values_mut().for_each(|keys| keys.push(key.clone()));
@@ -140,7 +140,7 @@ async fn a_key_that_no_longer_works_is_replaced_after_a_resync() {
         fixture.store.state().shows_keys_once = shows_keys_once;
         fixture.claim("photos", json!({}));
         let running = fixture.start(1);
-        fixture.bound("photos").await;
+        fixture.until_bound("photos").await;
         let keys = || fixture.store.state().users.values().flatten().map(|key| key.access_key_id.clone()).collect();
         let delete = || fixture.store.state().users.values_mut().for_each(Vec::clear);
         let works = || {

@@ -137,7 +137,7 @@ impl Fixture {
     }
 
     /// Waits for a condition, and checks every intermediate state for leaks.
-    async fn tight(&self, what: &str, so: impl Fn() -> bool) {
+    async fn until_without_leaks(&self, what: &str, so: impl Fn() -> bool) {
         self.until(what, || {
             assert_eq!(leaks([("objects", self.objects())]), Vec::<String>::new(), "while waiting: {what}");
             so()
@@ -187,7 +187,7 @@ async fn whole_life(lines: &Lines) -> (Fixture, Vec<(&'static str, String)>) {
     fixture.claim("photos", json!({"storageClassName": "made"}));
     fixture.claim("music", json!({"storageClassName": "granted"}));
     let all = |phase: &str| claims.iter().all(|claim| fixture.phase(claim) == phase);
-    fixture.tight("both are bound", || all("Bound")).await;
+    fixture.until_without_leaks("both are bound", || all("Bound")).await;
     for claim in claims {
         // A user edits one Secret and deletes the other.
         let mend = json!({"stringData": {"AWS_SECRET_ACCESS_KEY": "another"}});
@@ -203,11 +203,13 @@ async fn whole_life(lines: &Lines) -> (Fixture, Vec<(&'static str, String)>) {
         );
     }
     let has_event = |claim: &str, reason: &str| fixture.events(claim).iter().any(|event| event.contains(reason));
-    fixture.tight("keys are retired", || claims.iter().all(|claim| has_event(claim, "CredentialsRetired"))).await;
+    fixture
+        .until_without_leaks("keys are retired", || claims.iter().all(|claim| has_event(claim, "CredentialsRetired")))
+        .await;
     let other = json!({"adminSecretName": "other", "adminSecretNamespace": "default", "host": "store"});
     fixture.class("lacking", json!({"parameters": other}));
     fixture.claim("late", json!({"storageClassName": "lacking"}));
-    fixture.tight("the missing Secret is reported", || has_event("late", "SecretMissing")).await;
+    fixture.until_without_leaks("the missing Secret is reported", || has_event("late", "SecretMissing")).await;
     sleep(Duration::from_secs(100)).await;
     let metrics = page(lines, "/metrics").await;
     let helps = || metrics.lines().filter(|line| line.starts_with("# HELP"));
@@ -221,12 +223,16 @@ async fn whole_life(lines: &Lines) -> (Fixture, Vec<(&'static str, String)>) {
     // The deletion needs the admin Secret.
     fixture.delete("secrets", "admin");
     claims.iter().for_each(|claim| fixture.delete(CLAIMS, claim));
-    fixture.tight("it is reported", || claims.iter().all(|claim| has_event(claim, "SecretMissing"))).await;
+    fixture
+        .until_without_leaks("it is reported", || claims.iter().all(|claim| has_event(claim, "SecretMissing")))
+        .await;
     fixture.create(json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "admin", "namespace": "default"},
         "stringData": {"password": ADMIN},
     }));
-    fixture.tight("both are gone", || claims.iter().all(|claim| fixture.get(CLAIMS, claim).is_none())).await;
+    fixture
+        .until_without_leaks("both are gone", || claims.iter().all(|claim| fixture.get(CLAIMS, claim).is_none()))
+        .await;
     sleep(Duration::from_secs(60)).await;
     running.abort();
     let pages = vec![("metrics", metrics), ("readyz", ready), ("objects", fixture.objects())];

@@ -39,7 +39,7 @@ async fn claims_share_a_bucket_until_the_last_one_is_deleted() {
     fixture.until_event("second", "does not exist; create it").await;
     let first = fixture.claim("first", json!({}));
     for claim in ["first", "second", "third"] {
-        fixture.bound(claim).await;
+        fixture.until_bound(claim).await;
     }
     let bucket = format!("b-{first}");
     let users =
@@ -65,13 +65,13 @@ async fn claims_share_a_bucket_until_the_last_one_is_deleted() {
     fixture.claim("late", of("first"));
     fixture.until_event("late", "is being deleted with its bucket").await;
     fixture.delete(CLAIMS, "second");
-    fixture.gone("second").await;
+    fixture.until_gone("second").await;
     sleep(Duration::from_secs(900)).await;
     assert!(fixture.store.state().buckets.contains_key(&bucket));
     assert!(fixture.get(CLAIMS, "first").is_some());
     fixture.delete(CLAIMS, "third");
     for claim in ["third", "first"] {
-        fixture.gone(claim).await;
+        fixture.until_gone(claim).await;
     }
     assert!(fixture.store.is_empty() && fixture.grants().is_empty());
 }
@@ -83,16 +83,16 @@ async fn the_first_claim_stays_when_others_are_deleted() {
     let _running = fixture.start(1);
     fixture.claim("first", json!({"bucketName": "photos"}));
     fixture.claim("second", of("first"));
-    fixture.bound("second").await;
+    fixture.until_bound("second").await;
     let key = fixture.key("first");
     fixture.delete(CLAIMS, "second");
-    fixture.gone("second").await;
+    fixture.until_gone("second").await;
     assert_eq!(fixture.phase("first"), "Bound");
     assert_eq!(fixture.key("first"), key);
     assert_eq!(fixture.grants().len(), 0);
     assert_eq!(fixture.store.state().users.len(), 1);
     fixture.delete(CLAIMS, "first");
-    fixture.gone("first").await;
+    fixture.until_gone("first").await;
     assert!(fixture.store.is_empty());
 }
 
@@ -103,7 +103,7 @@ async fn a_claim_in_another_namespace_does_not_share_the_bucket() {
     let _running = fixture.start(1);
     fixture.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}));
     fixture.claim("first", json!({"bucketName": "photos"}));
-    fixture.bound("first").await;
+    fixture.until_bound("first").await;
     fixture.claim_in("other", "second", of("first"));
     fixture.claim_in("other", "third", of("default/first"));
     for claim in ["second", "third"] {
@@ -124,7 +124,7 @@ async fn a_failing_attempt_does_not_block_deletion(of_object: bool) {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
     fixture.claim("first", json!({"bucketName": "photos"}));
-    fixture.bound("first").await;
+    fixture.until_bound("first").await;
     (0..1000).for_each(|_| fixture.store.fail("grant", Failure::Retry));
     fixture.claim("second", of("first"));
     fixture.until_event("second", "the store does not answer").await;
@@ -135,13 +135,13 @@ async fn a_failing_attempt_does_not_block_deletion(of_object: bool) {
         fixture.delete(BUCKETS, "obc-default-first");
     }
     fixture.delete(CLAIMS, "first");
-    fixture.gone("first").await;
+    fixture.until_gone("first").await;
     assert!(fixture.store.is_empty() && fixture.grants().is_empty());
     assert!(fixture.get(BUCKETS, "obc-default-second").is_none());
     fixture.until_event("second", "does not exist; create it").await;
     fixture.store.state().failures.clear();
     let first = fixture.claim("first", json!({}));
-    fixture.bound("second").await;
+    fixture.until_bound("second").await;
     assert_eq!(fixture.get(CLAIMS, "second").unwrap()["spec"]["bucketName"], format!("b-{first}"));
 }
 
@@ -151,7 +151,7 @@ async fn a_replaced_bucket_is_not_shared_until_it_is_restored() {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
     fixture.claim("first", json!({"bucketName": "photos"}));
-    fixture.bound("first").await;
+    fixture.until_bound("first").await;
     fixture.store.state().buckets.insert("photos".to_owned(), "somebody else".to_owned());
     fixture.claim("second", of("first"));
     fixture.until_event("second", "the bucket photos of the claim default/first was replaced").await;
@@ -160,7 +160,7 @@ async fn a_replaced_bucket_is_not_shared_until_it_is_restored() {
     fixture.store.state().buckets.remove("photos");
     // The next call for the first claim creates the bucket again.
     fixture.patch(CLAIMS, "first", json!({"spec": {"additionalConfig": {"maxObjects": "7"}}}));
-    fixture.bound("second").await;
+    fixture.until_bound("second").await;
 }
 
 // Rules: Z30.
@@ -170,13 +170,13 @@ async fn a_claim_waits_until_a_missing_bucket_is_restored() {
     let fixture = Fixture::new();
     let _running = fixture.start(1);
     fixture.claim("first", json!({"bucketName": "photos"}));
-    fixture.bound("first").await;
+    fixture.until_bound("first").await;
     let bucket = fixture.store.state().buckets.remove("photos").unwrap();
     fixture.claim("second", of("first"));
     fixture.until_event("second", "the bucket photos of the claim default/first does not exist").await;
     assert_eq!(fixture.phase("second"), "Pending");
     fixture.store.state().buckets.insert("photos".to_owned(), bucket);
-    fixture.bound("second").await;
+    fixture.until_bound("second").await;
 }
 
 // Rules: Z30.
@@ -188,7 +188,7 @@ async fn changing_the_shared_bucket_of_a_bound_claim_has_no_effect() {
         fixture.claim(name, json!({}));
     }
     fixture.claim("second", of("first"));
-    fixture.bound("second").await;
+    fixture.until_bound("second").await;
     let before = fixture.grants();
     for change in [json!({"bucketClaimName": "other"}), json!({"bucketClaimName": null})] {
         fixture.patch(CLAIMS, "second", json!({"spec": {"additionalConfig": change}}));
@@ -258,7 +258,7 @@ async fn a_deletion_during_an_attempt_leaves_no_user_without_bucket() {
         fixture.options.options.shards = 2;
         let _running = [1, 2].map(|number| fixture.start(number));
         fixture.claim("first", json!({"bucketName": "photos"}));
-        fixture.bound("first").await;
+        fixture.until_bound("first").await;
         *deletes.cluster.lock().unwrap() = Some(fixture.cluster.clone());
         fixture.claim("second", of("first"));
         sleep(Duration::from_secs(120)).await;
@@ -275,7 +275,7 @@ async fn a_deletion_during_an_attempt_leaves_no_user_without_bucket() {
         assert_eq!(fixture.get(CLAIMS, "first").is_some(), has_bucket, "{at:?} {before}");
         fixture.delete(CLAIMS, "second");
         for claim in ["second", "first"] {
-            fixture.gone(claim).await;
+            fixture.until_gone(claim).await;
         }
         assert!(fixture.store.is_empty() && fixture.grants().is_empty());
     }

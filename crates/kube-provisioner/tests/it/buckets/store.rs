@@ -61,7 +61,7 @@ pub(crate) enum Fault {
     KeepsUsers,
     TakesBucketsOver,
     DeletesByName,
-    LooksThenMakes,
+    ChecksThenCreates,
     OwnsBucketsSeenAbsent,
     KnowsNoCluster,
     FailsOnMissingBucket,
@@ -141,9 +141,9 @@ impl Store {
     }
 
     /// Returns whether a faulty author considers the bucket its own.
-    async fn looks_first(&self, name: &str, user: &str) -> bool {
+    async fn wrongly_owns(&self, name: &str, user: &str) -> bool {
         let fault = self.state().fault;
-        if !matches!(fault, Some(Fault::LooksThenMakes | Fault::OwnsBucketsSeenAbsent)) {
+        if !matches!(fault, Some(Fault::ChecksThenCreates | Fault::OwnsBucketsSeenAbsent)) {
             return fault == Some(Fault::TakesBucketsOver);
         }
         let expected = (user.to_owned(), name.to_owned());
@@ -155,7 +155,7 @@ impl Store {
         absent || self.state().expected.contains(&expected)
     }
 
-    fn is_wrong(&self, fault: Fault) -> bool {
+    fn has_fault(&self, fault: Fault) -> bool {
         self.state().fault == Some(fault)
     }
 
@@ -265,7 +265,7 @@ impl BucketProvisioner for Store {
     async fn create_bucket(&self, request: RequestOf<Self>) -> Result<Bucket, ProvisionError> {
         let failed = self.begin("create_bucket", &request.name).await?;
         let owner = request.owner.name;
-        let wrongly_own = self.looks_first(&request.name, &owner).await;
+        let wrongly_own = self.wrongly_owns(&request.name, &owner).await;
         let mut state = self.state();
         if state.is_elsewhere(&owner, &request.cluster_id) {
             return Err(ProvisionError::invalid("the user exists and is another cluster's"));
@@ -296,7 +296,7 @@ impl BucketProvisioner for Store {
     async fn delete_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
         let failed = self.begin("delete_bucket", &bucket.name).await;
         let failed = failed.map_err(|error| DeleteError::retry(error.to_string()))?;
-        if self.is_wrong(Fault::FailsOnMissingBucket) && !self.state().buckets.contains_key(&bucket.name) {
+        if self.has_fault(Fault::FailsOnMissingBucket) && !self.state().buckets.contains_key(&bucket.name) {
             return Err(DeleteError::retry("there is no such bucket"));
         }
         let (owner, mut state) = (bucket.owner.name, self.state());
@@ -414,7 +414,7 @@ impl BucketHooks for Store {
     async fn revoke_old_keys(&self, account: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         let begun = self.begin("retire", &account.bucket().name).await;
         begun.map_err(|error| DeleteError::retry(error.to_string()))?;
-        if self.is_wrong(Fault::NeverRetires) {
+        if self.has_fault(Fault::NeverRetires) {
             return Ok(());
         }
         let (user, mut state) = (account.account.name, self.state());

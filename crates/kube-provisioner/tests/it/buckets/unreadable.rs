@@ -19,7 +19,7 @@ async fn settings_without_quotes_are_read_as_strings() {
     let fixture = fixture(ROOK);
     fixture.claim("photos", json!({"additionalConfig": {"maxObjects": 1000}}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     let bucket = fixture.get(BUCKETS, OBJECT).unwrap()["spec"]["endpoint"]["bucketName"].as_str().unwrap().to_owned();
     assert_eq!(fixture.store.state().configs[&bucket], Some(1000));
     running.abort();
@@ -27,12 +27,12 @@ async fn settings_without_quotes_are_read_as_strings() {
     sleep(HOUR).await;
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.phase("photos")), (0, "Bound".to_owned()));
     fixture.delete(CLAIMS, "photos");
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert!(fixture.store.is_empty());
 }
 
 /// Returns definitions that accept any object.
-fn lax() -> String {
+fn permissive_definitions() -> String {
     ["objectbucketclaims ObjectBucketClaim Namespaced", "objectbuckets ObjectBucket Cluster"]
         .map(|names| {
             let [plural, kind, scope] = names.split(' ').collect::<Vec<_>>()[..] else { unreachable!("three words") };
@@ -60,10 +60,10 @@ spec:
 // Rules: Z19.
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_claim_is_treated_as_present() {
-    let fixture = fixture(&lax());
+    let fixture = fixture(&permissive_definitions());
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     let spec = fixture.get(CLAIMS, "photos").unwrap()["spec"].clone();
     fixture.patch(CLAIMS, "photos", json!({"spec": "nonsense"}));
     running.abort();
@@ -76,20 +76,20 @@ async fn an_unreadable_claim_is_treated_as_present() {
     // The deletion does not need the unreadable fields.
     fixture.patch(CLAIMS, "photos", json!({"spec": "nonsense"}));
     fixture.delete(CLAIMS, "photos");
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert!(fixture.store.is_empty());
 }
 
 /// Breaks the status of a claim right before the controller reads the claim, refuses the write that follows, and delays
 /// watch events.
 #[derive(Clone, Default)]
-struct Spoils {
+struct BreaksStatus {
     cluster: Arc<OnceLock<Cluster>>,
     spoilt: Arc<OnceLock<()>>,
     refused: Arc<OnceLock<()>>,
 }
 
-impl Interceptor for Spoils {
+impl Interceptor for BreaksStatus {
     fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
         let is = |plural, verb| request.resource.plural == plural && request.verb == verb;
         if let Some(cluster) = self.cluster.get().filter(|_| is(CLAIMS, Verb::Get) && self.spoilt.set(()).is_ok()) {
@@ -110,7 +110,7 @@ impl Interceptor for Spoils {
     }
 }
 
-impl WatchInterceptor for Spoils {
+impl WatchInterceptor for BreaksStatus {
     fn event(&mut self, kind: &'static str, _: &Stored) -> WatchStep {
         if kind == "MODIFIED" { WatchStep::Delay(Duration::from_secs(20)) } else { WatchStep::Deliver }
     }
@@ -120,24 +120,24 @@ impl WatchInterceptor for Spoils {
 /// The controller reports the problem in the status, which repairs the status before a watch delivers it.
 #[tokio::test(start_paused = true)]
 async fn a_temporarily_unreadable_claim_is_provisioned() {
-    let spoils = Spoils::default();
+    let spoils = BreaksStatus::default();
     let cluster = Cluster::builder().hide_managed_fields().interceptor(Arc::new(spoils.clone())).build();
-    cluster.create_yaml(&lax()).unwrap();
+    cluster.create_yaml(&permissive_definitions()).unwrap();
     spoils.cluster.set(cluster.clone()).ok().unwrap();
     let fixture = Fixture::on(cluster);
     fixture.claim("photos", json!({}));
     let _running = fixture.start(1);
     fixture.until("it is reported", || is_reported(&fixture, "photos", "Unreadable")).await;
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
 }
 
 // Rules: Z19.
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_object_bucket_keeps_its_claim() {
-    let fixture = fixture(&lax());
+    let fixture = fixture(&permissive_definitions());
     fixture.claim("photos", json!({}));
     let running = fixture.start(1);
-    fixture.bound("photos").await;
+    fixture.until_bound("photos").await;
     let spec = fixture.get(BUCKETS, OBJECT).unwrap()["spec"].clone();
     fixture.patch(BUCKETS, OBJECT, json!({"spec": "nonsense"}));
     running.abort();
@@ -148,14 +148,14 @@ async fn an_unreadable_object_bucket_keeps_its_claim() {
     assert!(fixture.get(CLAIMS, "photos").is_some());
     assert_eq!((fixture.store.calls("delete_bucket"), fixture.store.state().buckets.len()), (0, 1));
     fixture.patch(BUCKETS, OBJECT, json!({"spec": spec}));
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert!(fixture.store.is_empty());
 }
 
 // Rules: Z19.
 #[tokio::test(start_paused = true)]
 async fn keeps_a_claim_while_it_and_its_object_bucket_are_unreadable() {
-    let fixture = fixture(&lax());
+    let fixture = fixture(&permissive_definitions());
     let claim = fixture.claim("photos", json!({}));
     fixture.create(json!({
         "apiVersion": "objectbucket.io/v1alpha1", "kind": "ObjectBucket",
@@ -184,6 +184,6 @@ async fn keeps_a_claim_while_it_and_its_object_bucket_are_unreadable() {
     sleep(HOUR).await;
     assert!(fixture.get(CLAIMS, "photos").is_some());
     fixture.patch(BUCKETS, OBJECT, json!({"spec": spec}));
-    fixture.gone("photos").await;
+    fixture.until_gone("photos").await;
     assert!(fixture.get(BUCKETS, OBJECT).is_none());
 }

@@ -302,7 +302,7 @@ fn bound() -> Vec<Situation> {
         PVC,
         "data",
         "VolumeResizeFailed",
-        "example.com/p cannot expand volumes; for more space create a larger claim and copy the data; an administrator can remove allowVolumeExpansion from the StorageClass",
+        "example.com/p cannot expand volumes; to get more space, create a larger claim and copy the data; an administrator can remove allowVolumeExpansion from the StorageClass",
     );
     let larger = plain.replace("storage: 1Gi", "storage: 2Gi");
     let grows = class("allowVolumeExpansion: true");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::super::state::Ending;
+use super::super::state::SendOutcome;
 use super::*;
 
 // Rules: G32.
@@ -20,7 +20,7 @@ async fn clock_jumps_do_not_end_series_or_repeat_names() {
         state.record(event("a", "note"), now, clock);
         let job = state.take(now).expect("at once, whatever the clock says");
         counts.push(job.series.as_ref().map(|written| written.count));
-        state.conclude(job, Ending::Written, now);
+        state.conclude(job, SendOutcome::Written, now);
     }
     assert_eq!(counts, [None, Some(1), Some(2), Some(3), Some(4)]);
     let mut names = BTreeSet::new();
@@ -28,7 +28,7 @@ async fn clock_jumps_do_not_end_series_or_repeat_names() {
         state.record(event("b", &format!("note {}", names.len())), start, clock);
         let job = state.take(start).expect("at once");
         names.insert(job.pending.id);
-        state.conclude(job, Ending::Written, start);
+        state.conclude(job, SendOutcome::Written, start);
     }
     assert_eq!(names.len(), clocks.len());
 }
@@ -43,11 +43,11 @@ async fn clock_jumps_do_not_change_pauses() {
         let start = Instant::now();
         state.record(event("a", "one"), start, noon);
         let job = state.take(start).expect("the first at once");
-        state.conclude(job, Ending::Written, start);
+        state.conclude(job, SendOutcome::Written, start);
         state.record(event("a", "two"), start, clock);
         assert!(state.take(start + 299 * SECOND).is_none());
         let job = state.take(start + 300 * SECOND).expect("when the object has another");
-        state.conclude(job, Ending::Failed(Some(20 * SECOND)), start + 300 * SECOND);
+        state.conclude(job, SendOutcome::Failed(Some(20 * SECOND)), start + 300 * SECOND);
         state.record(event("b", "three"), start + 300 * SECOND, clock);
         assert!(state.take(start + 319 * SECOND).is_none(), "the pause is not over");
         assert!(state.take(start + 330 * SECOND).is_some());

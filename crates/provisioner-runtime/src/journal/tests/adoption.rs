@@ -35,7 +35,11 @@ async fn does_not_adopt_from_a_journal_written_since_it_was_read() {
     living.journal.record(entry("b")).await.unwrap();
     let seen = before.resource_version().unwrap();
     let found = adoption
-        .empty(before, &mut |other: OtherJournal<'_>| other.version == seen, &|_: OtherJournal<'_>, _: &Entry| true)
+        .move_entries(
+            before,
+            &mut |other: OtherJournal<'_>| other.version == seen,
+            &|_: OtherJournal<'_>, _: &Entry| true,
+        )
         .await;
     assert_eq!(found.unwrap(), []);
     assert!(!mine.journal.contains("a"));
@@ -125,7 +129,7 @@ async fn every_entry_is_always_in_a_journal_despite_faults() {
         let take = async |options: JournalOptions| loop {
             match Journal::take_over(cluster.client(&options.holder), options.clone(), || false).await {
                 Ok((journal, writer, entries)) => {
-                    return Held { journal, entries, writer: tokio::spawn(writer.run()) };
+                    return HeldJournal { journal, entries, writer: tokio::spawn(writer.run()) };
                 }
                 Err(_) => sleep(Duration::from_secs(1)).await,
             }
@@ -194,17 +198,17 @@ fn adopted<const N: usize>(entries: [Entry; N]) -> Adopted {
     Adopted { entries: entries.into(), left: Vec::new() }
 }
 
-async fn old_journal(cluster: &Cluster, entries: &[Entry]) -> Held {
+async fn old_journal(cluster: &Cluster, entries: &[Entry]) -> HeldJournal {
     let taken = Journal::take_over(cluster.client("old"), options(OLD, "old"), || false).await;
     let (journal, writer, _) = taken.unwrap();
-    let held = Held { journal, entries: Vec::new(), writer: tokio::spawn(writer.run()) };
+    let held = HeldJournal { journal, entries: Vec::new(), writer: tokio::spawn(writer.run()) };
     for entry in entries {
         held.journal.record(entry.clone()).await.unwrap();
     }
     held
 }
 
-async fn new_journal(cluster: &Cluster, name: &str) -> (JournalOptions, Held) {
+async fn new_journal(cluster: &Cluster, name: &str) -> (JournalOptions, HeldJournal) {
     let options = JournalOptions { layout: "2".to_owned(), ..options(name, name) };
     (options.clone(), hold_as(cluster.client(name), options).await)
 }

@@ -4,7 +4,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 
 use super::*;
 
-async fn hold_lease(cluster: &Cluster, holder: &str) -> Held {
+async fn hold_lease(cluster: &Cluster, holder: &str) -> HeldJournal {
     hold_as(cluster.client(holder), in_lease(NAME, holder)).await
 }
 

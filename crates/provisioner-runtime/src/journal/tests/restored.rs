@@ -162,6 +162,6 @@ async fn adopts_entries_when_their_journal_is_restored_concurrently() {
     assert_eq!(adopted.entries, [entry("a")]);
 }
 
-fn keys(held: &Held) -> Vec<String> {
+fn keys(held: &HeldJournal) -> Vec<String> {
     held.entries.iter().map(|entry| entry.key.clone()).collect()
 }

@@ -105,7 +105,7 @@ async fn standby_lists_when_its_watch_is_silent() {
 
 #[tokio::test(start_paused = true)]
 async fn silent_watch_reconnects() {
-    let cut = Arc::new(Cut::default());
+    let cut = Arc::new(Outage::default());
     *crate::sync::lock(&cut.silent) = Some("b");
     let cluster = Cluster::builder().interceptor(cut).trace().build();
     let terms = Terms::default();
@@ -122,7 +122,7 @@ async fn silent_watch_reconnects() {
 /// The leader lists nothing, so only the silence shows that the connection is dead.
 #[tokio::test(start_paused = true)]
 async fn leader_reconnects_a_silent_watch_within_65_seconds() {
-    let cut = Arc::new(Cut { silent: Mutex::new(Some("a")), ..Cut::default() });
+    let cut = Arc::new(Outage { silent: Mutex::new(Some("a")), ..Outage::default() });
     let cluster = Cluster::builder().interceptor(cut).trace().build();
     let replica = Replica::start(&cluster, &Terms::default(), "a", 1);
     replica.until_holding(1).await;
@@ -158,7 +158,7 @@ async fn restarts_work_that_returned_after_a_retry_period() {
 
 #[tokio::test(start_paused = true)]
 async fn leader_that_cannot_renew_stops_before_its_lease_expires() {
-    let outage = Arc::new(Cut::default());
+    let outage = Arc::new(Outage::default());
     let cluster = Cluster::builder().interceptor(outage.clone()).build();
     let terms = Terms::default();
     let replica = Replica::start_with(&cluster, &terms, "a", 1, Workload::Stuck);
@@ -252,7 +252,7 @@ async fn leader_removed_from_its_lease_stops_at_once() {
 #[tokio::test(start_paused = true)]
 async fn forbidden_requests_are_reported_without_a_busy_loop() {
     for verb in [kube_sim::Verb::List, kube_sim::Verb::Create, kube_sim::Verb::Update, kube_sim::Verb::Get] {
-        let cut = Arc::new(Cut::default());
+        let cut = Arc::new(Outage::default());
         let cluster = Cluster::builder().interceptor(cut.clone()).trace().build();
         cut.forbid(verb);
         if verb == kube_sim::Verb::Update {
@@ -272,7 +272,7 @@ async fn forbidden_requests_are_reported_without_a_busy_loop() {
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_clears_a_failure_that_has_passed() {
-    let cut = Arc::new(Cut::default());
+    let cut = Arc::new(Outage::default());
     let cluster = Cluster::builder().interceptor(cut.clone()).build();
     let terms = Terms::default();
     let replicas = ["a", "b"].map(|name| Replica::start(&cluster, &terms, name, 1));
@@ -327,7 +327,7 @@ async fn reports_the_deletion_of_its_namespace() {
 
 #[tokio::test(start_paused = true)]
 async fn replica_without_watch_permission_polls() {
-    let cut = Arc::new(Cut::default());
+    let cut = Arc::new(Outage::default());
     let cluster = Cluster::builder().interceptor(cut.clone()).build();
     cut.forbid(kube_sim::Verb::Watch);
     let terms = Terms::default();
@@ -362,7 +362,7 @@ async fn respects_and_takes_over_a_lease_of_client_go() {
 }
 
 /// Runs a leader that receives a response to one in `answered` updates, for this time. It must keep its Lease.
-async fn assert_keeps_lease(cut: Cut, answered: usize, time: Duration) {
+async fn assert_keeps_lease(cut: Outage, answered: usize, time: Duration) {
     let cut = Arc::new(cut);
     let cluster = Cluster::builder().interceptor(cut.clone()).build();
     let terms = Terms::default();
@@ -379,18 +379,18 @@ async fn assert_keeps_lease(cut: Cut, answered: usize, time: Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn keeps_its_lease_when_responses_are_lost() {
-    assert_keeps_lease(Cut::default(), 2, seconds(120)).await;
+    assert_keeps_lease(Outage::default(), 2, seconds(120)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn keeps_its_lease_when_only_the_watch_confirms_renewals() {
-    assert_keeps_lease(Cut::default(), usize::MAX, seconds(120)).await;
+    assert_keeps_lease(Outage::default(), usize::MAX, seconds(120)).await;
 }
 
 /// The second attempt conflicts with the first one's write, and a read shows which replica wrote it.
 #[tokio::test(start_paused = true)]
 async fn keeps_its_lease_when_only_reads_confirm_renewals() {
-    let silent = Cut { silent: Mutex::new(Some("a")), ..Cut::default() };
+    let silent = Outage { silent: Mutex::new(Some("a")), ..Outage::default() };
     // Later the watch would reconnect.
     assert_keeps_lease(silent, 2, seconds(60)).await;
 }

@@ -34,14 +34,14 @@ impl Fixture {
     async fn new(name: &str) -> anyhow::Result<(Self, Program, StorageClass)> {
         let (space, link) = (TestSpace::new(name).await?, Link::new()?);
         let gate = Gate::at(Ipv4Addr::LOCALHOST, &space, &account(&space).await?).await?;
-        let server = Server::at(link.here())?;
+        let server = Server::at(link.host_address())?;
         let guest = Guest::start(Machine::with(&link), &writer(server.client.port)).await?;
         let fixture = Self { space, server, gate, guest, admin: testbed::ports::free_port()?, _link: link };
         let program = fixture.start()?;
         fixture.server.ready(None).await?;
         let class = fixture.space.create_class_and_claim("claim").await?;
         let (_, volume) = fixture.space.wait_bound("claim").await?;
-        fixture.guest.tell("volume", &place(&volume))?;
+        fixture.guest.send_file("volume", &place(&volume))?;
         keeps_writing(&fixture.guest, "mounted").await?;
         Ok((fixture, program, class))
     }
@@ -85,7 +85,7 @@ impl Fixture {
     }
 
     async fn done(self) -> anyhow::Result<()> {
-        self.guest.tell("end", "")?;
+        self.guest.send_file("end", "")?;
         let outcome = self.guest.ended().await?;
         ensure!(outcome.status == 0, "it ended with {}:\n{}", outcome.status, outcome.output);
         self.space.done().await

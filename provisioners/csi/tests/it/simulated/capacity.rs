@@ -51,7 +51,7 @@ impl Fixture {
         if different.len() == all.len() { different } else { BTreeSet::from(["twice".to_owned()]) }
     }
 
-    async fn publishes(&self, expected: &[&str]) {
+    async fn wait_for_capacities(&self, expected: &[&str]) {
         let expected: BTreeSet<_> = expected.iter().map(|text| (*text).to_owned()).collect();
         let start = Instant::now();
         while self.published() != expected {
@@ -60,14 +60,14 @@ impl Fixture {
         }
     }
 
-    /// Like [`Self::publishes`], but within two seconds.
-    async fn soon_publishes(&self, expected: &[&str]) {
+    /// Like [`Self::wait_for_capacities`], but within two seconds.
+    async fn wait_briefly_for_capacities(&self, expected: &[&str]) {
         let start = Instant::now();
-        self.publishes(expected).await;
+        self.wait_for_capacities(expected).await;
         assert!(start.elapsed() <= Duration::from_secs(2), "{expected:?}: {:?}", start.elapsed());
     }
 
-    fn asked(&self) -> usize {
+    fn capacity_request_count(&self) -> usize {
         self.driver.requests::<GetCapacityRequest>().len()
     }
 
@@ -137,7 +137,7 @@ async fn each_class_and_segment_has_an_object() {
     let capacity = fixture.settings.capacity.as_mut().unwrap();
     capacity.owner = Some(("driver-1-x".to_owned(), 2));
     let _running = fixture.start(1).await;
-    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    fixture.wait_briefly_for_capacities(&["late a 1Ti", "late b 1Ti"]).await;
     let mut first = fixture.capacities().remove(0);
     let metadata = first["metadata"].take();
     assert!(metadata["name"].as_str().unwrap().starts_with("csisc-"), "{metadata}");
@@ -155,7 +155,7 @@ async fn publishes_nothing_without_the_owner() {
     fixture.settings.capacity.as_mut().unwrap().owner = Some(("missing".to_owned(), 1));
     let running = fixture.start(1).await;
     sleep(Duration::from_secs(60)).await;
-    assert!(fixture.capacities().is_empty() && fixture.asked() == 0);
+    assert!(fixture.capacities().is_empty() && fixture.capacity_request_count() == 0);
     running.abort();
 }
 
@@ -163,19 +163,19 @@ async fn publishes_nothing_without_the_owner() {
 async fn objects_follow_changes_of_classes() {
     let fixture = fixture();
     let _running = fixture.start(1).await;
-    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    fixture.wait_briefly_for_capacities(&["late a 1Ti", "late b 1Ti"]).await;
     let allowed = json!([{"matchLabelExpressions": [{"key": "zone", "values": ["b"]}]}]);
     fixture.create(class("in-b", "WaitForFirstConsumer", allowed));
     let unknown = json!([{"matchLabelExpressions": [{"key": "rack", "values": ["7"]}]}]);
     fixture.create(class("rack", "WaitForFirstConsumer", unknown));
     let expected = ["late a 1Ti", "late b 1Ti", "in-b b 1Ti", "rack a 1Ti", "rack b 1Ti"];
-    fixture.soon_publishes(&expected).await;
+    fixture.wait_briefly_for_capacities(&expected).await;
     fixture.delete(GROUP, "storageclasses", "", "late");
-    fixture.soon_publishes(&expected[2..]).await;
+    fixture.wait_briefly_for_capacities(&expected[2..]).await;
     let mut again = class("late", "WaitForFirstConsumer", json!(null));
     again["parameters"] = json!({"tier": "fast", "csi.storage.k8s.io/fstype": "xfs"});
     fixture.create(again.clone());
-    fixture.soon_publishes(&expected).await;
+    fixture.wait_briefly_for_capacities(&expected).await;
     let last = fixture.driver.requests::<GetCapacityRequest>().pop().unwrap();
     assert_eq!(json!(last.parameters), again["parameters"]);
 }
@@ -185,24 +185,24 @@ async fn publishes_for_immediate_binding_if_enabled() {
     let mut fixture = fixture();
     fixture.settings.capacity.as_mut().unwrap().for_immediate_binding = true;
     let _running = fixture.start(1).await;
-    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti", "fast a 1Ti", "fast b 1Ti"]).await;
+    fixture.wait_briefly_for_capacities(&["late a 1Ti", "late b 1Ti", "fast a 1Ti", "fast b 1Ti"]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn objects_follow_changes_of_nodes() {
     let fixture = fixture();
     let _running = fixture.start(1).await;
-    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    fixture.wait_briefly_for_capacities(&["late a 1Ti", "late b 1Ti"]).await;
     fixture.add_node("node-c", json!({"zone": "c"}));
-    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti", "late c 0"]).await;
+    fixture.wait_briefly_for_capacities(&["late a 1Ti", "late b 1Ti", "late c 0"]).await;
     fixture.delete("", "nodes", "", "node-a");
-    fixture.soon_publishes(&["late b 1Ti", "late c 0"]).await;
+    fixture.wait_briefly_for_capacities(&["late b 1Ti", "late c 0"]).await;
     fixture.change("", "nodes", "", "node-c", json!({"metadata": {"labels": {"zone": "a"}}}));
-    fixture.soon_publishes(&["late b 1Ti", "late a 1Ti"]).await;
+    fixture.wait_briefly_for_capacities(&["late b 1Ti", "late a 1Ti"]).await;
     fixture.change("", "nodes", "", "node-b", json!({"metadata": {"labels": {"zone": null}}}));
-    fixture.soon_publishes(&["late a 1Ti"]).await;
+    fixture.wait_briefly_for_capacities(&["late a 1Ti"]).await;
     fixture.change(GROUP, "csinodes", "", "node-c", json!({"spec": {"drivers": null}}));
-    fixture.soon_publishes(&[]).await;
+    fixture.wait_briefly_for_capacities(&[]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,7 +215,7 @@ async fn driver_without_topology_keys_has_one_object() {
         fixture.create(csi_node(name, json!([{"name": DRIVER, "nodeID": name}])));
     }
     let _running = fixture.start(1).await;
-    fixture.soon_publishes(&["late - 1Pi"]).await;
+    fixture.wait_briefly_for_capacities(&["late - 1Pi"]).await;
     assert_eq!(fixture.capacities()[0]["nodeTopology"], json!({}));
     sleep(Duration::from_secs(300)).await;
     assert_eq!(fixture.capacities().len(), 1);
@@ -228,11 +228,11 @@ async fn recreates_objects_that_others_delete_or_change() {
     let mut foreign = object("foreign", "late", zone("a"));
     foreign["metadata"]["labels"] = json!({"csi.storage.k8s.io/drivername": DRIVER});
     let _running = fixture.start(1).await;
-    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    fixture.wait_briefly_for_capacities(&["late a 1Ti", "late b 1Ti"]).await;
     // The program takes over the existing object.
     assert!(fixture.cluster.get(GROUP, PLURAL, "default", "near-a").is_ok());
     fixture.delete(GROUP, PLURAL, "default", "near-a");
-    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    fixture.wait_briefly_for_capacities(&["late a 1Ti", "late b 1Ti"]).await;
     let taken = name(&fixture.capacities()[0]);
     fixture.change_capacity(&taken, json!({"metadata": {"labels": {"csi.storage.k8s.io/managed-by": "me"}}}));
     sleep(Duration::from_secs(3)).await;
@@ -246,7 +246,7 @@ async fn recreates_objects_that_others_delete_or_change() {
     fixture.create(object("nowhere", "late", json!(null)));
     fixture.until("three", || fixture.capacities().len() == 3).await;
     fixture.delete(GROUP, PLURAL, "default", "foreign");
-    fixture.publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    fixture.wait_for_capacities(&["late a 1Ti", "late b 1Ti"]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,20 +280,20 @@ async fn replaces_the_controller_and_keeps_other_metadata() {
 async fn created_and_deleted_volumes_update_capacity_at_once() {
     let fixture = fixture();
     let _running = fixture.start(1).await;
-    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    fixture.wait_briefly_for_capacities(&["late a 1Ti", "late b 1Ti"]).await;
     fixture.claim("data", "late", on_node("node-b"));
     fixture.until("bound", || fixture.is_bound("data")).await;
-    fixture.soon_publishes(&["late a 1Ti", "late b 1023Gi"]).await;
+    fixture.wait_briefly_for_capacities(&["late a 1Ti", "late b 1023Gi"]).await;
     // Without a refresh, the driver is asked for each segment once a minute.
-    let asked = fixture.asked();
+    let asked = fixture.capacity_request_count();
     sleep(Duration::from_secs(600)).await;
-    assert_eq!(fixture.asked() - asked, 20);
+    assert_eq!(fixture.capacity_request_count() - asked, 20);
     fixture.delete_claim("data");
     fixture.until("deleted", || fixture.driver.volumes().is_empty()).await;
-    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    fixture.wait_briefly_for_capacities(&["late a 1Ti", "late b 1Ti"]).await;
     fixture.driver.configure(|settings| settings.pools[0].size = 1 << 41);
     let start = Instant::now();
-    fixture.publishes(&["late a 2Ti", "late b 1Ti"]).await;
+    fixture.wait_for_capacities(&["late a 2Ti", "late b 1Ti"]).await;
     assert!(start.elapsed() <= Duration::from_secs(61), "{:?}", start.elapsed());
 }
 
@@ -311,7 +311,7 @@ async fn publishes_a_full_zone_before_rescheduling() {
     let mut fixture = with_capacity(cluster().interceptor(record).build());
     fixture.settings.strict_topology = true;
     let _running = fixture.start_with(1, |options| options.sidecar_rbac = true).await;
-    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    fixture.wait_briefly_for_capacities(&["late a 1Ti", "late b 1Ti"]).await;
     fixture.driver.configure(|settings| settings.pools[1].size = 0);
     order.lock().unwrap().clear();
     fixture.claim("data", "late", on_node("node-b"));
@@ -325,7 +325,7 @@ async fn reschedules_even_if_get_capacity_hangs() {
     let mut fixture = fixture();
     fixture.settings.strict_topology = true;
     let _running = fixture.start_with(1, |options| options.sidecar_rbac = true).await;
-    fixture.soon_publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    fixture.wait_briefly_for_capacities(&["late a 1Ti", "late b 1Ti"]).await;
     fixture.driver.configure(|settings| settings.pools[1].size = 0);
     fixture.driver.script(Method::GetCapacity, vec![Step::hang(); 1000]);
     let start = Instant::now();
@@ -340,13 +340,13 @@ async fn failing_segment_does_not_block_others() {
     fixture.driver.script(Method::GetCapacity, vec![Step::refuse(Code::Internal, "no"); 4]);
     let _running = fixture.start(1).await;
     let start = Instant::now();
-    fixture.publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    fixture.wait_for_capacities(&["late a 1Ti", "late b 1Ti"]).await;
     // Both segments back off for 1 s and 2 s, in parallel.
     assert!(start.elapsed() > Duration::from_secs(2) && start.elapsed() < Duration::from_secs(5));
-    let asked = fixture.asked();
+    let asked = fixture.capacity_request_count();
     fixture.driver.script(Method::GetCapacity, vec![Step::refuse(Code::Internal, "no"); 1000]);
     sleep(Duration::from_secs(3600)).await;
-    let asked = fixture.asked() - asked;
+    let asked = fixture.capacity_request_count() - asked;
     assert!((100..150).contains(&asked), "{asked} calls in an hour for two segments and a poll interval of a minute");
     // Provisioning continues.
     fixture.claim("data", "late", on_node("node-b"));
@@ -370,13 +370,13 @@ async fn class_recreated_during_get_capacity_gets_its_new_capacity() {
     let former = GetCapacityResponse { available_capacity: 5 << 30, ..GetCapacityResponse::default() };
     fixture.driver.script(Method::GetCapacity, [Step::answer(former).after(Duration::from_secs(10))]);
     let _running = fixture.start(1).await;
-    fixture.until("asked", || fixture.asked() == 1).await;
+    fixture.until("asked", || fixture.capacity_request_count() == 1).await;
     fixture.delete(GROUP, "storageclasses", "", "late");
     let mut again = class("late", "WaitForFirstConsumer", json!(null));
     again["parameters"] = json!({"tier": "fast"});
     fixture.create(again);
     let start = Instant::now();
-    fixture.publishes(&["late a 1Ti", "late b 1Ti"]).await;
+    fixture.wait_for_capacities(&["late a 1Ti", "late b 1Ti"]).await;
     // The next poll is up to a minute away.
     assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
     let requests = fixture.driver.requests::<GetCapacityRequest>();
@@ -396,14 +396,14 @@ async fn object_created_after_a_timeout_is_adopted_or_deleted() {
         });
         let fixture = with_capacity(cluster().interceptor(late).build());
         let _running = fixture.start(1).await;
-        fixture.publishes(&["late a 1Ti", "late b 1Ti"]).await;
+        fixture.wait_for_capacities(&["late a 1Ti", "late b 1Ti"]).await;
         let mut expected = vec!["late a 1Ti", "late b 1Ti"];
         if is_class_deleted {
             fixture.delete(GROUP, "storageclasses", "", "late");
             expected.clear();
         }
         sleep(Duration::from_secs(60)).await;
-        fixture.soon_publishes(&expected).await;
+        fixture.wait_briefly_for_capacities(&expected).await;
         sleep(Duration::from_secs(100)).await;
         assert_eq!(fixture.capacities().len(), expected.len());
     }
@@ -423,7 +423,7 @@ async fn killed_processes_leave_one_object_per_segment() {
         }
     }
     let _running = fixture.start(21).await;
-    fixture.publishes(&["late a 1044Gi", "late b 1Ti"]).await;
+    fixture.wait_for_capacities(&["late a 1044Gi", "late b 1Ti"]).await;
     sleep(Duration::from_secs(100)).await;
     assert_eq!(fixture.capacities().len(), 2);
 }
@@ -442,9 +442,9 @@ async fn slow_driver_with_a_thousand_segments_is_polled_fairly() {
     let start = Instant::now();
     fixture.until("all", || fixture.capacities().len() == 1000).await;
     assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
-    let asked = fixture.asked();
+    let asked = fixture.capacity_request_count();
     sleep(Duration::from_secs(40)).await;
-    let rate = (fixture.asked() - asked) / 40;
+    let rate = (fixture.capacity_request_count() - asked) / 40;
     assert!((45..=50).contains(&rate), "{rate} calls per second");
     // Every segment gets its turn, and a new segment does not wait for all others.
     let requests = fixture.driver.requests::<GetCapacityRequest>();

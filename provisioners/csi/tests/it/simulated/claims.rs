@@ -21,7 +21,7 @@ async fn invalid_class_parameters_are_reported_without_calls() {
     fixture.class("bad", json!({"csi.storage.k8s.io/unknown": "x"}));
     let _running = fixture.start(1).await;
     fixture.claim("a", "bad", json!({}));
-    fixture.says("a", "unknown parameter csi.storage.k8s.io/unknown").await;
+    fixture.wait_for_event("a", "unknown parameter csi.storage.k8s.io/unknown").await;
     sleep(Duration::from_secs(600)).await;
     assert!(fixture.creations().is_empty() && !fixture.is_bound("a"));
 }
@@ -130,7 +130,7 @@ async fn hanging_deletions_do_not_delay_a_new_volume() {
     fixture.until("called", || !fixture.driver.requests::<DeleteVolumeRequest>().is_empty()).await;
     let start = Instant::now();
     fixture.claim("new", "fast", json!({}));
-    fixture.says("new", "ProvisioningSucceeded").await;
+    fixture.wait_for_event("new", "ProvisioningSucceeded").await;
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
@@ -142,7 +142,7 @@ async fn unusable_volume_is_deleted() {
     let _running = fixture.start(1).await;
     fixture.claim("a", "fast", json!({}));
     fixture.until("bound", || fixture.is_bound("a")).await;
-    fixture.says("a", "created a volume of 1 bytes, but the claim asks for 1073741824").await;
+    fixture.wait_for_event("a", "created a volume of 1 bytes, but the claim asks for 1073741824").await;
     let deletions: Vec<DeleteVolumeRequest> = fixture.driver.requests();
     assert_eq!(deletions.iter().map(|one| &*one.volume_id).collect::<Vec<_>>(), ["small"]);
 }
@@ -153,7 +153,7 @@ async fn missing_secret_is_reported_and_the_driver_is_not_called() {
     fixture.class_with_secret("secret", "late");
     let _running = fixture.start(1).await;
     let name = fixture.claim("a", "secret", json!({}));
-    fixture.says("a", "the Secret default/late does not exist; create it").await;
+    fixture.wait_for_event("a", "the Secret default/late does not exist; create it").await;
     assert!(fixture.creations().is_empty());
     fixture.secret("late", "hunter2");
     fixture.until("bound", || fixture.is_bound("a")).await;
@@ -161,7 +161,7 @@ async fn missing_secret_is_reported_and_the_driver_is_not_called() {
     fixture.delete("", "secrets", "default", "late");
     fixture.driver.script(Method::DeleteVolume, [Step::refuse(Code::Unauthenticated, "no password")]);
     fixture.delete_claim("a");
-    fixture.says(&name, "the Secret default/late, which the volume names, does not exist").await;
+    fixture.wait_for_event(&name, "the Secret default/late, which the volume names, does not exist").await;
     fixture.until("gone", || fixture.volume(&name).is_none()).await;
 }
 
@@ -174,7 +174,7 @@ async fn secret_that_is_not_utf8_is_reported() {
     }));
     let _running = fixture.start(1).await;
     fixture.claim("a", "secret", json!({}));
-    fixture.says("a", "the value of key in the Secret default/raw is not valid UTF-8").await;
+    fixture.wait_for_event("a", "the value of key in the Secret default/raw is not valid UTF-8").await;
     assert!(fixture.creations().is_empty());
 }
 
@@ -186,7 +186,7 @@ async fn attempt_repeats_its_request_after_flags_and_driver_changed() {
     fixture.driver.script(Method::CreateVolume, vec![busy; 5]);
     let former = fixture.start(1).await;
     fixture.claim("a", "fast", json!({}));
-    fixture.says("a", "the volume is at 5 %").await;
+    fixture.wait_for_event("a", "the volume is at 5 %").await;
     former.abort();
     fixture.settings.default_fs_type = Some("xfs".to_owned());
     fixture.settings.extra_create_metadata = true;
@@ -204,7 +204,7 @@ async fn event_contains_the_drivers_message_once() {
     fixture.driver.script(Method::CreateVolume, [Step::refuse(Code::Internal, "the pool is on fire")]);
     let _running = fixture.start(1).await;
     fixture.claim("a", "fast", json!({"spec": {"volumeAttributesClassName": ""}}));
-    fixture.says("a", "Internal: the pool is on fire").await;
+    fixture.wait_for_event("a", "Internal: the pool is on fire").await;
     assert!(fixture.events("a").iter().all(|event| event.matches("on fire").count() <= 1), "{:?}", fixture.events("a"));
     // The API server would reject a volume with an empty VolumeAttributesClass name.
     fixture.until("bound", || fixture.is_bound("a")).await;
@@ -223,7 +223,7 @@ async fn status_code_determines_whether_an_attempt_has_ended() {
         fixture.driver.script(Method::CreateVolume, vec![Step::refuse(code, "not now"); 3]);
         let _running = fixture.start(1).await;
         fixture.claim("a", "fast", json!({}));
-        fixture.says("a", "not now").await;
+        fixture.wait_for_event("a", "not now").await;
         let asked = fixture.creations().len();
         fixture.delete_claim("a");
         sleep(Duration::from_secs(1800)).await;
@@ -238,7 +238,7 @@ async fn invalid_request_is_retried_after_the_longest_pause() {
     fixture.driver.script(Method::CreateVolume, [Step::refuse(Code::InvalidArgument, "no such pool")]);
     let _running = fixture.start(1).await;
     fixture.claim("a", "fast", json!({}));
-    fixture.says("a", "no such pool").await;
+    fixture.wait_for_event("a", "no such pool").await;
     sleep(Duration::from_secs(280)).await;
     assert_eq!(fixture.creations().len(), 1);
     fixture.until("bound", || fixture.is_bound("a")).await;
@@ -255,7 +255,7 @@ async fn does_not_delete_an_attached_volume() {
         "spec": {"attacher": "csi-sim.example.com", "nodeName": "node-7", "source": {"persistentVolumeName": name}},
     }));
     fixture.delete_claim("a");
-    fixture.says(&name, "still attached to node node-7").await;
+    fixture.wait_for_event(&name, "still attached to node node-7").await;
     sleep(Duration::from_secs(600)).await;
     assert_eq!(fixture.driver.volumes().len(), 1);
     fixture.delete("storage.k8s.io", "volumeattachments", "", "csi-1");
@@ -273,7 +273,7 @@ async fn retries_use_the_volume_attributes_class_of_the_first_call() {
     fixture.driver.configure(|settings| settings.latency = Duration::from_secs(5));
     let running = fixture.start(1).await;
     fixture.claim("a", "fast", json!({"spec": {"volumeAttributesClassName": "silver"}}));
-    fixture.says("a", "the VolumeAttributesClass silver does not exist; create it").await;
+    fixture.wait_for_event("a", "the VolumeAttributesClass silver does not exist; create it").await;
     fixture.create(json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": "silver"},
         "driverName": "csi-sim.example.com", "parameters": {"iops": "100"},
@@ -360,7 +360,7 @@ async fn missing_annotation_is_noticed_as_soon_as_it_is_set() {
     class_with_secret_of_team(&fixture);
     let _running = fixture.start(1).await;
     fixture.claim("a", "secret", json!({}));
-    fixture.says("a", "has tokens without a value: pvc.annotations['team']").await;
+    fixture.wait_for_event("a", "has tokens without a value: pvc.annotations['team']").await;
     sleep(Duration::from_secs(4000)).await;
     fixture.change_claim("a", json!({"metadata": {"annotations": {"team": "blue"}}}));
     fixture.soon("bound", || fixture.is_bound("a")).await;
@@ -386,8 +386,8 @@ async fn awaited_objects_are_noticed_within_ten_seconds_at_low_cost() {
     let names: Vec<String> = (0..50).map(|number| format!("a{number}")).collect();
     names.iter().for_each(|name| drop(fixture.claim(name, "locked", json!({}))));
     fixture.claim("gold", "fast", json!({"spec": {"volumeAttributesClassName": "gold"}}));
-    fixture.says("a7", "the Secret default/admin does not exist; create it").await;
-    fixture.says("gold", "the VolumeAttributesClass gold does not exist; create it").await;
+    fixture.wait_for_event("a7", "the Secret default/admin does not exist; create it").await;
+    fixture.wait_for_event("gold", "the VolumeAttributesClass gold does not exist; create it").await;
     sleep(Duration::from_secs(60)).await;
     let counts = || [0, 1].map(|kind: usize| requests[kind].load(Ordering::Relaxed));
     let before = counts();

@@ -60,7 +60,7 @@ impl Fixture {
         settings: Settings,
         change: impl FnOnce(&mut Options),
     ) -> JoinHandle<Result<(), RunError>> {
-        let info = DriverInfo::ask(driver).await.unwrap();
+        let info = DriverInfo::query(driver).await.unwrap();
         let mut options = Options::new(info.name());
         options.namespace = Some("default".to_owned());
         change(&mut options);
@@ -164,7 +164,7 @@ impl Fixture {
             .collect()
     }
 
-    pub(crate) async fn says(&self, name: &str, text: &str) {
+    pub(crate) async fn wait_for_event(&self, name: &str, text: &str) {
         self.until(text, || self.events(name).iter().any(|event| event.contains(text))).await;
     }
 

@@ -113,7 +113,7 @@ async fn provisions_as_soon_as_the_source_is_granted() {
              create one there, of gateway.networking.k8s.io/v1beta1, from {{group: \"\", kind: PersistentVolumeClaim, \
              namespace: dev}} to {{group: \"{group}\", kind: {kind}, name: source}}"
         );
-        fixture.says("copy", &text).await;
+        fixture.wait_for_event("copy", &text).await;
         // A grant for other claims does not help.
         fixture.grant("test", group, kind);
         sleep(Duration::from_secs(3600)).await;
@@ -148,7 +148,7 @@ async fn disabled_gate_does_not_copy_a_local_object_instead() {
         fixture.claim("copy", "fast", of_claim("dev"));
         if is_kept {
             let text = "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled";
-            fixture.says("copy", text).await;
+            fixture.wait_for_event("copy", text).await;
             sleep(Duration::from_secs(3600)).await;
             assert_eq!(fixture.creations().len(), 2);
         } else {
@@ -203,7 +203,7 @@ async fn attempt_without_grant_stops_copying_and_releases_its_source() {
         fixture.until("removed", || fixture.driver.volumes().len() == 1 && fixture.is_idle()).await;
         assert!(since.elapsed() < Duration::from_secs(40), "{case}: {:?}", since.elapsed());
         if !is_deleted {
-            fixture.says("copy", "no ReferenceGrant in the namespace default").await;
+            fixture.wait_for_event("copy", "no ReferenceGrant in the namespace default").await;
         }
         // At most one more call with the source finds the existing volume.
         sleep(Duration::from_secs(600)).await;
@@ -223,7 +223,7 @@ async fn source_without_grant_is_released_while_the_driver_works() {
     fixture.grant("dev", SNAPSHOTS, "VolumeSnapshot");
     fixture.driver.script(Method::CreateVolume, vec![Step::refuse(Code::Aborted, "the copy is at 5 %"); 20]);
     fixture.claim("copy", "fast", of_snapshot("dev"));
-    fixture.says("copy", "the copy is at 5 %").await;
+    fixture.wait_for_event("copy", "the copy is at 5 %").await;
     fixture.remove_grant("dev");
     sleep(Duration::from_secs(2)).await;
     assert!(!fixture.is_snapshot_held("monday"));
@@ -321,7 +321,7 @@ async fn deleted_claim_releases_its_source() {
         let refused = if code == Code::ResourceExhausted { refused } else { refused.working() };
         fixture.driver.script(Method::CreateVolume, vec![refused; 2]);
         fixture.claim("copy", "fast", of_snapshot("dev"));
-        fixture.says("copy", "not now").await;
+        fixture.wait_for_event("copy", "not now").await;
         fixture.cluster.delete(&Fixture::snapshot_target("monday"), DeleteOptions::default()).unwrap();
         fixture.delete_claim_of("dev", "copy");
         sleep(Duration::from_secs(600)).await;
@@ -366,7 +366,7 @@ async fn missing_grant_support_is_reported_and_blocks_no_other_claim() {
         fixture.source().await;
         fixture.claim("copy", "fast", of_claim("dev"));
         for text in texts {
-            fixture.says("copy", text).await;
+            fixture.wait_for_event("copy", text).await;
         }
         fixture.claim("other", "fast", sources::of_claim("source"));
         fixture.until("bound", || fixture.is_bound("other")).await;

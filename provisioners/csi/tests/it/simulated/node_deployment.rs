@@ -82,7 +82,7 @@ impl Fleet {
         number: u64,
         change: impl FnOnce(&mut Options),
     ) -> JoinHandle<Result<(), RunError>> {
-        let node = OwnNode::ask(&self.drivers[at], name).await.unwrap();
+        let node = OwnNode::query(&self.drivers[at], name).await.unwrap();
         let as_on_node = |options: &mut Options| {
             options.sidecar_rbac = true;
             options.coordination = Coordination::PerNode;
@@ -205,7 +205,7 @@ async fn a_renamed_node_keeps_the_volumes_of_its_place() {
     fleet.fixture.until("unselected", || fleet.selected("late").is_none()).await;
     fleet
         .fixture
-        .says("late", "The selected node node-0 does not exist; the scheduler is asked for another node")
+        .wait_for_event("late", "The selected node node-0 does not exist; the scheduler is asked for another node")
         .await;
     fleet.select("late", "renamed");
     fleet.fixture.until("bound", || fleet.fixture.is_bound("late")).await;
@@ -283,7 +283,7 @@ async fn full_node_does_not_take_a_claim() {
     // No node has space, and the claim's event reports it. The claim is provisioned once there is space again.
     fleet.drivers[1].configure(|settings| settings.pools[0].size = 0);
     fleet.fixture.claim("large", "now", json!({}));
-    fleet.fixture.says("large", "The claim waits for a node on which csi-sim.example.com has room").await;
+    fleet.fixture.wait_for_event("large", "The claim waits for a node on which csi-sim.example.com has room").await;
     sleep(Duration::from_secs(600)).await;
     let events = fleet.fixture.events("large");
     assert_eq!(
@@ -304,7 +304,7 @@ async fn full_node_pauses_even_if_bids_have_no_delay() {
     fleet.drivers[0].configure(|settings| settings.pools[0].size = SIZE - 1);
     let _running = fleet.start_all().await;
     fleet.fixture.claim("large", "now", json!({}));
-    fleet.fixture.says("large", "The claim waits for a node on which csi-sim.example.com has room").await;
+    fleet.fixture.wait_for_event("large", "The claim waits for a node on which csi-sim.example.com has room").await;
     sleep(Duration::from_secs(60)).await;
     let asked = fleet.drivers[0].requests::<GetCapacityRequest>().len();
     assert!(asked < 20, "{asked}");
@@ -324,7 +324,7 @@ async fn excluded_node_does_not_take_a_claim() {
     let elsewhere = json!([{"matchLabelExpressions": [{"key": KEY, "values": ["node-9"]}]}]);
     fleet.fixture.create(class("elsewhere", "Immediate", elsewhere));
     fleet.fixture.claim("excluded", "elsewhere", json!({}));
-    fleet.fixture.says("excluded", "or the allowedTopologies of the class exclude that node").await;
+    fleet.fixture.wait_for_event("excluded", "or is excluded by the allowedTopologies of the class").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -356,7 +356,7 @@ async fn full_node_passes_the_claim_to_another_node() {
     let first = fleet.start(0).await;
     fleet.fixture.claim("data", "now", json!({}));
     fleet.fixture.until("tried", || fleet.creations()[0].len() >= 2).await;
-    fleet.fixture.says("data", "the scheduler is asked for another node").await;
+    fleet.fixture.wait_for_event("data", "the scheduler is asked for another node").await;
     let _second = fleet.start(1).await;
     fleet.fixture.until("bound", || fleet.fixture.is_bound("data")).await;
     assert_eq!(fleet.volumes(), [0, 1]);
@@ -376,7 +376,10 @@ async fn claim_on_a_node_without_driver_is_rescheduled() {
     assert!(started.elapsed() < Duration::from_secs(120), "{:?}", started.elapsed());
     fleet
         .fixture
-        .says("data", "The selected node bare does not have the CSI driver csi-sim.example.com; the scheduler is asked")
+        .wait_for_event(
+            "data",
+            "The selected node bare does not have the CSI driver csi-sim.example.com; the scheduler is asked",
+        )
         .await;
     fleet.fixture.until("taken", || fleet.fixture.is_bound("any")).await;
     assert!(fleet.selected("any").is_some_and(|node| node != "bare"));
@@ -398,7 +401,7 @@ async fn attempt_stays_on_the_node_that_began_it() {
         } else {
             fleet.remove_driver("node-1");
         }
-        fleet.fixture.says("data", &format!("the record with the command `journal drop {volume}`")).await;
+        fleet.fixture.wait_for_event("data", &format!("the record with the command `journal drop {volume}`")).await;
         sleep(Duration::from_secs(3600)).await;
         assert_eq!(fleet.selected("data").as_deref(), Some("node-1"));
         assert!(fleet.recorded("node-1").unwrap().contains(&volume), "the journal of the node stays");
@@ -464,7 +467,10 @@ async fn volume_deletion_waits_for_the_driver_of_its_node() {
     running[1].abort();
     fleet.remove_driver("node-1");
     fleet.fixture.delete_claim("data");
-    fleet.fixture.says(&volume, "is registered on no node with the labels topology.example.com/node=node-1").await;
+    fleet
+        .fixture
+        .wait_for_event(&volume, "is not registered on any node with the labels topology.example.com/node=node-1")
+        .await;
     sleep(Duration::from_secs(3600)).await;
     assert_eq!((fleet.fixture.volume(&volume).is_some(), fleet.volumes()), (true, vec![0, 1]));
     assert!(fleet.drivers[0].requests::<DeleteVolumeRequest>().is_empty());

@@ -120,7 +120,7 @@ async fn claim_is_protected_until_the_last_clone_exists() {
     fixture.driver.script(Method::CreateVolume, [again(Code::Aborted), again(Code::Aborted)]);
     fixture.claim("one", "fast", of_claim("source"));
     fixture.claim("two", "fast", of_claim("source"));
-    fixture.says("two", "the copy is at 5 %").await;
+    fixture.wait_for_event("two", "the copy is at 5 %").await;
     assert!(fixture.is_claim_held("source"));
     fixture.delete_claim("source");
     for claim in ["one", "two"] {
@@ -141,7 +141,7 @@ async fn attempt_without_a_volume_releases_its_source() {
     for (claim, code) in [("full", Code::ResourceExhausted), ("lost", Code::Unavailable)] {
         fixture.driver.script(Method::CreateVolume, vec![Step::refuse(code, "not now"); 2]);
         fixture.claim(claim, "fast", of_snapshot("monday"));
-        fixture.says(claim, "not now").await;
+        fixture.wait_for_event(claim, "not now").await;
         fixture.delete_claim(claim);
         sleep(Duration::from_secs(600)).await;
         assert!(!fixture.is_snapshot_held("monday"), "{claim}");
@@ -160,7 +160,7 @@ async fn our_finalizers_on_a_snapshot_do_not_end_the_back_off() {
     let before = calls();
     fixture.driver.script(Method::CreateVolume, vec![Step::refuse(Code::InvalidArgument, "wrong"); 1000]);
     fixture.claim("data", "fast", of_snapshot("monday"));
-    fixture.says("data", "wrong").await;
+    fixture.wait_for_event("data", "wrong").await;
     sleep(Duration::from_secs(240)).await;
     assert_eq!(calls() - before, 1);
 }
@@ -197,13 +197,13 @@ async fn unsuitable_source_is_reported_and_the_driver_is_not_called() {
         ("clone-of-nothing", of_claim("nothing"), "the source claim nothing does not exist"),
     ] {
         fixture.claim(claim, "fast", source);
-        fixture.says(claim, text).await;
+        fixture.wait_for_event(claim, text).await;
         fixture.delete_claim(claim);
     }
     assert_eq!(fixture.creations().len(), 1);
     // A source that becomes ready is used.
     fixture.claim("late", "fast", of_snapshot("busy"));
-    fixture.says("late", "is not ready yet").await;
+    fixture.wait_for_event("late", "is not ready yet").await;
     let patch = json!({"status": {"readyToUse": true}});
     fixture.cluster.patch(&Fixture::snapshot_target("busy"), None, PatchKind::Merge, &patch).unwrap();
     fixture.until("bound", || fixture.is_bound("late")).await;
@@ -217,7 +217,7 @@ async fn empty_volume_is_not_accepted_as_a_copy() {
     let empty = Volume { volume_id: "empty".into(), capacity_bytes: 1 << 30, ..Volume::default() };
     fixture.driver.script(Method::CreateVolume, [Step::answer(CreateVolumeResponse { volume: Some(empty) })]);
     fixture.claim("copy", "fast", of_claim("source"));
-    fixture.says("copy", "created an empty volume, but the claim asks for a copy").await;
+    fixture.wait_for_event("copy", "created an empty volume, but the claim asks for a copy").await;
     fixture.until("bound", || fixture.is_bound("copy")).await;
 }
 
@@ -228,7 +228,7 @@ async fn provisions_as_soon_as_the_snapshot_is_ready() {
     let source = fixture.source().await;
     fixture.snapshot("monday", &source, json!({"snapshot": {"status": {"readyToUse": false}}})).await;
     fixture.claim("copy", "fast", of_snapshot("monday"));
-    fixture.says("copy", "not ready yet").await;
+    fixture.wait_for_event("copy", "not ready yet").await;
     sleep(Duration::from_secs(600)).await;
     let ready = json!({"status": {"readyToUse": true}});
     fixture.cluster.patch(&Fixture::snapshot_target("monday"), None, PatchKind::Merge, &ready).unwrap();
@@ -264,7 +264,7 @@ async fn notices_a_snapshot_that_became_ready_during_a_watch_gap() {
     let source = fixture.source().await;
     fixture.snapshot("monday", &source, json!({"snapshot": {"status": {"readyToUse": false}}})).await;
     fixture.claim("copy", "fast", of_snapshot("monday"));
-    fixture.says("copy", "not ready yet").await;
+    fixture.wait_for_event("copy", "not ready yet").await;
     sleep(Duration::from_secs(600)).await;
     let ready = json!({"status": {"readyToUse": true}});
     fixture.cluster.patch(&Fixture::snapshot_target("monday"), None, PatchKind::Merge, &ready).unwrap();
@@ -284,7 +284,7 @@ async fn attempt_ends_after_its_source_is_deleted() {
         let first = if has_copied { refused.clone().working() } else { refused.clone() };
         fixture.driver.script(Method::CreateVolume, [first, refused]);
         fixture.claim("copy", "fast", of_claim("source"));
-        fixture.says("copy", "the connection is lost").await;
+        fixture.wait_for_event("copy", "the connection is lost").await;
         fixture.delete_claim("source");
         fixture.delete_claim("copy");
         let target = Target { group: "", plural: "persistentvolumeclaims", namespace: "default", name: "source" };
@@ -303,7 +303,7 @@ async fn restores_a_removed_finalizer_before_the_next_call() {
     fixture.source().await;
     fixture.driver.script(Method::CreateVolume, vec![Step::refuse(Code::Aborted, "the copy is at 5 %"); 20]);
     fixture.claim("copy", "fast", of_claim("source"));
-    fixture.says("copy", "the copy is at 5 %").await;
+    fixture.wait_for_event("copy", "the copy is at 5 %").await;
     let target = Target { group: "", plural: "persistentvolumeclaims", namespace: "default", name: "source" };
     fixture.cluster.patch(&target, None, PatchKind::Merge, &json!({"metadata": {"finalizers": null}})).unwrap();
     let calls = fixture.creations().len();

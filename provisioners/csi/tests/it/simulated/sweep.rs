@@ -85,7 +85,7 @@ async fn a_source_stays_protected_while_a_claim_waits_for_it() {
     fixture.protect(&Fixture::snapshot_target("monday"), SNAPSHOT_FINALIZER);
     fixture.claim("copy", "fast", of_snapshot("monday"));
     let _running = fixture.start(2).await;
-    fixture.says("copy", "ask for more").await;
+    fixture.wait_for_event("copy", "ask for more").await;
     sleep(Duration::from_secs(7200)).await;
     assert!(fixture.is_snapshot_held("monday"));
     fixture.delete_claim("copy");
@@ -114,7 +114,7 @@ async fn needed_source_stays_protected_across_a_restart() {
     let at_work = || Step::refuse(Code::Aborted, "the copy is at 5 %");
     fixture.driver.script(Method::CreateVolume, std::iter::repeat_with(at_work).take(10));
     fixture.claim("copy", "fast", of_claim("source"));
-    fixture.says("copy", "the copy is at 5 %").await;
+    fixture.wait_for_event("copy", "the copy is at 5 %").await;
     running.abort();
     fixture.delete_claim("source");
     let _running = fixture.start(2).await;
@@ -133,7 +133,7 @@ async fn source_of_a_dropped_attempt_is_released() {
     let refused = || Step::refuse(Code::Internal, "the pool is on fire");
     fixture.driver.script(Method::CreateVolume, std::iter::repeat_with(refused).take(1000));
     let copy = fixture.claim("copy", "fast", of_claim("source"));
-    fixture.says("copy", "the pool is on fire").await;
+    fixture.wait_for_event("copy", "the pool is on fire").await;
     for claim in ["copy", "source"] {
         fixture.delete_claim(claim);
     }

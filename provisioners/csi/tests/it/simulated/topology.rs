@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::fixture::{Fixture, before, cluster};
-use super::rights::{READ, rule};
+use super::permissions::{READ, rule};
 use super::sources::{of_claim, of_snapshot};
 
 pub(super) const DRIVER: &str = "csi-sim.example.com";
@@ -216,7 +216,10 @@ async fn driver_receives_only_allowed_topologies() {
     assert_eq!(fixture.zones().iter().filter(|[requisite, _]| requisite == "bc").count(), 2);
     assert!(fixture.zones().contains(&["bc".to_owned(), "bc".to_owned()]));
     fixture
-        .says("unknown", "the selected node has the topology zone=b, which the allowedTopologies of the class exclude")
+        .wait_for_event(
+            "unknown",
+            "the selected node has the topology zone=b, which the allowedTopologies of the class exclude",
+        )
         .await;
     running.abort();
     fixture.settings.strict_topology = true;
@@ -238,7 +241,7 @@ async fn reschedules_when_node_labels_no_longer_match() {
         fixture.claim("excluded", "late-zones", on_node("node-a"));
         fixture.soon("another node", || fixture.annotations("excluded").get(SELECTED).is_none()).await;
         let text = "the allowedTopologies of the class exclude the selected node node-a by its current labels";
-        fixture.says("excluded", text).await;
+        fixture.wait_for_event("excluded", text).await;
         assert_eq!(fixture.creations().len(), 0);
     }
 }
@@ -279,7 +282,10 @@ async fn reschedules_when_the_selected_node_is_deleted() {
         fixture.soon("unselected", || fixture.annotations("data").get(SELECTED).is_none()).await;
         assert_eq!(fixture.annotations("data")["example.com/kept"], "yes");
         fixture
-            .says("data", "node-b of the selected node does not exist; the scheduler is asked for another node")
+            .wait_for_event(
+                "data",
+                "node-b of the selected node does not exist; the scheduler is asked for another node",
+            )
             .await;
         assert_eq!(fixture.creations().len(), 1);
     }
@@ -294,7 +300,7 @@ async fn reschedules_when_the_zone_is_full() {
     let _running = fixture.start_with(1, as_sidecar).await;
     fixture.claim("data", "late", on_node("node-b"));
     fixture.soon("unselected", || fixture.annotations("data").get(SELECTED).is_none()).await;
-    fixture.says("data", "the scheduler is asked for another node").await;
+    fixture.wait_for_event("data", "the scheduler is asked for another node").await;
     // The scheduler selects another node.
     fixture.change_claim("data", on_node("node-a"));
     fixture.until("bound", || fixture.is_bound("data")).await;
@@ -353,9 +359,9 @@ async fn notices_missing_labels_and_drivers_as_soon_as_they_appear() {
     for name in ["bare", "rolling", "again"] {
         fixture.claim(name, "late", on_node(name));
     }
-    fixture.says("bare", "the selected node bare lacks the label zone, which the CSI driver").await;
-    fixture.says("rolling", "has not registered on the selected node rolling yet").await;
-    fixture.says("again", "the CSINode again belongs to a deleted node of the same name").await;
+    fixture.wait_for_event("bare", "the selected node bare lacks the label zone, which the CSI driver").await;
+    fixture.wait_for_event("rolling", "has not registered on the selected node rolling yet").await;
+    fixture.wait_for_event("again", "the CSINode again belongs to a deleted node of the same name").await;
     sleep(Duration::from_secs(4000)).await;
     assert!(fixture.creations().is_empty());
     fixture.change("", "nodes", "", "bare", json!({"metadata": {"labels": {"zone": "a"}}}));
@@ -373,7 +379,7 @@ async fn claim_that_needs_any_node_waits_for_the_first_one() {
     ["a", "b"].iter().for_each(|zone| fixture.delete_node(&format!("node-{zone}")));
     let _running = fixture.start(1).await;
     fixture.claim("data", "fast", json!({}));
-    fixture.says("data", "no node has the labels of the topology keys").await;
+    fixture.wait_for_event("data", "no node has the labels of the topology keys").await;
     sleep(Duration::from_secs(4000)).await;
     fixture.create(csi_node("node-b", json!([registered(&["zone"])])));
     sleep(Duration::from_secs(60)).await;
@@ -419,8 +425,8 @@ async fn attempt_for_a_deleted_node_continues_and_reports_it() {
         let name = fixture.claim("data", "late", on_node("node-b"));
         fixture.until("asked", || fixture.creations().len() == 2).await;
         fixture.delete_node("node-b");
-        fixture.says("data", "begun for the node node-b, which no longer exists").await;
-        fixture.says("data", &format!("`journal drop {name}`")).await;
+        fixture.wait_for_event("data", "begun for the node node-b, which no longer exists").await;
+        fixture.wait_for_event("data", &format!("`journal drop {name}`")).await;
         assert_eq!(fixture.annotations("data")[SELECTED], "node-b");
         fixture.delete_claim("data");
         fixture.until("cleaned up", || fixture.creations().len() > 8 && fixture.driver.volumes().is_empty()).await;
@@ -462,7 +468,7 @@ async fn refused_copy_is_reported_with_source_and_zone() {
         kube_sim::merge_patch(&mut change, source);
         fixture.claim(name, "late", change);
         let copy = format!("(for a copy of the {shown} in the topology zone=b)");
-        fixture.says(name, &format!("InvalidArgument: the source is in zone a {copy}")).await;
+        fixture.wait_for_event(name, &format!("InvalidArgument: the source is in zone a {copy}")).await;
     }
 }
 

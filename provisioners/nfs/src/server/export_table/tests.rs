@@ -86,11 +86,11 @@ fn keeps_the_id_of_another_provisioner_if_it_is_free() {
 fn reserves_kept_ids_for_their_paths() {
     let root = tempfile::tempdir().unwrap();
     let table = ExportTable::new(root.path());
-    table.keep([(1, &path("former-1")), (3, &path("former-3"))].into_iter()).unwrap();
+    table.reserve_ids([(1, &path("former-1")), (3, &path("former-3"))].into_iter()).unwrap();
     let table = ExportTable::new(root.path());
     assert_eq!((reserve(&table, "pvc-1"), reserve(&table, "pvc-2")), (2, 4));
     assert_eq!(table.reserve(&path("pvc-3"), Access::default(), Some(3), None).unwrap().id, 5);
     assert_eq!(table.reserve(&path("former-1"), Access::default(), Some(1), None).unwrap().id, 1);
-    table.keep([].into_iter()).unwrap();
+    table.reserve_ids([].into_iter()).unwrap();
     assert_eq!(table.reserve(&path("pvc-4"), Access::default(), Some(3), None).unwrap().id, 3);
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{Bus, Settings};
-use crate::server::export::{Export, Offer, Version};
+use crate::server::export::{Export, ExportOptions, Version};
 use crate::server::export_table::{ExportTable, ExportTableError};
 
 pub(crate) const CONFIG: &str = "ganesha.conf";
@@ -43,7 +43,7 @@ pub(super) fn write(settings: &Settings, bus: &Bus, table: &ExportTable) -> Resu
             // The server would ignore a missing directory silently. A kept volume has no directory until it is
             // restored.
             if root.join(export.path.as_str()).is_dir() {
-                config.push_str(&export.block(root, &settings.offer));
+                config.push_str(&export.block(root, &settings.export_options));
             } else {
                 left_out.push(format!("the directory {} of the export {} does not exist", export.path, export.id));
             }
@@ -60,9 +60,14 @@ pub(super) fn recovery(settings: &Settings) -> PathBuf {
 }
 
 /// Writes the configuration file of one export, for a running server.
-pub(super) fn write_export(runtime: &Path, root: &Path, offer: &Offer, export: &Export) -> io::Result<PathBuf> {
+pub(super) fn write_export(
+    runtime: &Path,
+    root: &Path,
+    export_options: &ExportOptions,
+    export: &Export,
+) -> io::Result<PathBuf> {
     let file = runtime.join(EXPORTS).join(format!("{}.conf", export.id));
-    fs::write(&file, export.block(root, offer))?;
+    fs::write(&file, export.block(root, export_options))?;
     Ok(file)
 }
 
@@ -76,14 +81,14 @@ fn server_config(settings: &Settings) -> String {
     };
     // Without an address, the server listens on all addresses, including IPv6.
     let bind = if address.is_unspecified() { String::new() } else { format!("Bind_addr = {address}; ") };
-    let locks_of_v3 = settings.offer.has(Version::V3);
+    let locks_of_v3 = settings.export_options.has_version(Version::V3);
     format!(
         "NFS_CORE_PARAM {{ Protocols = {}; NFS_Port = {port}; {bind}MNT_Port = 20048; NLM_Port = 32803; \
          Enable_NLM = {locks_of_v3}; Enable_RQUOTA = false; Rquota_Port = 0; Enable_UDP = false; }}\n\
          NFSv4 {{ {grace} RecoveryBackend = fs; RecoveryRoot = \"{}\"; Minor_Versions = 0, 1, 2; Only_Numeric_Owners = true; \
          UseGetpwnam = true; }}\n\
          NFS_KRB5 {{ Active_krb5 = false; }}\n",
-        settings.offer.protocols(),
+        settings.export_options.protocols(),
         recovery(settings).display(),
     )
 }
@@ -121,7 +126,7 @@ mod tests {
             port: 2049,
             address: [0, 0, 0, 0].into(),
             grace_period: 90,
-            offer: Offer {
+            export_options: ExportOptions {
                 export_subnet: "*".parse().unwrap(),
                 export_privileged_port: true,
                 nfs_versions: vec![Version::V4],

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use objectbucket_api::names::object_bucket_name;
 use provisioner_runtime::controller::{Cache, StaleReads};
 
-use super::{BucketCache, asked_path, key_of, owner_of};
+use super::{BucketCache, key_of, owner_of, requested_claim_path};
 use crate::bucket::ClaimName;
 use crate::controller::bucket::decide::{decide, wanted_names};
 use crate::controller::bucket::decision::{Decision, NoAction, Refusal};
 use crate::controller::bucket::delivered::config_map_entries;
 use crate::controller::bucket::delivered_names::DeliveredNames;
-use crate::controller::bucket::facts::{BucketFacts, ClaimFacts, ClassState, Delivered, Facts, OwnerFacts, Recorded};
+use crate::controller::bucket::facts::{
+    BucketFacts, ClaimFacts, ClassState, Delivered, Facts, OwnerFacts, RecordState,
+};
 use crate::controller::bucket::inputs::inputs;
 use crate::controller::bucket::key::Key;
 use crate::controller::bucket::outcome::NotServed;
@@ -25,13 +27,13 @@ impl Cache for BucketCache {
     fn facts(&self, key: &Key) -> Facts {
         let claim = self.claims.get(key).cloned();
         let is_own = |bucket: &&Arc<BucketFacts>| match (&claim, bucket.claim()) {
-            (Some(claim), _) => self.is_of(bucket, claim),
+            (Some(claim), _) => self.belongs_to(bucket, claim),
             (None, Some(of)) if !of.uid.is_empty() => of.uid == key.uid(),
             (None, _) => *bucket.uid == *key.uid() && self.keys_of(bucket).contains(key),
         };
         let is_given = |bucket: &&Arc<BucketFacts>| {
             let claim = claim.as_ref().filter(|_| !bucket.deleting);
-            claim.is_some_and(|claim| bucket.is_given_to(claim) && self.is_free(bucket))
+            claim.is_some_and(|claim| bucket.is_given_to(claim) && self.is_unclaimed(bucket))
         };
         let candidates = || self.candidates(key, claim.as_deref());
         let own = candidates().find(is_own);
@@ -96,8 +98,8 @@ impl Cache for BucketCache {
                 // Its key is verified periodically.
                 Decision::NoAction(NoAction::Bound) => facts.has_key(),
                 // Its user is notified after some time.
-                Decision::NoAction(NoAction::ClassMissing) => self.rules.reports(NotServed::NoClass, &facts),
-                Decision::NoAction(NoAction::ForeignClass) => self.rules.reports(NotServed::ForeignClass, &facts),
+                Decision::NoAction(NoAction::ClassMissing) => self.rules.should_report(NotServed::NoClass, &facts),
+                Decision::NoAction(NoAction::ForeignClass) => self.rules.should_report(NotServed::ForeignClass, &facts),
                 Decision::NoAction(_) => false,
                 _ => true,
             }
@@ -126,14 +128,14 @@ impl BucketCache {
         key: &'a Key,
         claim: Option<&'a ClaimFacts>,
     ) -> impl Iterator<Item = &'a Arc<BucketFacts>> + use<'a> {
-        let named = self.of_claim.get(key.path()).into_iter().flatten();
+        let named = self.buckets_by_claim.get(key.path()).into_iter().flatten();
         let pointed = claim.and_then(|claim| claim.object_bucket.as_deref());
         let unclaimed = key.path().strip_prefix('/');
         named.map(|name| &**name).chain(pointed).chain(unclaimed).filter_map(|name| self.buckets.get(name))
     }
 
     /// Returns true if the ObjectBucket represents this claim's bucket.
-    fn is_of(&self, bucket: &BucketFacts, claim: &ClaimFacts) -> bool {
+    fn belongs_to(&self, bucket: &BucketFacts, claim: &ClaimFacts) -> bool {
         let points = claim.object_bucket.as_deref() == Some(&bucket.name);
         if !self.rules.safeguards.include(BucketSafeguard::Pointer) && bucket.claim().is_none_or(|of| of.uid.is_empty())
         {
@@ -146,7 +148,7 @@ impl BucketCache {
                 points && same_name && has_its_bucket(bucket, claim)
             }
             // A damaged object that may be the claim's belongs to no other claim.
-            None if bucket.unreadable.is_some() || matches!(bucket.record, Recorded::Unreadable(_)) => points,
+            None if bucket.unreadable.is_some() || matches!(bucket.record, RecordState::Unreadable(_)) => points,
             None => points && self.is_named_after(bucket, claim) && has_its_bucket(bucket, claim),
         }
     }
@@ -166,7 +168,7 @@ impl BucketCache {
     }
 
     /// Returns true if the ObjectBucket belongs to no claim.
-    fn is_free(&self, bucket: &BucketFacts) -> bool {
+    fn is_unclaimed(&self, bucket: &BucketFacts) -> bool {
         let of = bucket.claim().map(|of| Key::of(&of.namespace, &of.name, &of.uid));
         of.is_none_or(|key| self.claims.get(&key).is_none())
     }
@@ -174,7 +176,7 @@ impl BucketCache {
     /// Returns the obstacle that prevents a claim without an ObjectBucket from receiving one.
     fn obstacle(&self, key: &Key, claim: Option<&ClaimFacts>, class: &ClassState) -> Option<Refusal> {
         let (mut left, mut former) = (None, false);
-        for other in self.candidates(key, None).filter(|other| self.rules.own(other, class)) {
+        for other in self.candidates(key, None).filter(|other| self.rules.owns(other, class)) {
             if other.claim().is_none_or(|of| of.uid.is_empty() || of.uid == key.uid()) {
                 continue;
             }
@@ -192,37 +194,37 @@ impl BucketCache {
             // An unreadable claim does not say where it points, which is probably the usual name.
             let usual = claim.unreadable.as_ref().map(|_| object_bucket_name(&claim.namespace, &claim.name));
             let pointed = self.buckets.get(claim.object_bucket.as_deref().or(usual.as_deref())?)?;
-            let may_be_ours = usual.is_some() || self.rules.own(pointed, class);
+            let may_be_ours = usual.is_some() || self.rules.owns(pointed, class);
             let proven = pointed.claim().is_some_and(|of| !of.uid.is_empty());
             Some(pointed).filter(|_| !proven && may_be_ours)
         };
         match left {
-            _ if former => Some(Refusal::Former),
-            Some(object) => Some(Refusal::Left { object }),
-            None => unproven().map(|other| Refusal::Unproven { object: other.name.to_string() }),
+            _ if former => Some(Refusal::FormerBucket),
+            Some(object) => Some(Refusal::OrphanedBucket { object }),
+            None => unproven().map(|other| Refusal::UnprovenOwner { object: other.name.to_string() }),
         }
     }
 
     /// Returns the claim whose bucket this one uses or requests.
     fn owner(&self, claim: &ClaimFacts, bucket: Option<&BucketFacts>) -> OwnerFacts {
         let recorded = bucket.and_then(owner_of);
-        let path = recorded.map(|owner| owner.to_string().into_boxed_str()).or_else(|| asked_path(claim));
+        let path = recorded.map(|owner| owner.to_string().into_boxed_str()).or_else(|| requested_claim_path(claim));
         let Some(path) = path else { return OwnerFacts::default() };
         let claim = self.by_path.get(&path).and_then(|key| self.claims.get(key)).cloned();
         let is_its = |bucket: &&Arc<BucketFacts>| match (recorded, &claim) {
             (Some(owner), _) => created_for(bucket).is_some_and(|claim| claim.uid == owner.uid),
-            (None, Some(claim)) => self.is_of(bucket, claim),
+            (None, Some(claim)) => self.belongs_to(bucket, claim),
             (None, None) => false,
         };
         let pointed = claim.as_ref().and_then(|claim| claim.object_bucket.as_deref());
-        let named = self.of_claim.get(&path).into_iter().flatten().map(|name| &**name);
+        let named = self.buckets_by_claim.get(&path).into_iter().flatten().map(|name| &**name);
         let bucket = named.chain(pointed).filter_map(|name| self.buckets.get(name)).find(is_its).cloned();
         OwnerFacts { claim, bucket }
     }
 
     fn users(&self, bucket: &BucketFacts) -> Vec<ClaimName> {
         let created_for = created_for(bucket).filter(|_| owner_of(bucket).is_none());
-        let using = created_for.and_then(|claim| self.using.get(&*claim.uid)).into_iter().flatten();
+        let using = created_for.and_then(|claim| self.buckets_by_owner.get(&*claim.uid)).into_iter().flatten();
         let users = using.filter_map(|name| self.buckets.get(name)).filter(|user| !user.has_only_foreign_finalizers());
         users.filter_map(|user| user.claim()).collect()
     }

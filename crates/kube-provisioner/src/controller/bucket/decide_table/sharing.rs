@@ -17,7 +17,7 @@ fn decides_about_a_claim_that_requests_a_shared_bucket() {
     let (same, nothing) = (|| json!({}), Value::Null);
     let annotated = |key: &str, value: &str| json!({"metadata": {"annotations": {key: value}}});
     let is_itself = asking().claim(json!({"spec": {"additionalConfig": {"bucketClaimName": "photos"}}}));
-    let itself = BucketClaimProblem::Itself;
+    let itself = BucketClaimProblem::SameClaim;
     let other_name = BucketClaimProblem::OtherName { bucket: "of-first".to_owned() };
     let other_class = BucketClaimProblem::OtherClass { class: "gold".to_owned() };
     let gold = || json!({"spec": {"storageClassName": "gold"}});
@@ -31,7 +31,7 @@ fn decides_about_a_claim_that_requests_a_shared_bucket() {
         ("an unfinished bucket", with(same(), same(), json!({"made": false})), refused(BucketClaimProblem::NotBound)),
         ("a terminating claim", with(deleted.clone(), same(), same()), refused(BucketClaimProblem::Deleting)),
         ("a terminating ObjectBucket", with(same(), deleted, same()), refused(BucketClaimProblem::Deleting)),
-        ("granted", with(same(), same(), json!({"source": "Granted"})), refused(BucketClaimProblem::NotItsOwn)),
+        ("granted", with(same(), same(), json!({"source": "Granted"})), refused(BucketClaimProblem::NotBucketOwner)),
         ("another class", with(same(), gold(), same()), refused(other_class)),
         ("its claim now names another class", with(gold(), same(), same()), Attempt(Reason::New)),
         (
@@ -47,7 +47,7 @@ fn decides_about_a_claim_that_requests_a_shared_bucket() {
         (
             "the class names a bucket",
             asking().class(json!({"parameters": {"bucketName": "shared"}})),
-            refused(BucketClaimProblem::OfClass),
+            refused(BucketClaimProblem::ClassNamesBucket),
         ),
         ("itself", is_itself, Refuse(Refusal::BucketClaim { claim: "photos".to_owned(), problem: itself })),
         (
@@ -78,22 +78,22 @@ fn decides_about_a_claim_that_uses_a_shared_bucket() {
         ("the owner waits for it", owner_goes(true), rest(NoAction::Bound)),
         ("it requests a third bucket", using(true).claim(other(json!("third"))), changed()),
         ("it requests its own bucket", using(true).claim(other(Value::Null)), changed()),
-        ("deleted", using(true).deleted(), Release(Ending::Revoke)),
+        ("deleted", using(true).deleted(), Release(ReleaseMode::Revoke)),
         ("unfinished", using(false), Attempt(Reason::New)),
-        ("unfinished, and the bucket is being deleted", owner_goes(false), Release(Ending::CleanUp)),
+        ("unfinished, and the bucket is being deleted", owner_goes(false), Release(ReleaseMode::CleanUp)),
         (
             "unfinished, and the bucket was deleted",
             Fixture { others: Vec::new(), ..using(false) },
-            Release(Ending::CleanUp),
+            Release(ReleaseMode::CleanUp),
         ),
-        ("unfinished, and no longer requested", using(false).claim(other(Value::Null)), Release(Ending::CleanUp)),
+        ("unfinished, and no longer requested", using(false).claim(other(Value::Null)), Release(ReleaseMode::CleanUp)),
         ("unfinished, and its object terminates", using(false).bucket_deleted(), Attempt(Reason::New)),
         (
             "unfinished, and its clean-up has begun",
             using(false).bucket(json!({"status": {"phase": "Released"}})),
-            Release(Ending::CleanUp),
+            Release(ReleaseMode::CleanUp),
         ),
-        ("unfinished and deleted", using(false).deleted(), Release(Ending::CleanUp)),
+        ("unfinished and deleted", using(false).deleted(), Release(ReleaseMode::CleanUp)),
     ]);
 }
 
@@ -128,7 +128,7 @@ fn keeps_a_bucket_while_other_claims_use_it() {
                 .bucket(json!({"spec": {"claimRef": {"uid": "u"}}}))
                 .record(json!({"madeForUid": "before"}))
                 .deleted(),
-            Release(Ending::Delete),
+            Release(ReleaseMode::Delete),
         ),
         (
             "of a restored claim",
@@ -138,13 +138,13 @@ fn keeps_a_bucket_while_other_claims_use_it() {
         (
             "its user's ObjectBucket was released",
             Fixture { others: vec![let_go(of("u", true))], ..used() }.deleted(),
-            Release(Ending::Delete),
+            Release(ReleaseMode::Delete),
         ),
-        ("abandoned", used().annotated("kube-provisioner/abandon", "true").deleted(), Release(Ending::Abandon)),
+        ("abandoned", used().annotated("kube-provisioner/abandon", "true").deleted(), Release(ReleaseMode::Abandon)),
         (
             "by claims of another bucket",
             Fixture { others: vec![of("v", true)], ..used() }.deleted(),
-            Release(Ending::Delete),
+            Release(ReleaseMode::Delete),
         ),
     ]);
 }

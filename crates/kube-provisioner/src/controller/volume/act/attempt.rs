@@ -1,5 +1,5 @@
 //! One call of the author's code for a claim. The attempt is recorded first. The call is fenced, has a time limit, and
-//! is decided again immediately before it is made.
+//! is made only if the rules still decide on it immediately before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Actions {
         let parameters = self.parameters_of(&pending)?;
         let claim = match claim.filter(|_| !by_templates) {
             Some(claim) => claim,
-            None => Arc::new(typed(&pending.claim)?.ok_or(Stopped::Behind)?),
+            None => Arc::new(typed(&pending.claim)?.ok_or(Stopped::WatchBehind)?),
         };
         let purpose = if decision == Decision::CleanUp { Purpose::Remove } else { Purpose::Create };
         let flow = pending.flow(purpose);
@@ -89,11 +89,11 @@ impl Actions {
         let (waiting, key) = (pending.claim.clone(), step.key());
         let facts = &waiting.facts;
         if !resumed && self.rules.volume_names.can_coincide() {
-            self.name_is_free(facts, key).await?;
+            self.check_name_is_free(facts, key).await?;
         }
         let node_labels = match self.node_labels(facts.selected_node.as_deref(), &decision).await {
             Err(Stopped::NotReady(MissingInput::Node(node))) if !resumed => {
-                return Err(self.leave_node(facts, node, false, step).await);
+                return Err(self.request_other_node(facts, node, false, step).await);
             }
             labels => labels?,
         };
@@ -118,22 +118,22 @@ impl Actions {
         Ok(Answer { value, pending, permit })
     }
 
-    /// Reads volume and claim from the API server before an asset is created by a name that other claims have had: the
-    /// watch may be behind, so it may not show another claim's volume or a change of this claim yet.
-    async fn name_is_free(&self, claim: &ClaimFacts, key: &Key) -> Result<(), Stopped> {
+    /// Reads volume and claim from the API server before an asset is created under a name that other claims can have:
+    /// the watch may be behind, so it may not show another claim's volume or a change of this claim yet.
+    async fn check_name_is_free(&self, claim: &ClaimFacts, key: &Key) -> Result<(), Stopped> {
         match self.read_volume(&key.to_string()).await {
             Err(CallError::NotFound) => {}
-            Ok(_) => return Err(Stopped::Behind),
+            Ok(_) => return Err(Stopped::WatchBehind),
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),
         }
         match self.read_claim(&claim.namespace, &claim.name).await {
-            Ok(live) if live.metadata().uid.as_deref() != Some(&*claim.uid) => Err(Stopped::Behind),
+            Ok(live) if live.metadata().uid.as_deref() != Some(&*claim.uid) => Err(Stopped::WatchBehind),
             Ok(live) if live.fields.as_ref().is_ok_and(|live| live.bound_to().is_none()) => Ok(()),
             Ok(live) => {
                 self.cache().observe_claim(live);
                 Err(Stopped::Changed)
             }
-            Err(CallError::NotFound) => Err(Stopped::Behind),
+            Err(CallError::NotFound) => Err(Stopped::WatchBehind),
             Err(error) => Err(Stopped::CallFailed { doing: "reading the claim again", error }),
         }
     }
@@ -162,7 +162,7 @@ impl Actions {
             Err(_) => pending.class.read_again((&*self.backend, &self.rules.capabilities)).parameters,
         };
         parameters.map_err(|bad| match bad {
-            BadParameters::Wrong(problems) => Stopped::Refused(Refusal::Parameters(problems)),
+            BadParameters::Invalid(problems) => Stopped::Refused(Refusal::Parameters(problems)),
             BadParameters::Crashed(panic) => {
                 Stopped::ProvisionAborted { method: "Parameters::deserialize", aborted: CallAborted::Panicked(panic) }
             }
@@ -213,7 +213,7 @@ impl Actions {
 /// Returns the attempt with only those annotations of its claim that the class names.
 fn as_named_by_class(pending: &Pending) -> Result<Arc<Pending>, Stopped> {
     let Pending { claim, class, .. } = pending;
-    let text = claim.object.as_deref().ok_or(Stopped::Behind)?;
+    let text = claim.object.as_deref().ok_or(Stopped::WatchBehind)?;
     let text = author_view::of_class(text, class.object.parameters.as_ref().unwrap_or(&BTreeMap::new()));
     let text = text.map_err(|error| Stopped::Refused(Refusal::Request(error.to_string())))?;
     Ok(Arc::new(Pending { claim: Arc::new(claim.with_object(Some(text))), ..pending.clone() }))

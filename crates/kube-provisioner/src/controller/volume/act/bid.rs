@@ -9,7 +9,7 @@ use provisioner_runtime::call::CallError;
 use provisioner_runtime::controller::guarded;
 
 use super::attempt::Attempt;
-use super::nodes::{CLAIM_LOOKERS, is_turn};
+use super::nodes::{CLAIM_CHECKERS, is_turn};
 use super::{Actions, Step};
 use crate::controller::volume::backend::UntypedRequest;
 use crate::controller::volume::decision::Decision;
@@ -33,7 +33,7 @@ impl Actions {
         let waits = step.work().waits();
         let after = delays.delay(waits.saturating_add(1), self.chance(&format!("bid {waits} for {}", step.key())));
         if waits == 0 {
-            return Ok(Done::LooksAgain { after });
+            return Ok(Done::CheckAgain { after });
         }
         let Attempt { pending, claim, parameters, permit: _permit, .. } =
             self.attempt(Decision::Bid, claim, facts, step)?;
@@ -44,9 +44,9 @@ impl Actions {
         let has_room = guarded(self.limits.provision, &token, asking).await;
         if !has_room.map_err(|aborted| Stopped::ProvisionAborted { method: "has_room", aborted })? {
             let after = after.max(NO_ROOM);
-            let (place, count) = self.cache().place_after(&step.key().to_string());
-            let tells = is_turn(waits, CLAIM_LOOKERS, place, count);
-            return if tells { Err(Stopped::NoRoom { after }) } else { Ok(Done::LooksAgain { after }) };
+            let (place, count) = self.cache().node_position_after(&step.key().to_string());
+            let tells = is_turn(waits, CLAIM_CHECKERS, place, count);
+            return if tells { Err(Stopped::NoRoom { after }) } else { Ok(Done::CheckAgain { after }) };
         }
         match self.select_node(&pending.claim.facts, node).await {
             Ok(Some(claim)) => {
@@ -54,7 +54,7 @@ impl Actions {
                 Err(Stopped::Changed)
             }
             // Another node was faster, or the claim is deleted. The watch will show it.
-            Ok(None) | Err(CallError::NotFound) => Err(Stopped::Behind),
+            Ok(None) | Err(CallError::NotFound) => Err(Stopped::WatchBehind),
             Err(error) => Err(Stopped::CallFailed { doing: "selecting this node for the claim", error }),
         }
     }

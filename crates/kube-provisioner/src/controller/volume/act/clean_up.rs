@@ -24,7 +24,7 @@ impl Actions {
         let attempt = self.attempt(Decision::CleanUp, None, facts, step)?;
         let can_clean_up = !self.no_clean_up.load(Ordering::Relaxed);
         if let Some(after) = may_be_saved_late(&attempt.pending, facts).filter(|_| can_clean_up) {
-            return Ok(Done::LooksAgain { after });
+            return Ok(Done::CheckAgain { after });
         }
         let has_rival = self.has_rival(&attempt).await?;
         if has_rival || !can_clean_up {
@@ -48,13 +48,13 @@ impl Actions {
     /// claim may exist or have had the volume. Returns whether the claim uses a volume of this name on another node.
     async fn has_rival(&self, attempt: &Attempt<'_>) -> Result<bool, Stopped> {
         let volume = attempt.step.key().to_string();
-        let is_elsewhere = match self.read_volume(&volume).await {
+        let is_foreign_volume = match self.read_volume(&volume).await {
             Err(CallError::NotFound) => false,
-            Ok(live) if self.is_elsewhere(&live.seen) && !is_of_another(&live.object, &attempt.pending) => true,
-            Ok(_) => return Err(Stopped::Behind),
+            Ok(live) if self.is_foreign_volume(&live.seen) && !is_of_another(&live.object, &attempt.pending) => true,
+            Ok(_) => return Err(Stopped::WatchBehind),
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),
         };
-        if is_elsewhere && self.rules.place.is_none() {
+        if is_foreign_volume && self.rules.node_topology.is_none() {
             // Without `clean_up`, the two assets are compared.
             if self.rules.capabilities.node_local || self.no_clean_up.load(Ordering::Relaxed) {
                 return Ok(false);
@@ -79,7 +79,7 @@ impl Actions {
             if !restored {
                 return Ok(false);
             }
-            return Err(waits(format!(
+            return Err(clean_up_postponed(format!(
                 "a new claim of this name may need the volume, so nothing is removed until that claim is deleted; to keep \
                  the data, run the provisioner's command `journal drop {volume}`"
             )));
@@ -88,9 +88,9 @@ impl Actions {
         if live.fields.as_ref().is_ok_and(|claim| claim.has_had(&volume)) {
             // The volume was saved and then force-deleted. A pod may use the data as long as the claim exists.
             if goes {
-                return Err(Stopped::Behind);
+                return Err(Stopped::WatchBehind);
             }
-            if is_elsewhere {
+            if is_foreign_volume {
                 return Ok(true);
             }
             // The claim's data is kept.
@@ -112,9 +112,9 @@ impl Actions {
             return Ok(false);
         }
         if asked.is_some() {
-            return Err(Stopped::Behind);
+            return Err(Stopped::WatchBehind);
         }
-        Err(waits(format!(
+        Err(clean_up_postponed(format!(
             "the claim names no provisioner, so nothing is removed; restore its annotation {}, or delete the claim",
             protocol::STORAGE_PROVISIONER
         )))
@@ -158,7 +158,7 @@ impl Actions {
         if !self.rules.capabilities.attempt_end {
             return Ok(());
         }
-        let claim = Arc::new(typed(&pending.claim)?.ok_or(Stopped::Behind)?);
+        let claim = Arc::new(typed(&pending.claim)?.ok_or(Stopped::WatchBehind)?);
         let parameters = self.parameters_of(pending)?.parsed;
         let (fencing_token, _guard) = step.token();
         let request = self.request_of(pending, claim, parameters, step.key(), &fencing_token);
@@ -178,7 +178,7 @@ fn may_be_saved_late(attempt: &Pending, facts: &Facts) -> Option<Duration> {
 }
 
 /// Returns the outcome of a clean-up that must not begin yet.
-fn waits(message: String) -> Stopped {
+fn clean_up_postponed(message: String) -> Stopped {
     Stopped::NotCleanedUp { verdict: DeleteVerdict::InProgress, message, retry_after: None }
 }
 

@@ -71,7 +71,7 @@ impl Actions {
         let version = guarded.unwrap_or_else(|| volume.resource_version.to_string());
         let live = self.live_volume(deletion, volume, &version, key).await?;
         if deletion == Deletion::NeverBound {
-            self.still_unbound(facts).await?;
+            self.check_still_unbound(facts).await?;
         }
         // A process must not recreate the asset because of an old entry. The fence before the call stores the removal.
         if !self.cache().unfinished(key) {
@@ -91,7 +91,7 @@ impl Actions {
         if self.no_guard.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let live = self.as_decided(Decision::Delete(deletion), volume, calls.step.key()).await?;
+        let live = self.confirm_decision(Decision::Delete(deletion), volume, calls.step.key()).await?;
         let version = live.metadata.resource_version.clone();
         let argument = self.argument(live, Secrets::default(), calls.token);
         let call = calls.call(self.limits.delete, JournalRecord::None);
@@ -115,7 +115,7 @@ impl Actions {
             Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.uid) => {
                 let bound_to = live.fields.as_ref().ok().and_then(|claim| claim.bound_to());
                 let lives = bound_to.is_none_or(|volume| Key::of_volume(volume) == *key);
-                if lives { Err(Stopped::ClaimLives) } else { Ok(()) }
+                if lives { Err(Stopped::ClaimExists) } else { Ok(()) }
             }
             Ok(_) | Err(CallError::NotFound) => Ok(()),
             Err(error) => Err(Stopped::CallFailed { doing: "reading the volume's claim", error }),
@@ -149,7 +149,7 @@ impl Actions {
     ) -> Result<Arc<PersistentVolume>, Stopped> {
         let (name, uid) = (key.to_string(), &volume.facts.uid);
         if deletion != Deletion::Protected || volume.facts.deleting {
-            return self.as_decided(Decision::Delete(deletion), volume, key).await;
+            return self.confirm_decision(Decision::Delete(deletion), volume, key).await;
         }
         // The preconditions select the object that the decision was about, and the API server returns it. Our finalizer
         // keeps the object.
@@ -157,7 +157,7 @@ impl Actions {
             Ok(Some(live)) => Ok(Arc::new(live)),
             Ok(None) | Err(CallError::NotFound) => Err(Stopped::NoAction(NoAction::VolumeTerminating)),
             Err(CallError::Conflict) => {
-                self.as_decided(Decision::Delete(deletion), volume, key).await?;
+                self.confirm_decision(Decision::Delete(deletion), volume, key).await?;
                 Err(Stopped::Changed)
             }
             Err(error) => Err(Stopped::CallFailed { doing: "deleting the volume", error }),
@@ -165,7 +165,7 @@ impl Actions {
     }
 
     /// Reads the claim from the API server: the watch may not show yet that it is bound.
-    async fn still_unbound(&self, facts: &Facts) -> Result<(), Stopped> {
+    async fn check_still_unbound(&self, facts: &Facts) -> Result<(), Stopped> {
         let ClaimState::Waiting(claim) = &facts.claim else { return Err(Stopped::Changed) };
         let live = match self.read_claim(&claim.facts.namespace, &claim.facts.name).await {
             Ok(live) => live,
@@ -200,7 +200,7 @@ impl Actions {
     pub(super) async fn set_protection(&self, facts: &Facts, key: &Key, wanted: bool) -> Outcome {
         let VolumeState::Ours(volume) = &facts.volume else { return Err(Stopped::Changed) };
         let seen = if wanted { Decision::Protect } else { Decision::Unprotect };
-        let live = self.as_decided(seen, volume, key).await?;
+        let live = self.confirm_decision(seen, volume, key).await?;
         match self.set_finalizer(&live, wanted).await {
             Ok(()) => Ok(Done::ProtectionSet),
             // The account may not patch volumes, or the finalizer is of an installation that had the permission.

@@ -16,7 +16,7 @@ use provisioner_runtime::limiter::Purpose;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::objects::shown;
+use super::objects::expect_in_watch;
 use super::{Actions, CallFailure, Step, answered};
 use crate::controller::shared::requests;
 use crate::controller::volume::cache::VolumeCache;
@@ -46,7 +46,7 @@ impl Actions {
         let (token, _guard) = step.token();
         let decision = Decision::Expand { bytes };
         let expanding = async {
-            let live = self.as_decided(decision.clone(), volume, key).await?;
+            let live = self.confirm_decision(decision.clone(), volume, key).await?;
             self.mark_resizing(bytes, key).await?;
             if !self.rules.safeguards.include(Safeguard::ExpandFirst) {
                 self.write_capacity(&live, bytes, key).await?;
@@ -150,12 +150,12 @@ impl Actions {
         let (path, name, patch) =
             (PersistentVolume::url_path(&(), None), key.to_string(), Patch::<Value>::Json(operations));
         let answer = requests::patch(&self.runtime, path, &name, None, &patch);
-        match shown(&self.volumes, answer, WatchedVolume::version).await {
+        match expect_in_watch(&self.volumes, answer, WatchedVolume::version).await {
             Ok(volume) => {
                 self.cache().observe_volume(volume);
                 Ok(())
             }
-            Err(CallError::NotFound) => Err(Stopped::Behind),
+            Err(CallError::NotFound) => Err(Stopped::WatchBehind),
             Err(error) => Err(failed(error)),
         }
     }
@@ -167,12 +167,12 @@ impl Actions {
         let patch = Patch::Strategic(json!({"metadata": metadata, "status": status}));
         let path = PersistentVolumeClaim::url_path(&(), Some(&claim.namespace));
         let answer = requests::patch(&self.runtime, path, &claim.name, Some("status"), &patch);
-        match shown(&self.claims, answer, WatchedClaim::version).await {
+        match expect_in_watch(&self.claims, answer, WatchedClaim::version).await {
             Ok(claim) => {
                 self.cache().observe_claim(claim);
                 Ok(())
             }
-            Err(CallError::Conflict | CallError::NotFound) => Err(Stopped::Behind),
+            Err(CallError::Conflict | CallError::NotFound) => Err(Stopped::WatchBehind),
             Err(error) => Err(Stopped::CallFailed { doing: "writing the claim's status", error }),
         }
     }

@@ -15,7 +15,7 @@ use crate::controller::volume::decide::refusal;
 use crate::controller::volume::decision::Refusal;
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, ClassState, Facts, VolumeState};
 use crate::controller::volume::key::Key;
-use crate::controller::volume::outcome::{Done, NodeSilence, Outcome, Stopped};
+use crate::controller::volume::outcome::{Done, NodeInactivity, Outcome, Stopped};
 
 /// The time in which the replica on the volume's node should delete a released volume.
 const DELETION_GRACE: Duration = Duration::from_secs(300);
@@ -24,61 +24,61 @@ const DELETION_GRACE: Duration = Duration::from_secs(300);
 const PROVISION_GRACE: Duration = Duration::from_secs(90);
 /// The number of replicas that check a node at the same time: one for a volume, which can wait for the next replica if
 /// that one is down, and more for a claim.
-const VOLUME_LOOKERS: usize = 1;
-pub(super) const CLAIM_LOOKERS: usize = 3;
+const VOLUME_CHECKERS: usize = 1;
+pub(super) const CLAIM_CHECKERS: usize = 3;
 
 impl Actions {
     /// Leaves the work to the replica on the other node. After a grace period, checks whether that node exists and has
     /// a replica.
-    pub(super) async fn look_for_node(&self, name: String, facts: &Facts, step: &Step<'_>) -> Outcome {
+    pub(super) async fn check_node(&self, name: String, facts: &Facts, step: &Step<'_>) -> Outcome {
         let claim = match (&facts.claim, &facts.volume) {
             (ClaimState::Waiting(claim), VolumeState::Absent) => Some(&claim.facts),
             _ => None,
         };
-        let (after, lookers) = match claim {
-            Some(_) => (PROVISION_GRACE, CLAIM_LOOKERS),
-            None => (DELETION_GRACE, VOLUME_LOOKERS),
+        let (after, checkers) = match claim {
+            Some(_) => (PROVISION_GRACE, CLAIM_CHECKERS),
+            None => (DELETION_GRACE, VOLUME_CHECKERS),
         };
-        let (place, count) = self.cache().place_after(&name);
-        if !is_turn(step.work().waits(), lookers, place, count) {
-            return Ok(Done::LooksAgain { after });
+        let (place, count) = self.cache().node_position_after(&name);
+        if !is_turn(step.work().waits(), checkers, place, count) {
+            return Ok(Done::CheckAgain { after });
         }
-        if claim.is_none() && self.rules.place.is_some() {
+        if claim.is_none() && self.rules.node_topology.is_some() {
             let has_node = self.has_node(&name).await?;
-            let gone = || Err(Stopped::Refused(Refusal::PlaceGone { place: name }));
-            return if has_node { Ok(Done::LooksAgain { after }) } else { gone() };
+            let gone = || Err(Stopped::Refused(Refusal::NoUsableNode { place: name }));
+            return if has_node { Ok(Done::CheckAgain { after }) } else { gone() };
         }
         let node = found(self.request(Api::<Node>::all(self.client().clone()).get(&name)).await);
         let node = node.map_err(Stopped::call_failed("looking for the node that has to do this"))?;
         let Some(claim) = claim else {
             return match node {
-                Some(_) => Ok(Done::LooksAgain { after }),
+                Some(_) => Ok(Done::CheckAgain { after }),
                 None => Err(Stopped::Refused(Refusal::NodeGone { node: name })),
             };
         };
         if node.is_none() || !self.has_driver(&name).await? {
             return Err(if self.may_have_begun(&name, step.key()).await? {
                 let is_recorded = self.journal != JournalKind::Memory;
-                let why = if is_recorded { NodeSilence::Begun } else { NodeSilence::Unrecorded };
-                Stopped::NodeSilent { node: name, why }
+                let why = if is_recorded { NodeInactivity::MayHaveBegun } else { NodeInactivity::Unrecorded };
+                Stopped::NodeInactive { node: name, why }
             } else {
-                self.leave_node(claim, name, node.is_some(), step).await
+                self.request_other_node(claim, name, node.is_some(), step).await
             });
         }
         if node.as_ref().is_some_and(is_unready) {
-            return Err(Stopped::NodeSilent { node: name, why: NodeSilence::NotReady });
+            return Err(Stopped::NodeInactive { node: name, why: NodeInactivity::NotReady });
         }
         let why = match self.journal {
             // That replica does not store its journal.
-            JournalKind::Memory => NodeSilence::Replica,
-            _ if self.journal_of(&name).await?.is_none() => NodeSilence::NoReplica,
-            _ => NodeSilence::Replica,
+            JournalKind::Memory => NodeInactivity::Replica,
+            _ if self.journal_of(&name).await?.is_none() => NodeInactivity::NoReplica,
+            _ => NodeInactivity::Replica,
         };
         // That replica has already reported the reason, which a later event about its silence would hide.
-        if why == NodeSilence::Replica && self.is_refused(facts) {
-            return Ok(Done::LooksAgain { after });
+        if why == NodeInactivity::Replica && self.is_refused(facts) {
+            return Ok(Done::CheckAgain { after });
         }
-        Err(Stopped::NodeSilent { node: name, why })
+        Err(Stopped::NodeInactive { node: name, why })
     }
 
     fn is_refused(&self, facts: &Facts) -> bool {
@@ -87,11 +87,17 @@ impl Actions {
     }
 
     /// Asks the scheduler for another node, since the selected one does not exist or lacks the driver.
-    pub(super) async fn leave_node(&self, claim: &ClaimFacts, node: String, exists: bool, step: &Step<'_>) -> Stopped {
+    pub(super) async fn request_other_node(
+        &self,
+        claim: &ClaimFacts,
+        node: String,
+        exists: bool,
+        step: &Step<'_>,
+    ) -> Stopped {
         match self.reschedule(claim, &node, step).await {
-            Ok(true) => Stopped::NodeLeft { node, exists },
+            Ok(true) => Stopped::OtherNodeRequested { node, exists },
             // Another replica was faster.
-            Ok(false) => Stopped::Behind,
+            Ok(false) => Stopped::WatchBehind,
             Err(stopped) => stopped,
         }
     }
@@ -114,7 +120,7 @@ impl Actions {
 
     /// Returns whether our CSI driver is registered on the node. Returns true if the provisioner is not a CSI driver.
     async fn has_driver(&self, node: &str) -> Result<bool, Stopped> {
-        if self.rules.place.is_none() {
+        if self.rules.node_topology.is_none() {
             return Ok(true);
         }
         let api = Api::<CSINode>::all(self.client().clone());
@@ -128,7 +134,7 @@ impl Actions {
     /// Returns whether an attempt for the claim may have begun on a node that does not work. Volumes of a provisioner
     /// without a driver are lost with the node. Otherwise, only the node's journal proves that there is no attempt.
     async fn may_have_begun(&self, node: &str, key: &Key) -> Result<bool, Stopped> {
-        if self.rules.place.is_none() {
+        if self.rules.node_topology.is_none() {
             return Ok(false);
         }
         if self.journal == JournalKind::Memory {
@@ -150,12 +156,12 @@ impl Actions {
     }
 }
 
-/// Returns whether it is our turn to check: of `count` replicas, `lookers` check in each round, and the next ones in
+/// Returns whether it is our turn to check: of `count` replicas, `checkers` check in each round, and the next ones in
 /// the next round. The first time, before any replica has waited, no replica checks.
-pub(super) fn is_turn(waits: u32, lookers: usize, place: usize, count: usize) -> bool {
+pub(super) fn is_turn(waits: u32, checkers: usize, place: usize, count: usize) -> bool {
     let Some(turn) = waits.checked_sub(1).and_then(|turn| usize::try_from(turn).ok()) else { return false };
-    let first = turn.wrapping_mul(lookers) % count.max(1);
-    (place + count - first) % count.max(1) < lookers
+    let first = turn.wrapping_mul(checkers) % count.max(1);
+    (place + count - first) % count.max(1) < checkers
 }
 
 /// Returns whether the node reports that it is not ready, in which case its replica cannot work.
@@ -170,8 +176,8 @@ mod tests {
 
     #[test]
     fn replicas_take_turns() {
-        let looking = |waits, lookers, count| -> Vec<usize> {
-            (0..count).filter(|place| is_turn(waits, lookers, *place, count)).collect()
+        let looking = |waits, checkers, count| -> Vec<usize> {
+            (0..count).filter(|place| is_turn(waits, checkers, *place, count)).collect()
         };
         assert_eq!(
             (0..6).map(|waits| looking(waits, 1, 4)).collect::<Vec<_>>(),

@@ -29,7 +29,7 @@ pub(super) struct LiveVolume {
 }
 
 /// Returns a volume for the author's code. A volume that cannot be read has only its metadata, but is never left out.
-fn whole(json: &str, name: &str) -> PersistentVolume {
+fn full_volume(json: &str, name: &str) -> PersistentVolume {
     #[derive(Default, Deserialize)]
     struct Head {
         metadata: ObjectMeta,
@@ -49,7 +49,7 @@ impl Actions {
 
     pub(super) async fn read_claim(&self, namespace: &str, name: &str) -> Result<WatchedClaim, CallError> {
         let path = PersistentVolumeClaim::url_path(&(), Some(namespace));
-        shown(&self.claims, requests::get(&self.runtime, path, name), WatchedClaim::version).await
+        expect_in_watch(&self.claims, requests::get(&self.runtime, path, name), WatchedClaim::version).await
     }
 
     pub(super) async fn read_volume(&self, name: &str) -> Result<LiveVolume, CallError> {
@@ -61,13 +61,13 @@ impl Actions {
             let seen = serde_json::from_str(&text).map_err(unreadable)?;
             Ok(LiveVolume { seen, object: serde_json::from_str(&text).map_err(unreadable)? })
         };
-        shown(&self.volumes, answer, |live| live.seen.version()).await
+        expect_in_watch(&self.volumes, answer, |live| live.seen.version()).await
     }
 
     pub(super) async fn create_volume(&self, body: Vec<u8>) -> Result<WatchedVolume, CallError> {
         let request = create_request_as(protocol::CREATOR, &PersistentVolume::url_path(&(), None), body)?;
         let answer = self.request(self.client().request(request));
-        shown(&self.volumes, answer, WatchedVolume::version).await
+        expect_in_watch(&self.volumes, answer, WatchedVolume::version).await
     }
 
     /// Deletes the object if it still has this uid and version. Returns the object while finalizers keep it.
@@ -84,7 +84,7 @@ impl Actions {
         let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
         let api: Api<PersistentVolume> = Api::all(self.client().clone());
         let answer = async { Ok(self.request(api.delete(name, &parameters)).await?.left()) };
-        shown(&self.volumes, answer, |left| left.as_ref()?.metadata.resource_version.as_deref()).await
+        expect_in_watch(&self.volumes, answer, |left| left.as_ref()?.metadata.resource_version.as_deref()).await
     }
 
     /// Returns the whole objects of this provisioner's volumes.
@@ -102,13 +102,13 @@ impl Actions {
             for raw in list.items {
                 let volume = serde_json::from_str::<WatchedVolume>(raw.get());
                 let ours = |volume: &WatchedVolume| match &volume.fields {
-                    Ok(fields) => self.rules.own(fields),
+                    Ok(fields) => self.rules.owns(fields),
                     Err(_) => self.rules.named_in(&volume.metadata().annotations),
                 };
                 if let Ok(volume) = volume
                     && ours(&volume)
                 {
-                    own.push(whole(raw.get(), volume.name()));
+                    own.push(full_volume(raw.get(), volume.name()));
                 }
             }
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -119,11 +119,11 @@ impl Actions {
     }
 
     /// Returns whether another installation or another provisioner created this volume.
-    pub(super) fn is_elsewhere(&self, volume: &WatchedVolume) -> bool {
+    pub(super) fn is_foreign_volume(&self, volume: &WatchedVolume) -> bool {
         // A volume that cannot be read may be ours.
         let Ok(fields) = &volume.fields else { return false };
         let elsewhere = self.rules.read(fields).is_none_or(|facts| self.rules.created_elsewhere(&facts));
-        elsewhere || !self.rules.own(fields)
+        elsewhere || !self.rules.owns(fields)
     }
 
     /// Removes only our finalizer.
@@ -147,7 +147,7 @@ impl Actions {
         let name = volume.metadata.name.as_deref().unwrap_or_default();
         let (api, parameters) = (Api::<PersistentVolume>::all(self.client().clone()), PatchParams::default());
         let answer = self.request(api.patch_metadata(name, &parameters, &patch));
-        shown(&self.volumes, answer, |object| object.metadata.resource_version.as_deref()).await.map(drop)
+        expect_in_watch(&self.volumes, answer, |object| object.metadata.resource_version.as_deref()).await.map(drop)
     }
 
     /// Removes the selected node from the claim. Returns `None` if the scheduler has already chosen another node.
@@ -168,7 +168,7 @@ impl Actions {
         let patch = Patch::<Value>::Json(serde_json::from_value(operations).map_err(invalid_request)?);
         let path = PersistentVolumeClaim::url_path(&(), Some(&claim.namespace));
         let answer = requests::patch(&self.runtime, path, &claim.name, None, &patch);
-        let error = match shown(&self.claims, answer, WatchedClaim::version).await {
+        let error = match expect_in_watch(&self.claims, answer, WatchedClaim::version).await {
             Ok(claim) => return Ok(Some(claim)),
             Err(error @ (CallError::Invalid(_) | CallError::Conflict)) => error,
             Err(error) => return Err(error),
@@ -219,7 +219,7 @@ impl Actions {
                 return Ok(None);
             }
             let answer = requests::replace(&self.runtime, path.clone(), &claim.name, &object);
-            match shown(&self.claims, answer, WatchedClaim::version).await {
+            match expect_in_watch(&self.claims, answer, WatchedClaim::version).await {
                 Err(CallError::Conflict) if tries.next().is_some() => {}
                 answer => return answer.map(Some),
             }
@@ -228,7 +228,7 @@ impl Actions {
 }
 
 /// Reports the version of the answer to the watch's health check, because the watch must deliver that version soon.
-pub(super) async fn shown<T>(
+pub(super) async fn expect_in_watch<T>(
     watch: &WatchHealth,
     answer: impl Future<Output = Result<T, CallError>>,
     version: impl Fn(&T) -> Option<&str>,

@@ -41,7 +41,7 @@ impl Actions {
             self.call_backend(attempt, limit, |request| self.backend.provision(request)).await?;
         match value {
             Ok(volume) => {
-                let unsaved = self.unsaved(step.key(), pending, &claim, &secrets, volume)?;
+                let unsaved = self.build_volume(step.key(), pending, &claim, &secrets, volume)?;
                 self.save(unsaved, step).await
             }
             Err(CallFailure::Returned(error)) => Err(self.not_provisioned(&error, &pending, resumed, step).await),
@@ -50,7 +50,7 @@ impl Actions {
         }
     }
 
-    fn unsaved(
+    fn build_volume(
         &self,
         key: &Key,
         pending: Arc<Pending>,
@@ -63,7 +63,7 @@ impl Actions {
         let finalizer = self.rules.finalizer && class.reclaim_policy.as_deref() != Some("Retain");
         let bytes = pending.claim.facts.request.clone().unwrap_or_default();
         volume.annotations.extend(Self::secret_annotations(secrets, &pending.claim.facts, key)?);
-        let (identity, cluster_id) = (self.rules.stamp(), &*self.rules.cluster_id);
+        let (identity, cluster_id) = (self.rules.identity_to_record(), &*self.rules.cluster_id);
         let inputs = VolumeInputs { name: &name, bytes, claim, class, finalizer, identity, cluster_id };
         let warning = volume.warning.take();
         let object = object::build(&inputs, volume).map_err(Stopped::BadTemplate)?;

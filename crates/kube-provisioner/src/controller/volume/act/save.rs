@@ -15,7 +15,7 @@ use crate::controller::volume::events::about_claim;
 use crate::controller::volume::facts::{ClaimState, Facts, Progress, UnsavedVolume, VolumeState};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::outcome::{Done, Outcome, Stopped};
-use crate::controller::volume::report::made_with_warning;
+use crate::controller::volume::report::provisioned_with_warning;
 use crate::controller::volume::safeguards::Safeguard;
 use crate::protocol;
 
@@ -62,13 +62,13 @@ impl Actions {
             Err(CallError::AlreadyExists) => match self.read_volume(&unsaved.name).await {
                 Ok(LiveVolume { seen, .. }) if !self.rules.safeguards.include(Safeguard::ReadBack) => seen,
                 Ok(LiveVolume { seen, object }) => match compare(unsaved, &object) {
-                    Comparison::Same if !self.is_elsewhere(&seen) => seen,
+                    Comparison::Same if !self.is_foreign_volume(&seen) => seen,
                     // Names are the same on every node. Once the claim is bound, the attempt is cleaned up.
                     Comparison::SameAsset
                         if self.rules.capabilities.node_local && !self.no_clean_up.load(Ordering::Relaxed) =>
                     {
                         self.cache().set_progress(key, Progress::Background(unsaved.pending.clone()));
-                        return Err(Stopped::Behind);
+                        return Err(Stopped::WatchBehind);
                     }
                     Comparison::Same | Comparison::SameAsset => {
                         self.finish(&unsaved.pending, Purpose::Create, step).await?;
@@ -91,7 +91,7 @@ impl Actions {
                         let text = other_server_text(&unsaved.body, &object);
                         self.warn(&text, unsaved);
                         self.end_attempt(&unsaved.pending, Purpose::Create, step).await?;
-                        self.cache().saved(key, seen);
+                        self.cache().apply_saved(key, seen);
                         return Err(Stopped::Changed);
                     }
                     Comparison::OfAnother => {
@@ -100,12 +100,12 @@ impl Actions {
                         // watch shows.
                         let attempt = Progress::Background(unsaved.pending.clone());
                         self.cache().set_progress(key, attempt);
-                        return Err(Stopped::Behind);
+                        return Err(Stopped::WatchBehind);
                     }
                     Comparison::Foreign => return Err(Stopped::NameTakenMeanwhile),
                 },
                 Err(CallError::NotFound) if is_saved => {
-                    self.cache().volume_is_gone(key);
+                    self.cache().remove_volume(key);
                     return Err(Stopped::Changed);
                 }
                 Err(error) => return Err(Stopped::NotSaved(error)),
@@ -117,7 +117,7 @@ impl Actions {
         };
         self.end_attempt(&unsaved.pending, Purpose::Create, step).await?;
         // The watch may be slower than the next run of this key.
-        self.cache().saved(key, saved);
+        self.cache().apply_saved(key, saved);
         if let Some(text) = &unsaved.warning {
             self.warn(text, unsaved);
         }
@@ -125,7 +125,7 @@ impl Actions {
     }
 
     fn warn(&self, text: &str, unsaved: &UnsavedVolume) {
-        let event = about_claim(made_with_warning(text), &unsaved.pending.claim.facts);
+        let event = about_claim(provisioned_with_warning(text), &unsaved.pending.claim.facts);
         self.runtime.events().record(event);
     }
 

@@ -6,7 +6,7 @@ use provisioner_runtime::fingerprint;
 use tokio::time::Instant;
 
 use super::{ClaimEntry, VolumeCache, claim_version, number, older};
-use crate::controller::shared::index::take;
+use crate::controller::shared::index::remove_entry;
 use crate::controller::volume::author_view;
 use crate::controller::volume::facts::{ClaimFacts, GrowingClaim, UnreadableClaim, WaitingClaim};
 use crate::controller::volume::key::{ClaimUid, Key};
@@ -28,7 +28,7 @@ impl VolumeCache {
         let uid = ClaimUid::new(claim.metadata.uid.as_deref()?);
         let key = self.key(&uid);
         if !ours {
-            return self.claim_gone(&uid).then_some(key);
+            return self.handle_claim_deletion(&uid).then_some(key);
         }
         if self.claims.get(&uid).is_some_and(|known| known.is_newer_than(claim_version(claim), listing)) {
             self.claims.keep(&uid);
@@ -104,12 +104,12 @@ impl VolumeCache {
         Some(Ok(WaitingClaim { fingerprint, facts, resource_version, since, seen, object }))
     }
 
-    pub(super) fn claim_gone(&mut self, claim: &ClaimUid) -> bool {
+    pub(super) fn handle_claim_deletion(&mut self, claim: &ClaimUid) -> bool {
         let key = self.key(claim);
         self.confirmed(&key);
         self.namesakes.remove(&key, claim);
         // For a claim without a volume, no later event would remove this entry.
-        self.woken.remove(&key);
+        self.wake_counts.remove(&key);
         self.drop_claim(claim)
     }
 
@@ -122,7 +122,7 @@ impl VolumeCache {
     pub(super) fn forget_class_of(&mut self, uid: &ClaimUid, entry: &ClaimEntry) {
         let ClaimEntry::Waiting(claim) = entry else { return };
         if let Some(class) = &claim.facts.class {
-            take(&mut self.by_class, class, uid);
+            remove_entry(&mut self.by_class, class, uid);
         }
     }
 

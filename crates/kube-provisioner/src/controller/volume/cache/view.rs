@@ -34,10 +34,10 @@ impl Cache for VolumeCache {
         };
         let progress = self.progress.get(key).filter(|progress| !is_kept_waiting(progress, &volume));
         let progress = progress.cloned().unwrap_or_default();
-        let owner_lives = matches!(&volume, VolumeState::Ours(volume) if self.owner_lives(key, volume));
+        let owner_exists = matches!(&volume, VolumeState::Ours(volume) if self.owner_exists(key, volume));
         let growing_claim = self.growing_claims.get(key).cloned();
         let namesakes = self.namesakes(key, holder.as_ref());
-        Facts { claim, class, volume, progress, owner_lives, growing_claim, rival: None, namesakes }
+        Facts { claim, class, volume, progress, owner_exists, growing_claim, rival: None, namesakes }
     }
 
     fn inputs(&self, key: &Key) -> u64 {
@@ -50,8 +50,8 @@ impl Cache for VolumeCache {
         };
         let growing = facts.growing().map(|growing| growing.inputs());
         let namesakes: Vec<_> = facts.namesakes.iter().map(of_claim).collect();
-        let woken = self.woken.get(key);
-        fingerprint(&(of_claim(&facts), volume, growing, facts.owner_lives, namesakes, woken))
+        let woken = self.wake_counts.get(key);
+        fingerprint(&(of_claim(&facts), volume, growing, facts.owner_exists, namesakes, woken))
     }
 
     fn unsettled(&self, among: &dyn Fn(&Key) -> bool) -> Vec<Key> {
@@ -114,7 +114,7 @@ impl Cache for VolumeCache {
 
     fn forget(&mut self, of: &dyn Fn(&Key) -> bool) {
         self.progress.retain(|key, progress| matches!(progress, Progress::Confirm) || !of(key));
-        let woken: Vec<Key> = self.woken.keys().filter(|key| of(key)).cloned().collect();
+        let woken: Vec<Key> = self.wake_counts.keys().filter(|key| of(key)).cloned().collect();
         woken.iter().for_each(|key| self.forget_wakes(key));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{ClaimEntry, VolumeCache, older, watched_version};
-use crate::controller::shared::index::take;
+use crate::controller::shared::index::remove_entry;
 use crate::controller::volume::facts::{ClaimFacts, OurVolume, Progress, UnreadableVolume};
 use crate::controller::volume::key::Key;
 use crate::controller::volume::partial::WatchedVolume;
@@ -21,7 +21,7 @@ impl VolumeCache {
             return None;
         }
         let ours = match &watched.fields {
-            Ok(volume) if self.rules.own(volume) => self.rules.read(volume),
+            Ok(volume) if self.rules.owns(volume) => self.rules.read(volume),
             _ => None,
         };
         self.unreadable.remove(&key);
@@ -37,7 +37,7 @@ impl VolumeCache {
                 self.unreadable.insert(key.clone(), Arc::new(volume));
                 return Some(key);
             }
-            return (was_ours || self.is_asked_for(&key)).then_some(key);
+            return (was_ours || self.has_claim_for(&key)).then_some(key);
         };
         let attempt = self.progress.get(&key).and_then(Progress::pending).cloned();
         let of_another = attempt.filter(|pending| facts.is_for_another(&pending.claim.facts.uid));
@@ -73,14 +73,14 @@ impl VolumeCache {
     }
 
     /// Records that the API server does not contain the volume, even if the watch still shows it.
-    pub(crate) fn volume_is_gone(&mut self, key: &Key) {
+    pub(crate) fn remove_volume(&mut self, key: &Key) {
         if let Some(known) = self.volumes.remove(key) {
-            self.volume_gone(key, known);
+            self.handle_volume_deletion(key, known);
         }
     }
 
-    pub(super) fn volume_gone(&mut self, key: &Key, known: Option<Arc<OurVolume>>) {
-        self.woken.remove(key);
+    pub(super) fn handle_volume_deletion(&mut self, key: &Key, known: Option<Arc<OurVolume>>) {
+        self.wake_counts.remove(key);
         let known_here = known.as_ref().is_some_and(|volume| !self.rules.created_elsewhere(&volume.facts));
         self.forget_claim_of(key, Some(known));
         self.unreadable.remove(key);
@@ -98,7 +98,7 @@ impl VolumeCache {
 
     pub(super) fn forget_claim_of(&mut self, volume: &Key, known: Option<Option<Arc<OurVolume>>>) {
         let Some(owner) = known.flatten().and_then(|known| known.owner()) else { return };
-        take(&mut self.by_claim, &owner, volume);
+        remove_entry(&mut self.by_claim, &owner, volume);
     }
 
     pub(super) fn has_volume(&self, key: &Key, claim: &ClaimFacts) -> bool {

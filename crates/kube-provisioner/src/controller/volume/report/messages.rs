@@ -2,7 +2,7 @@
 
 use crate::controller::shared::texts::sentence;
 use crate::controller::volume::decision::Refusal;
-use crate::controller::volume::outcome::{MissingInput, NodeSilence};
+use crate::controller::volume::outcome::{MissingInput, NodeInactivity};
 use crate::protocol;
 
 /// Returns the reason why a claim does not receive a volume, or why a volume is not deleted.
@@ -36,7 +36,7 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
             "{provisioner} cannot honour the VolumeAttributesClass \"{name}\"; delete the claim and create it without volumeAttributesClassName"
         ),
         Refusal::BindCompleted => format!(
-            "the claim has the annotation {}, which was copied from another claim, so Kubernetes considers it Lost and never binds a volume to it; delete the claim and create it without this annotation",
+            "the claim has the annotation {}, which was copied from another claim, so Kubernetes considers the claim Lost and never binds a volume to it; delete the claim and create it without this annotation",
             protocol::BIND_COMPLETED
         ),
         Refusal::Block => format!(
@@ -51,7 +51,7 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
             "the claim names no StorageClass; delete it and create it with storageClassName".to_owned()
         }
         Refusal::DataSource { kind, name } => format!(
-            "{provisioner} cannot fill a volume from {kind} \"{name}\"; delete the claim and create it without the data source, or with a class whose provisioner can"
+            "{provisioner} cannot fill a volume from {kind} \"{name}\"; delete the claim and create it without the data source, or with a class whose provisioner supports it"
         ),
         Refusal::Copy { uid } => format!(
             "the provisioner did not create the object {volume}, which may come from a backup, so its data is kept although its claim does not exist; to use the data again, remove spec.claimRef and create a claim with volumeName: {volume}; to delete the data, run: kubectl annotate pv {volume} {}={uid}",
@@ -59,7 +59,7 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
         ),
         Refusal::Expansion => expansion_text(provisioner),
         Refusal::NameShared { rival } => format!(
-            "the volume name {volume} is already used by {rival}; this claim waits until that claim and its volume are deleted; delete this claim and create it again, or ask the administrator for a greater --volume-name-uuid-length"
+            "the volume name {volume} is already used by {rival}; this claim waits until that claim and its volume are deleted; to avoid the wait, delete this claim and create it again, or ask the administrator for a greater --volume-name-uuid-length"
         ),
         Refusal::NameTaken => format!(
             "a PersistentVolume named {volume} already exists and does not belong to this claim; the claim waits until an administrator deletes that object"
@@ -70,8 +70,8 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
         Refusal::NodeGone { node } => format!(
             "volume {volume} is on the node {node}, which no longer exists, so no replica can delete its data; if the node has another name now, run the provisioner's command `root adopt` on it; if the node will return, it must keep its name; if its disk is lost, delete the volume manually"
         ),
-        Refusal::PlaceGone { place } => format!(
-            "the CSI driver {provisioner} is registered on no node with the labels {place}, so volume {volume} cannot be deleted; run the driver's pod on such a node; if the node will not return, delete the data and remove the finalizers of the volume"
+        Refusal::NoUsableNode { place } => format!(
+            "the CSI driver {provisioner} is not registered on any node with the labels {place}, so volume {volume} cannot be deleted; run the driver's pod on such a node; if the node will not return, delete the data and remove the finalizers of the volume"
         ),
         Refusal::OtherCluster { creator } => format!(
             "volume {volume} belongs to the cluster \"{creator}\", so this provisioner changes neither the volume nor its data; delete it there, or start the provisioner with --cluster-id {creator} if this cluster replaces that one"
@@ -106,7 +106,7 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
             protocol::RELEASE
         ),
         Refusal::Selector => format!(
-            "{provisioner} cannot provision a volume for a selector; delete the claim and create it without spec.selector, or ask the administrator for a volume that it selects"
+            "{provisioner} cannot provision a volume for a selector; delete the claim and create it without spec.selector, or ask the administrator for a volume that the selector matches"
         ),
     }
 }
@@ -115,7 +115,7 @@ pub(super) fn refusal_text(refusal: &Refusal, provisioner: &str, volume: &str, c
 /// lowered to its current size.
 pub(super) fn expansion_text(provisioner: &str) -> String {
     format!(
-        "{provisioner} cannot expand volumes; for more space create a larger claim and copy the data; an administrator can remove allowVolumeExpansion from the StorageClass"
+        "{provisioner} cannot expand volumes; to get more space, create a larger claim and copy the data; an administrator can remove allowVolumeExpansion from the StorageClass"
     )
 }
 
@@ -126,28 +126,28 @@ pub(crate) fn parameters_text(problems: &str) -> String {
 
 pub(super) fn no_room_text(provisioner: &str) -> String {
     format!(
-        "The claim waits for a node on which {provisioner} has room for the volume, and at least one node has too little space, or the allowedTopologies of the class exclude that node; free space, change the class, or delete the claim and create it with a smaller size"
+        "The claim waits for a node on which {provisioner} has room for the volume; at least one node has too little free space or is excluded by the allowedTopologies of the class; free space, change the class, or delete the claim and create it with a smaller size"
     )
 }
 
-pub(super) fn silence_text(provisioner: &str, node: &str, why: NodeSilence, volume: &str) -> String {
-    let other = format!("for another node, remove the claim's annotation {}", protocol::SELECTED_NODE);
+pub(super) fn node_inactivity_text(provisioner: &str, node: &str, why: NodeInactivity, volume: &str) -> String {
+    let other = format!("to use another node, remove the claim's annotation {}", protocol::SELECTED_NODE);
     match why {
-        NodeSilence::NotReady => format!(
+        NodeInactivity::NotReady => format!(
             "The selected node {node} is not ready, and only the replica of {provisioner} there can provision the volume; the claim waits until the node is back; {other}"
         ),
-        NodeSilence::NoReplica => format!(
-            "No replica of {provisioner} has run on the selected node {node}, and only one there can provision the volume; keep the claim's pod off that node, or ask the administrator to let the provisioner's pods run there (node selector, tolerations); {other}"
+        NodeInactivity::NoReplica => format!(
+            "No replica of {provisioner} has run on the selected node {node}, and only a replica on that node can provision the volume; keep the claim's pod off that node, or ask the administrator to let the provisioner's pods run there (node selector, tolerations); {other}"
         ),
-        NodeSilence::Begun => format!(
-            "The selected node {node} does not exist or lacks the driver of {provisioner}, and the volume may have been created there; the claim waits until the node is back; if it will not return, remove the volume from its storage, then the record with the command `journal drop {volume}`, and the claim's annotation {}",
+        NodeInactivity::MayHaveBegun => format!(
+            "The selected node {node} does not exist or lacks the driver of {provisioner}, and the volume may have been created there; the claim waits until the node is back; if it will not return, remove the volume from its storage, drop the record with the command `journal drop {volume}`, and remove the claim's annotation {}",
             protocol::SELECTED_NODE
         ),
-        NodeSilence::Unrecorded => format!(
-            "The selected node {node} does not exist or lacks the driver of {provisioner}, and the volume may have been created there, because attempts are not recorded; the claim waits until the node is back; if it will not return, remove the volume from its storage, and the claim's annotation {}",
+        NodeInactivity::Unrecorded => format!(
+            "The selected node {node} does not exist or lacks the driver of {provisioner}, and the volume may have been created there, because attempts are not recorded; the claim waits until the node is back; if it will not return, remove the volume from its storage, and remove the claim's annotation {}",
             protocol::SELECTED_NODE
         ),
-        NodeSilence::Replica => format!(
+        NodeInactivity::Replica => format!(
             "The replica of {provisioner} on the selected node {node} has not provisioned the volume yet; if no other event on the claim gives the reason, an administrator can check whether the provisioner's pod runs on that node; {other}"
         ),
     }

@@ -126,7 +126,7 @@ fn a_late_answer_does_not_revive_a_deleted_volume() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     fixture.put_volume(saved());
     delete_volume(&mut fixture, saved());
-    fixture.cache.saved(&key(), sent(saved()));
+    fixture.cache.apply_saved(&key(), sent(saved()));
     assert_eq!(fixture.about_claim(), Decision::Confirm);
 }
 
@@ -139,7 +139,7 @@ fn a_late_answer_does_not_revive_a_volume_whose_attempt_has_not_ended() {
     begin_saving(&mut fixture);
     fixture.put_volume(saved());
     delete_volume(&mut fixture, saved());
-    fixture.cache.saved(&key(), sent(saved()));
+    fixture.cache.apply_saved(&key(), sent(saved()));
     assert_eq!(fixture.about_claim(), Decision::Provision);
 }
 
@@ -384,7 +384,7 @@ fn a_possibly_stale_volume_does_not_end_an_attempt() {
     begin(&mut fixture);
     fixture.put_volume(saved());
     assert_eq!(fixture.about_claim(), Decision::ConfirmVolume, "the volume has version 20");
-    fixture.cache.volume_is_gone(&key());
+    fixture.cache.remove_volume(&key());
     assert_eq!(fixture.about_claim(), Decision::Provision);
     fixture.put_volume(with(saved(), json!({"metadata": {"resourceVersion": "21"}})));
     assert!(matches!(fixture.cache.facts(&key()).progress, Progress::None));
@@ -401,7 +401,7 @@ fn a_terminating_volume_does_not_end_an_unsaved_attempt() {
     let after = saved()["metadata"]["uid"].as_str().map(Arc::from);
     fixture.cache.set_progress(&key(), Progress::Unsaved(Arc::new(UnsavedVolume { after, ..unsaved })));
     assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::VolumeTerminating), "waits for the deletion");
-    fixture.cache.volume_is_gone(&key());
+    fixture.cache.remove_volume(&key());
     assert_eq!(fixture.about_claim(), Decision::Provision, "with the prepared value");
 }
 
@@ -429,7 +429,7 @@ fn a_saved_volume_exists_unless_a_newer_list_lacks_it() {
         let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
         begin_saving(&mut fixture);
         fixture.cache.volume_event(Change::Begin, 0);
-        fixture.cache.saved(&key(), sent(saved()));
+        fixture.cache.apply_saved(&key(), sent(saved()));
         assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::Provisioned));
         fixture.cache.volume_event(Change::Ready, listing);
         let decision = if exists { Decision::NoAction(NoAction::Provisioned) } else { Decision::Confirm };
@@ -498,7 +498,7 @@ fn an_unreadable_claim_is_present() {
 fn the_volume_of_an_unreadable_claim_is_not_deleted() {
     let released = with(saved(), json!({"status": {"phase": "Released"}}));
     let fixture = Fixture::new().class(class(json!({}))).claim(garbled(claim(json!({})))).volume(released);
-    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::ClaimStillSeen));
+    assert_eq!(fixture.about_claim(), Decision::NoAction(NoAction::ClaimStillExists));
 }
 
 // Rules: G60.

@@ -15,9 +15,10 @@ use crate::controller::shared::limits::Thresholds;
 use crate::controller::volume::decision::{NoAction, Refusal};
 use crate::controller::volume::facts::{ClaimState, ClassState, Facts, Progress};
 use crate::controller::volume::object::TemplateError;
-use crate::controller::volume::outcome::{Done, MissingInput, NodeSilence, Outcome, Stopped};
+use crate::controller::volume::outcome::{Done, MissingInput, NodeInactivity, Outcome, Stopped};
 use crate::controller::volume::report::{
-    Case, EventDraft, EventObject, begins_resizing, made_with_warning, not_now, report, still_provisioning,
+    Case, EventDraft, EventObject, begins_resizing, provisioned_with_warning, provisioner_paused, report,
+    still_provisioning,
 };
 use crate::error::with_log_hint;
 use crate::{DeleteVerdict, ExpandVerdict, ProvisionVerdict};
@@ -37,7 +38,7 @@ every!(refusals -> Refusal {
     Refusal::NameShared { .. } => ["\"NAMESPACE/OTHER\"", "\"there/OTHER\""].map(|rival| Refusal::NameShared { rival: rival.to_owned() }),
     Refusal::NameTaken => [Refusal::NameTaken],
     Refusal::Unowned => [Refusal::Unowned],
-    Refusal::PlaceGone { .. } => [Refusal::PlaceGone { place: "LABELS".to_owned() }],
+    Refusal::NoUsableNode { .. } => [Refusal::NoUsableNode { place: "LABELS".to_owned() }],
     Refusal::NodeGone { .. } => [Refusal::NodeGone { node: "NODE".to_owned() }],
     Refusal::OtherCluster { .. } => [Refusal::OtherCluster { creator: "CLUSTER".to_owned() }],
     Refusal::OtherInstallation { .. } => [Refusal::OtherInstallation { creator: "IDENTITY".to_owned() }],
@@ -63,12 +64,12 @@ every!(missing_inputs -> MissingInput {
     MissingInput::SecretName(_) => [MissingInput::SecretName("PROBLEM".to_owned())],
 });
 
-every!(node_silences -> NodeSilence {
-    NodeSilence::NotReady => [NodeSilence::NotReady],
-    NodeSilence::NoReplica => [NodeSilence::NoReplica],
-    NodeSilence::Begun => [NodeSilence::Begun],
-    NodeSilence::Unrecorded => [NodeSilence::Unrecorded],
-    NodeSilence::Replica => [NodeSilence::Replica],
+every!(node_inactivities -> NodeInactivity {
+    NodeInactivity::NotReady => [NodeInactivity::NotReady],
+    NodeInactivity::NoReplica => [NodeInactivity::NoReplica],
+    NodeInactivity::MayHaveBegun => [NodeInactivity::MayHaveBegun],
+    NodeInactivity::Unrecorded => [NodeInactivity::Unrecorded],
+    NodeInactivity::Replica => [NodeInactivity::Replica],
 });
 
 every!(template_errors -> TemplateError {
@@ -95,7 +96,7 @@ enum Example {
 }
 
 every!(done_examples of Done => Example {
-    Done::LooksAgain { .. } => [],
+    Done::CheckAgain { .. } => [],
     Done::Provisioned { .. } => [Claim(Ok(Done::Provisioned { took: Duration::ZERO }))],
     Done::CleanedUp => [],
     Done::Deleted { .. } => [],
@@ -108,13 +109,13 @@ every!(stopped_examples of Stopped => Example {
     Stopped::Refused(_) => refusals().into_iter().map(|refusal| Claim(Err(Stopped::Refused(refusal)))),
     Stopped::AwaitsPermit(_) => [],
     Stopped::Changed => [],
-    Stopped::Behind => [],
-    Stopped::NodeLeft { .. } => {
-        [false, true].map(|exists| Claim(Err(Stopped::NodeLeft { node: "NODE".to_owned(), exists })))
+    Stopped::WatchBehind => [],
+    Stopped::OtherNodeRequested { .. } => {
+        [false, true].map(|exists| Claim(Err(Stopped::OtherNodeRequested { node: "NODE".to_owned(), exists })))
     },
     Stopped::NoRoom { .. } => [Claim(Err(Stopped::NoRoom { after: Duration::ZERO }))],
-    Stopped::NodeSilent { .. } => node_silences().into_iter().map(|why| {
-        Claim(Err(Stopped::NodeSilent { node: "NODE".to_owned(), why }))
+    Stopped::NodeInactive { .. } => node_inactivities().into_iter().map(|why| {
+        Claim(Err(Stopped::NodeInactive { node: "NODE".to_owned(), why }))
     }),
     Stopped::Rejected { .. } => of_each(|| Err(Stopped::Rejected { doing: "DOING", error: call_error() })),
     Stopped::NotJournaled(_) => journal_errors(),
@@ -142,7 +143,7 @@ every!(stopped_examples of Stopped => Example {
     Stopped::NotCleanedUp { .. } => delete_verdicts().into_iter().map(|verdict| {
         Claim(Err(Stopped::NotCleanedUp { verdict, message: MESSAGE.to_owned(), retry_after: None }))
     }),
-    Stopped::ClaimLives => [],
+    Stopped::ClaimExists => [],
     Stopped::NotDeleted { .. } => delete_verdicts().into_iter().map(|verdict| {
         Volume(Err(Stopped::NotDeleted { verdict, message: MESSAGE.to_owned(), retry_after: None }))
     }),
@@ -221,8 +222,8 @@ fn rows_of_outcomes() -> BTreeSet<Row> {
     let others = [
         begins_resizing("PROVISIONER", "VOLUME"),
         still_provisioning("PROVISIONER", claim),
-        made_with_warning(MESSAGE),
-        not_now(),
+        provisioned_with_warning(MESSAGE),
+        provisioner_paused(),
     ];
     events.chain(others).map(row).collect()
 }

@@ -145,7 +145,7 @@ fn the_volume_of_one_claim_is_never_mistaken_for_the_others() {
     assert_eq!(decision(&fixture), Decision::NoAction(NoAction::Bound));
     assert_eq!(of_twins(&fixture), [refused_by("claim-2")]);
     fixture.put_volume(volume_of(2, "Released"));
-    assert_eq!(decision(&fixture), Decision::NoAction(NoAction::ClaimStillSeen));
+    assert_eq!(decision(&fixture), Decision::NoAction(NoAction::ClaimStillExists));
     fixture.cache.claim_event(Change::Deleted(sent(bound)), 0);
     assert_eq!(claims(&fixture), ("absent".to_owned(), vec!["claim-1".to_owned()]));
     assert_eq!(decision(&fixture), Decision::Delete(Deletion::Protected));
@@ -180,7 +180,7 @@ fn an_attempt_waits_while_another_claims_volume_has_its_name() {
     assert_eq!(decision(&fixture), Decision::Save);
     // Another process has created it. The asset created for the first claim may be the same one.
     fixture.put_volume(volume_of(2, "Released"));
-    assert_eq!(decision(&fixture), Decision::NoAction(NoAction::ClaimStillSeen));
+    assert_eq!(decision(&fixture), Decision::NoAction(NoAction::ClaimStillExists));
     fixture.cache.claim_event(Change::Deleted(sent(numbered(2, 2))), 0);
     assert_eq!(decision(&fixture), Decision::Delete(Deletion::Protected));
     fixture.cache.backend_deleted(&key(), "volume-uid", true);

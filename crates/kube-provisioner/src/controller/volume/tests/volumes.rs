@@ -104,11 +104,11 @@ fn keeps_a_released_volume_while_its_claim_exists() {
     let released = || volume("Released", "Delete", mine.clone());
     let bound = |going: Value| claim(with(json!({"spec": {"volumeName": "pvc-uid-1-1"}}), going));
     let alive = Fixture::new().claim(bound(json!({}))).volume(released());
-    assert_eq!(alive.about_claim(), Decision::NoAction(NoAction::ClaimStillSeen));
+    assert_eq!(alive.about_claim(), Decision::NoAction(NoAction::ClaimStillExists));
     let waiting = Fixture::new().claim(claim(json!({}))).volume(released());
-    assert_eq!(waiting.about_claim(), Decision::NoAction(NoAction::ClaimStillSeen));
+    assert_eq!(waiting.about_claim(), Decision::NoAction(NoAction::ClaimStillExists));
     let going = Fixture::new().claim(bound(being_deleted())).volume(released());
-    assert_eq!(going.about_claim(), Decision::NoAction(NoAction::ClaimStillSeen), "it may still be used");
+    assert_eq!(going.about_claim(), Decision::NoAction(NoAction::ClaimStillExists), "it may still be used");
     let elsewhere = Fixture::new().claim(claim(json!({"spec": {"volumeName": "static"}}))).volume(released());
     assert_eq!(elsewhere.about_claim(), DELETES, "the claim took another volume, ours is surplus");
 }
@@ -297,14 +297,14 @@ fn an_existing_claim_is_found_by_its_uid() {
     let mut fixture = Fixture::new()
         .claim(claim(json!({"spec": {"volumeName": "volume-1"}})))
         .volume(volume("Released", "Delete", of_claim));
-    assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::ClaimStillSeen));
+    assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::ClaimStillExists));
     let woken = fixture.cache.claim_event(Change::Deleted(sent(claim(json!({})))), 0);
     assert!(woken.contains(&Key::of_volume("volume-1")), "{woken:?}");
     assert_eq!(fixture.about_volume(), DELETES);
     // The claim waits, and then takes the volume that is named after it.
     let woken = fixture.put_claim(claim(json!({})));
     assert!(woken.contains(&Key::of_volume("volume-1")), "{woken:?}");
-    assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::ClaimStillSeen));
+    assert_eq!(fixture.about_volume(), Decision::NoAction(NoAction::ClaimStillExists));
     let woken = fixture.put_claim(claim(json!({"spec": {"volumeName": "pvc-uid-1-1"}})));
     assert!(woken.contains(&Key::of_volume("volume-1")), "{woken:?}");
     assert_eq!(fixture.about_volume(), DELETES);

@@ -58,9 +58,9 @@ impl Actions {
         if let Some(secret) = self.read_secret(access, name).await? {
             return match secret.state(access) {
                 SecretState::Intact | SecretState::Changed => Ok(secret),
-                SecretState::Ending => {
+                SecretState::Deleting => {
                     self.remove_finalizer(access, name, &secret).await?;
-                    Err(Stopped::Refused(Refusal::SecretEnds(name.to_owned())))
+                    Err(Stopped::Refused(Refusal::SecretDeleting(name.to_owned())))
                 }
                 SecretState::Absent | SecretState::Foreign => Err(Stopped::Changed),
             };

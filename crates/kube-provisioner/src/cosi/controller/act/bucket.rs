@@ -34,7 +34,7 @@ impl Actions {
         let patch = json!({"metadata": metadata, "status": status});
         self.patch_bucket(bucket, Some("status"), patch).await?;
         let bucket = id.to_owned();
-        Ok(if content.existing.is_some() { Done::Found { bucket } } else { Done::Provisioned { bucket } })
+        Ok(if content.existing.is_some() { Done::AlreadyExists { bucket } } else { Done::Provisioned { bucket } })
     }
 
     /// Deletes the bucket, whether or not the status contains its ID: the finalizer means that it may exist. An ID of

@@ -21,23 +21,23 @@ impl Actions {
     pub(super) async fn read(&self, key: &Key) -> Result<Facts, Stopped> {
         match key {
             Key::Bucket(name) => Ok(match self.read_bucket(name).await? {
-                BucketState::Ours(bucket) => Facts::Bucket(BucketView { bucket, twin: None }),
+                BucketState::Ours(bucket) => Facts::Bucket(BucketView { bucket, duplicate: None }),
                 BucketState::Absent | BucketState::Foreign => Facts::None,
             }),
             Key::Access(path) => {
                 let (namespace, name) = path.split_once('/').unwrap_or_default();
                 match self.read_access(namespace, name).await? {
-                    Some(access) => self.around(access).await.map(Facts::Access),
+                    Some(access) => self.access_view(access).await.map(Facts::Access),
                     None => Ok(Facts::None),
                 }
             }
         }
     }
 
-    /// Adds the twin Bucket as read from the API server: the cache may not show a new twin yet, or may still show one
-    /// whose deletion has left the bucket to this Bucket. Concurrent deletions share a list if it began after the
-    /// first `begun` lists.
-    pub(super) async fn with_live_twin(
+    /// Adds the duplicate Bucket as read from the API server: the cache may not show a new duplicate yet, or may still
+    /// show one whose deletion has left the bucket to this Bucket. Concurrent deletions share a list if it began after
+    /// the first `begun` lists.
+    pub(super) async fn with_live_duplicate(
         &self,
         facts: &Facts,
         listed: &mut ListedBuckets,
@@ -52,12 +52,13 @@ impl Actions {
             let ours = all.iter().filter_map(|other| objects::bucket(other, self.driver.name())?.ours);
             *listed = ListedBuckets { number, buckets: ours.collect() };
         }
-        let twin = listed.buckets.iter().find(|other| bucket.is_twin(other)).map(|other| other.object.name.clone());
-        if twin.is_some() {
-            // This Bucket leaves its bucket to the twin, which must not see it in the same list.
+        let duplicate =
+            listed.buckets.iter().find(|other| bucket.is_duplicate(other)).map(|other| other.object.name.clone());
+        if duplicate.is_some() {
+            // This Bucket leaves its bucket to the duplicate, which must not see it in the same list.
             *listed = ListedBuckets::default();
         }
-        Ok(Facts::Bucket(BucketView { bucket: bucket.clone(), twin }))
+        Ok(Facts::Bucket(BucketView { bucket: bucket.clone(), duplicate }))
     }
 
     async fn read_bucket(&self, name: &str) -> Result<BucketState, Stopped> {
@@ -77,7 +78,7 @@ impl Actions {
     }
 
     /// Returns an access with its Buckets and Secrets.
-    async fn around(&self, access: Arc<AccessFacts>) -> Result<AccessView, Stopped> {
+    async fn access_view(&self, access: Arc<AccessFacts>) -> Result<AccessView, Stopped> {
         let (mut buckets, mut secrets) = (Vec::new(), Vec::new());
         // Access is revoked regardless of its Buckets.
         let targets = access.content.iter().flat_map(|content| &content.targets).filter(|_| !access.object.deleting);

@@ -170,7 +170,7 @@ impl Api {
         }
     }
 
-    /// Makes the call like [`Self::ask`], but returns `None` for status 404.
+    /// Makes the call like [`Self::execute`], but returns `None` for status 404.
     pub(crate) async fn find(&self, call: Call) -> Result<Option<Value>, Failure> {
         match self.execute(call).await {
             Ok(answer) => Ok(Some(answer)),

@@ -42,7 +42,7 @@ async fn saving_is_retried_without_provisioning_again() -> anyhow::Result<()> {
     });
     let _controller = toy.run_with(options(&space), client);
     space.create_class_and_claim("claim").await?;
-    space.wait_for_message("PersistentVolumeClaim", "claim", "created but is not saved").await?;
+    space.wait_for_message("PersistentVolumeClaim", "claim", "created, but its PersistentVolume is not saved").await?;
     space.wait_bound("claim").await?;
     assert_eq!((toy.provisions("claim"), toy.assets().len()), (1, 1), "the volume is provisioned only once");
     assert!(toy.calls().iter().all(|call| !matches!(call, Call::Delete { .. })));

@@ -9,7 +9,7 @@
 //! struct Parameters {
 //!     /// Host name of the server.
 //!     server: String,
-//!     /// What happens to the data of a deleted volume.
+//!     /// The treatment of a deleted volume's data.
 //!     #[serde(default)]
 //!     on_delete: OnDelete,
 //! }

@@ -304,7 +304,7 @@ impl Account {
         for (bucket, access) in buckets {
             let name = &bucket.name;
             let changed = store.storage.change_policy(name, |policy| {
-                let policy = with_principal(policy, &title, (name, principal), *access);
+                let policy = with_principal(policy, &title, name, principal, *access);
                 if had_key { without_account(&policy, &self.email) } else { policy }
             });
             changed.await?;

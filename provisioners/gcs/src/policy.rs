@@ -50,7 +50,7 @@ pub(crate) fn with_account(policy: &Value, email: &str, access: Access) -> Value
 
 /// Returns the policy with a binding of this title that grants the access to a principal. It replaces earlier bindings
 /// of the title. The condition only carries the title: it is always true in this bucket.
-pub(crate) fn with_principal(policy: &Value, title: &str, (bucket, principal): (&str, &str), access: Access) -> Value {
+pub(crate) fn with_principal(policy: &Value, title: &str, bucket: &str, principal: &str, access: Access) -> Value {
     let mut policy = without_title(policy, title);
     // The S3 protocol, which requests the bucket itself, needs keys. Without keys, the first role suffices.
     let expression = format!("resource.name.startsWith(\"projects/_/buckets/{bucket}\")");
@@ -159,17 +159,17 @@ mod tests {
 
     #[test]
     fn adds_and_removes_principals_by_title() {
-        let (title, web) = ("objectbucketclaim-u", ("photos", "principal://web"));
-        let one = with_principal(&theirs(), title, web, Access::ReadOnly);
+        let (title, web) = ("objectbucketclaim-u", "principal://web");
+        let one = with_principal(&theirs(), title, "photos", web, Access::ReadOnly);
         let binding = &one["bindings"][4];
         assert_eq!(
             (&binding["role"], &binding["members"]),
             (&json!("roles/storage.objectViewer"), &json!(["principal://web"]))
         );
-        assert_eq!(with_principal(&one, title, web, Access::ReadOnly), one);
-        let other = with_principal(&one, title, ("photos", "principal://other"), Access::ReadWrite);
+        assert_eq!(with_principal(&one, title, "photos", web, Access::ReadOnly), one);
+        let other = with_principal(&one, title, "photos", "principal://other", Access::ReadWrite);
         assert!(!other.to_string().contains("principal://web"), "{other}");
-        let both = with_principal(&one, "objectbucketclaim-v", web, Access::WriteOnly);
+        let both = with_principal(&one, "objectbucketclaim-v", "photos", web, Access::WriteOnly);
         assert_eq!(without_title(&both, "objectbucketclaim-v"), one);
         assert_eq!(without_title(&one, title), theirs());
     }
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn closing_removes_all_members_added_for_claims() {
         let [own, shared] = ["own", "shared"].map(|name| email(&account_id(name), "p"));
-        let one = with_principal(&theirs(), "objectbucketclaim-u", ("photos", "principal://web"), Access::ReadOnly);
+        let one = with_principal(&theirs(), "objectbucketclaim-u", "photos", "principal://web", Access::ReadOnly);
         let one = with_account(&one, &own, Access::ReadWrite);
         let one = with_account(&with_account(&one, &shared, Access::ReadWrite), A, Access::ReadOnly);
         assert_eq!(without_claims(&one, A), theirs());

@@ -231,7 +231,9 @@ async fn whole_life(lines: &Lines) -> (Fixture, Vec<(&'static str, String)>) {
         "stringData": {"password": ADMIN},
     }));
     fixture
-        .until_without_leaks("both are gone", || claims.iter().all(|claim| fixture.get(CLAIMS, claim).is_none()))
+        .until_without_leaks("both claims are deleted", || {
+            claims.iter().all(|claim| fixture.get(CLAIMS, claim).is_none())
+        })
         .await;
     sleep(Duration::from_secs(60)).await;
     running.abort();

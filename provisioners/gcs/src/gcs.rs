@@ -38,7 +38,7 @@ const FORMER_KEYS: &str = "formerAccessKeyIDs";
 const PRINCIPAL: &str = "principal";
 
 /// Google needs some seconds to propagate a new service account.
-const ACCOUNT_PROPAGATION_TIME: Duration = Duration::from_secs(2);
+pub(crate) const ACCOUNT_PROPAGATION_TIME: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 2_000 });
 
 /// Provisions buckets and service accounts in Google Cloud projects.
 pub(crate) struct Gcs {

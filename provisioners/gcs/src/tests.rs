@@ -573,7 +573,10 @@ async fn retries_while_google_does_not_know_the_account() {
     for _ in 0..2 {
         let error = request.provision(&fixture.gcs).await.unwrap_err();
         assert!(error.to_string().contains("takes some time to be known"), "{error}");
-        assert_eq!((error.verdict(), error.retry_after()), (ProvisionVerdict::Retry, Some(Duration::from_secs(2))));
+        assert_eq!(
+            (error.verdict(), error.retry_after()),
+            (ProvisionVerdict::Retry, Some(crate::gcs::ACCOUNT_PROPAGATION_TIME))
+        );
     }
     drop(request.provision(&fixture.gcs).await.unwrap());
 }

@@ -16,6 +16,9 @@ use crate::principal::title;
 use crate::storage::BucketState;
 use crate::store::Store;
 
+/// Pause before the bucket's objects are listed again.
+const LISTING_PAUSE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 500 });
+
 impl Gcs {
     /// Deletes the bucket if it belongs to the claim.
     pub(super) async fn remove_bucket(&self, bucket: ProvisionedBucket<Parameters>) -> Result<(), DeleteError> {
@@ -145,6 +148,6 @@ async fn empty(store: &Store, name: &str) -> Result<(), DeleteError> {
         if emptying.is_over() || emptying.deleted() == 0 {
             return Err(DeleteError::in_progress(format!("the bucket {name} is not empty yet")));
         }
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        tokio::time::sleep(LISTING_PAUSE).await;
     }
 }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fs::{self, File};
 use std::io;
+use std::iter;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use csi_sim::Capability;
+use csi_sim::{Capability, Method, Step};
 use driver_rpc::Server;
 use kube_sim::serve::{self, Transport};
 use serde_json::json;
@@ -20,7 +21,7 @@ use super::fixture::{Fixture, cluster};
 use super::topology::{on_node, two_zones};
 
 const ROUNDS: usize = 3;
-/// Longer than it takes to observe a call and to kill the program.
+/// Duration of a `CreateVolume` call, longer than it takes to observe it and to kill the program.
 const LATENCY: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -116,7 +117,8 @@ async fn exits_when_the_driver_gains_or_loses_a_capability() {
 #[tokio::test]
 async fn killed_process_repeats_its_requirement_and_leaves_no_volume() {
     let fixture = two_zones(cluster().build());
-    fixture.driver.configure(|settings| settings.latency = LATENCY);
+    let step = || Step::work().after(LATENCY);
+    fixture.driver.script(Method::CreateVolume, iter::repeat_with(step).take(100));
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fixture.serve_driver(folder);

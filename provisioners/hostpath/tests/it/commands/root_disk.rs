@@ -142,6 +142,10 @@ fn moves_volumes_to_the_new_name_of_their_node() {
     assert_eq!(world.root.note("renamed").unwrap().as_deref(), Some(""));
     assert!(is_there(&world, "pv-2") && is_there(&world, "pv-3"));
     for claim in ["pv-1", "pv-2"] {
+        // Kubernetes would notice the volume at its next resync, within 15 seconds.
+        let target = Target { group: "", plural: "persistentvolumeclaims", namespace: "shop", name: claim };
+        let patch = json!({"metadata": {"labels": {"changed": "yes"}}});
+        world.cluster.patch(&target, None, kube_sim::PatchKind::Merge, &patch).unwrap();
         world.eventually("the claims have their volumes again", |_| phase(&world, claim) == "Bound");
     }
     let (ok, text) = world.run(&command, "");

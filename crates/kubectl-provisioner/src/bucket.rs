@@ -216,8 +216,7 @@ impl Case {
         }
         for (kind, found) in [("Secret", &self.secret), ("ConfigMap", &self.config_map)] {
             let Some(object) = found.object() else { continue };
-            let owners = items(object, &["metadata", "ownerReferences"]);
-            let own = owners.iter().any(|owner| text(owner, &["uid"]) == uid(claim));
+            let own = self.owns(object);
             let state = if own { "exists" } else { "exists and does not belong to the claim" };
             answer.add_fact(kind, format!("{} {state}", name(object)));
             if !own {
@@ -225,12 +224,25 @@ impl Case {
                     "The {kind} {} does not belong to the claim, but has the name that the claim's {kind} needs.",
                     name(object)
                 ));
-                answer.remedy.push(format!(
-                    "find the owner of the {kind} {}; delete it, or set another name in the claim's additionalConfig",
-                    name(object)
-                ));
+                let rename =
+                    if self.is_served() { "" } else { ", or set another name in the claim's additionalConfig" };
+                answer.remedy.push(format!("find the owner of the {kind} {}; delete it{rename}", name(object)));
             }
         }
+    }
+
+    /// Returns true if this Secret or ConfigMap belongs to the claim.
+    fn owns(&self, object: &Value) -> bool {
+        let owners = items(object, &["metadata", "ownerReferences"]);
+        owners.iter().any(|owner| text(owner, &["uid"]) == uid(&self.claim))
+    }
+
+    /// Returns true once the claim's Secret was delivered. Then the names of its Secret and ConfigMap are fixed.
+    fn is_served(&self) -> bool {
+        let is_bound = |object: &Value| text(object, &["status", "phase"]) == "Bound";
+        let is_own = |bucket: &&Value| text(bucket, &["spec", "claimRef", "uid"]) == uid(&self.claim);
+        let is_delivered = self.secret.object().is_some_and(|secret| self.owns(secret));
+        is_delivered || is_bound(&self.claim) || self.buckets.iter().filter(is_own).any(is_bound)
     }
 }
 
@@ -246,7 +258,20 @@ async fn object_buckets(context: &CommandContext<'_>, claim: &Value) -> Vec<Valu
             buckets.push(bucket);
         }
     }
+    // An ObjectBucket that the claim points at blocks the claim, unless its uid proves that it is another claim's.
+    let blocks = |bucket: &Value| {
+        let points = optional_text(claim, &["spec", "objectBucketName"]) == Some(name(bucket));
+        points && text(bucket, &["spec", "claimRef", "uid"]).is_empty()
+    };
+    buckets.retain(|bucket| blocks(bucket) || !names_another(bucket, context.namespace, name(claim)));
     buckets
+}
+
+/// Returns true if the ObjectBucket names another claim. The names of two claims' ObjectBuckets can be equal: `a/b-c`
+/// and `a-b/c` both have `obc-a-b-c`.
+fn names_another(bucket: &Value, namespace: &str, claim: &str) -> bool {
+    let of = |field| text(bucket, &["spec", "claimRef", field]);
+    !of("name").is_empty() && (of("namespace"), of("name")) != (namespace, claim)
 }
 
 /// Explains a claim that does not exist: its ObjectBucket may still exist.
@@ -254,7 +279,7 @@ async fn missing(context: &CommandContext<'_>, claim: &str, subject: String) -> 
     let mut answer = Answer::new(subject, "does not exist");
     let object = objectbucket_api::names::object_bucket_name(context.namespace, claim);
     match context.reader.get(&BUCKET, "", &object).await {
-        Lookup::Present(bucket) => {
+        Lookup::Present(bucket) if !names_another(&bucket, context.namespace, claim) => {
             answer.why = vec![format!("Its ObjectBucket {object} still exists.")];
             let provisioner = annotation(&bucket, protocol::BUCKET_PROVISIONER);
             let creator = provisioner.or(label(&bucket, objectbucket_api::names::PROVISIONER_LABEL));
@@ -274,7 +299,9 @@ async fn missing(context: &CommandContext<'_>, claim: &str, subject: String) -> 
             let recorded = events(context, "ObjectBucket", &bucket).await;
             add_events(&mut answer, &recorded, context.environment.now());
         }
-        Lookup::Absent => answer.remedy = vec!["create it, or correct the name or the namespace (-n)".to_owned()],
+        Lookup::Present(_) | Lookup::Absent => {
+            answer.remedy = vec!["create it, or correct the name or the namespace (-n)".to_owned()];
+        }
         Lookup::Unknown => {}
     }
     answer

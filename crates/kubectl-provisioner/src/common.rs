@@ -5,17 +5,18 @@ use std::collections::BTreeSet;
 use k8s_openapi::jiff::Timestamp;
 use kube_provisioner::explain::Installation;
 use kube_provisioner::protocol;
+use provisioner_runtime::journal::Listing;
 use serde_json::Value;
 
 use crate::CommandContext;
 use crate::answer::Answer;
 use crate::explanation::Explanation;
-use crate::fleets::{Fleet, Fleets, Shard};
+use crate::fleets::{Fleet, Fleets, Shard, unreadable_lines};
 use crate::object::{ago, annotation, at, items, name, namespace, optional_text, text, time, uid};
 use crate::reader::{EVENT, REPLICA};
 
 /// Maximum number of events shown.
-const SHOWN: usize = 8;
+pub(crate) const SHOWN: usize = 8;
 
 /// One event.
 pub(crate) struct EventSummary {
@@ -95,6 +96,10 @@ impl EventSummary {
     fn remedy(&self) -> Option<&'static str> {
         const GRANT: &str = "administrator: grant the provisioner's account the permission that the event names; the provisioner's command `rbac` prints all permissions";
         const AUTHORS: &str = "administrator: report it to the provisioner's authors";
+        const CLASS: &str = "administrator: delete the class and create it with correct parameters; the provisioner's command `check-class` checks them first";
+        if self.blames_class() {
+            return Some(CLASS);
+        }
         let known = [
             ("The API server does not allow this", GRANT),
             ("forbidden", GRANT),
@@ -108,10 +113,6 @@ impl EventSummary {
             ),
             ("crashed while reading", AUTHORS),
             ("additionalConfig cannot be used:", "correct additionalConfig of the claim"),
-            (
-                "cannot be used:",
-                "administrator: delete the class and create it with correct parameters; the provisioner's command `check-class` checks them first",
-            ),
             (
                 "; change the claim or its class to try again)",
                 "fix the cause, then delete the claim and create it again; or let an administrator delete and create its class",
@@ -127,6 +128,13 @@ impl EventSummary {
             ("crashed in", AUTHORS),
         ];
         known.into_iter().find(|(part, _)| self.message.contains(part)).map(|(_, remedy)| remedy)
+    }
+
+    /// Returns true if the message is about the parameters of the claim's class. Only the text about buckets contains
+    /// the name of the class. The class's Secret may have a CA bundle or a key that "cannot be used" either.
+    fn blames_class(&self) -> bool {
+        let Some((_, text)) = self.message.split_once("claim's StorageClass ") else { return false };
+        text.starts_with("cannot be used: ") || text.starts_with('"') && text.contains("\" cannot be used: ")
     }
 }
 
@@ -270,23 +278,27 @@ async fn add_readiness(context: &CommandContext<'_>, answer: &mut Answer, namesp
 
 /// Adds the journal entries of the key.
 pub(crate) fn add_journal(answer: &mut Answer, fleets: &[&Fleet], key: &str) {
+    let is_dropping = |journal: &Listing| journal.dropping.iter().any(|one| one == key);
     for fleet in fleets {
-        let Some((journal, _, other)) = fleet.entry(key) else { continue };
-        let dropping =
-            if journal.dropping.iter().any(|one| one == key) { ", and an administrator dropped it" } else { "" };
-        let moved = if other { ", of another number of shards" } else { "" };
-        answer.add_fact(
-            "Journal",
-            format!("an attempt is recorded in {}/{}{moved}{dropping}", fleet.namespace, journal.name),
-        );
+        let moved = |other| if other { ", of another number of shards" } else { "" };
+        let recorded = fleet.entry(key).map(|(journal, _, other)| (journal, moved(other)));
+        let restored = fleet.restored_in(key);
+        for (journal, origin) in recorded.into_iter().chain(restored.map(|journal| (journal, ", which was restored"))) {
+            let dropping = if is_dropping(journal) { ", and an administrator dropped it" } else { "" };
+            answer.add_fact(
+                "Journal",
+                format!("an attempt is recorded in {}/{}{origin}{dropping}", fleet.namespace, journal.name),
+            );
+        }
+        if restored.is_some_and(|journal| !is_dropping(journal)) {
+            answer.remedy.push(
+                "administrator: end the restored attempt with the provisioner's command `journal accept` or `journal drop`"
+                    .to_owned(),
+            );
+        }
     }
-    let unreadable: usize =
-        fleets.iter().flat_map(|fleet| &fleet.journals).map(|journal| journal.unreadable.len()).sum();
-    if unreadable > 0 {
-        answer.add_fact(
-            "Journal",
-            format!("{unreadable} lines of the journals cannot be read; an attempt may be among them"),
-        );
+    if let Some(unreadable) = unreadable_lines(fleets.iter().copied()) {
+        answer.add_fact("Journal", unreadable);
     }
 }
 
@@ -330,5 +342,27 @@ fn meaning(finalizer: &str) -> &'static str {
             "the snapshotter removes it when its snapshot is done"
         }
         _ => "of another controller",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_texts_about_the_class_lead_to_another_class() {
+        let remedy = |message: &str| EventSummary::read(&json!({"message": message})).remedy();
+        for of_class in [
+            "the claim's StorageClass cannot be used: parameter \"pool\" is missing",
+            "The claim's StorageClass \"gold\" cannot be used: parameter \"pool\" is missing",
+        ] {
+            assert!(remedy(of_class).is_some_and(|remedy| remedy.contains("delete the class")), "{of_class}");
+        }
+        assert_eq!(remedy("The CA bundle cannot be used: x"), None);
+        assert_eq!(remedy("the key of sa@example.com cannot be used: its private_key cannot sign"), None);
+        let of_config = remedy("The claim's additionalConfig cannot be used: unknown key \"x\"; correct the claim");
+        assert_eq!(of_config, Some("correct additionalConfig of the claim"));
     }
 }

@@ -7,7 +7,7 @@ use kube_provisioner::explain::journal::EntryObjects;
 use kube_provisioner::explain::volume::Attempt;
 use kube_provisioner::protocol;
 use provisioner_runtime::controller::shard_of;
-use provisioner_runtime::journal::{Entry, JournalObject, Listing, selector};
+use provisioner_runtime::journal::{Entry, JournalObject, Listing, part_journal_name, selector};
 use provisioner_runtime::lease_name;
 use serde_json::Value;
 
@@ -168,6 +168,17 @@ impl Fleet {
         !self.shards.is_empty() && !self.is_held() && !self.is_per_node()
     }
 
+    /// Returns true if the replica of this node has written its journal, or may have. Journals are named after the
+    /// provisioner's main name, and `provisioner` may be an additional one.
+    pub(crate) fn may_have_run_on(&self, node: &str, provisioner: &str) -> bool {
+        let is_main = self.is_named(provisioner);
+        let journal = part_journal_name(if is_main { provisioner } else { &self.name }, node);
+        // Journals begin with the name of the Lease, unless it ends with a hash, which hides the main name.
+        let prefix = format!("{}-journal-", self.name);
+        let is_known = is_main || self.journals.iter().any(|journal| journal.name.starts_with(&prefix));
+        !is_known || self.journals.iter().any(|one| one.name == journal)
+    }
+
     /// Returns the number of shards, preferably according to a live holder.
     fn shard_count(&self) -> u32 {
         let alive = self.shards.iter().find(|shard| shard.alive);
@@ -212,6 +223,11 @@ impl Fleet {
             let other = !self.is_per_node() && self.is_held() && journal.layout != self.shard_count().to_string();
             (journal, entry, other)
         })
+    }
+
+    /// Returns the journal with which an entry for the key was restored.
+    pub(crate) fn restored_in(&self, key: &str) -> Option<&Listing> {
+        self.journals.iter().find(|journal| journal.restored.iter().any(|entry| entry.key == key))
     }
 }
 
@@ -283,6 +299,15 @@ pub(crate) fn claim_uid(entry: &Entry) -> &str {
     entry.key.strip_prefix("pvc-").unwrap_or(&entry.key)
 }
 
+/// Returns the number of lines in the journals that cannot be read, in words. Returns `None` if there are none.
+pub(crate) fn unreadable_lines<'a>(fleets: impl Iterator<Item = &'a Fleet>) -> Option<String> {
+    match fleets.flat_map(|fleet| &fleet.journals).map(|journal| journal.unreadable.len()).sum::<usize>() {
+        0 => None,
+        1 => Some("1 line of the journals cannot be read; it may be an attempt".to_owned()),
+        lines => Some(format!("{lines} lines of the journals cannot be read; an attempt may be among them")),
+    }
+}
+
 /// Returns the class's provisioner.
 pub(crate) fn provisioner_of(class: &Value) -> &str {
     text(class, &["provisioner"])
@@ -313,6 +338,34 @@ mod tests {
     fn only_node_journals_imply_volumes_when_empty() {
         let of = |layout: &str| Fleet { journals: vec![journal(layout)], ..Fleet::default() };
         assert_eq!((of("1").serves(), of("node").serves()), (None, Some(protocol::SERVES_VOLUMES)));
+    }
+
+    #[test]
+    fn counts_unreadable_lines_in_words() {
+        let text = |lines: usize| {
+            let listing = Listing { unreadable: vec![String::new(); lines], ..journal("1") };
+            let fleet = Fleet { journals: vec![listing], ..Fleet::default() };
+            unreadable_lines(std::iter::once(&fleet))
+        };
+        assert_eq!(text(0), None);
+        assert_eq!(text(1).as_deref(), Some("1 line of the journals cannot be read; it may be an attempt"));
+        assert_eq!(text(2).as_deref(), Some("2 lines of the journals cannot be read; an attempt may be among them"));
+    }
+
+    #[test]
+    fn lack_of_a_node_journal_counts_only_if_its_name_is_known() {
+        let fleet = |name: &str, of_n1: &str| {
+            let listing = Listing { name: of_n1.to_owned(), ..journal("node") };
+            Fleet { name: name.to_owned(), journals: vec![listing], ..Fleet::default() }
+        };
+        let on_nodes =
+            |fleet: &Fleet, provisioner: &str| ["n1", "n2"].map(|node| fleet.may_have_run_on(node, provisioner));
+        let plain = fleet("example.com-p", "example.com-p-journal-node-n1");
+        let hashed = fleet("example.com-p-caf12ea1", "example.com-p-journal-node-n1-d8774004");
+        assert_eq!(on_nodes(&plain, "example.com/p"), [true, false]);
+        assert_eq!(on_nodes(&plain, "example.com/former"), [true, false]);
+        assert_eq!(on_nodes(&hashed, "example.com/P"), [true, false]);
+        assert_eq!(on_nodes(&hashed, "example.com/former"), [true, true]);
     }
 
     #[test]

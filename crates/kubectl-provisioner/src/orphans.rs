@@ -10,11 +10,15 @@ use serde_json::{Value, json};
 use crate::CommandContext;
 use crate::answer::{Answer, table};
 use crate::common::creator;
-use crate::fleets::{Fleets, claim_uid};
+use crate::fleets::{Fleets, claim_uid, unreadable_lines};
 use crate::object::{annotation, is_being_deleted, label, name, optional_text, text, uid};
 use crate::overview::all_fleets;
 use crate::reader::{BUCKET, BUCKET_CLAIM, CLAIM, Lookup, NODE, VOLUME};
 use crate::volume::judgement;
+
+/// The reason for an attempt of a restored journal, which the provisioner does not continue.
+const RESTORED: &str =
+    "the attempt was restored; end it with the provisioner's command `journal accept` or `journal drop`";
 
 struct Orphan {
     kind: &'static str,
@@ -42,7 +46,11 @@ pub(crate) async fn find(context: &CommandContext<'_>) -> Answer {
         orphans.iter().map(|Orphan { kind, name, why }| [(*kind).to_owned(), name.clone(), why.clone()]).collect();
     let items = orphans.iter().map(|Orphan { kind, name, why }| json!({"kind": kind, "name": name, "why": why}));
     let volumes_read = claims.is_some() && volumes.is_some() && nodes.is_some();
-    let all_read = volumes_read && buckets.is_some() && bucket_claims.is_some();
+    let unreadable = unreadable_lines(fleets.all.iter());
+    let all_read = volumes_read && buckets.is_some() && bucket_claims.is_some() && unreadable.is_none();
+    if let Some(note) = unreadable {
+        context.reader.record(note);
+    }
     let state = match (rows.is_empty(), all_read && fleets.leases_known && fleets.journals_known) {
         (false, _) => "",
         (true, true) => "no orphans were found",
@@ -54,24 +62,26 @@ pub(crate) async fn find(context: &CommandContext<'_>) -> Answer {
 }
 
 /// Returns attempts whose claim no longer exists. The holder of the journal removes their leftovers. Without a holder,
-/// the leftovers remain.
+/// or if the attempt was restored with the journal, the leftovers remain.
 fn orphaned_entries(fleets: &Fleets, claims: Option<&[Value]>) -> Vec<Orphan> {
     let Some(claims) = claims else { return Vec::new() };
     let live: BTreeSet<&str> = claims.iter().map(uid).collect();
     let mut orphans = Vec::new();
     for fleet in &fleets.all {
+        let who = match (fleet.is_held(), fleet.is_abandoned()) {
+            (true, _) => "its provisioner removes the leftovers of the attempt",
+            (false, false) => "whether its provisioner runs is unknown",
+            (false, true) => "no replica of its provisioner works",
+        };
         for journal in &fleet.journals {
-            for entry in &journal.entries {
+            let entries = journal.entries.iter().map(|entry| (entry, who));
+            let restored = journal.restored.iter().map(|entry| (entry, RESTORED));
+            for (entry, who) in entries.chain(restored) {
                 let objects = EntryObjects::read(entry);
                 // A CSI plugin may give volumes another prefix, and shorten the uid.
                 if live.contains(objects.uid().unwrap_or_else(|| claim_uid(entry))) {
                     continue;
                 }
-                let who = match (fleet.is_held(), fleet.is_abandoned()) {
-                    (true, _) => "its provisioner removes the leftovers of the attempt",
-                    (false, false) => "whether its provisioner runs is unknown",
-                    (false, true) => "no replica of its provisioner works",
-                };
                 let why = format!("the claim {} of this attempt does not exist; {who}", objects.claim());
                 orphans.push(Orphan {
                     kind: "Entry",
@@ -141,10 +151,16 @@ fn orphaned_bucket(bucket: &Value, claims: &[Value], fleets: &Fleets) -> Option<
         made_by.is_some_and(|provisioner| fleets.for_provisioner(provisioner).iter().any(|fleet| fleet.is_held()));
     let creator =
         made_by.or(label(bucket, objectbucket_api::names::PROVISIONER_LABEL)).unwrap_or("its unnamed provisioner");
-    let who = match (held, is_being_deleted(bucket)) {
-        (true, _) => format!("{creator} releases the bucket"),
-        (false, true) => format!("it is being deleted, and no running replica of {creator} was found"),
-        (false, false) => format!("no running replica of {creator} was found"),
+    // The absence of a claim does not prove its deletion, so the provisioner keeps a bucket without either mark.
+    let is_released = is_being_deleted(bucket) || annotation(bucket, protocol::ABANDON) == Some("true");
+    let deletion = if is_being_deleted(bucket) { "it is being deleted, and " } else { "" };
+    let who = match (held, is_released) {
+        (true, true) => format!("{creator} releases the bucket"),
+        (true, false) => {
+            format!("{creator} keeps the bucket until an administrator deletes or assigns it; see its events")
+        }
+        (false, _) if !fleets.leases_known => format!("{deletion}whether {creator} runs is unknown"),
+        (false, _) => format!("{deletion}no running replica of {creator} was found"),
     };
     let claim = if of("name").is_empty() {
         "names no claim".to_owned()

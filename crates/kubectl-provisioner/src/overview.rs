@@ -23,7 +23,10 @@ pub(crate) async fn list(context: &CommandContext<'_>) -> Answer {
         let entries = |shard: Option<(u32, u32)>| {
             let is_of = |journal: &&Listing| match shard {
                 None | Some((_, 1)) => true,
-                Some((number, of)) => journal.name.ends_with(&format!("-{number}-of-{of}")),
+                // Names of some provisioners cannot be names of objects, so the journal's name ends with a hash.
+                Some((number, of)) => {
+                    journal.layout == of.to_string() && journal.name.contains(&format!("-journal-{number}-of-{of}"))
+                }
             };
             fleet.journals.iter().filter(is_of).map(|journal| journal.entries.len()).sum::<usize>().to_string()
         };
@@ -80,10 +83,13 @@ pub(crate) async fn journal(context: &CommandContext<'_>) -> Answer {
     for (namespace, journals) in &by_namespace {
         text.push_str(&format!("Namespace {namespace}\n{}", journal::table(journals)));
         for journal in journals {
-            let entries = journal.entries.iter().map(|entry| {
+            let all = journal.entries.iter().map(|entry| (entry, false));
+            let all = all.chain(journal.restored.iter().map(|entry| (entry, true)));
+            let entries = all.map(|(entry, restored)| {
                 let objects = journal::EntryObjects::read(entry);
                 json!({"entry": entry.key, "claim": objects.claim(), "class": objects.class_name(),
-                    "claimSince": objects.since(), "dropping": journal.dropping.contains(&entry.key)})
+                    "claimSince": objects.since(), "restored": restored,
+                    "dropping": journal.dropping.contains(&entry.key)})
             });
             items.push(json!({"namespace": namespace, "journal": journal.name, "holder": journal.holder,
                 "entries": entries.collect::<Vec<_>>(), "unreadable": journal.unreadable.len()}));

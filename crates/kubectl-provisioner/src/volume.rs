@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use kube_provisioner::explain::AssumedCapabilities;
 use kube_provisioner::explain::volume::{Decision, Judgement, NoAction, Objects, Refusal, about_volume};
 use kube_provisioner::protocol;
-use provisioner_runtime::journal::part_journal_name;
 use serde_json::Value;
 
 use crate::CommandContext;
@@ -195,7 +194,8 @@ pub(crate) fn judgement(
     let made = of.iter().find(|fleet| Some(&*fleet.namespace) == identity).or(of.first()).copied();
     let node = identity.filter(|_| made.is_some_and(Fleet::is_per_node));
     // A journal remains after its node is deleted.
-    let gone = node.is_some_and(|node| is_gone || !has_replica(made, provisioner, node));
+    let has_not_run = |node| made.is_none_or(|fleet| !fleet.may_have_run_on(node, provisioner));
+    let gone = node.is_some_and(|node| is_gone || has_not_run(node));
     // The replicas of other nodes take over the volumes of a deleted node.
     let node = if gone { Some("another") } else { node };
     let installation = installation(context, provisioner, made, node, Some(volume));
@@ -205,12 +205,6 @@ pub(crate) fn judgement(
     let least = about_volume(&installation, AssumedCapabilities::Least, &objects)?;
     let is_recorded = |text: &String| recorded.iter().any(|event| event.message.contains(text));
     if least.message.as_ref().is_some_and(is_recorded) { Some(least) } else { Some(all) }
-}
-
-/// Returns true if the journal of a node's replica exists.
-fn has_replica(fleet: Option<&Fleet>, provisioner: &str, node: &str) -> bool {
-    let part = part_journal_name(provisioner, node);
-    fleet.is_some_and(|fleet| fleet.journals.iter().any(|journal| journal.name == part))
 }
 
 fn add_object(answer: &mut Answer, volume: &Value, claim: &Lookup) {
@@ -255,10 +249,10 @@ async fn add_attachments(context: &CommandContext<'_>, answer: &mut Answer, volu
 async fn missing(context: &CommandContext<'_>, volume: &str, subject: String) -> Answer {
     let mut answer = Answer::new(subject, "does not exist");
     let fleets = Fleets::find(context, &BTreeSet::new()).await;
-    let of: Vec<&Fleet> = fleets.all.iter().filter(|fleet| fleet.entry(volume).is_some()).collect();
-    if !of.is_empty() {
+    if fleets.all.iter().any(|fleet| fleet.entry(volume).is_some() || fleet.restored_in(volume).is_some()) {
         answer.why = vec!["An attempt to create it is recorded, so its storage may exist in the backend.".to_owned()];
     }
-    add_journal(&mut answer, &of, volume);
+    // An unreadable line of any fleet may be the attempt.
+    add_journal(&mut answer, &fleets.all.iter().collect::<Vec<_>>(), volume);
     answer
 }

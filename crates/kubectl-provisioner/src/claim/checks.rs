@@ -1,7 +1,6 @@
 //! Checks of a claim's class, node, pods, data source and size.
 
 use kube_provisioner::protocol;
-use provisioner_runtime::journal::part_journal_name;
 use serde_json::Value;
 
 use super::Case;
@@ -107,10 +106,9 @@ pub(super) fn add_node(answer: &mut Answer, case: &Case) {
         return;
     }
     let Some(provisioner) = case.provisioner.as_deref().filter(|_| case.fleets.journals_known) else { return };
-    let journal = part_journal_name(provisioner, selected);
     let fleets = case.fleets.for_provisioner(provisioner);
     let of_nodes = fleets.iter().filter(|fleet| fleet.is_per_node()).collect::<Vec<_>>();
-    let has_run = of_nodes.iter().any(|fleet| fleet.journals.iter().any(|one| one.name == journal));
+    let has_run = of_nodes.iter().any(|fleet| fleet.may_have_run_on(selected, provisioner));
     if !of_nodes.is_empty() && !has_run {
         answer.add_obstacle(format!("No replica of {provisioner} has run on the selected node {selected}."));
         answer.remedy.push(format!(

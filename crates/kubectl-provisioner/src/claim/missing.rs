@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::CommandContext;
 use crate::answer::Answer;
-use crate::common::EventSummary;
+use crate::common::{EventSummary, SHOWN, newest_first};
 use crate::object::{at, name};
 use crate::reader::{EVENT, QUOTA};
 
@@ -20,9 +20,10 @@ pub(super) async fn explain(context: &CommandContext<'_>, claim: &str, subject: 
     ];
     let mentions =
         |recorded: &EventSummary| recorded.warning && names.iter().any(|name| recorded.message.contains(name));
-    let recorded: Vec<EventSummary> = events.iter().map(EventSummary::read).filter(mentions).collect();
+    let mut recorded: Vec<EventSummary> = events.iter().map(EventSummary::read).filter(mentions).collect();
+    newest_first(&mut recorded);
     let now = context.environment.now();
-    answer.events.extend(recorded.iter().map(|event| event.line(now)));
+    answer.events.extend(recorded.iter().take(SHOWN).map(|event| event.line(now)));
     let full = full_quotas(context).await;
     if recorded.iter().any(|event| event.message.contains("exceeded quota")) {
         answer.state = "does not exist, because a quota refuses it".to_owned();

@@ -45,7 +45,12 @@ pub(crate) fn all() -> Vec<Situation> {
     let own = "{apiVersion: v1, kind: Secret, metadata: {name: photos, namespace: shop, labels: {bucket-provisioner: example.com-p},
         ownerReferences: [{apiVersion: objectbucket.io/v1alpha1, kind: ObjectBucketClaim, name: photos, uid: UID(photos)}]},
         stringData: {AWS_SECRET_ACCESS_KEY: sesame}}";
+    let of_another = bucket("7a", record, "status: {phase: Bound}")
+        .replace("name: obc-shop-photos", "name: obc-shop-x-photos")
+        .replace("{namespace: shop, name: photos", "{namespace: shop-x, name: photos");
+    let x_photos = good.replace("{name: photos", "{name: x-photos");
     let is = |title, objects: &[&str]| situation(title, ASK, objects);
+    let is_of_x = |title, objects: &[&str]| situation(title, "bucket x-photos -n shop", objects);
     vec![
         is("A bucket's claim that does not exist", &[]),
         is("A bucket's class does not exist", &[&good]),
@@ -92,6 +97,14 @@ pub(crate) fn all() -> Vec<Situation> {
             &[&bound, &class(""), &lease(ALIVE), &bucket("UID(photos)", record, "status: {phase: Bound}")],
         ),
         is(
+            "A bound bucket's Secret was replaced",
+            &[&bound, &class(""), &lease(ALIVE), &bucket("UID(photos)", record, "status: {phase: Bound}"), secret],
+        ),
+        is(
+            "A Secret has the claim's name, and the bucket is not bound yet",
+            &[&good, &class(""), &lease(ALIVE), &bucket("UID(photos)", record, ""), unlabelled],
+        ),
+        is(
             "New keys are requested",
             &[&rotate, &class(""), &lease(ALIVE), &bucket("UID(photos)", record, "status: {phase: Bound}"), own],
         ),
@@ -104,6 +117,11 @@ pub(crate) fn all() -> Vec<Situation> {
         is(
             "A claim is deleted, and its ObjectBucket is not",
             &[&bucket("former", record, "gone: true"), &lease(ALIVE)],
+        ),
+        is_of_x("A claim does not exist, and another claim's ObjectBucket has its name", &[&of_another, &lease(ALIVE)]),
+        is_of_x(
+            "Another claim's ObjectBucket has the name of the claim's",
+            &[&x_photos, &class(""), &lease(ALIVE), &of_another],
         ),
     ]
 }

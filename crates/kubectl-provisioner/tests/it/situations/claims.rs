@@ -1,7 +1,8 @@
 //! Situations of PersistentVolumeClaims.
 
 use super::cluster::{
-    ALIVE, ASKED, DEAD, claim, claim_with, class, class_of, event, journal, lease, lease_for, lease_of, replica, volume,
+    ALIVE, ASKED, DEAD, claim, claim_with, class, class_of, event, journal, lease, lease_for, lease_of, replica,
+    volume, with_additional_name,
 };
 use super::{Situation, situation};
 
@@ -44,6 +45,9 @@ fn missing() -> Vec<Situation> {
         "FailedCreate",
         "create Claim data for Pod web-0 in StatefulSet web failed error: persistentvolumeclaims \"data\" is forbidden: exceeded quota: small",
     );
+    let refused = refused.replace("UID(web)", "");
+    let earlier =
+        refused.replace("web.failedcreate", "web.a").replace("23:58:00", "23:40:00").replace(": small", ": tiny");
     let unrelated = event("Pod", "web-0", "Failed", "Error: cannot open data in container web");
     let awaited = event(
         "Pod",
@@ -59,7 +63,8 @@ fn missing() -> Vec<Situation> {
             &[&unrelated.replace("UID(web-0)", "")],
         ),
         situation("A claim that a pod waits for", ASK, &[&awaited.replace("UID(web-0)", "")]),
-        situation("A claim that a quota refuses", ASK, &[quota, &refused.replace("UID(web)", "")]),
+        situation("A claim that a quota refuses", ASK, &[quota, &refused]),
+        situation("A claim that quotas refuse repeatedly", ASK, &[quota, &earlier, &refused]),
     ]
 }
 
@@ -97,6 +102,16 @@ fn asked() -> Vec<Situation> {
         .replace("data.provisioningfailed", "data.of-kubernetes")
         .replace("\"reportingComponent\":\"example.com/p\"", "\"reportingComponent\":\"persistentvolume-controller\"");
     let at_work = later("Provisioning", "the copy is at 40 %");
+    // Journals are named after the main name.
+    let on_node = |title, node: &str| {
+        let objects = [
+            claim(&selected(node).replace("example.com/p", "example.com/former"), GOLD),
+            class_of("gold", "example.com/former", LATE),
+            with_additional_name(&journal("example.com-p-journal-node-n1", "node", None)),
+            format!("{{apiVersion: v1, kind: Node, metadata: {{name: {node}}}}}"),
+        ];
+        situation(title, ASK, &objects.each_ref().map(String::as_str))
+    };
     let fails = |title, message: &str| {
         situation(title, ASK, &[&claim(ASKED, GOLD), &class(""), &lease(ALIVE), &failed(message)])
     };
@@ -165,6 +180,8 @@ fn asked() -> Vec<Situation> {
                 "{apiVersion: v1, kind: Node, metadata: {name: n2}}",
             ],
         ),
+        on_node("The replica of the selected node has an additional name", "n1"),
+        on_node("The selected node has no replica with the additional name", "n2"),
         situation(
             "The selected node is not where the class allows volumes",
             ASK,

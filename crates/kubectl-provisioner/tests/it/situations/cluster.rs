@@ -162,6 +162,21 @@ pub(crate) fn journal(name: &str, layout: &str, uid: Option<&str>) -> String {
     .to_string()
 }
 
+/// Adds an annotation to a journal.
+fn annotated(journal: &str, key: &str, value: &str) -> String {
+    journal.replace("\"annotations\":{", &format!("\"annotations\":{{\"{key}\":\"{value}\","))
+}
+
+/// Returns a journal of a provisioner with the additional name `example.com/former`.
+pub(crate) fn with_additional_name(journal: &str) -> String {
+    annotated(journal, "kube-provisioner/additional-names", "example.com/former")
+}
+
+/// Returns a journal that was restored from a backup.
+pub(crate) fn restored(journal: &str) -> String {
+    annotated(journal, "kube-provisioner/journal-uid", "77c0")
+}
+
 /// Returns an event about an object of this kind.
 pub(crate) fn event(kind: &str, object: &str, reason: &str, message: &str) -> String {
     let namespace = if ["PersistentVolume", "ObjectBucket"].contains(&kind) { "default" } else { "shop" };

@@ -1,6 +1,6 @@
 //! Situations of PersistentVolumes.
 
-use super::cluster::{ALIVE, DEAD, event, journal, lease, volume};
+use super::cluster::{ALIVE, DEAD, event, journal, lease, restored, volume, with_additional_name};
 use super::{Situation, situation};
 
 const ASK: &str = "explain pv disk";
@@ -31,6 +31,8 @@ pub(crate) fn all() -> Vec<Situation> {
     let capital = ours("n1", OURS, DELETE, RELEASED).replace("example.com/p", "example.com/P");
     let of_capital = journal("example.com-p-journal-node-n1-d8774004", "node", None)
         .replace("\"example.com-p\"", "\"example.com-p-caf12ea1\"");
+    let of_former = ours("n1", OURS, DELETE, RELEASED).replace("example.com/p", "example.com/former");
+    let renamed = with_additional_name(&journal("example.com-p-journal-node-n1", "node", None));
     let orphan = journal("example.com-p-journal", "1", Some("4d6f"));
     vec![
         situation("Released and kept", ASK, &[&ours("storage", "", RETAIN, RELEASED), &lease(ALIVE)]),
@@ -80,6 +82,11 @@ pub(crate) fn all() -> Vec<Situation> {
             ASK,
             &[&capital, &of_capital, "{apiVersion: v1, kind: Node, metadata: {name: n1}}"],
         ),
+        situation(
+            "Released on a node, and created under an additional name",
+            ASK,
+            &[&of_former, &renamed, "{apiVersion: v1, kind: Node, metadata: {name: n1}}"],
+        ),
         situation("Deleted after its claimRef was removed", ASK, &[&unclaimed, &lease(ALIVE)]),
         situation("The same, found by orphans", "orphans", &[&unclaimed, &lease(ALIVE)]),
         situation(
@@ -89,6 +96,12 @@ pub(crate) fn all() -> Vec<Situation> {
         ),
         situation("Created manually", ASK, &[&volume("disk", "", RETAIN, "status: {phase: Available}")]),
         situation("No volume, but an attempt", "explain pv pvc-4d6f", &[&lease(ALIVE), &orphan]),
+        situation("No volume, but a restored attempt", "explain pv pvc-4d6f", &[&lease(ALIVE), &restored(&orphan)]),
+        situation(
+            "No volume, and an unreadable line in the journal",
+            "explain pv pvc-4d6f",
+            &[&lease(ALIVE), &orphan.replace("gold-1,spec-1", "lost")],
+        ),
         situation("The claim cannot be read", ASK, &[&ours("storage", OURS, DELETE, RELEASED), &lease(ALIVE)])
             .without(&["persistentvolumeclaims"]),
     ]

@@ -81,17 +81,17 @@ impl<'a, R: Reconciler> Adopter<'a, R> {
             let (reason, text) = match self.engine.shards.options.sharing {
                 Sharing::Own { .. } => (
                     "JournalUnclaimed",
-                    "attempts in this journal name no node, so no node's replica continues them: list them with the \
+                    "name no node, so no node's replica continues them: list them with the \
                      command `journal list`, check the backend for their leftovers, and end each with \
                      `journal drop ENTRY`",
                 ),
                 _ => (
                     "JournalMoved",
-                    "attempts in this journal began on a node, and another replica continues them now: if only that \
+                    "began on a node, and another replica continues them now: if only that \
                      node can reach their leftovers, remove them there",
                 ),
             };
-            let note = format!("{} {text}", keys.len());
+            let note = format!("Attempts in this journal ({} in total) {text}", keys.len());
             tracing::warn!(journal, ?keys, "{note}");
             let event = journal_event(self.options, &journal, &uid, reason, note);
             // The replicas of all nodes find the same attempts.

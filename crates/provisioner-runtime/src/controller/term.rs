@@ -152,7 +152,8 @@ impl<R: Reconciler> Shard<'_, R> {
         let keys = keys::<R>(left);
         let problem = (!keys.is_empty()).then(|| {
             format!(
-                "{} attempts of other replicas wait for space in the journal: they are taken over when other attempts end",
+                "attempts of other replicas wait for space in the journal ({} in total): they are taken over when other \
+                 attempts end",
                 keys.len()
             )
         });
@@ -207,7 +208,7 @@ impl<R: Reconciler> Shard<'_, R> {
             }
             _ => {
                 let note = format!(
-                    "this journal was restored from a backup, and its {restored} attempts may have ended since the \
+                    "this journal was restored from a backup, and its attempts ({restored} in total) may have ended since the \
                      backup, so they are not continued: list them with the command `journal list`, check the backend \
                      for their leftovers, and end each with `journal drop ENTRY`, or have it finished with `journal \
                      accept ENTRY`"

@@ -141,7 +141,7 @@ async fn reports_attempts_of_another_sharing_kind_once() {
         events.retain(|event| event["involvedObject"]["name"] == "former");
         let [event] = &events[..] else { panic!("{reason}: {events:?}") };
         assert_eq!(event["reason"], reason);
-        assert!(event["message"].as_str().unwrap().starts_with("2 attempts in this journal"), "{event}");
+        assert!(event["message"].as_str().unwrap().starts_with("Attempts in this journal (2 in total)"), "{event}");
         let stays = cluster.get("", "configmaps", "default", "former").is_ok();
         assert_eq!(stays, reason == "JournalUnclaimed");
     }
@@ -155,7 +155,7 @@ async fn reports_attempts_waiting_for_journal_space_once() {
     cluster.create(&journal("former", "4", "a - {}\n")).unwrap();
     let engine = start(&cluster, "one", Sharing::Alone);
     sleep(Duration::from_secs(600)).await;
-    assert!(engine.shards.problem().unwrap().starts_with("1 attempts"));
+    assert!(engine.shards.problem().unwrap().contains("(1 in total)"));
     assert_eq!(engine.reconciler.blocked.load(Ordering::Relaxed), 1);
 }
 

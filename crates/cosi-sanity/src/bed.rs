@@ -182,8 +182,7 @@ impl TestBed {
     }
 }
 
-/// Returns whether the driver has rejected the call permanently and without effect. A sidecar retries after any other
-/// error.
+/// Returns whether the driver has rejected the call without effect. A sidecar does not retry, except after `NotFound`.
 pub(crate) fn is_refusal(error: &Error) -> bool {
     let codes = [Code::InvalidArgument, Code::AlreadyExists, Code::Unimplemented, Code::OutOfRange, Code::NotFound];
     matches!(error, Error::Status(status) if codes.contains(&status.code()))

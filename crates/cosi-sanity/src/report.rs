@@ -49,7 +49,7 @@ impl Report {
         !fails && self.left.is_empty() && !self.is_interrupted
     }
 
-    /// Returns JUnit XML with a suite for each version.
+    /// Returns JUnit XML with a suite for each version, and one for each problem of the run itself.
     pub fn junit(&self) -> String {
         let mut xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"cosi-sanity\">\n".to_owned();
         for version in Version::ALL {
@@ -68,8 +68,21 @@ impl Report {
             checks.iter().for_each(|ran| ran.junit(&mut xml));
             xml.push_str("  </testsuite>\n");
         }
+        for problem in self.problems() {
+            let problem = escape(&problem);
+            let _ = writeln!(
+                xml,
+                r#"  <testsuite name="run" tests="1" failures="1"><testcase name="run"><failure message="{problem}"/></testcase></testsuite>"#
+            );
+        }
         xml.push_str("</testsuites>\n");
         xml
+    }
+
+    /// Returns the problems of the run itself.
+    fn problems(&self) -> impl Iterator<Item = String> {
+        let left = self.left.iter().map(|left| format!("may remain: {left}"));
+        left.chain(self.is_interrupted.then(|| "interrupted".to_owned()))
     }
 }
 
@@ -77,11 +90,8 @@ impl Display for Report {
     /// Prints the summary; the checks were reported while they ran.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Counts { passed, failed, skipped } = Counts::of(&self.checks);
-        for left in &self.left {
-            writeln!(f, "may remain: {left}")?;
-        }
-        if self.is_interrupted {
-            writeln!(f, "interrupted")?;
+        for problem in self.problems() {
+            writeln!(f, "{problem}")?;
         }
         write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
     }
@@ -154,6 +164,14 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn junit_fails_if_the_run_leaves_a_bucket_or_is_interrupted() {
+        let report = Report { left: vec!["bucket <a>".to_owned()], is_interrupted: true, ..Report::default() };
+        let xml = report.junit();
+        assert!(xml.contains("<failure message=\"may remain: bucket &lt;a&gt;\"/>"), "{xml}");
+        assert!(xml.contains("<failure message=\"interrupted\"/>"), "{xml}");
+    }
 
     #[test]
     fn junit_escapes_the_messages_of_the_driver() {

@@ -67,6 +67,9 @@ impl Actions {
         match (decide(&facts), facts) {
             (Decision::NoAction, _) => Ok(Done::NoAction),
             (Decision::Refuse(refusal), _) => Err(Stopped::Refused(refusal)),
+            (Decision::ClearError, facts) => {
+                self.patch_status(&facts, json!({"error": Value::Null})).await.map(|()| Done::NoAction)
+            }
             // Boxed, because a task is as large as its largest branch, and there are many such tasks.
             (Decision::Provision, Facts::Bucket(view)) => Box::pin(self.provision(&view.bucket, step)).await,
             (Decision::Delete, Facts::Bucket(view)) => {
@@ -155,11 +158,14 @@ impl Actions {
             return Ok(());
         };
         let time = format!("{:.0}", self.context.environment().now());
-        let patch = json!({
-            "metadata": {"uid": &*object.uid, "resourceVersion": object.version},
-            "status": {"readyToUse": object.is_ready(), "error": {"message": message, "time": time}},
-        });
-        match &facts {
+        let status = json!({"readyToUse": object.is_ready(), "error": {"message": message, "time": time}});
+        self.patch_status(&facts, status).await
+    }
+
+    async fn patch_status(&self, facts: &Facts, status: Value) -> Result<(), Stopped> {
+        let Some(object) = facts.object() else { return Ok(()) };
+        let patch = json!({"metadata": {"uid": &*object.uid, "resourceVersion": object.version}, "status": status});
+        match facts {
             Facts::Bucket(view) => self.patch_bucket(&view.bucket, Some("status"), patch).await.map(drop),
             Facts::Access(view) => self.patch_access(&view.access, Some("status"), patch).await.map(drop),
             Facts::None => Ok(()),
@@ -176,9 +182,11 @@ impl Actions {
         let (token, _guard) = step.token();
         let (permit, record) = (CallPermit::Of(&flow), JournalRecord::Exists);
         let call = Call { permit, limit: CALL_LIMIT, token: &token, record };
-        // A user may change the policy to Retain during the wait for a permit.
+        // During the wait for a permit, a user may change the policy to Retain, or create another Bucket for the bucket.
         let wanted = |cache: &mut CosiCache| match (step.key(), flow.purpose) {
-            (Key::Bucket(name), Purpose::Remove) => !cache.bucket(name).is_some_and(|bucket| bucket.is_retained()),
+            (Key::Bucket(name), Purpose::Remove) => {
+                cache.bucket(name).is_none_or(|bucket| !bucket.is_retained() && !cache.has_duplicate(&bucket))
+            }
             _ => true,
         };
         let answer = step.call(call, wanted, || run(token.clone())).await;

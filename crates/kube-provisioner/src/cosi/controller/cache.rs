@@ -108,6 +108,11 @@ impl CosiCache {
         self.buckets.get(name).cloned()
     }
 
+    /// Returns true if another Bucket represents the same bucket in the backend.
+    pub(super) fn has_duplicate(&self, bucket: &BucketFacts) -> bool {
+        self.buckets.iter().any(|(_, other)| bucket.is_duplicate(other))
+    }
+
     fn view(&self, access: &Arc<AccessFacts>) -> AccessView {
         let targets = || access.content.iter().flat_map(|content| &content.targets);
         let bucket = |name: &str| self.bucket(name).map_or(BucketState::Absent, BucketState::Ours);

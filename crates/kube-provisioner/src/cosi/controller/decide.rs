@@ -55,6 +55,8 @@ pub(super) enum Decision {
     Delete,
     /// Only remove our finalizer.
     Release,
+    /// Remove the error of an earlier attempt from the status.
+    ClearError,
     Grant,
     Revoke,
 }
@@ -126,7 +128,7 @@ fn about_bucket(view: &BucketView) -> Decision {
     }
     // A ready Bucket stays ready. Nothing is created for a claim that is being deleted.
     if object.is_protected() && object.is_ready() && content.id.is_some() || bucket.claim_ends {
-        return Decision::NoAction;
+        return settled(object);
     }
     if let Some(protocol) = content.protocols.iter().find(|protocol| *protocol != S3) {
         return Decision::Refuse(Refusal::Protocol(protocol.clone()));
@@ -135,6 +137,11 @@ fn about_bucket(view: &BucketView) -> Decision {
         return Decision::Refuse(Refusal::Unbound);
     }
     if object.is_protected() { Decision::Provision } else { Decision::Protect }
+}
+
+/// Returns the decision for an object that needs no more work.
+fn settled(object: &Object) -> Decision {
+    if object.is_ready() && object.error.is_some() { Decision::ClearError } else { Decision::NoAction }
 }
 
 fn about_deletion(view: &BucketView, content: &BucketContent) -> Decision {
@@ -162,7 +169,7 @@ fn about_access(view: &AccessView) -> Decision {
     }
     let delivered = view.secrets.iter().all(|state| *state == SecretState::Intact);
     if object.is_protected() && object.is_ready() && content.account.is_some() && delivered {
-        return Decision::NoAction;
+        return settled(object);
     }
     if let Some(refusal) = obstacle(access, content).or_else(|| obstacle_of_related(view, content)) {
         return Decision::Refuse(refusal);

@@ -10,9 +10,7 @@ use super::objects::{CLEANUP_FINISHED, S3};
 use super::outcome::{Done, Operation, Outcome, Stopped};
 use crate::controller::shared::limits::{MAX_PAUSE_WITHOUT_CALL, REMIND, Thresholds, after_call, is_last};
 use crate::controller::shared::metrics::aborted_label;
-use crate::controller::shared::texts::{
-    call_failed_text, gave_up_deletion_text, gave_up_text, limited, no_answer_text, sentence,
-};
+use crate::controller::shared::texts::{call_failed_text, gave_up_deletion_text, limited, no_answer_text, sentence};
 
 /// The pause before a call that continues the former one.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -30,8 +28,14 @@ pub(super) fn message(operation: Operation, outcome: &Outcome, gave_up: Option<u
     let good =
         |reason, text: String| Some(Message { is_warning: false, reason, text: limited(text), in_status: false });
     let bad = |in_status, text: String| {
-        let with_end = if operation.removes() { gave_up_deletion_text } else { gave_up_text };
-        let text = gave_up.map(|attempts| with_end(&text, attempts)).unwrap_or(text);
+        let text = match gave_up {
+            Some(attempts) if operation.removes() => gave_up_deletion_text(&text, attempts),
+            // Changes of the BucketClaim or the class do not reach the object.
+            Some(attempts) => format!(
+                "{text} (gave up after {attempts} attempts; delete the BucketClaim or BucketAccess and create it again)"
+            ),
+            None => text,
+        };
         Some(Message { is_warning: true, reason: operation.failed(), text: limited(text), in_status })
     };
     match outcome {
@@ -42,7 +46,7 @@ pub(super) fn message(operation: Operation, outcome: &Outcome, gave_up: Option<u
         // Another replica continues.
         Err(Stopped::NotFenced(_)) => None,
         Err(Stopped::CallFailed { error, .. }) if error.is_transient() => None,
-        Err(Stopped::Refused(refusal)) => bad(true, refusal_text(refusal)),
+        Err(Stopped::Refused(refusal)) => bad(true, refusal_text(operation, refusal)),
         Ok(Done::Provisioned { bucket }) => good("Provisioned", format!("Created bucket {bucket}")),
         Ok(Done::AlreadyExists { bucket }) => good("Provisioned", format!("Found bucket {bucket}")),
         Ok(Done::Deleted { bucket }) => good("Deleted", format!("Deleted bucket {bucket}")),
@@ -75,7 +79,7 @@ fn with_abandon_hint(operation: Operation, text: String) -> String {
     }
 }
 
-fn refusal_text(refusal: &Refusal) -> String {
+fn refusal_text(operation: Operation, refusal: &Refusal) -> String {
     match refusal {
         Refusal::Unreadable(problem) => {
             format!(
@@ -87,7 +91,12 @@ fn refusal_text(refusal: &Refusal) -> String {
             "spec.bucketClaimRef has no uid: a Bucket that an administrator creates needs existingBucketID".to_owned()
         }
         Refusal::OtherId { has, wanted } => {
-            format!("The status has the id {has:?}, which is not {wanted:?}: delete the object and create it again")
+            let remedy = match operation {
+                // A Bucket that is deleted and created again may lose its bucket.
+                Operation::Provision | Operation::Delete => "correct status.bucketID",
+                Operation::Grant | Operation::Revoke => "delete the object and create it again",
+            };
+            format!("The status has the id {has:?}, which is not {wanted:?}: {remedy}")
         }
         Refusal::ClaimRemains => "The Bucket is kept until its BucketClaim is deleted: delete that".to_owned(),
         Refusal::Authentication(kind) => {
@@ -184,5 +193,22 @@ mod tests {
         assert_eq!(next(Code::Unavailable), Next::AwaitChange);
         // A large bucket is deleted in many calls.
         assert_eq!(next(Code::Aborted), Next::Wait(Some(PAUSE)));
+    }
+
+    #[test]
+    fn remedies_of_a_bucket_do_not_delete_it() {
+        let other = Refusal::OtherId { has: "other".to_owned(), wanted: "bc-1".to_owned() };
+        let text = |operation| message(operation, &Err(Stopped::Refused(other.clone())), None).unwrap().text;
+        assert!(text(Operation::Provision).ends_with("is not \"bc-1\": correct status.bucketID"));
+        assert!(text(Operation::Grant).ends_with("is not \"bc-1\": delete the object and create it again"));
+    }
+
+    #[test]
+    fn remedy_after_the_last_attempt_reaches_the_object() {
+        let failed = Err(Stopped::Failed(Status::new(Code::Unavailable, "the store is down")));
+        let text = message(Operation::Provision, &failed, Some(2)).unwrap().text;
+        assert!(
+            text.contains("(gave up after 2 attempts; delete the BucketClaim or BucketAccess and create it again)")
+        );
     }
 }

@@ -443,8 +443,8 @@ async fn a_bucket_with_an_unusable_class_can_be_deleted() {
     bed.until("the access is handed back", || bed.is_finished("web")).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn keeps_a_bucket_whose_policy_changes_while_its_deletion_waits() {
+/// Changes the Bucket `bc-2` while its deletion waits for another one, and checks that its bucket is kept.
+async fn keeps_the_bucket_if(change: impl FnOnce(&Bed)) {
     let mut bed = Bed::new();
     // Two attempts of a namespace may begin, but only one of them may call the store at a time.
     bed.options.options.max_concurrent_calls = 2;
@@ -459,9 +459,34 @@ async fn keeps_a_bucket_whose_policy_changes_while_its_deletion_waits() {
     bed.end_bucket("bc-2");
     // The other deletion waits for the permit of the first.
     sleep(Duration::from_secs(2)).await;
-    bed.patch("buckets", "bc-2", json!({"spec": {"deletionPolicy": "Retain"}}));
+    change(&bed);
     bed.until("the Bucket is deleted", || bed.get("buckets", "bc-2").is_none()).await;
     assert_eq!((bed.store.calls("delete_bucket"), bed.store.state().buckets.len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn keeps_a_bucket_whose_policy_changes_while_its_deletion_waits() {
+    keeps_the_bucket_if(|bed| bed.patch("buckets", "bc-2", json!({"spec": {"deletionPolicy": "Retain"}}))).await;
+}
+
+// Rules: J8.
+#[tokio::test(start_paused = true)]
+async fn keeps_a_bucket_that_another_bucket_represents_while_its_deletion_waits() {
+    keeps_the_bucket_if(|bed| bed.bucket("twin", json!({"spec": {"existingBucketID": "bc-2"}}))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn removes_the_error_of_an_earlier_attempt_from_ready_objects() {
+    let bed = Bed::new();
+    let _running = bed.start();
+    bed.bucket("bc-1", json!({}));
+    bed.bucket_ready("bc-1").await;
+    bed.granted("web", &["bc-1"]);
+    bed.access_ready("web").await;
+    for (plural, name) in [("buckets", "bc-1"), ("bucketaccesses", "web")] {
+        bed.patch_status(plural, name, json!({"status": {"error": {"message": "refused", "time": "1"}}}));
+        bed.until("the error is removed", || bed.error(plural, name).is_empty()).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

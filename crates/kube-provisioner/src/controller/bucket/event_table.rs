@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use provisioner_runtime::watch::FromJson as _;
 use provisioner_runtime::{Flow, JournalError};
+use serde_json::json;
 
 use super::decision::{BucketClaimProblem, ChangeWithoutEffect, Refusal, RefusedConfig, ReleaseMode};
 use super::delivered_names::DeliveredNames;
@@ -15,6 +17,7 @@ use super::messages::{
     removed_unknown_keys, still_provisioning, user_message,
 };
 use super::outcome::{Done, NotServed, Stopped};
+use super::partial::{WatchedBucket, bucket_facts};
 use crate::controller::shared::event_table::{
     MESSAGE, NUMBER, Row, all_aborted, call_error, compare_with_page, delete_verdicts, every, verdicts, with_capitals,
 };
@@ -207,7 +210,25 @@ fn rows_of_outcomes() -> BTreeSet<Row> {
         has_unused_prefix("BUCKET"),
         removed_unknown_keys(&["KEYS".to_owned()]),
     ];
+    let others = others.into_iter().chain(messages_of_special_claims());
     of_outcomes.chain(others).flat_map(|message| rows_of(&message)).collect()
+}
+
+/// Returns the messages that differ for a claim without a class, and for a claim that has a bucket.
+fn messages_of_special_claims() -> impl Iterator<Item = UserMessage> {
+    let mut without_class = facts(false);
+    without_class.claim = without_class.claim.map(|claim| Arc::new(ClaimFacts { class: None, ..(*claim).clone() }));
+    let bucket = json!({
+        "metadata": {"name": "OBJECT", "uid": "uid"}, "spec": {"endpoint": {"bucketName": "BUCKET"}},
+        "status": {"phase": "Bound"},
+    });
+    let bucket = WatchedBucket::from_json(&bucket.to_string()).unwrap();
+    let served = Facts { bucket: bucket_facts(&bucket).map(Arc::new), ..facts(false) };
+    let not_served = user_message(&Err(Stopped::NotServed(NotServed::NoClass)), &without_class, "PROVISIONER", None);
+    let not_owned = ["Secret", "ConfigMap"].map(|kind| {
+        user_message(&Err(Stopped::NotOwned { kind, name: "NAME".to_owned() }), &served, "PROVISIONER", None)
+    });
+    not_owned.into_iter().chain([not_served]).flatten()
 }
 
 /// Returns the additions to the message of the last attempt.

@@ -13,7 +13,8 @@ pub(crate) fn limited(text: String) -> String {
 pub(crate) fn listed(names: &[String], written: impl Fn(&str) -> String) -> String {
     let mut listed: Vec<_> = names.iter().take(MOST_LISTED).map(|name| written(name)).collect();
     if names.len() > MOST_LISTED {
-        listed.push(format!("and {} others", names.len() - MOST_LISTED));
+        let others = names.len() - MOST_LISTED;
+        listed.push(format!("and {others} {}", if others == 1 { "other" } else { "others" }));
     }
     listed.join(", ")
 }

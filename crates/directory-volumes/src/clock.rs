@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::entry::Discarded;
+use crate::entry::{Discarded, RECORD};
 use crate::error::DirectoryError;
 use crate::root::Root;
+use crate::state::{OWN, TRASH, VOLUMES};
 
 /// No valid clock is earlier than this. Raised with each release; a build that sets `SOURCE_DATE_EPOCH` uses that date.
 const RELEASED: i64 = 1_767_225_600; // 2026-01-01
@@ -31,15 +32,22 @@ pub(crate) fn expiry(discarded: &Discarded, keep: Option<Duration>) -> (Option<T
 impl Root {
     /// Fails if the clock is earlier than the build of this binary, or than any time recorded in the root.
     pub(crate) fn check_clock(&self, now: Timestamp) -> Result<(), DirectoryError> {
-        let implausible = |what: String, when| Err(DirectoryError::Clock { now, what, when });
         if now < built() {
-            return implausible("this program was built".to_owned(), built());
+            let what = "this program was built".to_owned();
+            return Err(DirectoryError::Clock { now, what, when: built(), file: None });
         }
         let survey = self.survey()?;
-        let marks = survey.marked.iter().map(|found| (found.mark.created, found.path.as_str(), "made"));
-        let trash = survey.trash.iter().map(|entry| (entry.deleted, entry.mark.owner.volume.as_str(), "deleted"));
+        let marks = survey.marked.iter().map(|found| (found.mark.created, found.path.as_str(), false));
+        let trash = survey.trash.iter().map(|entry| (entry.deleted, entry.mark.owner.volume.as_str(), true));
         match marks.chain(trash).max() {
-            Some((when, name, what)) if now < when => implausible(format!("{name} was {what}"), when),
+            Some((when, name, is_deleted)) if now < when => {
+                let (what, file) = if is_deleted {
+                    (format!("{name} was deleted"), format!("{OWN}/{TRASH}/{name}/{RECORD}"))
+                } else {
+                    (format!("{name} was created"), format!("{OWN}/{VOLUMES}/{name}"))
+                };
+                Err(DirectoryError::Clock { now, what, when, file: Some(file) })
+            }
             _ => Ok(()),
         }
     }

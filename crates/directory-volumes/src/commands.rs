@@ -79,6 +79,12 @@ pub trait Site: Args + std::fmt::Debug + Send + Sync {
     /// Fails if the directory is not below the root.
     fn path_of(&self, volume: &PersistentVolume, root: &Root) -> Result<VolumePath, DirectoryError>;
 
+    /// Returns true if a volume is on another machine, where the same path is another directory.
+    fn is_elsewhere(&self, volume: &PersistentVolume) -> bool {
+        let _ = volume;
+        false
+    }
+
     /// Prepares an adoption.
     fn template(
         &self,
@@ -209,7 +215,7 @@ impl Connection {
 fn check_none_failed(failed: usize, what: &str) -> Result<(), BoxError> {
     match failed {
         0 => Ok(()),
-        failed => Err(format!("{failed} {what}").into()),
+        failed => Err(format!("{what} ({failed} in total)").into()),
     }
 }
 

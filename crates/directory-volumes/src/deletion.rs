@@ -123,8 +123,12 @@ impl Deletion {
         if let (Some(there), Some(here)) = (volume.annotation(annotations.root), root.id())
             && there != here
         {
-            let (path, expected) = (root.path().to_owned(), there.to_owned());
-            return Err(DirectoryError::OtherRoot { path, expected, found: here.to_owned() });
+            return Err(DirectoryError::InOtherRoot {
+                path: root.path().to_owned(),
+                expected: there.to_owned(),
+                found: here.to_owned(),
+                volume: volume.name.clone(),
+            });
         }
         let kind = match volume.annotation(annotations.on_delete) {
             None | Some("delete") => Kind::Remove,
@@ -254,6 +258,17 @@ mod tests {
         let (dir, root) = root();
         std::fs::write(dir.path().join("shop"), "").unwrap();
         Deletion::of_attempt(at("shop/data"), owner("pvc-1")).execute(&root, &FencingToken::unlimited()).unwrap();
+    }
+
+    #[test]
+    fn refuses_a_volume_of_another_root_and_suggests_its_adoption() {
+        let (_dir, root) = root();
+        let annotations = Annotations { on_delete: "on-delete", trash_ttl: "trash-ttl", root: "root" };
+        let mut volume = PersistentVolume::default();
+        volume.metadata.name = Some("pvc-1".to_owned());
+        volume.metadata.annotations = Some([("root".to_owned(), "another".to_owned())].into());
+        let refused = Deletion::of(&ProvisionedVolume::new(volume), at("pvc-1"), &annotations, &root).unwrap_err();
+        assert!(refused.to_string().contains("run the provisioner's command `adopt --volume pvc-1`"), "{refused}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::{files, open_directory};
 /// The name of the volume's directory within an entry.
 pub(crate) const DATA: &str = "data";
 /// The name of the file that describes the volume within an entry.
-const RECORD: &str = "record";
+pub(crate) const RECORD: &str = "record";
 
 /// Retry limit when another process finishes a removal between two calls.
 const MOST_ATTEMPTS: usize = 16;
@@ -97,6 +97,11 @@ impl Root {
                 // An earlier call has moved it, or it was never created.
                 Err(Errno::NOENT) => {
                     state.remove_entry(to, volume);
+                    // An entry with data still needs its project.
+                    let is_absent = |of| matches!(state.open_entry(of, volume), Err(Errno::NOENT));
+                    if [DELETING, TRASH, RESTORING].into_iter().all(is_absent) {
+                        self.release_project(state, &discarded.mark.owner)?;
+                    }
                     Ok(())
                 }
                 Err(error) => Err(error),

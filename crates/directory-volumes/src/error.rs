@@ -72,6 +72,21 @@ pub enum DirectoryError {
         /// The actual id.
         found: String,
     },
+    /// The volume was created in another root.
+    #[error(
+        "the volume is in the root {expected}, but {path} is the root {found}: mount the disk of the volume; if its \
+         data was copied here, run the provisioner's command `adopt --volume {volume}`"
+    )]
+    InOtherRoot {
+        /// The root.
+        path: PathBuf,
+        /// The id of the volume's root.
+        expected: String,
+        /// The actual id.
+        found: String,
+        /// The name of the volume.
+        volume: String,
+    },
     /// A text is not a valid volume path.
     #[error("{path:?} cannot be the directory of a volume: {reason}")]
     InvalidPath {
@@ -102,7 +117,7 @@ pub enum DirectoryError {
         threads: usize,
     },
     /// The root responds, but all threads available to the call are busy.
-    #[error("{path} is busy with {removals} deletions and {others} other calls; this call is tried again later")]
+    #[error("{path} is busy (deletions: {removals}, other calls: {others}); this call is tried again later")]
     Occupied {
         /// The root.
         path: PathBuf,
@@ -230,8 +245,8 @@ pub enum DirectoryError {
     },
     /// The clock is earlier than a known event.
     #[error(
-        "nothing in the trash expires: the clock says {now}, and {what} at {when}; set the clock of this machine, or \
-         manually remove the file with the wrong time"
+        "nothing in the trash expires: the clock says {now}, and {what} at {when}; set the clock of this machine{}",
+        file.as_ref().map(|file| format!(", or correct the time in {file}")).unwrap_or_default()
     )]
     Clock {
         /// The time according to the clock.
@@ -240,6 +255,8 @@ pub enum DirectoryError {
         what: String,
         /// The time of that event.
         when: Timestamp,
+        /// The file below the root with that time.
+        file: Option<String>,
     },
     /// No object of this kind and name exists.
     #[error("there is no {what} {name:?}")]

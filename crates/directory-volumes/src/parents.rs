@@ -110,10 +110,13 @@ impl Root {
         let (stat, us) = (rustix::fs::fstat(directory).map_err(error)?, self.owner(state).map_err(error)?);
         match stat.st_mode & 0o022 {
             _ if stat.st_uid != us && stat.st_uid != 0 => {
-                Err(self.exposed(names, format!("belongs to the user {}", stat.st_uid)))
+                Err(self.exposed(names, format!("belongs to the user {} (first run chown {us} on it)", stat.st_uid)))
             }
             0 => Ok(()),
-            _ => Err(self.exposed(names, format!("has the mode {:04o}", stat.st_mode & 0o7777))),
+            _ => {
+                let mode = stat.st_mode & 0o7777;
+                Err(self.exposed(names, format!("has the mode {mode:04o} (first run chmod go-w on it)")))
+            }
         }
     }
 

@@ -176,8 +176,65 @@ fn fnv1a(text: &str, start: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+
+    use kube_provisioner::FencingToken;
+    use serde_json::Value;
+    use tempfile::TempDir;
+
     use super::*;
-    use crate::tests::{owner, root};
+    use crate::tests::{OPEN, at, owner, root};
+
+    /// Creates a volume with a recorded project. The file system needs no quotas.
+    fn with_project(dir: &TempDir, root: &Root) -> PathBuf {
+        root.create(&at("pvc-1"), &owner("pvc-1"), false, &OPEN, None, &FencingToken::unlimited()).unwrap();
+        let projects = dir.path().join(".kube-provisioner/projects");
+        let id = root.candidates(&owner("pvc-1")).next().unwrap();
+        std::fs::write(projects.join(id.to_string()), to_json(&owner("pvc-1"))).unwrap();
+        projects
+    }
+
+    fn count(directory: &Path) -> usize {
+        std::fs::read_dir(directory).unwrap().count()
+    }
+
+    #[test]
+    fn an_adopted_volume_keeps_its_project_after_a_restore() {
+        let (dir, root) = root();
+        let (path, token) = (at("pvc-1"), FencingToken::unlimited());
+        let projects = with_project(&dir, &root);
+        let with_uid = |uid: &str| Owner { uid: Some(uid.to_owned()), ..owner("pvc-1") };
+        root.transfer(&path, &owner("pvc-1"), &with_uid("adopted"), false).unwrap();
+        root.move_to_trash(&path, &with_uid("adopted"), None, Value::Null, &token).unwrap();
+        let restored = root.restore("pvc-1", owner("pvc-1").cluster.as_deref()).unwrap();
+        root.end_restore("pvc-1").unwrap();
+        let recreated = Owner { uid: Some("restored".to_owned()), ..restored.mark.owner };
+        root.note_uid(&path, &recreated).unwrap();
+        assert!(root.project(&root.enter().unwrap(), &recreated).unwrap().is_some());
+        root.remove(&path, &with_uid("restored"), &token).unwrap();
+        assert_eq!(count(&projects), 0);
+    }
+
+    #[test]
+    fn releases_the_project_of_a_missing_directory_unless_its_data_is_in_the_trash() {
+        let (dir, root) = root();
+        let token = FencingToken::unlimited();
+        let discard = || root.move_to_trash(&at("pvc-1"), &owner("pvc-1"), None, Value::Null, &token).unwrap();
+        let mark = dir.path().join(".kube-provisioner/volumes/pvc-1");
+        let projects = with_project(&dir, &root);
+        let content = std::fs::read(&mark).unwrap();
+        discard();
+        // A power cut may bring back the mark.
+        std::fs::write(&mark, content).unwrap();
+        discard();
+        assert_eq!((mark.exists(), count(&projects)), (false, 1));
+        root.purge("pvc-1", &token).unwrap();
+        assert_eq!(count(&projects), 0);
+        with_project(&dir, &root);
+        std::fs::remove_dir(dir.path().join("pvc-1")).unwrap();
+        discard();
+        assert_eq!((mark.exists(), count(&projects)), (false, 0));
+    }
 
     #[test]
     fn candidates_are_stable_and_differ_between_volumes() {

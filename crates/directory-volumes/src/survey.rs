@@ -34,7 +34,7 @@ pub struct Survey {
 pub(crate) type Volumes = BTreeMap<String, (Owner, bool)>;
 
 /// A mark that was found.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct FoundMark {
     /// Its path.
     pub path: VolumePath,
@@ -126,7 +126,8 @@ impl Root {
     pub fn note_uid(&self, path: &VolumePath, owner: &Owner) -> Result<(), DirectoryError> {
         let state = self.enter()?;
         match self.own_mark(&state, path, owner)? {
-            Some(mark) => state.update(path, &Mark { owner: owner.clone(), ..mark }),
+            // Data that was kept after a deletion belongs to a volume again.
+            Some(mark) => state.update(path, &Mark { owner: owner.clone(), kept: None, ..mark }),
             None => Err(DirectoryError::NotThere { what: "mark", name: path.to_string() }),
         }
     }

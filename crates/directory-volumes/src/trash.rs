@@ -83,6 +83,22 @@ impl Root {
         }
     }
 
+    /// Lists entries whose removal has begun.
+    ///
+    /// # Errors
+    /// Same as [`Root::trash`].
+    pub(crate) fn deleting(&self) -> Result<Vec<Result<Discarded, DirectoryError>>, DirectoryError> {
+        self.entries(DELETING)
+    }
+
+    /// Same as [`discarded`](Self::discarded), but also finds an entry whose removal was interrupted.
+    pub(crate) fn purgeable(&self, volume: &str) -> Result<Discarded, DirectoryError> {
+        match self.discarded(volume) {
+            Err(DirectoryError::NotThere { .. }) => self.entry(&self.enter()?, DELETING, volume),
+            found => found,
+        }
+    }
+
     /// Restores a volume from the trash to its former path, with a mark that accepts any claim of this cluster. Does
     /// not change a volume that is already restored. [`Root::end_restore`] removes the entry.
     ///
@@ -95,6 +111,7 @@ impl Root {
         state.move_out_of_trash(volume)?;
         let mut discarded = self.entry(&state, RESTORING, volume)?;
         discarded.mark.volume_uid = None;
+        let former = discarded.mark.owner.clone();
         let owner = &mut discarded.mark.owner;
         (owner.uid, owner.claim) = (None, None);
         owner.cluster = cluster.map(str::to_owned).or(owner.cluster.take());
@@ -106,6 +123,8 @@ impl Root {
         match put_back {
             // If a later step fails, the next call continues here.
             Ok(above) => {
+                // The new volume has another uid.
+                self.rename_project(&state, &former, &discarded.mark.owner)?;
                 self.assign_again(&state, &path, &discarded.mark.owner)?;
                 rustix::fs::fsync(above).map_err(|error| failed(CANNOT_RESTORE, path.as_str(), error))?;
                 Ok(discarded)
@@ -172,7 +191,8 @@ impl Root {
     }
 
     /// Same as [`purge`](Self::purge), but fails unless the volume was deleted at this time. The entry may have been
-    /// listed hours ago, before other removals, and the volume may have been restored and deleted again since.
+    /// listed hours ago, before other removals, and the volume may have been restored and deleted again since. It
+    /// continues an interrupted removal.
     pub(crate) fn purge_deleted_at(
         &self,
         deleted: Timestamp,
@@ -180,6 +200,9 @@ impl Root {
         fencing_token: &FencingToken,
     ) -> Result<(), DirectoryError> {
         let state = self.enter()?;
+        if matches!(state.discarded(DELETING, volume), Ok(Some(begun)) if begun.deleted == deleted) {
+            return self.finish_removal(&state, volume, fencing_token);
+        }
         self.deleted_at(deleted, &state, volume)?;
         self.finish_removal(&state, volume, fencing_token)?;
         let trash = state.lock_trash()?;

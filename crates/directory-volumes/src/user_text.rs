@@ -47,7 +47,7 @@ impl DirectoryError {
             | Self::Outside { .. }
             | Self::Clock { .. }
             | Self::Damaged { .. } => "the storage of this class cannot be used; ask the administrator".to_owned(),
-            Self::Unmarked(_) | Self::OtherRoot { .. } => {
+            Self::Unmarked(_) | Self::OtherRoot { .. } | Self::InOtherRoot { .. } => {
                 "the storage of this class has no marker, or the marker of other storage; ask the administrator".to_owned()
             }
             Self::Hangs { .. } => "the storage of this class does not answer; ask the administrator".to_owned(),
@@ -129,6 +129,12 @@ mod tests {
             DirectoryError::Unsafe { path: path.clone(), what: name.clone(), remedy: name.clone() },
             DirectoryError::Unmarked(path.clone()),
             DirectoryError::OtherRoot { path: path.clone(), expected: name.clone(), found: name.clone() },
+            DirectoryError::InOtherRoot {
+                path: path.clone(),
+                expected: name.clone(),
+                found: name.clone(),
+                volume: name.clone(),
+            },
             DirectoryError::InvalidPath { path: name.clone(), reason: "it is too long" },
             DirectoryError::MissingMetadata { what: "label", key: "team".to_owned() },
             DirectoryError::Hangs { path: path.clone(), threads: 77 },
@@ -153,7 +159,12 @@ mod tests {
                 reserved: "77Mi".to_owned(),
             },
             DirectoryError::Damaged { name: name.clone(), reason: name.clone() },
-            DirectoryError::Clock { now: Timestamp::UNIX_EPOCH, what: name.clone(), when: Timestamp::UNIX_EPOCH },
+            DirectoryError::Clock {
+                now: Timestamp::UNIX_EPOCH,
+                what: name.clone(),
+                when: Timestamp::UNIX_EPOCH,
+                file: Some(name.clone()),
+            },
             DirectoryError::NotThere { what: "directory", name: name.clone() },
             DirectoryError::Io { doing: "cannot make", name, source: io() },
         ];

@@ -178,9 +178,9 @@ pub trait Hooks: Provisioner {
         None
     }
 
-    /// Lists the settings of an otherwise valid class that the provisioner ignores, such as annotations for another
-    /// provisioner. The command `check-class` reports them as problems.
-    fn ignored_settings(class: &StorageClass) -> Vec<String>
+    /// Lists the problems of a class whose parameters can be read, such as settings that the provisioner ignores. The
+    /// command `check-class` reports them.
+    fn class_problems(class: &StorageClass) -> Vec<String>
     where
         Self: Sized,
     {

@@ -13,9 +13,11 @@ use clap::{Args, Subcommand};
 use directory_volumes::commands::Place;
 use directory_volumes::{Annotations, DirectoryError, Root, VolumePath, commands};
 use kube_provisioner::k8s_openapi::api::core::v1::{
-    HostPathVolumeSource, LocalVolumeSource, PersistentVolume, PersistentVolumeSpec, VolumeNodeAffinity,
+    HostPathVolumeSource, LocalVolumeSource, NodeSelectorRequirement, PersistentVolume, PersistentVolumeSpec,
+    VolumeNodeAffinity,
 };
 use kube_provisioner::kube::Client;
+use kube_provisioner::protocol::HOSTNAME_LABEL;
 use kube_provisioner::topology;
 
 use self::objects::annotation;
@@ -104,6 +106,18 @@ impl commands::Site for Site {
         path_of(volume, root)
     }
 
+    fn is_elsewhere(&self, volume: &PersistentVolume) -> bool {
+        let Some(here) = &self.connection.node_name else { return false };
+        match annotation(volume, NODE) {
+            Some(there) => there != here,
+            None => {
+                let expressions = expressions(volume).filter(|expression| expression.key == HOSTNAME_LABEL);
+                let mut nodes = expressions.flat_map(|expression| expression.values.iter().flatten()).peekable();
+                nodes.peek().is_some() && nodes.all(|there| there != here)
+            }
+        }
+    }
+
     async fn template(&self, source: &Source, client: &Client) -> Result<Box<dyn commands::VolumeTemplate>, BoxError> {
         let node = match &self.connection.node_name {
             Some(name) => Some(Node::new(name.clone()).start(client).await?.place(None)?),
@@ -111,6 +125,13 @@ impl commands::Site for Site {
         };
         Ok(Box::new(VolumeTemplate { node, volume_type: source.volume_type }))
     }
+}
+
+/// Returns the expressions in a volume's node affinity.
+fn expressions(volume: &PersistentVolume) -> impl Iterator<Item = &NodeSelectorRequirement> {
+    let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());
+    let terms = affinity.into_iter().flat_map(|required| &required.node_selector_terms);
+    terms.flat_map(|term| term.match_expressions.iter().flatten())
 }
 
 struct VolumeTemplate {
@@ -122,10 +143,7 @@ impl commands::VolumeTemplate for VolumeTemplate {
     /// Refuses another node's volume: its directory is not on this node. With `nodeAffinityKey`, only the annotation of
     /// a volume names its node.
     fn check(&self, volume: &PersistentVolume) -> Result<(), BoxError> {
-        let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());
-        let terms = affinity.into_iter().flat_map(|required| &required.node_selector_terms);
-        let values =
-            terms.flat_map(|term| term.match_expressions.iter().flatten()).flat_map(|one| one.values.iter().flatten());
+        let values = expressions(volume).flat_map(|expression| expression.values.iter().flatten());
         let mut names = annotation(volume, NODE).into_iter().chain(values.map(String::as_str));
         match (&self.node, names.next()) {
             (_, None) => Ok(()),
@@ -167,7 +185,6 @@ impl commands::VolumeTemplate for VolumeTemplate {
 #[cfg(test)]
 mod tests {
     use directory_volumes::commands::VolumeTemplate as _;
-    use kube_provisioner::protocol::HOSTNAME_LABEL;
     use serde_json::json;
 
     use super::*;

@@ -228,7 +228,7 @@ impl Provisioner for HostPath {
 }
 
 impl Hooks for HostPath {
-    fn ignored_settings(class: &StorageClass) -> Vec<String> {
+    fn class_problems(class: &StorageClass) -> Vec<String> {
         directory_volumes::parameters::ignored_settings(class)
     }
 

@@ -87,8 +87,8 @@ impl Node {
         let in_root = in_root.clone().next().map(|volume| {
             let (count, path, name, node) = (in_root.count(), root.path().display(), &volume.name, node(volume));
             format!(
-                "{count} volumes of the root directory {path} name another node, such as {name} on {node}, and no \
-                 replica manages them here; if this node was renamed, run the command `root adopt`"
+                "volumes of the root directory {path} name another node ({count} in total), such as {name} on {node}, \
+                 and no replica manages them here; if this node was renamed, run the command `root adopt`"
             )
         });
         let alike = alike.map(|volume| node(volume)).next().map(|node| {
@@ -135,7 +135,7 @@ impl Node {
             (Some(there), Some(uid), Some(root))
                 if there != uid && volume.annotation(ANNOTATIONS.root) != root.id() =>
             {
-                Err(WrongNode::FormerNode { name: here.clone(), uid })
+                Err(WrongNode::FormerNode { name: here.clone(), volume: volume.name.clone() })
             }
             _ => Ok(()),
         }
@@ -196,10 +196,10 @@ pub(crate) enum WrongNode {
     #[error("the volume is on the node {there}, but this node is {here}")]
     OtherNode { here: String, there: String },
     #[error(
-        "the volume was on an earlier node named {name}, which no longer exists; if its data still exists, set the annotation \
-         {NODE_UID} of the volume to {uid}, otherwise abandon the volume with the command `root replace`"
+        "the volume was on an earlier node named {name}, which no longer exists; if its data still exists here, run \
+         the command `adopt --volume {volume}`, otherwise abandon the volume with the command `root replace`"
     )]
-    FormerNode { name: String, uid: String },
+    FormerNode { name: String, volume: String },
 }
 
 impl WrongNode {
@@ -248,6 +248,8 @@ mod tests {
             serde_json::from_value(json!({"metadata": {"name": "pv-1", "annotations": annotations}})).unwrap();
         let volume = ProvisionedVolume::new(volume);
         assert!(node.check(&volume, None).is_ok());
-        assert!(matches!(node.check(&volume, Some(&root)), Err(WrongNode::FormerNode { .. })));
+        let error = node.check(&volume, Some(&root)).unwrap_err();
+        assert!(matches!(error, WrongNode::FormerNode { .. }));
+        assert!(error.to_string().contains("run the command `adopt --volume pv-1`"), "{error}");
     }
 }

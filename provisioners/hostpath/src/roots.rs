@@ -43,9 +43,9 @@ impl FromStr for RootName {
         match () {
             () if directory.is_empty() => Err("expected a directory, or NAME=DIRECTORY"),
             () if directory.len() < text.len() && (name.is_empty() || name.len() > LONGEST) => {
-                Err("a root's name has 1 to 63 letters")
+                Err("a root's name must have 1 to 63 characters")
             }
-            () if !name.bytes().all(letter) => Err("a root's name has lower-case letters, digits and `-`"),
+            () if !name.bytes().all(letter) => Err("a root's name may contain only lower-case letters, digits and `-`"),
             () => Ok(Self { name: name.to_owned(), directory: directory.into() }),
         }
     }

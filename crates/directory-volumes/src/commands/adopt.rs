@@ -55,23 +55,29 @@ pub struct Adopt<S: Site> {
     claim: Option<String>,
 
     /// The volume's size, such as 10Gi
-    #[arg(long, value_name = "QUANTITY")]
+    #[arg(long, value_name = "QUANTITY", requires = "claim")]
     size: Option<String>,
 
     /// The volume's StorageClass
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "claim")]
     storage_class: Option<String>,
 
-    /// The volume's name [default: derived from the directory's name]
-    #[arg(long, value_name = "NAME")]
+    /// The volume's name [default: the name in the directory's mark, or derived from the directory's name]
+    #[arg(long, value_name = "NAME", requires = "claim")]
     name: Option<String>,
 
     /// The volume's access modes
-    #[arg(long, value_name = "MODE", default_value = "ReadWriteOnce")]
+    #[arg(long, value_name = "MODE", default_value = "ReadWriteOnce", requires = "claim")]
     access_mode: Vec<String>,
 
     /// The volume's reclaim policy
-    #[arg(long, value_name = "POLICY", default_value = "Retain", value_parser = ["Retain", "Delete"])]
+    #[arg(
+        long,
+        value_name = "POLICY",
+        default_value = "Retain",
+        value_parser = ["Retain", "Delete"],
+        requires = "claim"
+    )]
     reclaim_policy: String,
 
     #[command(flatten)]
@@ -140,13 +146,13 @@ impl<S: Site> Adoption<'_, S> {
         let (volume, path) = (&plan.volume.object, &plan.path);
         let retain = is_retained(volume);
         match &plan.former {
-            Some(former) => self.root.transfer(path, former, &plan.owner, retain)?,
+            Some(former) => self.root.transfer(path, &former.owner, &plan.owner, retain)?,
             None => self.root.adopt(path, &plan.owner, retain)?,
         }
         self.adopt.site.publish(&self.root, path, volume).await?;
         let mut annotations = self.annotations(Some(volume));
         annotations.insert(ADOPTED.to_owned(), Timestamp::now().to_string());
-        if plan.former.is_none() {
+        if plan.former.is_none() || plan.is_unfinished() {
             // Another client created the object, so the controller treats it as a copy whose data must not be deleted.
             // Adoption permits the deletion. For a restored volume, only a claim that is bound to it again, or an
             // administrator, does so.
@@ -191,9 +197,11 @@ impl<S: Site> Adoption<'_, S> {
 
     /// Marks a directory, and creates a volume for it that only one claim can be bound to.
     async fn new_volume(&self, path: &VolumePath) -> Result<(), BoxError> {
-        let name = self.adopt.name.clone().unwrap_or_else(|| name_of(path));
-        let object = self.object(path, &name)?;
         self.volumes.check_alone(&self.root, &self.places, path, |volume| self.template.check(volume).is_ok())?;
+        let former = self.root.mark_of(path)?.map(|mark| mark.owner);
+        let marked_name = former.as_ref().map(|former| former.volume.clone());
+        let name = self.adopt.name.clone().or(marked_name).unwrap_or_else(|| name_of(path));
+        let object = self.object(path, &name, former.map(|former| former.provisioner))?;
         let volumes = Api::<PersistentVolume>::all(self.client.clone());
         // Check first, so that an object refused by the API server leaves no mark.
         volumes.create(&PostParams { dry_run: true, ..PostParams::default() }, &object).await?;
@@ -230,12 +238,14 @@ impl<S: Site> Adoption<'_, S> {
         Ok(())
     }
 
-    fn object(&self, path: &VolumePath, name: &str) -> Result<PersistentVolume, BoxError> {
-        let adopt = self.adopt;
+    /// Returns the object of a new volume. `marked` is the provisioner in the directory's mark.
+    fn object(&self, path: &VolumePath, name: &str, marked: Option<String>) -> Result<PersistentVolume, BoxError> {
+        let (adopt, options) = (self.adopt, self.adopt.site.connection().options());
+        let provisioner = marked.filter(|name| options.serves(name)).unwrap_or(options.provisioner_name);
         let size = adopt.size.clone().unwrap_or_default();
         quantity::parse_bytes(&size)?;
         let mut annotations = self.annotations(None);
-        annotations.insert(PROVISIONED_BY.to_owned(), adopt.site.connection().provisioner_name.clone());
+        annotations.insert(PROVISIONED_BY.to_owned(), provisioner);
         let mut spec = PersistentVolumeSpec {
             access_modes: Some(adopt.access_mode.clone()),
             capacity: Some(BTreeMap::from([("storage".to_owned(), Quantity(size))])),

@@ -150,10 +150,14 @@ impl<S: Site> Orphans<S> {
         known.volumes.check_readable()?;
         let mut chosen = Vec::new();
         for found in survey.marked.iter().filter(|found| known.state(found) == State::Orphan) {
-            let directory = root.path().join(found.path.as_str());
-            let question = format!("move {} of {} to the trash?", directory.display(), found.mark.owner);
+            let (directory, owner) = (root.path().join(found.path.as_str()), &found.mark.owner);
+            let question = if found.has_directory {
+                format!("move {} of {owner} to the trash?", directory.display())
+            } else {
+                format!("remove the mark of the missing directory {} of {owner}?", directory.display())
+            };
             if self.yes || is_confirmed(&question)? {
-                chosen.push((&found.path, &found.mark));
+                chosen.push(found);
             }
         }
         if chosen.is_empty() {
@@ -162,9 +166,9 @@ impl<S: Site> Orphans<S> {
         let (now, known) = self.inspect(root, client, cluster).await?;
         known.volumes.check_readable()?;
         let mut failed = 0;
-        for (path, mark) in chosen {
-            let still = now.marked.iter().find(|found| found.path == *path && found.mark == *mark);
-            if still.map(|found| known.state(found)) != Some(State::Orphan) {
+        for found in chosen {
+            let FoundMark { path, mark, has_directory } = found;
+            if !now.marked.contains(found) || known.state(found) != State::Orphan {
                 print(&format!("{path} is kept: it changed in the meantime\n"));
                 continue;
             }
@@ -175,6 +179,10 @@ impl<S: Site> Orphans<S> {
             if let Err(error) = moved {
                 failed += 1;
                 print(&format!("{path} is not moved: {}\n", error_chain(&*error)));
+                continue;
+            }
+            if !has_directory {
+                print(&format!("{path}: its mark is removed; it had no directory\n"));
                 continue;
             }
             print(&format!(
@@ -201,8 +209,8 @@ impl<S: Site> Orphans<S> {
             let Some(path) = path.filter(|path| !marked.contains(path.as_str())) else { continue };
             let state = match (without_mark.remove(path.as_str()), known.is_ours(volume)) {
                 (true, _) => format!("no ownership mark; `adopt --volume {}` takes it over", volume.name),
-                (false, true) => State::DirectoryMissing.text(&volume.name),
-                (false, false) => continue,
+                (false, true) if !self.site.is_elsewhere(&volume.object) => State::DirectoryMissing.text(&volume.name),
+                (false, _) => continue,
             };
             rows.push([path, volume.name.clone(), String::new(), state]);
         }
@@ -219,10 +227,11 @@ impl<S: Site> Orphans<S> {
             text.push_str(&format!("the volume {name} cannot be read, so its location is unknown: {why}\n"));
         }
         let count = |what: &State| states.iter().filter(|state| *state == what).count();
+        let orphans = count(&State::Orphan);
         text.push_str(&format!(
-            "{} in use, {} orphans, {} in the trash, {} being removed\n",
+            "{} in use, {orphans} {}, {} in the trash, {} being removed\n",
             count(&State::Used),
-            count(&State::Orphan),
+            if orphans == 1 { "orphan" } else { "orphans" },
             survey.trash.len(),
             survey.deleting.len()
         ));

@@ -20,8 +20,22 @@ pub(super) struct AdoptionPlan<'a> {
     pub(super) path: VolumePath,
     /// The new owner.
     pub(super) owner: Owner,
-    /// The former owner, if it has a mark.
-    pub(super) former: Option<Owner>,
+    /// The directory's mark, if it has one.
+    pub(super) former: Option<Mark>,
+}
+
+impl AdoptionPlan<'_> {
+    /// Returns true if an earlier call marked the directory for this volume, and ended before it updated the volume.
+    /// A mark that is older than its volume was transferred from an earlier volume.
+    pub(super) fn is_unfinished(&self) -> bool {
+        let (volume, created) = (&self.volume.object, &self.volume.object.metadata.creation_timestamp);
+        self.former.as_ref().is_some_and(|mark| {
+            mark.owner.uid.is_some()
+                && mark.owner.uid == self.owner.uid
+                && owner_of(volume).cluster.is_none()
+                && created.as_ref().is_some_and(|created| created.0 <= mark.created)
+        })
+    }
 }
 
 impl<S: Site> Adoption<'_, S> {
@@ -41,9 +55,9 @@ impl<S: Site> Adoption<'_, S> {
         owner.cluster = Some(self.cluster.clone());
         // Without the uid, which a backup omits, any claim is accepted.
         owner.claim = owner.claim.filter(|claim| !claim.uid.is_empty());
-        let former = self.root.mark_of(&path)?.map(|mark| mark.owner);
+        let former = self.root.mark_of(&path)?;
         if let Some(former) = &former {
-            self.check_former(&path, former, &owner).await?;
+            self.check_former(&path, &former.owner, &owner).await?;
         }
         Ok(AdoptionPlan { volume, path, owner, former })
     }

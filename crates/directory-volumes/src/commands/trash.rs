@@ -11,6 +11,7 @@ use kube_provisioner::{FencingToken, error_chain};
 
 use super::{BoxError, Site, check_none_failed, is_refused};
 use crate::entry::Discarded;
+use crate::error::DirectoryError;
 use crate::mark::Owner;
 use crate::root::Root;
 
@@ -100,7 +101,11 @@ fn row(discarded: &Discarded, is_leaving: bool) -> [String; 5] {
 async fn purge(site: &impl Site, volumes: Vec<String>, all: bool, of_unknown_cluster: bool) -> Result<(), BoxError> {
     let (root, client) = (site.checked_root()?, site.connection().client().await?);
     let cluster = site.connection().cluster(&client).await?;
-    let entries = if all { root.trash()? } else { volumes.iter().map(|volume| root.discarded(volume)).collect() };
+    let entries: Vec<_> = if all {
+        root.trash()?.into_iter().chain(root.deleting()?).collect()
+    } else {
+        volumes.iter().map(|volume| root.purgeable(volume)).collect()
+    };
     // An entry that cannot be removed must not prevent the removal of the others, whose space may be needed.
     let mut failed = 0;
     for entry in entries {
@@ -109,10 +114,14 @@ async fn purge(site: &impl Site, volumes: Vec<String>, all: bool, of_unknown_clu
             match reason_to_keep(&discarded, &cluster, of_unknown_cluster) {
                 Some(why) if all => print(&format!("{volume} is kept: {why}\n")),
                 Some(why) => return Err(format!("{volume} is kept: {why}").into()),
-                None => {
-                    root.purge_deleted_at(discarded.deleted, volume, &FencingToken::unlimited())?;
-                    print(&format!("{volume} is removed\n"));
-                }
+                None => match root.purge_deleted_at(discarded.deleted, volume, &FencingToken::unlimited()) {
+                    // The provisioner has removed it, or an administrator has restored it.
+                    Err(DirectoryError::NotThere { .. }) if all => {}
+                    purged => {
+                        purged?;
+                        print(&format!("{volume} is removed\n"));
+                    }
+                },
             }
             Ok(())
         });

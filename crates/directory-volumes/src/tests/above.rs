@@ -23,7 +23,7 @@ fn is_exposed<T: std::fmt::Debug>(result: Result<T, DirectoryError>, says: &str)
 fn refuses_directories_of_others() {
     let (dir, root) = root();
     put(&dir, "shop", 0o777);
-    is_exposed(create(&root, "shop/data"), "has the mode 0777");
+    is_exposed(create(&root, "shop/data"), "has the mode 0777 (first run chmod go-w on it)");
     is_exposed(create(&root, "shop/deep/data"), "`adopt shop`");
     // A tenant who is root in a pod can create a directory with this owner and mode.
     fs::set_permissions(dir.path().join("shop"), fs::Permissions::from_mode(0o711)).unwrap();
@@ -46,7 +46,7 @@ fn refuses_a_directory_owned_by_a_tenant() {
     let (dir, root) = root();
     put(&dir, "shop", 0o711);
     std::os::unix::fs::chown(dir.path().join("shop"), Some(1000), None).unwrap();
-    is_exposed(create(&root, "shop/data"), "belongs to the user 1000");
+    is_exposed(create(&root, "shop/data"), "belongs to the user 1000 (first run chown 0 on it)");
     is_exposed(root.adopt_above(&at("shop")), "belongs to the user 1000");
 }
 

@@ -323,6 +323,17 @@ fn a_volume_that_is_bound_to_another_claim_keeps_its_directory() {
     assert_empty(dir.path());
 }
 
+#[test]
+fn the_mark_of_an_adopted_kept_directory_no_longer_records_the_deletion() {
+    let (_dir, root) = root();
+    let path = at("pvc-1");
+    root.make("pvc-1", &FencingToken::unlimited()).unwrap();
+    root.keep(&path, &owner("pvc-1")).unwrap();
+    root.adopt(&path, &owner("pvc-1"), false).unwrap();
+    root.note_uid(&path, &Owner { uid: Some("uid".to_owned()), ..owner("pvc-1") }).unwrap();
+    assert!(root.mark_of(&path).unwrap().unwrap().kept.is_none());
+}
+
 /// Simulates GitOps recreating a claim whose class keeps the data.
 #[test]
 fn tells_a_recreated_claim_how_to_use_the_kept_data() {

@@ -142,6 +142,22 @@ fn purges_the_other_entries_despite_a_damaged_one() {
     assert_eq!(fs::read_dir(dir.path().join(".kube-provisioner/trash")).unwrap().count(), 1);
 }
 
+#[test]
+fn purge_does_not_continue_a_later_removal() {
+    let (dir, root) = root();
+    let token = FencingToken::unlimited();
+    filled(&root, "pvc-1", "pvc-1");
+    discard(&root, "pvc-1", "pvc-1");
+    let own = dir.path().join(".kube-provisioner");
+    fs::rename(own.join("trash/pvc-1"), own.join("deleting/pvc-1")).unwrap();
+    let begun = root.purgeable("pvc-1").unwrap();
+    let earlier = root.purge_deleted_at(begun.deleted - HOUR, "pvc-1", &token);
+    assert!(matches!(earlier, Err(DirectoryError::NotThere { .. })), "{earlier:?}");
+    assert_eq!(root.deleting().unwrap().len(), 1);
+    root.purge_deleted_at(begun.deleted, "pvc-1", &token).unwrap();
+    assert_empty(dir.path());
+}
+
 /// Both operations either take the whole entry, or report that it does not exist.
 #[test]
 fn restore_and_purge_never_both_succeed() {
@@ -240,7 +256,8 @@ fn data_does_not_expire_while_the_clock_is_implausible() {
     filled(&root, "pvc-2", "pvc-2");
     let before = now - HOUR / 2;
     let error = root.purge_expired(before, Some(HERE), &token).unwrap_err();
-    assert!(error.to_string().contains("pvc-2 was made at"), "{error}");
+    assert!(error.to_string().contains("pvc-2 was created at"), "{error}");
+    assert!(error.to_string().contains("correct the time in .kube-provisioner/volumes/pvc-2"), "{error}");
     assert_eq!(left(), 1);
     root.purge_expired(Timestamp::now(), Some(HERE), &token).unwrap();
     assert_eq!(left(), 0);

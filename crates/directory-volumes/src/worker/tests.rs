@@ -80,7 +80,7 @@ async fn deletions_leave_threads_for_other_calls() {
     for error in late {
         let error = error.await;
         assert_eq!(error.verdict(), DeleteVerdict::InProgress);
-        assert!(error.to_string().contains("is busy with 8 deletions and 0 other calls"), "{error}");
+        assert!(error.to_string().contains("is busy (deletions: 8, other calls: 0)"), "{error}");
     }
     drop(release);
     end(&worker, "pvc-16", FencingToken::unlimited()).await.unwrap();
@@ -108,7 +108,7 @@ async fn calls_that_do_not_end_are_counted() {
     yield_now().await;
     tokio::time::advance(LIMIT + Duration::from_secs(1)).await;
     let told = late.await.unwrap().unwrap_err().to_string();
-    assert!(told.contains("busy with 0 deletions and 16 other calls"), "{told}");
+    assert!(told.contains("busy (deletions: 0, other calls: 16)"), "{told}");
     worker.probe().await.unwrap();
     drop(release);
     for call in calls {

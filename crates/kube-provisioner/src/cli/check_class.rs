@@ -114,7 +114,7 @@ impl CheckClass {
             ));
         }
         problems.extend(S::refused(&class));
-        problems.extend(S::ignored_settings(&class));
+        problems.extend(S::class_problems(&class));
         problems
     }
 }

@@ -32,7 +32,7 @@ pub trait Served: Sized + 'static {
     fn refused(class: &StorageClass) -> Vec<String>;
 
     /// Returns settings that have no effect, although the class is served.
-    fn ignored_settings(class: &StorageClass) -> Vec<String> {
+    fn class_problems(class: &StorageClass) -> Vec<String> {
         let _ = class;
         Vec::new()
     }
@@ -108,8 +108,8 @@ impl<P: Hooks> Served for (P, Options) {
         P::class_warning(class, own_name)
     }
 
-    fn ignored_settings(class: &StorageClass) -> Vec<String> {
-        P::ignored_settings(class)
+    fn class_problems(class: &StorageClass) -> Vec<String> {
+        P::class_problems(class)
     }
 
     fn rules(options: &Options, former_shards: &[u32]) -> Vec<AccessRule> {

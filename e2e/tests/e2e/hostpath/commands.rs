@@ -85,7 +85,7 @@ async fn orphans_are_listed_and_removed_on_request() -> anyhow::Result<()> {
     assert!(line(&volumes[2].name_any()).contains("its directory does not exist"), "{text}");
     assert!(line(&kept.name_any()).contains("kept"), "{text}");
     assert!(line("stranger").contains("no ownership mark"), "{text}");
-    assert!(text.contains("1 in use, 1 orphans, 0 in the trash"), "{text}");
+    assert!(text.contains("1 in use, 1 orphan, 0 in the trash"), "{text}");
     assert!(path_of(&volumes[1]).exists(), "listing must not remove anything");
     // There is no answer to the confirmation prompt.
     let (ok, text) = command(&space, root.path(), &["orphans", "--delete"])?;

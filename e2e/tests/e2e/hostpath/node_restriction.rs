@@ -85,7 +85,7 @@ async fn pods_write_only_objects_of_their_own_node() -> anyhow::Result<()> {
     eventually(SOON, enforced).await?.context("the policy is not enforced")?;
 
     from_here.create(&dry_run, &own).await?;
-    refused(from_nowhere.create(&dry_run, &own).await, "The token names no node")?;
+    refused(from_nowhere.create(&dry_run, &own).await, "The token does not name a node")?;
     for affinity in [
         hostname(&other_name),
         json!([term("kubernetes.io/hostname", &[&name]), term("kubernetes.io/hostname", &[&other_name])]),
@@ -100,7 +100,7 @@ async fn pods_write_only_objects_of_their_own_node() -> anyhow::Result<()> {
     refused(from_here.create(&dry_run, &anywhere).await, VOLUMES)?;
     for key in ["hostpath-provisioner/node", "kube-provisioner/identity"] {
         let volume = volume(&space, &hostname(&name), &json!({key: other_name}))?;
-        refused(from_here.create(&dry_run, &volume).await, "may write no volume of another node")?;
+        refused(from_here.create(&dry_run, &volume).await, "may not write volumes of other nodes")?;
     }
 
     // A volume is created, expanded and deleted, and only its own node may write it in between.
@@ -121,7 +121,7 @@ async fn pods_write_only_objects_of_their_own_node() -> anyhow::Result<()> {
     let mark = Patch::Merge(json!({"metadata": {"annotations": {"a": "b"}}}));
     refused(from_there.patch(&made, &PatchParams::default(), &mark).await, VOLUMES)?;
     refused(from_there.delete(&made, &DeleteParams::default()).await, VOLUMES)?;
-    refused(from_nowhere.delete(&made, &DeleteParams::default()).await, "The token names no node")?;
+    refused(from_nowhere.delete(&made, &DeleteParams::default()).await, "The token does not name a node")?;
     from_here.patch(&made, &PatchParams::default(), &mark).await?;
 
     // The same applies to journals.
@@ -129,7 +129,7 @@ async fn pods_write_only_objects_of_their_own_node() -> anyhow::Result<()> {
     let map = |name: String| -> anyhow::Result<ConfigMap> {
         Ok(serde_json::from_value(json!({"metadata": {"name": name}}))?)
     };
-    const JOURNALS: &str = "may write no journal of another node";
+    const JOURNALS: &str = "may not write journals of other nodes";
     refused(journals.delete(&journal(&space, &name), &DeleteParams::default()).await, JOURNALS)?;
     refused(journals.create(&dry_run, &map(journal(&space, "third"))?).await, JOURNALS)?;
     refused(journals.create(&dry_run, &map("anything".to_owned())?).await, JOURNALS)?;

@@ -111,7 +111,7 @@ async fn ganesha_limits_and_parameters_are_enforced() -> anyhow::Result<()> {
     let stat = std::fs::metadata(server.root.path().join(volume.name_any()))?;
     assert_eq!((stat.gid(), stat.mode() & 0o7777), (1234, 0o2770));
     space.create_claim(space.claim("second", &class)).await?;
-    space.wait_for_message("PersistentVolumeClaim", "second", "which is the maximum").await?;
+    space.wait_for_message("PersistentVolumeClaim", "second", "maximum number of exports").await?;
     space.create_claim(space.claim("bad", &bad)).await?;
     space.wait_for_message("PersistentVolumeClaim", "bad", "gid").await?;
     space.done().await

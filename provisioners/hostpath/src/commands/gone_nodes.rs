@@ -77,7 +77,7 @@ impl GoneNodes {
         run.delete_empty_journals(&journals, &nodes).await?;
         match failed {
             0 => Ok(()),
-            failed => Err(format!("{failed} volumes were not changed").into()),
+            failed => Err(format!("volumes were not changed ({failed} in total)").into()),
         }
     }
 }
@@ -155,8 +155,8 @@ impl GoneNodesRun {
         for (journal, entries) in journals.of_missing_nodes(nodes.iter()) {
             if entries > 0 {
                 print(&format!(
-                    "journal {journal}: its node does not exist; its {entries} unfinished attempts, see `journal \
-                     list`, are finished if the node comes back with its disk; if the disk is lost, delete the \
+                    "journal {journal}: its node does not exist; its unfinished attempts ({entries} in total), see \
+                     `journal list`, are finished if the node comes back with its disk; if the disk is lost, delete the \
                      ConfigMap\n"
                 ));
             } else if self.options.delete && journals.remove_empty(journal).await? {

@@ -113,7 +113,11 @@ async fn replace(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
         lost.retain(|volume| match is_marked(root, volume) {
             Ok(false) => true,
             Ok(true) => {
-                print(&format!("{}: its directory exists with its mark, so it is not abandoned\n", name_of(volume)));
+                print(&format!(
+                    "{name}: its directory exists with its mark, so it is not abandoned; if its data was copied here, \
+                     run `adopt --volume {name}`\n",
+                    name = name_of(volume)
+                ));
                 false
             }
             Err(error) => {
@@ -201,7 +205,7 @@ async fn adopt(Arguments { yes, site }: &Arguments) -> Result<(), BoxError> {
         print(&format!("no volume of this disk names another node than {name}\n"));
         return Ok(());
     }
-    confirm(&found, *yes, &format!("recreate {} volumes as volumes of the node {name}?", found.len()))?;
+    confirm(&found, *yes, &format!("recreate volumes as volumes of the node {name} ({} in total)?", found.len()))?;
     for volume in &found {
         migration.recreate(volume).await?;
     }

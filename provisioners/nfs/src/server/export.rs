@@ -9,7 +9,7 @@ use directory_volumes::VolumePath;
 use serde::{Deserialize, Serialize};
 
 /// An export. File handles of clients contain its id, so the id never changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Export {
     pub(crate) id: u16,
     pub(crate) path: VolumePath,
@@ -17,7 +17,7 @@ pub(crate) struct Export {
 }
 
 /// Access of clients to an export.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Access {
     /// If true, a client's root user is mapped to an unprivileged user.

@@ -69,7 +69,7 @@ struct Record {
 pub(crate) enum ExportTableError {
     #[error("the exports at {path} cannot be recorded: {source}")]
     Io { path: PathBuf, source: io::Error },
-    #[error("there are {0} exports, which is the maximum; delete volumes, or run another server")]
+    #[error("the maximum number of exports ({0}) is reached; delete volumes, or run another server")]
     Full(usize),
     #[error("an export cannot be read: {0}; repair it or remove it")]
     Damaged(String),

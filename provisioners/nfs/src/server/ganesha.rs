@@ -2,6 +2,7 @@
 
 mod config;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
@@ -139,8 +140,8 @@ impl Ganesha {
     async fn start_children(&self, table: &ExportTable) -> Result<Children, String> {
         let _gate = self.gate.write().await;
         let Settings { runtime, program, .. } = &self.settings;
-        let configured = config::write(&self.settings, &self.bus, table).map_err(|error| error.to_string())?;
-        configured.iter().for_each(|left_out| tracing::error!("not exported: {left_out}"));
+        let written = config::write(&self.settings, &self.bus, table).map_err(|error| error.to_string())?;
+        written.left_out.iter().for_each(|left_out| tracing::error!("not exported: {left_out}"));
         for name in [config::GANESHA_PID, config::BUS_PID] {
             end_leftover(&runtime.join(name), runtime).await;
         }
@@ -171,9 +172,32 @@ impl Ganesha {
             biased;
             why = children.wait() => Err(why),
             answered = timeout(START, answers) => match answered {
-                Ok(()) => Ok(children),
+                Ok(()) => {
+                    self.catch_up(table, &written.exports).await;
+                    Ok(children)
+                }
                 Err(_) => Err(format!("it did not answer within {} s", START.as_secs())),
             },
+        }
+    }
+
+    /// Applies the changes that commands have made to the table since the configuration was written. They do not reach
+    /// a server that is starting.
+    async fn catch_up(&self, table: &ExportTable, written: &[Export]) {
+        let Settings { runtime, root, export_options, .. } = &self.settings;
+        let exports = match table.entries() {
+            Ok(entries) => entries.exports,
+            Err(error) => return tracing::error!("recent changes of exports are not served: {error}"),
+        };
+        for export in missing(&exports, written) {
+            if let Err(error) = self.bus.remove(export.id).await {
+                tracing::error!("still exported: {}: {error}", export.path);
+            }
+        }
+        for export in missing(written, &exports).into_iter().filter(|export| config::has_directory(root, export)) {
+            if let Err(error) = add_export(runtime, root, export_options, &self.bus, export).await {
+                tracing::error!("not exported: {}: {error}", export.path);
+            }
         }
     }
 
@@ -222,6 +246,12 @@ impl Exporter for Ganesha {
         let _ = timeout(START, state.wait_for(|state| matches!(state, State::Up | State::Down(_)))).await;
         self.check_up()
     }
+}
+
+/// Returns the exports that `all` does not contain.
+fn missing<'a>(all: &[Export], exports: &'a [Export]) -> Vec<&'a Export> {
+    let all: BTreeSet<&Export> = all.iter().collect();
+    exports.iter().filter(|export| !all.contains(export)).collect()
 }
 
 /// Adds an export to the running server, and verifies that the server serves it.
@@ -326,4 +356,23 @@ async fn end_leftover(pid_file: &Path, runtime: &Path) {
         let _ = wait_until(|| !is_ours()).await;
     }
     let _ = fs::remove_file(pid_file);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::export::Access;
+
+    #[test]
+    fn finds_exports_that_changed_while_the_server_was_starting() {
+        let export =
+            |id, path: &str| Export { id, path: path.to_owned().try_into().unwrap(), access: Access::default() };
+        let written = [export(1, "kept"), export(2, "removed"), export(3, "moved")];
+        let table = [export(1, "kept"), export(4, "moved"), export(5, "added")];
+        let paths = |exports: Vec<&Export>| exports.iter().map(|export| (export.id, export.path.to_string())).collect();
+        let expected = |exports: [(u16, &str); 2]| exports.map(|(id, path)| (id, path.to_owned()));
+        let (added, removed): (Vec<_>, Vec<_>) = (paths(missing(&written, &table)), paths(missing(&table, &written)));
+        assert_eq!(added, expected([(4, "moved"), (5, "added")]));
+        assert_eq!(removed, expected([(2, "removed"), (3, "moved")]));
+    }
 }

@@ -231,7 +231,7 @@ impl<E: Exporter> Provisioner for Server<E> {
 }
 
 impl<E: Exporter> Hooks for Server<E> {
-    fn ignored_settings(class: &StorageClass) -> Vec<String> {
+    fn class_problems(class: &StorageClass) -> Vec<String> {
         directory_volumes::parameters::ignored_settings(class)
     }
 }

@@ -177,7 +177,7 @@ impl Provisioner for Subdir {
 }
 
 impl Hooks for Subdir {
-    fn ignored_settings(class: &StorageClass) -> Vec<String> {
+    fn class_problems(class: &StorageClass) -> Vec<String> {
         directory_volumes::parameters::ignored_settings(class)
     }
 

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use kube_sim::{After, Interceptor, Request, Status, Verb};
+use kube_sim::{After, Before, Interceptor, Request, Status, Verb};
 use serde_json::{Value, json};
 
 use super::world::*;
@@ -136,7 +136,7 @@ fn adopts_all_restored_volumes_with_one_command() {
     assert!(line(&text, "pv-1").contains("uid-of-pv-1") && line(&text, "pv-1").contains("new-pv-1"), "{text}");
     assert!(line(&text, "pv-6").contains("--from-cluster cluster-2") && line(&text, "pv-5").is_empty(), "{text}");
     let (ok, text) = world.run(&["adopt", "--restored", "--yes"], "");
-    assert!(!ok && text.contains("1 directories were not changed"), "{text}");
+    assert!(!ok && text.contains("directories were not changed (1 in total)"), "{text}");
     for name in ["pv-1", "pv-2", "pv-3", "pv-4"] {
         assert_eq!((uid(name), annotation(&world, name)), (format!("new-{name}"), json!(HERE)));
     }
@@ -157,6 +157,87 @@ fn a_damaged_mark_does_not_stop_a_restore() {
     let (ok, text) = world.run(&["adopt", "--restored", "--yes"], "");
     assert!(!ok && line(&text, "pv-1 is skipped").contains("cannot be read"), "{text}");
     assert_eq!(world.mark("pv-2").and_then(|owner| owner.claim).unwrap().uid, "new", "{text}");
+}
+
+/// Refuses the first update of a volume.
+#[derive(Default)]
+struct RefusesUpdate(AtomicU32);
+
+impl Interceptor for RefusesUpdate {
+    fn before<'a>(&'a self, request: &'a Request) -> Pin<Box<dyn Future<Output = Before> + Send + 'a>> {
+        let is_refused = request.verb == Verb::Patch
+            && request.resource.plural == "persistentvolumes"
+            && self.0.fetch_add(1, Ordering::Relaxed) == 0;
+        let status = Status::new(403, "Forbidden", "no");
+        Box::pin(async move { if is_refused { Before::Refuse(status) } else { Before::Handle } })
+    }
+}
+
+#[test]
+fn a_repeated_adoption_permits_the_deletion() {
+    let world = World::behind(Arc::new(RefusesUpdate::default()));
+    world.unmarked("data");
+    let uid = world.volume("pv-1", &world.source("data"))["metadata"]["uid"].clone();
+    let release = || {
+        let volume = world.cluster.get("", "persistentvolumes", "", "pv-1").unwrap();
+        volume["metadata"]["annotations"]["kube-provisioner/release"].clone()
+    };
+    let (ok, text) = world.run(&["adopt", "--volume", "pv-1"], "");
+    assert!(!ok && world.mark("data").is_some() && release().is_null(), "{text}");
+    let (ok, text) = world.run(&["adopt", "--volume", "pv-1"], "");
+    assert!(ok && release() == uid, "{text}");
+}
+
+/// A backup from before the first adoption does not contain the cluster's id.
+#[test]
+fn a_repeated_adoption_of_a_restored_volume_does_not_permit_the_deletion() {
+    let world = World::behind(Arc::new(RefusesUpdate::default()));
+    world.directory("data", &owner("pv-1"), false);
+    // Creation times are in whole seconds.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    world.volume_for("pv-1", &world.source("data"), Some("new"));
+    assert!(!world.run(&["adopt", "--volume", "pv-1"], "").0);
+    assert!(world.mark("data").is_some_and(|owner| owner.uid.is_some()));
+    let (ok, text) = world.run(&["adopt", "--volume", "pv-1"], "");
+    let volume = world.cluster.get("", "persistentvolumes", "", "pv-1").unwrap();
+    assert!(ok && volume["metadata"]["annotations"]["kube-provisioner/release"].is_null(), "{text}");
+}
+
+const NEW: [&str; 6] = ["--claim", "shop/data", "--size", "1Mi", "--storage-class", "class"];
+
+#[test]
+fn a_new_volume_has_the_name_and_the_provisioner_in_the_mark() {
+    let world = World::new();
+    world.directory("shop/data", &owner("pvc-1"), false);
+    let theirs = directory_volumes::Owner { provisioner: RANCHER.to_owned(), ..owner("pvc-2") };
+    world.directory("shop/theirs", &theirs, false);
+    world.root.keep(&at("shop/theirs"), &theirs).unwrap();
+    let (ok, text) = world.run(&[&["adopt", "shop/data"][..], &NEW].concat(), "");
+    assert!(ok && text.contains("pvc-1 is the volume of"), "{text}");
+    let adopt = [&["adopt", "shop/theirs"][..], &NEW].concat();
+    let (ok, text) = world.run(&adopt, "");
+    assert!(!ok && text.contains("\"shop/theirs\" is the directory of"), "{text}");
+    let (ok, text) = world.run(&[&adopt[..], &["--additional-provisioner-names", RANCHER]].concat(), "");
+    let volume = world.cluster.get("", "persistentvolumes", "", "pvc-2");
+    assert!(ok && volume.unwrap()["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] == RANCHER, "{text}");
+}
+
+#[test]
+fn refuses_arguments_of_a_new_volume_without_a_claim() {
+    let world = World::new();
+    world.unmarked("data");
+    world.volume("pv-1", &world.source("other"));
+    for arguments in [
+        &["adopt", "data", "--size", "1Mi", "--storage-class", "class"][..],
+        &["adopt", "data", "--name", "pv-2"],
+        &["adopt", "data", "--access-mode", "ReadWriteMany"],
+        &["adopt", "--volume", "pv-1", "--reclaim-policy", "Delete"],
+    ] {
+        let (ok, text) = world.run(arguments, "");
+        assert!(!ok && text.contains("--claim"), "{arguments:?}: {text}");
+    }
+    assert_eq!(std::fs::read_dir(world.path(".kube-provisioner/volumes")).unwrap().count(), 0);
+    assert!(annotation(&world, "pv-1").is_null());
 }
 
 /// Earlier versions adopted shared directories on request.

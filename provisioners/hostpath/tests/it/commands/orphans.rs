@@ -88,6 +88,36 @@ fn keeps_directories_that_may_belong_to_a_volume() {
 }
 
 #[test]
+fn removes_only_the_mark_of_a_missing_directory() {
+    let world = World::new();
+    world.directory("orphan", &owner("pv-1"), false);
+    std::fs::remove_dir_all(world.path("orphan")).unwrap();
+    let (ok, text) = world.run(&["orphans", "--delete"], "n\n");
+    assert!(ok && text.contains("remove the mark of") && text.contains("1 orphan,"), "{text}");
+    let (ok, text) = world.run(&["orphans", "--delete", "--yes"], "");
+    assert!(ok && text.contains("orphan: its mark is removed") && !text.contains("trash restore"), "{text}");
+    assert!(world.mark("orphan").is_none() && world.root.trash().unwrap().is_empty());
+}
+
+/// The volumes of other nodes have the same root path until they are adopted.
+#[test]
+fn does_not_report_missing_directories_of_other_nodes() {
+    let world = World::new();
+    for (name, node) in [("pv-here", "node-1"), ("pv-there", "node-2")] {
+        let mut source = world.source(name);
+        source["nodeAffinity"] = json!({"required": {"nodeSelectorTerms":
+            [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}]}});
+        let mut volume = world.volume(name, &source);
+        volume["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] = json!(RANCHER);
+        world.cluster.update(&volume).unwrap();
+    }
+    let arguments = ["orphans", "--node-name", "node-1", "--additional-provisioner-names", RANCHER];
+    let (ok, text) = world.run(&arguments, "");
+    assert!(ok && line(&text, "pv-here").contains("its directory does not exist"), "{text}");
+    assert!(!text.contains("pv-there"), "{text}");
+}
+
+#[test]
 fn moves_the_others_if_a_directory_cannot_be_moved() {
     let world = World::new();
     let token = kube_provisioner::FencingToken::unlimited();

@@ -66,6 +66,7 @@ fn abandons_volumes_of_a_former_disk() {
     assert!(!ok && text.contains("missing disk (1 in total)?") && is_there(&world, "pv-lost"), "{text}");
     assert!(line(&text, "pv-lost").contains("shop/pv-lost"), "{text}");
     assert!(line(&text, "pv-copied").contains("not abandoned") && !text.contains("pv-here"), "{text}");
+    assert!(line(&text, "pv-copied").contains("run `adopt --volume pv-copied`"), "{text}");
     let (ok, text) = world.run(&[&command[..], &["--yes"]].concat(), "");
     assert!(ok && text.contains("kubectl delete pvc -n shop pv-lost") && !is_there(&world, "pv-lost"), "{text}");
     for name in ["pv-copied", "pv-here", "pv-elsewhere"] {
@@ -74,6 +75,12 @@ fn abandons_volumes_of_a_former_disk() {
     world.eventually("the claim is lost", |_| phase(&world, "pv-lost") == "Lost");
     let (ok, text) = world.run(&command, "");
     assert!(ok && text.contains("no volume of this node"), "{text}");
+    // Afterwards the node's replica manages the volume again.
+    let (ok, text) = world.run(&["adopt", "--volume", "pv-copied", "--node-name", NODE], "");
+    let annotations = &world.cluster.get("", "persistentvolumes", "", "pv-copied").unwrap()["metadata"]["annotations"];
+    let uid = &world.cluster.get("", "nodes", "", NODE).unwrap()["metadata"]["uid"];
+    assert!(ok && annotations["hostpath-provisioner/root"] == here, "{text}{annotations}");
+    assert_eq!(&annotations["hostpath-provisioner/node-uid"], uid);
 }
 
 #[test]
@@ -120,7 +127,7 @@ fn moves_volumes_to_the_new_name_of_their_node() {
     // An earlier call was interrupted between the deletion of the second volume and its recreation.
     world.root.put_note("renamed", &delete_volume(&world, "pv-2").to_string()).unwrap();
     let (ok, text) = world.run(&command, "y\n");
-    assert!(ok && text.contains("recreate 1 volumes"), "{text}");
+    assert!(ok && text.contains("volumes of the node node-1 (1 in total)?"), "{text}");
     let after = world.cluster.get("", "persistentvolumes", "", "pv-1").unwrap();
     assert_ne!(before["metadata"]["uid"], after["metadata"]["uid"]);
     let annotations = &after["metadata"]["annotations"];

@@ -79,6 +79,25 @@ fn finishes_an_interrupted_restore() {
 }
 
 #[test]
+fn purge_continues_an_interrupted_purge() {
+    let world = World::new();
+    for (name, cluster) in [("pv-1", HERE), ("pv-2", HERE), ("theirs", ELSEWHERE)] {
+        discard(&world, name, Some(cluster), &Value::Null);
+        let own = world.path(".kube-provisioner");
+        std::fs::rename(own.join("trash").join(name), own.join("deleting").join(name)).unwrap();
+    }
+    let left = || world.root.survey().unwrap().deleting;
+    let (ok, text) = world.run(&["trash", "purge", "pv-1"], "");
+    assert!(ok && text.contains("pv-1 is removed") && left().len() == 2, "{text}");
+    let (ok, text) = world.run(&["trash", "purge", "theirs"], "");
+    assert!(!ok && text.contains("theirs is kept") && left().len() == 2, "{text}");
+    let (ok, text) = world.run(&["trash", "purge", "--all"], "");
+    assert!(ok && text.contains("pv-2 is removed") && left() == ["theirs"], "{text}");
+    let (ok, text) = world.run(&["trash", "purge", "pv-1"], "");
+    assert!(!ok && text.contains("there is no volume in the trash"), "{text}");
+}
+
+#[test]
 fn does_not_purge_volumes_of_other_clusters() {
     let world = World::new();
     discard(&world, "ours", Some(HERE), &Value::Null);

@@ -5,8 +5,6 @@ use serde_json::json;
 
 use super::world::*;
 
-const RANCHER: &str = "rancher.io/local-path";
-
 #[test]
 fn events_explain_how_to_adopt_released_volumes() {
     let world = World::new();

@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 pub(crate) const PROVISIONER: &str = "example.com/hostpath";
+pub(crate) const RANCHER: &str = "rancher.io/local-path";
 pub(crate) const HERE: &str = "cluster-1";
 pub(crate) const ELSEWHERE: &str = "cluster-2";
 
@@ -38,9 +39,11 @@ impl World {
         Self::running(Cluster::new(), Actors::all())
     }
 
-    /// Creates a cluster without controllers, with an interceptor between clients and the server.
+    /// Creates a cluster without controllers, with an interceptor between clients and the server. Its clock is the one
+    /// that marks use.
     pub(crate) fn behind(interceptor: Arc<dyn Interceptor>) -> Self {
-        Self::running(Cluster::builder().interceptor(interceptor).build(), Actors::none())
+        let cluster = Cluster::builder().epoch(jiff::Timestamp::now()).interceptor(interceptor).build();
+        Self::running(cluster, Actors::none())
     }
 
     fn running(cluster: Cluster, actors: Actors) -> Self {

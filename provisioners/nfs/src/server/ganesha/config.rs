@@ -29,21 +29,28 @@ pub(crate) enum ConfigError {
     ExportTable(#[from] ExportTableError),
 }
 
-/// Writes the whole configuration. Returns the exports that are left out, with the reasons.
-pub(super) fn write(settings: &Settings, bus: &Bus, table: &ExportTable) -> Result<Vec<String>, ConfigError> {
+/// The exports in the table when the configuration was written.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) exports: Vec<Export>,
+    /// The reasons why other exports are left out.
+    pub(super) left_out: Vec<String>,
+}
+
+/// Writes the whole configuration.
+pub(super) fn write(settings: &Settings, bus: &Bus, table: &ExportTable) -> Result<Written, ConfigError> {
     let Settings { runtime, root, .. } = settings;
     let entries = table.entries()?;
-    let mut left_out = entries.damaged;
+    let (mut exports, mut left_out) = (Vec::new(), entries.damaged);
     let written = fs::create_dir_all(runtime.join(EXPORTS)).and_then(|()| {
         fs::set_permissions(runtime, fs::Permissions::from_mode(0o700))?;
         fs::create_dir_all(recovery(settings))?;
         fs::write(runtime.join(BUS_CONFIG), bus_config(bus))?;
         let mut config = server_config(settings);
-        for export in &entries.exports {
-            // The server would ignore a missing directory silently. A kept volume has no directory until it is
-            // restored.
-            if root.join(export.path.as_str()).is_dir() {
+        for export in entries.exports {
+            if has_directory(root, &export) {
                 config.push_str(&export.block(root, &settings.export_options));
+                exports.push(export);
             } else {
                 left_out.push(format!("the directory {} of the export {} does not exist", export.path, export.id));
             }
@@ -51,7 +58,13 @@ pub(super) fn write(settings: &Settings, bus: &Bus, table: &ExportTable) -> Resu
         fs::write(runtime.join(CONFIG), config)
     });
     written.map_err(|source| ConfigError::Io { path: runtime.clone(), source })?;
-    Ok(left_out)
+    Ok(Written { exports, left_out })
+}
+
+/// Returns true if the server can serve an export. It would ignore a missing directory silently. A kept volume has no
+/// directory until it is restored.
+pub(super) fn has_directory(root: &Path, export: &Export) -> bool {
+    root.join(export.path.as_str()).is_dir()
 }
 
 /// Returns the directory for the server's records of its clients.
@@ -132,7 +145,8 @@ mod tests {
                 nfs_versions: vec![Version::V4],
             },
         };
-        assert!(write(&settings, &Bus::new(&runtime), &table).unwrap().is_empty());
+        let written = write(&settings, &Bus::new(&runtime), &table).unwrap();
+        assert_eq!((written.left_out.len(), &written.exports[..]), (0, &[export.clone()][..]));
         let config = fs::read_to_string(runtime.join(CONFIG)).unwrap();
         assert!(config.contains(&format!("Export_Id = {};", export.id)), "{config}");
         assert_eq!(runtime.join(EXPORTS).read_dir().unwrap().count(), 0);

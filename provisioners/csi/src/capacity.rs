@@ -39,6 +39,8 @@ const MANAGED_BY: &str = "csi.storage.k8s.io/managed-by";
 const MANAGER: &str = "external-provisioner";
 /// Changes of nodes, classes and objects come in bursts. The delay handles each burst at once.
 const SETTLING: Duration = Duration::from_secs(1);
+/// The time between warnings while no capacity can be published.
+const WARN_AGAIN: Duration = Duration::from_secs(600);
 
 /// The settings of storage capacity.
 #[derive(Clone, Debug)]
@@ -139,7 +141,8 @@ struct State {
     queue: Option<Queue<Task>>,
     /// Counts wakes. Each wake requests an answer from the driver that is newer than the wake.
     wakes: u64,
-    is_failing: bool,
+    /// The time of the last warning, until an object is published.
+    warned: Option<Instant>,
 }
 
 impl State {
@@ -316,11 +319,12 @@ impl Capacity {
         let mut state = self.lock();
         match (result, work.key()) {
             (Ok(()), Task::Publish(key)) if state.wanted.contains_key(key) => {
-                state.is_failing = false;
+                state.warned = None;
                 Next::Wait(Some(self.until_poll(key, begin)))
             }
             (Ok(()), _) => Next::Done,
-            (Err(problem), _) if !std::mem::replace(&mut state.is_failing, true) => {
+            (Err(problem), _) if state.warned.is_none_or(|warned| warned.elapsed() >= WARN_AGAIN) => {
+                state.warned = Some(Instant::now());
                 tracing::warn!("storage capacity cannot be published, trying again: {problem}");
                 Next::RetryWithin(self.settings.poll_interval)
             }

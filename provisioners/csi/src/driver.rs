@@ -34,6 +34,9 @@ pub enum DriverError {
         "the CSI driver reports no topology of its node (NodeGetInfo), which --node-deployment requires: each replica uses it to find its volumes"
     )]
     NoTopology,
+    /// The driver does not support topology.
+    #[error("the CSI driver lacks the capability VOLUME_ACCESSIBILITY_CONSTRAINTS, which --node-deployment requires")]
+    NoTopologyCapability,
 }
 
 /// A driver's name and capabilities.
@@ -107,14 +110,14 @@ impl DriverInfo {
             format!("the CSI driver {} {what}: it does not have the capability {capability}", self.name)
         };
         if !self.services.contains(&Service::ControllerService) {
-            return Some(lacks("cannot create volumes", Service::ControllerService.as_str_name()));
+            return Some(lacks("cannot create or delete volumes", Service::ControllerService.as_str_name()));
         }
         let needs = needs.into_iter().map(|need| match need {
             RequiredFeature::Attributes => (Rpc::ModifyVolume, "does not support VolumeAttributesClasses"),
             RequiredFeature::Clones => (Rpc::CloneVolume, "cannot copy volumes"),
             RequiredFeature::Snapshots => (Rpc::CreateDeleteSnapshot, "cannot restore snapshots"),
         });
-        let all = [(Rpc::CreateDeleteVolume, "cannot create volumes")].into_iter().chain(needs);
+        let all = [(Rpc::CreateDeleteVolume, "cannot create or delete volumes")].into_iter().chain(needs);
         all.into_iter().find(|(rpc, _)| !self.has_rpc(*rpc)).map(|(rpc, what)| lacks(what, rpc.as_str_name()))
     }
 }

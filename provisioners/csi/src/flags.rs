@@ -268,7 +268,7 @@ impl Flags {
         (options.retry_interval_start, options.retry_interval_max) =
             (self.retry_interval_start, self.retry_interval_max);
         options.http_endpoint = self.http_endpoint.0;
-        options.cluster_id = self.cluster_id.clone();
+        options.cluster_id = self.cluster_id.clone().filter(|id| !id.is_empty());
         options.log_format = self.logging_format;
         options.coordination = if self.leader_election { Coordination::Lease } else { Coordination::None };
         options.sidecar_rbac = true;
@@ -395,10 +395,10 @@ mod tests {
     /// Go treats an empty value as unset, and templates of charts produce empty values.
     #[test]
     fn empty_values_mean_the_default() {
-        let flags = flags(&["--http-endpoint=", "--kubeconfig=", "--master=", "--feature-gates="]);
+        let flags = flags(&["--http-endpoint=", "--kubeconfig=", "--master=", "--feature-gates=", "--cluster-id="]);
         assert!(flags.kubeconfig.is_empty() && flags.features.has_topology());
         let options = flags.options("d");
-        assert_eq!((options.http_endpoint, options.api_server), (None, None));
+        assert_eq!((options.http_endpoint, options.api_server, options.cluster_id), (None, None, None));
     }
 
     /// Versions up to 1.6 had other flags for the election, and versions up to 5.1 the flags of klog.

@@ -124,7 +124,7 @@ async fn run(flags: Flags) -> Result<(), Box<dyn Error + Send + Sync>> {
 /// Returns the node that the driver runs on if the program provisions only for the node with this name.
 async fn own_node(client: &Client, driver: &DriverInfo, name: Option<&str>) -> Result<Option<OwnNode>, DriverError> {
     match name {
-        Some(_) if !driver.has_topology() => Err(DriverError::NoTopology),
+        Some(_) if !driver.has_topology() => Err(DriverError::NoTopologyCapability),
         Some(name) => OwnNode::query(client, name).await.map(Some),
         None => Ok(None),
     }
@@ -143,7 +143,9 @@ async fn driver_changed(
         let reconnected = client.reconnected();
         let found = async {
             let driver = DriverInfo::query(&client).await?;
-            let node = own_node(&client, &driver, node.as_ref().map(OwnNode::name)).await?;
+            // A driver that has lost its topology is different in any case.
+            let name = node.as_ref().map(OwnNode::name).filter(|_| driver == known);
+            let node = own_node(&client, &driver, name).await?;
             Ok::<_, DriverError>((driver, node))
         };
         match found.await {

@@ -32,10 +32,10 @@ use crate::grants;
 use crate::missing_objects::{self, MissingObjects};
 use crate::nodes::{Nodes, refusal};
 use crate::own_node::OwnNode;
-use crate::parameters::Texts;
+use crate::parameters::{self, Texts};
 use crate::request::{RequestError, RequestSettings, RequestedVolume, Settings};
 use crate::requests::{existing, limited};
-use crate::secret_refs::{Role, Tokens, secret_ref};
+use crate::secret_refs::{Role, Tokens, secret_ref, templates};
 use crate::source_holds::SourceHolds;
 use crate::sources::{self, KINDS, Kind, Source, SourceError, Sources};
 use crate::sweep::Sweep;
@@ -233,7 +233,11 @@ impl<D: Identity + Controller + 'static> CsiProvisioner<D> {
     /// Releases the source of a copy.
     async fn release(&self, source: Option<&Source>, volume: &str) -> Result<(), DeleteError> {
         match source {
-            Some(source) => Ok(self.holds.release(&self.client(), source, volume).await?),
+            Some(source) => self.holds.release(&self.client(), source, volume).await.map_err(|error| {
+                let Source { kind, namespace, name, .. } = source;
+                let cause = error_chain(&error);
+                DeleteError::retry(format!("cannot remove the finalizer of the {kind} {namespace}/{name}: {cause}"))
+            }),
             None => Ok(()),
         }
     }
@@ -485,7 +489,7 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
             (Err(error), Some(secret)) => {
                 let (name, namespace) = names(secret);
                 Err(DeleteError::retry(format!(
-                    "{error}; the Secret {namespace}/{name}, which the volume names, does not exist"
+                    "{error}; the Secret {namespace}/{name}, which the volume or its class names, does not exist"
                 )))
             }
         }
@@ -525,6 +529,14 @@ impl<D: Identity + Controller + 'static> Provisioner for CsiProvisioner<D> {
 }
 
 impl<D: Identity + Controller + 'static> Hooks for CsiProvisioner<D> {
+    fn class_problems(class: &StorageClass) -> Vec<String> {
+        let given = class.parameters.clone().unwrap_or_default();
+        let of_driver = parameters::of_driver(&given).err().map(|error| error.to_string());
+        let file_system = parameters::file_system(&given).err().map(|error| error.to_string());
+        let secrets = Role::ALL.into_iter().filter_map(|role| templates(role, &given).err());
+        of_driver.into_iter().chain(file_system).chain(secrets.map(|error| error.to_string())).collect()
+    }
+
     async fn prepare(&self, request: ProvisionRequest<Texts>) -> Result<Prepared, ProvisionError> {
         let shape = self.request_settings();
         let wanted = RequestedVolume::read(&request, &shape);

@@ -127,7 +127,7 @@ fn resolved(template: &str, value: impl Fn(&str) -> Option<String>) -> Result<St
 }
 
 /// Returns the templates for the Secret's name and namespace.
-fn templates(role: Role, class: &Texts) -> Result<Option<[&str; 2]>, SecretRefError> {
+pub(crate) fn templates(role: Role, class: &Texts) -> Result<Option<[&str; 2]>, SecretRefError> {
     let keys = role.keys();
     let mut found = [None, None];
     for (part, key) in keys.iter().enumerate() {

@@ -11,6 +11,9 @@ use tokio::sync::Mutex as Turn;
 use crate::requests::{existing, limited};
 use crate::sources::{Kind, Source};
 
+/// Attempts to write an object that others change at the same time.
+const MAX_WRITES: u32 = 5;
+
 /// This process's attempts by the uid of their source. They may be in several namespaces. The last one removes the
 /// finalizer.
 #[derive(Default)]
@@ -116,22 +119,36 @@ async fn unprotect(client: &Client, source: &Source) -> Result<bool, CallError> 
 async fn change(
     client: &Client,
     source: &Source,
-    edit: impl FnOnce(&mut DynamicObject) -> Option<()>,
+    mut edit: impl FnMut(&mut DynamicObject) -> Option<()>,
 ) -> Result<bool, CallError> {
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &source.namespace, &source.kind.resource());
-    let Some(mut object) = existing(api.get(&source.name)).await? else { return Ok(false) };
-    if object.meta().uid.as_deref() != Some(&*source.uid) || edit(&mut object).is_none() {
-        return Ok(false);
-    }
-    match limited(api.replace(&source.name, &PostParams::default(), &object)).await {
-        Ok(_) => Ok(true),
-        // Charts that are older than the finalizer do not grant this.
-        Err(CallError::Forbidden(reason)) if source.kind == Kind::Snapshot => {
-            tracing::info!(name = source.name, "the VolumeSnapshot is not protected: {reason}");
-            Ok(false)
+    let Source { name, namespace, .. } = source;
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &source.kind.resource());
+    let mut writes = 0;
+    loop {
+        let Some(mut object) = existing(api.get(name)).await? else { return Ok(false) };
+        if object.meta().uid.as_deref() != Some(&*source.uid) || edit(&mut object).is_none() {
+            return Ok(false);
         }
-        Err(CallError::NotFound) => Ok(false),
-        Err(error) => Err(error),
+        writes += 1;
+        match limited(api.replace(name, &PostParams::default(), &object)).await {
+            Ok(_) => return Ok(true),
+            Err(CallError::Conflict) if writes < MAX_WRITES => {}
+            // Charts that are older than the finalizer do not grant this.
+            Err(CallError::Forbidden(reason)) if source.kind == Kind::Snapshot => {
+                if is_held(&object, source.kind) {
+                    tracing::info!("the VolumeSnapshot {namespace}/{name} is not protected: {reason}");
+                } else {
+                    tracing::warn!(
+                        "the VolumeSnapshot {namespace}/{name} cannot be deleted while it has the finalizer {}, which this \
+                         program may not remove: {reason}",
+                        source.kind.finalizer()
+                    );
+                }
+                return Ok(false);
+            }
+            Err(CallError::NotFound) => return Ok(false),
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -140,7 +157,7 @@ mod tests {
     use std::time::Duration;
 
     use kube_provisioner::error_chain;
-    use kube_sim::{Cluster, Faults};
+    use kube_sim::{Cluster, Faults, PatchKind, Target};
     use serde_json::json;
     use tokio::time::{Instant, sleep};
 
@@ -183,6 +200,25 @@ mod tests {
             assert!(is_held(&cluster), "{later:?}");
             holds.release(&client, &source, "two").await.unwrap();
             assert!(!is_held(&cluster) && holds.lock().is_empty(), "{later:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn release_succeeds_although_others_change_the_source() {
+        for later in (0..30).step_by(5).map(Duration::from_millis) {
+            let (cluster, source) = cluster();
+            let (client, holds) = (cluster.client("sidecar"), SourceHolds::default());
+            holds.protect(&client, &source, "one").await.unwrap();
+            let change = async {
+                sleep(later).await;
+                let target =
+                    Target { group: "", plural: "persistentvolumeclaims", namespace: "default", name: "source" };
+                let patch = json!({"metadata": {"labels": {"changed": "yes"}}});
+                cluster.patch(&target, None, PatchKind::Merge, &patch).unwrap();
+            };
+            let (released, ()) = tokio::join!(holds.release(&client, &source, "one"), change);
+            released.unwrap();
+            assert!(!is_held(&cluster), "{later:?}");
         }
     }
 

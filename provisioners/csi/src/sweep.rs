@@ -9,7 +9,7 @@ use kube_provisioner::error_chain;
 use kube_provisioner::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube_provisioner::kube::api::{Api, DynamicObject, ListParams};
 use kube_provisioner::kube::{Client, ResourceExt};
-use kube_provisioner::protocol::SELECTED_NODE;
+use kube_provisioner::protocol::{BETA_STORAGE_PROVISIONER, SELECTED_NODE, STORAGE_PROVISIONER};
 use provisioner_runtime::CallError;
 use serde_json::Value;
 use tokio::time::sleep;
@@ -150,12 +150,16 @@ impl Sweep<'_> {
                 let is_here = |claim: &PersistentVolumeClaim| {
                     self.node.is_none_or(|node| claim.annotations().get(SELECTED_NODE).is_some_and(|name| name == node))
                 };
-                let claim = claim.filter(is_here);
-                let Some(volume) = claim.and_then(|claim| claim.spec?.volume_name) else { return Ok(false) };
+                let Some(claim) = claim.filter(is_here) else { return Ok(false) };
+                let asked = [STORAGE_PROVISIONER, BETA_STORAGE_PROVISIONER];
+                let asked = asked.iter().find_map(|key| claim.annotations().get(*key)).cloned();
+                let Some(volume) = claim.spec.and_then(|spec| spec.volume_name) else { return Ok(false) };
                 let volumes = Api::<PersistentVolume>::all(self.client.clone());
-                let volume = existing(volumes.get(&volume)).await?;
-                let csi = volume.and_then(|volume| volume.spec?.csi);
-                Ok(csi.is_some_and(|csi| csi.driver == self.driver))
+                // The volume of a lost claim does not exist.
+                let Some(volume) = existing(volumes.get(&volume)).await? else {
+                    return Ok(asked.as_deref() == Some(self.driver));
+                };
+                Ok(volume.spec.and_then(|spec| spec.csi).is_some_and(|csi| csi.driver == self.driver))
             }
             Kind::Snapshot => {
                 let resource = source.kind.resource();

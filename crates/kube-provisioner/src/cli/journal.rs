@@ -58,7 +58,8 @@ impl Journal {
             Action::List if listings.is_empty() => {
                 return Err(format!(
                     "namespace {namespace} has no journal of {provisioner}: check --provisioner-name and \
-                     --namespace; a provisioner creates its journal when it starts to work"
+                     --namespace; a provisioner creates its journal when it starts to work{}",
+                    in_memory_hint(*kind)
                 )
                 .into());
             }
@@ -76,9 +77,11 @@ impl Journal {
                 "{key} cannot be read. Its attempt may have left an asset of this name in the backend.\n"
             )),
             None => {
-                return Err(
-                    format!("no journal in namespace {namespace} has an entry {key}; see `journal list`").into()
-                );
+                return Err(format!(
+                    "no journal in namespace {namespace} has an entry {key}; see `journal list`{}",
+                    in_memory_hint(*kind)
+                )
+                .into());
             }
         }
         if !yes {
@@ -89,6 +92,16 @@ impl Journal {
             print(&format!("{key} is dropped from {} within seconds, or when a replica takes it over\n", journal.name));
         }
         Ok(())
+    }
+}
+
+/// Returns how to end attempts that the command cannot see.
+fn in_memory_hint(kind: JournalKind) -> &'static str {
+    match kind {
+        JournalKind::Lease => {
+            "; if /readyz of the provisioner shows `journal (in memory)`, restart it to end its attempts"
+        }
+        _ => "",
     }
 }
 
@@ -327,6 +340,9 @@ mod tests {
         let command = Journal { action: Action::List };
         let error = command.execute(&journals(&Cluster::new()), |_| {}).await.unwrap_err().to_string();
         assert!(error.starts_with("namespace storage has no journal of example.com/p: check"), "{error}");
+        let of_sidecar = Journals { kind: JournalKind::Lease, ..journals(&Cluster::new()) };
+        let error = command.execute(&of_sidecar, |_| {}).await.unwrap_err().to_string();
+        assert!(error.contains("journal (in memory)"), "{error}");
     }
 
     #[test]

@@ -20,6 +20,28 @@ fn rbac_has_the_rights_of_external_provisioner() {
 }
 
 #[test]
+fn check_class_reports_what_provisioning_refuses() {
+    let check = |parameters: &str| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let class = format!(
+            "{{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {{name: c}}, provisioner: ebs.csi.example.com, \
+             parameters: {parameters}}}"
+        );
+        std::fs::write(file.path(), class).unwrap();
+        said(&["check-class", file.path().to_str().unwrap()])
+    };
+    assert_eq!(check("{csi.storage.k8s.io/fstype: xfs, type: gp3}").0, Some(0));
+    for (parameters, problem) in [
+        ("{csi.storage.k8s.io/fstyp: xfs}", "the unknown parameter csi.storage.k8s.io/fstyp"),
+        ("{csi.storage.k8s.io/fstype: xfs, fstype: xfs}", "names the file system twice"),
+        ("{csi.storage.k8s.io/provisioner-secret-name: a}", "or neither"),
+    ] {
+        let (status, text) = check(parameters);
+        assert!(status == Some(1) && text.contains(problem), "{text}");
+    }
+}
+
+#[test]
 fn features_determine_the_permissions() {
     let rules = |more: &[&str]| {
         let arguments = ["rbac", "--provisioner-name", "ebs.csi.example.com", "--namespace", "kube-system"];

@@ -284,7 +284,7 @@ fn not_cleaned_up(
     retry_after: Option<Duration>,
     case: &Case<'_>,
 ) -> OutcomeReport {
-    let text = format!("Cleaning up after a failed attempt: {message}");
+    let text = format!("Cleaning up after the attempt: {message}");
     let waits = matches!(verdict, DeleteVerdict::InProgress | DeleteVerdict::InUse);
     let next = if waits { Next::Wait(retry_after) } else { retry(retry_after) };
     let event = if waits {

@@ -161,7 +161,7 @@ async fn missing_secret_is_reported_and_the_driver_is_not_called() {
     fixture.delete("", "secrets", "default", "late");
     fixture.driver.script(Method::DeleteVolume, [Step::refuse(Code::Unauthenticated, "no password")]);
     fixture.delete_claim("a");
-    fixture.wait_for_event(&name, "the Secret default/late, which the volume names, does not exist").await;
+    fixture.wait_for_event(&name, "the Secret default/late, which the volume or its class names, does not exist").await;
     fixture.until("gone", || fixture.volume(&name).is_none()).await;
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use csi_sim::{Method, Step};
 use driver_rpc::Code;
-use kube_sim::{Before, PatchKind, Target, Verb};
+use kube_sim::{Before, DeleteOptions, PatchKind, Target, Verb};
 use provisioner_runtime::journal::{JournalKind, request_drop};
 use serde_json::json;
 use tokio::time::sleep;
@@ -37,8 +37,8 @@ async fn removes_finalizers_left_by_external_provisioner() {
     fixture.define_snapshots();
     let running = fixture.start(1).await;
     let source = fixture.source().await;
-    fixture.claim("other", "fast", json!({}));
-    fixture.until("bound", || fixture.is_bound("other")).await;
+    let [_, lost] = ["other", "lost"].map(|claim| fixture.claim(claim, "fast", json!({})));
+    fixture.until("bound", || fixture.is_bound("other") && fixture.is_bound("lost")).await;
     for (snapshot, driver) in [("monday", "csi-sim.example.com"), ("foreign", "other.example.com")] {
         fixture.snapshot(snapshot, &source, json!({"content": {"spec": {"driver": driver}}})).await;
         fixture.protect(&Fixture::snapshot_target(snapshot), SNAPSHOT_FINALIZER);
@@ -46,6 +46,11 @@ async fn removes_finalizers_left_by_external_provisioner() {
     running.abort();
     fixture.protect_claim("source");
     fixture.protect_claim("other");
+    // The volume of a lost claim no longer exists.
+    fixture.protect_claim("lost");
+    let volume = Target { group: "", plural: "persistentvolumes", namespace: "", name: &lost };
+    fixture.cluster.delete(&volume, DeleteOptions::default()).unwrap();
+    fixture.cluster.patch(&volume, None, PatchKind::Merge, &json!({"metadata": {"finalizers": null}})).unwrap();
     // The volume belongs to another driver, which uses the same finalizers.
     let foreign = json!({
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "foreign"},
@@ -58,14 +63,16 @@ async fn removes_finalizers_left_by_external_provisioner() {
     fixture.claim("foreign", "slow", json!({"spec": {"volumeName": "foreign"}}));
     fixture.until("bound", || fixture.is_bound("foreign")).await;
     fixture.protect_claim("foreign");
-    for claim in ["source", "foreign"] {
+    for claim in ["source", "lost", "foreign"] {
         fixture.delete_claim(claim);
     }
     sleep(Duration::from_secs(60)).await;
     assert!(fixture.is_claim_there("source"));
 
     let _running = fixture.start(2).await;
-    fixture.until("gone", || !fixture.is_claim_there("source")).await;
+    for claim in ["source", "lost"] {
+        fixture.until("gone", || !fixture.is_claim_there(claim)).await;
+    }
     fixture.until("unprotected", || !fixture.is_claim_held("other")).await;
     fixture.until("unprotected", || !fixture.is_snapshot_held("monday")).await;
     sleep(Duration::from_secs(7200)).await;

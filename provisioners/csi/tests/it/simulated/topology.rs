@@ -307,6 +307,21 @@ async fn reschedules_when_the_zone_is_full() {
     assert_eq!(fixture.zones(), [["b", "b"], ["a", "a"]]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn retries_on_the_new_node_if_the_attempt_ends_on_the_former_one() {
+    let fixture = two_zones(cluster().build());
+    let refused = |code| Step::refuse(code, "not here").after(Duration::from_secs(5));
+    let steps = [Code::Aborted, Code::Aborted, Code::ResourceExhausted].map(refused);
+    fixture.driver.script(Method::CreateVolume, steps);
+    let _running = fixture.start_with(1, as_sidecar).await;
+    fixture.claim("data", "late", on_node("node-b"));
+    fixture.until("called", || fixture.creations().len() == 1).await;
+    fixture.change_claim("data", on_node("node-a"));
+    sleep(Duration::from_secs(120)).await;
+    assert!(fixture.is_bound("data"), "{:?}", fixture.events("data"));
+    assert!(!fixture.events("data").iter().any(|event| event.contains("asked for another node")));
+}
+
 /// Selects the node `next` for the claim `data` right before a sidecar updates a claim, while `former` is selected. It
 /// begins once the built cluster is set.
 pub(super) fn scheduler(former: Option<&'static str>, next: &'static str) -> (Arc<OnceLock<Cluster>>, Builder) {

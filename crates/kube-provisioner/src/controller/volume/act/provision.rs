@@ -97,9 +97,9 @@ impl Actions {
         let verdict = error.verdict();
         let mut rescheduled = false;
         if let (ProvisionVerdict::Reschedule, Some(node)) = (verdict, &pending.claim.facts.selected_node) {
-            rescheduled = true;
-            if let Err(stopped) = self.reschedule(&pending.claim.facts, node, step).await {
-                return stopped;
+            match self.reschedule(&pending.claim.facts, node, step).await {
+                Ok(is_asked) => rescheduled = is_asked,
+                Err(stopped) => return stopped,
             }
         }
         let message = error.event_text(step.key());

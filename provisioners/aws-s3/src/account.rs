@@ -344,6 +344,16 @@ impl Account {
         IamLookup::of(store, &self.name, &what, found, |user| self.owns(&user).then_some(()))
     }
 
+    /// Returns true if the user exists and belongs to the claim. It is named after the bucket, so it may belong to
+    /// another claim that received the bucket's name later.
+    pub(crate) async fn has_own_user(&self, store: &Store) -> Result<bool, Failure> {
+        match self.look_up(store).await? {
+            IamLookup::Own(()) => Ok(true),
+            IamLookup::Other | IamLookup::Absent => Ok(false),
+            IamLookup::Forbidden(failure) => Err(failure),
+        }
+    }
+
     /// Looks up the user before a removal. If an unfinished attempt's user or role is absent, it looks twice: a process
     /// that has just ended may have created it, and IAM may not show it yet.
     pub(crate) async fn look_up_with_retry(
@@ -396,11 +406,9 @@ impl Account {
         }
         let user = self.name.clone();
         store.iam.put_user_policy(&user, policy, document).await.map_err(|error| match error.code() {
-            "LimitExceeded" => Failure::PolicySizeExceeded {
-                user,
-                room: policy::MAX_POLICIES_SIZE,
-                most: policy::MAX_POLICIES_SIZE / document.len(),
-            },
+            "LimitExceeded" => {
+                Failure::PolicySizeExceeded { user, room: policy::MAX_POLICIES_SIZE, size: document.len() }
+            }
             _ => Failure::of(format!("set the policy of the IAM user {user}"), "iam:PutUserPolicy")(error),
         })
     }

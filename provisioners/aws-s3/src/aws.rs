@@ -130,13 +130,21 @@ impl BucketHooks for Aws {
 
     async fn rotate(&self, known: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
         let (store, account) = self.of_account(&known).await?;
+        if !account.has_own_user(&store).await? {
+            let text = format!(
+                "the IAM user {} no longer exists, or belongs to another claim: if that claim has the bucket now, delete \
+                 this one",
+                account.name
+            );
+            return Err(ProvisionError::retry(text));
+        }
         account.remove_keys_except(&store, known.access_key_id.as_deref()).await?;
         Ok(account.new_key(&store).await?)
     }
 
     async fn revoke_old_keys(&self, known: GrantedAccount<Parameters>) -> Result<(), DeleteError> {
         let (store, account) = self.of_account(&known).await?;
-        if known.access_key_id.is_some() {
+        if known.access_key_id.is_some() && account.has_own_user(&store).await? {
             account.remove_keys_except(&store, known.access_key_id.as_deref()).await?;
         }
         Ok(())
@@ -147,6 +155,9 @@ impl BucketHooks for Aws {
         known: GrantedAccount<Parameters>,
     ) -> Result<Option<Vec<String>>, Box<dyn Error + Send + Sync>> {
         let (store, account) = self.of_account(&known).await?;
+        if !account.has_own_user(&store).await? {
+            return Ok(Some(Vec::new()));
+        }
         Ok(Some(account.key_ids(&store, known.access_key_id).await?))
     }
 
@@ -450,6 +461,24 @@ mod tests {
     fn recorded() -> (Secrets, BTreeMap<String, String>) {
         let key = [("AWS_ACCESS_KEY_ID", "AKID"), ("AWS_SECRET_ACCESS_KEY", "hidden")];
         (Secrets::new([("admin", key)]), [("UserName".to_owned(), "photos".to_owned())].into())
+    }
+
+    /// After the claim's user was deleted manually, a claim in another namespace received the bucket's name.
+    #[tokio::test]
+    async fn leaves_the_keys_of_another_claims_user() {
+        let iam = server(|request| {
+            assert!(request.contains("Action=GetUser"), "{request}");
+            (200, OWN_USER)
+        });
+        let mut known = GrantedAccount::new("photos", Parameters::default());
+        (known.secrets, known.state) = recorded();
+        known.account.claim.uid = "00000000-0000-4000-8000-000000000002".to_owned();
+        known.access_key_id = Some("AKID".to_owned());
+        let aws = aws(&["--iam-endpoint", iam.as_str()]);
+        assert_eq!(aws.list_keys(known.clone()).await.unwrap(), Some(Vec::new()));
+        aws.revoke_old_keys(known.clone()).await.unwrap();
+        let error = aws.rotate(known).await.unwrap_err().to_string();
+        assert!(error.contains("belongs to another claim"), "{error}");
     }
 
     /// The process ended after it created the role, and before it recorded the role.

@@ -13,7 +13,7 @@ pub(crate) enum Failure {
         advice: String,
     },
     /// A read does not reflect an earlier write yet.
-    #[error("AWS does not show the newly created {0} yet; the next attempt checks again")]
+    #[error("the store does not show the newly created {0} yet; the next attempt checks again")]
     NotShownYet(String),
     #[error(
         "the store ignores the tags of new IAM users, so the provisioner could not recognize its own users: if it is \
@@ -21,10 +21,10 @@ pub(crate) enum Failure {
     )]
     IgnoresTags,
     #[error(
-        "the IAM user {user} has no room for another bucket: its policies can have at most {room} characters, enough for \
-         {most} buckets with a name as long as this one; use a separate BucketAccess for the other buckets"
+        "the IAM user {user} has no room for another bucket: its policies can have at most {room} characters, and a \
+         bucket with a name as long as this one needs {size}; use a separate BucketAccess for the other buckets"
     )]
-    PolicySizeExceeded { user: String, room: usize, most: usize },
+    PolicySizeExceeded { user: String, room: usize, size: usize },
 }
 
 impl Failure {
@@ -76,7 +76,7 @@ fn advice(cause: &Error, right: &str) -> String {
     }
     match cause.code() {
         "InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidClientTokenId" | "AuthFailure" => {
-            "; AWS does not accept the administrator's key: check the Secret that the class names in adminSecretName, or the \
+            "; the store does not accept the administrator's key: check the Secret that the class names in adminSecretName, or the \
              provisioner's own credentials"
                 .to_owned()
         }

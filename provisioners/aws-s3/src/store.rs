@@ -289,6 +289,9 @@ impl Stores {
                 Some(key) => loader.credentials_provider(key),
                 None => loader,
             };
+            // The loader knows only the settings of the environment and the profile.
+            let loader = if self.defaults.fips { loader.use_fips(true) } else { loader };
+            let loader = if self.defaults.dual_stack { loader.use_dual_stack(true) } else { loader };
             // Without a region, the loader would request it from the node.
             loader.region(SdkRegion::new(region.to_owned())).load().await
         };
@@ -429,6 +432,14 @@ pub(crate) mod tests {
         let key = key_in_environment(|name| (name != "AWS_SESSION_TOKEN").then(|| format!("{name}\n"))).unwrap();
         assert_eq!((key.access_key_id(), key.session_token()), ("AWS_ACCESS_KEY_ID", None));
         assert!(key_in_environment(|name| (name == "AWS_ACCESS_KEY_ID").then(String::new)).is_none());
+    }
+
+    #[tokio::test]
+    async fn own_credentials_use_the_requested_endpoints_of_sts() {
+        let given = ["aws-s3-provisioner", "--provisioner-name", "aws", "--fips", "--dual-stack"];
+        let stores = Stores::new(crate::Args::parse_from(given).defaults);
+        let own = stores.own().await.unwrap();
+        assert_eq!((own.use_fips(), own.use_dual_stack()), (Some(true), Some(true)));
     }
 
     #[tokio::test]

@@ -59,7 +59,7 @@ impl Failure {
     }
 
     pub(crate) fn is_denied(&self) -> bool {
-        self.cause.code() == "AccessDenied"
+        ["AccessDenied", "UserSuspended"].contains(&self.cause.code())
     }
 
     pub(crate) fn timed_out(&self) -> bool {

@@ -19,6 +19,17 @@ pub(crate) enum GrantError {
     Contended(String),
 }
 
+impl GrantError {
+    /// Returns true if the bucket's owner, or an administrator who suspended the owner, prevents the change.
+    pub(crate) fn is_caused_by_owner(&self) -> bool {
+        match self {
+            Self::Failed(failure) => failure.is_denied(),
+            Self::Unreadable { .. } => true,
+            Self::Contended(_) => false,
+        }
+    }
+}
+
 /// The prefix of the statement ID of the owner's own statement.
 const OWNER: &str = "obc-owner-";
 

@@ -18,7 +18,7 @@ use kube_provisioner::bucket::{
 use kube_provisioner::{DeleteError, ProvisionError, StartError};
 use s3_client::policy::Policy;
 
-use self::account::{Account, AccountError};
+use self::account::{Account, AccountError, key_command};
 use self::ownership::{BucketOwnership, Evidence};
 use crate::admin::{BucketInfo, User};
 use crate::grants::{change_policy, with_grant, with_owner_grant};
@@ -38,7 +38,7 @@ const ONE_BUCKET: i64 = 1;
 const NO_BUCKETS: i64 = -1;
 
 const OWNERS_DO_EVERYTHING: &str =
-    "accessMode is for buckets that a class names: the owner of a bucket can do everything";
+    "accessMode is for buckets that a class names or that another claim owns: the owner of a bucket can do everything";
 
 /// Creates and deletes buckets and users on gateways.
 pub(crate) struct Rgw {
@@ -347,7 +347,8 @@ fn missing_key_message(bucket: &str, owner: &str) -> String {
     tracing::warn!(bucket, owner, "the owner of a bucket that several claims use has no key");
     format!(
         "the owner of the bucket {bucket} has no key to change the bucket's policy with: an administrator creates one \
-         with radosgw-admin key create --uid=<owner> --key-type=s3; the provisioner's log names the owner"
+         with {}; the provisioner's log names the owner",
+        key_command("<owner>")
     )
 }
 

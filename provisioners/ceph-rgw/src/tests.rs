@@ -292,7 +292,8 @@ async fn never_deletes_the_owner_named_by_the_claim() {
     let fixture = Fixture::new("owner").await;
     let missing = fixture.request("a", &[("bucketOwner", "nobody")]).provision(&fixture.rgw).await.unwrap_err();
     assert_eq!(missing.verdict(), ProvisionVerdict::Retry);
-    assert!(missing.to_string().contains("radosgw-admin user create --uid=nobody"), "{missing}");
+    let command = "radosgw-admin user create --uid=nobody --display-name=nobody, or";
+    assert!(missing.to_string().contains(command), "{missing}");
     // A real gateway creates the user without an account.
     if fixture.fake.is_some() {
         let (member, _) = fixture.stranger("member").await;
@@ -359,6 +360,26 @@ async fn grants_and_revokes_access_of_several_claims() {
 }
 
 #[tokio::test]
+async fn revokes_access_when_the_owners_policy_denies_changes() {
+    let fixture = Fixture::new("denied").await;
+    let (owner, s3) = fixture.stranger("owner").await;
+    let mut guest = fixture.request("a", &[]).with_existing_bucket();
+    guest.name = format!("{}-shared", fixture.run);
+    s3.create_bucket(&guest.name, None).await.unwrap();
+    let granted = guest.provision(&fixture.rgw).await.unwrap();
+    let mut policy = s3.bucket_policy(&guest.name).await.unwrap();
+    let mut frozen = allow("frozen", "*", &["s3:PutBucketPolicy"], &[&format!("arn:aws:s3:::{}", guest.name)]);
+    frozen["Effect"] = "Deny".into();
+    policy.upsert(frozen);
+    s3.put_bucket_policy(&guest.name, &policy).await.unwrap();
+
+    guest.after(&granted).revoke(&fixture.rgw).await.unwrap();
+    assert!(fixture.admin().user(&guest.account().name).await.unwrap().is_none());
+    fixture.admin().delete_bucket(&guest.name, true).await.unwrap();
+    fixture.admin().delete_user(&owner).await.unwrap();
+}
+
+#[tokio::test]
 async fn owner_of_a_retained_bucket_has_no_keys() {
     let fixture = Fixture::new("retain").await;
     let request = fixture.request("a", &[]);
@@ -370,6 +391,11 @@ async fn owner_of_a_retained_bucket_has_no_keys() {
     }
     assert!(fixture.admin().user(&request.account().name).await.unwrap().unwrap().keys.is_empty());
     assert!(fixture.admin().bucket(&request.name).await.unwrap().is_some());
+    let mut guest = fixture.request("b", &[]).with_existing_bucket();
+    guest.name.clone_from(&request.name);
+    let refused = guest.provision(&fixture.rgw).await.unwrap_err().to_string();
+    let command = "radosgw-admin key create --uid=<owner> --key-type=s3 --gen-access-key --gen-secret;";
+    assert!(refused.contains(command), "{refused}");
     request.after(&bucket).delete(&fixture.rgw).await.unwrap();
     assert!(fixture.admin().user(&request.account().name).await.unwrap().is_none());
 }

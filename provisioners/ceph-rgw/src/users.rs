@@ -35,7 +35,8 @@ pub(crate) fn claim_of(user: &str) -> Option<ClaimName> {
     }
     let (names, uid) = rest.split_at_checked(rest.len().checked_sub(36)?)?;
     let (namespace, name) = names.strip_suffix('-')?.split_once('-')?;
-    let is_named = !namespace.is_empty() && !name.is_empty() && is_uuid(uid);
+    // The owner of a COSI bucket is `obc-bucket.<name>`.
+    let is_named = !namespace.is_empty() && !namespace.contains('.') && !name.is_empty() && is_uuid(uid);
     is_named.then(|| ClaimName { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned() })
 }
 
@@ -177,7 +178,8 @@ mod tests {
         {
             assert_eq!(bucket::Account::of(claim_of(&user).unwrap()).name, user);
         }
-        for other in ["alice", "obc-shop-photos", uid, &format!("obc-{uid}"), &format!("ba-{uid}")] {
+        let of_cosi = format!("obc-bucket.my-photos-{uid}");
+        for other in ["alice", "obc-shop-photos", uid, &format!("obc-{uid}"), &format!("ba-{uid}"), &of_cosi] {
             assert_eq!(claim_of(other), None, "{other}");
         }
     }

@@ -80,6 +80,16 @@ pub(crate) struct BucketInfo {
     pub(crate) lifecycle_rules: Option<Vec<Value>>,
 }
 
+impl BucketInfo {
+    /// Returns whether no name and no key refers to the bucket. The key that lists it has probably created it: Garage
+    /// writes an alias to the key's record first, and then to the bucket's record. The key's own list is not enough,
+    /// because it also contains all buckets to which the key has lost its access.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        let is_unused = |key: &BucketInfoKey| key.bucket_local_aliases.is_empty() && !key.permissions.any();
+        self.global_aliases.is_empty() && self.objects == 0 && self.keys.iter().all(is_unused)
+    }
+}
+
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BucketInfoKey {
@@ -119,17 +129,7 @@ pub(crate) struct KeyInfo {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct KeyInfoBucket {
     pub(crate) id: String,
-    pub(crate) global_aliases: Vec<String>,
     pub(crate) local_aliases: Vec<String>,
-    pub(crate) permissions: Permissions,
-}
-
-impl KeyInfoBucket {
-    /// Returns whether the key's alias for the bucket is incomplete: Garage writes an alias to the key's record first,
-    /// and then to the bucket's record.
-    pub(crate) fn is_incomplete(&self) -> bool {
-        self.local_aliases.is_empty() && self.global_aliases.is_empty() && !self.permissions.any()
-    }
 }
 
 /// A client of the admin API, with its token.
@@ -404,6 +404,25 @@ mod tests {
         assert_eq!(wanted.without(has), permissions(false, true, false));
         assert_eq!(has.without(wanted), permissions(false, false, true));
         assert_eq!(has.without(has), Permissions::NONE);
+    }
+
+    #[test]
+    fn only_an_empty_bucket_without_names_and_keys_is_incomplete() {
+        let is_incomplete = |global: &[&str], keys: Value, objects: i64| {
+            let quotas = json!({"maxSize": null, "maxObjects": null});
+            let bucket =
+                json!({"id": "b-1", "globalAliases": global, "keys": keys, "objects": objects, "quotas": quotas});
+            serde_json::from_value::<BucketInfo>(bucket).unwrap().is_incomplete()
+        };
+        let key = |read: bool, aliases: &[&str]| {
+            let permissions = json!({"read": read, "write": false, "owner": false});
+            json!([{"accessKeyId": "GK1", "name": "", "permissions": permissions, "bucketLocalAliases": aliases}])
+        };
+        assert!(is_incomplete(&[], json!([]), 0) && is_incomplete(&[], key(false, &[]), 0));
+        assert!(!is_incomplete(&["photos"], json!([]), 0));
+        assert!(!is_incomplete(&[], json!([]), 1));
+        assert!(!is_incomplete(&[], key(false, &["photos"]), 0), "created through S3");
+        assert!(!is_incomplete(&[], key(true, &[]), 0));
     }
 
     #[test]

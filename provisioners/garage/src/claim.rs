@@ -139,13 +139,12 @@ impl Claim {
         for key in keys.iter().chain(&for_deletion) {
             let Some(info) = store.admin.key(&key.id).await? else { continue };
             for bucket in info.buckets {
-                let found = if bucket.is_incomplete() {
-                    Some(store.admin.add_local_alias(&bucket.id, &key.id, name).await?)
-                } else {
-                    store.admin.bucket(&bucket.id).await?
-                };
-                if let Some(found) = found.filter(|found| self.owns(found, name, state)) {
-                    return Ok(Some(found));
+                let Some(mut live) = store.admin.bucket(&bucket.id).await? else { continue };
+                if live.is_incomplete() {
+                    live = store.admin.add_local_alias(&live.id, &key.id, name).await?;
+                }
+                if self.owns(&live, name, state) {
+                    return Ok(Some(live));
                 }
             }
         }

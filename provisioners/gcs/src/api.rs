@@ -15,6 +15,9 @@ use crate::token::{TokenError, TokenSource};
 /// Pauses before the retries of a call, in milliseconds.
 const PAUSES: [u64; 2] = if cfg!(test) { [30, 90] } else { [300, 900] };
 
+/// The permission to create a bucket.
+pub(crate) const CREATE_BUCKET: &str = "storage.buckets.create";
+
 /// A failed call and its remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -170,7 +173,7 @@ impl Api {
         }
     }
 
-    /// Makes the call like [`Self::execute`], but returns `None` for status 404.
+    /// Makes the call like [`Self::execute`], but returns `None` if Google answers 404.
     pub(crate) async fn find(&self, call: Call) -> Result<Option<Value>, Failure> {
         match self.execute(call).await {
             Ok(answer) => Ok(Some(answer)),
@@ -218,7 +221,14 @@ fn no_response(call: &Call, reason: &impl ToString) -> Failure {
 
 /// <https://cloud.google.com/storage/docs/json_api/v1/status-codes>,
 /// <https://cloud.google.com/apis/design/errors#error_model>.
+///
+/// A 404 without a text may come from a proxy, and does not prove that anything is absent.
 fn refusal(status: u16, body: &[u8]) -> Option<Refusal> {
+    let has_text = |refusal: &Refusal| !refusal.reason.is_empty() || !refusal.message.is_empty();
+    parsed_refusal(status, body).filter(|refusal| status != 404 || has_text(refusal))
+}
+
+fn parsed_refusal(status: u16, body: &[u8]) -> Option<Refusal> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Some(Refusal { status, reason: String::new(), message: String::new() });
     }
@@ -257,6 +267,11 @@ fn advice(refusal: &Refusal, call: &Call, source: &TokenSource) -> String {
         }
         (403, "retentionPolicyNotMet") => "; the bucket keeps its objects for some time: wait".to_owned(),
         (403, "objectUnderActiveHold") => "; an object has a hold: release it".to_owned(),
+        (403, _) if permission == CREATE_BUCKET && refusal.message.contains(" domain") => {
+            "; Google treats a bucket name with dots as a domain, which the administrator's account must own: choose a \
+             bucketName without dots"
+                .to_owned()
+        }
         (403, _) => {
             let role = match permission {
                 permission if permission.starts_with("iam.") => "roles/iam.serviceAccountAdmin",
@@ -287,6 +302,8 @@ impl From<TokenError> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::{Clients, Proxies};
+    use crate::token::Origin;
 
     #[test]
     fn parses_refusals_of_storage_and_iam() {
@@ -303,6 +320,27 @@ mod tests {
         for other in [&b"<html>"[..], b"{}", b"[]", b"{\"error\":\"invalid_grant\"}"] {
             assert_eq!(refusal(502, other), None);
         }
+        for of_proxy in [&b""[..], b"{\"error\":{}}"] {
+            assert_eq!(refusal(404, of_proxy), None);
+        }
+    }
+
+    #[test]
+    fn suggests_another_name_for_a_domain_that_google_does_not_accept() {
+        let clients = Clients::new(Proxies::default(), Duration::from_secs(5));
+        let source = TokenSource::new(Origin::MetadataServer, clients.get("http://127.0.0.1:1", None).unwrap());
+        let advice_for = |message: &str| {
+            let refusal = Refusal { status: 403, reason: "forbidden".to_owned(), message: message.to_owned() };
+            advice(&refusal, &Call::new(Method::POST, String::new(), CREATE_BUCKET, "create the bucket"), &source)
+        };
+        for domain in [
+            "The bucket you tried to create requires domain ownership verification.",
+            "Another user owns the domain example.com or a parent domain.",
+        ] {
+            assert!(advice_for(domain).contains("choose a bucketName without dots"), "{domain}");
+        }
+        let denied = "admin@domain.iam.gserviceaccount.com does not have storage.buckets.create access to the project.";
+        assert!(advice_for(denied).contains("needs the permission storage.buckets.create"));
     }
 
     #[test]

@@ -83,6 +83,9 @@ impl BucketProvisioner for Gcs {
         let (parameters, config) = (&*request.parameters, &*request.config);
         let account = Account::of(&store, &request.account, &request.cluster_id, (&request.state, parameters));
         let principal = principal((parameters, config), &request.account.claim, &store)?;
+        if let Some(objection) = account.cosi_objection(&request) {
+            return Err(objection);
+        }
         let mut buckets = Vec::new();
         for bucket in &request.buckets {
             match asked_access(&store, &request, bucket).await {
@@ -237,6 +240,19 @@ impl Account {
 
     fn identity(&self) -> AccountClaim<'_> {
         AccountClaim { claim: &self.claim, cluster: &self.cluster }
+    }
+
+    /// Refuses to issue a key without access: several COSI accounts would share the existing service account, so that
+    /// none of them could be granted and revoked access separately.
+    fn cosi_objection(&self, request: &GrantOf<Gcs>) -> Option<ProvisionError> {
+        let is_of_driver = request.buckets.iter().any(|bucket| bucket.owner.is_some());
+        let objection = || {
+            ProvisionError::invalid(
+                "COSI cannot grant the class's serviceAccount access to a bucket: remove serviceAccount from the \
+                 BucketAccessClass",
+            )
+        };
+        (self.claim.namespace.is_empty() && !self.generated && is_of_driver).then(objection)
     }
 
     async fn address_owner(&self, store: &Store) -> Result<AddressOwner, Failure> {

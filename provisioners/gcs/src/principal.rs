@@ -51,7 +51,7 @@ pub(crate) fn principal(
     let asked = (config.authentication, config.service_account.as_deref());
     let account = Authentication::service_account((parameters.authentication, None), asked, claim)?;
     let Some(account) = account else { return Ok(None) };
-    if parameters.service_account.is_some() {
+    if parameters.service_account.as_ref().is_some_and(|email| !email.is_empty()) {
         return Err(ProvisionError::retry(
             "the StorageClass names a service account of Google, whose key claims receive: remove serviceAccount from \
              it, or do not request access without a key",

@@ -5,7 +5,7 @@ use http::Method;
 use kube_provisioner::bucket::Credentials;
 use serde_json::{Value, json};
 
-use crate::api::{Api, Call, Failure, encoded};
+use crate::api::{Api, CREATE_BUCKET, Call, Failure, encoded};
 
 /// Maximum number of attempts to change a policy that other clients change concurrently.
 const ROUNDS: usize = 5;
@@ -71,7 +71,7 @@ impl Storage {
     pub(crate) async fn create_bucket(&self, name: &str, body: Value) -> Result<bool, Failure> {
         let path = format!("/storage/v1/b?project={}&projection=noAcl", encoded(&self.project));
         let doing = format!("create the bucket {name}");
-        match self.api.execute(Call::new(Method::POST, path, "storage.buckets.create", doing).body(body)).await {
+        match self.api.execute(Call::new(Method::POST, path, CREATE_BUCKET, doing).body(body)).await {
             Ok(_) => Ok(true),
             Err(failure) if failure.status() == Some(409) => Ok(false),
             Err(failure) => Err(failure),

@@ -113,8 +113,8 @@ impl Stores {
         recorded_project: Option<&str>,
     ) -> Result<Store, BackendConfigError> {
         let source = self.source(secrets)?;
-        let named = recorded_project.or(parameters.project.as_deref()).or(self.defaults.project.as_deref());
-        let project = match named.filter(|project| !project.is_empty()) {
+        let named = [recorded_project, parameters.project.as_deref(), self.defaults.project.as_deref()];
+        let project = match named.into_iter().flatten().find(|project| !project.is_empty()) {
             Some(project) => project.to_owned(),
             None => source.project().await.map_err(BackendConfigError::new)?.ok_or_else(|| {
                 BackendConfigError::new("no project is known: set project in the StorageClass, or --project")

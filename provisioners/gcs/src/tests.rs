@@ -22,7 +22,7 @@ use crate::account::{account_id, email};
 use crate::gcs::Gcs;
 use crate::http::{Clients, Proxies};
 use crate::parameters::{Config, Parameters};
-use crate::store::Defaults;
+use crate::store::{Defaults, Stores};
 use crate::tests::pod::Pod;
 
 type Claim = BucketClaim<Parameters, Config>;
@@ -191,6 +191,23 @@ impl Fixture {
 
     fn email_of(&self, request: &Claim) -> String {
         email(&account_id(&request.account().name), PROJECT)
+    }
+}
+
+#[tokio::test]
+async fn uses_the_first_project_that_is_not_empty() {
+    let fixture = Fixture::new().await;
+    let defaults = Defaults { project: Some("of-flag".to_owned()), ..Defaults::of(&fixture.google) };
+    let stores = Stores::new(defaults, Proxies::default());
+    for (recorded, of_class, used) in [
+        (Some("recorded"), "of-class", "recorded"),
+        (Some(""), "of-class", "of-class"),
+        (None, "of-class", "of-class"),
+        (None, "", "of-flag"),
+    ] {
+        let class = Parameters { project: Some(of_class.to_owned()), ..Parameters::default() };
+        let store = stores.of(&class, &fixture.secrets(), recorded).await.unwrap();
+        assert_eq!(store.storage.project, used, "{recorded:?} {of_class:?}");
     }
 }
 
@@ -471,6 +488,17 @@ async fn keeps_accounts_named_by_the_class_and_foreign_keys() {
     let model = fixture.google.model();
     assert!(model.buckets.is_empty() && model.accounts.contains_key(address));
     assert_eq!(model.keys.keys().collect::<Vec<_>>(), ["GOOGOTHER"]);
+}
+
+#[tokio::test]
+async fn refuses_cosi_accounts_with_the_service_account_of_a_class() {
+    let fixture = Fixture::new().await;
+    let mut request = fixture.request("photos", &[("serviceAccount", "made@shop-project.iam.gserviceaccount.com")]);
+    (request.claim.namespace, request.claim.uid) = (String::new(), "b.photos".to_owned());
+    let error = request.provision(&fixture.gcs).await.unwrap_err();
+    assert_eq!(error.verdict(), ProvisionVerdict::Invalid);
+    assert!(error.to_string().contains("remove serviceAccount"), "{error}");
+    assert!(fixture.google.model().keys.is_empty());
 }
 
 #[tokio::test]

@@ -115,7 +115,24 @@ impl<'a> EmptyingTimeLimit<'a> {
             return Ok(());
         }
         let (count, bucket) = (self.deleted, self.bucket);
-        let text = format!("deleted {count} more objects of the bucket {bucket}; others remain");
+        let objects = if count == 1 { "object" } else { "objects" };
+        let text = format!("deleted {count} more {objects} of the bucket {bucket}; others remain");
         Err(DeleteError::in_progress(text).after(Duration::from_secs(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn reports_the_number_of_deleted_objects_when_time_is_over() {
+        for (count, text) in [(1, "deleted 1 more object of"), (2, "deleted 2 more objects of")] {
+            let mut emptying = EmptyingTimeLimit::new("photos");
+            emptying.add(0).unwrap();
+            tokio::time::advance(EmptyingTimeLimit::SLICE).await;
+            let error = emptying.add(count).unwrap_err().to_string();
+            assert!(error.contains(text), "{error}");
+        }
     }
 }

@@ -199,7 +199,7 @@ impl DeletionPolicy {
     pub fn not_empty(bucket: &str) -> DeleteError {
         DeleteError::in_use(format!(
             "the bucket {bucket} contains objects, and its class deletes only empty buckets (deletionPolicy): delete \
-             the objects, for example with the keys in the claim's Secret"
+             the objects with the claim's access, if it permits deletion, or as an administrator"
         ))
     }
 }

@@ -316,6 +316,56 @@ async fn garage_manual_changes_are_repaired_or_reported() -> anyhow::Result<()> 
     Ok(())
 }
 
+/// Garage lists a bucket for a key even after the key's access was revoked. A bucket that was created through S3 has
+/// only its creator's local alias.
+#[tokio::test]
+async fn garage_bucket_to_which_access_was_revoked_outlives_the_claim() -> anyhow::Result<()> {
+    let one = One::new().await?;
+    let key = one.provision().await?.credentials.context("no key")?.access_key_id;
+    let ask = async |operation: &str, body| one.server().ask(operation, Some(body)).await;
+    let creator = ask("CreateKey", json!({"name": "owner of films", "allow": {"createBucket": true}})).await?;
+    let text = |name: &str| creator[name].as_str().context("no key");
+    let (id, secret) = (text("accessKeyId")?, text("secretAccessKey")?);
+    let s3 = one.server().s3(s3_client::Credentials::new(id, secret))?;
+    s3.create_bucket("films", None).await?;
+    s3.put_object("films", "cat", "miaow").await?;
+    let known = one.server().ask(&format!("GetKeyInfo?id={id}"), None).await?;
+    let bucket = &known["buckets"][0]["id"];
+    let permissions = json!({"read": true, "write": true, "owner": false});
+    for operation in ["AllowBucketKey", "DenyBucketKey"] {
+        ask(operation, json!({"bucketId": bucket, "accessKeyId": key, "permissions": permissions})).await?;
+    }
+    one.server().remove_bucket("photos").await?;
+
+    let Assets { found, unread, .. } = one.listed().await?;
+    ensure!(found.len() == 1 && unread.is_empty(), "{found:?} {unread:?}");
+    one.delete().await?;
+    assert_eq!(one.server().assets().await?, [format!("bucket {bucket}")]);
+    ensure!(s3.object_exists("films", "cat").await?, "the object was deleted");
+    Ok(())
+}
+
+/// Another bucket has the name of a retained bucket. Without its keys, a bucket can only be found by a global alias.
+#[tokio::test]
+async fn garage_retained_bucket_keeps_its_keys_until_it_has_a_name() -> anyhow::Result<()> {
+    let mut one = One::new().await?;
+    let made = one.provision().await?;
+    one.record(&made);
+    let id = made.state["bucketId"].clone();
+    let ask = async |operation: &str, body| one.server().ask(operation, Some(body)).await;
+    ask("RemoveBucketAlias", json!({"bucketId": id, "globalAlias": "photos"})).await?;
+    ensure!(one.server().make_bucket("photos").await?, "the name is taken");
+    let provisioner = one.provisioner(&one.server().admin_endpoint);
+    let kept = one.claim().revoke(&provisioner).await.err().context("the keys were removed")?.to_string();
+    ensure!(kept.contains(&format!("garage bucket alias {id} <another name>")), "{kept}");
+    ask("AddBucketAlias", json!({"bucketId": id, "globalAlias": "photos-of-2025"})).await?;
+    one.claim().revoke(&provisioner).await.map_err(|error| anyhow!("{error}"))?;
+    let mut left = one.server().assets().await?;
+    left.sort_unstable();
+    assert_eq!(left, ["photos", "photos-of-2025"]);
+    Ok(())
+}
+
 // Rules: Z34.
 /// The input of the command `orphans`.
 #[tokio::test]

@@ -97,7 +97,8 @@ impl Account {
         if !self.generated {
             let id = &self.id;
             return Err(ProvisionError::retry(format!(
-                "the user {id} does not exist: create it with radosgw-admin user create --uid={id}, or change bucketOwner"
+                "the user {id} does not exist: create it with radosgw-admin user create --uid={id} \
+                 --display-name={id}, or change bucketOwner"
             )));
         }
         store.admin.create_user(&self.id, &Mark::of(&self.cluster).to_string(), max_buckets).await?;
@@ -116,8 +117,7 @@ impl Account {
         }
         if !self.generated {
             let id = &self.id;
-            let text = format!("the user {id} has no active key: radosgw-admin key create --uid={id} --key-type=s3");
-            return Err(ProvisionError::retry(text));
+            return Err(ProvisionError::retry(format!("the user {id} has no active key: {}", key_command(id))));
         }
         let keys = store.admin.create_key(&self.id).await?;
         user.new_key(&keys).ok_or_else(|| ProvisionError::retry("the gateway returned no new key"))
@@ -148,4 +148,9 @@ impl Account {
         }
         Ok(user.keys.into_iter().map(|key| key.access_key).collect())
     }
+}
+
+/// Returns the command with which an administrator creates a key for a user.
+pub(super) fn key_command(user: &str) -> String {
+    format!("radosgw-admin key create --uid={user} --key-type=s3 --gen-access-key --gen-secret")
 }

@@ -52,17 +52,16 @@ impl Rgw {
             if !is_ours(&store, account).await? {
                 continue;
             }
+            // The gateway does not delete the owner of a bucket, and suspending the owner would block the bucket for
+            // all users. Without keys, the claim's namespace has no access, even if another step fails.
+            remove_all_keys(&store, account).await?;
             let mut owns_one = false;
             for (name, owner) in &live {
                 owns_one |= *owner == account.id;
                 if *owner != account.id && users.owner.generated {
-                    // The user's name is never used again, so a statement that remains in a policy has no effect.
                     self.remove_statement(&store, account, (name, owner)).await?;
                 }
             }
-            // The gateway does not delete the owner of a bucket, and suspending the owner would block the bucket for
-            // all users. Without keys, the claim's namespace has no access.
-            remove_all_keys(&store, account).await?;
             if !owns_one {
                 store.admin.delete_user(&account.id).await?;
             }
@@ -70,8 +69,9 @@ impl Rgw {
         Ok(())
     }
 
-    /// Removes the user's statement from the bucket's policy, unless the bucket's owner has no key. If the owner's
-    /// claim was deleted and its bucket retained, the owner receives a temporary key for this purpose.
+    /// Removes the user's statement from the bucket's policy, unless the bucket's owner has no key, or prevents it: the
+    /// user's name is never used again, so a statement that remains has no effect. If the owner's claim was deleted and
+    /// its bucket retained, the owner receives a temporary key for this purpose.
     async fn remove_statement(
         &self,
         store: &Store,
@@ -81,7 +81,15 @@ impl Rgw {
         let Some(user) = store.admin.user(owner).await? else { return Ok(()) };
         let lock = self.stores.lock(store.lock_key(bucket));
         let _locked = lock.lock().await;
-        let remove = async |key| change_policy(store, key, bucket, |policy| without_grant(policy, &account.id)).await;
+        let remove = async |key| match change_policy(store, key, bucket, |policy| without_grant(policy, &account.id))
+            .await
+        {
+            Err(error) if error.is_caused_by_owner() => {
+                tracing::warn!(bucket, user = account.id, "left the user's statement in the bucket's policy: {error}");
+                Ok(())
+            }
+            removed => removed,
+        };
         if let Some(key) = user.key(None) {
             return Ok(remove(key).await?);
         }

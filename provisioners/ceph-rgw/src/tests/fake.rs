@@ -347,6 +347,7 @@ impl Bucket {
     /// Returns whether the policy forbids everyone to change this setting.
     fn denies(&self, setting: &str) -> bool {
         let action = match setting {
+            "policy" => "s3:PutBucketPolicy",
             "tagging" => "s3:PutBucketTagging",
             "versioning" => "s3:PutBucketVersioning",
             _ => return false,

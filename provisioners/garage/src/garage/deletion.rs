@@ -44,7 +44,17 @@ impl Garage {
                 && live.global_aliases.is_empty()
             {
                 // Without its keys, the bucket could only be found by a global alias.
-                store.admin.add_global_alias(&live.id, &bucket.name).await?;
+                match store.admin.add_global_alias(&live.id, &bucket.name).await {
+                    Err(failure) if failure.is_bad_request() => {
+                        return Err(DeleteError::retry(format!(
+                            "the bucket {id} needs a name before its keys are removed, and another bucket has the name \
+                             {}: an administrator adds one with garage bucket alias {id} <another name>",
+                            bucket.name,
+                            id = live.id
+                        )));
+                    }
+                    named => drop(named?),
+                }
             }
         }
         Ok(delete_keys(&store, &claim).await?)

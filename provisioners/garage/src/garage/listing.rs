@@ -46,7 +46,8 @@ async fn buckets_of(store: &Store, keys: &[Key]) -> Result<Result<Vec<String>, S
         // The claim's buckets are deleted before its keys.
         let Some(info) = store.admin.key(&key.id).await? else { continue };
         for bucket in info.buckets {
-            if bucket.is_incomplete() {
+            let Some(live) = store.admin.bucket(&bucket.id).await? else { continue };
+            if live.is_incomplete() {
                 return Ok(Err(format!(
                     "the key {} may have created the bucket {}, which has no name: if it is unused, garage bucket delete removes it",
                     key.id, bucket.id
@@ -54,7 +55,6 @@ async fn buckets_of(store: &Store, keys: &[Key]) -> Result<Result<Vec<String>, S
             }
             // Without a local alias, the key only has access to the bucket.
             let Some(name) = bucket.local_aliases.first() else { continue };
-            let Some(live) = store.admin.bucket(&bucket.id).await? else { continue };
             match belongs_to_keys(&live, name, keys) {
                 true if names.contains(name) => {}
                 true => names.push(name.clone()),

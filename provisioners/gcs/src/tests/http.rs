@@ -220,6 +220,19 @@ async fn limits_length_and_time_of_responses() {
 }
 
 #[tokio::test]
+async fn does_not_take_a_404_of_a_proxy_for_a_missing_bucket() {
+    let fixture = Fixture::new().await;
+    let missing = server("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_owned(), None).await;
+    let endpoint = format!("http://{missing}").parse().unwrap();
+    let gcs = Gcs::new(Defaults { endpoint, ..Defaults::of(&fixture.google) }, Proxies::default());
+    let request = fixture.request("photos", &[]);
+    for failed in [request.delete(&gcs).await, request.revoke(&gcs).await] {
+        let text = failed.unwrap_err().to_string();
+        assert!(text.contains("answered 404, which is not a response from Google"), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn rejects_invalid_urls_and_paths() {
     let clients = Clients::new(Proxies::default(), Duration::from_secs(5));
     for url in ["", "storage", "ftp://host", "http://", "https://host?x=y", "https://user:secret@host"] {

@@ -64,9 +64,9 @@ impl State {
         match self {
             Self::Used => "in use".to_owned(),
             Self::InProgress => "kept: its claim exists".to_owned(),
-            Self::Foreign => "kept: not of an ObjectBucketClaim".to_owned(),
+            Self::Foreign => "kept: it does not belong to an ObjectBucketClaim".to_owned(),
             Self::Unserved => "kept: the CRDs of ObjectBucketClaims are not installed".to_owned(),
-            Self::OtherCluster(id) => format!("kept: another cluster's ({id})"),
+            Self::OtherCluster(id) => format!("kept: it belongs to the cluster {id}"),
             Self::NoCluster => "kept: no ObjectBucket, and the mark names no cluster".to_owned(),
             Self::Retained => "kept: released, and the reclaim policy was Retain".to_owned(),
             Self::Unreadable => "kept: an ObjectBucket cannot be read".to_owned(),
@@ -154,7 +154,8 @@ pub(super) fn report(sets: &[AssetSet], recorded: &ClusterRecords, problems: &[S
     for name in &recorded.objects.unreadable {
         text.push_str(&format!("the ObjectBucket {name} cannot be read, so its bucket is unknown\n"));
     }
-    text.push_str(&format!("{used} in use, {orphans} orphans\n"));
+    let noun = if orphans == 1 { "orphan" } else { "orphans" };
+    text.push_str(&format!("{used} in use, {orphans} {noun}\n"));
     text
 }
 

@@ -205,6 +205,8 @@ fn only_unneeded_assets_are_orphans() {
         sets(found).into_iter().next().unwrap().state(&recorded)
     };
     assert_eq!(state(&|_| {}), State::Orphan);
+    let found = bucket_assets("photos", UID).into_iter().map(|asset| ("fast".to_owned(), asset)).collect();
+    assert_eq!(report(&sets(found), &recorded, &[]).lines().last(), Some("0 in use, 1 orphan"));
     assert_eq!(state(&|asset| asset.retained = true), State::Retained);
     assert_eq!(state(&|asset| asset.cluster = MarkedCluster::Unknown), State::NoCluster);
     let other = MarkedCluster::Other("d".to_owned());

@@ -146,7 +146,7 @@ pub(super) async fn other_cluster(subject: &Subject) -> CheckResult {
     let uid = fixture.claim("one", "class", Some(NAME));
     fixture.wait_until_bound("one").await?;
     let assets = (subject.assets)().await;
-    let there = Direct::new(subject, &fixture, Fixture::claim_name("one", &uid))?.in_another_cluster();
+    let mut there = Direct::new(subject, &fixture, Fixture::claim_name("one", &uid))?.in_another_cluster();
     let own = there.claim.own(NAME);
     if there.backend.create_bucket(there.claim.request(NAME)).await.is_ok() {
         return Err(Violation("the claim of another cluster receives the bucket".to_owned()));
@@ -161,6 +161,14 @@ pub(super) async fn other_cluster(subject: &Subject) -> CheckResult {
             let _ = there.deprovision(&bucket).await;
         }
         fixture.assets("the claim of another cluster is deleted", &assets).await?;
+    }
+    if there.backend.capabilities().rotation {
+        there.claim.access_key_id = Some("a key of another cluster".to_owned());
+        let account = || there.claim.granted_for(vec![there.claim.own(NAME)]);
+        // Any answer is acceptable.
+        let _ = there.backend.rotate(account()).await;
+        let _ = there.backend.revoke_old_keys(account()).await;
+        fixture.assets("the keys of the claim of another cluster are rotated", &assets).await?;
     }
     fixture.end(&["one"], process).await
 }

@@ -54,6 +54,7 @@ async fn finds_each_fault() {
         (Fault::ChecksThenCreates, "bucket-concurrent-creation"),
         (Fault::OwnsBucketsSeenAbsent, "bucket-concurrent-creation"),
         (Fault::KnowsNoCluster, "bucket-other-cluster"),
+        (Fault::RotatesKeysOfOthers, "bucket-other-cluster"),
         (Fault::FailsOnMissingBucket, "bucket-missing"),
         (Fault::RevokesAll, "bucket-grant"),
         (Fault::GrantsByName, "bucket-share"),

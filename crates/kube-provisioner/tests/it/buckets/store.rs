@@ -77,6 +77,7 @@ pub(crate) enum Fault {
     KeepsOwners,
     NeedsTheAccountToDelete,
     NeverRetires,
+    RotatesKeysOfOthers,
     ListsAllKeys,
     ListsOneKey,
     ReadyWhenItWorks,
@@ -405,6 +406,9 @@ impl BucketHooks for Store {
     async fn rotate(&self, account: GrantedAccount<Parameters>) -> Result<Credentials, ProvisionError> {
         let failed = self.begin("rotate", &account.bucket().name).await?;
         let (user, mut state) = (account.account.name, self.state());
+        if state.is_elsewhere(&user, &account.cluster_id) && state.fault != Some(Fault::RotatesKeysOfOthers) {
+            return Err(ProvisionError::retry("the user is another cluster's"));
+        }
         let current = account.access_key_id;
         state.users.entry(user.clone()).or_default().retain(|key| Some(&key.access_key_id) == current.as_ref());
         let key = state.key(&user);
@@ -418,6 +422,9 @@ impl BucketHooks for Store {
             return Ok(());
         }
         let (user, mut state) = (account.account.name, self.state());
+        if state.is_elsewhere(&user, &account.cluster_id) {
+            return Ok(());
+        }
         let current = account.access_key_id;
         state.users.entry(user).or_default().retain(|key| Some(&key.access_key_id) == current.as_ref());
         Ok(())

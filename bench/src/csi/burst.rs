@@ -164,7 +164,7 @@ async fn measure_with_foreign(programs: &Programs, settings: Settings, figures: 
     for pairs in [0, settings.foreign] {
         if pairs > 0 {
             foreign::create(&Cluster::connect().await?, 0..pairs, false).await?;
-            eprintln!("{pairs} claims and volumes are made");
+            eprintln!("{pairs} claims and volumes are created");
         }
         for round in 0..settings.rounds {
             for peer in in_turns(round, &Peer::BOTH) {

@@ -65,7 +65,7 @@ pub(crate) fn check_reasons_reported(world: &World, users: &Users) {
     let waiting = view.claims.values().filter(|claim| text(claim, "/status/phase") != "Bound").find(without_reason);
     let left = view.objects.iter().filter(|object| view.is_orphaned(object)).find(without_reason);
     if let Some(object) = waiting.or(left) {
-        let seen = format!("{} waits, and nothing has said why so far", text(object, "/metadata/name"));
+        let seen = format!("{} waits, and no event has said why so far", text(object, "/metadata/name"));
         world.report_violation(Invariant::Bound, seen);
     }
 }
@@ -149,7 +149,7 @@ impl<'a> ClusterView<'a> {
             let records: Vec<Value> = of_claim.map(record_of).collect();
             let is_served = phase == "Bound" || records.iter().any(|record| record["made"] == true);
             if !is_served && !self.has_reason(claim) {
-                return Err((Invariant::Bound, format!("{name} waits, and nothing says why")));
+                return Err((Invariant::Bound, format!("{name} waits, and no event says why")));
             }
             // An attempt for a missing bucket continues with the objects that it has.
             if is_served || records.iter().any(|record| record["owner"].is_object()) {

@@ -63,14 +63,14 @@ async fn refusal(
         .await?;
     if !fixture.bound().is_empty() {
         fixture.wait_until_all_deleted().await?;
-        return Err(Violation("the claim got a volume".to_owned()));
+        return Err(Violation("the claim received a volume".to_owned()));
     }
     sleep(subject.tempo.stable_period()).await;
     let calls = fixture.calls.provisions();
     if calls > 1 {
         return Err(Violation(format!(
-            "`provision` was called {calls} times: what can never succeed is to be refused by `Parameters`, or by \
-             ProvisionError::invalid, which is not tried again"
+            "`provision` was called {calls} times: refuse a request that can never succeed in `Parameters`, or with \
+             ProvisionError::invalid, which is not retried"
         )));
     }
     fixture.assets(0).await.map_err(Violation)?;

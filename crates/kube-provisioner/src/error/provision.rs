@@ -38,7 +38,7 @@ error_with_verdict! {
     /// The controller retries with back-off. Neither this call nor an earlier one has left anything in the
     /// backend.
     nothing_left: NothingLeft,
-    /// The controller retries with back-off, and within a minute. This call has asked the backend for nothing, for
+    /// The controller retries with back-off, and within a minute. This call has asked the backend for no change, for
     /// example because a Secret is missing: leftovers of earlier calls, if any, are unchanged.
     no_change: NoChange,
     /// The controller retries with back-off. The request contradicts an existing asset of this name in the backend,

@@ -111,7 +111,9 @@ async fn standby(subject: &Subject) -> CheckResult {
 
 async fn storms(subject: &Subject) -> CheckResult {
     for seed in &subject.seeds {
-        storm(subject, *seed).await.map_err(Violation::with_context(&format!("seed {seed}")))?;
+        storm(subject, *seed).await.map_err(|Violation(seen)| {
+            Violation(format!("seed {seed}: {seen}\nagain: `.only(\"bucket-storm\").seeds([{seed}])`"))
+        })?;
     }
     Ok(RuleVerdict::Kept)
 }

@@ -125,7 +125,7 @@ pub(super) async fn several(subject: &Subject) -> CheckResult {
     let mut third = direct(subject, &fixture, 9)?;
     third.create_bucket(NAMES[2]).await?;
     third.delete_bucket(NAMES[2]).await?;
-    fixture.assets("a third bucket has come and gone", &in_both).await?;
+    fixture.assets("a third bucket was created and deleted", &in_both).await?;
     user.revoke(&buckets).await?;
     fixture.assets("`revoke` after `grant` for two buckets", &without).await?;
     other.revoke(&buckets).await?;

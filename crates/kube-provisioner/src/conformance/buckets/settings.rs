@@ -129,7 +129,7 @@ impl Check<'_> {
         while again.as_ref() != Some(&list) {
             if start.elapsed() > self.subject.tempo.limit() {
                 return Err(Violation(format!(
-                    "the same bucket for the same claim is listed otherwise when it is created again: leave out ids that the \
+                    "the list of a bucket differs after the same claim has created it again: leave out ids that the \
                      backend chooses, or return them as `state`; first {list:?}, then {again:?}"
                 )));
             }

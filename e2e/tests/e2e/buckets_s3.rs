@@ -168,7 +168,7 @@ async fn aws_wrong_keys_and_a_hanging_server_are_reported_and_retried() -> anyho
     let secret = [("secretName", "admin"), ("secretNamespace", fixture.space.namespace()), ("region", "eu-central-1")];
     fixture.class("secret", &secret).await?;
     fixture.claim("photos", "secret", json!({})).await?;
-    fixture.wait_for_ready_message("photos", "AWS does not accept the administrator's key").await?;
+    fixture.wait_for_ready_message("photos", "the store does not accept the administrator's key").await?;
 
     // A user without permissions: the message names the missing one.
     let iam = fixture.server().iam()?;

@@ -130,7 +130,7 @@ impl Cluster {
 
     /// Deletes a claim with its volume, and all Leases regardless of their holders. All other objects remain.
     pub(crate) async fn forget(&self, claim: &PersistentVolumeClaim) -> anyhow::Result<()> {
-        self.claims().delete(&claim.name_any(), &DeleteParams::default()).await?;
+        delete_now(&self.claims(), &claim.name_any()).await;
         delete_now(&self.volumes(), &format!("pvc-{}", claim.uid().unwrap_or_default())).await;
         let leases = Api::<Lease>::namespaced(self.client.clone(), NAMESPACE);
         leases.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;

@@ -1,15 +1,17 @@
 //! Cost of many existing claims and volumes, our own or another provisioner's: memory, startup time, and writes while
 //! nothing changes.
 
-use std::ops::Range;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::Args;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use testbed::control_plane::Signal;
 use testbed::figures::Figures;
+use testbed::process::ProcessId;
 
 use crate::burst::mb;
 use crate::cluster::{CLASS, Cluster, NAMESPACE, PROVISIONER, at_once};
@@ -47,10 +49,9 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<Measurement> {
     let contenders = [Contender::noop("kube-provisioner", &[])?, Contender::go_tuned("Go library, tuned", &[])];
     // A new control plane processes its first requests faster than all later ones.
     started(&cluster, &contenders[0], "", &mut Figures::default()).await?;
-    let (mut figures, mut exist) = (Figures::default(), 0);
+    let (mut figures, mut existing) = (Figures::default(), Pairs::new(settings.own));
     for pairs in settings.pairs {
-        create(&cluster, exist..pairs, settings.own).await?;
-        exist = pairs;
+        existing.grow(&cluster, pairs).await?;
         eprintln!("{pairs} claims with a volume exist");
         for round in 0..settings.rounds {
             for contender in in_turns(round, &contenders) {
@@ -105,30 +106,79 @@ async fn writes(cluster: &Cluster) -> anyhow::Result<f64> {
     Ok(resources.iter().flat_map(|resource| verbs.map(|verb| of(resource, verb))).sum())
 }
 
-/// Creates claims with their volumes, of this or of another provisioner, and waits until the control plane is idle.
-pub(crate) async fn create(cluster: &Cluster, mut numbers: Range<usize>, own: bool) -> anyhow::Result<()> {
-    let Some(first) = numbers.next() else { return Ok(()) };
-    let uids = create_pair(cluster, first, own).await?;
-    // The controller-manager adds the condition that no pod uses the claim.
-    cluster.wait_quiet().await?;
-    let (etcd, original) = (Etcd::of(cluster.state())?, keys(first));
-    let objects = [etcd.read(&original[0]).await?, etcd.read(&original[1]).await?];
-    let copy = async |number: usize| {
-        let of_copy = uids.each_ref().map(|uid| format!("{number:08x}{}", &uid[8..]));
-        let (names, nodes) = ([first, number].map(name), [first, number].map(node));
-        let texts =
-            [(&*names[0], &*names[1]), (&nodes[0], &nodes[1]), (&uids[0], &of_copy[0]), (&uids[1], &of_copy[1])];
-        for (key, object) in keys(number).iter().zip(&objects) {
+/// Bound claims with their volumes, of this or of another provisioner. While they exist, the controller-manager is
+/// paused: it would process them for minutes, and slow down the measured program.
+pub(crate) struct Pairs {
+    own: bool,
+    count: usize,
+    first: Option<First>,
+}
+
+/// The pair that is copied.
+struct First {
+    etcd: Etcd,
+    uids: [String; 2],
+    /// The claim and the volume as etcd stores them.
+    objects: [Vec<u8>; 2],
+    _paused: Paused,
+}
+
+/// A process that continues when this is dropped.
+struct Paused(ProcessId);
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        self.0.signal(Signal::CONT);
+    }
+}
+
+impl Pairs {
+    pub(crate) fn new(own: bool) -> Self {
+        Self { own, count: 0, first: None }
+    }
+
+    /// Creates more pairs, up to this number, and waits until the control plane is idle.
+    pub(crate) async fn grow(&mut self, cluster: &Cluster, count: usize) -> anyhow::Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let first = match &mut self.first {
+            Some(first) => first,
+            none => none.insert(First::create(cluster, self.own).await?),
+        };
+        at_once(self.count.max(1)..count, async |number| first.copy(number).await).await?;
+        self.count = count;
+        cluster.wait_quiet().await?;
+        wait_idle().await
+    }
+}
+
+impl First {
+    async fn create(cluster: &Cluster, own: bool) -> anyhow::Result<Self> {
+        let uids = create_pair(cluster, 0, own).await?;
+        // The controller-manager adds the condition that no pod uses the claim.
+        cluster.wait_quiet().await?;
+        let manager = "kube-controller-manager";
+        let paused = Paused(cluster.state().running(manager).with_context(|| format!("{manager} does not run"))?);
+        paused.0.signal(Signal::STOP);
+        let etcd = Etcd::of(cluster.state())?;
+        let [claim, volume] = keys(0);
+        let objects = [etcd.read(&claim).await?, etcd.read(&volume).await?];
+        Ok(Self { etcd, uids, objects, _paused: paused })
+    }
+
+    async fn copy(&self, number: usize) -> anyhow::Result<()> {
+        let of_copy = self.uids.each_ref().map(|uid| format!("{number:08x}{}", &uid[8..]));
+        let (names, nodes) = ([0, number].map(name), [0, number].map(node));
+        let [claim, volume] = &self.uids;
+        let texts = [(&*names[0], &*names[1]), (&nodes[0], &nodes[1]), (claim, &of_copy[0]), (volume, &of_copy[1])];
+        for (key, object) in keys(number).iter().zip(&self.objects) {
             let mut object = object.clone();
             etcd::replace(&mut object, &texts);
-            etcd.write(key, &object).await?;
+            self.etcd.write(key, &object).await?;
         }
-        anyhow::Ok(())
-    };
-    at_once(numbers, copy).await?;
-    cluster.wait_quiet().await?;
-    // The controller-manager processes new objects for minutes without writing anything.
-    wait_idle().await
+        Ok(())
+    }
 }
 
 /// Creates a claim and its volume as the controller-manager leaves them, and returns their uids.

@@ -45,9 +45,9 @@ const fn scenario(name: &'static str, command: &'static str, charts: &'static [&
 
 /// The short ones come first, so that a run that must end early has measured most of them.
 const SCENARIOS: [Scenario; 23] = [
-    scenario("handover", "handover --rounds 3", &["first volume of the next replica after, s"]),
-    scenario("nfs-handover", "nfs-handover --rounds 3 --both", &["SIGTERM, s", "SIGKILL, s"]),
-    scenario("csi-handover", "csi handover --rounds 3", &["SIGTERM, s", "SIGKILL, s"]),
+    scenario("handover", "handover --rounds 2", &["first volume of the next replica after, s"]),
+    scenario("nfs-handover", "nfs-handover --rounds 2 --both", &["SIGTERM, s", "SIGKILL, s"]),
+    scenario("csi-handover", "csi handover --rounds 2", &["SIGTERM, s", "SIGKILL, s"]),
     scenario("csi-restarts", "csi restarts", &["next CreateVolume after, s"]),
     scenario("burst-100", "burst --claims 100 --rounds 2 --defaults", &["all bound, s"]),
     scenario("burst-1000", "burst --claims 1000 --rounds 2", &["all bound, s", "all deleted, s"]),
@@ -59,12 +59,12 @@ const SCENARIOS: [Scenario; 23] = [
     scenario("buckets", "buckets --rounds 2 --bound 2000", &["all bound, s"]),
     scenario("shards", "shards --claims 1000 --rounds 2", &["volumes/s"]),
     scenario("csi-topology", "csi topology --rounds 2", &["volumes/s from the start"]),
-    scenario("csi-nodes", "csi topology --memory 5000 --rounds 3", &["memory after 20 s, MB"]),
+    scenario("csi-nodes", "csi topology --memory 5000 --rounds 1", &["memory after 20 s, MB"]),
     scenario("waiting-3000", "waiting --claims 3000 --rounds 2", &["volumes/s", "peak memory, MB"]),
     scenario("removal", "removal --files 300000", &["files removed after, s", "another claim bound after, s"]),
-    scenario(SIMULATION, "sim --seeds 1000 --threads 1", &["seeds/s"]),
+    scenario(SIMULATION, "sim --seeds 500 --threads 1", &["seeds/s"]),
     scenario("waiting-10000", "waiting --claims 10000 --rounds 1", &["volumes/s", "peak memory, MB"]),
-    scenario("csi-foreign", "csi burst --foreign 50000 --rounds 3", &["peak memory, MB"]),
+    scenario("csi-foreign", "csi burst --foreign 50000 --rounds 2", &["peak memory, MB"]),
     scenario("own", "foreign --own --pairs 0,100000 --rounds 1", &["peak memory, MB", "first volume after, s"]),
     scenario("foreign", "foreign --pairs 0,50000,100000 --rounds 1", &["peak memory, MB", "first volume after, s"]),
     // Built with another feature.

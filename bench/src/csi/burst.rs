@@ -19,7 +19,7 @@ use super::stage::Stage;
 use crate::burst::mb;
 use crate::cluster::{Cluster, at_once};
 use crate::contender::in_turns;
-use crate::foreign;
+use crate::foreign::Pairs;
 use crate::measurement::Measurement;
 use crate::process::processor_time;
 use crate::wait::until;
@@ -161,11 +161,10 @@ async fn wait_bound(stage: &Stage, count: usize) -> anyhow::Result<()> {
 }
 
 async fn measure_with_foreign(programs: &Programs, settings: Settings, figures: &mut Figures) -> anyhow::Result<()> {
+    let (cluster, mut existing) = (Cluster::connect().await?, Pairs::new(false));
     for pairs in [0, settings.foreign] {
-        if pairs > 0 {
-            foreign::create(&Cluster::connect().await?, 0..pairs, false).await?;
-            eprintln!("{pairs} claims and volumes are created");
-        }
+        existing.grow(&cluster, pairs).await?;
+        eprintln!("{pairs} claims with a volume exist");
         for round in 0..settings.rounds {
             for peer in in_turns(round, &Peer::BOTH) {
                 let Memory { ready, later, peak } = Memory::measure(programs, *peer).await?;
@@ -190,7 +189,6 @@ struct Memory {
 impl Memory {
     async fn measure(programs: &Programs, peer: Peer) -> anyhow::Result<Self> {
         let stage = Stage::set(programs, &format!("memory-{}", peer.slug()), Pace::AT_ONCE, 1).await?;
-        // The controller-manager is busy with the other claims and would annotate this one late.
         let volume = stage.create_waiting_claim("waiting").await?;
         let begun = Instant::now();
         let mut sidecar = stage.start(peer, "sidecar", &[])?;

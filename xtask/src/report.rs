@@ -43,7 +43,7 @@ const fn scenario(name: &'static str, command: &'static str, charts: &'static [&
     Scenario { name, command, charts }
 }
 
-/// The short ones come first, so that a run that must end early has measured most of them.
+/// The least important come last, so that a run that must end early has measured the others.
 const SCENARIOS: [Scenario; 23] = [
     scenario("handover", "handover --rounds 2", &["first volume of the next replica after, s"]),
     scenario("nfs-handover", "nfs-handover --rounds 2 --both", &["SIGTERM, s", "SIGKILL, s"]),
@@ -59,16 +59,15 @@ const SCENARIOS: [Scenario; 23] = [
     scenario("buckets", "buckets --rounds 2 --bound 2000", &["all bound, s"]),
     scenario("shards", "shards --claims 1000 --rounds 2", &["volumes/s"]),
     scenario("csi-topology", "csi topology --rounds 2", &["volumes/s from the start"]),
-    scenario("csi-nodes", "csi topology --memory 5000 --rounds 1", &["memory after 20 s, MB"]),
     scenario("waiting-3000", "waiting --claims 3000 --rounds 2", &["volumes/s", "peak memory, MB"]),
     scenario("removal", "removal --files 300000", &["files removed after, s", "another claim bound after, s"]),
+    scenario("journal", "journal --rounds 2", &["writes per claim", "volumes/s"]),
+    scenario("csi-foreign", "csi burst --foreign 50000 --rounds 2", &["peak memory, MB"]),
+    scenario("foreign", "foreign --pairs 0,50000,100000 --rounds 1", &["peak memory, MB", "first volume after, s"]),
+    scenario("own", "foreign --own --pairs 0,100000 --rounds 1", &["peak memory, MB", "first volume after, s"]),
+    scenario("csi-nodes", "csi topology --memory 5000 --rounds 1", &["memory after 20 s, MB"]),
     scenario(SIMULATION, "sim --seeds 500 --threads 1", &["seeds/s"]),
     scenario("waiting-10000", "waiting --claims 10000 --rounds 1", &["volumes/s", "peak memory, MB"]),
-    scenario("csi-foreign", "csi burst --foreign 50000 --rounds 2", &["peak memory, MB"]),
-    scenario("own", "foreign --own --pairs 0,100000 --rounds 1", &["peak memory, MB", "first volume after, s"]),
-    scenario("foreign", "foreign --pairs 0,50000,100000 --rounds 1", &["peak memory, MB", "first volume after, s"]),
-    // Built with another feature.
-    scenario("journal", "journal --rounds 2", &["writes per claim", "volumes/s"]),
 ];
 
 /// The scenarios about directories create file systems.

@@ -26,7 +26,7 @@ pub(crate) const VOLUMES: &str = "persistentvolumes";
 pub(crate) const CLASSES: &str = "storageclasses";
 
 pub(crate) type Request = ProvisionRequest<Parameters>;
-type Answer<T, E> = BoxFuture<'static, Result<T, E>>;
+pub(crate) type Answer<T, E> = BoxFuture<'static, Result<T, E>>;
 
 /// Parameters that accept any server except `crash`.
 #[derive(Debug, Default, Deserialize)]

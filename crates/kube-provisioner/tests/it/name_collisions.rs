@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use kube_provisioner::Coordination;
+use kube_provisioner::protocol::PROVISIONED_BY;
+use kube_provisioner::{Coordination, ProvisionError, Volume};
 use kube_sim::{Cluster, Verb};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::fixture::{CLAIMS, Fixture, Request, Script, VOLUMES, volume};
+use super::fixture::{Answer, CLAIMS, Fixture, Request, Script, VOLUMES, volume};
 use super::outages::{Outage, Outages};
 
 /// A backend whose assets are named after the volumes.
@@ -225,4 +226,28 @@ async fn looks_up_a_volume_name_before_reusing_it() {
     fixture.until("bound", || fixture.is_bound("one") && fixture.entries().is_empty()).await;
     assert_eq!((fixture.calls.count("provision"), fixture.calls.count("delete")), (1, 1));
     assert_eq!(store.owners_and_mistakes(), (vec!["one".to_owned()], vec![]));
+}
+
+// Rules: G49 G70.
+/// The volume of another provisioner may use the asset, so the attempt waits. The watch does not show it at first.
+#[tokio::test(start_paused = true)]
+async fn cleans_up_after_another_provisioners_volume_of_this_name_is_removed() {
+    let outages = Outages::default();
+    let cluster = Cluster::builder().hide_managed_fields().interceptor(Arc::new(outages.clone())).build();
+    let fails = |_: Request| -> Answer<Volume, ProvisionError> {
+        Box::pin(async { Err(ProvisionError::retry("the backend is busy")) })
+    };
+    let fixture = Fixture::on(cluster, Script { provision: Box::new(fails), ..Script::default() });
+    outages.schedule(Verb::Watch, VOLUMES, [Outage::Silence]);
+    let _running = fixture.start(1);
+    let name = fixture.claim("data", "class");
+    fixture.until("the call", || fixture.calls.count("provision") == 1).await;
+    let annotations = json!({PROVISIONED_BY: "example.com/other"});
+    fixture.released(&name, json!({"metadata": {"annotations": annotations}, "spec": {"claimRef": null}}));
+    fixture.delete(CLAIMS, "data");
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!((fixture.entries(), fixture.calls.count("clean_up")), (vec![name.clone()], 0));
+    fixture.remove_volume(&name);
+    fixture.until("the entry is removed", || fixture.entries().is_empty()).await;
+    assert_eq!(fixture.calls.count("clean_up"), 1);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Binder, SyncResult};
+use super::{Binder, Key, SyncResult};
 use crate::actors::api::{Api, ObservedObject};
 use crate::actors::pods;
 use crate::actors::recorder::EventType;
@@ -117,6 +117,9 @@ impl Binder {
         mut claim: ObservedObject,
         api: &mut Api,
     ) -> Result<SyncResult, Status> {
+        // If a write fails because the claim was deleted meanwhile, only a resync releases the volume.
+        let key = Key::Volume(volume.stored.name().to_owned());
+        self.waiting.insert(key.clone());
         if let Some(change) = bound_to(&volume.value, &claim.value) {
             volume = api.update(storage::volumes(), &volume, None, change).await?;
             self.keep_volume(&volume);
@@ -135,6 +138,7 @@ impl Binder {
             claim = self.update_claim(&claim, None, change, api).await?;
         }
         self.set_claim_status(claim, "Bound", Some(&volume.value), api).await?;
+        self.waiting.remove(&key);
         Ok(SyncResult::Done)
     }
 

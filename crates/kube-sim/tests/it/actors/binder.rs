@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kube_sim::{Actor, Actors, Cluster, Pace, object};
+use kube_sim::{Actor, Actors, Cluster, DeleteOptions, Pace, Target, object};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -184,4 +184,19 @@ async fn assigns_newest_default_class_at_resync() {
     assert!(get(&cluster, "data")["spec"].get("storageClassName").is_none());
     sleep(Duration::from_millis(200)).await;
     assert_eq!(get(&cluster, "data")["spec"]["storageClassName"], "b-new");
+}
+
+#[tokio::test(start_paused = true)]
+async fn releases_the_volume_of_a_claim_that_is_deleted_while_it_is_bound() {
+    let cluster = Cluster::new();
+    let latency = Duration::from_millis(10);
+    let slow = Pace { request: latency..=latency, ..Pace::PROMPT };
+    let _actors = cluster.run(Actors::none().with(Actor::Binder, slow).with(Actor::Protection, Pace::PROMPT));
+    created(&cluster, volume("disk", "fast"));
+    created(&cluster, claim("data", "fast"));
+    until(&cluster, || volume_phase(&cluster, "disk") == "Bound").await;
+    let target = Target { plural: "persistentvolumeclaims", namespace: "default", name: "data", ..Target::default() };
+    cluster.delete(&target, DeleteOptions::default()).unwrap();
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(volume_phase(&cluster, "disk"), "Released");
 }

@@ -11,6 +11,7 @@ use provisioner_runtime::limiter::Purpose;
 use provisioner_runtime::{Cache, CallError};
 
 use super::attempt::Attempt;
+use super::objects::LiveVolume;
 use super::{Actions, CallFailure, Step, answered, typed};
 use crate::controller::volume::decision::Decision;
 use crate::controller::volume::facts::{ClaimFacts, ClaimState, Facts, Pending, Progress};
@@ -48,13 +49,18 @@ impl Actions {
     /// claim may exist or have had the volume. Returns whether the claim uses a volume of this name on another node.
     async fn has_rival(&self, attempt: &Attempt<'_>) -> Result<bool, Stopped> {
         let volume = attempt.step.key().to_string();
-        let is_foreign_volume = match self.read_volume(&volume).await {
+        let created_elsewhere = |volume: &LiveVolume| {
+            let is_of_this_provisioner = volume.seen.fields.as_ref().is_ok_and(|fields| self.rules.owns(fields));
+            is_of_this_provisioner && self.is_foreign_volume(&volume.seen)
+        };
+        let is_created_elsewhere = match self.read_volume(&volume).await {
             Err(CallError::NotFound) => false,
-            Ok(live) if self.is_foreign_volume(&live.seen) && !is_of_another(&live.object, &attempt.pending) => true,
+            Ok(live) if created_elsewhere(&live) && !is_of_another(&live.object, &attempt.pending) => true,
+            // Once the watch shows it, the attempt waits for its removal: any volume of this name may use the asset.
             Ok(_) => return Err(Stopped::WatchBehind),
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),
         };
-        if is_foreign_volume && self.rules.node_topology.is_none() {
+        if is_created_elsewhere && self.rules.node_topology.is_none() {
             // Without `clean_up`, the two assets are compared.
             if self.rules.capabilities.node_local || self.no_clean_up.load(Ordering::Relaxed) {
                 return Ok(false);
@@ -90,7 +96,7 @@ impl Actions {
             if goes {
                 return Err(Stopped::WatchBehind);
             }
-            if is_foreign_volume {
+            if is_created_elsewhere {
                 return Ok(true);
             }
             // The claim's data is kept.

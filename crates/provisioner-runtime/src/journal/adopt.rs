@@ -162,22 +162,20 @@ impl<'a> Adoption<'a> {
                 wanted.into_iter().partition(|entry| self.copied.contains_key(&entry.key));
             let is_empty = rest.is_empty() && left.is_empty() && unreadable.is_empty() && restored.is_empty();
             let is_done = copied.is_empty() && (is_marked || left.is_empty());
-            if is_done {
-                if is_empty {
-                    self.delete(&other).await;
+            if !is_done {
+                match self.write(&other, write(rest.iter().chain(&left), &unreadable, &restored)).await {
+                    Ok(stored) => {
+                        let (journal, entries) = (&name, copied.len());
+                        tracing::info!(journal, entries, "an abandoned journal is fenced, and entries are moved");
+                        other = stored;
+                        continue;
+                    }
+                    Err(CallError::Conflict | CallError::NotFound) => {}
+                    Err(error) if !error.is_transient() => return Err(error),
+                    Err(_) => sleep(PAUSE).await,
                 }
+            } else if !is_empty || self.delete(&other).await {
                 return Ok(left);
-            }
-            match self.write(&other, write(rest.iter().chain(&left), &unreadable, &restored)).await {
-                Ok(stored) => {
-                    let (journal, entries) = (&name, copied.len());
-                    tracing::info!(journal, entries, "an abandoned journal is fenced, and entries are moved");
-                    other = stored;
-                    continue;
-                }
-                Err(CallError::Conflict | CallError::NotFound) => {}
-                Err(error) if !error.is_transient() => return Err(error),
-                Err(_) => sleep(PAUSE).await,
             }
             match self.read(&name).await? {
                 Some(stored) => other = stored,
@@ -246,13 +244,26 @@ impl<'a> Adoption<'a> {
         }
     }
 
-    /// Deletes an empty journal. If that fails, the next adoption retries.
-    async fn delete(&self, other: &JournalObject) {
+    /// Deletes an empty journal. Returns false if it has changed: its former holder's last write may arrive late. If
+    /// the deletion is refused or repeatedly fails, the next adoption retries.
+    async fn delete(&self, other: &JournalObject) -> bool {
         let preconditions = Preconditions { uid: other.uid(), resource_version: other.resource_version() };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        if let Err(error) = call(LIMIT, self.api.delete(&other.name_any(), &parameters)).await {
-            tracing::debug!(journal = other.name_any(), "an empty journal is not deleted: {error}");
+        let name = other.name_any();
+        for _ in 0..TRIES {
+            match call(LIMIT, self.api.delete(&name, &parameters)).await {
+                Ok(_) | Err(CallError::NotFound) => return true,
+                Err(CallError::Conflict) => return false,
+                Err(error) => {
+                    tracing::debug!(journal = name, "an empty journal is not deleted: {error}");
+                    if !error.is_transient() {
+                        return true;
+                    }
+                }
+            }
+            sleep(PAUSE).await;
         }
+        true
     }
 
     /// Writes the remaining entries to the other journal, with this process as the holder. This fences the former

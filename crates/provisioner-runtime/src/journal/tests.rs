@@ -4,7 +4,7 @@ mod leases;
 mod restored;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -417,29 +417,40 @@ async fn removes_data_of_an_earlier_version() {
 /// The first write arrives after the second one, which has removed the entry again.
 #[tokio::test(start_paused = true)]
 async fn late_write_does_not_restore_a_removed_entry() {
-    struct Late(Arc<AtomicBool>);
-    impl Interceptor for Late {
-        fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
-            let is_late = request.verb == Verb::Update && self.0.swap(false, Ordering::Relaxed);
-            let answer = if is_late { Before::BreakAndHandle(Duration::from_secs(20)) } else { Before::Handle };
-            Box::pin(async move { answer })
-        }
-
-        fn after<'a>(&'a self, _: &'a Request, _: u16) -> BoxFuture<'a, After> {
-            Box::pin(async { After::Deliver })
-        }
-    }
-    let next_is_late = Arc::new(AtomicBool::new(false));
-    let cluster = Cluster::builder().interceptor(Arc::new(Late(next_is_late.clone()))).build();
+    let late = Arc::new(Late::default());
+    let cluster = Cluster::builder().interceptor(late.clone()).build();
     let held = hold(&cluster, "holder").await;
     // The first write after the creation adds the journal's uid.
     held.journal.record(entry("a")).await.unwrap();
     held.journal.remove("a");
     held.journal.fence().await.unwrap();
-    next_is_late.store(true, Ordering::Relaxed);
+    late.delay_next(Verb::Update);
     held.journal.record(entry("a")).await.unwrap_err();
     held.journal.remove("a");
     held.journal.fence().await.unwrap();
     sleep(Duration::from_secs(60)).await;
     assert_eq!(stored_keys(&cluster).await, Vec::<String>::new());
+}
+
+/// Delays the next request of each of these kinds by 20 s, after breaking its connection.
+#[derive(Default)]
+struct Late(Mutex<Vec<Verb>>);
+
+impl Late {
+    fn delay_next(&self, verb: Verb) {
+        self.0.lock().unwrap().push(verb);
+    }
+}
+
+impl Interceptor for Late {
+    fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Before> {
+        let mut verbs = self.0.lock().unwrap();
+        let is_late = verbs.iter().position(|verb| *verb == request.verb).map(|index| verbs.remove(index)).is_some();
+        let answer = if is_late { Before::BreakAndHandle(Duration::from_secs(20)) } else { Before::Handle };
+        Box::pin(async move { answer })
+    }
+
+    fn after<'a>(&'a self, _: &'a Request, _: u16) -> BoxFuture<'a, After> {
+        Box::pin(async { After::Deliver })
+    }
 }

@@ -119,6 +119,23 @@ async fn does_not_adopt_dropped_entries() {
     assert_eq!(keys_in(&cluster, OLD), None);
 }
 
+/// Otherwise the former holder's last write would leave an entry in a journal that no process reads.
+#[tokio::test(start_paused = true)]
+async fn deletes_an_empty_journal_before_a_late_write() {
+    let late = Arc::new(Late::default());
+    let cluster = Cluster::builder().interceptor(late.clone()).build();
+    let old = old_journal(&cluster, &[]).await;
+    late.delay_next(Verb::Update);
+    old.journal.record(entry("a")).await.unwrap_err();
+    drop(old);
+    let (options, mine) = new_journal(&cluster, "mine").await;
+    let mut adoption = Adoption::new(cluster.client("mine"), &options, &mine.journal);
+    late.delay_next(Verb::Delete);
+    assert_eq!(adoption.run(abandoned, |_, _| true).await.unwrap(), Adopted::default());
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(keys_in(&cluster, OLD), None);
+}
+
 /// Two replicas adopt the entries of one journal under random faults, and restart in between.
 #[tokio::test(start_paused = true)]
 async fn every_entry_is_always_in_a_journal_despite_faults() {

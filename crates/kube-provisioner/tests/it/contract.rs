@@ -188,7 +188,7 @@ async fn another_claims_volume_does_not_end_an_attempt() {
     fixture.until("it has failed", || !fixture.entries().is_empty()).await;
     first.abort();
     fixture.cluster.create(&saved_volume(&name, "one")).unwrap();
-    outages.schedule(Verb::Watch, VOLUMES, [Outage::Silence]);
+    outages.schedule(Verb::Watch, VOLUMES, [Outage::Silence, Outage::Silence]);
     outages.schedule(Verb::Get, VOLUMES, [Outage::Late(Duration::from_secs(5))]);
     let _second = fixture.start(2);
     fixture.until("it reads the volume", || outages.are_over()).await;

@@ -228,7 +228,7 @@ async fn looks_up_a_volume_name_before_reusing_it() {
     assert_eq!(store.owners_and_mistakes(), (vec!["one".to_owned()], vec![]));
 }
 
-// Rules: G49 G70.
+// Rules: G49, G70.
 /// The volume of another provisioner may use the asset, so the attempt waits. The watch does not show it at first.
 #[tokio::test(start_paused = true)]
 async fn cleans_up_after_another_provisioners_volume_of_this_name_is_removed() {

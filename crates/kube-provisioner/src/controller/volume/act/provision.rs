@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::join;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use provisioner_runtime::call::CallError;
 use provisioner_runtime::limiter::Purpose;
@@ -128,10 +129,18 @@ impl Actions {
         }
     }
 
-    /// Reads the claim from the API server, since the watch may not show yet that it has a volume.
+    /// Reads the claim and its volume from the API server, since the watches may not show yet that it has one.
     pub(super) async fn confirm(&self, facts: &Facts, key: &Key) -> Outcome {
         let ClaimState::Waiting(claim) = &facts.claim else { return Err(Stopped::Changed) };
-        let live = match self.read_claim(&claim.facts.namespace, &claim.facts.name).await {
+        let volume = key.to_string();
+        let (live, volume) =
+            join(self.read_claim(&claim.facts.namespace, &claim.facts.name), self.read_volume(&volume)).await;
+        let volume = match volume {
+            Ok(volume) => Some(volume.seen),
+            Err(CallError::NotFound) => None,
+            Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),
+        };
+        let live = match live {
             Ok(live) if live.metadata().uid.as_deref() == Some(&*claim.facts.uid) => live,
             // The watch will deliver the change, and any other claim of that name.
             Ok(_) | Err(CallError::NotFound) => return Err(Stopped::NoAction(NoAction::ClaimTerminating)),
@@ -140,6 +149,9 @@ impl Actions {
         let mut cache = self.cache();
         cache.confirmed(key);
         cache.observe_claim(live);
+        if let Some(volume) = volume {
+            cache.observe_volume(volume);
+        }
         Err(Stopped::Changed)
     }
 }

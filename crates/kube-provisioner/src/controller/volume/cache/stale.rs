@@ -31,9 +31,10 @@ impl VolumeCache {
             .is_some_and(|version| version <= self.stale_volumes)
     }
 
-    /// Marks the claims among these keys to be read first, unless the watch has passed the stale versions.
-    pub(crate) fn revalidate_claims(&mut self, position: u64, among: impl Fn(&Key) -> bool) {
-        if position < self.stale_claims {
+    /// Marks the claims among these keys to be read first, with their volumes, unless the watches have reached these
+    /// positions after the stale versions.
+    pub(crate) fn revalidate_claims(&mut self, claims: u64, volumes: u64, among: impl Fn(&Key) -> bool) {
+        if claims < self.stale_claims || volumes < self.stale_volumes {
             let keys: Vec<Key> = self.claims.iter().map(|(uid, _)| self.key(uid)).filter(|key| among(key)).collect();
             keys.iter().for_each(|key| self.confirm_first(key));
         }

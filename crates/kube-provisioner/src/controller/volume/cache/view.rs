@@ -80,13 +80,14 @@ impl Cache for VolumeCache {
     }
 
     fn revalidate(&mut self, positions: &[u64], among: &dyn Fn(&Key) -> bool) {
-        if let [claims, ..] = positions {
-            self.revalidate_claims(*claims, among);
+        if let [claims, volumes, ..] = positions {
+            self.revalidate_claims(*claims, *volumes, among);
         }
     }
 
     fn stale_reads(&self, watch: usize) -> StaleReads {
-        StaleReads::Each(if watch == 0 { self.waiting_claims().0 } else { 0 })
+        // Each waiting claim is read with its volume.
+        StaleReads::Each(if watch <= 1 { self.waiting_claims().0 } else { 0 })
     }
 
     fn await_adoption(&mut self, keys: &[Key]) {

@@ -188,11 +188,15 @@ fn reading_a_claim_keeps_an_attempt_that_is_adopted_at_the_same_time() {
 fn a_claim_from_before_the_shard_was_acquired_is_read_first() {
     let mut fixture = Fixture::new().class(class(json!({}))).claim(claim(json!({})));
     fixture.cache.claims_stale_before(20);
-    fixture.cache.revalidate_claims(20, |_| true);
+    fixture.cache.revalidate_claims(20, 0, |_| true);
     assert_eq!(fixture.about_claim(), Decision::Provision, "the watch has reached that version");
-    fixture.cache.revalidate_claims(19, |_| false);
+    fixture.cache.volumes_stale_before(15);
+    fixture.cache.revalidate_claims(20, 14, |_| true);
+    assert_eq!(fixture.about_claim(), Decision::Confirm, "the watch of volumes is behind");
+    fixture.cache.set_progress(&key(), Progress::None);
+    fixture.cache.revalidate_claims(19, 0, |_| false);
     assert_eq!(fixture.about_claim(), Decision::Provision, "the claim is in another shard");
-    fixture.cache.revalidate_claims(19, |_| true);
+    fixture.cache.revalidate_claims(19, 0, |_| true);
     assert_eq!(fixture.about_claim(), Decision::Confirm);
     fixture.cache.set_progress(&key(), Progress::None);
     let at = |version: u64| claim(json!({"metadata": {"resourceVersion": version.to_string()}}));

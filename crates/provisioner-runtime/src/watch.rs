@@ -37,7 +37,7 @@ const PAGE: u32 = 1000;
 
 /// The page size for lists of metadata. Such lists are used for large objects, such as nodes with 5 kB of metadata
 /// each, and the memory of larger pages would not be returned to the system.
-const METADATA_PAGE: u32 = 100;
+const METADATA_PAGE: u32 = 50;
 
 /// The minimum time for which the server keeps a watch open, in seconds: `minWatchTimeout` of client-go's reflector.
 const MIN_WATCH_SECONDS: u32 = 300;

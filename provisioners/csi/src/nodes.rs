@@ -42,10 +42,12 @@ struct State {
     /// The labels with the driver's topology keys. Storing the nodes' other labels would take megabytes.
     labels: WatchedObjects<Labels>,
     listed: ListProgress,
+    /// The different labels in the list in progress. Nodes in the same place share them.
+    listed_labels: BTreeSet<Labels>,
     /// The driver's topology keys on each node where it is registered.
-    keys: WatchedObjects<Vec<String>>,
-    /// Every topology key seen since the start.
-    all_keys: BTreeSet<String>,
+    keys: WatchedObjects<Arc<[String]>>,
+    /// Every list of topology keys seen since the start. Nodes with the same keys share one.
+    key_lists: BTreeSet<Arc<[String]>>,
     /// True if a claim waits for a node that does not exist yet.
     is_awaited: bool,
     /// The places that were read recently, by node. Cleared when any node changes.
@@ -209,10 +211,20 @@ impl Nodes {
     fn node_event(&self, change: Change<DynamicObject>) -> Vec<Trigger> {
         let mut state = self.lock();
         let (begins, is_complete) = (matches!(change, Change::Begin), matches!(change, Change::Ready));
-        let all_keys = &state.all_keys;
-        let labels =
-            |node: &DynamicObject| Labels::new(node.labels().iter().filter(|(key, _)| all_keys.contains(*key)));
-        let change = change.map(|node| (node.name_any(), Some(labels(&node))));
+        let is_listed = matches!(change, Change::Listed(_));
+        let change = change.map(|node| {
+            let lists = &state.key_lists;
+            let known = node.labels().iter().filter(|(key, _)| lists.iter().any(|keys| keys.contains(*key)));
+            let labels = Labels::new(known);
+            let shared = state.listed_labels.get(&labels).cloned();
+            if is_listed && shared.is_none() {
+                state.listed_labels.insert(labels.clone());
+            }
+            (node.name_any(), Some(shared.unwrap_or(labels)))
+        });
+        if is_complete {
+            state.listed_labels.clear();
+        }
         let changed = state.labels.apply(change);
         if begins && state.listed == ListProgress::NotStarted {
             state.listed = ListProgress::Running;
@@ -226,14 +238,11 @@ impl Nodes {
     }
 
     fn csi_node_event(&self, change: Change<DynamicObject>, list_nodes: impl Fn()) -> Vec<Trigger> {
-        let change = change.map(|node| (node.name_any(), keys(&node, &self.driver)));
         let mut state = self.lock();
-        if let Change::Listed((_, Some(keys))) | Change::Applied((_, Some(keys))) = &change
-            && state.learn(keys)
-        {
-            state.listed = ListProgress::NotStarted;
-            list_nodes();
-        }
+        let change = change.map(|node| {
+            let keys = keys(&node, &self.driver).map(|keys| state.shared(keys, &list_nodes));
+            (node.name_any(), keys)
+        });
         let changed = state.keys.apply(change);
         self.claims_to_wake(state, changed)
     }
@@ -274,11 +283,16 @@ impl State {
         self.labels.all().filter(|_| self.listed == ListProgress::Complete)
     }
 
-    /// Adds topology keys. Returns true if one of them is new.
-    fn learn(&mut self, keys: &[String]) -> bool {
-        let known = self.all_keys.len();
-        self.all_keys.extend(keys.iter().cloned());
-        self.all_keys.len() > known
+    /// Returns the shared list of these topology keys. If it is new, all nodes are listed again for their labels.
+    fn shared(&mut self, keys: Vec<String>, list_nodes: impl Fn()) -> Arc<[String]> {
+        if let Some(known) = self.key_lists.get(&*keys) {
+            return Arc::clone(known);
+        }
+        self.listed = ListProgress::NotStarted;
+        list_nodes();
+        let keys: Arc<[String]> = keys.into();
+        self.key_lists.insert(Arc::clone(&keys));
+        keys
     }
 
     /// Returns the requirement for these inputs, or `None` until all nodes are known.

@@ -4,6 +4,7 @@
 //! <https://github.com/kubernetes-csi/external-provisioner/blob/v6.4.0/pkg/controller/topology.go>.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use driver_rpc::csi::{Topology, TopologyRequirement};
 use kube_provisioner::ProvisionRequest;
@@ -27,8 +28,8 @@ const WHOLE: usize = 10_000;
 const PART: usize = 2_000;
 
 /// Some labels of a node, in a compact form: a cluster may have thousands of nodes.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Labels(Box<str>);
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Labels(Arc<str>);
 
 impl Labels {
     pub(crate) fn new<'a>(labels: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {

@@ -12,11 +12,10 @@
 //! | write a file in `tmp`, link, unlink | a killed process leaves a mark with incomplete content |
 //! | mkdir, open, fstat, fchmod | the umask decides who may use it; the owner of a foreign directory is changed |
 //! | fstatfs; on ext4, look for its journal | a file system that needs four fsyncs gets two |
-//! | fsync of the directory, except on XFS, and ext4 with a journal | pods cannot write to the volume after a power cut |
+//! | fsync of the directory | pods cannot write to the volume after a power cut |
 //! | open the mark, fadvise, fsync | the mark of a volume that is in use is empty after a power cut |
 //! | fsync of the marks, except on XFS, and ext4 with a journal | a directory has no mark after a power cut |
 //! | fsync of the directory's parent, with the same exceptions | the volume is missing after a power cut |
-//! | on XFS, and ext4 with a journal, by one thread for several volumes: change the times of the marks' directory, fsync | all of the above |
 //!
 //! Costs of a deletion, in addition to the root, the lock and the mark:
 //!
@@ -39,14 +38,14 @@
 //! for the writes of pods on the same disk.
 //!
 //! XFS and ext4 write all changes of names and inodes to one log, in order, and an fsync persists the log up to the
-//! file's last change. A change of the marks' directory that follows those of several volumes therefore persists them
-//! all, and only the content of each mark needs another fsync. Additional fsyncs are expensive: since Linux 6.4, each
-//! fsync of a directory on ext4 commits what other threads are writing at that moment. It is a directory that is
-//! synced, because fast commits of ext4, which fsyncs of files use, do not contain modes of directories.
+//! file's last change. The directory is changed last, so its fsync also persists both names, and only the content of
+//! the mark needs another fsync. Additional fsyncs are expensive: since Linux 6.4, each fsync of a directory on ext4
+//! commits what other threads are writing at that moment, so a volume would wait for up to four commits. The
+//! directory's fsync is necessary on ext4 with fast commits, which do not contain modes of directories.
 //!
-//! Threads join rounds ([`Rounds`](crate::sync::Rounds)), which begin at most once in 10 ms. Otherwise, a commit would
-//! begin as soon as the last one ends, and contain only the few volumes created in between. A single volume does not
-//! wait.
+//! Volumes share commits, because threads sync in rounds ([`Rounds`](crate::sync::Rounds)), at most one in 10 ms.
+//! Without rounds, a commit would begin as soon as the last one ends, and contain only the few volumes created in
+//! between. A single volume does not wait.
 //!
 //! The power-cut tests (`examples/power_cut.rs`) fail on XFS and ext4 without the fsync of the mark's file and without
 //! the fsync after the rename.

@@ -1,5 +1,7 @@
 //! The root's marker and the volumes' marks.
 
+use std::os::unix::fs::MetadataExt;
+
 use super::*;
 use crate::files::Durability;
 
@@ -180,6 +182,21 @@ fn recovers_from_a_crash_during_creation() {
     state.reserve(&at("pvc-1"), &owner("pvc-1"), false, Durability::Deferred).unwrap();
     root.remove_pv("pvc-1", &token).unwrap();
     assert_empty(dir.path());
+}
+
+/// On XFS and ext4, the fsync of the directory then persists all earlier changes.
+#[test]
+fn the_directory_of_a_volume_is_changed_last() {
+    let (dir, root) = root();
+    let directory = root.make("pvc-1", &FencingToken::unlimited()).unwrap();
+    let mark = dir.path().join(".kube-provisioner/volumes/pvc-1");
+    let changed = |path: &Path| fs::metadata(path).map(|stat| (stat.ctime(), stat.ctime_nsec())).unwrap();
+    assert!(changed(&directory) >= changed(&mark));
+    // Longer than a tick of the file system's clock.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    fs::set_permissions(&mark, fs::Permissions::from_mode(0o600)).unwrap();
+    root.make("pvc-1", &FencingToken::unlimited()).unwrap();
+    assert!(changed(&directory) >= changed(&mark), "an earlier attempt has created the directory");
 }
 
 #[test]

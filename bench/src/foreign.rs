@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Args;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt;
@@ -160,7 +160,7 @@ impl First {
         cluster.wait_quiet().await?;
         let manager = "kube-controller-manager";
         let paused = Paused(cluster.state().running(manager).with_context(|| format!("{manager} does not run"))?);
-        paused.0.signal(Signal::STOP);
+        ensure!(paused.0.signal(Signal::STOP), "{manager} has ended");
         let etcd = Etcd::of(cluster.state())?;
         let [claim, volume] = keys(0);
         let objects = [etcd.read(&claim).await?, etcd.read(&volume).await?];

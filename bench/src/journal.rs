@@ -16,12 +16,12 @@ use crate::saved::Saved;
 use crate::waiting::RATE;
 
 /// Maximum number of bytes that the journal may write per second.
-const MOST_A_SECOND: f64 = 1e6;
+const MAX_PER_SECOND: f64 = 1e6;
 /// Minimum share of the throughput without a journal.
-const LEAST_SHARE: f64 = 0.85;
+const MIN_SHARE: f64 = 0.85;
 const WITH: &str = "with the journal";
 const WITHOUT: &str = "without";
-const MOST_WRITTEN: &str = "most bytes in a second";
+const MAX_WRITTEN: &str = "most bytes in a second";
 const SAMPLES: Duration = Duration::from_millis(20);
 /// Time limit for the journal to become empty after the work.
 const EMPTYING: Duration = Duration::from_secs(60);
@@ -45,10 +45,10 @@ pub(crate) async fn run(rounds: usize, claims: usize) -> anyhow::Result<Measurem
         }
     }
     let share = figures.median(WITH, RATE) / figures.median(WITHOUT, RATE);
-    let most = figures.rows.iter().filter_map(|row| row.summary(MOST_WRITTEN)).map(|all| all.most).fold(0.0, f64::max);
+    let most = figures.rows.iter().filter_map(|row| row.summary(MAX_WRITTEN)).map(|all| all.most).fold(0.0, f64::max);
     Ok(Measurement::from(figures)
-        .limit(most <= MOST_A_SECOND, format!("{most} bytes were written in a second"))
-        .limit(share >= LEAST_SHARE, "the journal costs more than 15 % of the throughput"))
+        .limit(most <= MAX_PER_SECOND, format!("{most} bytes were written in a second"))
+        .limit(share >= MIN_SHARE, "the journal costs more than 15 % of the throughput"))
 }
 
 /// Provisions this number of claims at once.
@@ -84,7 +84,7 @@ async fn cost(cluster: &Cluster, count: usize, name: &str, more: &[&str], figure
     let each = |now: f64, then: f64| (now - then) / count as f64;
     figures.record(name, "writes per claim", each(after.writes, before.writes));
     figures.record(name, "bytes per claim", each(after.bytes, before.bytes));
-    figures.record(name, MOST_WRITTEN, samples.most_written);
+    figures.record(name, MAX_WRITTEN, samples.most_written);
     figures.record(name, "most entries", samples.most_entries);
     drop(provisioner);
     cluster.close_class().await?;

@@ -24,7 +24,7 @@ pub(crate) const DATA: &str = "data";
 pub(crate) const RECORD: &str = "record";
 
 /// Retry limit when another process finishes a removal between two calls.
-const MOST_ATTEMPTS: usize = 16;
+const MAX_ATTEMPTS: usize = 16;
 
 /// A volume that was deleted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,7 +72,7 @@ impl Root {
         let doing = "cannot move the directory aside";
         // An interrupted restore may have left an entry, which would hide the new one.
         state.remove_entry(RESTORING, volume);
-        for _ in 0..MOST_ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let found = open_down(state.root.as_fd(), &above).and_then(|directory| {
                 // Anything else was not created by this provisioner, and a symlink does not lead to a volume.
                 is_directory(directory.as_fd(), last)?;

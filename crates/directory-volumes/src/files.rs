@@ -16,7 +16,7 @@ use crate::open_directory;
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 1 << 20;
 /// Maximum age of a temporary file that a process may still be writing.
-const LONGEST_WRITE: Duration = Duration::from_secs(3600);
+const MAX_WRITE: Duration = Duration::from_secs(3600);
 /// The size that most marks and records do not exceed.
 const USUAL: usize = 1 << 10;
 
@@ -74,7 +74,7 @@ pub(crate) fn clear(tmp: &OwnedFd, now: SystemTime) -> Result<(), Errno> {
     let now = since_epoch(now);
     for (name, kind) in names(tmp)? {
         let written = name.split('-').nth(1).and_then(|nanos| nanos.parse().ok()).map(Duration::from_nanos);
-        if written.is_some_and(|written| now.saturating_sub(written) > LONGEST_WRITE) {
+        if written.is_some_and(|written| now.saturating_sub(written) > MAX_WRITE) {
             let flags = if kind == FileType::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
             remove(tmp.as_fd(), &*name, flags)?;
         }
@@ -196,7 +196,7 @@ mod tests {
         let now = SystemTime::now();
         clear(&tmp, now).unwrap();
         assert_eq!(left(), 3, "another process may be writing it");
-        clear(&tmp, now + LONGEST_WRITE + Duration::from_secs(60)).unwrap();
+        clear(&tmp, now + MAX_WRITE + Duration::from_secs(60)).unwrap();
         assert_eq!(left(), 1);
         assert!(folder.path().join("by-hand").is_file());
     }

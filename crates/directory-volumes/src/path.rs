@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::DirectoryError;
 
 /// Maximum length of a name in bytes on common file systems.
-const LONGEST_NAME: usize = 255;
+const MAX_NAME: usize = 255;
 /// Maximum length of a path. It is below the kernel's 4096 bytes, which leaves room for the root's own path.
-const LONGEST_PATH: usize = 1024;
+const MAX_PATH: usize = 1024;
 
 /// The path of a volume below its root. Its names consist of letters, digits, `.`, `_` and `-`, and do not begin with a
 /// dot.
@@ -64,7 +64,7 @@ impl TryFrom<String> for VolumePath {
         let reason = match &text {
             text if text.is_empty() => Some("it is empty"),
             text if text.starts_with('/') => Some("it is absolute"),
-            text if text.len() > LONGEST_PATH => Some("it is longer than 1024 bytes"),
+            text if text.len() > MAX_PATH => Some("it is longer than 1024 bytes"),
             text => text.split('/').find_map(name_problem),
         };
         match reason {
@@ -81,7 +81,7 @@ fn name_problem(name: &str) -> Option<&'static str> {
     match name {
         "" => Some("a name in it is empty"),
         name if name.starts_with('.') => Some("a name in it begins with a dot"),
-        name if name.len() > LONGEST_NAME => Some(
+        name if name.len() > MAX_NAME => Some(
             "a name in it is longer than 255 bytes; create the claim with a shorter name, or put `/` between the names in the class",
         ),
         name if !name.bytes().all(allowed) => Some("it may have letters, digits, `.`, `_`, `-` and `/` only"),

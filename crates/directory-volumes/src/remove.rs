@@ -18,7 +18,7 @@ pub(crate) const MOUNTED: &str = "a file system is mounted in it";
 /// Maximum depth. Deeper trees are flattened: a directory is moved up, where it is removed later.
 const DEEPEST: usize = 64;
 /// Maximum number of reads of a directory that keeps filling up, before the removal fails and is tried again later.
-const MOST_READS: usize = 64;
+const MAX_READS: usize = 64;
 
 /// Removes `name` in `above` with all its contents. Succeeds if it does not exist. Messages name the volume.
 pub(crate) fn tree(
@@ -79,7 +79,7 @@ impl<'a> Removal<'a> {
             self.check_fencing_token()?;
             if level.children.is_empty() {
                 level.reads += 1;
-                if level.reads > MOST_READS {
+                if level.reads > MAX_READS {
                     return Err(self.busy("a process keeps writing into it"));
                 }
                 level.children = self.remove_files(&level.directory)?;

@@ -28,7 +28,7 @@ pub(crate) const NOTES: &str = "notes";
 pub(crate) const TMP: &str = "tmp";
 
 /// Retry limit when another process removes the same directories because they are empty.
-const MOST_ATTEMPTS: usize = 16;
+const MAX_ATTEMPTS: usize = 16;
 
 /// Handles of the root after its marker was checked.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl State {
             self.remove_empty_parents(path);
             failed("cannot mark", path.as_str(), error)
         };
-        for _ in 0..MOST_ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let directory = match self.create_parents(&above) {
                 Ok(directory) => directory,
                 // The directory is missing again, because its last volume was removed.

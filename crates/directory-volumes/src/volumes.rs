@@ -73,7 +73,7 @@ use crate::state::{DELETING, State, TRASH, open_down};
 use crate::sync::Parts;
 
 /// Retry limit when a parent directory is removed concurrently.
-const MOST_ATTEMPTS: usize = 16;
+const MAX_ATTEMPTS: usize = 16;
 
 /// Owner and mode of a volume's directory.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +141,7 @@ impl Root {
         self.check_parents(state, path, proof)?;
         let (mark, is_new) = state.reserve(path, owner, retain, Durability::Deferred)?;
         self.check_owner(path, owner, &mark)?;
-        for _ in 0..MOST_ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let directory = match self.create_parents(state, path) {
                 Ok(Some(directory)) => directory,
                 // The last volume in it was removed.

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use provisioner_runtime::{LONGEST_TEXT, error_chain, shortened};
+use provisioner_runtime::{MAX_TEXT, error_chain, shortened};
 
 pub use self::delete::{DeleteError, DeleteVerdict};
 pub use self::expand::{ExpandError, ExpandVerdict};
@@ -30,7 +30,7 @@ impl<V> Failure<V> {
     }
 
     fn user_text(&self) -> String {
-        let own = || shortened(self.source.to_string(), LONGEST_TEXT);
+        let own = || shortened(self.source.to_string(), MAX_TEXT);
         self.user_text.clone().unwrap_or_else(own)
     }
 

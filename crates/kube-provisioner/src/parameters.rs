@@ -99,7 +99,7 @@ pub fn from_map<T: DeserializeOwned>(map: &BTreeMap<String, String>) -> Result<T
         if problems.len() == unknown || key.is_some() {
             problems.push(problem);
         }
-        if problems.len() >= MOST_PROBLEMS || !key.is_some_and(|key| malformed.insert(key)) {
+        if problems.len() >= MAX_PROBLEMS || !key.is_some_and(|key| malformed.insert(key)) {
             break;
         }
         result = T::deserialize(&mut ClassMap::new(given().filter(|(key, _)| !malformed.contains(*key))));
@@ -116,7 +116,7 @@ pub(crate) fn keys_of<T: DeserializeOwned>() -> Option<&'static [&'static str]> 
 }
 
 /// The maximum number of reported problems, which is more than fit into an event.
-const MOST_PROBLEMS: usize = 64;
+const MAX_PROBLEMS: usize = 64;
 
 /// Reads a parameter and treats an empty string as absent, because manifest templates produce empty strings.
 ///

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Time for which the API server may still execute a request of a process that was killed: by default one minute, plus
 /// a margin. Until then, a volume may be saved although it does not exist yet.
-pub const LONGEST_REQUEST: Duration = Duration::from_secs(75);
+pub const MAX_REQUEST_DURATION: Duration = Duration::from_secs(75);
 /// PV annotation: the provisioner that created the volume, as its class named it.
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// PV annotation: the installation of the provisioner that created the volume.

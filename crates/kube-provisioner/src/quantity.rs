@@ -200,9 +200,9 @@ impl Scale {
         // A decimal scale moves the point: this many significant digits are before it.
         let leading_zeros = digits.len() - significant.len();
         let point = (whole.len() as i64 - leading_zeros as i64).saturating_add(shift);
-        let nanos = if point > MOST_DIGITS {
+        let nanos = if point > MAX_DIGITS {
             u128::MAX
-        } else if point < -MOST_DIGITS {
+        } else if point < -MAX_DIGITS {
             1
         } else {
             Decimal { digits: significant.as_bytes(), point }.times(unit)
@@ -253,7 +253,7 @@ const NANOS_PER_UNIT: u128 = 1_000_000_000;
 const LARGEST: u128 = i64::MAX as u128;
 
 /// More digits than the largest or the smallest quantity has.
-const MOST_DIGITS: i64 = 40;
+const MAX_DIGITS: i64 = 40;
 
 /// The suffixes of the powers of 1024, in order.
 const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];

@@ -35,7 +35,7 @@ pub use checks::Checks;
 use respond::respond;
 
 /// Maximum number of concurrent connections; further ones wait.
-const MOST_CONNECTIONS: usize = 32;
+const MAX_CONNECTIONS: usize = 32;
 
 /// Time limit for a client to send the head of its request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
@@ -44,7 +44,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 const CONNECTION: Duration = Duration::from_secs(15);
 
 /// Maximum size of a request's head, in bytes.
-const LONGEST_HEAD: usize = 16 * 1024;
+const MAX_HEAD: usize = 16 * 1024;
 
 /// A server that is bound to its address but does not respond yet.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl AdminServer {
 
     /// Serves requests until `stop` is cancelled, and then finishes requests under way, for at most a second.
     pub async fn serve(self, checks: Checks, registry: Arc<Registry>, stop: CancellationToken) {
-        let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let connections = TaskTracker::new();
         let accept = async {
             loop {
@@ -138,7 +138,7 @@ async fn serve_connection(stream: TcpStream, checks: Checks, registry: Arc<Regis
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(LONGEST_HEAD)
+        .max_buf_size(MAX_HEAD)
         // An idle connection would block others.
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);

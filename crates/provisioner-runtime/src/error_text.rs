@@ -4,10 +4,10 @@ use std::error::Error;
 
 /// Maximum length in bytes of a text about a failure. Longer texts are not useful to readers, and each attempt logs the
 /// text again.
-pub const LONGEST_TEXT: usize = 4096;
+pub const MAX_TEXT: usize = 4096;
 
 /// Formats the error and its causes in one line, without repeating a cause that is already quoted. For a response of
-/// the API server, it returns the server's message. At most [`LONGEST_TEXT`] bytes.
+/// the API server, it returns the server's message. At most [`MAX_TEXT`] bytes.
 pub fn error_chain(error: &(dyn Error + 'static)) -> String {
     let mut text = text_of(error);
     let mut cause = cause_of(error);
@@ -24,7 +24,7 @@ pub fn error_chain(error: &(dyn Error + 'static)) -> String {
         cause = cause_of(error);
     }
     // This is the message of a connection that is not established in time.
-    shortened(text.replace("deadline has elapsed", "it did not answer in time"), LONGEST_TEXT)
+    shortened(text.replace("deadline has elapsed", "it did not answer in time"), MAX_TEXT)
 }
 
 /// Cuts `text` to at most `longest` bytes, between characters, with an ellipsis.
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn limits_the_length_of_texts() {
-        assert_eq!(error_chain(&std::io::Error::other("x".repeat(1 << 20))).len(), LONGEST_TEXT);
+        assert_eq!(error_chain(&std::io::Error::other("x".repeat(1 << 20))).len(), MAX_TEXT);
         assert_eq!(shortened("a".repeat(1024), 1024).len(), 1024);
         let text = shortened("ü".repeat(600), 1024);
         assert!(text.ends_with("ü…") && (1020..=1024).contains(&text.len()), "{}", text.len());

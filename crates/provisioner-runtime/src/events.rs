@@ -165,7 +165,7 @@ impl EventRecorder {
             environment: options.environment,
             api: options.api,
             component: options.component,
-            instance: shortened(options.instance, LONGEST_INSTANCE),
+            instance: shortened(options.instance, MAX_INSTANCE),
             changed: Notify::new(),
             moved: Notify::new(),
             idle: Notify::new(),
@@ -186,7 +186,7 @@ impl EventRecorder {
 
     /// Queues an event to be sent later. Never waits.
     pub fn record(&self, event: Event) {
-        let mut note = shortened(event.note, LONGEST_NOTE);
+        let mut note = shortened(event.note, MAX_NOTE);
         // Many notes may wait for a long time.
         note.shrink_to_fit();
         let event = Event { note, ..event };
@@ -276,7 +276,7 @@ struct Shared {
 }
 
 /// Longest note that the API server accepts, in bytes.
-const LONGEST_NOTE: usize = 1024;
+const MAX_NOTE: usize = 1024;
 
 /// Longest name of a reporting instance that the API server accepts, in bytes.
-const LONGEST_INSTANCE: usize = 128;
+const MAX_INSTANCE: usize = 128;

@@ -59,7 +59,7 @@ pub use call::{CallError, call};
 pub use client::{ConnectError, Connection, connect};
 pub use controller::{Cache, ControlLoop, FencingToken, Reconciler};
 pub use environment::Environment;
-pub use error_text::{LONGEST_TEXT, error_chain, shortened};
+pub use error_text::{MAX_TEXT, error_chain, shortened};
 pub use journal::{Entry, Journal, JournalError, JournalOptions};
 pub use lease::{LeaseHealth, LeaseOptions, Leases, Term, lease_name};
 pub use limiter::{Flow, Limiter, LimiterPermit, Limits};

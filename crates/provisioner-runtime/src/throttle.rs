@@ -29,7 +29,7 @@ use crate::environment::Environment;
 /// The pause if a busy server does not specify one.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause, whatever the server asks for.
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Requests that waited for the end of a pause start within this time after it.
 const SPREAD: Duration = Duration::from_secs(1);
 
@@ -83,8 +83,8 @@ impl ApiLimiter {
     pub fn observe(&self, error: &CallError) {
         let CallError::TooManyRequests { retry_after, .. } = error else { return };
         let mut state = crate::sync::lock(&self.state);
-        let pause = retry_after.unwrap_or(PAUSE).min(LONGEST_PAUSE).mul_f64(1.0 + state.random.next() / 2.0);
-        let until = Instant::now() + pause.min(LONGEST_PAUSE);
+        let pause = retry_after.unwrap_or(PAUSE).min(MAX_PAUSE).mul_f64(1.0 + state.random.next() / 2.0);
+        let until = Instant::now() + pause.min(MAX_PAUSE);
         state.paused_until = Some(state.paused_until.map_or(until, |before| before.max(until)));
     }
 

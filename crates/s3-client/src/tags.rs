@@ -7,8 +7,8 @@ use serde::Deserialize;
 /// S3 allows 50 tags per bucket, and a provisioner adds some of its own.
 /// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/CostAllocTagging.html>
 const MOST: usize = 40;
-const LONGEST_KEY: usize = 128;
-const LONGEST_VALUE: usize = 256;
+const MAX_KEY: usize = 128;
+const MAX_VALUE: usize = 256;
 
 /// Prefixes of keys that are reserved for AWS and the provisioners.
 const RESERVED: [&str; 2] = ["aws:", "kube-provisioner/"];
@@ -49,8 +49,8 @@ impl Tags {
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
             let (key, value) =
                 pair.split_once('=').ok_or_else(|| TagsError(format!("{pair:?} is not like key=value")))?;
-            check(key, 1..=LONGEST_KEY, "key")?;
-            check(value, 0..=LONGEST_VALUE, "value")?;
+            check(key, 1..=MAX_KEY, "key")?;
+            check(value, 0..=MAX_VALUE, "value")?;
             if RESERVED.iter().any(|prefix| key.to_ascii_lowercase().starts_with(prefix)) {
                 return Err(TagsError(format!("the tag {key:?} is reserved: choose another key")));
             }
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn rejects_invalid_and_reserved_tags() {
         let many: Vec<String> = (0..=MOST).map(|number| format!("k{number}=v")).collect();
-        let (many, long) = (many.join(","), format!("{}=v", "k".repeat(LONGEST_KEY + 1)));
+        let (many, long) = (many.join(","), format!("{}=v", "k".repeat(MAX_KEY + 1)));
         for (text, part) in [
             ("team", "not like key=value"),
             ("=v", "1 to 128"),

@@ -30,7 +30,7 @@ pub(crate) const PATH: &str = "/kube-provisioner/";
 /// IAM's limit for the length of a user name.
 const MAX_USER_NAME_LENGTH: usize = 64;
 /// The limit for the length of a tag value.
-const LONGEST_VALUE: usize = 256;
+const MAX_VALUE: usize = 256;
 /// The permission to look up a user. If the user does not exist, IAM checks it for an ARN without the user's path.
 const USER_RIGHT: &str = "iam:GetUser, for arn:aws:iam::*:user/obc* too";
 /// The pause between two lookups of a user or bucket that does not exist.
@@ -146,7 +146,7 @@ impl Account {
     pub(crate) fn tags(&self) -> BTreeMap<String, String> {
         let ClaimName { namespace, name, uid } = &self.claim;
         let mut claim = format!("{namespace}/{name}");
-        claim.truncate(LONGEST_VALUE);
+        claim.truncate(MAX_VALUE);
         let tags = [(CLAIM_UID, uid.clone()), (CLUSTER_ID, self.cluster_id.clone()), (CLAIM, claim)];
         tags.map(|(key, value)| (key.to_owned(), value)).into()
     }
@@ -637,7 +637,7 @@ mod tests {
     #[test]
     fn tags_satisfy_the_limits_of_aws() {
         let longest = ClaimName { name: "n".repeat(253), ..claim(&"n".repeat(63)) };
-        assert!(account(&longest, &[]).tags().values().all(|value| value.len() <= LONGEST_VALUE));
+        assert!(account(&longest, &[]).tags().values().all(|value| value.len() <= MAX_VALUE));
         assert_eq!(tag_value("east-1"), "east-1");
         assert_eq!(tag_value("east#1"), sha256_hex(b"east#1"));
     }

@@ -36,7 +36,7 @@ const PROPAGATION_TIME: Duration = Duration::from_secs(30);
 const RENEWAL: Duration = Duration::from_secs(60);
 
 /// The maximum number of cached roles, which is more than the classes of a cluster use.
-const MOST_ROLES: usize = 100;
+const MAX_ROLES: usize = 100;
 
 /// The defaults for classes that do not set a value. The environment variables have the same names as in AWS's own
 /// tools.
@@ -342,7 +342,7 @@ impl Stores {
         }
         let provider = SharedCredentialsProvider::new(provider.build_from_provider(base).await);
         let mut roles = self.roles();
-        if roles.len() >= MOST_ROLES {
+        if roles.len() >= MAX_ROLES {
             roles.clear();
         }
         Ok(roles.entry(role).or_insert(provider).clone())

@@ -21,7 +21,7 @@ pub(crate) type Segment = Vec<(String, String)>;
 type Segments = BTreeMap<String, String>;
 
 /// Maximum number of combinations of allowed values. A request with more combinations would exceed gRPC's limit.
-const MOST_COMBINATIONS: usize = 10_000;
+const MAX_COMBINATIONS: usize = 10_000;
 /// Maximum size in bytes of a list of places that is recorded whole.
 const WHOLE: usize = 10_000;
 /// Maximum size in bytes of each part of a longer list.
@@ -88,7 +88,7 @@ pub(crate) enum NoRequirement {
     #[error("the selected node has the topology {0}, which the allowedTopologies of the class exclude")]
     NotAllowed(String),
     #[error(
-        "the allowedTopologies of the class have {0} combinations of values, more than {MOST_COMBINATIONS}; use fewer labels or values"
+        "the allowedTopologies of the class have {0} combinations of values, more than {MAX_COMBINATIONS}; use fewer labels or values"
     )]
     TooMany(usize),
 }
@@ -244,7 +244,7 @@ fn combinations(allowed: &[TopologySelectorTerm]) -> Result<Vec<Segment>, NoRequ
         let mut places: Vec<Segment> = Vec::new();
         for TopologySelectorLabelRequirement { key, values } in term.match_label_expressions.iter().flatten() {
             let count = places.len().max(1).saturating_mul(values.len());
-            if count > MOST_COMBINATIONS {
+            if count > MAX_COMBINATIONS {
                 return Err(NoRequirement::TooMany(count));
             }
             let before = if places.is_empty() { vec![Segment::new()] } else { places };

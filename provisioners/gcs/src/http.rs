@@ -12,7 +12,7 @@ use reqwest::{Certificate, NoProxy, Proxy, redirect};
 /// Size limit of a response in bytes. The largest responses are lists of 500 objects.
 const ANSWER_LIMIT: usize = 8 << 20;
 /// Limit of the cache, because clients with replaced certificates are never used again.
-const MOST_CLIENTS: usize = 100;
+const MAX_CLIENTS: usize = 100;
 
 /// A request without a usable response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,7 +100,7 @@ impl Clients {
         let none = Proxies::default();
         let proxies = if *through_proxy { &self.proxies } else { &none };
         let client = Client::new(url, ca_bundle.as_deref(), proxies, self.time_limit)?;
-        if made.len() >= MOST_CLIENTS {
+        if made.len() >= MAX_CLIENTS {
             made.clear();
         }
         made.insert(key, client.clone());

@@ -11,7 +11,7 @@ use kube_provisioner::k8s_openapi::api::core::v1::PersistentVolume;
 use kube_provisioner::k8s_openapi::api::storage::v1::StorageClass;
 use kube_provisioner::kube::{Api, Client, ResourceExt as _};
 use kube_provisioner::prometheus_client::registry::Registry;
-use kube_provisioner::protocol::LONGEST_REQUEST;
+use kube_provisioner::protocol::MAX_REQUEST_DURATION;
 use kube_provisioner::{
     Capabilities, DeleteError, ExpandError, Hooks, ProvisionError, ProvisionRequest, ProvisionVerdict,
     ProvisionedVolume, Provisioner, StartContext, StartError, Volume, error_chain,
@@ -113,7 +113,8 @@ impl HostPath {
     /// Returns true if a volume with the directory of this attempt may exist or may still be saved.
     async fn may_be_saved(&self, attempt: &ProvisionRequest<Parameters>) -> bool {
         attempt.resumed
-            && (attempt.claim_seen.elapsed() < LONGEST_REQUEST || !matches!(self.is_saved(attempt).await, Ok(false)))
+            && (attempt.claim_seen.elapsed() < MAX_REQUEST_DURATION
+                || !matches!(self.is_saved(attempt).await, Ok(false)))
     }
 
     /// Returns true if a volume of this name may be in this root: another node's replica may have saved it, if both
@@ -403,7 +404,7 @@ mod tests {
             request.claim_seen -= resumed.unwrap_or_default();
             hostpath.provision(request).await.unwrap_err().verdict()
         };
-        for resumed in [None, Some(LONGEST_REQUEST)] {
+        for resumed in [None, Some(MAX_REQUEST_DURATION)] {
             assert_eq!(verdict(&hostpath, limited(), resumed).await, ProvisionVerdict::Reschedule);
         }
         // A process that was killed may still save the volume.
@@ -413,7 +414,10 @@ mod tests {
         // The disk is not mounted, so its contents are unknown.
         std::fs::remove_dir_all(folder.path().join(".kube-provisioner")).unwrap();
         assert_eq!(verdict(&hostpath, Parameters::default(), None).await, ProvisionVerdict::Reschedule);
-        assert_eq!(verdict(&hostpath, Parameters::default(), Some(LONGEST_REQUEST)).await, ProvisionVerdict::Retry);
+        assert_eq!(
+            verdict(&hostpath, Parameters::default(), Some(MAX_REQUEST_DURATION)).await,
+            ProvisionVerdict::Retry
+        );
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ use crate::data::is_block;
 const TOPOLOGY: Capability = Capability::Plugin(Plugin::VolumeAccessibilityConstraints);
 const KIND: &str = "volume-";
 /// Limit in bytes from the specification.
-const LONGEST_NAME: usize = 128;
+const MAX_NAME: usize = 128;
 
 #[derive(Debug)]
 pub(super) struct StoredVolume {
@@ -35,7 +35,7 @@ pub(super) struct StoredVolume {
 
 impl Model {
     pub(crate) fn create_volume(&mut self, request: &CreateVolumeRequest) -> Result<CreateVolumeResponse, Status> {
-        if request.name.len() > LONGEST_NAME {
+        if request.name.len() > MAX_NAME {
             return Err(Status::invalid_argument("name is longer than 128 bytes"));
         }
         check_capabilities(&request.volume_capabilities)?;

@@ -18,7 +18,7 @@ use crate::root::Root;
 pub(super) const TURN: Duration = Duration::from_secs(20);
 /// Minimum number of steps per call, so that removal on a slow server also finishes. A step is the removal of a file or
 /// the reading of a directory.
-const LEAST_STEPS: usize = 64;
+const MIN_STEPS: usize = 64;
 /// The delay before an interrupted removal continues.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -112,7 +112,7 @@ impl Worker {
 fn for_a_turn(token: FencingToken, turn: Duration) -> FencingToken {
     let (began, steps) = (Instant::now(), AtomicUsize::new(0));
     FencingToken::valid_while(move || {
-        let is_over = steps.fetch_add(1, Ordering::Relaxed) >= LEAST_STEPS && began.elapsed() >= turn;
+        let is_over = steps.fetch_add(1, Ordering::Relaxed) >= MIN_STEPS && began.elapsed() >= turn;
         !is_over && token.is_valid()
     })
 }

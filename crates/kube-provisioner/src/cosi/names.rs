@@ -9,7 +9,7 @@ use crate::options::BucketOptions;
 /// The maximum length of a driver's name.
 const LONGEST: usize = 63;
 /// The maximum length of an object's name, and therefore of a bucket or account that COSI requests.
-const LONGEST_NAME: usize = 253;
+const MAX_NAME: usize = 253;
 
 /// Checks that a text is a driver's name: labels of RFC 1035 separated by dots.
 pub(crate) fn driver_name(text: &str) -> Result<String, String> {
@@ -51,7 +51,7 @@ pub(super) fn check(what: &str, name: &str) -> Result<(), String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let is_end = |letter: char| letter.is_ascii_alphanumeric();
     let ends_well = name.starts_with(is_end) && name.ends_with(is_end);
-    if name.len() <= LONGEST_NAME && name.bytes().all(is_plain) && ends_well {
+    if name.len() <= MAX_NAME && name.bytes().all(is_plain) && ends_well {
         Ok(())
     } else {
         Err(format!("{what} {name:?} is not possible: expected letters, digits, `-`, `_` and `.`"))

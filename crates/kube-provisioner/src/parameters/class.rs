@@ -6,7 +6,7 @@ use serde::{Deserializer, forward_to_deserialize_any};
 use super::fault::Fault;
 use super::suggest::nearest;
 use super::value::Text;
-use super::{MOST_PROBLEMS, Problem};
+use super::{MAX_PROBLEMS, Problem};
 
 pub(super) struct ClassMap<'a> {
     /// Keys without a field are removed once the fields are known.
@@ -40,7 +40,7 @@ impl<'a> ClassMap<'a> {
             key: key.to_owned(),
             suggestion: nearest(key, free.iter().copied()).map(str::to_owned),
         };
-        self.unknown = unknown.into_iter().take(MOST_PROBLEMS).map(problem).collect();
+        self.unknown = unknown.into_iter().take(MAX_PROBLEMS).map(problem).collect();
     }
 }
 

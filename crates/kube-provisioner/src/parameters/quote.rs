@@ -2,13 +2,13 @@
 
 /// Returns `text` in quotation marks, limited to 64 characters and without unprintable ones.
 pub(crate) fn quoted(text: &str) -> String {
-    format!("{:?}", shortened(text, MOST_QUOTED))
+    format!("{:?}", shortened(text, MAX_QUOTED))
 }
 
 /// Returns `text` unchanged, unless it is too long or contains unprintable characters.
 pub(crate) fn printable(text: &str) -> String {
     let mut printable = String::new();
-    for character in shortened(text, MOST_PRINTED).chars() {
+    for character in shortened(text, MAX_PRINTED).chars() {
         match character {
             '"' | '\'' | '\\' => printable.push(character),
             other => printable.extend(other.escape_debug()),
@@ -24,6 +24,6 @@ fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-const MOST_QUOTED: usize = 64;
+const MAX_QUOTED: usize = 64;
 
-const MOST_PRINTED: usize = 256;
+const MAX_PRINTED: usize = 256;

@@ -28,7 +28,7 @@ use crate::subscription::Change;
 const BIND_TIMEOUT: Duration = Duration::from_secs(600);
 /// Backoff of a pod that could not be bound. It doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 /// The scheduler with its pending pods.
 #[derive(Default)]
@@ -151,7 +151,7 @@ impl Scheduler {
     /// Discards the chosen node and backs off.
     fn give_up(&mut self, name: &str, queue: &mut WorkQueue<String>) {
         if let Some(pod) = self.pending.get_mut(name) {
-            let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(pod.failures)).min(LONGEST_PAUSE);
+            let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(pod.failures)).min(MAX_PAUSE);
             let due = Instant::now() + pause;
             pod.failures += 1;
             pod.assumed = None;

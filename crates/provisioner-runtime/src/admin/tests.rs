@@ -114,7 +114,7 @@ async fn survives_malformed_requests() {
 async fn silent_clients_do_not_block_others_for_long() {
     let server = Server::start(Checks::new()).await;
     let mut silent = Vec::new();
-    for _ in 0..MOST_CONNECTIONS {
+    for _ in 0..MAX_CONNECTIONS {
         silent.push(TcpStream::connect(server.address).await.unwrap());
     }
     let start = std::time::Instant::now();

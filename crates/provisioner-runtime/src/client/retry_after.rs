@@ -11,7 +11,7 @@ use tower::BoxError;
 use tower::util::AndThenLayer;
 
 /// Maximum length of an error text that is read.
-const LONGEST_TEXT: usize = 16 * 1024;
+const MAX_TEXT: usize = 16 * 1024;
 
 type Answer = Response<Box<DynBody>>;
 type ResponseFuture = BoxFuture<'static, Result<Answer, BoxError>>;
@@ -54,7 +54,7 @@ async fn read(mut body: Box<DynBody>) -> Vec<u8> {
     let mut text = Vec::new();
     while let Some(Ok(frame)) = body.frame().await
         && let Ok(data) = frame.into_data()
-        && text.len() + data.len() <= LONGEST_TEXT
+        && text.len() + data.len() <= MAX_TEXT
     {
         text.extend_from_slice(&data);
     }

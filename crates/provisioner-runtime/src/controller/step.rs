@@ -13,7 +13,7 @@ use super::cache::Cache;
 use super::context::Context;
 use super::fencing::{FencingToken, TokenGuard};
 use super::shards::Ownership;
-use crate::error_text::{LONGEST_TEXT, shortened};
+use crate::error_text::{MAX_TEXT, shortened};
 use crate::journal::{Entry, JournalError};
 use crate::limiter::{Flow, LimiterPermit};
 use crate::queue::{Permit, Work};
@@ -237,5 +237,5 @@ pub fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
 pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned());
-    shortened(text, LONGEST_TEXT)
+    shortened(text, MAX_TEXT)
 }

@@ -16,7 +16,7 @@ use crate::name::{fingerprint, stable_hash};
 const SERIES: Duration = Duration::from_secs(600);
 
 /// Number of server failures after which a line is dropped.
-const MOST_ATTEMPTS: u32 = 10;
+const MAX_ATTEMPTS: u32 = 10;
 
 /// The pause of all requests after a failure of the server.
 const PAUSE: Backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(30));
@@ -198,7 +198,7 @@ impl State {
             SendOutcome::Failed(retry_after) => {
                 self.pause(retry_after, now);
                 pending.attempts += 1;
-                if pending.attempts < MOST_ATTEMPTS {
+                if pending.attempts < MAX_ATTEMPTS {
                     (series, Some(pending.merged_with(newer, now)))
                 } else {
                     self.stats.failed += 1;

@@ -21,7 +21,7 @@ pub(super) struct Capacity {
 }
 
 /// Limit for one entry with its shared texts except the group's, so that dozens fit whatever they contain.
-pub(super) const MOST_BYTES_OF_ONE: usize = 16_000;
+pub(super) const MAX_ENTRY_BYTES: usize = 16_000;
 
 /// The content of the journal to be stored.
 #[derive(Debug)]

@@ -9,20 +9,20 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::entries::{Entries, MOST_BYTES_OF_ONE, Room};
+use super::entries::{Entries, MAX_ENTRY_BYTES, Room};
 use super::error::JournalError;
 use super::format::{Content, Entry, Unreadable};
 use super::object::JournalKind;
 use super::options::JournalOptions;
 use crate::backoff::Backoff;
 use crate::call::CallError;
-use crate::throttle::LONGEST_PAUSE;
+use crate::throttle::MAX_PAUSE;
 
 /// Write rate. Etcd keeps every version until the next compaction, and the API server compacts every 5 minutes. In that
 /// time this rate produces 450 MB, far below the usual quota of 2 GiB, which all objects share.
 const BYTES_PER_SECOND: u32 = 1_500_000;
 /// Shortest time between writes: at most 20 per second.
-const SHORTEST_GAP: Duration = Duration::from_millis(50);
+const MIN_GAP: Duration = Duration::from_millis(50);
 /// The time for which a removal waits for other changes.
 const LINGER: Duration = Duration::from_secs(1);
 /// The time between two reads of the annotations, so that a request to drop an entry is noticed.
@@ -183,8 +183,8 @@ impl State {
         // The group's text is not the tenant's choice, so it does not count.
         let shared = entry.shared.iter().skip(1).map(|(_, text)| text.len());
         let bytes = entry.text.len() + shared.sum::<usize>();
-        if bytes > MOST_BYTES_OF_ONE {
-            return Err(JournalError::TooLarge { bytes, most: MOST_BYTES_OF_ONE });
+        if bytes > MAX_ENTRY_BYTES {
+            return Err(JournalError::TooLarge { bytes, most: MAX_ENTRY_BYTES });
         }
         self.store(entry, Room::Fair)
     }
@@ -299,7 +299,7 @@ impl State {
             let data = self.data();
             let bytes = data.values().map(String::len).sum();
             let gap = Duration::from_secs(bytes as u64) / BYTES_PER_SECOND;
-            self.not_before = Some(now + gap.max(SHORTEST_GAP));
+            self.not_before = Some(now + gap.max(MIN_GAP));
             self.urgent = false;
             self.writing = Some(self.recording.iter().map(|recording| recording.key.clone()).collect());
             let batch = Batch {
@@ -352,7 +352,7 @@ impl State {
         self.failures += 1;
         self.stats.failures += 1;
         // New attempts wait for this pause, so limit it.
-        let asked = error.retry_after().map(|pause| pause.min(LONGEST_PAUSE));
+        let asked = error.retry_after().map(|pause| pause.min(MAX_PAUSE));
         let pause = asked.unwrap_or_else(|| RETRIES.delay(self.failures, random));
         self.not_before = Some(now + pause);
         self.removing = self.removing.into_iter().chain(batch.removing).min();

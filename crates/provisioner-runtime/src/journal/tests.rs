@@ -16,7 +16,7 @@ use kube_sim::{After, Before, Cluster, Faults, Interceptor, Request, Verb};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::entries::MOST_BYTES_OF_ONE;
+use super::entries::MAX_ENTRY_BYTES;
 use super::format::{Content, ENTRIES, Unreadable, entry_bytes, write};
 use super::state::WriterAction;
 use super::*;
@@ -240,9 +240,9 @@ async fn full_journal_refuses_entries_until_others_are_removed() {
     held.journal.record(large("new")).await.unwrap();
     assert_eq!(stored_keys(&cluster).await.len(), 23);
     // A large group text does not count towards the size of its entries.
-    let shared = vec![("large".into(), "x".repeat(MOST_BYTES_OF_ONE).into())];
+    let shared = vec![("large".into(), "x".repeat(MAX_ENTRY_BYTES).into())];
     held.journal.record(Entry { key: "c".into(), text: "x".into(), shared: shared.clone() }).await.unwrap();
-    let shared = [shared, vec![("spec".into(), "x".repeat(MOST_BYTES_OF_ONE).into())]].concat();
+    let shared = [shared, vec![("spec".into(), "x".repeat(MAX_ENTRY_BYTES).into())]].concat();
     let never = Entry { key: "d".into(), text: "x".into(), shared };
     assert!(matches!(held.journal.record(never).await, Err(JournalError::TooLarge { bytes: 16_001, most: 16_000 })));
 }
@@ -268,7 +268,7 @@ async fn limits_writes_to_20_and_1500_kilobytes_per_second() {
 
 /// Returns an entry of nearly the maximum size.
 fn large(key: &str) -> Entry {
-    Entry { key: key.into(), text: "x".repeat(MOST_BYTES_OF_ONE - 1_000), shared: Vec::new() }
+    Entry { key: key.into(), text: "x".repeat(MAX_ENTRY_BYTES - 1_000), shared: Vec::new() }
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ use super::store::Draft;
 use super::term::Term;
 use crate::backoff::Random;
 use crate::call::CallError;
-use crate::throttle::LONGEST_PAUSE;
+use crate::throttle::MAX_PAUSE;
 
 pub(super) struct Elector<'a, W> {
     fleet: &'a Fleet,
@@ -75,7 +75,7 @@ where
                 Ok(None) if !self.is_ready(Instant::now()) => continue,
                 Ok(None) => {}
                 Err(error) => {
-                    asked = error.retry_after().map(|pause| pause.min(LONGEST_PAUSE));
+                    asked = error.retry_after().map(|pause| pause.min(MAX_PAUSE));
                     self.fail(&error);
                     // The write may have succeeded despite the error.
                     let _ = self.refresh().await;

@@ -8,7 +8,7 @@ use super::Priority;
 ///
 /// The queue promises eight. More urgent levels have lower limits, so that they keep the promise when a less urgent
 /// level is overdue at the same time and is served first.
-const MOST_PASSED_OVER: [u32; LEVELS] = [6, 7, 8];
+const MAX_PASSED_OVER: [u32; LEVELS] = [6, 7, 8];
 
 const LEVELS: usize = 3;
 
@@ -78,7 +78,7 @@ impl<K: Clone> Ready<K> {
     /// Takes the next key.
     pub(super) fn pop(&mut self) -> Option<K> {
         let waiting = |level: &usize| !self.levels[*level].is_empty();
-        let overdue = |level: &usize| self.passed_over[*level] >= MOST_PASSED_OVER[*level];
+        let overdue = |level: &usize| self.passed_over[*level] >= MAX_PASSED_OVER[*level];
         let level = (0..LEVELS).rev().filter(waiting).find(overdue).or_else(|| (0..LEVELS).find(waiting))?;
         let (_, key) = self.levels[level].pop_first()?;
         for (other, count) in self.passed_over.iter_mut().enumerate() {

@@ -13,7 +13,7 @@ use crate::backoff::{Backoff, Random};
 use crate::limiter::{Flow, Shares};
 
 /// The longest pause of a waiting key, because the condition that it waits for may be met at any time.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 /// Consecutive [`Next::Again`] results before the key is treated as failing.
 const MANY_REPEATS: u32 = 3;
 
@@ -181,7 +181,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             }
             (Next::RetryAfter(delay), _) => self.retry(key, delay, now),
             (Next::Wait(pause), _) => {
-                let rule = self.backoff.with_max(LONGEST_WAIT);
+                let rule = self.backoff.with_max(MAX_WAIT);
                 let pause = pause.unwrap_or_else(|| rule.delay(entry.waits, self.random.next()));
                 self.delay(key, pause, now);
             }

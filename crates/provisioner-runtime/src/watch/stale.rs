@@ -15,7 +15,7 @@ use crate::notify::Notifier;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// With this many doublings, the time exceeds the longest silence of a watch.
-const MOST_DOUBLINGS: u32 = 4;
+const MAX_DOUBLINGS: u32 = 4;
 
 /// The version that the watch has to reach.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl Expected {
                 continue;
             }
             let given_up = self.given_up.load(Ordering::Relaxed);
-            sleep(PATIENCE * (1 << given_up.min(MOST_DOUBLINGS))).await;
+            sleep(PATIENCE * (1 << given_up.min(MAX_DOUBLINGS))).await;
             // A watch that delivers anything works, and will catch up.
             if position() == before && is_behind(before) {
                 self.given_up.store(given_up + 1, Ordering::Relaxed);

@@ -8,9 +8,9 @@ use testbed::cluster::Program;
 use super::backend::{BOTH, Backend};
 
 /// In milliseconds. A killed provisioner's Lease lasts for three seconds, so some kills precede its successor's work.
-const LONGEST_PAUSE: u64 = 4096;
+const MAX_PAUSE: u64 = 4096;
 /// The duration of most of the requested work.
-const LONGEST_WORK: u64 = 512;
+const MAX_WORK: u64 = 512;
 
 pub(crate) struct Fleet<'a, B> {
     backend: &'a B,
@@ -40,13 +40,13 @@ impl<'a, B: Backend> Fleet<'a, B> {
 
     /// Waits for some time, in which a started provisioner may begin to work.
     pub(crate) async fn pause(&mut self) {
-        self.wait(LONGEST_PAUSE).await;
+        self.wait(MAX_PAUSE).await;
     }
 
     /// Soon kills one provisioner, during the requested work. It stays down until [`Self::resume`]. Returns its
     /// cluster.
     pub(crate) async fn kill_one(&mut self) -> anyhow::Result<usize> {
-        self.wait(LONGEST_WORK).await;
+        self.wait(MAX_WORK).await;
         let side = usize::try_from(self.next() % 2)?;
         self.stop(side).await?;
         self.kills += 1;

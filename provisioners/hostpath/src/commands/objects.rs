@@ -13,7 +13,7 @@ const PROTECTION: &str = "kubernetes.io/pv-protection";
 /// The number of volumes per request.
 const PAGE: u32 = 500;
 /// Maximum number of attempts to write after a conflict.
-const MOST_ATTEMPTS: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 
 /// Lists volumes, and keeps only the result of `wanted`, because a cluster may have very many volumes.
 pub(super) async fn volumes<T>(
@@ -51,7 +51,7 @@ pub(super) async fn remove(
     let is_ended =
         |finalizer: &String| finalizer == FINALIZER || ended == FinalizerScope::Everything && finalizer == PROTECTION;
     // The controller-manager updates the object concurrently.
-    for _ in 0..MOST_ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         let live = api.get_opt(name).await?.filter(|live| live.metadata.uid.as_deref() == Some(uid));
         let Some(mut live) = live.map(|live| live.metadata) else { break };
         let finalizers = live.finalizers.get_or_insert_default();

@@ -29,7 +29,7 @@ const RESERVED_IDS: &str = "kept";
 /// Replaces `/` in file names. Paths cannot contain it.
 const SLASH: &str = "+";
 /// Maximum size of a path in a file name. File systems limit names to 255 bytes, of which the id and `@` use up to six.
-const LONGEST_LABEL: usize = 255 - 6;
+const MAX_LABEL: usize = 255 - 6;
 /// Precedes the hash of a path that is too long for a file name. Paths cannot contain it.
 const HASH: &str = "#";
 
@@ -114,7 +114,7 @@ impl ExportTable {
             }
         };
         let export = Export { id, path: path.clone(), access };
-        let is_long = path.as_str().len() > LONGEST_LABEL;
+        let is_long = path.as_str().len() > MAX_LABEL;
         let record = Record { access, path: is_long.then(|| path.clone()) };
         self.write(&name(&export), &serde_json::to_string(&record).unwrap_or_default())?;
         Ok(export)
@@ -272,10 +272,10 @@ fn name(export: &Export) -> String {
 /// Returns the path for a file name: whole, or its beginning and a hash.
 fn label(path: &VolumePath) -> String {
     let label = path.as_str().replace('/', SLASH);
-    if label.len() <= LONGEST_LABEL {
+    if label.len() <= MAX_LABEL {
         return label;
     }
     let hash: String = Sha256::digest(path.as_str()).iter().map(|byte| format!("{byte:02x}")).collect();
     // Paths are ASCII, so every byte index is a character boundary.
-    format!("{}{HASH}{hash}", &label[..LONGEST_LABEL - HASH.len() - hash.len()])
+    format!("{}{HASH}{hash}", &label[..MAX_LABEL - HASH.len() - hash.len()])
 }

@@ -26,7 +26,7 @@ const START: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
 /// Delay before a restart of the server. It doubles until the server has run for some time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 const STABLE: Duration = Duration::from_secs(60);
 
 /// The settings of the server.
@@ -132,7 +132,7 @@ impl Ganesha {
             tracing::warn!("the NFS server is not running: {why}; it restarts in {} s", pause.as_secs());
             self.state.send_replace(State::Down(why));
             sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_PAUSE);
         }
     }
 

@@ -16,7 +16,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Delay before the next request to the API server. It doubles after each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 /// Answers probes until the controller does, because the kubelet would restart a process that only waits.
 pub(super) async fn serve_probes(options: &Options) -> Infallible {
@@ -40,7 +40,7 @@ pub(super) async fn wait_for_api_server(options: &Options, terminate: &mut Signa
         while let Err(error) = client(options).await {
             tracing::warn!("the API server is unavailable, trying again: {error}; recorded exports are still served");
             sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_PAUSE);
         }
     };
     tokio::select! {

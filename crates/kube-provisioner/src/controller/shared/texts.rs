@@ -1,25 +1,25 @@
 //! Parts of messages for users.
 
 use provisioner_runtime::controller::CallAborted;
-use provisioner_runtime::{CallError, LONGEST_TEXT, shortened};
+use provisioner_runtime::{CallError, MAX_TEXT, shortened};
 
 /// Limits the length of a text for users: users' objects can add a megabyte to it, which the API server rejects in a
 /// status.
 pub(crate) fn limited(text: String) -> String {
-    shortened(text, LONGEST_TEXT)
+    shortened(text, MAX_TEXT)
 }
 
 /// Returns the first of `names`, and the number of others.
 pub(crate) fn listed(names: &[String], written: impl Fn(&str) -> String) -> String {
-    let mut listed: Vec<_> = names.iter().take(MOST_LISTED).map(|name| written(name)).collect();
-    if names.len() > MOST_LISTED {
-        let others = names.len() - MOST_LISTED;
+    let mut listed: Vec<_> = names.iter().take(MAX_LISTED).map(|name| written(name)).collect();
+    if names.len() > MAX_LISTED {
+        let others = names.len() - MAX_LISTED;
         listed.push(format!("and {others} {}", if others == 1 { "other" } else { "others" }));
     }
     listed.join(", ")
 }
 
-const MOST_LISTED: usize = 10;
+const MAX_LISTED: usize = 10;
 
 /// Capitalizes the first letter of the text.
 pub(crate) fn sentence(text: &str) -> String {

@@ -16,7 +16,7 @@ pub(crate) enum VolumeNames {
 /// The number of characters in a uid without hyphens.
 const LONGEST: usize = 32;
 /// The maximum length of a prefix with which every name is valid for a PersistentVolume.
-const LONGEST_PREFIX: usize = 253 - 37;
+const MAX_PREFIX: usize = 253 - 37;
 
 impl VolumeNames {
     pub(crate) fn of(options: &Options) -> Result<Self, String> {
@@ -39,9 +39,9 @@ impl VolumeNames {
         // The last label continues with a hyphen and the uid.
         let parts: Vec<&str> = prefix.split('.').collect();
         let ends = parts.split_last().is_some_and(|(_, rest)| rest.iter().all(|part| !part.ends_with('-')));
-        if prefix.len() > LONGEST_PREFIX || !ends || !parts.iter().all(|part| label(part)) {
+        if prefix.len() > MAX_PREFIX || !ends || !parts.iter().all(|part| label(part)) {
             return Err(format!(
-                "the names of volumes cannot begin with {prefix:?}; use 1 to {LONGEST_PREFIX} lower case letters, digits, `-` and `.`, and first a letter or a digit"
+                "the names of volumes cannot begin with {prefix:?}; use 1 to {MAX_PREFIX} lower case letters, digits, `-` and `.`, and first a letter or a digit"
             ));
         }
         Ok(match (prefix, uid_length) {

@@ -81,7 +81,7 @@ async fn full_journal_fits_into_a_lease() {
     let held = hold_lease(&cluster, "one").await;
     let large = |key: usize| {
         let shared = vec![(format!("class-{}", key / 4), "{}".into())];
-        Entry { key: key.to_string(), text: "x".repeat(MOST_BYTES_OF_ONE - 100), shared }
+        Entry { key: key.to_string(), text: "x".repeat(MAX_ENTRY_BYTES - 100), shared }
     };
     let mut refused = 0;
     for key in 0..30 {

@@ -19,7 +19,7 @@ const EXPORTS: &str = "exports";
 /// period, on this node or another.
 const RECOVERY: &str = ".kube-provisioner/ganesha";
 /// Maximum time in seconds within which clients renew their leases.
-const LONGEST_LEASE: u16 = 60;
+const MAX_LEASE: u16 = 60;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
@@ -90,7 +90,7 @@ fn server_config(settings: &Settings) -> String {
     let Settings { port, address, grace_period, .. } = settings;
     let grace = match *grace_period {
         0 => "Graceless = true;".to_owned(),
-        seconds => format!("Grace_Period = {seconds}; Lease_Lifetime = {};", seconds.min(LONGEST_LEASE)),
+        seconds => format!("Grace_Period = {seconds}; Lease_Lifetime = {};", seconds.min(MAX_LEASE)),
     };
     // Without an address, the server listens on all addresses, including IPv6.
     let bind = if address.is_unspecified() { String::new() } else { format!("Bind_addr = {address}; ") };

@@ -179,7 +179,7 @@ impl Actions {
 /// it would be bound to a volume without storage.
 fn may_be_saved_late(attempt: &Pending, facts: &Facts) -> Option<Duration> {
     let waits = matches!(&facts.claim, ClaimState::Waiting(claim) if !claim.facts.deleting);
-    let after = protocol::LONGEST_REQUEST.saturating_sub(attempt.begun.elapsed());
+    let after = protocol::MAX_REQUEST_DURATION.saturating_sub(attempt.begun.elapsed());
     (waits && attempt.taken_over && !after.is_zero()).then_some(after)
 }
 

@@ -175,12 +175,12 @@ impl Actions {
     }
 }
 
-/// Returns the time until no request of another process can save the volume any more. If a claim waits for the volume,
-/// it would be bound to a volume without storage.
+/// Returns the time until no request of another process can save the volume any more. If the claim still exists, it
+/// would be bound to a volume without storage.
 fn may_be_saved_late(attempt: &Pending, facts: &Facts) -> Option<Duration> {
-    let waits = matches!(&facts.claim, ClaimState::Waiting(claim) if !claim.facts.deleting);
     let after = protocol::MAX_REQUEST_DURATION.saturating_sub(attempt.begun.elapsed());
-    (waits && attempt.taken_over && !after.is_zero()).then_some(after)
+    let may_bind = matches!(facts.claim, ClaimState::Waiting(_)) && attempt.taken_over;
+    (may_bind && !after.is_zero()).then_some(after)
 }
 
 /// Returns the outcome of a clean-up that must not begin yet.

@@ -283,13 +283,15 @@ impl State {
         self.labels.all().filter(|_| self.listed == ListProgress::Complete)
     }
 
-    /// Returns the shared list of these topology keys. If it is new, all nodes are listed again for their labels.
+    /// Returns the shared list of these topology keys. If a key is new, all nodes are listed again for its labels.
     fn shared(&mut self, keys: Vec<String>, list_nodes: impl Fn()) -> Arc<[String]> {
         if let Some(known) = self.key_lists.get(&*keys) {
             return Arc::clone(known);
         }
-        self.listed = ListProgress::NotStarted;
-        list_nodes();
+        if keys.iter().any(|key| self.key_lists.iter().all(|known| !known.contains(key))) {
+            self.listed = ListProgress::NotStarted;
+            list_nodes();
+        }
         let keys: Arc<[String]> = keys.into();
         self.key_lists.insert(Arc::clone(&keys));
         keys

@@ -163,8 +163,7 @@ impl Judge {
             if let Some(ChangeEffect::Saved(created)) = news {
                 self.saved += 1;
                 let whole = self.assets.get(&created).is_some_and(|asset| asset.stage == AssetStage::Exported);
-                let excused = self.exempted.contains(&created) || self.changed_by_admin.contains(&created);
-                if !whole && !excused && !self.was_under_way(&created) {
+                if !whole && !self.was_changed_by_users(&created) && !self.was_under_way(&created) {
                     let asset = self.assets.get(&created).map(|asset| asset.stage);
                     self.report_violation(
                         at,

@@ -103,7 +103,7 @@ impl Judge {
 
     pub(super) fn check_sizes(&mut self, at: Duration) {
         let too_large = self.view.volumes.iter().find_map(|(name, volume)| {
-            let asset = self.assets.get(name).filter(|_| volume.ours && !self.excuses_size(name))?;
+            let asset = self.assets.get(name).filter(|_| volume.ours && !self.was_changed_by_users(name))?;
             (volume.capacity > asset.size)
                 .then(|| format!("{name} says {}, and its asset has {}", volume.capacity, asset.size))
         });
@@ -118,7 +118,7 @@ impl Judge {
     }
 
     /// Returns true if users have changed the volume or its asset.
-    fn excuses_size(&self, name: &str) -> bool {
+    pub(super) fn was_changed_by_users(&self, name: &str) -> bool {
         self.exempted.contains(name) || self.changed_by_admin.contains(name)
     }
 

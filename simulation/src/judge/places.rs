@@ -43,7 +43,7 @@ impl Judge {
             return;
         };
         // The asset of a volume that lost its finalizers stays, and its claim receives a new volume.
-        let excused = [&self.exempted, &self.changed_by_admin, &self.stripped].iter().any(|names| names.contains(name));
+        let excused = self.was_changed_by_users(name) || self.stripped.contains(name);
         if first.as_ref() != required && !excused {
             let seen = format!("{who} calls the driver for {name} with {required:?}, and at first it was {first:?}");
             self.report_violation(at, Invariant::Again, seen);

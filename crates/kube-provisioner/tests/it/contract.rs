@@ -11,10 +11,8 @@ use kube_sim::{Actor, Actors, Cluster, Verb};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::fixture::{CLAIMS, CLASSES, Fixture, PROVISIONER, Request, Script, VOLUMES, secret, volume};
+use super::fixture::{Answer, CLAIMS, CLASSES, Fixture, PROVISIONER, Request, Script, VOLUMES, secret, volume};
 use super::outages::{Outage, Outages};
-
-type ProvisionFuture = BoxFuture<'static, Result<Volume, ProvisionError>>;
 
 fn flag() -> (Arc<AtomicBool>, Arc<AtomicBool>) {
     let flag = Arc::new(AtomicBool::new(false));
@@ -77,7 +75,7 @@ async fn a_panic_in_any_method_fails_only_that_attempt() {
 }
 
 /// Returns calls that fail until the flag is set, and leave something in the backend.
-fn fails_until(flag: Arc<AtomicBool>) -> Box<dyn Fn(Request) -> ProvisionFuture + Send + Sync> {
+fn fails_until(flag: Arc<AtomicBool>) -> Box<dyn Fn(Request) -> Answer<Volume, ProvisionError> + Send + Sync> {
     Box::new(move |request| {
         let flag = flag.clone();
         Box::pin(async move {
@@ -247,8 +245,9 @@ async fn keeps_the_asset_of_a_volume_that_a_restored_claim_names() {
 // Rules: G53.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_left_nothing_is_removed_from_the_journal() {
-    let provision =
-        |_: Request| -> ProvisionFuture { Box::pin(async { Err(ProvisionError::nothing_left("the pool is full")) }) };
+    let provision = |_: Request| -> Answer<Volume, ProvisionError> {
+        Box::pin(async { Err(ProvisionError::nothing_left("the pool is full")) })
+    };
     let fixture = Fixture::new(Script { provision: Box::new(provision), ..Script::default() });
     let _running = fixture.start(1);
     fixture.claim("full", "class");
@@ -265,7 +264,7 @@ async fn an_attempt_that_left_nothing_is_removed_from_the_journal() {
 async fn a_claim_continues_with_a_recreated_class() {
     let servers = Arc::new(Mutex::new(Vec::new()));
     let seen = servers.clone();
-    let provision = move |request: Request| -> ProvisionFuture {
+    let provision = move |request: Request| -> Answer<Volume, ProvisionError> {
         seen.lock().unwrap().push(request.parameters.server.clone());
         Box::pin(async move {
             match request.parameters.server.as_str() {
@@ -443,7 +442,7 @@ async fn start_receives_the_existing_volumes() {
 async fn secrets_reach_only_the_author() {
     let got = Arc::new(Mutex::new(Vec::new()));
     let seen = got.clone();
-    let provision = move |request: Request| -> ProvisionFuture {
+    let provision = move |request: Request| -> Answer<Volume, ProvisionError> {
         seen.lock().unwrap().push(format!("provision {:?}", request.secrets.text("admin", "password")));
         Box::pin(async move { Ok(volume(&request.name)) })
     };
@@ -481,7 +480,7 @@ async fn secrets_reach_only_the_author() {
 async fn every_call_of_an_attempt_receives_the_same_request() {
     let got = Arc::new(Mutex::new(Vec::new()));
     let (seen, calls) = (got.clone(), AtomicUsize::new(0));
-    let provision = move |request: Request| -> ProvisionFuture {
+    let provision = move |request: Request| -> Answer<Volume, ProvisionError> {
         seen.lock().unwrap().push((request.idempotency_token.clone(), request.claim.clone(), request.class.clone()));
         let first = calls.fetch_add(1, Ordering::Relaxed) == 0;
         Box::pin(async move {

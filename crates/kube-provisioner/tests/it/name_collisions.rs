@@ -232,12 +232,10 @@ async fn looks_up_a_volume_name_before_reusing_it() {
 /// The volume of another provisioner may use the asset, so the attempt waits. The watch does not show it at first.
 #[tokio::test(start_paused = true)]
 async fn cleans_up_after_another_provisioners_volume_of_this_name_is_removed() {
-    let outages = Outages::default();
-    let cluster = Cluster::builder().hide_managed_fields().interceptor(Arc::new(outages.clone())).build();
     let fails = |_: Request| -> Answer<Volume, ProvisionError> {
         Box::pin(async { Err(ProvisionError::retry("the backend is busy")) })
     };
-    let fixture = Fixture::on(cluster, Script { provision: Box::new(fails), ..Script::default() });
+    let (outages, fixture) = Fixture::with_outages(Script { provision: Box::new(fails), ..Script::default() });
     outages.schedule(Verb::Watch, VOLUMES, [Outage::Silence]);
     let _running = fixture.start(1);
     let name = fixture.claim("data", "class");

@@ -49,13 +49,13 @@ impl Actions {
     /// claim may exist or have had the volume. Returns whether the claim uses a volume of this name on another node.
     async fn has_rival(&self, attempt: &Attempt<'_>) -> Result<bool, Stopped> {
         let volume = attempt.step.key().to_string();
-        let created_elsewhere = |volume: &LiveVolume| {
-            let is_of_this_provisioner = volume.seen.fields.as_ref().is_ok_and(|fields| self.rules.owns(fields));
-            is_of_this_provisioner && self.is_foreign_volume(&volume.seen)
-        };
         let is_created_elsewhere = match self.read_volume(&volume).await {
             Err(CallError::NotFound) => false,
-            Ok(live) if created_elsewhere(&live) && !is_of_another(&live.object, &attempt.pending) => true,
+            Ok(LiveVolume { seen, object })
+                if self.is_of_other_installation(&seen) && !is_of_another(&object, &attempt.pending) =>
+            {
+                true
+            }
             // Once the watch shows it, the attempt waits for its removal: any volume of this name may use the asset.
             Ok(_) => return Err(Stopped::WatchBehind),
             Err(error) => return Err(Stopped::CallFailed { doing: "reading the volume", error }),

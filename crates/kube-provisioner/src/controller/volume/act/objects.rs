@@ -121,9 +121,15 @@ impl Actions {
     /// Returns whether another installation or another provisioner created this volume.
     pub(super) fn is_foreign_volume(&self, volume: &WatchedVolume) -> bool {
         // A volume that cannot be read may be ours.
+        let is_of_another = volume.fields.as_ref().is_ok_and(|fields| !self.rules.owns(fields));
+        is_of_another || self.is_of_other_installation(volume)
+    }
+
+    /// Returns whether another installation of this provisioner created this volume.
+    pub(super) fn is_of_other_installation(&self, volume: &WatchedVolume) -> bool {
         let Ok(fields) = &volume.fields else { return false };
-        let elsewhere = self.rules.read(fields).is_none_or(|facts| self.rules.created_elsewhere(&facts));
-        elsewhere || !self.rules.owns(fields)
+        let elsewhere = || self.rules.read(fields).is_none_or(|facts| self.rules.created_elsewhere(&facts));
+        self.rules.owns(fields) && elsewhere()
     }
 
     /// Removes only our finalizer.
